@@ -1,0 +1,47 @@
+# The executable edition of "Attention Is All You Need".
+# `make` alone explains itself.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+STAMP = $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install extract check book serve test browser clean
+
+help:  ## show this help
+	@echo "The executable edition of \"Attention Is All You Need\""
+	@echo
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-9s %s\n", $$1, $$2}'
+	@echo
+	@echo "  ANNOTATED_PAPER_PDF=FILE  shows the paper's own words in the book"
+	@echo "  ANNOTATED_DATA=FOLDER     reads corpora there instead of downloading them"
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[book,test]'
+	touch $@
+
+install: $(STAMP)  ## install everything into .venv
+
+extract: $(STAMP)  ## write the package annotated/ from the chapters
+	$(BIN)/python book/extract.py
+
+check: $(STAMP)  ## lint, types, and that the package is what the chapters say
+	$(BIN)/python book/extract.py --check
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+book: extract  ## execute every chapter; the site is then at _build/html/index.html
+	$(BIN)/jupyter-book build . --warningiserror --keep-going
+	@echo "open $(CURDIR)/_build/html/index.html"
+
+serve: book  ## build, and serve the site at http://localhost:8000
+	$(BIN)/python -m http.server 8000 --directory _build/html
+
+test: check  ## check, then run the tests (those of the site need `make book` before)
+	$(BIN)/pytest
+
+clean:  ## remove everything that was built
+	rm -rf _build $(VENV) dist .pytest_cache .ruff_cache .mypy_cache .hypothesis

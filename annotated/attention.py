@@ -1,0 +1,168 @@
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def subsequent_mask(size: int) -> Tensor:
+    """Mask that lets position i see positions 0 to i and nothing after.
+
+    Args:
+        size: length of the target, in tokens.
+
+    Returns: (1, size, size), True where attention is allowed.
+
+    Source: section 3.2.3, third use of attention.
+    """
+    return torch.ones(1, size, size, dtype=torch.bool).tril()
+
+
+def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Softmax over the last dimension, with forbidden scores set to -inf.
+
+    A row in which everything is forbidden has no softmax (it would be 0/0);
+    here it is defined as all zeros, with a zero gradient.
+
+    Args:
+        scores: (..., len_q, len_k)
+        mask: broadcastable to (..., len_q, len_k); False or 0 forbids the connection.
+
+    Returns: weights (..., len_q, len_k); each row sums to 1, or to 0 if wholly masked.
+
+    Source: section 3.2.3.
+    """
+    if mask is None:
+        return scores.softmax(dim=-1)
+    mask = mask.bool()
+    blind = ~mask.any(dim=-1, keepdim=True)  # rows that see nothing
+    weights = scores.masked_fill(~(mask | blind), -math.inf).softmax(dim=-1)
+    return weights.masked_fill(blind, 0.0)
+
+
+def scaled_dot_product(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: nn.Module | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Attention of equation 1, written as the paper writes it.
+
+    Args:
+        query: (..., len_q, d_k)   key: (..., len_k, d_k)   value: (..., len_k, d_v)
+        mask: broadcastable to (..., len_q, len_k); False or 0 forbids the connection.
+        dropout: applied to the weights before they meet the values (the paper has none).
+
+    Returns: output (..., len_q, d_v) and weights (..., len_q, len_k), whose rows sum to 1.
+
+    Source: section 3.2.1, equation 1.
+    """
+    d_k = query.size(-1)
+    scores = query @ key.transpose(-2, -1) / math.sqrt(d_k)  # (..., len_q, len_k)
+    weights = masked_softmax(scores, mask)
+    if dropout is not None:
+        weights = dropout(weights)
+    return weights @ value, weights
+
+
+def fused_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Equation 1 in torch's fused kernel: the same output, no weights kept.
+
+    Args:
+        query: (..., len_q, d_k)   key: (..., len_k, d_k)   value: (..., len_k, d_v)
+        mask: broadcastable to (..., len_q, len_k); False or 0 forbids the connection.
+        dropout: probability of dropping a weight.
+
+    Returns: output (..., len_q, d_v).
+
+    Source: section 3.2.1, equation 1.
+    """
+    if mask is None:
+        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
+    mask = mask.bool()
+    blind = ~mask.any(dim=-1, keepdim=True)
+    output = F.scaled_dot_product_attention(query, key, value, mask | blind, dropout)
+    return output.masked_fill(blind, 0.0)
+
+
+class MultiHeadedAttention(nn.Module):
+    """h attentions side by side, each in its own learned projection.
+
+    Args:
+        h: number of heads.
+        d_model: width of the model.
+        dropout: probability of dropping an attention weight (the paper has none).
+        d_k: width of a query and a key in one head; default d_model / h.
+        d_v: width of a value in one head; default d_model / h.
+
+    Raises: ValueError if d_model is not divisible by h and d_k or d_v is not given.
+
+    Source: section 3.2.2.
+    """
+
+    def __init__(
+        self,
+        h: int,
+        d_model: int,
+        dropout: float = 0.0,
+        d_k: int | None = None,
+        d_v: int | None = None,
+    ) -> None:
+        super().__init__()
+        if d_model % h and (d_k is None or d_v is None):
+            raise ValueError(
+                f"expected d_model divisible by h, or d_k and d_v given; got d_model={d_model}, h={h}"
+            )
+        self.h = h
+        self.d_k = d_k or d_model // h
+        self.d_v = d_v or d_model // h
+        self.dropout = nn.Dropout(dropout)
+        self.w_q = nn.Linear(d_model, h * self.d_k, bias=False)
+        self.w_k = nn.Linear(d_model, h * self.d_k, bias=False)
+        self.w_v = nn.Linear(d_model, h * self.d_v, bias=False)
+        self.w_o = nn.Linear(h * self.d_v, d_model, bias=False)
+        self._last: tuple[Tensor, Tensor, Tensor | None] | None = None
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+    ) -> Tensor:
+        """Attend from query to key and value.
+
+        Args:
+            query: (batch, len_q, d_model)   key, value: (batch, len_k, d_model)
+            mask: (batch, 1, len_k) or (batch, len_q, len_k); False or 0 forbids.
+
+        Returns: (batch, len_q, d_model).
+        """
+        if mask is not None:
+            mask = mask.bool().unsqueeze(-3)  # (batch, 1, len_q, len_k): one mask for all heads
+        query = self.split_heads(self.w_q(query))  # (batch, h, len_q, d_k)
+        key = self.split_heads(self.w_k(key))  # (batch, h, len_k, d_k)
+        value = self.split_heads(self.w_v(value))  # (batch, h, len_k, d_v)
+        self._last = None if self.training else (query.detach(), key.detach(), mask)
+        dropout = self.dropout.p if self.training else 0.0
+        heads = fused_attention(query, key, value, mask, dropout)  # (batch, h, len_q, d_v)
+        return self.w_o(heads.transpose(1, 2).flatten(2))  # concatenate, then project
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """(batch, len, h * d) to (batch, h, len, d)."""
+        return x.unflatten(-1, (self.h, -1)).transpose(1, 2)
+
+    @property
+    def attn(self) -> Tensor | None:
+        """Weights (batch, h, len_q, len_k) of the last call in eval mode; None before it.
+
+        The fused kernel does not keep them, so they are computed when asked for.
+        """
+        if self._last is None:
+            return None
+        query, key, mask = self._last
+        scores = query @ key.transpose(-2, -1) / math.sqrt(self.d_k)
+        return masked_softmax(scores, mask)

@@ -1,0 +1,211 @@
+import dataclasses
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from .attention import MultiHeadedAttention
+from .embeddings import Embeddings, Generator
+from .feed_forward import PositionwiseFeedForward
+from .positional import LearnedPositionalEncoding, PositionalEncoding
+from .stacks import Decoder, DecoderLayer, Encoder, EncoderLayer
+
+
+class EncoderDecoder(nn.Module):
+    """The whole Transformer: encoder, decoder, embeddings and generator.
+
+    Args:
+        encoder: called with (x, src_mask).
+        decoder: called with (x, memory, src_mask, tgt_mask).
+        src_embed, tgt_embed: ids to vectors, positions included.
+        generator: decoder output to log-probabilities.
+
+    Source: section 3, figure 1.
+    """
+
+    def __init__(
+        self,
+        encoder: nn.Module,
+        decoder: nn.Module,
+        src_embed: nn.Module,
+        tgt_embed: nn.Module,
+        generator: nn.Module,
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.decoder = decoder
+        self.src_embed = src_embed
+        self.tgt_embed = tgt_embed
+        self.generator = generator
+
+    def forward(
+        self, src: Tensor, tgt: Tensor, src_mask: Tensor | None, tgt_mask: Tensor | None
+    ) -> Tensor:
+        """Encode src, decode tgt.
+
+        Args:
+            src: ids (batch, src_len)   tgt: ids (batch, tgt_len)
+            src_mask: (batch, 1, src_len)   tgt_mask: (batch, tgt_len, tgt_len)
+
+        Returns: (batch, tgt_len, d_model); `generator` turns it into log-probabilities.
+        """
+        return self.decode(self.encode(src, src_mask), src_mask, tgt, tgt_mask)
+
+    def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
+        """ids (batch, src_len) to memory (batch, src_len, d_model)."""
+        return self.encoder(self.src_embed(src), src_mask)
+
+    def decode(
+        self, memory: Tensor, src_mask: Tensor | None, tgt: Tensor, tgt_mask: Tensor | None
+    ) -> Tensor:
+        """memory and ids (batch, tgt_len) to (batch, tgt_len, d_model)."""
+        return self.decoder(self.tgt_embed(tgt), memory, src_mask, tgt_mask)
+
+
+@dataclass(frozen=True)
+class TransformerConfig:
+    """Every choice that shapes the model; the columns of Table 3 that do.
+
+    Args:
+        src_vocab, tgt_vocab: number of ids on either side.
+        N: layers in each stack.
+        d_model: width of the model.
+        d_ff: inner width of the feed-forward layers.
+        h: heads.
+        d_k, d_v: widths in a head; None means d_model / h.
+        dropout: P_drop, residual and embedding dropout (section 5.4).
+        positions: "sinusoidal" or "learned" (Table 3, row E).
+        max_len: longest input in tokens, for learned positions.
+        tie_embeddings: one matrix for both embeddings and the output (section 3.4).
+        norm_first: normalise before each sub-layer; the paper does it after.
+
+    Raises: ValueError that says what was expected and what was given.
+
+    Source: section 3, Table 3.
+    """
+
+    src_vocab: int
+    tgt_vocab: int
+    N: int = 6
+    d_model: int = 512
+    d_ff: int = 2048
+    h: int = 8
+    d_k: int | None = None
+    d_v: int | None = None
+    dropout: float = 0.1
+    positions: str = "sinusoidal"
+    max_len: int = 5000
+    tie_embeddings: bool = False
+    norm_first: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("src_vocab", "tgt_vocab", "N", "d_model", "d_ff", "h", "max_len"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"expected {name} of at least 1; got {getattr(self, name)}")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"expected dropout in [0, 1); got {self.dropout}")
+        if self.positions not in ("sinusoidal", "learned"):
+            raise ValueError(f"expected positions 'sinusoidal' or 'learned'; got {self.positions!r}")
+        if self.tie_embeddings and self.src_vocab != self.tgt_vocab:
+            raise ValueError(
+                "expected equal vocabularies for tie_embeddings=True; "
+                f"got src_vocab={self.src_vocab}, tgt_vocab={self.tgt_vocab}"
+            )
+
+    @classmethod
+    def base(cls, vocab: int = 37000, **changes: object) -> "TransformerConfig":
+        """The base model on a shared vocabulary: 65 million parameters."""
+        return cls(**{"src_vocab": vocab, "tgt_vocab": vocab, "tie_embeddings": True} | changes)
+
+    @classmethod
+    def big(cls, vocab: int = 37000, **changes: object) -> "TransformerConfig":
+        """The big model on a shared vocabulary: 213 million parameters."""
+        return cls.base(vocab, **{"d_model": 1024, "d_ff": 4096, "h": 16, "dropout": 0.3} | changes)
+
+
+def build_model(config: TransformerConfig) -> EncoderDecoder:
+    """Build and initialise the model that a configuration describes.
+
+    Args:
+        config: the configuration; kept as `model.config`.
+
+    Returns: the model, in training mode.
+
+    Source: section 3; tying from section 3.4.
+    """
+    c = config
+
+    def attention() -> nn.Module:
+        return MultiHeadedAttention(c.h, c.d_model, d_k=c.d_k, d_v=c.d_v)
+
+    def feed_forward() -> nn.Module:
+        return PositionwiseFeedForward(c.d_model, c.d_ff)
+
+    def embed(vocab: int) -> nn.Module:
+        encoding = PositionalEncoding if c.positions == "sinusoidal" else LearnedPositionalEncoding
+        return nn.Sequential(
+            Embeddings(c.d_model, vocab), encoding(c.d_model, c.dropout, c.max_len)
+        )
+
+    residual = c.dropout, c.norm_first
+    encoder_layer = EncoderLayer(c.d_model, attention(), feed_forward(), *residual)
+    decoder_layer = DecoderLayer(c.d_model, attention(), attention(), feed_forward(), *residual)
+    model = EncoderDecoder(
+        Encoder(encoder_layer, c.N),
+        Decoder(decoder_layer, c.N),
+        embed(c.src_vocab),
+        embed(c.tgt_vocab),
+        Generator(c.d_model, c.tgt_vocab),
+    )
+    model.config = c
+    if c.tie_embeddings:
+        tie_embeddings(model)
+    initialise(model)
+    return model
+
+
+def tie_embeddings(model: EncoderDecoder) -> None:
+    """Make both embeddings and the generator share one matrix."""
+    shared = model.generator.proj.weight
+    model.src_embed[0].lut.weight = shared
+    model.tgt_embed[0].lut.weight = shared
+
+
+def initialise(model: EncoderDecoder) -> None:
+    """Xavier for linear maps, N(0, 1/d_model) for embeddings; the paper says nothing."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    for module in model.modules():
+        if isinstance(module, nn.Embedding):
+            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
+
+
+def make_model(
+    src_vocab: int,
+    tgt_vocab: int,
+    N: int = 6,
+    d_model: int = 512,
+    d_ff: int = 2048,
+    h: int = 8,
+    dropout: float = 0.1,
+    **options: object,
+) -> EncoderDecoder:
+    """Build a Transformer: the front door.
+
+    Args:
+        src_vocab, tgt_vocab: number of source and target ids.
+        N, d_model, d_ff, h, dropout: as in Table 3.
+        options: any other field of `TransformerConfig`, such as tie_embeddings=True.
+
+    Returns: the model, in training mode.
+
+    Raises: ValueError for a wrong argument.
+
+    Source: section 3.
+
+    >>> make_model(100, 100, N=2, d_model=64, d_ff=128, h=4)(src, tgt, src_mask, tgt_mask)
+    """
+    shape = dict(N=N, d_model=d_model, d_ff=d_ff, h=h, dropout=dropout)
+    return build_model(TransformerConfig(src_vocab, tgt_vocab, **shape, **options))

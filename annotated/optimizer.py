@@ -1,0 +1,47 @@
+"""5.3 Optimizer (chapters/5-3-optimizer.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
+from torch import nn
+from torch.optim import Adam
+from torch.optim.lr_scheduler import LambdaLR
+
+__all__ = ["paper_optimizer", "rate"]
+
+
+def rate(step: int, model_size: int, factor: float = 1.0, warmup: int = 4000) -> float:
+    """Learning rate of equation 3.
+
+    Args:
+        step: number of the update, from 1; 0 counts as 1.
+        model_size: d_model.
+        factor: multiplies the whole; 1 in the paper.
+        warmup: number of updates during which the rate rises.
+
+    Returns: the learning rate.
+
+    Source: section 5.3, equation 3.
+    """
+    step = max(step, 1)
+    return factor * model_size**-0.5 * min(step**-0.5, step * warmup**-1.5)
+
+
+def paper_optimizer(
+    model: nn.Module, model_size: int, factor: float = 1.0, warmup: int = 4000, done: int = 0
+) -> tuple[Adam, LambdaLR]:
+    """Adam with the paper's constants and the schedule of equation 3.
+
+    Args:
+        model: whose parameters to train.
+        model_size: d_model.
+        factor, warmup: see `rate`.
+        done: updates made before, when a run is continued.
+
+    Returns: optimizer and scheduler; call the scheduler's step after the optimizer's.
+
+    Source: section 5.3.
+    """
+    optimizer = Adam(model.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9)
+    schedule = LambdaLR(optimizer, lambda i: rate(done + i + 1, model_size, factor, warmup))
+    return optimizer, schedule

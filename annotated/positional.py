@@ -1,0 +1,75 @@
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+def sinusoids(length: int, d_model: int) -> Tensor:
+    """Table of sinusoidal position encodings.
+
+    Args:
+        length: number of positions, 0 to length - 1.
+        d_model: width; even columns are sines, odd columns cosines.
+
+    Returns: (length, d_model).
+
+    Source: section 3.5.
+    """
+    position = torch.arange(length, dtype=torch.float64).unsqueeze(1)  # (length, 1)
+    two_i = torch.arange(0, d_model, 2, dtype=torch.float64)  # 0, 2, 4, …
+    angle = position / 10000 ** (two_i / d_model)  # (length, ceil(d_model / 2))
+    table = torch.zeros(length, d_model, dtype=torch.float64)
+    table[:, 0::2] = angle.sin()
+    table[:, 1::2] = angle.cos()[:, : d_model // 2]
+    return table.float()
+
+
+class PositionalEncoding(nn.Module):
+    """Add sinusoids to embeddings, then drop out.
+
+    Args:
+        d_model: width.
+        dropout: P_drop, applied to the sum (section 5.4).
+        max_len: positions computed ahead; longer inputs extend the table by themselves.
+
+    Source: section 3.5.
+    """
+
+    def __init__(self, d_model: int, dropout: float, max_len: int = 5000) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.register_buffer("pe", sinusoids(max_len, d_model).unsqueeze(0), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, len, d_model) to (batch, len, d_model)."""
+        length, d_model = x.shape[1:]
+        if length > self.pe.size(1):
+            self.pe = sinusoids(length, d_model).unsqueeze(0).to(self.pe)
+        return self.dropout(x + self.pe[:, :length])
+
+
+class LearnedPositionalEncoding(nn.Module):
+    """Add one learned vector per position, then drop out.
+
+    Args:
+        d_model: width.
+        dropout: P_drop, applied to the sum.
+        max_len: number of positions that exist.
+
+    Source: section 3.5 and Table 3, row (E).
+    """
+
+    def __init__(self, d_model: int, dropout: float, max_len: int) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.pe = nn.Parameter(torch.randn(1, max_len, d_model))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, len, d_model) to (batch, len, d_model).
+
+        Raises: ValueError if len exceeds max_len.
+        """
+        length, max_len = x.size(1), self.pe.size(1)
+        if length > max_len:
+            raise ValueError(f"expected at most {max_len} tokens (learned positions); got {length}")
+        return self.dropout(x + self.pe[:, :length])

@@ -1,0 +1,44 @@
+"""5.4 Regularization (chapters/5-4-regularization.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
+from torch import Tensor, nn
+
+__all__ = ["LabelSmoothing"]
+
+
+class LabelSmoothing(nn.Module):
+    """Cross-entropy against a target that keeps 1 - ε and spreads ε over the vocabulary.
+
+    Args:
+        size: size of the vocabulary.
+        padding_idx: positions with this target do not count.
+        smoothing: ε.
+
+    Raises: ValueError if smoothing lies outside [0, 1).
+
+    Source: section 5.4.
+    """
+
+    def __init__(self, size: int, padding_idx: int, smoothing: float = 0.0) -> None:
+        super().__init__()
+        if not 0 <= smoothing < 1:
+            raise ValueError(f"expected smoothing in [0, 1); got {smoothing}")
+        self.size = size
+        self.padding_idx = padding_idx
+        self.smoothing = smoothing
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Sum of the loss over all positions that are not padding, in nats.
+
+        Args: x: log-probabilities (positions, size)   target: ids (positions,)
+        Raises: ValueError if x has another number of columns than size.
+        """
+        if x.size(-1) != self.size:
+            raise ValueError(f"expected {self.size} log-probabilities a position; got {x.size(-1)}")
+        right = x.gather(-1, target.unsqueeze(-1)).squeeze(-1)  # log p(y)   (positions,)
+        loss = -(1 - self.smoothing) * right
+        if self.smoothing > 0:
+            loss = loss - self.smoothing * x.mean(dim=-1)  # ε times the mean of -log p(k)
+        return loss.masked_fill(target == self.padding_idx, 0.0).sum()

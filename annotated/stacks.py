@@ -1,0 +1,160 @@
+import copy
+from collections.abc import Callable
+
+from torch import Tensor, nn
+
+
+def clones(module: nn.Module, N: int) -> nn.ModuleList:
+    """N copies of a module that share nothing."""
+    return nn.ModuleList(copy.deepcopy(module) for _ in range(N))
+
+
+class SublayerConnection(nn.Module):
+    """Residual connection and layer normalisation around a sub-layer.
+
+    LayerNorm(x + Dropout(Sublayer(x))), as in the paper; with `norm_first`
+    x + Dropout(Sublayer(LayerNorm(x))), as in most later work.
+
+    Args:
+        size: d_model.
+        dropout: P_drop, applied to the sub-layer's output (section 5.4).
+        norm_first: normalise the sub-layer's input instead of the sum.
+
+    Source: section 3.1.
+    """
+
+    def __init__(self, size: int, dropout: float, norm_first: bool = False) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(size)
+        self.dropout = nn.Dropout(dropout)
+        self.norm_first = norm_first
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """(batch, len, d_model) to (batch, len, d_model)."""
+        if self.norm_first:
+            return x + self.dropout(sublayer(self.norm(x)))
+        return self.norm(x + self.dropout(sublayer(x)))
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward.
+
+    Args:
+        size: d_model.
+        self_attn: a module called with (query, key, value, mask).
+        feed_forward: a module called with x.
+        dropout: P_drop.
+        norm_first: see `SublayerConnection`.
+
+    Source: section 3.1.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        self_attn: nn.Module,
+        feed_forward: nn.Module,
+        dropout: float,
+        norm_first: bool = False,
+    ) -> None:
+        super().__init__()
+        self.size = size
+        self.self_attn = self_attn
+        self.feed_forward = feed_forward
+        self.sublayer = clones(SublayerConnection(size, dropout, norm_first), 2)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
+        x = self.sublayer[0](x, lambda x: self.self_attn(x, x, x, mask))
+        return self.sublayer[1](x, self.feed_forward)
+
+
+class Encoder(nn.Module):
+    """A stack of N encoder layers.
+
+    Args:
+        layer: the layer to copy.
+        N: how many.
+
+    Source: section 3.1.
+    """
+
+    def __init__(self, layer: nn.Module, N: int) -> None:
+        super().__init__()
+        self.layers = clones(layer, N)
+        self.norm = final_norm(layer)
+
+    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.norm(x)
+
+
+def final_norm(layer: nn.Module) -> nn.Module:
+    """A pre-norm stack ends in a normalisation; a post-norm stack has done it already."""
+    return nn.LayerNorm(layer.size) if layer.sublayer[0].norm_first else nn.Identity()
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention to the encoder's output, then feed-forward.
+
+    Args:
+        size: d_model.
+        self_attn, src_attn: modules called with (query, key, value, mask).
+        feed_forward: a module called with x.
+        dropout: P_drop.
+        norm_first: see `SublayerConnection`.
+
+    Source: section 3.1.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        self_attn: nn.Module,
+        src_attn: nn.Module,
+        feed_forward: nn.Module,
+        dropout: float,
+        norm_first: bool = False,
+    ) -> None:
+        super().__init__()
+        self.size = size
+        self.self_attn = self_attn
+        self.src_attn = src_attn
+        self.feed_forward = feed_forward
+        self.sublayer = clones(SublayerConnection(size, dropout, norm_first), 3)
+
+    def forward(
+        self, x: Tensor, memory: Tensor, src_mask: Tensor | None, tgt_mask: Tensor | None
+    ) -> Tensor:
+        """x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)
+        src_mask: (batch, 1, src_len)   tgt_mask: (batch, tgt_len, tgt_len).
+        """
+        x = self.sublayer[0](x, lambda x: self.self_attn(x, x, x, tgt_mask))
+        x = self.sublayer[1](x, lambda x: self.src_attn(x, memory, memory, src_mask))
+        return self.sublayer[2](x, self.feed_forward)
+
+
+class Decoder(nn.Module):
+    """A stack of N decoder layers.
+
+    Args:
+        layer: the layer to copy.
+        N: how many.
+
+    Source: section 3.1.
+    """
+
+    def __init__(self, layer: nn.Module, N: int) -> None:
+        super().__init__()
+        self.layers = clones(layer, N)
+        self.norm = final_norm(layer)
+
+    def forward(
+        self, x: Tensor, memory: Tensor, src_mask: Tensor | None, tgt_mask: Tensor | None
+    ) -> Tensor:
+        """x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)."""
+        for layer in self.layers:
+            x = layer(x, memory, src_mask, tgt_mask)
+        return self.norm(x)

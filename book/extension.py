@@ -1,0 +1,159 @@
+"""What this book adds to Sphinx: the paper layer, charts, figures and notebooks."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import vl_convert
+from docutils import nodes
+from notebooks import write_notebooks
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+BOOK = Path(__file__).resolve().parent
+PAPER = "https://arxiv.org/abs/1706.03762"
+MARK = re.compile(r"^(§[\d.]+ ¶\d+|Abstract|Figure \d+|Table \d+|Footnote \d+)$")
+
+
+class details(nodes.Element):
+    """A folded piece of text; `summary` is what shows."""
+
+
+def visit_details(translator, node) -> None:
+    translator.body.append(f'<details class="restatement"><summary>{node["summary"]}</summary>\n')
+
+
+def depart_details(translator, node) -> None:
+    translator.body.append("</details>\n")
+
+
+class Cells(SphinxPostTransform):
+    """Give the code cells of a chapter their meaning in this book."""
+
+    default_priority = 190  # before myst-nb folds the cells
+
+    def run(self, **kwargs) -> None:
+        for cell in list(self.document.findall(nodes.container)):
+            if cell.get("nb_element") != "cell_code":
+                continue
+            tags = cell["cell_metadata"].get("tags", [])
+            if "paper" in tags:
+                show_paper(cell)
+            if "solution" in tags:
+                cell["prompt_show"], cell["prompt_hide"] = "Solution", "Hide the solution"
+            if "export" in cell["cell_metadata"]:
+                name_module(cell, cell["cell_metadata"]["export"])
+
+
+def show_paper(cell: nodes.container) -> None:
+    """Drop the call; if it showed the paper's paragraph, fold our restatement below it."""
+    output = cell.children[-1]
+    if output.get("nb_element") != "cell_code_output":
+        cell.parent.remove(cell)
+        return
+    cell.children = [output]
+    cell["classes"].append("original")
+    following = cell.next_node(siblings=True, descend=False)
+    if isinstance(following, nodes.block_quote):
+        fold = details(summary="in our words")
+        following.parent.replace(following, fold)
+        fold.append(following)
+
+
+def name_module(cell: nodes.container, module: str) -> None:
+    """Say above an export cell which module it goes to."""
+    cell["classes"].append("export")
+    label = nodes.paragraph("", "", classes=["module"])
+    label += nodes.Text("goes into ")
+    label += nodes.literal("", f"annotated/{module}.py")
+    cell.insert(0, label)
+    # myst-nb looks for the source in the first place when it folds a cell; an export
+    # cell is never folded, so the label may stand there.
+
+
+class PaperLayer(SphinxPostTransform):
+    """Mark our restatements of the paper, and link each to the paper."""
+
+    default_priority = 191
+
+    def run(self, **kwargs) -> None:
+        for quote in self.document.findall(nodes.block_quote):
+            strong = next(iter(quote.findall(nodes.strong)), None)
+            if strong is None or not MARK.match(strong.astext()):
+                continue
+            quote["classes"].append("paper-layer")
+            link = nodes.reference("", "", refuri=PAPER, internal=False, classes=["mark"])
+            link += nodes.Text(strong.astext())
+            strong.parent.replace(strong, link)
+
+
+class InlineFigures(SphinxPostTransform):
+    """Put SVG figures into the page itself, so that they follow the theme and their links work."""
+
+    default_priority = 192
+    formats = ("html",)
+
+    def run(self, **kwargs) -> None:
+        for image in list(self.document.findall(nodes.image)):
+            if image["uri"].endswith(".svg"):
+                text = Path(self.app.srcdir, image["uri"]).read_text(encoding="utf-8")
+                text = re.sub(r"<\?xml.*?\?>", "", text)
+                raw = nodes.raw("", f'<div class="figure">{text}</div>', format="html")
+                parent = image.parent
+                if isinstance(parent, nodes.paragraph) and len(parent) == 1:
+                    parent.replace_self(raw)
+                else:
+                    image.replace_self(raw)
+
+
+def repository() -> str | None:
+    """owner/name of the GitHub repository that this clone comes from, if it does."""
+    command = ["git", "-C", str(BOOK), "remote", "get-url", "origin"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    found = re.search(r"github\.com[:/]([\w.-]+/[\w.-]+?)(\.git)?$", done.stdout.strip())
+    return found.group(1) if found else None
+
+
+def add_buttons(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
+    """Offer each chapter as a notebook: in Colab, if the clone says where, and as a file."""
+    buttons = context.get("header_buttons")
+    notebook = Path(app.outdir, "notebooks", f"{Path(page).name}.ipynb")
+    if buttons is None or doctree is None or not notebook.exists():
+        return
+    if app.config.book_repository:
+        colab = "https://colab.research.google.com/github"
+        url = f"{colab}/{app.config.book_repository}/blob/gh-pages/notebooks/{notebook.name}"
+        buttons.append(button(url, "Open in Colab", "fas fa-rocket", "colab-button"))
+    url = context["pathto"](f"notebooks/{notebook.name}", 1)
+    buttons.append(button(url, "Download the notebook", "fas fa-download", "notebook-button"))
+
+
+def button(url: str, text: str, icon: str, label: str) -> dict[str, str]:
+    return {"type": "link", "url": url, "tooltip": text, "icon": icon, "label": label}
+
+
+def prepare(app: Sphinx) -> None:
+    """Before anything is read: kernels that hand charts over as data; the chart scripts."""
+    os.environ["IPYTHONDIR"] = str(BOOK / "ipython")
+    scripts = Path(app.outdir).parent / "scripts"
+    scripts.mkdir(parents=True, exist_ok=True)
+    bundle = scripts / "vega.js"
+    if not bundle.exists():
+        # In a function of its own, so that its names meet no other script's.
+        bundle.write_text(f"(()=>{{{vl_convert.javascript_bundle()}\n}})();", encoding="utf-8")
+    app.config.html_static_path.append(str(scripts))
+    write_notebooks(Path(app.srcdir), Path(app.outdir) / "notebooks", app.config.book_repository)
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.add_config_value("book_repository", repository(), "html")
+    app.add_node(details, html=(visit_details, depart_details))
+    for transform in (Cells, PaperLayer, InlineFigures):
+        app.add_post_transform(transform)
+    app.connect("builder-inited", prepare)
+    app.connect("html-page-context", add_buttons, priority=900)
+    app.add_js_file("book.js", loading_method="defer")
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,319 @@
+"""Make the package `annotated/` from the export cells of the chapters.
+
+A code cell with the metadata `export: NAME` belongs to `annotated/NAME.py`. The cells of one
+module are joined in the order of the chapters, their imports gathered at the top, and the whole
+is formatted by ruff. `annotated/__init__.py`, which offers every public name, is made too.
+
+    python book/extract.py            write the package
+    python book/extract.py --check    write nothing; fail with a diff if the package differs
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import difflib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jupytext
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+class ExtractionError(Exception):
+    """A chapter says something that cannot become a module."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """An export cell: the chapter that it is in, its place there, its module, its code."""
+
+    chapter: Path
+    number: int  # among all cells of the chapter, from 1
+    module: str
+    source: str
+
+    def __str__(self) -> str:
+        first = self.source.strip().splitlines()[0] if self.source.strip() else "empty"
+        return f"chapters/{self.chapter.name}, cell {self.number} ({first})"
+
+    def tree(self) -> ast.Module:
+        try:
+            return ast.parse(self.source)
+        except SyntaxError as error:
+            raise ExtractionError(
+                f"{self}: does not parse: {error.msg}, line {error.lineno} of the cell: "
+                f"{(error.text or '').strip()}"
+            ) from None
+
+
+@dataclass
+class Module:
+    """A module in the making: its cells, and the text made of them."""
+
+    name: str
+    cells: list[Cell] = field(default_factory=list)
+
+    def definitions(self) -> Iterator[tuple[str, Cell]]:
+        """Every name that a cell defines at top level."""
+        for cell in self.cells:
+            for node in cell.tree().body:
+                for name in defined_names(node):
+                    yield name, cell
+
+    def public(self) -> list[str]:
+        return sorted({name for name, _ in self.definitions() if not name.startswith("_")})
+
+    def header(self) -> str:
+        chapters = {cell.chapter: title(cell.chapter) for cell in self.cells}
+        lines = [f"{name} (chapters/{path.name})." for path, name in chapters.items()]
+        note = "Generated from the chapter's export cells by book/extract.py: edit it there."
+        return '"""' + "\n".join([*lines, "", note]) + '\n"""'
+
+    def text(self) -> str:
+        """The module before formatting, each body line still traceable to its cell."""
+        imports, body = [], []
+        for cell in self.cells:
+            kept, cell_imports = split_imports(cell)
+            imports += [line for line in cell_imports if line not in imports]
+            body += [(line, cell) for line in [*kept, ""]]
+        top = [self.header(), *imports, f"__all__ = {json.dumps(self.public())}"]
+        text = "\n".join([*top, *(line for line, _ in body)]) + "\n"
+        offset = sum(part.count("\n") + 1 for part in top)
+        self.check_names(text, [cell for _, cell in body], offset)
+        return text
+
+    def check_names(self, text: str, cells: list[Cell], offset: int) -> None:
+        """Refuse names that are neither defined nor imported, naming the cell."""
+        output = ruff(["check", "--select", "F821", "--output-format", "json", "--isolated"], text)
+        for problem in json.loads(output):
+            row = problem["location"]["row"] - offset - 1
+            where = cells[row] if 0 <= row < len(cells) else f"annotated/{self.name}.py"
+            raise ExtractionError(
+                f"{where}: {problem['message']}; define or import it in an export cell "
+                f"of annotated/{self.name}.py"
+            )
+
+
+def defined_names(node: ast.stmt) -> list[str]:
+    """Names that a top-level statement defines; imports and bare expressions define none."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+        return [node.name]
+    if isinstance(node, (ast.Assign, ast.AnnAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        names = [n for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)]
+        return [n.id for n in names if isinstance(n.ctx, ast.Store)]
+    return []
+
+
+def split_imports(cell: Cell) -> tuple[list[str], list[str]]:
+    """The lines of a cell without its top-level imports, and these imports."""
+    lines = cell.source.splitlines()
+    imports = []
+    for node in cell.tree().body:
+        if isinstance(node, (ast.Import, ast.ImportFrom)):
+            imports.append(ast.unparse(node))
+            for i in range(node.lineno - 1, node.end_lineno or node.lineno):
+                lines[i] = ""
+    return lines, imports
+
+
+def title(chapter: Path) -> str:
+    """The first heading of a chapter."""
+    for line in chapter.read_text(encoding="utf-8").splitlines():
+        if line.startswith("# "):
+            return line[2:].strip()
+    raise ExtractionError(f"chapters/{chapter.name}: has no title (a line that begins with '# ')")
+
+
+def export_cells(chapter: Path) -> Iterator[Cell]:
+    """The export cells of a chapter, in order."""
+    notebook = jupytext.read(chapter, fmt="md:myst")
+    for number, cell in enumerate(notebook.cells, start=1):
+        module = cell.metadata.get("export")
+        if cell.cell_type == "code" and module is not None:
+            found = Cell(chapter, number, module, cell.source)
+            if not module.isidentifier():
+                raise ExtractionError(f"{found}: export names no module: {module!r}")
+            yield found
+
+
+def collect(chapters: Path) -> dict[str, Module]:
+    """Modules by name, checked against each other."""
+    modules: dict[str, Module] = {}
+    for chapter in sorted(chapters.glob("*.md")):
+        for cell in export_cells(chapter):
+            modules.setdefault(cell.module, Module(cell.module)).cells.append(cell)
+    check_unique(modules)
+    return modules
+
+
+def check_unique(modules: dict[str, Module]) -> None:
+    """Refuse a second definition of a name, in one module or (if public) in the package."""
+    seen: dict[str, Cell] = {}
+    for module in modules.values():
+        for name, cell in module.definitions():
+            key = f"{module.name}.{name}" if name.startswith("_") else name
+            if key in seen:
+                raise ExtractionError(f"{cell}: {name!r} is already defined in {seen[key]}")
+            if name in modules:
+                raise ExtractionError(f"{cell}: {name!r} is the name of a module of the package")
+            seen[key] = cell
+
+
+INIT = '''"""The Transformer of "Attention Is All You Need", section by section.
+
+Generated from the chapters by book/extract.py. Each name is imported from its module when it is
+first used, so that `import annotated` stays quick.
+"""
+
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+{imports}
+
+try:
+    __version__ = version("annotated")
+except PackageNotFoundError:  # used from the source tree without being installed
+    __version__ = "0"
+
+_MODULES = {modules}
+
+_HOME = {{name: module for module, names in _MODULES.items() for name in names.split()}}
+
+__all__ = {names}
+
+
+def __getattr__(name: str) -> object:
+    if name in _MODULES:
+        return import_module(f"annotated.{{name}}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'annotated' has no attribute {{name!r}}")
+    value = getattr(import_module(f"annotated.{{_HOME[name]}}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME, *_MODULES])
+'''
+
+MAIN = '''"""`python -m annotated`, the same as the command `annotated`."""
+
+from annotated.cli import main
+
+if __name__ == "__main__":
+    main()
+'''
+
+
+def package(chapters: Path) -> dict[str, str]:
+    """Every file of the package: name to text."""
+    modules = collect(chapters)
+    texts = {f"{name}.py": module.text() for name, module in modules.items()}
+    public = {name: modules[name].public() for name in sorted(modules)}
+    everything = sorted(name for names in public.values() for name in names)
+    texts["__init__.py"] = INIT.format(
+        imports="\n".join(
+            f"    from annotated.{module} import {name} as {name}"
+            for module, names in public.items()
+            for name in names
+        )
+        or "    pass",
+        modules=json.dumps({module: " ".join(names) for module, names in public.items()}),
+        names=json.dumps(everything),
+    )
+    if "cli" in modules:
+        texts["__main__.py"] = MAIN
+    formatted = {name: format_code(text) for name, text in sorted(texts.items())}
+    return formatted | {"py.typed": ""}
+
+
+def ruff(arguments: list[str], text: str) -> str:
+    """Run ruff on a text; its standard output."""
+    command = [sys.executable, "-m", "ruff", *arguments, "-"]
+    done = subprocess.run(command, input=text, capture_output=True, encoding="utf-8", cwd=ROOT)
+    if done.returncode not in (0, 1) or (done.returncode and not done.stdout):
+        raise ExtractionError(f"ruff {' '.join(arguments)} failed: {done.stderr.strip()}")
+    return done.stdout
+
+
+def format_code(text: str) -> str:
+    """Sort the imports, then format."""
+    name = ["--stdin-filename", "annotated/module.py"]
+    return ruff(["format", *name], ruff(["check", "--select", "I", "--fix", "-q", *name], text))
+
+
+def write(files: dict[str, str], folder: Path) -> list[str]:
+    """Bring the folder to these files, each written whole or not at all; what changed."""
+    folder.mkdir(exist_ok=True)
+    changed = [name for name, text in files.items() if read(folder / name) != text]
+    for name in changed:
+        part = folder / f"{name}.part"
+        part.write_text(files[name], encoding="utf-8", newline="\n")
+        os.replace(part, folder / name)
+    for name in stale(files, folder):
+        (folder / name).unlink()
+        changed.append(name)
+    return changed
+
+
+def stale(files: dict[str, str], folder: Path) -> list[str]:
+    """Python files in the folder that no chapter makes."""
+    return [path.name for path in sorted(folder.glob("*.py")) if path.name not in files]
+
+
+def read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def differences(files: dict[str, str], folder: Path) -> str:
+    """A unified diff from the folder to what the chapters say; empty if they agree."""
+    parts = []
+    for name in [*files, *stale(files, folder)]:
+        old, new = read(folder / name), files.get(name)
+        if old != new:
+            diff = difflib.unified_diff(
+                (old or "").splitlines(keepends=True),
+                (new or "").splitlines(keepends=True),
+                f"annotated/{name}" if old is not None else "(missing)",
+                f"annotated/{name} from the chapters" if new is not None else "(no chapter)",
+            )
+            parts.append("".join(diff) or f"annotated/{name} is missing\n")
+    return "".join(parts)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--check", action="store_true", help="compare only; fail on a difference")
+    parser.add_argument("--chapters", type=Path, default=ROOT / "chapters", metavar="FOLDER")
+    parser.add_argument("--package", type=Path, default=ROOT / "annotated", metavar="FOLDER")
+    options = parser.parse_args(arguments)
+    try:
+        files = package(options.chapters)
+    except ExtractionError as error:
+        print(f"extraction refused: {error}", file=sys.stderr)
+        return 2
+    if options.check:
+        diff = differences(files, options.package)
+        if diff:
+            print(diff, end="")
+            print("The package differs from the chapters; run: make extract", file=sys.stderr)
+        return 1 if diff else 0
+    changed = write(files, options.package)
+    print(f"annotated/: {len(files)} files, {len(changed)} changed: {', '.join(changed) or 'none'}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

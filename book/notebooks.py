@@ -1,0 +1,91 @@
+"""Make plain notebooks of the chapters, for Jupyter and Colab: no Sphinx syntax left in them."""
+
+from __future__ import annotations
+
+import base64
+import re
+from functools import partial
+from pathlib import Path
+
+import jupytext
+import nbformat
+from bibliography import labels
+from nbformat import NotebookNode
+from nbformat.v4 import new_code_cell, new_markdown_cell
+
+PAPER = "https://arxiv.org/abs/1706.03762"
+HIDDEN = {"paper", "hide-input", "hide-cell"}  # tags whose code a reader need not see at once
+
+INSTALL = """\
+# Everything that this chapter needs is in the package `annotated`.
+from importlib.util import find_spec
+
+if find_spec("annotated") is None:
+    {install}"""
+
+
+def write_notebooks(root: Path, folder: Path, repository: str | None) -> None:
+    """Write a notebook for every chapter that has code."""
+    chapters = sorted((root / "chapters").glob("*.md"))
+    targets = {name: path.stem for path in chapters for name in anchors(path)}
+    references = labels(root / "book" / "references.bib")
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in chapters:
+        notebook = jupytext.read(path, fmt="md:myst")
+        if any(cell.cell_type == "code" for cell in notebook.cells):
+            text = partial(plain_text, chapter=path, targets=targets, references=references)
+            plain = plain_notebook(notebook, text, repository)
+            nbformat.write(plain, folder / f"{path.stem}.ipynb")
+
+
+def anchors(chapter: Path) -> list[str]:
+    """Targets that a chapter defines: lines such as `(eq-1)=`."""
+    return re.findall(r"^\(([\w-]+)\)=$", chapter.read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def plain_notebook(notebook: NotebookNode, text, repository: str | None) -> NotebookNode:
+    """The notebook with an installing cell first, plain Markdown, and folded cells."""
+    notebook.metadata.pop("jupytext", None)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = text(cell.source)
+        else:
+            fold(cell)
+    where = f"git+https://github.com/{repository}" if repository else "annotated"
+    notebook.cells.insert(0, new_code_cell(INSTALL.format(install=f'%pip install -q "{where}"')))
+    notebook.cells.insert(0, new_markdown_cell("*A chapter of the executable edition of “Attention Is All You Need”.*"))
+    return notebook
+
+
+def fold(cell: NotebookNode) -> None:
+    """Hide the source of a cell in Jupyter and Colab if its tags ask for it."""
+    tags = set(cell.metadata.get("tags", []))
+    if tags & HIDDEN:
+        name = "Solution" if "solution" in tags else "The paper" if "paper" in tags else "Code"
+        cell.metadata["jupyter"] = {"source_hidden": True}
+        cell.metadata["cellView"] = "form"
+        cell.source = f"# @title {name}\n{cell.source}"
+
+
+def plain_text(source: str, chapter: Path, targets: dict[str, str], references: dict) -> str:
+    """MyST Markdown to Markdown."""
+
+    def cite(match: re.Match) -> str:
+        keys = [key.strip() for key in match.group(1).split(",")]
+        return "".join(f"\\[{references.get(key, key)}\\]" for key in keys)
+
+    def link(match: re.Match) -> str:
+        page = targets.get(match.group(1), chapter.stem)
+        file = "" if page == chapter.stem else f"{page}.ipynb"
+        return f"]({file}#{match.group(1)})"
+
+    def image(match: re.Match) -> str:
+        data = base64.b64encode((chapter.parent / match.group(2)).read_bytes()).decode()
+        return f'<img alt="{match.group(1)}" src="data:image/svg+xml;base64,{data}">'
+
+    source = re.sub(r"^\(([\w-]+)\)=$", r'<a id="\1"></a>\n', source, flags=re.MULTILINE)
+    source = re.sub(r"\{cite(?::\w+)?\}`([^`]+)`", cite, source)
+    source = re.sub(r"\]\(#([\w-]+)\)", link, source)
+    source = re.sub(r"\]\(([\w-]+)\.md(#[\w-]+)?\)", r"](\1.ipynb\2)", source)
+    source = re.sub(r"!\[([^\]]*)\]\(([\w/-]+\.svg)\)", image, source)
+    return re.sub(r"^> \*\*(§[^*]+|Abstract)\*\*", rf"> [**\1**]({PAPER})", source, flags=re.M)

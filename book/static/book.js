@@ -1,0 +1,59 @@
+// Draws the charts of a page, in the colours of the theme, and draws them again when it changes.
+(() => {
+  const here = document.currentScript.src;
+
+  const dark = () => document.documentElement.dataset.theme === "dark";
+
+  function colours() {
+    const text = dark() ? "#e4e4e7" : "#27272a";
+    const lines = dark() ? "#52525b" : "#d4d4d8";
+    const labels = { labelColor: text, titleColor: text };
+    return {
+      background: "transparent",
+      title: { color: text, subtitleColor: text },
+      axis: { ...labels, gridColor: lines, domainColor: lines, tickColor: lines },
+      legend: labels,
+      header: labels,
+      text: { color: text },
+      rule: { color: text },
+      view: { stroke: lines },
+    };
+  }
+
+  function draw(chart) {
+    const spec = JSON.parse(chart.querySelector("script").textContent);
+    chart.canvas ??= chart.appendChild(document.createElement("div"));
+    const options = {
+      config: colours(),
+      renderer: "svg",
+      actions: { export: true, source: false, compiled: false, editor: false },
+    };
+    vegaEmbed(chart.canvas, spec, options)
+      .then(() => chart.classList.add("drawn"))
+      .catch((error) => console.error("chart:", error));
+  }
+
+  function drawAll(charts) {
+    const seen = new IntersectionObserver((entries) => {
+      for (const entry of entries) {
+        if (entry.isIntersecting) {
+          seen.unobserve(entry.target);
+          draw(entry.target);
+        }
+      }
+    }, { rootMargin: "600px" });
+    charts.forEach((chart) => seen.observe(chart));
+    new MutationObserver(() => charts.forEach((chart) => chart.canvas && draw(chart)))
+      .observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+    addEventListener("beforeprint", () => charts.forEach((chart) => chart.canvas || draw(chart)));
+  }
+
+  document.addEventListener("DOMContentLoaded", () => {
+    const charts = [...document.querySelectorAll("div.chart")];
+    if (charts.length === 0) return;
+    const script = document.createElement("script");
+    script.src = new URL("vega.js", here);
+    script.onload = () => drawAll(charts);
+    document.head.append(script);
+  });
+})();

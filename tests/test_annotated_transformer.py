@@ -1,0 +1,131 @@
+"""Code written for The Annotated Transformer runs here with only its imports changed.
+
+The scripts below are ours, in that API's vocabulary: its names, its order of arguments, its
+masks, its way of driving an epoch.
+"""
+
+import pytest
+import torch
+from torch import nn
+from torch.optim.lr_scheduler import LambdaLR
+
+from annotated import (
+    Batch,
+    LabelSmoothing,
+    SimpleLossCompute,
+    greedy_decode,
+    make_model,
+    rate,
+    run_epoch,
+    subsequent_mask,
+)
+
+V = 11
+
+
+class NoOptimizer:
+    """Stands where an optimizer is asked for and nothing is to be learned."""
+
+    param_groups = [{"lr": 0.0}]
+
+    def step(self):
+        raise AssertionError("evaluation must not change the weights")
+
+    def zero_grad(self, set_to_none=False):
+        raise AssertionError("evaluation has no gradients to forget")
+
+
+class NoScheduler:
+    def step(self):
+        raise AssertionError("evaluation must not change the learning rate")
+
+
+def data_gen(V, batch_size, nbatches):
+    """Random sequences of ten symbols that begin with 1, to be copied."""
+    for _ in range(nbatches):
+        data = torch.randint(1, V, size=(batch_size, 10))
+        data[:, 0] = 1
+        src = data.requires_grad_(False).clone().detach()
+        tgt = data.requires_grad_(False).clone().detach()
+        yield Batch(src, tgt, 0)
+
+
+def test_an_untrained_model_generates_token_by_token():
+    model = make_model(V, V, 2)
+    model.eval()
+    src = torch.LongTensor([list(range(1, 11))])
+    src_mask = torch.ones(1, 1, 10)
+    memory = model.encode(src, src_mask)
+    assert memory.shape == (1, 10, 512)
+    ys = torch.zeros(1, 1).type_as(src)
+    for _ in range(9):
+        out = model.decode(memory, src_mask, ys, subsequent_mask(ys.size(1)).type_as(src.data))
+        prob = model.generator(out[:, -1])
+        assert prob.exp().sum().item() == pytest.approx(1, abs=1e-5)
+        _, next_word = torch.max(prob, dim=1)
+        next_word = next_word.data[0]
+        ys = torch.cat([ys, torch.empty(1, 1).type_as(src.data).fill_(next_word)], dim=1)
+    assert ys.shape == (1, 10)
+    assert ys.dtype == torch.int64
+    assert ys.min() >= 0 and ys.max() < V
+    assert torch.equal(ys, greedy_decode(model, src, src_mask, max_len=10, start_symbol=0))
+
+    # The weights of the last call, where that API keeps them.
+    for i in range(2):
+        assert model.encoder.layers[i].self_attn.attn.shape == (1, 8, 10, 10)
+        own, across = model.decoder.layers[i].self_attn.attn, model.decoder.layers[i].src_attn.attn
+        assert own.shape == (1, 8, 10, 10) if own.size(-1) == 10 else (1, 8, 9, 9)
+        assert across.shape == (1, 8, own.size(-2), 10)
+        for weights in own, across:
+            torch.testing.assert_close(weights.sum(-1), torch.ones(1, 8, own.size(-2)))
+        assert not own.triu(diagonal=1).any()  # nothing from the right
+
+
+def test_the_parts_that_scripts_reach_into():
+    model = make_model(src_vocab=V, tgt_vocab=13, N=2, d_model=32, d_ff=64, h=4, dropout=0.1)
+    assert model.src_embed[0].d_model == 32
+    assert model.src_embed[0].lut.weight.shape == (V, 32)
+    assert model.tgt_embed[0].lut.weight.shape == (13, 32)
+    assert model.generator.proj.weight.shape == (13, 32)
+    assert isinstance(model.src_embed, nn.Sequential)
+    mask = Batch.make_std_mask(torch.tensor([[1, 5, 2, 0]]), 0)
+    assert mask.tolist() == [[[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0], [1, 1, 1, 0]]]
+    batch = Batch(torch.tensor([[3, 4, 0]]), torch.tensor([[1, 5, 2, 0]]), 0)
+    assert batch.src_mask.tolist() == [[[True, True, False]]]
+    assert batch.tgt.tolist() == [[1, 5, 2]] and batch.tgt_y.tolist() == [[5, 2, 0]]
+    assert batch.ntokens == 2
+
+
+def test_the_copy_task_is_learned():
+    model = make_model(V, V, N=2, d_model=D, d_ff=FF, h=8, dropout=DROP)
+    criterion = LabelSmoothing(size=V, padding_idx=0, smoothing=0.0)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.5, betas=(0.9, 0.98), eps=1e-9)
+    lr_scheduler = LambdaLR(
+        optimizer=optimizer,
+        lr_lambda=lambda step: rate(
+            step, model_size=model.src_embed[0].d_model, factor=1.0, warmup=400
+        ),
+    )
+    losses = []
+    for _ in range(EPOCHS):
+        model.train()
+        run_epoch(
+            data_gen(V, 80, 20),
+            model,
+            SimpleLossCompute(model.generator, criterion),
+            optimizer,
+            lr_scheduler,
+            mode="train",
+        )
+        model.eval()
+        loss, state = run_epoch(
+            data_gen(V, 80, 5),
+            model,
+            SimpleLossCompute(model.generator, criterion),
+            NoOptimizer(),
+            NoScheduler(),
+            mode="eval",
+        )
+        losses.append(float(loss))
+        print(losses[-1], end=" ")
+    model.eval()

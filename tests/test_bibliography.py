@@ -1,0 +1,177 @@
+"""The references: complete, numbered as in the paper, and rendered with those numbers."""
+
+import io
+import os
+import re
+import sys
+import unicodedata
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("sphinxcontrib.bibtex", reason="needs the extra `book`")
+
+from pybtex.database import Entry, parse_file
+from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace, patch_docutils
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "book"))
+
+from bibliography import labels
+
+BIB = Path(__file__).resolve().parent.parent / "book" / "references.bib"
+ENTRIES = parse_file(str(BIB), bib_format="bibtex").entries
+NUMBERED = {int(e.fields["number"]): e for e in ENTRIES.values() if "number" in e.fields}
+LABELS = labels(BIB)
+
+
+def letters(text: str) -> str:
+    """The bare letters of a text, so that accents, ligatures and line breaks do not count."""
+    return re.sub("[^a-z]", "", unicodedata.normalize("NFKD", text).lower())
+
+
+def surname(entry: Entry) -> str:
+    return letters("".join(entry.persons["author"][0].last_names))
+
+
+# ------------------------------------------------------------------------------------- the entries
+
+
+def test_the_paper_has_forty_references():
+    assert sorted(NUMBERED) == list(range(1, 41))
+    numbers = [e.fields["number"] for e in ENTRIES.values() if "number" in e.fields]
+    assert len(numbers) == 40  # no number twice
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=list(ENTRIES))
+def test_entry_is_complete(entry: Entry):
+    fields = entry.fields
+    assert entry.persons["author"] and fields["title"]
+    assert "others" not in [str(person) for person in entry.persons["author"]]
+    assert re.fullmatch(r"(19|20)\d\d", fields["year"])
+    assert {"doi", "eprint", "url"} & set(fields) or "number" not in fields
+    assert re.fullmatch(r"10\.\d+/\S+", fields.get("doi", "10.1/x"))
+    assert re.fullmatch(r"\d{4}\.\d{4,5}", fields.get("eprint", "0000.0000"))
+    assert re.fullmatch(r"https?://\S+", fields.get("url", "https://x"))
+    assert re.fullmatch(r"\d+--\d+", fields.get("pages", "1--2"))
+
+
+@pytest.mark.parametrize("entry", ENTRIES.values(), ids=list(ENTRIES))
+def test_key_is_surname_year_and_a_word_of_the_title(entry: Entry):
+    match = re.fullmatch(r"([a-z]+)(\d{4})([a-z0-9]+)", entry.key)
+    assert match and match[1] == surname(entry) and match[2] == entry.fields["year"]
+    assert match[3] in re.findall(r"\w+", entry.fields["title"].lower())
+
+
+def test_numbers_follow_the_alphabet():
+    names = [surname(NUMBERED[number]) for number in range(1, 41)]
+    assert names == sorted(names)
+
+
+# -------------------------------------------------------------------------------------- the labels
+
+
+def test_labels():
+    assert LABELS["bahdanau2015neural"] == "2"
+    assert LABELS["rush2018annotated"] == "Rush18"
+    assert LABELS.keys() == ENTRIES.keys()
+    assert len(set(LABELS.values())) == len(LABELS)
+
+
+def test_labels_stand_in_the_order_of_the_list():
+    values = list(LABELS.values())
+    assert values[:40] == [str(number) for number in range(1, 41)]
+    assert values[40:] == sorted(values[40:], key=str.lower)
+
+
+def test_chapters_cite_only_what_is_listed():
+    chapters = (BIB.parent.parent / "chapters").glob("*.md")
+    cited = {
+        (chapter.name, key.strip())
+        for chapter in chapters
+        for keys in re.findall(r"\{cite(?::\w+)?\}`([^`]+)`", chapter.read_text(encoding="utf-8"))
+        for key in keys.split(",")
+    }
+    assert cited  # the pattern finds citations at all
+    assert {(chapter, key) for chapter, key in cited if key not in ENTRIES} == set()
+
+
+# --------------------------------------------------------------------------------------- the paper
+
+
+@pytest.fixture(scope="module")
+def paper() -> str:
+    pdf = os.environ.get("ANNOTATED_PAPER_PDF")
+    if not pdf:
+        pytest.skip("the paper is not at hand: ANNOTATED_PAPER_PDF is not set")
+    return pytest.importorskip("pdfminer.high_level").extract_text(pdf)
+
+
+def test_numbers_agree_with_the_paper(paper: str):
+    references = paper[paper.index("[1] Jimmy") :]
+    found = re.findall(r"\[(\d+)\]\s+(.*?)(?=\[\d+\]|\Z)", references, flags=re.DOTALL)
+    assert [int(number) for number, _ in found] == list(range(1, 41))
+    for number, text in found:
+        entry = NUMBERED[int(number)]
+        first_author = re.split(r"[,.&]|\sand\s", text)[0]
+        assert letters(first_author).endswith(surname(entry)), number
+        assert letters(entry.fields["title"])[:20] in letters(text), number
+
+
+def test_where_the_paper_cites_byte_pair_encoding(paper: str):
+    body = paper[: paper.index("[1] Jimmy")]
+    groups = [re.findall(r"\d+", group) for group in re.findall(r"\[([\d,\s]+)\]", body)]
+    assert sum("3" in group for group in groups) == 2
+    assert sum("31" in group for group in groups) == 1
+    squeezed = re.sub(r"\s+", " ", body)
+    assert "byte-pair encoding [3]" in squeezed and "byte-pair [31]" in squeezed
+
+
+# ------------------------------------------------------------------------------------ the rendering
+
+PAGE = """\
+# Page
+
+One {cite}`bahdanau2015neural`, three {cite}`wu2016google,rush2018annotated,he2016deep`.
+
+```{bibliography}
+:filter: number != ""
+```
+
+```{bibliography}
+:filter: number == ""
+```
+"""
+
+
+def test_sphinx_renders_the_numbers(tmp_path: Path):
+    (tmp_path / "index.md").write_text(PAGE, encoding="utf-8")
+    config = {
+        "extensions": ["myst_parser", "sphinxcontrib.bibtex", "bibliography"],
+        "html_theme": "basic",
+        "bibtex_bibfiles": [str(BIB)],
+        "bibtex_default_style": "paper",
+        "bibtex_reference_style": "label",
+    }
+    warnings = io.StringIO()
+    out = tmp_path / "out"
+    with patch_docutils(), docutils_namespace():
+        Sphinx(
+            tmp_path, None, out, tmp_path / "tree", "html", config, status=None, warning=warnings
+        ).build()
+    assert warnings.getvalue() == ""
+
+    page = (out / "index.html").read_text(encoding="utf-8")
+    text = unescape(re.sub("<[^>]+>", "", page))
+    assert "One [2], three [11, 38, Rush18]." in text
+    listed = [
+        unescape(re.sub("<[^>]+>", "", tag))
+        for tag in re.findall(
+            r'<span class="label">(.*?)</span>\s*(?:<span class="backrefs"|<p>)',
+            page,
+            flags=re.DOTALL,
+        )
+    ]
+    assert listed == [f"[{label}]" for label in LABELS.values()]
+    assert "Neural Computation, 9(8):1735–1780, 1997." in re.sub(r"\s+", " ", text)

@@ -1,0 +1,63 @@
+"""Section 3.4 against the table itself and the definition of the softmax."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotated.embeddings import Embeddings, Generator
+
+
+@given(st.integers(1, 20), st.integers(1, 12), st.data())
+def test_rows_of_the_table_times_root_d_model(vocab, d_model, data):
+    rows = data.draw(st.lists(st.integers(0, vocab - 1), min_size=1, max_size=6))
+    layer = Embeddings(d_model, vocab)
+    output = layer(torch.tensor([rows, rows[::-1]]))
+    assert output.shape == (2, len(rows), d_model)
+    table = layer.lut.weight.tolist()
+    expected = torch.tensor([[value * math.sqrt(d_model) for value in table[i]] for i in rows])
+    torch.testing.assert_close(output[0], expected)
+    torch.testing.assert_close(output[1], expected.flip(0))
+
+
+def test_gradient_reaches_only_the_rows_that_were_used():
+    layer = Embeddings(16, 5)
+    layer(torch.tensor([[1, 3, 3]])).sum().backward()
+    used = layer.lut.weight.grad
+    assert torch.equal(used[:, 0], torch.tensor([0.0, 4.0, 0.0, 8.0, 0.0]))  # √16 a use
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("wrong", [7, 100, -1, -7])
+def test_ids_outside_the_vocabulary(training, wrong):
+    layer = Embeddings(4, 7).train(training)
+    with pytest.raises(ValueError, match=rf"expected .*0 to 6.* got {wrong}$"):
+        layer(torch.tensor([[0, 6], [wrong, 3]]))
+
+
+def test_ids_at_the_edges_and_no_ids_at_all():
+    layer = Embeddings(4, 7)
+    assert layer(torch.tensor([[0, 6]])).shape == (1, 2, 4)
+    assert layer(torch.zeros(2, 0, dtype=torch.long)).shape == (2, 0, 4)
+
+
+@given(st.integers(1, 20), st.integers(1, 8), st.sampled_from([0.1, 1.0, 100.0]))
+def test_generator_gives_log_probabilities(vocab, d_model, scale):
+    generator = Generator(d_model, vocab)
+    x = scale * torch.randn(2, 3, d_model)
+    log_probs = generator(x)
+    assert log_probs.shape == (2, 3, vocab)
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(2, 3), atol=1e-5, rtol=1e-5)
+    weight, row = generator.proj.weight.tolist(), x[1, 2].tolist()
+    logits = [sum(a * b for a, b in zip(w, row)) for w in weight]
+    top = max(logits)
+    norm = top + math.log(sum(math.exp(value - top) for value in logits))
+    expected = torch.tensor([value - norm for value in logits])
+    torch.testing.assert_close(log_probs[1, 2], expected, atol=1e-4, rtol=1e-5)
+
+
+def test_generator_has_the_shape_of_an_embedding_and_no_bias():
+    shapes = [p.shape for p in Generator(8, 11).parameters()]
+    assert shapes == [p.shape for p in Embeddings(8, 11).parameters()] == [(11, 8)]

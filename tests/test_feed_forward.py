@@ -1,0 +1,61 @@
+"""Section 3.3 against equation 2 in plain loops and against kernel-1 convolutions."""
+
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from annotated.feed_forward import PositionwiseFeedForward
+
+SIZES = st.integers(1, 6)
+
+
+@given(SIZES, SIZES, SIZES)
+def test_equation_2_one_number_at_a_time(length, d_model, d_ff):
+    layer = PositionwiseFeedForward(d_model, d_ff)
+    W1, b1 = layer.w_1.weight.T.tolist(), layer.w_1.bias.tolist()  # (d_model, d_ff)
+    W2, b2 = layer.w_2.weight.T.tolist(), layer.w_2.bias.tolist()  # (d_ff, d_model)
+    x = torch.randn(1, length, d_model)
+    expected = []
+    for row in x[0].tolist():
+        inner = [max(0.0, sum(x * w[k] for x, w in zip(row, W1)) + b1[k]) for k in range(d_ff)]
+        expected.append([sum(a * w[k] for a, w in zip(inner, W2)) + b2[k] for k in range(d_model)])
+    torch.testing.assert_close(layer(x)[0], torch.tensor(expected), atol=1e-5, rtol=1e-5)
+
+
+def test_two_convolutions_of_kernel_1():
+    layer = PositionwiseFeedForward(8, 32)
+    first, second = nn.Conv1d(8, 32, kernel_size=1), nn.Conv1d(32, 8, kernel_size=1)
+    for conv, linear in (first, layer.w_1), (second, layer.w_2):
+        conv.load_state_dict({"weight": linear.weight.unsqueeze(-1), "bias": linear.bias})
+    x = torch.randn(3, 5, 8)
+    expected = second(first(x.transpose(1, 2)).relu()).transpose(1, 2)
+    torch.testing.assert_close(layer(x), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_positions_do_not_see_each_other():
+    layer = PositionwiseFeedForward(8, 32)
+    x = torch.randn(1, 5, 8, requires_grad=True)
+    for i in range(5):
+        (gradient,) = torch.autograd.grad(layer(x)[0, i].sum(), x)
+        assert gradient[0, i].any()
+        assert not gradient[0, [j for j in range(5) if j != i]].any()
+
+
+def test_number_of_parameters():
+    count = sum(p.numel() for p in PositionwiseFeedForward(512, 2048).parameters())
+    assert count == 512 * 2048 + 2048 + 2048 * 512 + 512
+
+
+def test_dropout_falls_on_inner_units_in_training_only():
+    layer = PositionwiseFeedForward(4, 4000, dropout=0.5)
+    with torch.no_grad():
+        layer.w_1.weight.zero_()
+        layer.w_1.bias.fill_(1.0)
+        layer.w_2.weight.fill_(1.0)
+        layer.w_2.bias.zero_()
+    x = torch.randn(1, 1, 4)
+    survivors = layer(x) / 2  # each survivor is scaled to 1 / (1 - p) = 2
+    assert len(survivors.unique()) == 1  # one drop for all outputs: it is the inner unit that goes
+    assert 1800 < survivors[0, 0, 0] < 2200
+    assert layer.eval()(x)[0, 0, 0] == 4000

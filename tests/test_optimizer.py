@@ -1,0 +1,105 @@
+"""Section 5.3 against equation 3 evaluated exactly, and against a training loop's own learning rates."""
+
+from decimal import Decimal, getcontext
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from annotated.model import make_model
+from annotated.optimizer import paper_optimizer, rate
+
+getcontext().prec = 40
+
+
+def equation_3(step: int, d_model: int, warmup: int) -> Decimal:
+    step, d_model, warmup = Decimal(step), Decimal(d_model), Decimal(warmup)
+    return 1 / d_model.sqrt() * min(1 / step.sqrt(), step / (warmup * warmup.sqrt()))
+
+
+@given(st.integers(1, 10**6), st.integers(1, 2048), st.integers(1, 10**5), st.floats(0.1, 10))
+def test_rate_is_equation_3(step, d_model, warmup, factor):
+    expected = Decimal(factor) * equation_3(step, d_model, warmup)
+    assert rate(step, d_model, factor, warmup) == pytest.approx(float(expected), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "step, d_model, warmup, expected",
+    [
+        (1, 4, 4, 1 / 16),  # 1/2 · min(1, 1/8)
+        (4, 4, 4, 1 / 4),  # 1/2 · min(1/2, 4/8): the peak
+        (16, 4, 4, 1 / 8),  # 1/2 · min(1/4, 16/8)
+        (100, 16, 25, 1 / 40),  # 1/4 · min(1/10, 100/125)
+        (5, 16, 25, 1 / 100),  # 1/4 · min(1/√5, 5/125)
+    ],
+)
+def test_rate_at_steps_worked_out_by_hand(step, d_model, warmup, expected):
+    assert rate(step, d_model, warmup=warmup) == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_papers_warmup_is_the_default():
+    for step in 1, 3999, 4000, 4001, 100_000:
+        assert rate(step, 512) == pytest.approx(float(equation_3(step, 512, 4000)), rel=1e-12)
+
+
+def test_rises_linearly_peaks_at_warmup_then_falls_as_the_inverse_root():
+    warmup = 50
+    rates = {step: rate(step, 512, warmup=warmup) for step in range(1, 1000)}
+    assert max(rates, key=rates.get) == warmup
+    assert rates[warmup] == pytest.approx((512 * warmup) ** -0.5)
+    for step in rates:
+        if step <= warmup:
+            assert rates[step] == pytest.approx(step * rates[1])
+        else:
+            assert rates[step] == pytest.approx(rates[warmup] * (warmup / step) ** 0.5)
+
+
+def test_step_0_counts_as_1():
+    assert rate(0, 512) == rate(1, 512) > 0
+
+
+def test_adam_has_the_papers_constants_and_every_parameter_once():
+    model = make_model(7, 7, N=1, d_model=8, d_ff=8, h=2, tie_embeddings=True)
+    optimizer, _ = paper_optimizer(model, 8)
+    assert isinstance(optimizer, torch.optim.Adam)
+    (group,) = optimizer.param_groups
+    assert group["betas"] == (0.9, 0.98)
+    assert group["eps"] == 1e-9
+    assert group["weight_decay"] == 0 and not group["amsgrad"]
+    ids = [id(p) for p in group["params"]]
+    assert len(ids) == len(set(ids))
+    assert set(ids) == {id(p) for p in model.parameters()}
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0])
+def test_update_number_i_is_made_with_rate_i(factor):
+    model = nn.Linear(2, 1)
+    optimizer, scheduler = paper_optimizer(model, model_size=16, factor=factor, warmup=5)
+    for i in range(20):
+        expected = float(Decimal(factor) * equation_3(i + 1, 16, 5))
+        assert optimizer.param_groups[0]["lr"] == pytest.approx(expected)
+        assert scheduler.get_last_lr() == [pytest.approx(rate(i + 1, 16, factor, 5))]
+        model(torch.randn(3, 2)).sum().backward()
+        optimizer.step()
+        scheduler.step()
+
+
+def test_updates_are_adams():
+    """Two weights follow the update rule of Kingma and Ba, written out, for ten updates."""
+    model = nn.Linear(2, 1, bias=False)
+    optimizer, scheduler = paper_optimizer(model, model_size=16, warmup=5)
+    weights, m, v = model.weight[0].tolist(), [0.0, 0.0], [0.0, 0.0]
+    for t in range(1, 11):
+        x = torch.randn(2)
+        optimizer.zero_grad()
+        model(x).sum().backward()  # the gradient is x
+        optimizer.step()
+        scheduler.step()
+        for j, g in enumerate(x.tolist()):
+            m[j] = 0.9 * m[j] + 0.1 * g
+            v[j] = 0.98 * v[j] + 0.02 * g * g
+            m_hat, v_hat = m[j] / (1 - 0.9**t), v[j] / (1 - 0.98**t)
+            weights[j] -= float(equation_3(t, 16, 5)) * m_hat / (v_hat**0.5 + 1e-9)
+        assert model.weight[0].tolist() == pytest.approx(weights, rel=1e-4, abs=1e-5)

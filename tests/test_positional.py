@@ -1,0 +1,102 @@
+"""Section 3.5 against Python's sin and cos, and the properties that the paper gives."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from annotated.positional import LearnedPositionalEncoding, PositionalEncoding, sinusoids
+
+
+@given(st.integers(1, 40), st.integers(1, 33))
+def test_formula_one_entry_at_a_time(length, d_model):
+    table = sinusoids(length, d_model)
+    assert table.shape == (length, d_model)
+    for pos in range(length):
+        for column in range(d_model):
+            two_i = column - column % 2
+            angle = pos / 10000 ** (two_i / d_model)
+            expected = math.cos(angle) if column % 2 else math.sin(angle)
+            assert table[pos, column].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_far_positions_are_as_exact_as_near_ones():
+    table = sinusoids(5000, 512)
+    for pos in 4321, 4999:  # in single precision the angle alone would be off by some 1e-4
+        for i in 0, 1, 100, 255:
+            angle = pos / 10000 ** (2 * i / 512)
+            assert table[pos, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-7)
+            assert table[pos, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-7)
+
+
+def test_wavelengths_are_a_geometric_progression_from_2_pi_to_10000_times_that():
+    d_model = 512
+    table = sinusoids(2, d_model).double()
+    per_step = torch.atan2(table[1, 0::2], table[1, 1::2])  # the angle from position 0 to 1
+    wavelength = 2 * math.pi / per_step
+    assert wavelength[0].item() == pytest.approx(2 * math.pi, rel=1e-6)
+    ratios = wavelength[1:] / wavelength[:-1]
+    assert ratios.max() / ratios.min() - 1 < 1e-6
+    # The last pair falls one ratio short of the end of the progression.
+    assert (wavelength[-1] * ratios[-1]).item() == pytest.approx(10000 * 2 * math.pi, rel=1e-5)
+
+
+@given(st.integers(0, 30), st.integers(0, 30))
+def test_an_offset_is_a_rotation_that_does_not_depend_on_the_position(pos, offset):
+    table = sinusoids(61, 16).double()
+    for i in range(8):
+        angle = offset / 10000 ** (2 * i / 16)
+        turn = torch.tensor(
+            [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]
+        ).double()
+        pair = slice(2 * i, 2 * i + 2)
+        torch.testing.assert_close(turn @ table[pos, pair], table[pos + offset, pair], atol=1e-6, rtol=0)
+
+
+def test_the_table_is_added():
+    layer = PositionalEncoding(6, dropout=0.0)
+    x = torch.randn(2, 9, 6)
+    assert torch.equal(layer(x), x + sinusoids(9, 6))
+
+
+def test_inputs_longer_than_max_len_extend_the_table():
+    layer = PositionalEncoding(6, dropout=0.0, max_len=4)
+    for length in 3, 4, 5, 50, 2:
+        assert torch.equal(layer(torch.zeros(1, length, 6))[0], sinusoids(length, 6))
+
+
+def test_the_table_is_neither_learned_nor_saved():
+    layer = PositionalEncoding(6, dropout=0.0)
+    assert list(layer.parameters()) == []
+    assert layer.state_dict() == {}
+
+
+@pytest.mark.parametrize("encoding", [PositionalEncoding, LearnedPositionalEncoding])
+def test_dropout_falls_on_the_sum_in_training_only(encoding):
+    layer = encoding(64, 0.5, 40)
+    x = torch.randn(1, 40, 64)
+    total = encoding.forward(layer.eval(), x)
+    dropped = layer.train()(x)
+    zero = dropped == 0
+    assert 0.4 < zero.float().mean() < 0.6
+    torch.testing.assert_close(dropped[~zero], 2 * total[~zero])
+
+
+def test_learned_vectors_are_added_and_trained():
+    layer = LearnedPositionalEncoding(6, dropout=0.0, max_len=5)
+    assert isinstance(layer.pe, nn.Parameter) and layer.pe.numel() == 5 * 6
+    x = torch.randn(2, 3, 6)
+    output = layer(x)
+    assert torch.equal(output, x + layer.pe[0, :3])
+    output.sum().backward()
+    assert layer.pe.grad[0, :, 0].tolist() == [2, 2, 2, 0, 0]
+
+
+def test_learned_positions_end_at_max_len():
+    layer = LearnedPositionalEncoding(6, dropout=0.0, max_len=5)
+    assert layer(torch.zeros(1, 5, 6)).shape == (1, 5, 6)
+    with pytest.raises(ValueError, match=r"expected at most 5 .* got 6"):
+        layer(torch.zeros(1, 6, 6))
