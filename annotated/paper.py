@@ -412,7 +412,8 @@ def _paper(lines: list[_Line]) -> Paper:
     expected = [name for name in _TITLES.values() if name not in ("", "6")] + asides
     if missing := [name for name in expected if name not in sections]:
         raise ValueError(f"it lacks these parts of the paper: {', '.join(missing)}")
-    return Paper(sections)
+    texts_first = sorted(sections, key=lambda name: name if "-" in name else "")
+    return Paper({name: sections[name] for name in texts_first})
 
 
 def paper_folder() -> Path:

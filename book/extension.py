@@ -135,6 +135,12 @@ def button(url: str, text: str, icon: str, label: str) -> dict[str, str]:
     return {"type": "link", "url": url, "tooltip": text, "icon": icon, "label": label}
 
 
+def drop_thebe(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
+    """Jupyter Book always adds the scripts of Thebe, which would run cells from a remote host."""
+    scripts = context.get("script_files", [])
+    context["script_files"] = [s for s in scripts if "thebe" not in f"{s}{vars(s)}".lower()]
+
+
 def prepare(app: Sphinx) -> None:
     """Before anything is read: kernels that hand charts over as data; the chart scripts."""
     os.environ["IPYTHONDIR"] = str(BOOK / "ipython")
@@ -155,5 +161,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
         app.add_post_transform(transform)
     app.connect("builder-inited", prepare)
     app.connect("html-page-context", add_buttons, priority=900)
+    app.connect("html-page-context", drop_thebe, priority=900)
     app.add_js_file("book.js", loading_method="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

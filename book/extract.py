@@ -14,9 +14,11 @@ import argparse
 import ast
 import difflib
 import json
+import keyword
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -113,14 +115,20 @@ def defined_names(node: ast.stmt) -> list[str]:
 
 
 def split_imports(cell: Cell) -> tuple[list[str], list[str]]:
-    """The lines of a cell without its top-level imports, and these imports."""
-    lines = cell.source.splitlines()
+    """The lines of a cell without its top-level imports, and these, with their comments."""
+    lines = cell.source.split("\n")
+    body = cell.tree().body
+    spans = [range(node.lineno - 1, node.end_lineno or node.lineno) for node in body]
+    used = Counter(row for span in spans for row in span)
     imports = []
-    for node in cell.tree().body:
+    for node, span in zip(body, spans, strict=True):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            imports.append(ast.unparse(node))
-            for i in range(node.lineno - 1, node.end_lineno or node.lineno):
-                lines[i] = ""
+            if any(used[row] > 1 for row in span):
+                raise ExtractionError(
+                    f"{cell}: give an import a line of its own: {lines[span.start].strip()}"
+                )
+            imports.append("\n".join(lines[row] for row in span))
+            lines = ["" if row in span else line for row, line in enumerate(lines)]
     return lines, imports
 
 
@@ -139,9 +147,16 @@ def export_cells(chapter: Path) -> Iterator[Cell]:
         module = cell.metadata.get("export")
         if cell.cell_type == "code" and module is not None:
             found = Cell(chapter, number, module, cell.source)
-            if not module.isidentifier():
+            if not is_module_name(module):
                 raise ExtractionError(f"{found}: export names no module: {module!r}")
             yield found
+
+
+def is_module_name(name: object) -> bool:
+    """Whether `from annotated.NAME import …` is Python, and NAME none that the package needs."""
+    if not isinstance(name, str) or name.startswith("_"):
+        return False
+    return name.isidentifier() and not keyword.iskeyword(name)
 
 
 def collect(chapters: Path) -> dict[str, Module]:
@@ -249,7 +264,10 @@ def ruff(arguments: list[str], text: str) -> str:
 def format_code(text: str) -> str:
     """Sort the imports, then format."""
     name = ["--stdin-filename", "annotated/module.py"]
-    return ruff(["format", *name], ruff(["check", "--select", "I", "--fix", "-q", *name], text))
+    # Said outright, for ruff looks for a folder of that name, and there may be none yet.
+    own = ["--config", 'lint.isort.known-first-party = ["annotated"]']
+    text = ruff(["check", "--select", "I", "--fix", "-q", *own, *name], text)
+    return ruff(["format", *name], text)
 
 
 def write(files: dict[str, str], folder: Path) -> list[str]:
@@ -282,13 +300,17 @@ def differences(files: dict[str, str], folder: Path) -> str:
         old, new = read(folder / name), files.get(name)
         if old != new:
             diff = difflib.unified_diff(
-                (old or "").splitlines(keepends=True),
-                (new or "").splitlines(keepends=True),
+                (old or "").split("\n"),
+                (new or "").split("\n"),
                 f"annotated/{name}" if old is not None else "(missing)",
                 f"annotated/{name} from the chapters" if new is not None else "(no chapter)",
+                lineterm="",
             )
-            parts.append("".join(diff) or f"annotated/{name} is missing\n")
-    return "".join(parts)
+            parts.append(
+                "\n".join(diff)
+                or f"annotated/{name} {'is missing' if old is None else 'has no chapter'}"
+            )
+    return "".join(f"{part}\n" for part in parts)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -51,7 +51,7 @@ def test_generator_gives_log_probabilities(vocab, d_model, scale):
     assert log_probs.shape == (2, 3, vocab)
     torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(2, 3), atol=1e-5, rtol=1e-5)
     weight, row = generator.proj.weight.tolist(), x[1, 2].tolist()
-    logits = [sum(a * b for a, b in zip(w, row)) for w in weight]
+    logits = [sum(a * b for a, b in zip(w, row, strict=True)) for w in weight]
     top = max(logits)
     norm = top + math.log(sum(math.exp(value - top) for value in logits))
     expected = torch.tensor([value - norm for value in logits])

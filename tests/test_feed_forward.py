@@ -18,8 +18,11 @@ def test_equation_2_one_number_at_a_time(length, d_model, d_ff):
     x = torch.randn(1, length, d_model)
     expected = []
     for row in x[0].tolist():
-        inner = [max(0.0, sum(x * w[k] for x, w in zip(row, W1)) + b1[k]) for k in range(d_ff)]
-        expected.append([sum(a * w[k] for a, w in zip(inner, W2)) + b2[k] for k in range(d_model)])
+        inner = [
+            max(0.0, sum(row[j] * W1[j][k] for j in range(d_model)) + b1[k]) for k in range(d_ff)
+        ]
+        outer = [sum(inner[k] * W2[k][j] for k in range(d_ff)) + b2[j] for j in range(d_model)]
+        expected.append(outer)
     torch.testing.assert_close(layer(x)[0], torch.tensor(expected), atol=1e-5, rtol=1e-5)
 
 

@@ -79,7 +79,9 @@ def test_every_target_position_sees_all_of_its_past_and_nothing_else():
     out = model.decoder(embedded, memory, None, Batch.make_std_mask(tgt, PAD))
     for i in range(6):
         weighting = torch.randn(8)
-        (gradient,) = torch.autograd.grad((out[0, i] * weighting).sum(), embedded, retain_graph=True)
+        (gradient,) = torch.autograd.grad(
+            (out[0, i] * weighting).sum(), embedded, retain_graph=True
+        )
         assert gradient[0].any(dim=-1).tolist() == [True] * (i + 1) + [False] * (5 - i)
 
 
@@ -92,7 +94,9 @@ def test_every_output_sees_every_real_source_token_and_no_padding():
     out = model.decode(model.encoder(embedded, src_mask), src_mask, tgt, None)
     for i in range(3):
         weighting = torch.randn(8)
-        (gradient,) = torch.autograd.grad((out[0, i] * weighting).sum(), embedded, retain_graph=True)
+        (gradient,) = torch.autograd.grad(
+            (out[0, i] * weighting).sum(), embedded, retain_graph=True
+        )
         assert gradient[0].any(dim=-1).tolist() == [True] * 3 + [False] * 2
 
 
@@ -190,9 +194,7 @@ TABLE_3 = [  # changes to the base model, and the paper's millions of parameters
     pytest.param({"dropout": 0.0}, 65, id="D P_drop=0.0"),
     pytest.param({"dropout": 0.2}, 65, id="D P_drop=0.2"),
     pytest.param({"positions": "learned", "max_len": 1024}, 65, id="E learned"),
-    pytest.param(
-        {"N": 6, "d_model": 1024, "d_ff": 4096, "h": 16, "dropout": 0.3}, 213, id="big"
-    ),
+    pytest.param({"N": 6, "d_model": 1024, "d_ff": 4096, "h": 16, "dropout": 0.3}, 213, id="big"),
 ]
 
 
@@ -246,7 +248,11 @@ def test_two_vocabularies():
 
 
 def matrices(model: EncoderDecoder) -> list[Tensor]:
-    return [model.src_embed[0].lut.weight, model.tgt_embed[0].lut.weight, model.generator.proj.weight]
+    return [
+        model.src_embed[0].lut.weight,
+        model.tgt_embed[0].lut.weight,
+        model.generator.proj.weight,
+    ]
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -260,7 +266,7 @@ def test_tied_matrices_are_one_and_untied_ones_are_three(tied):
 
 
 def test_the_papers_configurations_tie_and_make_model_does_so_on_request():
-    small = dict(N=1, d_model=8, d_ff=8, h=2)
+    small = {"N": 1, "d_model": 8, "d_ff": 8, "h": 2}
     for config in TransformerConfig.base(V, **small), TransformerConfig.big(V, **small):
         assert len({w.data_ptr() for w in matrices(build_model(config))}) == 1
     assert len({w.data_ptr() for w in matrices(make_model(V, V, **small))}) == 3
@@ -306,7 +312,9 @@ def test_a_copy_computes_the_same_and_shares_nothing(through, tied):
     assert other.config == model.config
     assert torch.equal(log_probs(other, src, tgt), expected)
     assert len({w.data_ptr() for w in matrices(other)}) == (1 if tied else 3)
-    assert not {p.data_ptr() for p in other.parameters()} & {p.data_ptr() for p in model.parameters()}
+    assert not {p.data_ptr() for p in other.parameters()} & {
+        p.data_ptr() for p in model.parameters()
+    }
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -343,7 +351,9 @@ def test_the_sinusoids_are_not_in_the_state():
 
 
 def test_make_model_builds_what_its_arguments_say():
-    model = make_model(5, 7, 3, 12, 20, 2, 0.25, d_k=3, d_v=4, norm_first=True, positions="learned", max_len=6)
+    model = make_model(
+        5, 7, 3, 12, 20, 2, 0.25, d_k=3, d_v=4, norm_first=True, positions="learned", max_len=6
+    )
     assert model.config == TransformerConfig(
         5, 7, N=3, d_model=12, d_ff=20, h=2, d_k=3, d_v=4, dropout=0.25,
         positions="learned", max_len=6, tie_embeddings=False, norm_first=True,
@@ -445,12 +455,12 @@ def test_wrong_options(options, message):
 
 @pytest.mark.parametrize("vocabularies", [(0, 5), (5, 0), (-1, 5)])
 def test_vocabularies_must_hold_something(vocabularies):
-    with pytest.raises(ValueError, match="expected (src|tgt)_vocab of at least 1; got (0|-1)"):
+    with pytest.raises(ValueError, match=r"expected (src|tgt)_vocab of at least 1; got (0|-1)"):
         make_model(*vocabularies, **TINY)
 
 
 def test_tying_needs_one_vocabulary():
-    with pytest.raises(ValueError, match="expected equal vocabularies.*src_vocab=5, tgt_vocab=6"):
+    with pytest.raises(ValueError, match=r"expected equal vocabularies.*src_vocab=5, tgt_vocab=6"):
         make_model(5, 6, **TINY, tie_embeddings=True)
 
 
@@ -469,7 +479,7 @@ def test_ids_outside_the_vocabulary(side, wrong, training):
 def test_inputs_longer_than_learned_positions(src_len, tgt_len):
     model = tiny(positions="learned", max_len=6)
     assert log_probs(model, ids(1, 6), ids(1, 6)).shape == (1, 6, V)
-    with pytest.raises(ValueError, match="expected at most 6 tokens.* got 7"):
+    with pytest.raises(ValueError, match=r"expected at most 6 tokens.* got 7"):
         log_probs(model, ids(1, src_len), ids(1, tgt_len))
 
 

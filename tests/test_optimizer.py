@@ -1,4 +1,4 @@
-"""Section 5.3 against equation 3 evaluated exactly, and against a training loop's own learning rates."""
+"""Section 5.3 against equation 3 evaluated exactly, and Adam's update rule written out."""
 
 from decimal import Decimal, getcontext
 

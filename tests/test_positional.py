@@ -53,7 +53,9 @@ def test_an_offset_is_a_rotation_that_does_not_depend_on_the_position(pos, offse
             [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]
         ).double()
         pair = slice(2 * i, 2 * i + 2)
-        torch.testing.assert_close(turn @ table[pos, pair], table[pos + offset, pair], atol=1e-6, rtol=0)
+        torch.testing.assert_close(
+            turn @ table[pos, pair], table[pos + offset, pair], atol=1e-6, rtol=0
+        )
 
 
 def test_the_table_is_added():

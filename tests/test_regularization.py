@@ -22,7 +22,12 @@ def problems(draw):
     pad = draw(st.integers(0, size - 1))
     ids = st.integers(0, size - 1)
     target = torch.tensor(draw(st.lists(ids, min_size=positions, max_size=positions)))
-    return 3 * torch.randn(positions, size), target, pad, draw(st.sampled_from([0.0, 0.1, 0.4, 0.9]))
+    return (
+        3 * torch.randn(positions, size),
+        target,
+        pad,
+        draw(st.sampled_from([0.0, 0.1, 0.4, 0.9])),
+    )
 
 
 @given(problems())
@@ -42,7 +47,7 @@ def test_equals_the_definition_one_number_at_a_time(problem):
     logits, target, pad, epsilon = problem
     log_probs = logits.log_softmax(-1)
     size, expected = logits.size(1), 0.0
-    for row, right in zip(log_probs.tolist(), target.tolist()):
+    for row, right in zip(log_probs.tolist(), target.tolist(), strict=True):
         if right != pad:
             for k, log_p in enumerate(row):
                 q = (1 - epsilon) * (k == right) + epsilon / size
@@ -94,5 +99,5 @@ def test_smoothing_outside_its_range(epsilon):
 
 
 def test_wrong_number_of_log_probabilities():
-    with pytest.raises(ValueError, match="expected 5 .* got 6"):
+    with pytest.raises(ValueError, match=r"expected 5 .* got 6"):
         LabelSmoothing(5, 0)(torch.randn(2, 6), torch.tensor([1, 2]))

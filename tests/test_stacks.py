@@ -121,7 +121,11 @@ def test_the_whole_model_equals_torch_in_value_and_gradient(norm_first):
         else:
             other.norm = None  # torch normalises once more at the end; the paper does not
     src, tgt = torch.randint(11, (3, 6)), torch.randint(13, (3, 5))
-    src_mask, tgt_padding, causal = padding_mask([6, 2, 4], 6), padding_mask([1, 5, 3], 5), subsequent_mask(5)
+    src_mask, tgt_padding, causal = (
+        padding_mask([6, 2, 4], 6),
+        padding_mask([1, 5, 3], 5),
+        subsequent_mask(5),
+    )
     output = model(src, tgt, src_mask, tgt_padding & causal)
     expected = theirs(
         model.src_embed(src),
@@ -137,6 +141,7 @@ def test_the_whole_model_equals_torch_in_value_and_gradient(norm_first):
     for mine, other in zip(
         torch.autograd.grad((output * weighting).sum(), tables),
         torch.autograd.grad((expected * weighting).sum(), tables),
+        strict=True,
     ):
         torch.testing.assert_close(mine, other, atol=1e-4, rtol=1e-4)
 
@@ -146,7 +151,7 @@ def test_clones_are_equal_and_share_nothing():
     copies = clones(original, 3)
     assert len(copies) == 3
     values = [original, *copies]
-    for parameters in zip(*(module.parameters() for module in values)):
+    for parameters in zip(*(module.parameters() for module in values), strict=True):
         assert len({p.data_ptr() for p in parameters}) == 4
         assert all(torch.equal(p, parameters[0]) for p in parameters)
     with torch.no_grad():
@@ -154,7 +159,9 @@ def test_clones_are_equal_and_share_nothing():
     assert original.feed_forward.w_1.weight.any() and copies[1].feed_forward.w_1.weight.any()
 
 
-STACKS = pytest.mark.parametrize("stack, make_layer", [(Encoder, encoder_layer), (Decoder, decoder_layer)])
+STACKS = pytest.mark.parametrize(
+    "stack, make_layer", [(Encoder, encoder_layer), (Decoder, decoder_layer)]
+)
 
 
 @STACKS
@@ -192,7 +199,8 @@ def test_a_post_norm_stack_adds_no_parameters(stack, make_layer):
 def plain_layer_norm(row: list[float], gain: list[float], bias: list[float]) -> list[float]:
     mean = sum(row) / len(row)
     variance = sum((value - mean) ** 2 for value in row) / len(row)
-    return [(v - mean) / (variance + 1e-5) ** 0.5 * g + b for v, g, b in zip(row, gain, bias)]
+    scaled = [(value - mean) / (variance + 1e-5) ** 0.5 for value in row]
+    return [x * g + b for x, g, b in zip(scaled, gain, bias, strict=True)]
 
 
 @NORM_FIRST
@@ -203,7 +211,8 @@ def test_sublayer_connection_follows_its_formula(norm_first):
     expected = []
     for row in x[0].tolist():  # the sub-layer is x ↦ x³
         if norm_first:
-            expected.append([v + n**3 for v, n in zip(row, plain_layer_norm(row, *norm))])
+            normed = plain_layer_norm(row, *norm)
+            expected.append([v + n**3 for v, n in zip(row, normed, strict=True)])
         else:
             expected.append(plain_layer_norm([v + v**3 for v in row], *norm))
     close(connection(x, lambda x: x**3)[0], torch.tensor(expected))

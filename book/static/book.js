@@ -20,8 +20,23 @@
     };
   }
 
+  // A narrow chart gets a narrow legend, and a title in several lines.
+  function fitPhone(spec, width) {
+    if (spec.config?.legend) spec.config.legend.columns = 1;
+    const title = typeof spec.title === "string" ? { text: spec.title } : spec.title;
+    if (typeof title?.text !== "string") return;
+    const lines = [""];
+    for (const word of title.text.split(" ")) {
+      const line = `${lines.at(-1)} ${word}`.trim();
+      if (line.length * 9 > width) lines.push(word);
+      else lines[lines.length - 1] = line;
+    }
+    spec.title = { ...title, text: lines };
+  }
+
   function draw(chart) {
     const spec = JSON.parse(chart.querySelector("script").textContent);
+    if (chart.clientWidth < 500) fitPhone(spec, chart.clientWidth);
     chart.canvas ??= chart.appendChild(document.createElement("div"));
     const options = {
       config: colours(),

@@ -1,0 +1,150 @@
+"""The built site, as a browser without a network shows it. Needs `make book` before."""
+
+import os
+import re
+import shutil
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+SITE = ROOT / "_build" / "html"
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+REQUIRED = "ANNOTATED_REQUIRE_BROWSER" in os.environ  # then nothing here may be skipped
+
+pytestmark = pytest.mark.skipif(
+    not (SITE / "index.html").exists() and not REQUIRED,
+    reason="the site is not built; run `make book`",
+)
+needs_browser = pytest.mark.skipif(
+    BROWSER is None and not REQUIRED, reason="no Chromium on this machine"
+)
+
+
+def pages() -> list[str]:
+    """Names of all pages of the book, from its table of contents."""
+    text = (ROOT / "_toc.yml").read_text(encoding="utf-8")
+    assert yaml.safe_load(text)["root"] == "chapters/index"
+    return re.findall(r"chapters/([\w-]+)", text)
+
+
+def html(page: str) -> str:
+    return (SITE / "chapters" / f"{page}.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", pages())
+def test_links_inside_the_book_lead_somewhere(page: str) -> None:
+    for target in re.findall(r'(?:href|src|xlink:href)="([^"#][^"]*)"', html(page)):
+        parts = urlsplit(target)
+        if not parts.scheme and not parts.netloc:
+            file = SITE / "chapters" / unquote(parts.path)
+            assert file.exists(), f"{page}: {target}"
+            name = re.search(r'="([^"]+)"', f'="{parts.fragment}"')
+            if name and file.suffix == ".html":
+                assert f'id="{parts.fragment}"' in file.read_text(encoding="utf-8"), target
+
+
+@pytest.mark.parametrize("page", pages())
+def test_no_sphinx_syntax_shows(page: str) -> None:
+    body = re.sub(r"<(pre|script|code)\b.*?</\1>", "", html(page), flags=re.DOTALL)
+    for leftover in ("{cite}", "{ref}", "{eval-rst}", ":::", "```", ")=<", "**§"):
+        assert leftover not in body, f"{page}: {leftover}"
+
+
+def test_every_image_has_an_alternative_text() -> None:
+    for page in pages():
+        for image in re.findall(r"<img\b[^>]*>", html(page)):
+            assert re.search(r'alt="[^"]+"', image), f"{page}: {image}"
+        for figure in re.findall(r"<svg\b.*?</svg>", html(page), flags=re.DOTALL):
+            if "fig1-" in figure or "fig2-" in figure:
+                assert "<title" in figure and "<desc" in figure
+
+
+def test_equations_figures_and_citations_stand_at_their_anchors() -> None:
+    assert 'id="eq-1"' in html("3-2-attention")
+    assert 'id="eq-2"' in html("3-3-feed-forward")
+    assert 'id="eq-3"' in html("5-3-optimizer")
+    assert 'id="figure-1"' in html("3-model-architecture")
+    assert 'id="figure-2"' in html("3-2-attention")
+    # a citation shows the paper's own number
+    assert re.search(r'<a class="reference internal"[^>]*>\s*<span>2</span>', html("3-2-attention"))
+
+
+def test_paper_layer_is_marked() -> None:
+    page = html("3-2-attention")
+    marks = re.findall(r'class="mark[^"]*"[^>]*>([^<]+)<', page)
+    assert marks[:2] == ["§3.2 ¶1", "Figure 2"]
+    assert [m for m in marks if m.startswith("§3.2.1")] == [f"§3.2.1 ¶{i}" for i in range(1, 5)]
+    assert page.count("paper-layer") >= len(marks)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-gpu"]
+        browser = playwright.chromium.launch(executable_path=BROWSER, args=arguments)
+        yield browser
+        browser.close()
+
+
+LOOK = """() => ({
+    charts: document.querySelectorAll('div.chart').length,
+    drawn: document.querySelectorAll('div.chart.drawn svg').length,
+    sources: document.querySelectorAll('.math').length,
+    formulas: document.querySelectorAll('mjx-container').length,
+    broken: document.querySelectorAll('mjx-merror, [data-mjx-error]').length,
+    overflow: document.documentElement.scrollWidth - innerWidth,
+    theme: document.documentElement.dataset.theme,
+})"""
+
+
+@needs_browser
+@pytest.mark.parametrize("page", pages())
+@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
+def test_page_in_a_browser_without_network(browser, page: str, width: int, theme: str) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900}, offline=True)
+    tab = context.new_page()
+    problems: list[str] = []
+    tab.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("request", lambda r: problems.append(r.url) if r.url.startswith("http") else None)
+    tab.add_init_script(f"localStorage.setItem('mode', '{theme}')")
+    tab.goto((SITE / "chapters" / f"{page}.html").as_uri())
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")  # draws all charts at once
+    tab.wait_for_function(
+        "document.querySelectorAll('div.chart:not(.drawn)').length === 0"
+        " && (!document.querySelector('.math') || document.querySelector('mjx-container'))",
+        timeout=20_000,
+    )
+    seen = tab.evaluate(LOOK)
+    context.close()
+    assert not problems
+    assert seen["theme"] == theme
+    assert seen["drawn"] == seen["charts"] == html(page).count('<div class="chart"')
+    assert seen["broken"] == 0
+    assert seen["overflow"] <= 0, "the page is wider than the screen"
+
+
+@needs_browser
+def test_solutions_unfold_and_charts_follow_the_theme(browser) -> None:
+    tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    tab.goto((SITE / "chapters" / "5-3-optimizer.html").as_uri())
+    solution = tab.locator("details.hide", has_text="Solution").first
+    assert not solution.locator("pre").first.is_visible()
+    solution.locator("summary").click()
+    assert solution.locator("pre").first.is_visible()
+
+    tab.locator("div.chart").first.scroll_into_view_if_needed()
+    tab.wait_for_selector("div.chart.drawn svg")
+    label = "getComputedStyle(document.querySelector('div.chart svg text')).fill"
+    colours = set()
+    for theme in ("light", "dark"):
+        tab.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
+        tab.wait_for_timeout(700)
+        colours.add(tab.evaluate(label))
+    assert len(colours) == 2
+    tab.close()
