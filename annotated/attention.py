@@ -1,21 +1,21 @@
+"""3.2 Attention (chapters/3-2-attention.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
 import math
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-
-def subsequent_mask(size: int) -> Tensor:
-    """Mask that lets position i see positions 0 to i and nothing after.
-
-    Args:
-        size: length of the target, in tokens.
-
-    Returns: (1, size, size), True where attention is allowed.
-
-    Source: section 3.2.3, third use of attention.
-    """
-    return torch.ones(1, size, size, dtype=torch.bool).tril()
+__all__ = [
+    "MultiHeadedAttention",
+    "fused_attention",
+    "masked_softmax",
+    "scaled_dot_product",
+    "subsequent_mask",
+]
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -118,7 +118,8 @@ class MultiHeadedAttention(nn.Module):
         super().__init__()
         if d_model % h and (d_k is None or d_v is None):
             raise ValueError(
-                f"expected d_model divisible by h, or d_k and d_v given; got d_model={d_model}, h={h}"
+                "expected d_model divisible by h, or d_k and d_v given; "
+                f"got d_model={d_model}, h={h}"
             )
         self.h = h
         self.d_k = d_k or d_model // h
@@ -146,7 +147,8 @@ class MultiHeadedAttention(nn.Module):
         query = self.split_heads(self.w_q(query))  # (batch, h, len_q, d_k)
         key = self.split_heads(self.w_k(key))  # (batch, h, len_k, d_k)
         value = self.split_heads(self.w_v(value))  # (batch, h, len_k, d_v)
-        self._last = None if self.training else (query.detach(), key.detach(), mask)
+        if not self.training:
+            self._last = (query.detach(), key.detach(), mask)
         dropout = self.dropout.p if self.training else 0.0
         heads = fused_attention(query, key, value, mask, dropout)  # (batch, h, len_q, d_v)
         return self.w_o(heads.transpose(1, 2).flatten(2))  # concatenate, then project
@@ -166,3 +168,16 @@ class MultiHeadedAttention(nn.Module):
         query, key, mask = self._last
         scores = query @ key.transpose(-2, -1) / math.sqrt(self.d_k)
         return masked_softmax(scores, mask)
+
+
+def subsequent_mask(size: int) -> Tensor:
+    """Mask that lets position i see positions 0 to i and nothing after.
+
+    Args:
+        size: length of the target, in tokens.
+
+    Returns: (1, size, size), True where attention is allowed.
+
+    Source: section 3.2.3, third use of attention.
+    """
+    return torch.ones(1, size, size, dtype=torch.bool).tril()

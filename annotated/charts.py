@@ -3,31 +3,32 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
+from typing import Any
+
 import altair as alt
 
-__all__ = ["PALETTE", "theme"]
+__all__ = ["PALETTE", "chart_theme"]
 
 
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F"]
 
 
 @alt.theme.register("annotated", enable=True)
-def theme() -> alt.theme.ThemeConfig:
+def chart_theme() -> Any:
     """The look that all charts of the book share; importing this module switches it on."""
     text = {"labelFontSize": 12, "titleFontSize": 13, "titleFontWeight": "normal"}
-    return alt.theme.ThemeConfig(
-        config={
-            "font": "system-ui, sans-serif",
-            "view": {"continuousWidth": 560, "continuousHeight": 280, "strokeOpacity": 0},
-            "range": {
-                "category": PALETTE,
-                "heatmap": {"scheme": "blues"},
-                "ramp": {"scheme": "blues"},
-            },
-            "title": {"fontSize": 15, "fontWeight": 600, "anchor": "start"},
-            "axis": {**text, "gridOpacity": 0.5},
-            "legend": {**text, "titleFontSize": 12, "orient": "bottom", "columns": 3},
-            "line": {"strokeWidth": 2.5},
-            "point": {"filled": True, "size": 60},
-        }
-    )
+    config = {
+        "font": "system-ui, sans-serif",
+        "view": {"continuousWidth": 560, "continuousHeight": 280, "strokeOpacity": 0},
+        "range": {
+            "category": PALETTE,
+            "heatmap": {"scheme": "blues"},
+            "ramp": {"scheme": "blues"},
+        },
+        "title": {"fontSize": 15, "fontWeight": 600, "anchor": "start"},
+        "axis": {**text, "gridOpacity": 0.5},
+        "legend": {**text, "titleFontSize": 12, "orient": "bottom", "columns": 3},
+        "line": {"strokeWidth": 2.5},
+        "point": {"filled": True, "size": 60},
+    }
+    return {"config": config}

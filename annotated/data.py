@@ -7,7 +7,7 @@ import gzip
 import os
 import random
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -19,21 +19,19 @@ from torch import Tensor
 from annotated.attention import subsequent_mask
 
 __all__ = [
-    "Batch",
-    "Corpus",
     "END",
     "PAD",
     "SPECIALS",
     "START",
     "UNK",
+    "Batch",
+    "Corpus",
     "corpora",
     "corpus_file",
-    "cut",
     "encode_source",
     "encode_target",
     "find_corpus",
     "load_pairs",
-    "local_file",
     "make_batch",
     "pad_ids",
     "read_lines",
@@ -105,7 +103,7 @@ def corpus_file(corpus: Corpus, split: str, lang: str) -> Path:
         )
     name = corpus.splits[split].format(lang=lang)
     if "ANNOTATED_DATA" in os.environ:
-        return local_file(Path(os.environ["ANNOTATED_DATA"]) / corpus.folder, name)
+        return _local_file(Path(os.environ["ANNOTATED_DATA"]) / corpus.folder, name)
     import pooch  # only a download needs it
 
     folder = pooch.os_cache("annotated") / corpus.folder
@@ -114,7 +112,7 @@ def corpus_file(corpus: Corpus, split: str, lang: str) -> Path:
     return Path(pooch.retrieve(url, known_hash, name, folder, progressbar=True))
 
 
-def local_file(folder: Path, name: str) -> Path:
+def _local_file(folder: Path, name: str) -> Path:
     """The file in a folder, compressed or not."""
     for path in (folder / name, folder / name.removesuffix(".gz")):
         if path.exists():
@@ -192,7 +190,7 @@ def train_bpe(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
 
 def encode_source(tokenizer: Tokenizer, sentences: list[str]) -> list[list[int]]:
     """Sentences to ids, each closed by the end symbol."""
-    return [encoding.ids + [END] for encoding in tokenizer.encode_batch(sentences)]
+    return [[*encoding.ids, END] for encoding in tokenizer.encode_batch(sentences)]
 
 
 def encode_target(tokenizer: Tokenizer, sentences: list[str]) -> list[list[int]]:
@@ -222,13 +220,13 @@ def token_batches(
     if seed is not None:
         rng.shuffle(order)
     order.sort(key=lambda i: (len(pairs[i][1]), len(pairs[i][0])))
-    batches = cut(order, [max(map(len, pair)) for pair in pairs], max_tokens)
+    batches = _cut(order, [max(map(len, pair)) for pair in pairs], max_tokens)
     if seed is not None:
         rng.shuffle(batches)
     return batches
 
 
-def cut(order: list[int], lengths: list[int], max_tokens: int) -> list[list[int]]:
+def _cut(order: list[int], lengths: list[int], max_tokens: int) -> list[list[int]]:
     """Cut a sequence of pairs into batches as full as the budget allows."""
     batches: list[list[int]] = [[]]
     longest = 0
@@ -275,7 +273,7 @@ class Batch:
         return (tgt != pad).unsqueeze(-2) & subsequent_mask(tgt.size(-1)).to(tgt.device)
 
 
-def pad_ids(rows: list[list[int]], pad: int = PAD) -> Tensor:
+def pad_ids(rows: Sequence[list[int]], pad: int = PAD) -> Tensor:
     """Lists of ids to one tensor (batch, longest), padded on the right."""
     longest = max(map(len, rows))
     return torch.tensor([row + [pad] * (longest - len(row)) for row in rows])
@@ -285,4 +283,5 @@ def make_batch(
     pairs: list[tuple[list[int], list[int]]], device: torch.device | str = "cpu"
 ) -> Batch:
     """Pairs of id lists to a batch on a device."""
-    return Batch(*(pad_ids([pair[side] for pair in pairs]).to(device) for side in (0, 1)))
+    src, tgt = zip(*pairs, strict=True)
+    return Batch(pad_ids(src).to(device), pad_ids(tgt).to(device))

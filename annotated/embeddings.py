@@ -1,7 +1,14 @@
+"""3.4 Embeddings and Softmax (chapters/3-4-embeddings-softmax.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
 import math
 
 import torch
 from torch import Tensor, nn
+
+__all__ = ["Embeddings", "Generator", "check_ids"]
 
 
 class Embeddings(nn.Module):

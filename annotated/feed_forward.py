@@ -1,4 +1,11 @@
+"""3.3 Position-wise Feed-Forward Networks (chapters/3-3-feed-forward.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
 from torch import Tensor, nn
+
+__all__ = ["PositionwiseFeedForward"]
 
 
 class PositionwiseFeedForward(nn.Module):

@@ -1,13 +1,27 @@
-import dataclasses
+"""3 Model Architecture (chapters/3-model-architecture.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
 from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from .attention import MultiHeadedAttention
-from .embeddings import Embeddings, Generator
-from .feed_forward import PositionwiseFeedForward
-from .positional import LearnedPositionalEncoding, PositionalEncoding
-from .stacks import Decoder, DecoderLayer, Encoder, EncoderLayer
+from annotated.attention import MultiHeadedAttention
+from annotated.embeddings import Embeddings, Generator
+from annotated.feed_forward import PositionwiseFeedForward
+from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
+from annotated.stacks import Decoder, DecoderLayer, Encoder, EncoderLayer
+
+__all__ = [
+    "EncoderDecoder",
+    "TransformerConfig",
+    "build_model",
+    "check_config",
+    "initialise",
+    "make_model",
+    "tie_embeddings",
+]
 
 
 class EncoderDecoder(nn.Module):
@@ -98,28 +112,35 @@ class TransformerConfig:
     norm_first: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("src_vocab", "tgt_vocab", "N", "d_model", "d_ff", "h", "max_len"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"expected {name} of at least 1; got {getattr(self, name)}")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"expected dropout in [0, 1); got {self.dropout}")
-        if self.positions not in ("sinusoidal", "learned"):
-            raise ValueError(f"expected positions 'sinusoidal' or 'learned'; got {self.positions!r}")
-        if self.tie_embeddings and self.src_vocab != self.tgt_vocab:
-            raise ValueError(
-                "expected equal vocabularies for tie_embeddings=True; "
-                f"got src_vocab={self.src_vocab}, tgt_vocab={self.tgt_vocab}"
-            )
+        check_config(self)
 
     @classmethod
     def base(cls, vocab: int = 37000, **changes: object) -> "TransformerConfig":
-        """The base model on a shared vocabulary: 65 million parameters."""
+        """The base model on a shared vocabulary (Table 3, first row)."""
         return cls(**{"src_vocab": vocab, "tgt_vocab": vocab, "tie_embeddings": True} | changes)
 
     @classmethod
     def big(cls, vocab: int = 37000, **changes: object) -> "TransformerConfig":
-        """The big model on a shared vocabulary: 213 million parameters."""
+        """The big model on a shared vocabulary (Table 3, last row)."""
         return cls.base(vocab, **{"d_model": 1024, "d_ff": 4096, "h": 16, "dropout": 0.3} | changes)
+
+
+def check_config(config: TransformerConfig) -> None:
+    """Raise ValueError unless the configuration describes a model that can be built."""
+    c = config
+    for name in ("src_vocab", "tgt_vocab", "N", "d_model", "d_ff", "h", "d_k", "d_v", "max_len"):
+        value = getattr(c, name)
+        if value is not None and value < 1:
+            raise ValueError(f"expected {name} of at least 1; got {value}")
+    if not 0 <= c.dropout < 1:
+        raise ValueError(f"expected dropout in [0, 1); got {c.dropout}")
+    if c.positions not in ("sinusoidal", "learned"):
+        raise ValueError(f"expected positions 'sinusoidal' or 'learned'; got {c.positions!r}")
+    if c.tie_embeddings and c.src_vocab != c.tgt_vocab:
+        raise ValueError(
+            "expected equal vocabularies for tie_embeddings=True; "
+            f"got src_vocab={c.src_vocab}, tgt_vocab={c.tgt_vocab}"
+        )
 
 
 def build_model(config: TransformerConfig) -> EncoderDecoder:
@@ -129,6 +150,8 @@ def build_model(config: TransformerConfig) -> EncoderDecoder:
         config: the configuration; kept as `model.config`.
 
     Returns: the model, in training mode.
+
+    Raises: ValueError if d_model is not divisible by h and d_k or d_v is not given.
 
     Source: section 3; tying from section 3.4.
     """
@@ -170,14 +193,14 @@ def tie_embeddings(model: EncoderDecoder) -> None:
     model.tgt_embed[0].lut.weight = shared
 
 
-def initialise(model: EncoderDecoder) -> None:
+def initialise(model: nn.Module) -> None:
     """Xavier for linear maps, N(0, 1/d_model) for embeddings; the paper says nothing."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-    for module in model.modules():
+    for module in model.modules():  # last, for a tied matrix is an embedding first
         if isinstance(module, nn.Embedding):
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
 
@@ -205,7 +228,7 @@ def make_model(
 
     Source: section 3.
 
-    >>> make_model(100, 100, N=2, d_model=64, d_ff=128, h=4)(src, tgt, src_mask, tgt_mask)
+    >>> model = make_model(100, 100, N=2, d_model=64, d_ff=128, h=4)
     """
     shape = dict(N=N, d_model=d_model, d_ff=d_ff, h=h, dropout=dropout)
     return build_model(TransformerConfig(src_vocab, tgt_vocab, **shape, **options))

@@ -1,7 +1,12 @@
-import math
+"""3.5 Positional Encoding (chapters/3-5-positional-encoding.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
 
 import torch
 from torch import Tensor, nn
+
+__all__ = ["LearnedPositionalEncoding", "PositionalEncoding", "sinusoids"]
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:

@@ -1,7 +1,22 @@
+"""3.1 Encoder and Decoder Stacks (chapters/3-1-encoder-decoder-stacks.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
 import copy
 from collections.abc import Callable
 
 from torch import Tensor, nn
+
+__all__ = [
+    "Decoder",
+    "DecoderLayer",
+    "Encoder",
+    "EncoderLayer",
+    "SublayerConnection",
+    "clones",
+    "final_norm",
+]
 
 
 def clones(module: nn.Module, N: int) -> nn.ModuleList:
@@ -69,6 +84,11 @@ class EncoderLayer(nn.Module):
         return self.sublayer[1](x, self.feed_forward)
 
 
+def final_norm(layer: nn.Module) -> nn.Module:
+    """A pre-norm stack ends in a normalisation; a post-norm stack has done it already."""
+    return nn.LayerNorm(layer.size) if layer.sublayer[0].norm_first else nn.Identity()
+
+
 class Encoder(nn.Module):
     """A stack of N encoder layers.
 
@@ -89,11 +109,6 @@ class Encoder(nn.Module):
         for layer in self.layers:
             x = layer(x, mask)
         return self.norm(x)
-
-
-def final_norm(layer: nn.Module) -> nn.Module:
-    """A pre-norm stack ends in a normalisation; a post-norm stack has done it already."""
-    return nn.LayerNorm(layer.size) if layer.sublayer[0].norm_first else nn.Identity()
 
 
 class DecoderLayer(nn.Module):

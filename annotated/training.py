@@ -8,9 +8,10 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors import safe_open
@@ -49,7 +50,7 @@ __all__ = [
     "run_epoch",
     "save_checkpoint",
     "save_model",
-    "start",
+    "start_run",
     "train",
     "train_epoch",
     "write_tensors",
@@ -93,8 +94,10 @@ class TrainState:
     samples: int = 0
     tokens: int = 0
 
-    def update(self, optimizer: Optimizer, scheduler: LRScheduler) -> None:
+    def update(self, optimizer: Optimizer | None, scheduler: LRScheduler | None) -> None:
         """Move the weights along the gathered gradients, and forget these."""
+        if optimizer is None or scheduler is None:
+            raise ValueError("expected an optimizer and a scheduler for training; got None")
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         scheduler.step()
@@ -123,7 +126,7 @@ def run_epoch(
 
     Returns: mean loss per target token in nats, and the counters.
 
-    Raises: ValueError if the loss of a batch is not finite.
+    Raises: ValueError if the loss of a batch is not finite, or if an optimizer is missing.
     """
     state = train_state or TrainState()
     training = mode.startswith("train")
@@ -161,7 +164,7 @@ def _step(
     return float(loss), int(batch.ntokens)
 
 
-def _option(default: object, text: str) -> object:
+def _option(default: Any, text: str) -> Any:
     """A field with the help text of its command-line option."""
     return field(default=default, metadata={"help": text})
 
@@ -260,7 +263,7 @@ def dev_loss(trainer: Trainer) -> float:
     return run_epoch(data, trainer.model, trainer.loss(0.0), mode="eval")[0]
 
 
-def write_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str]) -> None:
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
     """Write a safetensors file: the name holds the old file or the whole new one."""
     part = path.with_name(path.name + ".part")
     save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, part, metadata)
@@ -284,7 +287,7 @@ _MOMENTS = "step", "exp_avg", "exp_avg_sq"  # what Adam keeps for each parameter
 
 def save_checkpoint(trainer: Trainer) -> Path:
     """Write a checkpoint, and delete those that averaging no longer needs."""
-    tensors = {}
+    tensors: dict[str, Tensor] = {}
     for name, p in trainer.model.named_parameters():
         tensors[f"model.{name}"] = p
         for key in _MOMENTS:
@@ -313,13 +316,13 @@ def load_checkpoint(trainer: Trainer, path: Path) -> None:
         }
 
 
-def log_row(path: Path, row: dict[str, float]) -> None:
+def log_row(path: Path, row: dict[str, Any]) -> None:
     """Add a row to a CSV file, in place of rows of this epoch or later ones."""
-    rows: list[dict] = []
+    rows: list[dict[str, Any]] = []
     if path.exists():
         with path.open(encoding="utf-8", newline="") as file:
             rows = [old for old in csv.DictReader(file) if int(old["epoch"]) < row["epoch"]]
-    lines = [row.keys(), *(r.values() for r in [*rows, row])]
+    lines = [list(row), *(list(r.values()) for r in [*rows, row])]
     write_text(path, "".join(",".join(map(str, line)) + "\n" for line in lines))
 
 
@@ -341,7 +344,7 @@ def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
     return total
 
 
-def start(config: TrainingConfig) -> Trainer:
+def start_run(config: TrainingConfig) -> Trainer:
     """Read the corpus, learn the vocabulary, continue from the last checkpoint if there is one."""
     folder = Path(config.out)
     folder.mkdir(parents=True, exist_ok=True)
@@ -373,14 +376,14 @@ def train(config: TrainingConfig) -> Path:
 
     Source: section 5.
     """
-    trainer = start(config)
+    trainer = start_run(config)
     folder = Path(config.out)
     while trainer.epoch < config.epochs:
         started, tokens = time.perf_counter(), trainer.state.tokens
         loss = train_epoch(trainer)
         seconds = time.perf_counter() - started
         trainer.minutes += seconds / 60
-        row = {
+        row: dict[str, Any] = {
             "epoch": trainer.epoch,
             "step": trainer.state.accum_step,
             "minutes": round(trainer.minutes, 2),

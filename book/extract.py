@@ -202,7 +202,7 @@ except PackageNotFoundError:  # used from the source tree without being installe
 
 _MODULES = {modules}
 
-_HOME = {{name: module for module, names in _MODULES.items() for name in names.split()}}
+_HOME = {{name: module for module, names in _MODULES.items() for name in names}}
 
 __all__ = {names}
 
@@ -234,7 +234,8 @@ def package(chapters: Path) -> dict[str, str]:
     """Every file of the package: name to text."""
     modules = collect(chapters)
     texts = {f"{name}.py": module.text() for name, module in modules.items()}
-    public = {name: modules[name].public() for name in sorted(modules)}
+    # The command line is a module of its own, not something to import from the package.
+    public = {name: modules[name].public() for name in sorted(modules) if name != "cli"}
     everything = sorted(name for names in public.values() for name in names)
     texts["__init__.py"] = INIT.format(
         imports="\n".join(
@@ -243,7 +244,7 @@ def package(chapters: Path) -> dict[str, str]:
             for name in names
         )
         or "    pass",
-        modules=json.dumps({module: " ".join(names) for module, names in public.items()}),
+        modules=json.dumps(public),
         names=json.dumps(everything),
     )
     if "cli" in modules:
@@ -262,11 +263,11 @@ def ruff(arguments: list[str], text: str) -> str:
 
 
 def format_code(text: str) -> str:
-    """Sort the imports, then format."""
+    """Sort imports and `__all__`, then format."""
     name = ["--stdin-filename", "annotated/module.py"]
     # Said outright, for ruff looks for a folder of that name, and there may be none yet.
     own = ["--config", 'lint.isort.known-first-party = ["annotated"]']
-    text = ruff(["check", "--select", "I", "--fix", "-q", *own, *name], text)
+    text = ruff(["check", "--select", "I,RUF022", "--fix", "-q", *own, *name], text)
     return ruff(["format", *name], text)
 
 

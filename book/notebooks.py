@@ -53,7 +53,8 @@ def plain_notebook(notebook: NotebookNode, text, repository: str | None) -> Note
             fold(cell)
     where = f"git+https://github.com/{repository}" if repository else "annotated"
     notebook.cells.insert(0, new_code_cell(INSTALL.format(install=f'%pip install -q "{where}"')))
-    notebook.cells.insert(0, new_markdown_cell("*A chapter of the executable edition of “Attention Is All You Need”.*"))
+    title = "*A chapter of the executable edition of “Attention Is All You Need”.*"
+    notebook.cells.insert(0, new_markdown_cell(title))
     return notebook
 
 

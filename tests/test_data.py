@@ -10,6 +10,7 @@ import re
 import threading
 import unicodedata
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -92,7 +93,7 @@ def test_the_most_frequent_neighbours_are_joined_first():
 
 def test_punctuation_is_a_piece_of_its_own():
     assert BPE.encode("Rad").ids == BPE.encode("Rad.").ids[:-1]
-    assert BPE.encode("Rad (Rad)").tokens.count("▁Rad") == 1  # after "(" no space, another piece
+    assert BPE.encode("eau, (eau)").tokens == ["▁", "eau", ",", "▁", "(", "eau", ")"]
 
 
 def test_encoding_puts_ends_around():
@@ -126,15 +127,11 @@ def test_batches_use_every_pair_once_and_keep_the_budget(pairs, budget, seed):
         assert batch.tgt.numel() + len(indices) <= budget  # with the token that tgt leaves out
 
 
-@given(PAIRS, st.integers(12, 50), SEEDS)
-def test_a_batch_ends_only_where_the_next_pair_would_not_fit(pairs, budget, seed):
-    """In order of length, so that "the next" has a meaning, whatever order they come in."""
-    batches = token_batches(pairs, budget, seed)
-    key = [(len(tgt), len(src)) for src, tgt in pairs]
-    batches.sort(key=lambda batch: [key[i] for i in batch])
-    for batch, after in zip(batches, batches[1:], strict=False):
+@given(PAIRS, st.integers(12, 50))
+def test_a_batch_ends_only_where_the_next_pair_would_not_fit(pairs, budget):
+    for batch, after in pairwise(token_batches(pairs, budget)):
         joined = [*batch, after[0]]
-        longest = max(max(len(side) for side in pairs[i]) for i in joined)
+        longest = max(len(side) for i in joined for side in pairs[i])
         assert longest * len(joined) > budget
 
 
@@ -321,7 +318,7 @@ def served(tmp_path: Path) -> Iterator[tuple[Path, http.server.ThreadingHTTPServ
         thread.join()
 
 
-GOOD = gzip.compress("Guten Tag\n".encode())
+GOOD = gzip.compress(b"Guten Tag\n")
 
 
 @pytest.fixture
