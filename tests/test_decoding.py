@@ -1,6 +1,7 @@
 """Section 6.1: search finds what a plain loop finds, and a model survives its files."""
 
 import json
+import math
 import os
 import re
 from dataclasses import asdict
@@ -8,8 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import nn
 
 from annotated.data import END, PAD, START, Batch, encode_source, pad_ids, shipped, train_bpe
 from annotated.decoding import Translator, greedy_decode, load_pretrained
@@ -21,12 +23,14 @@ SHIPPED = shipped("models") / "multi30k-en-de"
 
 
 def wild(vocab: int = V, seed: int = 0, **options: object) -> EncoderDecoder:
-    """A tiny model whose weights are large and random, so that what it says depends on much."""
+    """A tiny random model; learned positions keep it from repeating one token for ever."""
     torch.manual_seed(seed)
-    model = make_model(vocab, vocab, N=2, d_model=16, d_ff=32, h=2, dropout=0.3, **options)
+    shape = {"N": 2, "d_model": 16, "d_ff": 32, "h": 2, "dropout": 0.3}
+    model = make_model(vocab, vocab, **shape | {"positions": "learned", "max_len": 80} | options)
     with torch.no_grad():
         for p in model.parameters():
-            p.add_(0.5 * torch.randn_like(p))
+            if p.dim() > 1:
+                p.normal_(std=0.3)
     return model.eval()
 
 
@@ -47,10 +51,6 @@ def step_by_step(
 def search(model: EncoderDecoder, rows: list[list[int]], max_len: int, end: int | None = None):
     batch = Batch(pad_ids(rows))
     return greedy_decode(model, batch.src, batch.src_mask, max_len, START, end)
-
-
-def upto(end: int, row: list[int]) -> list[int]:
-    return row[: row.index(end) + 1] if end in row else row
 
 
 SOURCES = st.lists(st.lists(st.integers(4, V - 1), min_size=1, max_size=7), min_size=1, max_size=4)
@@ -74,12 +74,13 @@ def test_search_stops_at_the_end_symbol(sources, max_len, seed, end):
 
 
 def test_the_plain_loop_meets_all_that_can_happen():
-    """The properties above are about something: rows that end, early and late, and do not."""
-    model, ends = wild(seed=1), set()
-    for first in range(4, V):
-        row = step_by_step(model, [first, 5], 12)
-        ends |= {upto(end, row).__len__() for end in range(3, V)}
-    assert 12 in ends and len(ends) > 3
+    """The properties above are about something: rows that end at once, later, and never."""
+    lengths = {
+        len(step_by_step(wild(seed=seed), [4, 5], 12, end))
+        for seed in range(9)
+        for end in range(3, V)
+    }
+    assert {2, 3, 12} <= lengths and len(lengths) > 4
 
 
 @pytest.mark.parametrize("max_len", [1, 2, 7])
@@ -101,22 +102,26 @@ def test_search_needs_no_gradients():
 WORDS = "one two three four five six seven eight nine"
 TOKENIZER = train_bpe([WORDS] * 2, 60)
 SENTENCES = st.lists(
-    st.lists(st.sampled_from(WORDS.split()), max_size=6).map(" ".join), min_size=1, max_size=6
+    st.lists(st.sampled_from(WORDS.split()), max_size=6).map(" ".join), min_size=1, max_size=4
 )
 
 
+@settings(max_examples=10)
 @given(SENTENCES, st.integers(1, 4))
 def test_a_sentence_alone_or_in_company(sentences: list[str], batch_size: int):
-    """No batch, no neighbour and no order changes a translation, even one that never ends."""
+    """No batch, no neighbour and no order changes a translation."""
     translator = Translator(wild(60, seed=3), TOKENIZER)
     alone = [translator.translate(sentence) for sentence in sentences]
     assert translator.translate_all(sentences, batch_size) == alone
 
 
+def never_end(module: nn.Module, inputs: object, log_probs: torch.Tensor) -> torch.Tensor:
+    return log_probs.index_fill(-1, torch.tensor(END), -math.inf)
+
+
 def test_an_output_is_at_most_fifty_tokens_longer_than_its_own_input():
     model = wild(60, seed=3)
-    with torch.no_grad():
-        model.generator.proj.bias[END] = -1e9  # it never stops of itself
+    model.generator.register_forward_hook(never_end)
     sources = encode_source(TOKENIZER, ["one", WORDS])
     lengths = [len(ids) for ids in Translator(model, TOKENIZER).search(sources)]
     assert lengths == [len(source) + 50 for source in sources]
@@ -138,9 +143,9 @@ def test_nothing_to_translate():
 # ------------------------------------------------------------------------------------------ files
 
 
-@pytest.mark.parametrize("options", [{"tie_embeddings": True}, {"positions": "learned"}])
+@pytest.mark.parametrize("options", [{"tie_embeddings": True}, {"positions": "sinusoidal"}])
 def test_what_was_saved_is_loaded(tmp_path: Path, options: dict[str, object]):
-    model = wild(60, **options, max_len=80)
+    model = wild(60, **options)
     save_model(tmp_path, dict(model.named_parameters()), model.config)
     TOKENIZER.save(str(tmp_path / "tokenizer.json"))
     translator = load_pretrained(tmp_path)

@@ -60,7 +60,7 @@ def test_lower_cased_scores_count_words_of_tokenized_text():
 
 def test_lower_tokenise():
     assert lower_tokenise(["Ein Mann, zwei Hunde."], "de") == ["ein mann , zwei hunde ."]
-    assert lower_tokenise(["L'homme n'est pas là."], "fr") == ["l &apos;homme n &apos;est pas là ."]
+    assert lower_tokenise(["L'homme n'est pas là."], "fr") == ["l&apos; homme n&apos; est pas là ."]
     assert lower_tokenise([], "de") == []
 
 

@@ -22,7 +22,13 @@
 
   // A narrow chart gets a narrow legend, and a title in several lines.
   function fitPhone(spec, width) {
-    if (spec.config?.legend) spec.config.legend.columns = 1;
+    const narrow = (part) => {
+      for (const [key, value] of Object.entries(part ?? {})) {
+        if (key === "legend" && value) value.columns = 1;
+        if (typeof value === "object" && key !== "datasets") narrow(value);
+      }
+    };
+    narrow(spec);
     const title = typeof spec.title === "string" ? { text: spec.title } : spec.title;
     if (typeof title?.text !== "string") return;
     const lines = [""];
