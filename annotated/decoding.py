@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from annotated.attention import subsequent_mask
 from annotated.data import END, START, Batch, encode_source, pad_ids, shipped

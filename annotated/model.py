@@ -4,6 +4,7 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -35,6 +36,8 @@ class EncoderDecoder(nn.Module):
 
     Source: section 3, figure 1.
     """
+
+    config: "TransformerConfig"  # set by build_model
 
     def __init__(
         self,
@@ -115,14 +118,16 @@ class TransformerConfig:
         check_config(self)
 
     @classmethod
-    def base(cls, vocab: int = 37000, **changes: object) -> "TransformerConfig":
+    def base(cls, vocab: int = 37000, **changes: Any) -> "TransformerConfig":
         """The base model on a shared vocabulary (Table 3, first row)."""
-        return cls(**{"src_vocab": vocab, "tgt_vocab": vocab, "tie_embeddings": True} | changes)
+        shared = {"src_vocab": vocab, "tgt_vocab": vocab, "tie_embeddings": True}
+        return cls(**{**shared, **changes})
 
     @classmethod
-    def big(cls, vocab: int = 37000, **changes: object) -> "TransformerConfig":
+    def big(cls, vocab: int = 37000, **changes: Any) -> "TransformerConfig":
         """The big model on a shared vocabulary (Table 3, last row)."""
-        return cls.base(vocab, **{"d_model": 1024, "d_ff": 4096, "h": 16, "dropout": 0.3} | changes)
+        larger = {"d_model": 1024, "d_ff": 4096, "h": 16, "dropout": 0.3}
+        return cls.base(vocab, **{**larger, **changes})
 
 
 def check_config(config: TransformerConfig) -> None:
@@ -188,9 +193,9 @@ def build_model(config: TransformerConfig) -> EncoderDecoder:
 
 def tie_embeddings(model: EncoderDecoder) -> None:
     """Make both embeddings and the generator share one matrix."""
-    shared = model.generator.proj.weight
-    model.src_embed[0].lut.weight = shared
-    model.tgt_embed[0].lut.weight = shared
+    shared = model.get_parameter("generator.proj.weight")
+    model.get_submodule("src_embed.0.lut").weight = shared
+    model.get_submodule("tgt_embed.0.lut").weight = shared
 
 
 def initialise(model: nn.Module) -> None:
@@ -213,7 +218,7 @@ def make_model(
     d_ff: int = 2048,
     h: int = 8,
     dropout: float = 0.1,
-    **options: object,
+    **options: Any,
 ) -> EncoderDecoder:
     """Build a Transformer: the front door.
 
@@ -230,5 +235,7 @@ def make_model(
 
     >>> model = make_model(100, 100, N=2, d_model=64, d_ff=128, h=4)
     """
-    shape = dict(N=N, d_model=d_model, d_ff=d_ff, h=h, dropout=dropout)
-    return build_model(TransformerConfig(src_vocab, tgt_vocab, **shape, **options))
+    config = TransformerConfig(
+        src_vocab, tgt_vocab, N=N, d_model=d_model, d_ff=d_ff, h=h, dropout=dropout, **options
+    )
+    return build_model(config)

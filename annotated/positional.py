@@ -40,6 +40,8 @@ class PositionalEncoding(nn.Module):
     Source: section 3.5.
     """
 
+    pe: Tensor
+
     def __init__(self, d_model: int, dropout: float, max_len: int = 5000) -> None:
         super().__init__()
         self.dropout = nn.Dropout(dropout)

@@ -84,7 +84,7 @@ class EncoderLayer(nn.Module):
         return self.sublayer[1](x, self.feed_forward)
 
 
-def final_norm(layer: nn.Module) -> nn.Module:
+def final_norm(layer: "EncoderLayer | DecoderLayer") -> nn.Module:
     """A pre-norm stack ends in a normalisation; a post-norm stack has done it already."""
     return nn.LayerNorm(layer.size) if layer.sublayer[0].norm_first else nn.Identity()
 
@@ -99,7 +99,7 @@ class Encoder(nn.Module):
     Source: section 3.1.
     """
 
-    def __init__(self, layer: nn.Module, N: int) -> None:
+    def __init__(self, layer: EncoderLayer, N: int) -> None:
         super().__init__()
         self.layers = clones(layer, N)
         self.norm = final_norm(layer)
@@ -161,7 +161,7 @@ class Decoder(nn.Module):
     Source: section 3.1.
     """
 
-    def __init__(self, layer: nn.Module, N: int) -> None:
+    def __init__(self, layer: DecoderLayer, N: int) -> None:
         super().__init__()
         self.layers = clones(layer, N)
         self.norm = final_norm(layer)
