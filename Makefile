@@ -34,6 +34,7 @@ check: $(STAMP)  ## lint, types, and that the package is what the chapters say
 	$(BIN)/mypy
 
 book: extract  ## execute every chapter; the site is then at _build/html/index.html
+	@$(BIN)/annotated paper get >/dev/null 2>&1 || echo "(built without the paper's own sentences: no PDF at hand)"
 	$(BIN)/jupyter-book build . --warningiserror --keep-going
 	@echo "open $(CURDIR)/_build/html/index.html"
 

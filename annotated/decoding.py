@@ -84,11 +84,12 @@ class Translator:
         return results
 
     def search(self, sources: list[list[int]]) -> list[list[int]]:
-        """Target ids for source ids; an output is at most 50 longer than the longest input."""
+        """Target ids for source ids; an output is at most 50 longer than its input."""
         device = next(self.model.parameters()).device
         batch = Batch(pad_ids(sources).to(device))
         max_len = batch.src.size(1) + 50
-        return greedy_decode(self.model, batch.src, batch.src_mask, max_len, START, END).tolist()
+        ids = greedy_decode(self.model, batch.src, batch.src_mask, max_len, START, END).tolist()
+        return [row[: len(source) + 50] for row, source in zip(ids, sources, strict=True)]
 
 
 def load_pretrained(name: str | Path) -> Translator:

@@ -131,6 +131,7 @@ def run_epoch(
     state = train_state or TrainState()
     training = mode.startswith("train")
     total_loss, total_tokens = 0.0, 0
+    pending = 0  # batches whose gradients wait for the update
     progress = tqdm(data_iter, disable=not mode.endswith("log"), leave=False, unit="batch")
     for batch in progress:
         loss, tokens = _step(batch, model, loss_compute, training, accum_iter)
@@ -140,10 +141,12 @@ def run_epoch(
         state.tokens += tokens
         if not math.isfinite(loss):
             raise ValueError(f"expected a finite loss; got {loss} in batch {state.step}")
-        if training and state.step % accum_iter == 0:
+        pending += training
+        if pending == accum_iter:
             state.update(optimizer, scheduler)
+            pending = 0
         progress.set_postfix(loss=f"{loss / max(tokens, 1):.2f}", refresh=False)
-    if training and state.step % accum_iter:  # gradients of a last, smaller group
+    if pending:  # a last, smaller group
         state.update(optimizer, scheduler)
     return total_loss / max(total_tokens, 1), state
 

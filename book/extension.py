@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import subprocess
@@ -12,6 +13,8 @@ from docutils import nodes
 from notebooks import write_notebooks
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
+
+from annotated.paper import find_paper
 
 BOOK = Path(__file__).resolve().parent
 PAPER = "https://arxiv.org/abs/1706.03762"
@@ -141,9 +144,26 @@ def drop_thebe(app: Sphinx, page: str, template: str, context: dict, doctree) ->
     context["script_files"] = [s for s in scripts if "thebe" not in f"{s}{vars(s)}".lower()]
 
 
+def choose_cache(app: Sphinx, config) -> None:
+    """Keep results apart that came from another package, other data, or without the paper.
+
+    The cache of executed notebooks looks at a chapter's code alone; what the code imports and
+    reads matters as much.
+    """
+    root = Path(app.srcdir)
+    files = [*root.glob("annotated/*.py"), *root.glob("data/*.toml"), *root.glob("data/*/**/*")]
+    digest = hashlib.sha256(str(find_paper()).encode())
+    for file in sorted(file for file in files if file.is_file() and "paper" not in file.parts):
+        digest.update(file.name.encode() + file.read_bytes())
+    cache = Path(app.outdir).parent / ".jupyter_cache" / digest.hexdigest()[:16]
+    config.nb_execution_cache_path = str(cache)
+
+
 def prepare(app: Sphinx) -> None:
     """Before anything is read: kernels that hand charts over as data; the chart scripts."""
     os.environ["IPYTHONDIR"] = str(BOOK / "ipython")
+    # Tensors here are small: threads gain nothing, and cost much on a machine that is busy.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     scripts = Path(app.outdir).parent / "scripts"
     scripts.mkdir(parents=True, exist_ok=True)
     bundle = scripts / "vega.js"
@@ -159,6 +179,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_node(details, html=(visit_details, depart_details))
     for transform in (Cells, PaperLayer, InlineFigures):
         app.add_post_transform(transform)
+    app.connect("config-inited", choose_cache, priority=100)
     app.connect("builder-inited", prepare)
     app.connect("html-page-context", add_buttons, priority=900)
     app.connect("html-page-context", drop_thebe, priority=900)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import html
 import re
 from functools import partial
 from pathlib import Path
@@ -27,15 +28,18 @@ if find_spec("annotated") is None:
 def write_notebooks(root: Path, folder: Path, repository: str | None) -> None:
     """Write a notebook for every chapter that has code."""
     chapters = sorted((root / "chapters").glob("*.md"))
-    targets = {name: path.stem for path in chapters for name in anchors(path)}
+    read = {path: jupytext.read(path, fmt="md:myst") for path in chapters}
+    notebooks = {p: n for p, n in read.items() if any(c.cell_type == "code" for c in n.cells)}
+    pages = {path.stem for path in notebooks}
+    targets = {name: path.stem for path in notebooks for name in anchors(path)}
     references = labels(root / "book" / "references.bib")
     folder.mkdir(parents=True, exist_ok=True)
-    for path in chapters:
-        notebook = jupytext.read(path, fmt="md:myst")
-        if any(cell.cell_type == "code" for cell in notebook.cells):
-            text = partial(plain_text, chapter=path, targets=targets, references=references)
-            plain = plain_notebook(notebook, text, repository)
-            nbformat.write(plain, folder / f"{path.stem}.ipynb")
+    for path, notebook in notebooks.items():
+        text = partial(
+            plain_text, chapter=path, pages=pages, targets=targets, references=references
+        )
+        plain = plain_notebook(notebook, text, repository)
+        nbformat.write(plain, folder / f"{path.stem}.ipynb")
 
 
 def anchors(chapter: Path) -> list[str]:
@@ -55,6 +59,8 @@ def plain_notebook(notebook: NotebookNode, text, repository: str | None) -> Note
     notebook.cells.insert(0, new_code_cell(INSTALL.format(install=f'%pip install -q "{where}"')))
     title = "*A chapter of the executable edition of “Attention Is All You Need”.*"
     notebook.cells.insert(0, new_markdown_cell(title))
+    for number, cell in enumerate(notebook.cells, start=1):
+        cell.id = f"cell-{number}"  # else a random one: the same chapter, the same file
     return notebook
 
 
@@ -68,7 +74,9 @@ def fold(cell: NotebookNode) -> None:
         cell.source = f"# @title {name}\n{cell.source}"
 
 
-def plain_text(source: str, chapter: Path, targets: dict[str, str], references: dict) -> str:
+def plain_text(
+    source: str, chapter: Path, pages: set[str], targets: dict[str, str], references: dict
+) -> str:
     """MyST Markdown to Markdown."""
 
     def cite(match: re.Match) -> str:
@@ -80,13 +88,17 @@ def plain_text(source: str, chapter: Path, targets: dict[str, str], references: 
         file = "" if page == chapter.stem else f"{page}.ipynb"
         return f"]({file}#{match.group(1)})"
 
+    def link_page(match: re.Match) -> str:
+        text, page, anchor = match.groups(default="")
+        return f"[{text}]({page}.ipynb{anchor})" if page in pages else text
+
     def image(match: re.Match) -> str:
         data = base64.b64encode((chapter.parent / match.group(2)).read_bytes()).decode()
-        return f'<img alt="{match.group(1)}" src="data:image/svg+xml;base64,{data}">'
+        return f'<img alt="{html.escape(match.group(1))}" src="data:image/svg+xml;base64,{data}">'
 
     source = re.sub(r"^\(([\w-]+)\)=$", r'<a id="\1"></a>\n', source, flags=re.MULTILINE)
     source = re.sub(r"\{cite(?::\w+)?\}`([^`]+)`", cite, source)
     source = re.sub(r"\]\(#([\w-]+)\)", link, source)
-    source = re.sub(r"\]\(([\w-]+)\.md(#[\w-]+)?\)", r"](\1.ipynb\2)", source)
+    source = re.sub(r"\[([^\]]+)\]\(([\w-]+)\.md(#[\w-]+)?\)", link_page, source)
     source = re.sub(r"!\[([^\]]*)\]\(([\w/-]+\.svg)\)", image, source)
     return re.sub(r"^> \*\*(§[^*]+|Abstract)\*\*", rf"> [**\1**]({PAPER})", source, flags=re.M)

@@ -46,7 +46,7 @@ TEXT = [
     "The naïve café: two men (one old, one young) ride bicycles!",
     "Zwei Männer fahren Rad – „schön“, sagt der Ältere; übrigens: 3.5 km/h.",
     "Un garçon saute par-dessus l'eau ...  deux  fois?\tOui.",
-    "cafe\u0301 u\u0308ber",
+    "cafe\u0301 u\u0308ber 5 m², ½ ﬁn…",
 ]
 # Letters and signs of the text, each with the marks that belong to it.
 UNITS = sorted(set(re.findall(r".[\u0300-\u036f]*", " ".join(TEXT))))

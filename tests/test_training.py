@@ -29,7 +29,7 @@ from annotated.training import (
     log_row,
     run_epoch,
     save_model,
-    start,
+    start_run,
     train,
     write_tensors,
     write_text,
@@ -149,7 +149,7 @@ def test_what_a_run_leaves_behind(config: TrainingConfig):
 def test_the_dev_loss_in_the_log_is_that_of_the_checkpoint(config: TrainingConfig):
     """Computed again by hand, sentence by sentence, without batches or masks for padding."""
     train(config)
-    trainer = start(config)  # continues from the last checkpoint, so it holds its weights
+    trainer = start_run(config)  # continues from the last checkpoint, so it holds its weights
     trainer.model.eval()
     total, count = 0.0, 0
     for src, tgt in trainer.dev_pairs:

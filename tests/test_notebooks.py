@@ -1,0 +1,209 @@
+"""book/notebooks.py: notebooks for Jupyter and Colab, with no trace of Sphinx in them."""
+
+import base64
+import html
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pybtex", reason="needs the extra `book`")
+pytest.importorskip("jupytext", reason="needs the extra `test`")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "book"))
+
+import jupytext
+import nbformat
+from notebooks import write_notebooks
+
+ROOT = Path(__file__).resolve().parent.parent
+CHAPTERS = [
+    path.stem
+    for path in sorted((ROOT / "chapters").glob("*.md"))
+    if "```{code-cell}" in path.read_text(encoding="utf-8")
+]
+SPHINX = {
+    "role": r"\{[a-z:-]+\}`",
+    "target": r"^\([\w-]+\)=$",
+    "directive": r"^\s*(:::|```\{)",
+    "link to a chapter's source": r"\]\([^)]*\.md[#)]",
+    "comment": r"^%",
+    "front matter": r"^(jupytext|kernelspec):",
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site") / "notebooks"
+    write_notebooks(ROOT, folder, "someone/something")
+    return folder
+
+
+def read(folder: Path, name: str) -> nbformat.NotebookNode:
+    return nbformat.read(folder / f"{name}.ipynb", as_version=4)
+
+
+def texts(notebook: nbformat.NotebookNode) -> str:
+    """The Markdown cells, without the code in them."""
+    text = "\n\n".join(c.source for c in notebook.cells if c.cell_type == "markdown")
+    text = re.sub(r"^(```+)(?!\{).*?^\1$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"(?<![}`])(`+)(?!`).+?(?<!`)\1(?!`)", "", text)
+
+
+def test_every_chapter_with_code_becomes_a_notebook(folder: Path):
+    assert sorted(path.stem for path in folder.iterdir()) == CHAPTERS
+    assert len(CHAPTERS) > 10
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_it_is_a_valid_notebook(folder: Path, name: str):
+    notebook = read(folder, name)
+    nbformat.validate(notebook)
+    assert notebook.metadata.kernelspec.name == "python3"
+    assert "jupytext" not in notebook.metadata
+    assert all(not cell.outputs for cell in notebook.cells if cell.cell_type == "code")
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_no_sphinx_is_left(folder: Path, name: str):
+    text = texts(read(folder, name))
+    for what, pattern in SPHINX.items():
+        found = re.search(pattern, text, re.MULTILINE)
+        assert not found, f"{what}: {text[found.start() - 60 : found.end() + 60]!r}"
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_links_to_chapters_lead_to_notebooks(folder: Path, name: str):
+    text = texts(read(folder, name))
+    assert "](<" not in text
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"https?://", target):
+            continue
+        page, _, anchor = target.partition("#")
+        assert not page or (folder / page).is_file(), target
+        if anchor:
+            there = read(folder, Path(page).stem if page else name)
+            assert anchor in anchors(there), target
+
+
+def anchors(notebook: nbformat.NotebookNode) -> set[str]:
+    """Targets that a notebook offers: anchors, and headings in Jupyter's or GitHub's manner."""
+    text = "\n".join(c.source for c in notebook.cells if c.cell_type == "markdown")
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    slugs = {re.sub(r"[^\w -]", "", h.lower()).strip().replace(" ", "-") for h in headings}
+    return slugs | set(re.findall(r'id="([\w-]+)"', text))
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_the_code_is_the_chapters(folder: Path, name: str):
+    chapter = jupytext.read(ROOT / "chapters" / f"{name}.md", fmt="md:myst")
+    told = [cell.source for cell in chapter.cells if cell.cell_type == "code"]
+    first, *rest = [cell for cell in read(folder, name).cells if cell.cell_type == "code"]
+    assert 'find_spec("annotated") is None' in first.source
+    assert [re.sub(r"\A# @title .*\n", "", cell.source) for cell in rest] == told
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_what_the_site_folds_is_folded(folder: Path, name: str):
+    for cell in read(folder, name).cells:
+        tags = set(cell.metadata.get("tags", []))
+        folded = cell.metadata.get("jupyter", {}).get("source_hidden", False)
+        assert folded == bool(tags & {"paper", "hide-input", "hide-cell"})
+        if folded:  # for Colab: a form needs its title
+            assert cell.metadata.cellView == "form" and cell.source.startswith("# @title ")
+        elif cell.cell_type == "code":
+            assert "# @title" not in cell.source
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_pictures_are_inside(folder: Path, name: str):
+    source = (ROOT / "chapters" / f"{name}.md").read_text(encoding="utf-8")
+    pictures = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", source)
+    text = "\n".join(c.source for c in read(folder, name).cells if c.cell_type == "markdown")
+    assert not re.search(r"!\[[^\]]*\]\((?!https?:|data:)", text)
+    found = re.findall(r'<img alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]+)">', text)
+    assert [html.unescape(alt) for alt, _ in found] == [alt for alt, _ in pictures]
+    for (_, data), (_, path) in zip(found, pictures, strict=True):
+        assert base64.b64decode(data) == (ROOT / "chapters" / path).read_bytes()
+
+
+CHAPTER = """\
+---
+kernelspec:
+  display_name: Python 3
+  language: python
+  name: python3
+---
+
+# 1 One
+
+(here)=
+See {cite}`bahdanau2015neural, rush2018annotated`, {cite:p}`he2016deep`, [there](#there),
+[here](#here), [two](2-two.md), [a part](2-two.md#there) and [plain
+words](words.md).
+
+![a "good" picture](figures/one.svg)
+
+> **§1 ¶1** What it says.
+
+```{code-cell} ipython3
+:tags: [paper]
+quote("1", 1)
+```
+
+```{code-cell} ipython3
+:tags: [hide-cell, solution]
+1 + 1
+```
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """The root of a book of two chapters with code and one without."""
+    (tmp_path / "chapters" / "figures").mkdir(parents=True)
+    (tmp_path / "book").mkdir()
+    (tmp_path / "book" / "references.bib").write_bytes(
+        (ROOT / "book" / "references.bib").read_bytes()
+    )
+    (tmp_path / "chapters" / "figures" / "one.svg").write_text("<svg/>")
+    (tmp_path / "chapters" / "1-one.md").write_text(CHAPTER, encoding="utf-8")
+    two = "# 2 Two\n\n(there)=\nText.\n\n```{code-cell} ipython3\nx = 1\n```\n"
+    (tmp_path / "chapters" / "2-two.md").write_text(two, encoding="utf-8")
+    (tmp_path / "chapters" / "words.md").write_text("# Words\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_what_becomes_of_each_construct(small: Path):
+    write_notebooks(small, small / "out", None)
+    assert sorted(os.listdir(small / "out")) == ["1-one.ipynb", "2-two.ipynb"]
+    notebook = read(small / "out", "1-one")
+    text = "\n".join(c.source for c in notebook.cells if c.cell_type == "markdown")
+    assert '<a id="here"></a>' in text
+    assert r"See \[2\]\[Rush18\], \[11\], [there](2-two.ipynb#there)," in text
+    assert "[here](#here), [two](2-two.ipynb), [a part](2-two.ipynb#there) and" in text
+    assert "and plain\nwords." in text  # a page without code has no notebook to link to
+    assert "> [**§1 ¶1**](https://arxiv.org/abs/1706.03762) What it says." in text
+    assert "%pip install" in notebook.cells[1].source
+    codes = [c.source.splitlines()[0] for c in notebook.cells if c.cell_type == "code"]
+    assert codes[1:] == ["# @title The paper", "# @title Solution"]
+
+
+def test_quotation_marks_in_an_alternative_text_do_not_end_it(small: Path):
+    write_notebooks(small, small / "out", None)
+    text = "\n".join(cell.source for cell in read(small / "out", "1-one").cells)
+    assert 'alt="a &quot;good&quot; picture"' in text
+
+
+def test_the_first_cell_installs_from_the_clone_or_by_name(small: Path):
+    for repository, source in ("me/mine", "git+https://github.com/me/mine"), (None, "annotated"):
+        write_notebooks(small, small / "out", repository)
+        assert f'%pip install -q "{source}"' in read(small / "out", "2-two").cells[1].source
+
+
+def test_writing_again_changes_nothing(small: Path):
+    write_notebooks(small, small / "out", None)
+    before = (small / "out" / "1-one.ipynb").read_bytes()
+    write_notebooks(small, small / "out", None)
+    assert (small / "out" / "1-one.ipynb").read_bytes() == before
