@@ -104,12 +104,12 @@ class InlineFigures(SphinxPostTransform):
             if image["uri"].endswith(".svg"):
                 text = Path(self.app.srcdir, image["uri"]).read_text(encoding="utf-8")
                 text = re.sub(r"<\?xml.*?\?>", "", text)
-                raw = nodes.raw("", f'<div class="figure">{text}</div>', format="html")
+                raw = nodes.raw("", text, format="html")
                 parent = image.parent
-                if isinstance(parent, nodes.paragraph) and len(parent) == 1:
-                    parent.replace_self(raw)
-                else:
-                    image.replace_self(raw)
+                alone = isinstance(parent, nodes.paragraph) and len(parent) == 1
+                ids = [*image["ids"], *(parent["ids"] if alone else [])]  # what links lead to
+                figure = nodes.container("", raw, ids=ids, classes=["figure"])
+                (parent if alone else image).replace_self(figure)
 
 
 def repository() -> str | None:

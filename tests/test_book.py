@@ -93,7 +93,7 @@ def browser():
 
 LOOK = """() => ({
     charts: document.querySelectorAll('div.chart').length,
-    drawn: document.querySelectorAll('div.chart.drawn svg').length,
+    drawn: document.querySelectorAll('div.chart.drawn').length,
     sources: document.querySelectorAll('.math').length,
     formulas: document.querySelectorAll('mjx-container').length,
     broken: document.querySelectorAll('mjx-merror, [data-mjx-error]').length,
