@@ -191,7 +191,7 @@ class TrainingConfig:
     accum_iter: int = _option(1, "batches whose gradients add up to one update")
     warmup: int = _option(1500, "updates during which the learning rate rises (equation 3)")
     factor: float = _option(1.0, "multiplies the learning rate of equation 3")
-    epochs: int = _option(45, "passes over the training pairs")
+    epochs: int = _option(40, "passes over the training pairs")
     average: int = _option(5, "checkpoints that are kept, and averaged at the end (section 6.1)")
     seed: int = _option(1, "start of every random choice")
 

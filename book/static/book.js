@@ -34,7 +34,7 @@
     const lines = [""];
     for (const word of title.text.split(" ")) {
       const line = `${lines.at(-1)} ${word}`.trim();
-      if (line.length * 10 > width) lines.push(word);
+      if (line.length * 11 > width) lines.push(word);
       else lines[lines.length - 1] = line;
     }
     spec.title = { ...title, text: lines };
