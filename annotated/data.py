@@ -133,7 +133,7 @@ def read_lines(path: Path) -> list[str]:
     lines = []
     for number, line in enumerate(raw, start=1):
         try:
-            lines.append(line.decode("utf-8").strip())
+            lines.append(line.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason})") from None
     return lines
