@@ -123,7 +123,7 @@ def _local_file(folder: Path, name: str) -> Path:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Lines of a UTF-8 text file, which may be compressed by gzip.
+    """Lines of a UTF-8 text file, which may be compressed by gzip, without their ends.
 
     Raises: ValueError that names the file and line if it is not UTF-8.
     """
@@ -133,7 +133,7 @@ def read_lines(path: Path) -> list[str]:
     lines = []
     for number, line in enumerate(raw, start=1):
         try:
-            lines.append(line.decode("utf-8"))
+            lines.append(line.decode("utf-8").removesuffix("\r"))
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason})") from None
     return lines

@@ -94,6 +94,12 @@ class TrainState:
     samples: int = 0
     tokens: int = 0
 
+    def count(self, samples: int, tokens: int) -> None:
+        """Add a batch."""
+        self.step += 1
+        self.samples += samples
+        self.tokens += tokens
+
     def update(self, optimizer: Optimizer | None, scheduler: LRScheduler | None) -> None:
         """Move the weights along the gathered gradients, and forget these."""
         if optimizer is None or scheduler is None:
@@ -136,9 +142,7 @@ def run_epoch(
     for batch in progress:
         loss, tokens = _step(batch, model, loss_compute, training, accum_iter)
         total_loss, total_tokens = total_loss + loss, total_tokens + tokens
-        state.step += 1
-        state.samples += batch.src.size(0)
-        state.tokens += tokens
+        state.count(batch.src.size(0), tokens)
         if not math.isfinite(loss):
             raise ValueError(f"expected a finite loss; got {loss} in batch {state.step}")
         pending += training

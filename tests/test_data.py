@@ -230,8 +230,8 @@ def test_lines_end_at_line_feeds_and_nowhere_else(tmp_path: Path, suffix: str):
     [
         (b"a\r\nb\r\n", ["a", "b"]),
         (b"a\nb", ["a", "b"]),
-        (b" a \n\tb\n\n", ["a", "b", ""]),
-        ("\u00a0ä".encode(), ["ä"]),
+        (b" a \n\tb\n\n", [" a ", "\tb", ""]),
+        ("\u00a0ä".encode(), ["\u00a0ä"]),
     ],
 )
 def test_ends_of_lines(tmp_path: Path, raw: bytes, lines: list[str]):
