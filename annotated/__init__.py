@@ -9,8 +9,10 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from annotated.attention import KeyValueCache as KeyValueCache
     from annotated.attention import MultiHeadedAttention as MultiHeadedAttention
     from annotated.attention import fused_attention as fused_attention
+    from annotated.attention import head_widths as head_widths
     from annotated.attention import masked_softmax as masked_softmax
     from annotated.attention import scaled_dot_product as scaled_dot_product
     from annotated.attention import subsequent_mask as subsequent_mask
@@ -23,28 +25,76 @@ if TYPE_CHECKING:
     from annotated.data import UNK as UNK
     from annotated.data import Batch as Batch
     from annotated.data import Corpus as Corpus
+    from annotated.data import EncodedPairs as EncodedPairs
+    from annotated.data import PairReport as PairReport
+    from annotated.data import cache_folder as cache_folder
+    from annotated.data import clean_pairs as clean_pairs
     from annotated.data import corpora as corpora
     from annotated.data import corpus_file as corpus_file
+    from annotated.data import corpus_files as corpus_files
+    from annotated.data import corpus_parts as corpus_parts
+    from annotated.data import download as download
     from annotated.data import encode_source as encode_source
     from annotated.data import encode_target as encode_target
     from annotated.data import find_corpus as find_corpus
+    from annotated.data import learn_vocabulary as learn_vocabulary
     from annotated.data import load_pairs as load_pairs
     from annotated.data import make_batch as make_batch
+    from annotated.data import open_part as open_part
     from annotated.data import pad_ids as pad_ids
+    from annotated.data import parse_data as parse_data
     from annotated.data import read_lines as read_lines
+    from annotated.data import sha256_of as sha256_of
     from annotated.data import shipped as shipped
     from annotated.data import token_batches as token_batches
     from annotated.data import train_bpe as train_bpe
+    from annotated.data import train_wordpiece as train_wordpiece
+    from annotated.data import word_vocabulary as word_vocabulary
+    from annotated.decoding import Beam as Beam
+    from annotated.decoding import Hypothesis as Hypothesis
+    from annotated.decoding import Translation as Translation
     from annotated.decoding import Translator as Translator
+    from annotated.decoding import beam_search as beam_search
+    from annotated.decoding import budget_batches as budget_batches
+    from annotated.decoding import can_win as can_win
+    from annotated.decoding import check_search as check_search
+    from annotated.decoding import extend as extend
+    from annotated.decoding import forbid as forbid
     from annotated.decoding import greedy_decode as greedy_decode
+    from annotated.decoding import is_blank as is_blank
+    from annotated.decoding import length_penalty as length_penalty
     from annotated.decoding import load_pretrained as load_pretrained
+    from annotated.decoding import model_folder as model_folder
+    from annotated.decoding import next_log_probs as next_log_probs
+    from annotated.decoding import open_beam as open_beam
+    from annotated.decoding import output_limits as output_limits
+    from annotated.decoding import take_complete as take_complete
     from annotated.embeddings import Embeddings as Embeddings
     from annotated.embeddings import Generator as Generator
     from annotated.embeddings import check_ids as check_ids
+    from annotated.evaluation import TEXTS as TEXTS
+    from annotated.evaluation import TFLOPS as TFLOPS
+    from annotated.evaluation import as_scored as as_scored
     from annotated.evaluation import bleu as bleu
     from annotated.evaluation import evaluate as evaluate
     from annotated.evaluation import lower_tokenise as lower_tokenise
+    from annotated.evaluation import model_cost as model_cost
+    from annotated.evaluation import moses_tokenise as moses_tokenise
+    from annotated.evaluation import perplexity as perplexity
+    from annotated.evaluation import reference_loss as reference_loss
+    from annotated.evaluation import score_files as score_files
+    from annotated.evaluation import split_compounds as split_compounds
+    from annotated.evaluation import training_cost as training_cost
+    from annotated.evaluation import try_searches as try_searches
     from annotated.feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
+    from annotated.launcher import PEAK_TFLOPS as PEAK_TFLOPS
+    from annotated.launcher import Run as Run
+    from annotated.launcher import command as command
+    from annotated.launcher import keep_results as keep_results
+    from annotated.launcher import launch as launch
+    from annotated.launcher import loss_chart as loss_chart
+    from annotated.launcher import training_plan as training_plan
+    from annotated.launcher import training_work as training_work
     from annotated.model import EncoderDecoder as EncoderDecoder
     from annotated.model import TransformerConfig as TransformerConfig
     from annotated.model import build_model as build_model
@@ -65,30 +115,74 @@ if TYPE_CHECKING:
     from annotated.positional import LearnedPositionalEncoding as LearnedPositionalEncoding
     from annotated.positional import PositionalEncoding as PositionalEncoding
     from annotated.positional import sinusoids as sinusoids
+    from annotated.regularization import BlockwiseLoss as BlockwiseLoss
+    from annotated.regularization import Dropout as Dropout
     from annotated.regularization import LabelSmoothing as LabelSmoothing
+    from annotated.regularization import projected_cross_entropy as projected_cross_entropy
+    from annotated.regularization import smoothed_cross_entropy as smoothed_cross_entropy
     from annotated.stacks import Decoder as Decoder
+    from annotated.stacks import DecoderCache as DecoderCache
     from annotated.stacks import DecoderLayer as DecoderLayer
     from annotated.stacks import Encoder as Encoder
     from annotated.stacks import EncoderLayer as EncoderLayer
     from annotated.stacks import SublayerConnection as SublayerConnection
     from annotated.stacks import clones as clones
     from annotated.stacks import final_norm as final_norm
+    from annotated.training import INTERRUPTED as INTERRUPTED
+    from annotated.training import PRESETS as PRESETS
+    from annotated.training import Group as Group
+    from annotated.training import ModelLoss as ModelLoss
+    from annotated.training import Part as Part
+    from annotated.training import Processes as Processes
+    from annotated.training import Progress as Progress
+    from annotated.training import RunLog as RunLog
     from annotated.training import SimpleLossCompute as SimpleLossCompute
+    from annotated.training import StopRequest as StopRequest
     from annotated.training import Trainer as Trainer
     from annotated.training import TrainingConfig as TrainingConfig
     from annotated.training import TrainState as TrainState
+    from annotated.training import agree as agree
+    from annotated.training import ahead as ahead
     from annotated.training import average_checkpoints as average_checkpoints
+    from annotated.training import check_resume as check_resume
+    from annotated.training import check_training as check_training
     from annotated.training import checkpoints as checkpoints
     from annotated.training import dev_loss as dev_loss
+    from annotated.training import digest as digest
+    from annotated.training import drop_old as drop_old
+    from annotated.training import find_precision as find_precision
+    from annotated.training import groups as groups
+    from annotated.training import interrupt as interrupt
+    from annotated.training import join_processes as join_processes
+    from annotated.training import keep_gradients as keep_gradients
     from annotated.training import load_checkpoint as load_checkpoint
-    from annotated.training import log_row as log_row
+    from annotated.training import longest_sentence as longest_sentence
+    from annotated.training import mix as mix
     from annotated.training import model_config as model_config
+    from annotated.training import new_row as new_row
+    from annotated.training import newest_checkpoint as newest_checkpoint
+    from annotated.training import not_finite as not_finite
+    from annotated.training import parts_from as parts_from
+    from annotated.training import prepare as prepare
+    from annotated.training import preset as preset
+    from annotated.training import progress_bar as progress_bar
+    from annotated.training import read_checkpoint as read_checkpoint
+    from annotated.training import read_config as read_config
+    from annotated.training import read_log as read_log
+    from annotated.training import ready as ready
+    from annotated.training import record as record
+    from annotated.training import run as run
     from annotated.training import run_epoch as run_epoch
     from annotated.training import save_checkpoint as save_checkpoint
     from annotated.training import save_model as save_model
+    from annotated.training import share_parts as share_parts
+    from annotated.training import short_enough as short_enough
+    from annotated.training import show as show
     from annotated.training import start_run as start_run
+    from annotated.training import timed_update as timed_update
+    from annotated.training import to_device as to_device
     from annotated.training import train as train
-    from annotated.training import train_epoch as train_epoch
+    from annotated.training import update as update
     from annotated.training import write_tensors as write_tensors
     from annotated.training import write_text as write_text
 
@@ -99,8 +193,10 @@ except PackageNotFoundError:  # used from the source tree without being installe
 
 _MODULES = {
     "attention": [
+        "KeyValueCache",
         "MultiHeadedAttention",
         "fused_attention",
+        "head_widths",
         "masked_softmax",
         "scaled_dot_product",
         "subsequent_mask",
@@ -110,27 +206,85 @@ _MODULES = {
         "Batch",
         "Corpus",
         "END",
+        "EncodedPairs",
         "PAD",
+        "PairReport",
         "SPECIALS",
         "START",
         "UNK",
+        "cache_folder",
+        "clean_pairs",
         "corpora",
         "corpus_file",
+        "corpus_files",
+        "corpus_parts",
+        "download",
         "encode_source",
         "encode_target",
         "find_corpus",
+        "learn_vocabulary",
         "load_pairs",
         "make_batch",
+        "open_part",
         "pad_ids",
+        "parse_data",
         "read_lines",
+        "sha256_of",
         "shipped",
         "token_batches",
         "train_bpe",
+        "train_wordpiece",
+        "word_vocabulary",
     ],
-    "decoding": ["Translator", "greedy_decode", "load_pretrained"],
+    "decoding": [
+        "Beam",
+        "Hypothesis",
+        "Translation",
+        "Translator",
+        "beam_search",
+        "budget_batches",
+        "can_win",
+        "check_search",
+        "extend",
+        "forbid",
+        "greedy_decode",
+        "is_blank",
+        "length_penalty",
+        "load_pretrained",
+        "model_folder",
+        "next_log_probs",
+        "open_beam",
+        "output_limits",
+        "take_complete",
+    ],
     "embeddings": ["Embeddings", "Generator", "check_ids"],
-    "evaluation": ["bleu", "evaluate", "lower_tokenise"],
+    "evaluation": [
+        "TEXTS",
+        "TFLOPS",
+        "as_scored",
+        "bleu",
+        "evaluate",
+        "lower_tokenise",
+        "model_cost",
+        "moses_tokenise",
+        "perplexity",
+        "reference_loss",
+        "score_files",
+        "split_compounds",
+        "training_cost",
+        "try_searches",
+    ],
     "feed_forward": ["PositionwiseFeedForward"],
+    "launcher": [
+        "PEAK_TFLOPS",
+        "Run",
+        "command",
+        "keep_results",
+        "launch",
+        "loss_chart",
+        "training_plan",
+        "training_work",
+    ],
     "model": [
         "EncoderDecoder",
         "TransformerConfig",
@@ -152,9 +306,16 @@ _MODULES = {
         "quote",
     ],
     "positional": ["LearnedPositionalEncoding", "PositionalEncoding", "sinusoids"],
-    "regularization": ["LabelSmoothing"],
+    "regularization": [
+        "BlockwiseLoss",
+        "Dropout",
+        "LabelSmoothing",
+        "projected_cross_entropy",
+        "smoothed_cross_entropy",
+    ],
     "stacks": [
         "Decoder",
+        "DecoderCache",
         "DecoderLayer",
         "Encoder",
         "EncoderLayer",
@@ -163,22 +324,61 @@ _MODULES = {
         "final_norm",
     ],
     "training": [
+        "Group",
+        "INTERRUPTED",
+        "ModelLoss",
+        "PRESETS",
+        "Part",
+        "Processes",
+        "Progress",
+        "RunLog",
         "SimpleLossCompute",
+        "StopRequest",
         "TrainState",
         "Trainer",
         "TrainingConfig",
+        "agree",
+        "ahead",
         "average_checkpoints",
+        "check_resume",
+        "check_training",
         "checkpoints",
         "dev_loss",
+        "digest",
+        "drop_old",
+        "find_precision",
+        "groups",
+        "interrupt",
+        "join_processes",
+        "keep_gradients",
         "load_checkpoint",
-        "log_row",
+        "longest_sentence",
+        "mix",
         "model_config",
+        "new_row",
+        "newest_checkpoint",
+        "not_finite",
+        "parts_from",
+        "prepare",
+        "preset",
+        "progress_bar",
+        "read_checkpoint",
+        "read_config",
+        "read_log",
+        "ready",
+        "record",
+        "run",
         "run_epoch",
         "save_checkpoint",
         "save_model",
+        "share_parts",
+        "short_enough",
+        "show",
         "start_run",
+        "timed_update",
+        "to_device",
         "train",
-        "train_epoch",
+        "update",
         "write_tensors",
         "write_text",
     ],
@@ -188,85 +388,179 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "END",
+    "INTERRUPTED",
     "PAD",
     "PALETTE",
+    "PEAK_TFLOPS",
+    "PRESETS",
     "SPECIALS",
     "START",
+    "TEXTS",
+    "TFLOPS",
     "UNK",
     "Batch",
+    "Beam",
+    "BlockwiseLoss",
     "Corpus",
     "Decoder",
+    "DecoderCache",
     "DecoderLayer",
+    "Dropout",
     "Embeddings",
+    "EncodedPairs",
     "Encoder",
     "EncoderDecoder",
     "EncoderLayer",
     "Generator",
+    "Group",
+    "Hypothesis",
+    "KeyValueCache",
     "LabelSmoothing",
     "LearnedPositionalEncoding",
+    "ModelLoss",
     "MultiHeadedAttention",
+    "PairReport",
     "Paper",
+    "Part",
     "PositionalEncoding",
     "PositionwiseFeedForward",
+    "Processes",
+    "Progress",
     "Quotation",
+    "Run",
+    "RunLog",
     "SimpleLossCompute",
+    "StopRequest",
     "SublayerConnection",
     "TrainState",
     "Trainer",
     "TrainingConfig",
     "TransformerConfig",
+    "Translation",
     "Translator",
+    "agree",
+    "ahead",
+    "as_scored",
     "average_checkpoints",
+    "beam_search",
     "bleu",
+    "budget_batches",
     "build_model",
+    "cache_folder",
+    "can_win",
     "chart_theme",
     "check_config",
     "check_ids",
+    "check_resume",
+    "check_search",
+    "check_training",
     "checkpoints",
+    "clean_pairs",
     "clones",
+    "command",
     "corpora",
     "corpus_file",
+    "corpus_files",
+    "corpus_parts",
     "dev_loss",
+    "digest",
+    "download",
+    "drop_old",
     "encode_source",
     "encode_target",
     "evaluate",
+    "extend",
     "extract_paper",
     "final_norm",
     "find_corpus",
     "find_paper",
+    "find_precision",
+    "forbid",
     "fused_attention",
     "get_paper",
     "greedy_decode",
+    "groups",
+    "head_widths",
     "import_paper",
     "initialise",
+    "interrupt",
+    "is_blank",
+    "join_processes",
+    "keep_gradients",
+    "keep_results",
+    "launch",
+    "learn_vocabulary",
+    "length_penalty",
     "load_checkpoint",
     "load_pairs",
     "load_pretrained",
-    "log_row",
+    "longest_sentence",
+    "loss_chart",
     "lower_tokenise",
     "make_batch",
     "make_model",
     "masked_softmax",
+    "mix",
     "model_config",
+    "model_cost",
+    "model_folder",
+    "moses_tokenise",
+    "new_row",
+    "newest_checkpoint",
+    "next_log_probs",
+    "not_finite",
+    "open_beam",
+    "open_part",
+    "output_limits",
     "pad_ids",
     "paper_folder",
     "paper_optimizer",
+    "parse_data",
+    "parts_from",
+    "perplexity",
+    "prepare",
+    "preset",
+    "progress_bar",
+    "projected_cross_entropy",
     "quote",
     "rate",
+    "read_checkpoint",
+    "read_config",
     "read_lines",
+    "read_log",
+    "ready",
+    "record",
+    "reference_loss",
+    "run",
     "run_epoch",
     "save_checkpoint",
     "save_model",
     "scaled_dot_product",
+    "score_files",
+    "sha256_of",
+    "share_parts",
     "shipped",
+    "short_enough",
+    "show",
     "sinusoids",
+    "smoothed_cross_entropy",
+    "split_compounds",
     "start_run",
     "subsequent_mask",
+    "take_complete",
     "tie_embeddings",
+    "timed_update",
+    "to_device",
     "token_batches",
     "train",
     "train_bpe",
-    "train_epoch",
+    "train_wordpiece",
+    "training_cost",
+    "training_plan",
+    "training_work",
+    "try_searches",
+    "update",
+    "word_vocabulary",
     "write_tensors",
     "write_text",
 ]

@@ -10,8 +10,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 __all__ = [
+    "KeyValueCache",
     "MultiHeadedAttention",
     "fused_attention",
+    "head_widths",
     "masked_softmax",
     "scaled_dot_product",
     "subsequent_mask",
@@ -84,12 +86,79 @@ def fused_attention(
 
     Source: section 3.2.1, equation 1.
     """
+    if query.device.type == "cpu" and query.dtype in (torch.bfloat16, torch.float16):
+        with torch.autocast("cpu", enabled=False):  # torch's kernel there is slow in 16 bits
+            wide = query.float(), key.float(), value.float()
+            return fused_attention(*wide, mask, dropout).to(query.dtype)
     if mask is None:
         return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
     mask = mask.bool()
     blind = ~mask.any(dim=-1, keepdim=True)
+    if blind.device.type == "cpu" and not torch.compiler.is_compiling() and not blind.any():
+        return F.scaled_dot_product_attention(query, key, value, mask, dropout)
     output = F.scaled_dot_product_attention(query, key, value, mask | blind, dropout)
     return output.masked_fill(blind, 0.0)
+
+
+class KeyValueCache:
+    """Keys and values of all heads, kept from call to call of one attention layer.
+
+    Args:
+        grows: True for self-attention, where each call adds its positions to those before;
+            False for attention to the encoder's output, where the first call's are final.
+
+    Source: sections 3.2.2 and 3.2.3.
+    """
+
+    def __init__(self, grows: bool) -> None:
+        self.grows = grows
+        self.length = 0  # positions held
+        self.buffers: list[Tensor] = []  # keys and values, each (batch, h, room, d)
+
+    @property
+    def complete(self) -> bool:
+        """Whether it has all that it will ever hold."""
+        return self.length > 0 and not self.grows
+
+    def kept(self) -> tuple[Tensor, Tensor]:
+        """Keys (batch, h, length, d_k) and values (batch, h, length, d_v)."""
+        key, value = (buffer[:, :, : self.length] for buffer in self.buffers)
+        return key, value
+
+    def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Add keys (batch, h, new, d_k) and values (batch, h, new, d_v); give all so far."""
+        start, self.length = self.length, self.length + key.size(2)
+        if start == 0:
+            self.buffers = [key, value]
+            return self.kept()
+        if self.length > self.buffers[0].size(2):
+            # Twice the room that is needed: so each position is moved about once in all.
+            self.buffers = [
+                F.pad(old, (0, 0, 0, 2 * self.length - old.size(2))) for old in self.buffers
+            ]
+        for buffer, new in zip(self.buffers, (key, value), strict=True):
+            buffer[:, :, start : self.length] = new
+        return self.kept()
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these rows of the batch, in this order."""
+        self.buffers = [buffer[rows] for buffer in self.buffers]
+
+
+def head_widths(
+    h: int, d_model: int, d_k: int | None = None, d_v: int | None = None
+) -> tuple[int, int]:
+    """d_k and d_v of a head; what is not given is d_model / h.
+
+    Raises: ValueError if d_model would have to be divisible by h and is not.
+
+    Source: section 3.2.2.
+    """
+    if d_model % h and (d_k is None or d_v is None):
+        raise ValueError(
+            f"expected d_model divisible by h, or d_k and d_v given; got d_model={d_model}, h={h}"
+        )
+    return d_k or d_model // h, d_v or d_model // h
 
 
 class MultiHeadedAttention(nn.Module):
@@ -116,14 +185,8 @@ class MultiHeadedAttention(nn.Module):
         d_v: int | None = None,
     ) -> None:
         super().__init__()
-        if d_model % h and (d_k is None or d_v is None):
-            raise ValueError(
-                "expected d_model divisible by h, or d_k and d_v given; "
-                f"got d_model={d_model}, h={h}"
-            )
         self.h = h
-        self.d_k = d_k or d_model // h
-        self.d_v = d_v or d_model // h
+        self.d_k, self.d_v = head_widths(h, d_model, d_k, d_v)
         self.dropout = nn.Dropout(dropout)
         self.w_q = nn.Linear(d_model, h * self.d_k, bias=False)
         self.w_k = nn.Linear(d_model, h * self.d_k, bias=False)
@@ -132,22 +195,31 @@ class MultiHeadedAttention(nn.Module):
         self._last: tuple[Tensor, Tensor, Tensor | None] | None = None
 
     def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+        cache: KeyValueCache | None = None,
     ) -> Tensor:
         """Attend from query to key and value.
 
         Args:
             query: (batch, len_q, d_model)   key, value: (batch, len_k, d_model)
             mask: (batch, 1, len_k) or (batch, len_q, len_k); False or 0 forbids.
+            cache: keys and values of earlier calls, which are attended to as well (len_k
+                of the mask counts them). Such a call leaves `attn` as it is.
 
         Returns: (batch, len_q, d_model).
         """
         if mask is not None:
             mask = mask.bool().unsqueeze(-3)  # (batch, 1, len_q, len_k): one mask for all heads
         query = self.split_heads(self.w_q(query))  # (batch, h, len_q, d_k)
-        key = self.split_heads(self.w_k(key))  # (batch, h, len_k, d_k)
-        value = self.split_heads(self.w_v(value))  # (batch, h, len_k, d_v)
-        if not self.training:
+        if cache is None or not cache.complete:
+            key, value = self.split_heads(self.w_k(key)), self.split_heads(self.w_v(value))
+        if cache is not None:
+            key, value = cache.kept() if cache.complete else cache.extend(key, value)
+        if not self.training and cache is None:
             self._last = (query.detach(), key.detach(), mask)
         dropout = self.dropout.p if self.training else 0.0
         heads = fused_attention(query, key, value, mask, dropout)  # (batch, h, len_q, d_v)

@@ -5,81 +5,136 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 
 import argparse
 import dataclasses
+import io
 import json
+import os
 import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 __all__ = [
+    "HOW_TO_TRANSLATE",
     "add_fields",
+    "add_scoring",
     "add_sources",
+    "add_translate",
     "build_parser",
+    "decoded_lines",
+    "device_for",
     "main",
+    "one_line",
+    "report",
     "run_average",
     "run_data",
     "run_evaluate",
     "run_paper",
+    "run_score",
     "run_train",
     "run_translate",
+    "sentences_to_translate",
+    "text_output",
+    "trained_on",
 ]
 
 
 def add_fields(parser: argparse.ArgumentParser, config: Any) -> None:
-    """Give a parser an option for each field of a configuration dataclass."""
+    """Give a parser an option for each field of a configuration dataclass.
+
+    An option that is not given leaves no trace in the result, so that presets can fill it in.
+    """
     for field in dataclasses.fields(config):
+        default, choices = field.default, field.metadata["choices"]
+        kind: dict[str, Any] = {"type": type(default), "choices": choices or None}
+        if isinstance(default, bool):
+            kind = {"action": argparse.BooleanOptionalAction}
+        elif not choices:
+            kind["metavar"] = type(default).__name__.upper()
         parser.add_argument(
             f"--{field.name.replace('_', '-')}",
             dest=field.name,
-            type=type(field.default),
-            default=field.default,
-            metavar=type(field.default).__name__.upper(),
-            help=f"{field.metadata['help']} (default: {field.default})",
+            default=argparse.SUPPRESS,
+            help=f"{field.metadata['help']} (default: {default})",
+            **kind,
         )
 
 
 def run_train(options: argparse.Namespace) -> None:
-    from annotated.training import TrainingConfig, train
+    from annotated.training import TrainingConfig, preset, read_config, train
 
-    chosen = {f.name: getattr(options, f.name) for f in dataclasses.fields(TrainingConfig)}
-    print(train(TrainingConfig(**chosen)))
+    names = [field.name for field in dataclasses.fields(TrainingConfig)]
+    given = {name: getattr(options, name) for name in names if hasattr(options, name)}
+    config = preset(options.preset, **given)
+    if options.resume and (Path(config.out) / "training.json").exists():
+        config = dataclasses.replace(read_config(Path(config.out)), **given)
+    folder = train(config, options.resume)
+    if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
+        print(folder)
 
 
-def run_translate(options: argparse.Namespace) -> None:
-    from annotated.decoding import load_pretrained
+def trained_on(model: str) -> str:
+    """The data of the run that a model comes from.
 
-    translator = load_pretrained(options.model)
-    sentences = options.text or [line.rstrip("\n") for line in sys.stdin]
-    for translation in translator.translate_all(sentences):
-        print(translation)
+    Raises: ValueError if the folder of the model does not tell.
+    """
+    from annotated.decoding import model_folder
+    from annotated.training import read_config
+
+    folder = model_folder(model)
+    if not (folder / "training.json").exists():
+        raise ValueError(f"expected --data, for {folder} has no training.json that would tell")
+    return read_config(folder).data
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
+    from annotated.data import parse_data
     from annotated.decoding import load_pretrained
     from annotated.evaluation import evaluate
-    from annotated.training import write_text
 
-    translator = load_pretrained(options.model)
+    corpus, src, tgt = parse_data(options.data or trained_on(options.model))
+    translator = load_pretrained(options.model, device_for(options.device))
     rows = []
     for split in options.split:
-        rows += evaluate(translator, options.corpus, split, options.src, options.tgt)
+        search = {"beam": options.beam, "alpha": options.alpha}
+        rows += evaluate(translator, corpus, split, src, tgt, **search)
+        print(f"{split}: {rows[-1]['search']}, perplexity {rows[-1]['perplexity']:.2f} per piece")
+    report(rows, "split", options.out)
+
+
+def run_score(options: argparse.Namespace) -> None:
+    from annotated.evaluation import score_files
+
+    rows = []
+    for output in options.output:
+        rows += score_files(Path(output), Path(options.ref), options.lang)
+    report(rows, "output", options.out)
+
+
+def report(rows: list[dict[str, Any]], name: str, out: str | None) -> None:
+    """Print scores, one a line, and write them as JSON."""
+    from annotated.training import write_text
+
     for row in rows:
-        print(f"{row['split']:5} {row['text']:23} {row['score']:.2f}  {row['signature']}")
-    if options.out:
-        write_text(Path(options.out), json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+        print(f"{row[name]:5} {row['text']:33} {row['score']:.2f}  {row['signature']}")
+    if out:
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        write_text(Path(out), json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
 
 
 def run_data(options: argparse.Namespace) -> None:
-    from annotated.data import corpora, corpus_file, find_corpus
+    from annotated.data import corpora, corpus_files, find_corpus
 
-    if options.action == "list":
-        for corpus in corpora().values():
-            print(f"{corpus.name:12} {' '.join(corpus.languages)}  {corpus.title}")
-            print(f"{'':12} {corpus.source}; licence: {corpus.licence}")
+    if options.action == "get":
+        for path in corpus_files(find_corpus(options.name), options.split):
+            print(path, flush=True)
         return
-    corpus = find_corpus(options.name)
-    for split in corpus.splits:
-        for lang in corpus.languages:
-            print(corpus_file(corpus, split, lang))
+    for corpus in corpora().values():
+        known = sum(file.get("size", 0) for file in corpus.files.values() if "url" in file)
+        size = f"; {known / 1e9:.1f} GB to download" if known > 1e9 else ""
+        print(f"{corpus.name:12} {' '.join(corpus.languages)}  {corpus.title}")
+        print(f"{'':12} splits: {' '.join(corpus.splits)}{size}")
+        print(f"{'':12} {corpus.source}; licence: {corpus.licence}")
 
 
 def run_paper(options: argparse.Namespace) -> None:
@@ -108,34 +163,203 @@ def run_average(options: argparse.Namespace) -> None:
     print(options.out)
 
 
+def decoded_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    """Lines as text, without their ends, as they arrive.
+
+    Raises: ValueError with name and number of a line that is not UTF-8.
+    """
+    for number, line in enumerate(lines, start=1):
+        try:
+            text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{name}, line {number}: not UTF-8 ({error.reason})") from None
+        yield text
+
+
+def one_line(text: str) -> str:
+    """The text without the characters at which a reader might break it in lines or fields."""
+    return " ".join(text.splitlines()).replace("\t", " ")
+
+
+def sentences_to_translate(options: argparse.Namespace) -> Iterable[str]:
+    """The sentences of the command line, or the lines of a file or of standard input."""
+    from annotated.data import read_lines
+
+    if options.text and options.input:
+        raise ValueError("expected sentences or --input; got both")
+    if not options.text and not options.input:
+        return map(one_line, decoded_lines(sys.stdin.buffer, "standard input"))
+    lines = read_lines(Path(options.input)) if options.input else options.text
+    return [one_line(line) for line in lines]
+
+
+def device_for(name: str | None) -> str:
+    """The device of this name; None: the GPU if there is one.
+
+    Raises: ValueError if there is no such device.
+    """
+    import torch
+
+    name = name or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        torch.empty(1, device=name)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"expected a device that torch can use; got {name!r}: {reason}") from None
+    return name
+
+
+@contextmanager
+def text_output(path: str | None) -> Iterator[TextIO]:
+    """A file that takes its name once it is written, or standard output; UTF-8 in either case.
+
+    Raises: ValueError if the name is that of something else than a file.
+    """
+    if path is None:
+        if isinstance(sys.stdout, io.TextIOWrapper):  # not so in a notebook
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        yield sys.stdout
+        return
+    target = Path(path).resolve()
+    if target.exists() and not target.is_file():
+        raise ValueError(f"expected the name of a file; got {path}")
+    part = target.with_name(target.name + ".part")
+    try:
+        with part.open("w", encoding="utf-8", newline="\n") as file:
+            yield file
+        os.replace(part, target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def run_translate(options: argparse.Namespace) -> None:
+    from annotated.decoding import load_pretrained
+
+    sentences = sentences_to_translate(options)
+    translator = load_pretrained(options.model, device_for(options.device))
+    piped = not (options.text or options.input)
+    progress = options.progress
+    if progress is None:
+        progress = sys.stderr.isatty() and (options.output is not None or not sys.stdout.isatty())
+    with text_output(options.output) as out:
+        groups = translator.candidates(
+            sentences,
+            batch_tokens=options.batch_tokens,
+            chunk=1 if piped and sys.stdin.isatty() else options.chunk,
+            progress=progress,
+            beam=options.beam,
+            alpha=options.alpha,
+            max_extra=options.max_extra,
+            n_best=options.n_best or 1,
+        )
+        for number, group in enumerate(groups, start=1):
+            for found in group:
+                fields = [number, f"{found.score:.4f}", f"{found.log_prob:.4f}"]
+                line = [*fields, one_line(found.text)] if options.n_best else [one_line(found.text)]
+                print(*line, sep="\t", file=out, flush=True)
+
+
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the command `annotated`."""
-    from annotated.training import TrainingConfig
+    from annotated.training import PRESETS, TrainingConfig
 
     parser = argparse.ArgumentParser(
         prog="annotated", description="Attention Is All You Need, executable."
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    train = commands.add_parser("train", help="train a translation model (section 5)")
+    train = commands.add_parser(
+        "train",
+        help="train a translation model (section 5)",
+        description="Train a model, on one process or on all that torchrun starts. Ctrl-C saves.",
+        epilog="example: annotated train --data multi30k-en-fr --out runs/en-fr",
+    )
+    train.add_argument(
+        "--preset",
+        choices=PRESETS,
+        default="multi30k-en-de",
+        help="a whole set of options; those given replace it (default: %(default)s, whose "
+        "values are the defaults below)",
+    )
+    train.add_argument("--resume", action="store_true", help="continue the run in --out, if any")
     add_fields(train, TrainingConfig)
     train.set_defaults(run=run_train)
 
-    translate = commands.add_parser("translate", help="translate sentences, or standard input")
-    translate.add_argument("model", help="a model of the package, or the folder of a run")
-    translate.add_argument("text", nargs="*", help="sentences; default: lines of standard input")
-    translate.set_defaults(run=run_translate)
-
-    evaluate = commands.add_parser("evaluate", help="score a model with BLEU (section 6.1)")
-    evaluate.add_argument("model", help="a model of the package, or the folder of a run")
-    evaluate.add_argument("--corpus", default="multi30k", help="default: %(default)s")
-    evaluate.add_argument("--split", nargs="+", default=["test"], help="default: test")
-    evaluate.add_argument("--src", default="en", help="source language (default: %(default)s)")
-    evaluate.add_argument("--tgt", default="de", help="target language (default: %(default)s)")
-    evaluate.add_argument("--out", help="also write the scores to this JSON file")
-    evaluate.set_defaults(run=run_evaluate)
+    add_translate(commands)
+    add_scoring(commands)
     add_sources(commands)
     return parser
+
+
+HOW_TO_TRANSLATE = """
+examples:
+  annotated translate multi30k-en-de "A dog runs." "A cat sleeps."
+  annotated translate multi30k-en-de < in.txt > out.txt
+  annotated translate multi30k-en-de --input in.txt --output out.txt --beam 8
+  annotated translate multi30k-en-de --n-best 4 "A dog runs."
+
+With --n-best, each candidate is a line of four fields with tabs between them: the number of
+its sentence, counted from 1; its score; its log-probability; the translation. The candidates
+of a sentence stand together, the best first. A blank sentence has one, which is empty.
+"""
+
+
+def add_translate(commands: Any) -> None:
+    """The command that translates."""
+    parser = commands.add_parser(
+        "translate",
+        help="translate sentences, a file or a pipe (section 6.1)",
+        description="Translate sentences, the lines of a file, or those of standard input; in\n"
+        "order, a line in, a line out.",
+        epilog=HOW_TO_TRANSLATE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("model", help="a model of the package, or the folder of a run")
+    add("text", nargs="*", help="sentences; default: lines of standard input")
+    add("--input", metavar="FILE", help="translate its lines; may be compressed by gzip or xz")
+    add("--output", metavar="FILE", help="write here once all is done (default: standard output)")
+    for option, default, text in (
+        ("--beam", 4, "hypotheses to follow; 1 is greedy"),
+        ("--alpha", 0.6, "length penalty"),
+        ("--max-extra", 50, "tokens that an output may have more than its input"),
+        ("--batch-tokens", 2000, "tokens of a batch, padding included"),
+        ("--chunk", 1000, "lines to read ahead and sort by length; 1 answers each at once"),
+    ):
+        kind = type(default)
+        help_text = f"{text} (default: {default})"
+        add(option, type=kind, default=default, metavar=kind.__name__.upper(), help=help_text)
+    add("--n-best", type=int, metavar="N", help="print the N best of each, with scores (see below)")
+    add("--device", help="such as cpu or cuda (default: the GPU, if there is one)")
+    bar = argparse.BooleanOptionalAction
+    add("--progress", action=bar, help="show a bar on standard error (default: at a terminal)")
+    parser.set_defaults(run=run_translate)
+
+
+def add_scoring(commands: Any) -> None:
+    """The commands that measure translations."""
+    evaluate = commands.add_parser(
+        "evaluate", help="score a model: BLEU and perplexity (section 6.1)"
+    )
+    evaluate.add_argument("model", help="a model of the package, or the folder of a run")
+    evaluate.add_argument("--data", help="CORPUS-SRC-TGT (default: what the model was trained on)")
+    evaluate.add_argument("--split", nargs="+", default=["test"], help="default: test")
+    evaluate.add_argument(
+        "--beam", type=int, default=4, help="hypotheses; 1 is greedy (default: 4)"
+    )
+    evaluate.add_argument("--alpha", type=float, default=0.6, help="length penalty (default: 0.6)")
+    evaluate.add_argument(
+        "--device", help="such as cpu or cuda (default: the GPU, if there is one)"
+    )
+    evaluate.add_argument("--out", help="also write the scores to this JSON file")
+    evaluate.set_defaults(run=run_evaluate)
+
+    score = commands.add_parser("score", help="score files of translations (section 6.1)")
+    score.add_argument("output", nargs="+", help="translations, plain text, one sentence a line")
+    score.add_argument("--ref", required=True, help="reference, plain text, one sentence a line")
+    score.add_argument("--lang", default="de", help="language of both (default: %(default)s)")
+    score.add_argument("--out", help="also write the scores to this JSON file")
+    score.set_defaults(run=run_score)
 
 
 def add_sources(commands: Any) -> None:
@@ -150,7 +374,11 @@ def add_sources(commands: Any) -> None:
     data = commands.add_parser("data", help="list or fetch corpora (section 5.1)")
     actions = data.add_subparsers(dest="action", required=True, metavar="list|get")
     actions.add_parser("list", help="what there is, with source and licence")
-    actions.add_parser("get", help="download a corpus").add_argument("name")
+    get = actions.add_parser("get", help="download a corpus; a broken download is continued")
+    get.add_argument("name", help="a corpus of `annotated data list`")
+    get.add_argument(
+        "--split", nargs="+", default=[], help="only what these splits need (default: all)"
+    )
     data.set_defaults(run=run_data)
 
     paper = commands.add_parser("paper", help="fetch, import or show the paper's own text")
@@ -163,12 +391,22 @@ def add_sources(commands: Any) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command `annotated`."""
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    options, rest = parser.parse_known_args(arguments)
+    if "text" in options and not any(word.startswith("-") for word in rest):
+        options.text = [*options.text, *rest]  # sentences behind an option, which argparse misses
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
         options.run(options)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is still in the buffer must not fail again when Python writes it at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)  # as of a program that the signal SIGPIPE has ended
     except (ValueError, OSError) as error:
         print(f"annotated: {error}", file=sys.stderr)
         sys.exit(2)
-    except KeyboardInterrupt:
-        print("annotated: interrupted; `train` continues from its last checkpoint", file=sys.stderr)
+    except KeyboardInterrupt as stop:
+        print(f"annotated: {stop or 'interrupted'}", file=sys.stderr)
         sys.exit(130)

@@ -4,17 +4,33 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
 import gzip
+import hashlib
+import lzma
 import os
-import random
+import re
 import sys
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import tarfile
+import urllib.request
+import warnings
+import zipfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from http.client import HTTPException
 from importlib import resources
+from itertools import count, islice, zip_longest
 from pathlib import Path
+from typing import IO, Any
+from urllib.error import HTTPError
 
+import numpy as np
+import platformdirs
 import torch
+from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor
+from tqdm import tqdm
 
 from annotated.attention import subsequent_mask
 
@@ -26,18 +42,31 @@ __all__ = [
     "UNK",
     "Batch",
     "Corpus",
+    "EncodedPairs",
+    "PairReport",
+    "cache_folder",
+    "clean_pairs",
     "corpora",
     "corpus_file",
+    "corpus_files",
+    "corpus_parts",
+    "download",
     "encode_source",
     "encode_target",
     "find_corpus",
+    "learn_vocabulary",
     "load_pairs",
     "make_batch",
+    "open_part",
     "pad_ids",
+    "parse_data",
     "read_lines",
+    "sha256_of",
     "shipped",
     "token_batches",
     "train_bpe",
+    "train_wordpiece",
+    "word_vocabulary",
 ]
 
 
@@ -56,10 +85,13 @@ def shipped(name: str) -> Path:
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus of the register: what it is, and where each of its files lies.
+    """A corpus of the register: what it is, and what its splits are made of.
 
-    `splits` gives a pattern of file names with {lang} for the language; `files` gives size
-    (bytes) and SHA-256 of each file at `url`; `folder` is its place under ANNOTATED_DATA.
+    `splits` names the parts of each split: files, or members of archives (ARCHIVE/MEMBER), with
+    {lang} and its relatives for the languages; `local` names other shapes of a split that may lie
+    in ANNOTATED_DATA/`folder`. `held_out` says how dev and test come out of parts that they share
+    with train, `on_bad` what becomes of bad pairs of train. `files` gives size (bytes), SHA-256 and
+    URL of files where they are known; the URL is `url`/NAME if none is given.
     """
 
     name: str
@@ -68,9 +100,12 @@ class Corpus:
     licence: str
     languages: list[str]
     folder: str
-    url: str
-    splits: dict[str, str]
+    splits: dict[str, list[str]]
     files: dict[str, dict]
+    local: dict[str, list[str]] = field(default_factory=dict)
+    held_out: dict = field(default_factory=dict)
+    on_bad: str = "refuse"
+    url: str = ""
 
 
 def corpora() -> dict[str, Corpus]:
@@ -90,78 +125,451 @@ def find_corpus(name: str) -> Corpus:
     return known[name]
 
 
-def corpus_file(corpus: Corpus, split: str, lang: str) -> Path:
-    """Path of one file of a corpus, downloaded if it is not yet on this machine.
+def _fetch(url: str, part: Path, size: int | None) -> None:
+    """Append to a file what it still lacks of a URL.
 
-    Raises: ValueError if the corpus has no such split or language, or if the download
-        has not the registered SHA-256; FileNotFoundError if ANNOTATED_DATA lacks the file.
+    Raises: OSError or HTTPException if the connection breaks; ValueError if the server offers
+        another size than the registered one.
     """
-    if split not in corpus.splits or lang not in corpus.languages:
-        raise ValueError(
-            f"expected a split out of {', '.join(corpus.splits)} and a language out of "
-            f"{', '.join(corpus.languages)} of {corpus.name}; got {split!r}, {lang!r}"
+    have = part.stat().st_size if part.exists() else 0
+    headers = {"User-Agent": "annotated"} | ({"Range": f"bytes={have}-"} if have else {})
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
+        if not answer.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
+            have = 0  # the server sends the whole file
+        left = answer.headers.get("Content-Length")
+        total = have + int(left) if left else size
+        if size and total != size:
+            raise ValueError(f"{url}: expected {size} bytes; the server offers {total}")
+        bar = tqdm(
+            desc=part.stem, initial=have, total=total, unit="B", unit_scale=True, leave=False
         )
-    name = corpus.splits[split].format(lang=lang)
-    if "ANNOTATED_DATA" in os.environ:
-        return _local_file(Path(os.environ["ANNOTATED_DATA"]) / corpus.folder, name)
-    import pooch  # only a download needs it
-
-    folder = pooch.os_cache("annotated") / corpus.folder
-    known_hash = f"sha256:{corpus.files[name]['sha256']}"
-    url = f"{corpus.url}/{name}"
-    return Path(pooch.retrieve(url, known_hash, name, folder, progressbar=True))
+        with part.open("ab" if have else "wb") as file, bar:
+            while block := answer.read(1 << 16):
+                file.write(block)
+                bar.update(len(block))
+    if total and part.stat().st_size < total:
+        raise ConnectionError(f"the connection ended after {part.stat().st_size} of {total} bytes")
 
 
-def _local_file(folder: Path, name: str) -> Path:
-    """The file in a folder, compressed or not."""
-    for path in (folder / name, folder / name.removesuffix(".gz")):
-        if path.exists():
-            return path
-    raise FileNotFoundError(
-        f"expected {name} in {folder}; put it there, or unset ANNOTATED_DATA to download it"
-    )
+def _fetch_all(url: str, part: Path, size: int | None) -> None:
+    """Fetch a file, in as many attempts as it takes while each of them brings something.
+
+    Raises: OSError that names the URL, what is kept, and what to do.
+    """
+    while not (size and part.exists() and part.stat().st_size == size):
+        before = part.stat().st_size if part.exists() else 0
+        try:
+            return _fetch(url, part, size)
+        except HTTPError as error:
+            if error.code != 416 or not before:
+                by_hand = f"a copy from elsewhere may be put at {part.with_suffix('')}"
+                raise OSError(f"{url}: {error.code} {error.reason}; {by_hand}") from None
+            part.unlink()  # 416: nothing lies beyond what we have, so this is not its beginning
+        except (OSError, HTTPException) as error:
+            now = part.stat().st_size if part.exists() else 0
+            if now <= before:
+                kept = (
+                    f"; {now} bytes are kept, and the same command continues there" if now else ""
+                )
+                raise OSError(f"{url}: {getattr(error, 'reason', error)}{kept}") from None
+    return None
+
+
+def sha256_of(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal digits."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _is_right(file: Path, place: Path, sha256: str | None) -> bool:
+    """Whether a file that belongs at a place is the expected one; if none is known, this one is."""
+    note, found = place.with_name(place.name + ".sha256"), sha256_of(file)
+    if sha256 is None and not note.exists():
+        note.write_text(f"{found}  {place.name}\n", encoding="utf-8")
+        print(f"{place.name}: SHA-256 {found}, remembered in {note.name}", file=sys.stderr)
+    return found == (sha256 or note.read_text(encoding="utf-8").split()[0])
+
+
+def download(url: str, path: Path, size: int | None = None, sha256: str | None = None) -> Path:
+    """Fetch a file to its place; a broken download is continued.
+
+    Args:
+        url: where it is.   path: where it goes.
+        size, sha256: bytes and SHA-256 that it must have, if they are known.
+
+    Raises: OSError if it cannot be fetched; what has arrived is kept. ValueError if it is not
+        the file that was expected; then nothing changes at `path`.
+    """
+    part = path.with_name(path.name + ".part")
+    part.parent.mkdir(parents=True, exist_ok=True)
+    _fetch_all(url, part, size)
+    if not _is_right(part, path, sha256):
+        found = sha256_of(part)
+        part.unlink()
+        raise ValueError(
+            f"{url}: its SHA-256 is {found}, not the expected one; try again, and if it stays so, "
+            "the file has changed at its source"
+        )
+    part.replace(path)
+    return path
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept."""
+    return Path(platformdirs.user_cache_dir("annotated"))
+
+
+def _local_file(corpus: Corpus, name: str) -> Path | None:
+    """A file in the folder that ANNOTATED_DATA names, compressed or not, if it is there."""
+    if "ANNOTATED_DATA" not in os.environ:
+        return None
+    folder = Path(os.environ["ANNOTATED_DATA"]) / corpus.folder
+    shapes = (folder / name, folder / name.removesuffix(".gz"))
+    return next((path for path in shapes if path.exists()), None)
+
+
+def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None) -> Path:
+    """Path of one file of a corpus: in ANNOTATED_DATA, in the cache, or downloaded now.
+
+    Args:
+        fetch: whether to download it if need be; by default, if ANNOTATED_DATA is not set.
+
+    Raises: FileNotFoundError if it is not on this machine and shall not or cannot be downloaded;
+        OSError or ValueError as `download`.
+    """
+    entry, cached = corpus.files.get(name, {}), cache_folder() / corpus.folder / name
+    local = _local_file(corpus, name)
+    if local:
+        return local
+    if cached.exists() and _is_right(cached, cached, entry.get("sha256")):
+        return cached
+    folder = f"{os.environ.get('ANNOTATED_DATA', '$ANNOTATED_DATA')}/{corpus.folder}"
+    url = entry.get("url") or (f"{corpus.url}/{name}" if corpus.url else None)
+    if url is None:
+        raise FileNotFoundError(f"expected {name} in {folder}; no place to download it is known")
+    if fetch is False or (fetch is None and "ANNOTATED_DATA" in os.environ):
+        how = f"put it there, or run: annotated data get {corpus.name}"
+        raise FileNotFoundError(f"expected {name} in {folder}; {how}")
+    return download(url, cached, entry.get("size"), entry.get("sha256"))
+
+
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+
+
+@contextmanager
+def open_part(path: Path, member: str = "") -> Iterator[IO[bytes]]:
+    """Open a file, or a member of a tar or zip archive, decompressed, for reading bytes.
+
+    Raises: ValueError if the archive has no such member.
+    """
+    if not member:
+        with _OPENERS.get(path.suffix, open)(path, "rb") as file:
+            yield file
+    elif path.suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            if member not in archive.namelist():
+                raise ValueError(f"expected {member} in {path}")
+            with archive.open(member) as file:
+                yield file
+    else:
+        with tarfile.open(path, "r|*") as archive:  # a stream: the rest is not even unpacked
+            inside = next(
+                (archive.extractfile(item) for item in archive if item.name == member), None
+            )
+            if inside is None:
+                raise ValueError(f"expected {member} in {path}")
+            unpacked: Any = gzip.open if member.endswith(".gz") else nullcontext
+            with unpacked(inside) as file:
+                yield file
+
+
+_SEGMENT = re.compile(rb"<seg[^>]*>(.*?)</seg>")
+_HEADER = re.compile(rb"<(title|description)>(.*)</\1>")
+
+
+def _sentences(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The sentences of a file: its lines, or what WMT's and IWSLT's mark-up holds."""
+    if name.endswith((".sgm", ".xml")):  # entities stay as they are, as sacreBLEU leaves them
+        yield from (found[1].strip() for line in lines if (found := _SEGMENT.search(line)))
+    elif "/train.tags." in name:
+        for line in lines:
+            found = _HEADER.match(line)
+            if found or not line.startswith(b"<"):
+                yield (found[2] if found else line).strip()
+    else:
+        yield from lines
+
+
+def _lines(path: Path, member: str = "") -> Iterator[bytes]:
+    """The sentences of a file or a member of an archive, as bytes."""
+    with open_part(path, member) as file:
+        bare = (line.removesuffix(b"\n").removesuffix(b"\r") for line in file)
+        yield from _sentences(f"{path.name}/{member}", bare)
 
 
 def read_lines(path: Path) -> list[str]:
-    """Lines of a UTF-8 text file, which may be compressed by gzip, without their ends.
+    """Lines of a UTF-8 text file, which may be compressed by gzip or xz, without their ends.
 
     Raises: ValueError that names the file and line if it is not UTF-8.
     """
-    opener = gzip.open if path.suffix == ".gz" else open
-    with opener(path, "rb") as file:
-        raw = file.read().removesuffix(b"\n").split(b"\n")
     lines = []
-    for number, line in enumerate(raw, start=1):
+    for number, line in enumerate(_lines(path), start=1):
         try:
-            lines.append(line.decode("utf-8").removesuffix("\r"))
+            lines.append(line.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason})") from None
     return lines
 
 
-def load_pairs(corpus: str, split: str, src: str, tgt: str) -> tuple[list[str], list[str]]:
+_THREE = {"en": "eng", "de": "deu", "fr": "fra"}
+
+
+def _fill(part: str, lang: str, foreign: str) -> str:
+    """A part of the register, for one side of a pair."""
+    role = "ref" if lang == "en" else "src"
+    names = {"lang": lang, "foreign": foreign, "role": role}
+    return part.format(**names, lang3=_THREE[lang], foreign3=_THREE[foreign])
+
+
+def corpus_parts(corpus: Corpus, split: str, src: str, tgt: str) -> list[tuple[str, str]]:
+    """What a split is made of: each part of the source, and that of the target.
+
+    Returns: pairs of FILE or ARCHIVE/MEMBER; both are the same if one file holds both sides.
+
+    Raises: ValueError if the corpus has no such split or pair of languages.
+    """
+    if split not in corpus.splits or {src, tgt} - set(corpus.languages) or src == tgt:
+        raise ValueError(
+            f"expected a split out of {', '.join(corpus.splits)} and two languages out of "
+            f"{', '.join(corpus.languages)} of {corpus.name}; got {split!r}, {src!r}, {tgt!r}"
+        )
+    foreign = tgt if src == "en" else src
+    shapes = [corpus.local.get(split, []), corpus.splits[split]]
+    if "en" not in (src, tgt) and any("{foreign" in p for s in shapes for p in s):
+        raise ValueError(f"expected English on one side of {corpus.name}; got {src!r}, {tgt!r}")
+    local, parts = ([(_fill(p, src, foreign), _fill(p, tgt, foreign)) for p in s] for s in shapes)
+    here = local and all(_local_file(corpus, name) for pair in local for name in pair)
+    return local if here else parts
+
+
+def corpus_files(corpus: Corpus, splits: Iterable[str] = (), fetch: bool = True) -> Iterator[Path]:
+    """Path of each file that splits of a corpus (default: all) are made of, downloaded if need be.
+
+    Raises: ValueError for an unknown split; else as `corpus_file`.
+    """
+    names = {
+        name.partition("/")[0]: None  # a dictionary keeps the order
+        for split in splits or corpus.splits
+        for foreign in corpus.languages
+        if foreign != "en"
+        for names in corpus_parts(corpus, split, "en", foreign)
+        for name in names
+    }
+    yield from (corpus_file(corpus, name, fetch) for name in names)
+
+
+def _bucket(english: bytes) -> int:
+    """A number from 0 to 99 that depends on the letters of a sentence alone."""
+    letters = re.sub(rb"\W", b"", english.lower())
+    return int.from_bytes(hashlib.sha256(letters).digest()[:4], "big") % 100
+
+
+def _split_of(rule: dict, english: list[bytes]) -> list[str]:
+    """Which split each line of a shared part belongs to, by the rule of the register."""
+    dev, test = rule["dev"], rule.get("test", 0)
+    if rule["by"] == "end":
+        return ["train"] * (len(english) - dev - test) + ["dev"] * dev + ["test"] * test
+    if rule["by"] == "turn":
+        return ["train" if number % dev else "dev" for number in range(1, len(english) + 1)]
+    buckets = (_bucket(line) for line in english)
+    return ["dev" if b < dev else "test" if b < dev + test else "train" for b in buckets]
+
+
+@dataclass
+class PairReport:
+    """How many pairs of a file are good, and the line numbers of the others by what is wrong."""
+
+    name: str
+    good: int = 0
+    bad: dict[str, list[int]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        faults = []
+        for fault, lines in self.bad.items():
+            first = ", ".join(map(str, lines[:5])) + (", …" if len(lines) > 5 else "")
+            faults.append(f"{len(lines):,} {fault} (line{'s' * (len(lines) > 1)} {first})")
+        total = self.good + sum(map(len, self.bad.values()))
+        return f"{self.name}: {self.good:,} good pairs of {total:,}" + "".join(
+            f"; {fault}" for fault in faults
+        )
+
+
+def _judge(sides: tuple[bytes | str | None, ...], max_words: int | None) -> tuple[list[str], str]:
+    """The sides of a pair as text, and what is wrong with them; "" if nothing is."""
+    if None in sides:
+        return [], "without a partner"
+    try:
+        texts = [s if isinstance(s, str) else s.decode("utf-8") for s in sides if s is not None]
+    except UnicodeDecodeError:
+        return [], "not UTF-8"
+    if not all(text.strip() for text in texts):
+        return texts, "with an empty side"
+    if max_words and max(len(text.split()) for text in texts) > max_words:
+        return texts, f"longer than {max_words} words"
+    return texts, ""
+
+
+def clean_pairs(
+    source: Iterable[bytes | str | None],
+    target: Iterable[bytes | str | None],
+    on_bad: str = "refuse",
+    max_words: int | None = None,
+    name: str = "pairs",
+    numbers: Iterable[int] | None = None,
+) -> tuple[list[str], list[str], PairReport]:
+    """Keep the pairs that can be used, and report the others.
+
+    Args:
+        source, target: lines; bytes are decoded as UTF-8; None stands for a missing line.
+        on_bad: "refuse" to stop at bad pairs, "drop" to leave them out.
+        max_words: most words that a side may have; None for no limit.
+        name: what the report is about.   numbers: of the lines, if not 1, 2, 3, …
+
+    Returns: good source lines, good target lines, and the report.
+
+    Raises: ValueError with the report if pairs are bad and shall be refused.
+    """
+    if on_bad not in ("refuse", "drop"):
+        raise ValueError(f'expected on_bad to be "refuse" or "drop"; got {on_bad!r}')
+    report = PairReport(name)
+    good: list[list[str]] = []
+    lines = zip_longest(source, target)
+    for number, sides in zip(numbers or count(1), lines, strict=False):
+        texts, fault = _judge(sides, max_words)
+        if fault:
+            report.bad.setdefault(fault, []).append(number)
+        else:
+            good.append(texts)
+    report.good = len(good)
+    if report.bad and on_bad == "refuse":
+        raise ValueError(f'{report}; mend them, or leave them out with on_bad="drop"')
+    return [texts[0] for texts in good], [texts[1] for texts in good], report
+
+
+def _read_part(
+    corpus: Corpus, split: str, names: tuple[str, str], src: str, fetch: bool | None
+) -> tuple[Iterable, Iterable, Iterable[int] | None]:
+    """Lines of both sides of a part, and their numbers if only some of them are of this split."""
+    paths = [
+        (corpus_file(corpus, file, fetch), member)
+        for file, _, member in (name.partition("/") for name in names)
+    ]
+    source: Iterable[Any]
+    target: Iterable[Any]
+    source, target = (_lines(*path) for path in paths)
+    if names[0] == names[1]:  # tab-separated, English first
+        rows = [(*line.split(b"\t"), None)[:2] for line in source]
+        english, other = ([row[side] for row in rows] for side in (0, 1))
+        source, target = (english, other) if src == "en" else (other, english)
+    if not corpus.held_out or corpus.splits[split] != corpus.splits["train"]:
+        return source, target, None
+    pairs = list(zip_longest(source, target))
+    sides = [pair[0 if src == "en" else 1] or b"" for pair in pairs]
+    chosen = [i for i, of in enumerate(_split_of(corpus.held_out, sides)) if of == split]
+    return (pairs[i][0] for i in chosen), (pairs[i][1] for i in chosen), (i + 1 for i in chosen)
+
+
+def load_pairs(
+    corpus: str,
+    split: str,
+    src: str,
+    tgt: str,
+    on_bad: str | None = None,
+    max_words: int | None = None,
+    fetch: bool | None = None,
+) -> tuple[list[str], list[str]]:
     """Source and target sentences of a split, line by line translations of each other.
 
     Args:
-        corpus: a name of the register.   split: "train", "dev" or "test".
+        corpus: a name of the register, or a folder with files such as train.en.
+        split: "train", "dev", "test", …
         src, tgt: languages, such as "en" and "de".
+        on_bad, max_words: as `clean_pairs`; by default bad pairs are dropped from the training
+            data of corpora that are registered so, with a warning, and refused elsewhere.
+        fetch: whether to download what is missing; by default, if ANNOTATED_DATA is not set.
 
-    Raises: ValueError if the two sides differ in length.
+    Raises: ValueError for an unknown name or bad pairs; else as `corpus_file`.
 
     Source: section 5.1.
     """
+    if corpus not in corpora() and Path(corpus).is_dir():
+        return _load_folder(Path(corpus), split, src, tgt, on_bad or "refuse", max_words)
     found = find_corpus(corpus)
-    source, target = (read_lines(corpus_file(found, split, lang)) for lang in (src, tgt))
-    if len(source) != len(target):
-        raise ValueError(
-            f"expected as many {src} as {tgt} lines in {corpus} {split}; "
-            f"got {len(source)} and {len(target)}"
+    on_bad = on_bad or (found.on_bad if split == "train" else "refuse")
+    source: list[str] = []
+    target: list[str] = []
+    for names in corpus_parts(found, split, src, tgt):
+        lines = _read_part(found, split, names, src, fetch)
+        name = f"{corpus} {split}, {names[0]}"
+        good_source, good_target, report = clean_pairs(
+            *lines[:2], on_bad, max_words, name, lines[2]
         )
+        if report.bad:
+            warnings.warn(str(report), stacklevel=2)
+        source += good_source
+        target += good_target
     return source, target
+
+
+def _load_folder(
+    folder: Path, split: str, src: str, tgt: str, on_bad: str, max_words: int | None
+) -> tuple[list[str], list[str]]:
+    """Pairs of the files SPLIT.LANGUAGE in a folder, which may be compressed."""
+    sides = []
+    for lang in src, tgt:
+        paths = [folder / f"{split}.{lang}{ending}" for ending in ("", ".gz", ".xz")]
+        path = next((path for path in paths if path.exists()), None)
+        if path is None:
+            raise FileNotFoundError(f"expected {paths[0].name} in {folder}")
+        sides.append(_lines(path))
+    source, target, report = clean_pairs(
+        sides[0], sides[1], on_bad, max_words, f"{folder}, {split}"
+    )
+    if report.bad:
+        warnings.warn(str(report), stacklevel=3)
+    return source, target
+
+
+def parse_data(data: str) -> tuple[str, str, str]:
+    """Corpus, source and target language of a name such as "multi30k-en-de" or "my/texts-en-de".
+
+    Raises: ValueError unless it ends in two languages.
+    """
+    corpus, *pair = data.rsplit("-", 2)
+    if len(pair) < 2 or not corpus:
+        raise ValueError(f"expected data as CORPUS-SRC-TGT, such as multi30k-en-de; got {data!r}")
+    src, tgt = pair
+    whole = {data, f"{corpus}-{tgt}-{src}"} & set(corpora())  # its name may have its languages
+    return (whole.pop() if whole else corpus), src, tgt
 
 
 SPECIALS = ["<s>", "</s>", "<pad>", "<unk>"]
 START, END, PAD, UNK = range(4)
+
+
+def _train(model: Any, trainer: Any, sentences: Iterable[str]) -> Tokenizer:
+    """What both kinds of vocabulary share: NFC, spaces as ▁, punctuation on its own."""
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
+    )
+    tokenizer.decoder = decoders.Metaspace()
+    tokenizer.train_from_iterator(sentences, trainer)
+    return tokenizer
 
 
 def train_bpe(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
@@ -175,21 +583,71 @@ def train_bpe(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
 
     Source: section 5.1.
     """
-    tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
-    tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
-    )
-    tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size, special_tokens=SPECIALS, show_progress=False
     )
-    tokenizer.train_from_iterator(sentences, trainer)
-    return tokenizer
+    return _train(models.BPE(unk_token="<unk>"), trainer, sentences)
+
+
+def train_wordpiece(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
+    """Learn a word-piece vocabulary, shared by source and target.
+
+    Args, Returns: as `train_bpe`. A word with an unknown letter becomes one unknown piece.
+
+    Source: section 5.1.
+    """
+    model = models.WordPiece(
+        unk_token="<unk>", continuing_subword_prefix="", max_input_chars_per_word=1000
+    )
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        special_tokens=SPECIALS,
+        show_progress=False,
+        continuing_subword_prefix="",
+    )
+    return _train(model, trainer, sentences)
+
+
+_VOCABULARIES: dict[str, Callable[[Iterable[str], int], Tokenizer]] = {
+    "bpe": train_bpe,
+    "wordpiece": train_wordpiece,
+}
+
+
+def learn_vocabulary(kind: str, sentences: Iterable[str], vocab_size: int) -> Tokenizer:
+    """Learn a shared vocabulary.
+
+    Args:
+        kind: "bpe", as the paper for English-German (37,000 pieces), or "wordpiece", as for
+            English-French (32,000).
+        sentences: text of both languages.   vocab_size: number of pieces at most.
+
+    Raises: ValueError for another kind.
+
+    Source: section 5.1.
+    """
+    if kind not in _VOCABULARIES:
+        raise ValueError(f"expected a vocabulary out of {', '.join(_VOCABULARIES)}; got {kind!r}")
+    return _VOCABULARIES[kind](sentences, vocab_size)
+
+
+def word_vocabulary(sentences: Iterable[str], lang: str, min_count: int = 2) -> dict[str, int]:
+    """Words, as spaCy's rules for a language cut them, with their ids; the special symbols first.
+
+    Args:
+        min_count: how often a word has to occur to be in the vocabulary.
+    """
+    import spacy  # slow to import, and only needed for whole words
+
+    words: Any = spacy.blank(lang).tokenizer
+    counts = Counter(word.text for sentence in words.pipe(sentences) for word in sentence)
+    known = [word for word, n in counts.most_common() if n >= min_count and word not in SPECIALS]
+    return {word: i for i, word in enumerate([*SPECIALS, *known])}
 
 
 def encode_source(tokenizer: Tokenizer, sentences: list[str]) -> list[list[int]]:
     """Sentences to ids, each closed by the end symbol."""
+    tokenizer.encode_special_tokens = True  # "</s>" in a text is text
     return [[*encoding.ids, END] for encoding in tokenizer.encode_batch(sentences)]
 
 
@@ -198,49 +656,145 @@ def encode_target(tokenizer: Tokenizer, sentences: list[str]) -> list[list[int]]
     return [[START, *ids] for ids in encode_source(tokenizer, sentences)]
 
 
-def token_batches(
-    pairs: list[tuple[list[int], list[int]]], max_tokens: int, seed: int | None = None
-) -> list[list[int]]:
-    """Group pairs of similar length so that neither side of a batch exceeds a token budget.
+def _batched(items: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Lists of so many items each, the last one shorter."""
+    items = iter(items)
+    while block := list(islice(items, size)):
+        yield block
 
-    Args:
-        pairs: source and target ids of each sentence pair.
-        max_tokens: largest number of source tokens, and of target tokens, in a batch,
-            padding included.
-        seed: shuffles pairs of equal length, and the batches; None keeps length order.
 
-    Returns: batches, each a list of indices into pairs.
+def _flat(rows: Iterable[list[list[int]]], dtype: type) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks of lists of ids to one flat array, and the ends of the lists in it, after a zero."""
+    ids: list[np.ndarray] = [np.zeros(0, dtype)]
+    lengths: list[np.ndarray] = [np.zeros(1, np.int64)]
+    for block in rows:
+        ids.append(np.fromiter((i for row in block for i in row), dtype))
+        lengths.append(np.fromiter(map(len, block), np.int64))
+    return np.concatenate(ids), np.cumsum(np.concatenate(lengths))
 
-    Raises: ValueError if one pair alone exceeds the budget.
+
+@dataclass(frozen=True)
+class EncodedPairs:
+    """Sentence pairs as ids: `pairs[i]` is the i-th source and target, `len(pairs)` their number.
+
+    Attributes: src, tgt: all ids of a side, flat. src_ends, tgt_ends: (pairs + 1,); sentence i
+        is ids[ends[i]:ends[i + 1]].
 
     Source: section 5.1.
     """
-    rng = random.Random(seed)
-    order = list(range(len(pairs)))
-    if seed is not None:
-        rng.shuffle(order)
-    order.sort(key=lambda i: (len(pairs[i][1]), len(pairs[i][0])))
-    batches = _cut(order, [max(map(len, pair)) for pair in pairs], max_tokens)
-    if seed is not None:
-        rng.shuffle(batches)
+
+    src: np.ndarray
+    src_ends: np.ndarray
+    tgt: np.ndarray
+    tgt_ends: np.ndarray
+
+    @classmethod
+    def encode(
+        cls,
+        tokenizer: Tokenizer,
+        source: Iterable[str],
+        target: Iterable[str],
+        progress: bool = False,
+    ) -> "EncodedPairs":
+        """Encode sentences, ends as `encode_source` and `encode_target` put them.
+
+        Raises: ValueError if there are not as many source as target sentences.
+        """
+        dtype = np.uint16 if tokenizer.get_vocab_size() <= 1 << 16 else np.int32
+        sides: list[np.ndarray] = []
+        for encode, sentences in (encode_source, source), (encode_target, target):
+            shown = tqdm(sentences, desc=encode.__name__, disable=not progress, leave=False)
+            sides += _flat((encode(tokenizer, block) for block in _batched(shown, 10_000)), dtype)
+        if len(sides[1]) != len(sides[3]):
+            raise ValueError(
+                "expected as many source as target sentences; "
+                f"got {len(sides[1]) - 1} and {len(sides[3]) - 1}"
+            )
+        return cls(*sides)
+
+    def __len__(self) -> int:
+        return len(self.src_ends) - 1
+
+    def __getitem__(self, i: int) -> tuple[list[int], list[int]]:
+        i = range(len(self))[i]  # negative indices count from the end; IndexError beyond
+        src = self.src[self.src_ends[i] : self.src_ends[i + 1]]
+        return src.tolist(), self.tgt[self.tgt_ends[i] : self.tgt_ends[i + 1]].tolist()
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Number of ids of each source and target, (pairs, 2)."""
+        return np.stack([np.diff(self.src_ends), np.diff(self.tgt_ends)], axis=1)
+
+    def save(self, path: Path) -> None:
+        """Write a safetensors file; a half-written one never stands at `path`."""
+        part = path.with_name(path.name + ".part")
+        save_file(dict(vars(self)), part)
+        part.replace(path)
+
+    @classmethod
+    def load(cls, path: Path) -> "EncodedPairs":
+        """Read what `save` wrote."""
+        return cls(**load_file(path))
+
+
+def _length_order(
+    lengths: np.ndarray, budget: np.ndarray, rng: np.random.Generator | None
+) -> np.ndarray:
+    """Indices of pairs so that neighbours are of similar length on both sides."""
+    shuffled = np.arange(len(lengths)) if rng is None else rng.permutation(len(lengths))
+    scaled = (
+        lengths * budget.min() / budget
+    )  # the longer side is the one that fills its budget first
+    longest = np.ceil(scaled.max(axis=1)).astype(np.int64)
+    difference = scaled[:, 0] - scaled[:, 1]
+    turning = np.where(longest % 2, difference, -difference)
+    return shuffled[np.lexsort((turning[shuffled], longest[shuffled]))]  # equal pairs stay shuffled
+
+
+def _cut(order: np.ndarray, lengths: np.ndarray, budget: np.ndarray) -> list[np.ndarray]:
+    """Cut a sequence of pairs into batches as full as the budgets (source, target) allow."""
+    batches, start = [], 0
+    while start < len(order):
+        most = int((budget // lengths[order[start]]).min())  # if all were as short as the first
+        window = order[start : start + most]
+        longest = np.maximum.accumulate(lengths[window], axis=0)
+        cells = longest * np.arange(1, len(window) + 1)[:, None]
+        size = int((cells <= budget).all(axis=1).sum())  # cells only grow
+        batches.append(window[:size])
+        start += size
     return batches
 
 
-def _cut(order: list[int], lengths: list[int], max_tokens: int) -> list[list[int]]:
-    """Cut a sequence of pairs into batches as full as the budget allows."""
-    batches: list[list[int]] = [[]]
-    longest = 0
-    for i in order:
-        if lengths[i] > max_tokens:
-            raise ValueError(
-                f"expected pairs of at most {max_tokens} tokens; pair {i} has {lengths[i]}"
-            )
-        longest = max(longest, lengths[i])
-        if longest * (len(batches[-1]) + 1) > max_tokens:
-            batches.append([])
-            longest = lengths[i]
-        batches[-1].append(i)
-    return [batch for batch in batches if batch]
+def token_batches(
+    lengths: np.ndarray | Sequence[Sequence[int]],
+    src_tokens: int = 25_000,
+    tgt_tokens: int = 25_000,
+    seed: int | None = None,
+) -> list[np.ndarray]:
+    """Group pairs of similar length so that neither side of a batch exceeds its token budget.
+
+    Args:
+        lengths: (pairs, 2), number of ids of each source and target, ends included.
+        src_tokens, tgt_tokens: most tokens of a side of a batch, padding included.
+        seed: shuffles pairs of equal lengths, and the batches; None keeps length order.
+
+    Returns: batches, each an array of indices of pairs.
+
+    Raises: ValueError if one pair alone exceeds a budget.
+
+    Source: section 5.1.
+    """
+    lengths = np.asarray(lengths, dtype=np.int64).reshape(-1, 2)
+    budget = np.array([src_tokens, tgt_tokens])
+    too_long = np.flatnonzero((lengths > budget).any(axis=1))
+    if len(too_long):
+        raise ValueError(
+            f"expected pairs of at most {src_tokens} and {tgt_tokens} tokens; {len(too_long)} are "
+            f"longer, the first is pair {too_long[0]} with {lengths[too_long[0]].tolist()}"
+        )
+    rng = None if seed is None else np.random.default_rng(seed)
+    batches = _cut(_length_order(lengths, budget, rng), lengths, budget)
+    return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
 
 
 class Batch:

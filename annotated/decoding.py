@@ -4,8 +4,13 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
 import json
+import math
+import unicodedata
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -14,10 +19,31 @@ from torch import Tensor
 from tqdm import tqdm
 
 from annotated.attention import subsequent_mask
-from annotated.data import END, START, Batch, encode_source, pad_ids, shipped
+from annotated.data import END, PAD, START, UNK, Batch, encode_source, pad_ids, shipped
 from annotated.model import EncoderDecoder, TransformerConfig, build_model
+from annotated.stacks import DecoderCache
 
-__all__ = ["Translator", "greedy_decode", "load_pretrained"]
+__all__ = [
+    "Beam",
+    "Hypothesis",
+    "Translation",
+    "Translator",
+    "beam_search",
+    "budget_batches",
+    "can_win",
+    "check_search",
+    "extend",
+    "forbid",
+    "greedy_decode",
+    "is_blank",
+    "length_penalty",
+    "load_pretrained",
+    "model_folder",
+    "next_log_probs",
+    "open_beam",
+    "output_limits",
+    "take_complete",
+]
 
 
 @torch.no_grad()
@@ -55,6 +81,271 @@ def greedy_decode(
     return ys
 
 
+def length_penalty(length: int, alpha: float) -> float:
+    """lp(Y) = ((5 + |Y|) / 6)^alpha, by which the log-probability of an output is divided.
+
+    Args:
+        length: |Y|, tokens of the output, the end symbol counted.
+        alpha: 0 compares probabilities; the larger, the more is granted to long outputs.
+
+    Source: section 6.1, after Wu et al. 2016.
+    """
+    return ((5 + length) / 6) ** alpha
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A complete output.
+
+    Attributes: ids without start and end symbol; log_prob, the natural logarithm of the
+        probability of ids and end symbol; score, log_prob divided by the length penalty.
+
+    Source: section 6.1.
+    """
+
+    ids: list[int]
+    log_prob: float
+    score: float
+
+
+@dataclass
+class Beam:
+    """The open hypotheses of some sentences, and what it takes to extend them.
+
+    Attributes:
+        memory: (batch, src_len, d_model)   src_mask: (batch, 1, src_len), or None
+        ids: (batch, width, len), from the start symbol on.
+        log_prob: (batch, width); -inf where no hypothesis is.
+        ancestry: (batch, width, tokens in the cache and the newest); True where a token
+            belongs to a hypothesis.
+        places: (batch,), how many hypotheses may still be open.
+        cache: what the decoder has computed; None: it computes everything anew.
+    """
+
+    memory: Tensor
+    src_mask: Tensor | None
+    ids: Tensor
+    log_prob: Tensor
+    ancestry: Tensor
+    places: Tensor
+    cache: DecoderCache | None
+
+    def select(self, rows: list[int]) -> None:
+        """Keep these sentences, in this order."""
+        index = torch.tensor(rows, dtype=torch.long, device=self.ids.device)
+        for name in "memory", "src_mask", "ids", "log_prob", "ancestry", "places":
+            if (old := getattr(self, name)) is not None:
+                setattr(self, name, old[index])
+        if self.cache is not None:
+            self.cache.select(index)
+
+
+def open_beam(
+    model: EncoderDecoder,
+    src: Tensor,
+    src_mask: Tensor | None,
+    size: int,
+    cache: bool = True,
+    start: int = START,
+) -> Beam:
+    """Encode the sources; the only hypothesis of each is the start symbol."""
+    memory = model.encode(src, src_mask)
+    batch = src.size(0)
+    return Beam(
+        memory=memory,
+        src_mask=src_mask,
+        ids=src.new_full((batch, 1, 1), start),
+        log_prob=memory.new_zeros(batch, 1),
+        ancestry=torch.ones(batch, 1, 1, dtype=torch.bool, device=src.device),
+        places=src.new_full((batch,), size),
+        cache=DecoderCache() if cache else None,
+    )
+
+
+def next_log_probs(model: EncoderDecoder, beam: Beam) -> Tensor:
+    """Log-probabilities (batch, width, vocab) of what follows each hypothesis."""
+    if beam.cache is not None:
+        newest = beam.ids[:, :, -1]  # (batch, width)
+        out = model.decode(beam.memory, beam.src_mask, newest, beam.ancestry, beam.cache)
+        return model.generator(out)
+    batch, width, length = beam.ids.shape
+    memory = beam.memory.repeat_interleave(width, dim=0)  # (batch · width, src_len, d_model)
+    mask = None if beam.src_mask is None else beam.src_mask.repeat_interleave(width, dim=0)
+    ids, triangle = beam.ids.flatten(0, 1), subsequent_mask(length).to(beam.ids.device)
+    out = model.decode(memory, mask, ids, triangle)[:, -1]  # (batch · width, d_model)
+    return model.generator(out).unflatten(0, (batch, width))
+
+
+def extend(beam: Beam, log_probs: Tensor, size: int) -> None:
+    """Follow the `size` most probable of all one-token continuations of each sentence.
+
+    Args:
+        log_probs: (batch, width, vocab), of the next token; overwritten.
+    """
+    batch, _, vocab = log_probs.shape
+    log_probs += beam.log_prob.unsqueeze(-1)  # now of the whole; in place, for it is large
+    total = log_probs.flatten(1)  # (batch, width · vocab)
+    width = min(size, total.size(1))
+    beam.log_prob, index = total.topk(width)  # (batch, width), best first
+    parent, token = index // vocab, index % vocab
+    row = torch.arange(batch, device=index.device).unsqueeze(1)
+    beam.ids = torch.cat([beam.ids[row, parent], token.unsqueeze(-1)], dim=-1)
+    itself = torch.eye(width, dtype=torch.bool, device=index.device).expand(batch, -1, -1)
+    beam.ancestry = torch.cat([beam.ancestry[row, parent], itself], dim=-1)
+    rank = torch.arange(width, device=index.device)
+    beam.log_prob.masked_fill_(rank >= beam.places.unsqueeze(1), -math.inf)
+
+
+def take_complete(beam: Beam, alpha: float, end: int = END) -> list[tuple[int, Hypothesis]]:
+    """Take the hypotheses that have just ended out of the beam, and their places with them.
+
+    Returns: pairs of a row of the batch and a hypothesis.
+    """
+    ended = (beam.ids[:, :, -1] == end) & beam.log_prob.isfinite()
+    complete = []
+    for row, place in ended.nonzero().tolist():
+        ids = beam.ids[row, place, 1:].tolist()
+        log_prob = float(beam.log_prob[row, place])
+        score = log_prob / length_penalty(len(ids), alpha)
+        complete.append((row, Hypothesis(ids[:-1], log_prob, score)))
+    beam.places -= ended.sum(dim=1)
+    beam.log_prob.masked_fill_(ended, -math.inf)
+    return complete
+
+
+def can_win(
+    log_prob: float, length: int, limit: int, scores: list[float], alpha: float, n_best: int = 1
+) -> bool:
+    """Whether an open hypothesis may still become one of the n best.
+
+    Args:
+        log_prob: of the open hypothesis; -inf if there is none.
+        length: its tokens so far.   limit: tokens of the longest output, end symbol counted.
+        scores: of the complete hypotheses.
+    """
+    if len(scores) < n_best:
+        return log_prob > -math.inf
+    largest = max(length_penalty(length + 1, alpha), length_penalty(limit, alpha))
+    return log_prob / largest > sorted(scores)[-n_best]
+
+
+@torch.inference_mode()
+def beam_search(
+    model: EncoderDecoder,
+    src: Tensor,
+    src_mask: Tensor | None = None,
+    beam: int = 4,
+    alpha: float = 0.6,
+    max_extra: int = 50,
+    n_best: int = 1,
+    cache: bool = True,
+) -> list[list[Hypothesis]]:
+    """Search for the outputs with the best scores.
+
+    Args:
+        model: in eval mode.
+        src: ids (batch, src_len), end symbols included   src_mask: (batch, 1, src_len)
+        beam: hypotheses that are followed at the same time; 1 is greedy search.
+        alpha: exponent of the length penalty.
+        max_extra: tokens that an output may have more than its input.
+        n_best: hypotheses to return for each sentence, at most `beam`.
+        cache: keep keys and values; False computes everything anew at each step.
+
+    Returns: for each sentence its best hypotheses, the best first.
+
+    Raises: ValueError for a wrong argument, or if the model gives no numbers.
+
+    Source: section 6.1.
+    """
+    check_search(beam, alpha, max_extra, n_best)
+    limits = output_limits(model, src, src_mask, max_extra)
+    found: list[list[Hypothesis]] = [[] for _ in limits]
+    rows = list(range(len(limits)))  # the sentence in each row of the batch
+    state = open_beam(model, src, src_mask, beam, cache)
+    length = 0
+    while rows:
+        length += 1
+        log_probs = next_log_probs(model, state)
+        forbid(log_probs, [row for row, i in enumerate(rows) if limits[i] == length])
+        extend(state, log_probs, beam)
+        for row, hypothesis in take_complete(state, alpha):
+            found[rows[row]].append(hypothesis)
+        best, keep = state.log_prob.amax(dim=1).tolist(), []
+        for row, i in enumerate(rows):
+            scores = [hypothesis.score for hypothesis in found[i]]
+            if can_win(best[row], length, limits[i], scores, alpha, n_best):
+                keep.append(row)
+        if len(keep) < len(rows):
+            state.select(keep)
+            rows = [rows[row] for row in keep]
+    if not all(found):
+        raise ValueError("expected probabilities from the model; got values that are no numbers")
+    return [sorted(group, key=lambda h: h.score, reverse=True)[:n_best] for group in found]
+
+
+def check_search(beam: int, alpha: float, max_extra: int, n_best: int) -> None:
+    """Raise ValueError unless these are arguments of a search."""
+    if not abs(alpha) <= 10:
+        raise ValueError(f"expected alpha between -10 and 10; got {alpha}")
+    if not 1 <= n_best <= beam:
+        raise ValueError(f"expected 1 <= n_best <= beam; got n_best={n_best}, beam={beam}")
+    if max_extra < 0:
+        raise ValueError(f"expected max_extra of at least 0; got {max_extra}")
+
+
+def output_limits(
+    model: EncoderDecoder, src: Tensor, src_mask: Tensor | None, max_extra: int
+) -> list[int]:
+    """Tokens of the longest output of each sentence, its end symbol counted."""
+    lengths = [src.size(1)] * src.size(0) if src_mask is None else src_mask.sum((1, 2)).tolist()
+    *_, encoding = model.tgt_embed.children()
+    room = getattr(encoding, "max_len", math.inf)  # learned positions come to an end
+    return [max(1, int(min(length + max_extra, room))) for length in lengths]
+
+
+def forbid(log_probs: Tensor, last: list[int]) -> None:
+    """Set to -inf what may not be said: PAD, START and UNK; in the `last` rows all but END."""
+    for token in PAD, START, UNK:
+        log_probs[..., token] = -math.inf
+    for row in last:
+        end = log_probs[row, :, END].clone()
+        log_probs[row] = -math.inf
+        log_probs[row, :, END] = end
+
+
+def budget_batches(lengths: list[int], batch_tokens: int) -> list[list[int]]:
+    """Group sentences of similar length, the longest first.
+
+    Args:
+        lengths: in tokens.
+        batch_tokens: of a batch, padding included; a sentence that is longer is a batch of
+            its own.
+
+    Returns: batches of indices into lengths.
+    """
+    batches: list[list[int]] = []
+    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        # The first of a batch is its longest, to which the others are padded.
+        if not batches or lengths[batches[-1][0]] * (len(batches[-1]) + 1) > batch_tokens:
+            batches.append([])
+        batches[-1].append(i)
+    return batches
+
+
+def is_blank(text: str) -> bool:
+    """Whether all its characters are spaces, control characters or others without a sign."""
+    return all(unicodedata.category(character)[0] in "ZC" for character in text)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """A translated sentence, with log_prob and score of its `Hypothesis`."""
+
+    text: str
+    log_prob: float
+    score: float
+
+
 @dataclass
 class Translator:
     """A trained model with its vocabulary.
@@ -66,39 +357,62 @@ class Translator:
     model: EncoderDecoder
     tokenizer: Tokenizer
 
-    def translate(self, text: str) -> str:
-        """Translate one sentence."""
-        return self.translate_all([text])[0]
+    def translate(self, text: str, **options: Any) -> str:
+        """Translate one sentence; options as for `candidates`."""
+        return self.translate_all([text], **options)[0]
 
-    def translate_all(
-        self, sentences: list[str], batch_size: int = 64, progress: bool = False
-    ) -> list[str]:
-        """Translate sentences, `batch_size` at a time; `progress` shows a bar."""
-        sources = encode_source(self.tokenizer, sentences)
-        order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
-        results: list[str] = [""] * len(sources)
-        for at in tqdm(range(0, len(order), batch_size), disable=not progress, unit="batch"):
-            indices = order[at : at + batch_size]
-            for i, ids in zip(indices, self.search([sources[i] for i in indices]), strict=True):
-                results[i] = self.tokenizer.decode(ids)  # which leaves out special symbols
-        return results
+    def translate_all(self, sentences: Iterable[str], **options: Any) -> list[str]:
+        """Translate sentences; options as for `candidates`."""
+        return [best.text for best, *_ in self.candidates(sentences, **options)]
 
-    def search(self, sources: list[list[int]]) -> list[list[int]]:
-        """Target ids for source ids; an output is at most 50 longer than its input."""
-        device = next(self.model.parameters()).device
-        batch = Batch(pad_ids(sources).to(device))
-        max_len = batch.src.size(1) + 50
-        ids = greedy_decode(self.model, batch.src, batch.src_mask, max_len, START, END).tolist()
-        return [row[: len(source) + 50] for row, source in zip(ids, sources, strict=True)]
+    def candidates(
+        self,
+        sentences: Iterable[str],
+        batch_tokens: int = 2000,
+        chunk: int | None = None,
+        progress: bool = False,
+        **search: Any,
+    ) -> Iterator[list[Translation]]:
+        """The best translations of each sentence, in the order of the sentences.
+
+        Args:
+            batch_tokens: source tokens of a batch, padding included.
+            chunk: sentences to read ahead and to batch by length; None: all.
+            progress: show a bar.
+            search: beam, alpha, max_extra and n_best, as for `beam_search`.
+
+        Raises: ValueError for a wrong argument.
+        """
+        for name, value in ("batch_tokens", batch_tokens), ("chunk", chunk):
+            if value is not None and value < 1:
+                raise ValueError(f"expected {name} of at least 1; got {value}")
+        total = len(sentences) if isinstance(sentences, list) else None
+        waiting = iter(sentences)
+        with tqdm(total=total, disable=not progress, unit=" sentences") as bar:
+            while texts := list(islice(waiting, chunk)):
+                results = [[Translation("", 0.0, 0.0)]] * len(texts)  # right for blank lines
+                filled = [i for i, text in enumerate(texts) if not is_blank(text)]
+                ids = encode_source(self.tokenizer, [texts[i] for i in filled])
+                for batch in budget_batches([len(row) for row in ids], batch_tokens):
+                    found = self.search([ids[i] for i in batch], **search)
+                    for i, translations in zip(batch, found, strict=True):
+                        results[filled[i]] = translations
+                    bar.update(len(batch))
+                bar.update(len(texts) - len(filled))
+                yield from results
+
+    def search(self, sources: list[list[int]], **options: Any) -> list[list[Translation]]:
+        """The best translations of source ids, all in one batch."""
+        batch = Batch(pad_ids(sources).to(next(self.model.parameters()).device))
+        found = beam_search(self.model, batch.src, batch.src_mask, **options)
+        return [
+            [Translation(self.tokenizer.decode(h.ids), h.log_prob, h.score) for h in group]
+            for group in found
+        ]
 
 
-def load_pretrained(name: str | Path) -> Translator:
-    """Load a trained model.
-
-    Args:
-        name: of a model that comes with the package, or the folder of a run.
-
-    Returns: a translator, on the CPU, in eval mode.
+def model_folder(name: str | Path) -> Path:
+    """The folder of a trained model: of one that comes with the package, or of a run.
 
     Raises: ValueError that lists the models if there is no such name or folder.
     """
@@ -106,10 +420,25 @@ def load_pretrained(name: str | Path) -> Translator:
     if not (folder / "model.safetensors").exists():
         known = sorted(path.parent.name for path in shipped("models").glob("*/model.safetensors"))
         raise ValueError(f"expected a folder or a model out of {', '.join(known)}; got {name!r}")
+    return folder
+
+
+def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Translator:
+    """Load a trained model.
+
+    Args:
+        name: of a model that comes with the package, or the folder of a run.
+        device: where to translate, such as "cuda".
+
+    Returns: a translator, in eval mode.
+
+    Raises: ValueError that lists the models if there is no such name or folder.
+    """
+    folder = model_folder(name)
     config = TransformerConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
     model = build_model(config).eval()
     tensors = load_file(folder / "model.safetensors")
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             parameter.copy_(tensors[key])
-    return Translator(model, Tokenizer.from_file(str(folder / "tokenizer.json")))
+    return Translator(model.to(device), Tokenizer.from_file(str(folder / "tokenizer.json")))

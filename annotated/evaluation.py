@@ -3,12 +3,81 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
+import math
+import re
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
 from sacrebleu.metrics import BLEU
+from sacremoses import MosesPunctNormalizer, MosesTokenizer
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
-from annotated.data import load_pairs
-from annotated.decoding import Translator
+from annotated.attention import subsequent_mask
+from annotated.data import PAD, encode_source, encode_target, load_pairs, make_batch, read_lines
+from annotated.decoding import Translator, budget_batches
+from annotated.model import TransformerConfig, build_model
 
-__all__ = ["bleu", "evaluate", "lower_tokenise"]
+__all__ = [
+    "TEXTS",
+    "TFLOPS",
+    "as_scored",
+    "bleu",
+    "evaluate",
+    "lower_tokenise",
+    "model_cost",
+    "moses_tokenise",
+    "perplexity",
+    "reference_loss",
+    "score_files",
+    "split_compounds",
+    "training_cost",
+    "try_searches",
+]
+
+
+def try_searches(
+    translator: Translator,
+    sources: list[str],
+    references: list[str],
+    lang: str,
+    beams: list[int],
+    alphas: list[float],
+) -> list[dict[str, float]]:
+    """Score a model with searches of several widths and penalties.
+
+    Args:
+        lang: of the references.   beams, alphas: every pair of them is tried.
+
+    Returns: for each pair BLEU (lower-cased, tokenized) and the length of the output in
+        words, divided by that of the references.
+
+    Source: section 6.1.
+    """
+    rows = []
+    words = sum(len(reference.split()) for reference in references)
+    for beam in beams:
+        for alpha in alphas:
+            outputs = translator.translate_all(sources, beam=beam, alpha=alpha, progress=True)
+            length = sum(len(output.split()) for output in outputs) / words
+            score = float(bleu(outputs, references, lang, "lower-tokenized")["score"])
+            rows.append({"beam": beam, "alpha": alpha, "bleu": score, "length": length})
+    return rows
+
+
+TEXTS = {
+    "cased": "cased, detokenized",
+    "tokenized": "cased, tokenized",
+    "compound-split": "cased, tokenized, compounds split",
+    "lower-tokenized": "lower-cased, tokenized",
+}  # the kinds of BLEU, and the text on which each is computed
+
+
+def moses_tokenise(sentences: list[str], lang: str) -> list[str]:
+    """Tokenise as Moses does, its escapes such as &quot; included."""
+    tokeniser = MosesTokenizer(lang)
+    return [tokeniser.tokenize(sentence, return_str=True) for sentence in sentences]
 
 
 def lower_tokenise(sentences: list[str], lang: str) -> list[str]:
@@ -17,53 +86,172 @@ def lower_tokenise(sentences: list[str], lang: str) -> list[str]:
     Args:
         lang: language of the sentences, such as "de".
     """
-    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+    normalise = MosesPunctNormalizer(lang).normalize
+    return moses_tokenise([normalise(sentence.lower()) for sentence in sentences], lang)
 
-    normaliser, tokeniser = MosesPunctNormalizer(lang), MosesTokenizer(lang)
-    return [
-        tokeniser.tokenize(normaliser.normalize(sentence.lower()), return_str=True)
-        for sentence in sentences
-    ]
+
+def split_compounds(sentences: list[str], lang: str) -> list[str]:
+    """Plain quotes, Moses' tokens, and ##AT##-##AT## for a hyphen inside a token.
+
+    Source: the measure of section 6.1; tensor2tensor's get_ende_bleu.sh.
+    """
+    plain = MosesPunctNormalizer(lang).replace_unicode_punct  # “ ” become ", but „ stays
+    quoted = [plain(sentence).replace("„", '"') for sentence in sentences]
+    tokens = moses_tokenise(quoted, lang)
+    return [re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line) for line in tokens]
+
+
+def as_scored(sentences: list[str], lang: str, kind: str) -> list[str]:
+    """Sentences in the form in which a kind of BLEU counts their words.
+
+    Raises: ValueError if there is no such kind.
+    """
+    if kind not in TEXTS:
+        raise ValueError(f"expected a kind of BLEU out of {', '.join(TEXTS)}; got {kind!r}")
+    cut = {
+        "tokenized": moses_tokenise,
+        "compound-split": split_compounds,
+        "lower-tokenized": lower_tokenise,
+    }
+    return cut[kind](sentences, lang) if kind in cut else sentences
 
 
 def bleu(
-    hypotheses: list[str], references: list[str], lang: str, lower_tokenised: bool = False
+    hypotheses: list[str], references: list[str], lang: str, kind: str = "cased"
 ) -> dict[str, float | str]:
     """Score translations against one reference each.
 
     Args:
+        hypotheses, references: plain text, not tokenised.
         lang: language of both.
-        lower_tokenised: score in lower case after Moses' tokenizer; default: cased text.
+        kind: a key of `TEXTS`: "cased", "tokenized", "compound-split" or "lower-tokenized".
 
     Returns: score (0 to 100) and sacreBLEU's signature.
 
-    Raises: ValueError if there are not as many hypotheses as references.
+    Raises: ValueError if there are not as many hypotheses as references, or no such kind.
 
     Source: section 6.1.
     """
     if len(hypotheses) != len(references):
         raise ValueError(f"expected {len(references)} translations; got {len(hypotheses)}")
-    metric = BLEU(tokenize="none", force=True) if lower_tokenised else BLEU()
-    if lower_tokenised:
-        hypotheses = lower_tokenise(hypotheses, lang)
-        references = lower_tokenise(references, lang)
-    score = metric.corpus_score(hypotheses, [references]).score
+    metric = BLEU() if kind == "cased" else BLEU(tokenize="none", force=True)
+    ours, theirs = as_scored(hypotheses, lang, kind), as_scored(references, lang, kind)
+    score = metric.corpus_score(ours, [theirs]).score
     return {"score": score, "signature": str(metric.get_signature())}
 
 
-def evaluate(
-    translator: Translator, corpus: str, split: str, src: str, tgt: str
-) -> list[dict[str, object]]:
-    """Translate a split of a corpus and score it both ways.
+@torch.no_grad()
+def reference_loss(
+    translator: Translator, sources: list[str], references: list[str], batch_tokens: int = 2000
+) -> tuple[float, int]:
+    """How surprising the references are to the model that is told them one piece at a time.
 
-    Returns: a row for the cased and one for the lower-cased, tokenized score.
+    Args:
+        batch_tokens: tokens of a batch on either side, padding included.
+
+    Returns: loss over all pieces, in nats, without smoothing; number of pieces. The end symbol
+        of each sentence is one of them.
+    """
+    model, tokenizer = translator.model, translator.tokenizer
+    device = next(model.parameters()).device
+    src, tgt = encode_source(tokenizer, sources), encode_target(tokenizer, references)
+    pairs, nats, pieces = list(zip(src, tgt, strict=True)), 0.0, 0
+    for indices in budget_batches([max(map(len, pair)) for pair in pairs], batch_tokens):
+        batch = make_batch([pairs[i] for i in indices], device)
+        out = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+        log_probs = model.generator(out).flatten(0, 1)  # (batch · len, vocab)
+        right = batch.tgt_y.flatten()
+        nats += float(F.nll_loss(log_probs, right, ignore_index=PAD, reduction="sum"))
+        pieces += int((right != PAD).sum())
+    return nats, pieces
+
+
+def perplexity(translator: Translator, sources: list[str], references: list[str]) -> float:
+    """Perplexity per word piece, as in Table 3.
+
+    Source: section 6.2, Table 3.
+    """
+    nats, pieces = reference_loss(translator, sources, references)
+    return math.exp(nats / pieces)
+
+
+def evaluate(
+    translator: Translator,
+    corpus: str,
+    split: str,
+    src: str,
+    tgt: str,
+    beam: int = 4,
+    alpha: float = 0.6,
+) -> list[dict[str, object]]:
+    """Translate a split of a corpus and score it in every way.
+
+    Args:
+        corpus, split, src, tgt: as for `load_pairs`.
+        beam, alpha: of the search; beam 1 is greedy.
+
+    Returns: a row for each kind of BLEU; compounds are split in German alone. Each row has the
+        perplexity per word piece too, which is the same for all.
+
+    Source: section 6.1.
     """
     sources, references = load_pairs(corpus, split, src, tgt)
-    hypotheses = translator.translate_all(sources, progress=True)
-    where = {"corpus": corpus, "split": split, "pair": f"{src}-{tgt}", "sentences": len(sources)}
+    hypotheses = translator.translate_all(sources, beam=beam, alpha=alpha, progress=True)
+    shared = {"corpus": corpus, "split": split, "pair": f"{src}-{tgt}", "sentences": len(sources)}
+    shared["search"] = "greedy" if beam == 1 else f"beam {beam}, alpha {alpha}"
+    shared["perplexity"] = perplexity(translator, sources, references)
+    kinds = [kind for kind in TEXTS if tgt == "de" or kind != "compound-split"]
     return [
-        where
-        | {"text": "lower-cased, tokenized" if lower else "cased, detokenized", "search": "greedy"}
-        | bleu(hypotheses, references, tgt, lower)
-        for lower in (False, True)
+        shared | {"text": TEXTS[kind]} | bleu(hypotheses, references, tgt, kind) for kind in kinds
     ]
+
+
+def score_files(output: Path, reference: Path, lang: str) -> list[dict[str, object]]:
+    """Score a file of translations in every way, one sentence a line.
+
+    Args:
+        output, reference: text files, or compressed with gzip.
+        lang: language of both.
+
+    Returns: a row for each kind of BLEU.
+
+    Raises: ValueError if the files have not the same number of lines.
+    """
+    hypotheses, references = read_lines(output), read_lines(reference)
+    shared = {"output": output.name, "reference": reference.name, "sentences": len(references)}
+    kinds = [kind for kind in TEXTS if lang == "de" or kind != "compound-split"]
+    return [
+        shared | {"text": TEXTS[kind]} | bleu(hypotheses, references, lang, kind) for kind in kinds
+    ]
+
+
+TFLOPS = {"K80": 2.8, "K40": 3.7, "M40": 6.0, "P100": 9.5}  # the paper's estimates
+
+
+def training_cost(hours: float, gpus: int = 8, gpu: str = "P100") -> float:
+    """Floating-point operations of a training, as the paper estimates them.
+
+    Args:
+        hours: how long it took.   gpus: on how many.   gpu: a key of `TFLOPS`.
+
+    Source: section 6.1, footnote 5.
+    """
+    return hours * 3600 * gpus * TFLOPS[gpu] * 1e12
+
+
+def model_cost(config: TransformerConfig, length: int = 25) -> float:
+    """Operations of training for one source and one target token: forward and backward.
+
+    Args:
+        config: the model.
+        length: tokens of a sentence on either side; attention grows with it, the rest does not.
+
+    Returns: floating-point operations; a multiplication and an addition are two.
+    """
+    counter = FlopCounterMode(display=False)
+    with torch.device("meta"):  # shapes without numbers: nothing is computed or stored
+        model, ids = build_model(config), torch.zeros(1, length, dtype=torch.long)
+        with counter, sdpa_kernel(SDPBackend.MATH):  # attention as products that can be counted
+            out = model(ids, ids, None, subsequent_mask(length))
+            model.generator(out).sum().backward()
+    return counter.get_total_flops() / length

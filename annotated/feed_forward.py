@@ -27,4 +27,4 @@ class PositionwiseFeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, len, d_model) to (batch, len, d_model)."""
-        return self.w_2(self.dropout(self.w_1(x).relu()))  # inside: (batch, len, d_ff)
+        return self.w_2(self.dropout(self.w_1(x).relu_()))  # inside: (batch, len, d_ff)

@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from annotated.attention import MultiHeadedAttention
+from annotated.attention import MultiHeadedAttention, head_widths
 from annotated.embeddings import Embeddings, Generator
 from annotated.feed_forward import PositionwiseFeedForward
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
-from annotated.stacks import Decoder, DecoderLayer, Encoder, EncoderLayer
+from annotated.stacks import Decoder, DecoderCache, DecoderLayer, Encoder, EncoderLayer
 
 __all__ = [
     "EncoderDecoder",
@@ -72,10 +72,25 @@ class EncoderDecoder(nn.Module):
         return self.encoder(self.src_embed(src), src_mask)
 
     def decode(
-        self, memory: Tensor, src_mask: Tensor | None, tgt: Tensor, tgt_mask: Tensor | None
+        self,
+        memory: Tensor,
+        src_mask: Tensor | None,
+        tgt: Tensor,
+        tgt_mask: Tensor | None,
+        cache: DecoderCache | None = None,
     ) -> Tensor:
-        """memory and ids (batch, tgt_len) to (batch, tgt_len, d_model)."""
-        return self.decoder(self.tgt_embed(tgt), memory, src_mask, tgt_mask)
+        """memory and ids (batch, tgt_len) to (batch, tgt_len, d_model).
+
+        With a cache, tgt is one step of a search: ids (batch, width) of as many hypotheses,
+        all at the position after those decoded before; tgt_mask (batch, width, tokens in the
+        cache and these) says which of them each continues (section 6.1).
+        """
+        if cache is None:
+            return self.decoder(self.tgt_embed(tgt), memory, src_mask, tgt_mask)
+        embed, encoding = self.tgt_embed.children()
+        x = encoding(embed(tgt), cache.steps)
+        cache.steps += 1
+        return self.decoder(x, memory, src_mask, tgt_mask, cache)
 
 
 @dataclass(frozen=True)
@@ -137,6 +152,7 @@ def check_config(config: TransformerConfig) -> None:
         value = getattr(c, name)
         if value is not None and value < 1:
             raise ValueError(f"expected {name} of at least 1; got {value}")
+    head_widths(c.h, c.d_model, c.d_k, c.d_v)
     if not 0 <= c.dropout < 1:
         raise ValueError(f"expected dropout in [0, 1); got {c.dropout}")
     if c.positions not in ("sinusoidal", "learned"):

@@ -33,7 +33,7 @@ def paper_optimizer(
     """Adam with the paper's constants and the schedule of equation 3.
 
     Args:
-        model: whose parameters to train.
+        model: whose parameters to train, on the device where it will be trained.
         model_size: d_model.
         factor, warmup: see `rate`.
         done: updates made before, when a run is continued.
@@ -42,6 +42,8 @@ def paper_optimizer(
 
     Source: section 5.3.
     """
-    optimizer = Adam(model.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9)
+    parameters = list(model.parameters())
+    fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
+    optimizer = Adam(parameters, lr=1.0, betas=(0.9, 0.98), eps=1e-9, fused=fused or None)
     schedule = LambdaLR(optimizer, lambda i: rate(done + i + 1, model_size, factor, warmup))
     return optimizer, schedule

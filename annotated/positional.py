@@ -6,6 +6,8 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 import torch
 from torch import Tensor, nn
 
+from annotated.regularization import Dropout
+
 __all__ = ["LearnedPositionalEncoding", "PositionalEncoding", "sinusoids"]
 
 
@@ -44,15 +46,20 @@ class PositionalEncoding(nn.Module):
 
     def __init__(self, d_model: int, dropout: float, max_len: int = 5000) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.register_buffer("pe", sinusoids(max_len, d_model).unsqueeze(0), persistent=False)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(batch, len, d_model) to (batch, len, d_model)."""
+    def forward(self, x: Tensor, position: int | None = None) -> Tensor:
+        """(batch, len, d_model) to (batch, len, d_model).
+
+        Args:
+            position: of every token of x; None: they stand at 0, 1, 2, …
+        """
         length, d_model = x.shape[1:]
-        if length > self.pe.size(1):
-            self.pe = sinusoids(length, d_model).unsqueeze(0).to(self.pe)
-        return self.dropout(x + self.pe[:, :length])
+        start, end = (0, length) if position is None else (position, position + 1)
+        if end > self.pe.size(1):
+            self.pe = sinusoids(end, d_model).unsqueeze(0).to(self.pe)
+        return self.dropout(x + self.pe[:, start:end])
 
 
 class LearnedPositionalEncoding(nn.Module):
@@ -68,15 +75,17 @@ class LearnedPositionalEncoding(nn.Module):
 
     def __init__(self, d_model: int, dropout: float, max_len: int) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
+        self.max_len = max_len
         self.pe = nn.Parameter(torch.randn(1, max_len, d_model))
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(batch, len, d_model) to (batch, len, d_model).
+    def forward(self, x: Tensor, position: int | None = None) -> Tensor:
+        """(batch, len, d_model) to (batch, len, d_model); `position` as in `PositionalEncoding`.
 
-        Raises: ValueError if len exceeds max_len.
+        Raises: ValueError for a position that does not exist.
         """
-        length, max_len = x.size(1), self.pe.size(1)
-        if length > max_len:
-            raise ValueError(f"expected at most {max_len} tokens (learned positions); got {length}")
-        return self.dropout(x + self.pe[:, :length])
+        start, end = (0, x.size(1)) if position is None else (position, position + 1)
+        if end > self.max_len:
+            limit = f"expected at most {self.max_len} tokens (learned positions)"
+            raise ValueError(f"{limit}; got {end}")
+        return self.dropout(x + self.pe[:, start:end])

@@ -4,12 +4,17 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
 import copy
+from collections import defaultdict
 from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from annotated.attention import KeyValueCache
+from annotated.regularization import Dropout
+
 __all__ = [
     "Decoder",
+    "DecoderCache",
     "DecoderLayer",
     "Encoder",
     "EncoderLayer",
@@ -41,7 +46,7 @@ class SublayerConnection(nn.Module):
     def __init__(self, size: int, dropout: float, norm_first: bool = False) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(size)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm_first = norm_first
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -141,14 +146,41 @@ class DecoderLayer(nn.Module):
         self.sublayer = clones(SublayerConnection(size, dropout, norm_first), 3)
 
     def forward(
-        self, x: Tensor, memory: Tensor, src_mask: Tensor | None, tgt_mask: Tensor | None
+        self,
+        x: Tensor,
+        memory: Tensor,
+        src_mask: Tensor | None,
+        tgt_mask: Tensor | None,
+        cache: tuple[KeyValueCache, KeyValueCache] | None = None,
     ) -> Tensor:
         """x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)
-        src_mask: (batch, 1, src_len)   tgt_mask: (batch, tgt_len, tgt_len).
+        src_mask: (batch, 1, src_len)   tgt_mask: (batch, tgt_len, tgt_len)
+        cache: of the self-attention and of the attention to memory (section 6.1).
         """
-        x = self.sublayer[0](x, lambda x: self.self_attn(x, x, x, tgt_mask))
-        x = self.sublayer[1](x, lambda x: self.src_attn(x, memory, memory, src_mask))
+        own, source = cache or (None, None)
+        x = self.sublayer[0](x, lambda x: self.self_attn(x, x, x, tgt_mask, own))
+        x = self.sublayer[1](x, lambda x: self.src_attn(x, memory, memory, src_mask, source))
         return self.sublayer[2](x, self.feed_forward)
+
+
+class DecoderCache:
+    """What a decoder keeps from one step of a search to the next.
+
+    Attributes: steps, the number of positions decoded; layers, for each layer by its number
+        the cache of its self-attention and that of its attention to the encoder's output.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.layers: dict[int, tuple[KeyValueCache, KeyValueCache]] = defaultdict(
+            lambda: (KeyValueCache(grows=True), KeyValueCache(grows=False))
+        )
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these rows of the batch, in this order."""
+        for own, source in self.layers.values():
+            own.select(rows)
+            source.select(rows)
 
 
 class Decoder(nn.Module):
@@ -167,9 +199,15 @@ class Decoder(nn.Module):
         self.norm = final_norm(layer)
 
     def forward(
-        self, x: Tensor, memory: Tensor, src_mask: Tensor | None, tgt_mask: Tensor | None
+        self,
+        x: Tensor,
+        memory: Tensor,
+        src_mask: Tensor | None,
+        tgt_mask: Tensor | None,
+        cache: DecoderCache | None = None,
     ) -> Tensor:
         """x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)."""
-        for layer in self.layers:
-            x = layer(x, memory, src_mask, tgt_mask)
+        for i, layer in enumerate(self.layers):
+            kept = None if cache is None else cache.layers[i]
+            x = layer(x, memory, src_mask, tgt_mask, kept)
         return self.norm(x)

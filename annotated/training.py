@@ -4,20 +4,29 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
 import csv
+import hashlib
+import itertools
 import json
 import math
 import os
+import signal
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, fields
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
+from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
@@ -25,34 +34,73 @@ from tqdm import tqdm
 from annotated.data import (
     PAD,
     Batch,
-    encode_source,
-    encode_target,
+    EncodedPairs,
+    learn_vocabulary,
     load_pairs,
-    make_batch,
+    pad_ids,
+    parse_data,
     token_batches,
-    train_bpe,
 )
 from annotated.model import TransformerConfig, build_model
 from annotated.optimizer import paper_optimizer
-from annotated.regularization import LabelSmoothing
+from annotated.regularization import projected_cross_entropy
 
 __all__ = [
+    "INTERRUPTED",
+    "PRESETS",
+    "Group",
+    "ModelLoss",
+    "Part",
+    "Processes",
+    "Progress",
+    "RunLog",
     "SimpleLossCompute",
+    "StopRequest",
     "TrainState",
     "Trainer",
     "TrainingConfig",
+    "agree",
+    "ahead",
     "average_checkpoints",
+    "check_resume",
+    "check_training",
     "checkpoints",
     "dev_loss",
+    "digest",
+    "drop_old",
+    "find_precision",
+    "groups",
+    "interrupt",
+    "join_processes",
+    "keep_gradients",
     "load_checkpoint",
-    "log_row",
+    "longest_sentence",
+    "mix",
     "model_config",
+    "new_row",
+    "newest_checkpoint",
+    "not_finite",
+    "parts_from",
+    "prepare",
+    "preset",
+    "progress_bar",
+    "read_checkpoint",
+    "read_config",
+    "read_log",
+    "ready",
+    "record",
+    "run",
     "run_epoch",
     "save_checkpoint",
     "save_model",
+    "share_parts",
+    "short_enough",
+    "show",
     "start_run",
+    "timed_update",
+    "to_device",
     "train",
-    "train_epoch",
+    "update",
     "write_tensors",
     "write_text",
 ]
@@ -171,45 +219,246 @@ def _step(
     return float(loss), int(batch.ntokens)
 
 
-def _option(default: Any, text: str) -> Any:
-    """A field with the help text of its command-line option."""
-    return field(default=default, metadata={"help": text})
+def _option(default: Any, text: str, choices: tuple = (), fixed: bool = True) -> Any:
+    """A field with the help text of its option; `fixed`: a run keeps it from start to end."""
+    return field(default=default, metadata={"help": text, "choices": choices, "fixed": fixed})
 
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """A training run; its fields are the options of `annotated train`."""
+    """A training run; its fields are the options of `annotated train`.
 
-    out: str = _option("runs/multi30k-en-de", "folder of the run: checkpoints, log, model")
-    corpus: str = _option("multi30k", "a corpus of data/corpora.toml")
-    src: str = _option("en", "source language")
-    tgt: str = _option("de", "target language")
+    Raises: ValueError that says which field is wrong, and how.
+    """
+
+    out: str = _option("runs/multi30k-en-de", "folder of the run", fixed=False)
+    data: str = _option("multi30k-en-de", "CORPUS-SRC-TGT; CORPUS is registered, or a folder")
+    vocabulary: str = _option("bpe", "kind of pieces (section 5.1)", ("bpe", "wordpiece"))
     vocab_size: int = _option(5000, "pieces in the shared vocabulary")
     N: int = _option(4, "layers in each stack")
     d_model: int = _option(128, "width of the model")
     d_ff: int = _option(512, "inner width of the feed-forward layers")
     h: int = _option(4, "attention heads")
-    dropout: float = _option(0.2, "P_drop (section 5.4)")
+    d_k: int = _option(0, "width of a query and a key in a head; 0: d_model / h")
+    d_v: int = _option(0, "width of a value in a head; 0: d_model / h")
+    positions: str = _option("sinusoidal", "encoding of positions", ("sinusoidal", "learned"))
+    norm_first: bool = _option(False, "normalise before each sub-layer; the paper: after it")
+    dropout: float = _option(0.3, "P_drop (section 5.4)")
     label_smoothing: float = _option(0.1, "ε of label smoothing (section 5.4)")
-    batch_tokens: int = _option(2000, "tokens in a batch on either side, padding included")
-    accum_iter: int = _option(1, "batches whose gradients add up to one update")
-    warmup: int = _option(1500, "updates during which the learning rate rises (equation 3)")
+    src_tokens: int = _option(2000, "source tokens in an update at most, padding included")
+    tgt_tokens: int = _option(2000, "target tokens in an update at most, padding included")
+    parts: int = _option(0, "batches that an update is cut into; 0: one for each process")
+    on_bad: str = _option(
+        "auto",
+        "what becomes of bad training pairs; auto: as the corpus is registered, or refuse",
+        ("auto", "refuse", "drop"),
+    )
+    max_pieces: int = _option(256, "longer training sentences are left out, and counted")
+    updates: int = _option(19000, "updates of the weights in all", fixed=False)
+    warmup: int = _option(2000, "updates during which the learning rate rises (equation 3)")
     factor: float = _option(1.0, "multiplies the learning rate of equation 3")
-    epochs: int = _option(40, "passes over the training pairs")
-    average: int = _option(5, "checkpoints that are kept, and averaged at the end (section 6.1)")
+    average: int = _option(10, "checkpoints averaged at the end (section 6.1)", fixed=False)
+    save_updates: int = _option(
+        280, "updates between checkpoints; 0: count no updates", fixed=False
+    )
+    save_minutes: float = _option(0.0, "minutes between checkpoints; 0: no clock", fixed=False)
+    log_updates: int = _option(70, "updates between rows of the log", fixed=False)
+    precision: str = _option(
+        "auto",
+        "numbers in matrix products; auto: the fastest that the device is good at",
+        ("auto", "float32", "bfloat16", "float16"),
+        fixed=False,
+    )
+    compile: bool = _option(False, "torch.compile: a slow start, then faster", fixed=False)
+    tensorboard: bool = _option(False, "write the log for TensorBoard too", fixed=False)
     seed: int = _option(1, "start of every random choice")
+
+    def __post_init__(self) -> None:
+        check_training(self)
+
+
+def check_training(config: TrainingConfig) -> None:
+    """Raise ValueError unless a configuration describes a run that can be done."""
+    may_be_zero = {"d_k", "d_v", "parts", "seed", "save_updates", "save_minutes"}
+    for option in fields(config):
+        value, choices = getattr(config, option.name), option.metadata["choices"]
+        if choices and value not in choices:
+            raise ValueError(f"expected {option.name} out of {', '.join(choices)}; got {value!r}")
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            least = 0 if option.name in may_be_zero or isinstance(value, float) else 1
+            if not value >= least:
+                raise ValueError(f"expected {option.name} of at least {least}; got {value}")
+    if not 0 <= config.label_smoothing < 1:
+        raise ValueError(f"expected label_smoothing in [0, 1); got {config.label_smoothing}")
+    if not config.save_updates and not config.save_minutes:
+        raise ValueError("expected save_updates or save_minutes above 0; got 0 for both")
+    parse_data(config.data)
+    model_config(config)
 
 
 def model_config(config: TrainingConfig) -> TransformerConfig:
     """The model of a run: the paper's, in the run's size, on a shared vocabulary."""
+    c = config
     return TransformerConfig.base(
-        config.vocab_size,
-        N=config.N,
-        d_model=config.d_model,
-        d_ff=config.d_ff,
-        h=config.h,
-        dropout=config.dropout,
+        c.vocab_size,
+        N=c.N,
+        d_model=c.d_model,
+        d_ff=c.d_ff,
+        h=c.h,
+        d_k=c.d_k or None,
+        d_v=c.d_v or None,
+        dropout=c.dropout,
+        positions=c.positions,
+        max_len=max(c.max_pieces + 2, 512),  # matters to learned positions only
+        norm_first=c.norm_first,
     )
+
+
+_PAPER = {
+    "vocab_size": 37000, "N": 6, "d_model": 512, "d_ff": 2048, "h": 8, "dropout": 0.1,
+    "src_tokens": 25000, "tgt_tokens": 25000, "warmup": 4000, "updates": 100_000,
+    "average": 5, "save_updates": 0, "save_minutes": 10.0, "log_updates": 100,
+}  # fmt: skip
+_BIG = {
+    **_PAPER, "d_model": 1024, "d_ff": 4096, "h": 16, "dropout": 0.3,
+    "updates": 300_000, "average": 20,
+}  # fmt: skip
+_GERMAN = {"data": "wmt14-en-de"}
+_FRENCH = {"data": "wmt14-en-fr", "vocabulary": "wordpiece", "vocab_size": 32000}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "multi30k-en-de": {},
+    "multi30k-en-fr": {"data": "multi30k-en-fr"},
+    "base-en-de": {**_PAPER, **_GERMAN},
+    "base-en-fr": {**_PAPER, **_FRENCH},
+    "big-en-de": {**_BIG, **_GERMAN},
+    "big-en-fr": {**_BIG, **_FRENCH, "dropout": 0.1},
+}
+
+
+def preset(name: str, **changes: Any) -> TrainingConfig:
+    """The configuration of a name, in the folder runs/NAME unless `out` is given.
+
+    Args:
+        name: a key of PRESETS.   changes: fields that differ from it.
+
+    Raises: ValueError that lists the names if this is none of them.
+
+    Source: sections 5.1 to 5.4 and 6.1, Table 3.
+    """
+    if name not in PRESETS:
+        raise ValueError(f"expected a preset out of {', '.join(PRESETS)}; got {name!r}")
+    return TrainingConfig(**{"out": f"runs/{name}", **PRESETS[name], **changes})
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process, among those that train together.
+
+    Args:
+        rank: its number, from 0.   size: how many there are.   device: where it computes.
+    """
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    def reduce(self, x: Tensor, how: Any = distributed.ReduceOp.SUM) -> Tensor:
+        """Sum (or other reduction) of a tensor over all processes, in place."""
+        if self.size > 1:
+            distributed.all_reduce(x, how)
+        return x
+
+    def any(self, *wishes: bool) -> list[bool]:
+        """For each of several wishes, whether any process has it."""
+        maximum = distributed.ReduceOp.MAX
+        return self.reduce(torch.tensor(wishes, device=self.device).int(), maximum).bool().tolist()
+
+    def first(self, value: Any) -> Any:
+        """What process 0 brings; the others wait for it."""
+        values = [value]
+        if self.size > 1:
+            distributed.broadcast_object_list(values, src=0, device=self.device)
+        return values[0]
+
+
+def join_processes() -> Processes:
+    """Join the processes that torchrun started; alone if it did not."""
+    cuda = torch.cuda.is_available()
+    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else "cpu"
+    if cuda:
+        torch.cuda.set_device(device)
+        torch.set_float32_matmul_precision("high")
+    size = int(os.environ.get("WORLD_SIZE", 1))
+    if size > 1 and not distributed.is_initialized():
+        backend = "nccl" if cuda else "gloo"
+        distributed.init_process_group(backend, timeout=timedelta(hours=2))
+    return Processes(int(os.environ.get("RANK", 0)), size, torch.device(device))
+
+
+def find_precision(wanted: str, device: torch.device) -> torch.dtype:
+    """The type that "auto" means on a device, or the one that is asked for by name."""
+    if wanted != "auto":
+        return getattr(torch, wanted)
+    if device.type != "cuda":
+        return torch.float32
+    ampere_or_later = torch.cuda.get_device_capability(device) >= (8, 0)
+    return torch.bfloat16 if ampere_or_later else torch.float16
+
+
+class ModelLoss(nn.Module):
+    """A model with its loss.
+
+    Args:
+        model: with a generator whose linear map `proj` has no bias.   smoothing: ε (section 5.4).
+    """
+
+    def __init__(self, model: nn.Module, smoothing: float) -> None:
+        super().__init__()
+        self.model = model
+        self.smoothing = smoothing
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """ids (batch, src_len) and (batch, tgt_len + 1) to the loss, summed over target tokens."""
+        batch = Batch(src, tgt)
+        out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+        weight = self.model.get_parameter("generator.proj.weight")  # (vocab, d_model)
+        return projected_cross_entropy(out, weight, batch.tgt_y, PAD, self.smoothing)
+
+
+@dataclass
+class Progress:
+    """How far a run has come.
+
+    Args:
+        update: updates made.   epoch, batch: the place in the data of the next batch.
+        tokens: target tokens learnt from.   seconds: time spent on it.
+        row_loss, row_tokens, row_seconds: the same since the last row of the log.
+    """
+
+    update: int = 0
+    epoch: int = 0
+    batch: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    row_loss: float = 0.0
+    row_tokens: int = 0
+    row_seconds: float = 0.0
+
+    def count(self, loss: float, tokens: int, seconds: float) -> None:
+        """Add an update."""
+        self.update += 1
+        self.tokens, self.row_tokens = self.tokens + tokens, self.row_tokens + tokens
+        self.seconds, self.row_seconds = self.seconds + seconds, self.row_seconds + seconds
+        self.row_loss += loss
+
+
+class Part(NamedTuple):
+    """A batch: its place in the data, and the numbers of its pairs."""
+
+    epoch: int
+    batch: int
+    pairs: list[int]
 
 
 class Trainer:
@@ -217,57 +466,197 @@ class Trainer:
 
     Args:
         config: the run.
-        pairs: source and target ids for training.   dev_pairs: likewise, for validation.
+        pairs, dev_pairs: for training and for validation.
+        processes: this process among all; default: alone on the CPU.
+
+    Raises: ValueError if `parts` cannot be shared out evenly.
     """
 
-    def __init__(self, config: TrainingConfig, pairs: list, dev_pairs: list) -> None:
-        torch.manual_seed(config.seed)
+    def __init__(
+        self,
+        config: TrainingConfig,
+        pairs: EncodedPairs,
+        dev_pairs: EncodedPairs,
+        processes: Processes | None = None,
+    ) -> None:
         self.config, self.pairs, self.dev_pairs = config, pairs, dev_pairs
-        self.device = "cuda" if torch.cuda.is_available() else "cpu"
+        self.processes = processes or Processes()
+        self.parts = share_parts(config.parts, self.processes.size)
+        self.kept = short_enough(pairs, longest_sentence(config, self.parts))
+        self.device, self.progress = self.processes.device, Progress()
+        torch.manual_seed(config.seed)
         self.model = build_model(model_config(config)).to(self.device)
-        self.state, self.epoch, self.minutes = TrainState(), 0, 0.0
+        self.dtype = find_precision(config.precision, self.device)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
+        self.loss: nn.Module = ModelLoss(self.model, config.label_smoothing)
+        if self.processes.size > 1:
+            self.loss = DistributedDataParallel(self.loss)
+        self.run_loss = torch.compile(self.loss, dynamic=True) if config.compile else self.loss
         self.start_optimizer()
 
     def start_optimizer(self) -> None:
         """Optimizer and schedule, from the update that the run has reached."""
         c = self.config
         self.optimizer, self.scheduler = paper_optimizer(
-            self.model, c.d_model, c.factor, c.warmup, done=self.state.accum_step
+            self.model, c.d_model, c.factor, c.warmup, done=self.progress.update
         )
 
-    def batches(self, pairs: list, seed: int | None = None) -> Iterator[Batch]:
-        for indices in token_batches(pairs, self.config.batch_tokens, seed):
-            yield make_batch([pairs[i] for i in indices], self.device)
-
-    def loss(self, smoothing: float) -> SimpleLossCompute:
-        criterion = LabelSmoothing(self.config.vocab_size, PAD, smoothing)
-        return SimpleLossCompute(self.model.generator, criterion)
+    def autocast(self) -> torch.autocast:
+        """Where matrix products use the numbers of `precision`."""
+        enabled = self.dtype != torch.float32
+        return torch.autocast(self.device.type, self.dtype if enabled else None, enabled)
 
 
-def train_epoch(trainer: Trainer) -> float:
-    """One pass over the training pairs; returns the smoothed loss per token."""
-    trainer.epoch += 1
-    seed = trainer.config.seed + trainer.epoch - 1
-    torch.manual_seed(seed)
-    trainer.model.train()
-    loss, _ = run_epoch(
-        trainer.batches(trainer.pairs, seed),
-        trainer.model,
-        trainer.loss(trainer.config.label_smoothing),
-        trainer.optimizer,
-        trainer.scheduler,
-        mode="train+log",
-        accum_iter=trainer.config.accum_iter,
-        train_state=trainer.state,
+def share_parts(parts: int, processes: int) -> int:
+    """The number of batches in an update: as asked for, or one a process.
+
+    Raises: ValueError if the processes cannot share them out evenly.
+    """
+    if parts % processes:
+        raise ValueError(
+            f"expected parts to be a multiple of the {processes} processes; got {parts}"
+        )
+    return parts or processes
+
+
+def longest_sentence(config: TrainingConfig, parts: int) -> int:
+    """Tokens in the longest sentence that a run trains on: it must fit into a batch."""
+    return min(config.max_pieces, config.src_tokens // parts, config.tgt_tokens // parts)
+
+
+def short_enough(pairs: EncodedPairs, longest: int) -> np.ndarray:
+    """Numbers of the pairs to train on.
+
+    Raises: ValueError if there is none.
+    """
+    kept = np.flatnonzero(pairs.lengths.max(axis=1) <= longest)
+    if not len(kept):
+        raise ValueError(f"there is no training pair of at most {longest} pieces")
+    return kept
+
+
+def mix(*numbers: int) -> int:
+    """One seed out of several numbers: equal for equal numbers, else almost surely different."""
+    seed = 0
+    for number in numbers:
+        seed = (seed * 1_000_003 + number + 1) % 2**62
+    return seed
+
+
+def parts_from(trainer: Trainer, epoch: int, batch: int) -> Iterator[Part]:
+    """The batches of all passes over the training pairs, from a place on."""
+    config, kept = trainer.config, trainer.kept
+    budgets = config.src_tokens // trainer.parts, config.tgt_tokens // trainer.parts
+    for now in itertools.count(epoch):
+        batches = token_batches(trainer.pairs.lengths[kept], *budgets, seed=mix(config.seed, now))
+        for number in range(batch if now == epoch else 0, len(batches)):
+            yield Part(now, number, kept[batches[number]].tolist())
+
+
+class Group(NamedTuple):
+    """The work of one update.
+
+    Args:
+        parts: all its batches.   tokens: their target tokens.
+        share: of each batch of this process, the seed of its dropout, and source and target
+            ids, padded, on the device.
+    """
+
+    parts: list[Part]
+    tokens: int
+    share: list[tuple[int, Tensor, Tensor]]
+
+
+def groups(trainer: Trainer) -> Iterator[Group]:
+    """The work of the coming updates, from where the run stands, without end."""
+    rank, size = trainer.processes.rank, trainer.processes.size
+    stream = parts_from(trainer, trainer.progress.epoch, trainer.progress.batch)
+    while True:
+        parts = list(itertools.islice(stream, trainer.parts))
+        lengths = np.concatenate([trainer.pairs.lengths[part.pairs, 1] for part in parts])
+        tokens = int((lengths - 1).sum())  # the start symbol is not predicted
+        yield Group(parts, tokens, [ready(trainer, trainer.pairs, p) for p in parts[rank::size]])
+
+
+def ready(trainer: Trainer, pairs: EncodedPairs, part: Part) -> tuple[int, Tensor, Tensor]:
+    """The seed of a batch, and its ids on the device."""
+    src, tgt = zip(*(pairs[i] for i in part.pairs), strict=True)
+    seed = mix(trainer.config.seed, part.epoch, part.batch)
+    return seed, to_device(pad_ids(src), trainer.device), to_device(pad_ids(tgt), trainer.device)
+
+
+def to_device(x: Tensor, device: torch.device) -> Tensor:
+    """A tensor on a device; a copy to a GPU goes on while Python does other things."""
+    return x if device.type == "cpu" else x.pin_memory().to(device, non_blocking=True)
+
+
+def ahead(items: Iterator[Group]) -> Iterator[Group]:
+    """The same items, each prepared by a thread while the one before it is in use."""
+    with ThreadPoolExecutor(1) as thread:
+        coming = thread.submit(next, items)
+        while True:
+            item = coming.result()
+            coming = thread.submit(next, items)
+            yield item
+
+
+def update(trainer: Trainer, group: Group) -> float:
+    """Make one update of the weights.
+
+    Returns: the loss, summed over the target tokens of all processes.
+
+    Raises: ValueError that names the update and the batches if the loss is not finite.
+    """
+    trainer.loss.train()
+    total = torch.zeros((), device=trainer.device)
+    for i, (seed, src, tgt) in enumerate(group.share, start=1):
+        torch.manual_seed(seed)
+        with nullcontext() if i == len(group.share) else keep_gradients(trainer.loss):
+            with trainer.autocast():
+                loss = trainer.run_loss(src, tgt)
+            trainer.scaler.scale(loss * trainer.processes.size / group.tokens).backward()
+        total += loss.detach()
+    summed = float(trainer.processes.reduce(total))
+    if not math.isfinite(summed):
+        raise ValueError(not_finite(trainer, group, summed))
+    trainer.scaler.step(trainer.optimizer)
+    trainer.scaler.update()
+    trainer.optimizer.zero_grad(set_to_none=True)
+    trainer.scheduler.step()
+    return summed
+
+
+def keep_gradients(module: nn.Module) -> Any:
+    """Where gradients are gathered in this process and not yet shared with the others."""
+    return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
+
+
+def not_finite(trainer: Trainer, group: Group, loss: float) -> str:
+    """What to say when the loss is not a number."""
+    where = "; ".join(
+        f"epoch {p.epoch + 1}, batch {p.batch + 1}: pairs {p.pairs[:5]}…" for p in group.parts
     )
-    return loss
+    return (
+        f"expected a finite loss; got {loss} in update {trainer.progress.update + 1} ({where}). "
+        "The last checkpoint is from before it; a lower factor or a longer warmup may help"
+    )
 
 
+@torch.no_grad()
 def dev_loss(trainer: Trainer) -> float:
-    """Loss per token on the validation set, without smoothing: the ln of the perplexity."""
-    trainer.model.eval()
-    data = trainer.batches(trainer.dev_pairs)
-    return run_epoch(data, trainer.model, trainer.loss(0.0), mode="eval")[0]
+    """Loss per target token on the validation set, in nats; the processes share the work."""
+    pairs, config, processes = trainer.dev_pairs, trainer.config, trainer.processes
+    measure = ModelLoss(trainer.model, smoothing=0.0).eval()
+    budgets = (
+        max(budget, int(pairs.lengths.max())) for budget in (config.src_tokens, config.tgt_tokens)
+    )
+    batches = token_batches(pairs.lengths, *budgets)
+    total = torch.zeros(2, dtype=torch.float64, device=trainer.device)  # loss, tokens
+    for number in range(processes.rank, len(batches), processes.size):
+        _, src, tgt = ready(trainer, pairs, Part(0, number, list(batches[number])))
+        total += torch.stack([measure(src, tgt).double(), (tgt[:, 1:] != PAD).sum().double()])
+    loss, tokens = processes.reduce(total).tolist()
+    return loss / tokens
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
@@ -284,53 +673,95 @@ def write_text(path: Path, text: str) -> None:
     os.replace(part, path)
 
 
-def checkpoints(folder: str | Path) -> list[Path]:
-    """Checkpoints of a run, oldest first."""
-    return sorted(Path(folder).glob("checkpoint-*.safetensors"))
-
-
 _MOMENTS = "step", "exp_avg", "exp_avg_sq"  # what Adam keeps for each parameter
 
 
-def save_checkpoint(trainer: Trainer) -> Path:
-    """Write a checkpoint, and delete those that averaging no longer needs."""
+def digest(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of tensors and their names."""
+    sha = hashlib.sha256()
+    for name in sorted(tensors):
+        sha.update(name.encode())
+        sha.update(tensors[name].detach().cpu().contiguous().numpy().tobytes())
+    return sha.hexdigest()
+
+
+def save_checkpoint(trainer: Trainer, name: str = "") -> Path:
+    """Write a checkpoint, named by its update unless a name is given."""
     tensors: dict[str, Tensor] = {}
-    for name, p in trainer.model.named_parameters():
-        tensors[f"model.{name}"] = p
-        for key in _MOMENTS:
-            tensors[f"{key}.{name}"] = trainer.optimizer.state[p][key]
-    progress = asdict(trainer.state) | {"epoch": trainer.epoch, "minutes": trainer.minutes}
-    path = Path(trainer.config.out) / f"checkpoint-{trainer.epoch:04d}.safetensors"
-    write_tensors(path, tensors, {"progress": json.dumps(progress)})
-    for old in checkpoints(trainer.config.out)[: -trainer.config.average]:
-        old.unlink()
+    for key, parameter in trainer.model.named_parameters():
+        tensors[f"model.{key}"] = parameter
+        for moment in _MOMENTS:
+            tensors[f"{moment}.{key}"] = trainer.optimizer.state[parameter][moment]
+    state = {"progress": asdict(trainer.progress), "scaler": trainer.scaler.state_dict()}
+    path = (
+        Path(trainer.config.out)
+        / f"{name or f'checkpoint-{trainer.progress.update:08d}'}.safetensors"
+    )
+    write_tensors(path, tensors, {"state": json.dumps(state), "sha256": digest(tensors)})
     return path
 
 
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors of a checkpoint, and what it says of the run.
+
+    Raises: ValueError if the file is cut off or altered.
+    """
+    try:
+        with safe_open(path, "pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
+        state = json.loads(metadata.get("state", "null"))
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is no whole checkpoint ({error})") from None
+    if state is None or digest(tensors) != metadata.get("sha256"):
+        raise ValueError(f"{path} is no whole checkpoint (its SHA-256 differs)")
+    return tensors, state
+
+
 def load_checkpoint(trainer: Trainer, path: Path) -> None:
-    """Continue where a checkpoint was written."""
-    with safe_open(path, "pt") as file:
-        progress = json.loads(file.metadata()["progress"])
-    trainer.epoch, trainer.minutes = progress.pop("epoch"), progress.pop("minutes")
-    trainer.state = TrainState(**progress)
+    """Continue where a checkpoint was written.
+
+    Raises: ValueError if the file is damaged.
+    """
+    tensors, state = read_checkpoint(path)
+    trainer.progress = Progress(**state["progress"])
+    trainer.scaler.load_state_dict(state["scaler"])
     trainer.start_optimizer()
-    tensors = load_file(path)
-    for name, p in trainer.model.named_parameters():
-        p.data.copy_(tensors[f"model.{name}"])
-        moments = {key: tensors[f"{key}.{name}"] for key in _MOMENTS}
-        trainer.optimizer.state[p] = {
-            key: value if key == "step" else value.to(p.device) for key, value in moments.items()
-        }
+    moments = {}
+    for i, (name, parameter) in enumerate(trainer.model.named_parameters()):
+        parameter.data.copy_(tensors[f"model.{name}"])
+        moments[i] = {key: tensors[f"{key}.{name}"] for key in _MOMENTS}
+    groups = trainer.optimizer.state_dict()["param_groups"]
+    trainer.optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
 
-def log_row(path: Path, row: dict[str, Any]) -> None:
-    """Add a row to a CSV file, in place of rows of this epoch or later ones."""
-    rows: list[dict[str, Any]] = []
-    if path.exists():
-        with path.open(encoding="utf-8", newline="") as file:
-            rows = [old for old in csv.DictReader(file) if int(old["epoch"]) < row["epoch"]]
-    lines = [list(row), *(list(r.values()) for r in [*rows, row])]
-    write_text(path, "".join(",".join(map(str, line)) + "\n" for line in lines))
+INTERRUPTED = "interrupted.safetensors"
+
+
+def checkpoints(folder: str | Path) -> list[Path]:
+    """The regular checkpoints of a run, oldest first."""
+    return sorted(Path(folder).glob("checkpoint-*.safetensors"))
+
+
+def newest_checkpoint(folder: Path) -> Path | None:
+    """The furthest checkpoint that can be read; damaged ones are renamed, and reported."""
+    found: list[tuple[int, Path]] = []
+    for path in [*checkpoints(folder), *folder.glob(INTERRUPTED)]:
+        try:
+            found.append((read_checkpoint(path)[1]["progress"]["update"], path))
+        except ValueError as error:
+            aside = path.with_name(path.name + ".damaged")
+            os.replace(path, aside)
+            tqdm.write(f"{error}; set aside as {aside.name}, going on from the one before it")
+    return max(found)[1] if found else None
+
+
+def drop_old(trainer: Trainer) -> None:
+    """Delete checkpoints that neither averaging nor a damaged last one can need."""
+    folder = Path(trainer.config.out)
+    for path in checkpoints(folder)[: -max(trainer.config.average, 2)]:
+        path.unlink()
+    (folder / INTERRUPTED).unlink(missing_ok=True)
 
 
 def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
@@ -351,64 +782,269 @@ def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
     return total
 
 
-def start_run(config: TrainingConfig) -> Trainer:
-    """Read the corpus, learn the vocabulary, continue from the last checkpoint if there is one."""
-    folder = Path(config.out)
-    folder.mkdir(parents=True, exist_ok=True)
-    src, tgt = load_pairs(config.corpus, "train", config.src, config.tgt)
-    vocabulary = folder / "tokenizer.json"
-    if not vocabulary.exists():
-        write_text(vocabulary, train_bpe(src + tgt, config.vocab_size).to_str())
-    tokenizer = Tokenizer.from_file(str(vocabulary))
-
-    def encode(src: list[str], tgt: list[str]) -> list[tuple[list[int], list[int]]]:
-        return list(zip(encode_source(tokenizer, src), encode_target(tokenizer, tgt), strict=True))
-
-    dev = load_pairs(config.corpus, "dev", config.src, config.tgt)
-    trainer = Trainer(config, encode(src, tgt), encode(*dev))
-    saved = checkpoints(folder)
-    if saved:
-        load_checkpoint(trainer, saved[-1])
-    return trainer
-
-
-def train(config: TrainingConfig) -> Path:
-    """Train a model, or continue a run that stopped; an epoch is the unit of both.
-
-    Args:
-        config: the run. If its folder holds checkpoints, the last one is continued.
-
-    Returns: the folder, with model.safetensors (the mean of the last checkpoints, in half
-        precision), config.json, tokenizer.json and log.csv.
-
-    Source: section 5.
-    """
-    trainer = start_run(config)
-    folder = Path(config.out)
-    while trainer.epoch < config.epochs:
-        started, tokens = time.perf_counter(), trainer.state.tokens
-        loss = train_epoch(trainer)
-        seconds = time.perf_counter() - started
-        trainer.minutes += seconds / 60
-        row: dict[str, Any] = {
-            "epoch": trainer.epoch,
-            "step": trainer.state.accum_step,
-            "minutes": round(trainer.minutes, 2),
-            "target_tokens": trainer.state.tokens,
-            "tokens_per_second": round((trainer.state.tokens - tokens) / seconds),
-            "learning_rate": trainer.scheduler.get_last_lr()[0],
-            "train_loss": round(loss, 4),
-            "dev_loss": round(dev_loss(trainer), 4),
-        }
-        log_row(folder / "log.csv", row)
-        save_checkpoint(trainer)
-        tqdm.write("  ".join(f"{key} {value}" for key, value in row.items()))
-    save_model(folder, average_checkpoints(checkpoints(folder)), model_config(config))
-    return folder
-
-
 def save_model(folder: Path, tensors: dict[str, Tensor], config: TransformerConfig) -> None:
     """Write weights, in half precision, and configuration, as `load_pretrained` reads them."""
     half = {name: tensor.half() for name, tensor in tensors.items()}
     write_tensors(folder / "model.safetensors", half, {"format": "pt"})
     write_text(folder / "config.json", json.dumps(asdict(config), indent=2) + "\n")
+
+
+class RunLog:
+    """The log of a run: log.csv, and TensorBoard's files if asked for.
+
+    Args:
+        folder: of the run.   update: rows beyond it are dropped.   tensorboard: write its files.
+    """
+
+    columns = (
+        "update", "epoch", "minutes", "target_tokens", "tokens_per_second",
+        "learning_rate", "train_loss", "dev_loss",
+    )  # fmt: skip
+
+    def __init__(self, folder: Path, update: int = 0, tensorboard: bool = False) -> None:
+        self.path = folder / "log.csv"
+        rows = [row for row in read_log(self.path) if int(row["update"]) <= update]
+        lines = [",".join(self.columns), *(",".join(row.values()) for row in rows)]
+        write_text(self.path, "\n".join(lines) + "\n")
+        self.board: Any = None
+        if tensorboard:
+            from torch.utils.tensorboard import SummaryWriter  # needs the package tensorboard
+
+            self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=update + 1)
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Append a row; a column that it lacks stays empty."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(",".join(str(row.get(name, "")) for name in self.columns) + "\n")
+        for name in self.columns[2:] if self.board else ():
+            if name in row:
+                self.board.add_scalar(name, row[name], row["update"])
+
+
+def read_log(path: Path) -> list[dict[str, str]]:
+    """The whole rows of a log; none if there is no file."""
+    if not path.exists():
+        return []
+    whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
+    return list(csv.DictReader(whole.splitlines()))
+
+
+def prepare(config: TrainingConfig, resume: bool) -> None:
+    """Fill the folder of a run with vocabulary, encoded pairs and configuration.
+
+    Raises: ValueError if the folder holds a run that is not to be continued, or another one.
+    """
+    folder = Path(config.out)
+    settings = folder / "training.json"
+    if settings.exists():
+        check_resume(config, read_config(folder), resume)
+    folder.mkdir(parents=True, exist_ok=True)
+    vocabulary = folder / "tokenizer.json"
+    for split, on_bad in ("train", config.on_bad), ("dev", "auto"):
+        if not (folder / f"{split}.pairs").exists():
+            corpus, src, tgt = parse_data(config.data)
+            source, target = load_pairs(
+                corpus, split, src, tgt, None if on_bad == "auto" else on_bad
+            )
+            if not vocabulary.exists():
+                tokenizer = learn_vocabulary(config.vocabulary, source + target, config.vocab_size)
+                write_text(vocabulary, tokenizer.to_str())
+            tokenizer = Tokenizer.from_file(str(vocabulary))
+            EncodedPairs.encode(tokenizer, source, target).save(folder / f"{split}.pairs")
+    write_text(settings, json.dumps(asdict(config), indent=2) + "\n")
+
+
+def read_config(folder: Path) -> TrainingConfig:
+    """The configuration of the run in a folder."""
+    return TrainingConfig(**json.loads((folder / "training.json").read_text(encoding="utf-8")))
+
+
+def check_resume(config: TrainingConfig, old: TrainingConfig, resume: bool) -> None:
+    """Raise ValueError unless a run may go on with this configuration."""
+    if not resume:
+        raise ValueError(
+            f"{config.out} already holds a run; continue it with --resume, or choose another --out"
+        )
+    for option in fields(TrainingConfig):
+        was, now = getattr(old, option.name), getattr(config, option.name)
+        if option.metadata["fixed"] and was != now:
+            raise ValueError(
+                f"the run in {config.out} has {option.name}={was}; it cannot go on with {now}"
+            )
+
+
+def start_run(
+    config: TrainingConfig, resume: bool = False, processes: Processes | None = None
+) -> Trainer:
+    """Prepare a run, or take up one that stopped at its furthest whole checkpoint.
+
+    Args:
+        config: the run.   resume: continue what is in its folder, if anything is.
+        processes: this process among all; default: alone on the CPU.
+
+    Raises: ValueError if the folder holds a run and resume is False, or another run.
+    """
+    processes = processes or Processes()
+    folder = Path(config.out)
+    if processes.rank == 0:
+        prepare(config, resume)
+    saved = processes.first(newest_checkpoint(folder) if processes.rank == 0 else None)
+    pairs, dev_pairs = (EncodedPairs.load(folder / f"{split}.pairs") for split in ("train", "dev"))
+    trainer = Trainer(config, pairs, dev_pairs, processes)
+    if saved:
+        load_checkpoint(trainer, saved)
+    left_out = len(trainer.pairs) - len(trainer.kept)
+    if processes.rank == 0 and left_out:
+        tqdm.write(
+            f"{left_out:,} of {len(trainer.pairs):,} training pairs are too long, and left out"
+        )
+    return trainer
+
+
+class StopRequest:
+    """While it is entered, SIGINT and SIGTERM only set `wanted`; alone, a second one kills."""
+
+    def __init__(self, alone: bool = True) -> None:
+        self.wanted, self.alone = False, alone
+
+    def __enter__(self) -> "StopRequest":
+        self.signals = signal.SIGINT, signal.SIGTERM
+        self.old = [signal.signal(number, self.note) for number in self.signals]
+        return self
+
+    def note(self, number: int, frame: Any) -> None:
+        if self.wanted and self.alone:
+            self.__exit__()
+            raise KeyboardInterrupt("stopped at once; the last checkpoint stands")
+        self.wanted = True
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in zip(self.signals, self.old, strict=True):
+            signal.signal(number, handler)
+
+
+def agree(trainer: Trainer, stop: StopRequest, last_save: float) -> list[bool]:
+    """Whether all processes save now, and whether they stop."""
+    config, done = trainer.config, trainer.progress.update
+    by_count = bool(config.save_updates) and done % config.save_updates == 0
+    minutes = (time.monotonic() - last_save) / 60
+    by_clock = bool(config.save_minutes) and minutes >= config.save_minutes
+    return trainer.processes.any(by_count or by_clock or done == config.updates, stop.wanted)
+
+
+def new_row(trainer: Trainer, loss: float | None = None) -> dict[str, Any]:
+    """A row of the log, about the updates since the row before; `loss` is the validation loss."""
+    p = trainer.progress
+    row = {
+        "update": p.update,
+        "epoch": p.epoch + 1,
+        "minutes": round(p.seconds / 60, 2),
+        "target_tokens": p.tokens,
+        "tokens_per_second": round(p.row_tokens / p.row_seconds),
+        "learning_rate": trainer.scheduler.get_last_lr()[0],
+        "train_loss": round(p.row_loss / p.row_tokens, 4),
+    }
+    p.row_loss, p.row_tokens, p.row_seconds = 0.0, 0, 0.0
+    return row if loss is None else row | {"dev_loss": round(loss, 4)}
+
+
+def train(config: TrainingConfig, resume: bool = False) -> Path:
+    """Train a model, or continue a run that stopped.
+
+    Args:
+        config: the run.   resume: continue what is in its folder, if anything is.
+
+    Returns: the folder, with model.safetensors (the mean of the last checkpoints, in half
+        precision), config.json, tokenizer.json, training.json and log.csv.
+
+    Raises: ValueError as `start_run` and `update` do; KeyboardInterrupt, when all is saved,
+        if it was told to stop.
+
+    Source: section 5.
+    """
+    processes, folder = join_processes(), Path(config.out)
+    try:
+        trainer = start_run(config, resume, processes)
+        if trainer.progress.update < config.updates:
+            run(trainer)
+        if processes.rank == 0:
+            last = checkpoints(folder)[-config.average :]
+            save_model(folder, average_checkpoints(last), model_config(config))
+    finally:
+        if processes.size > 1:
+            distributed.destroy_process_group()
+    return folder
+
+
+def run(trainer: Trainer) -> None:
+    """Make the updates that are still to be made."""
+    config, progress = trainer.config, trainer.progress
+    leader = trainer.processes.rank == 0
+    log = RunLog(Path(config.out), progress.update, config.tensorboard) if leader else None
+    last_save = time.monotonic()
+    with StopRequest(trainer.processes.size == 1) as stop, progress_bar(trainer) as bar:
+        for group in ahead(groups(trainer)):
+            timed_update(trainer, group)
+            show(bar, trainer)
+            save_now, stop_now = agree(trainer, stop, last_save)
+            if save_now:
+                record(trainer, log)
+                last_save = time.monotonic()
+            elif log and progress.update % config.log_updates == 0:
+                log.add(new_row(trainer))
+            if progress.update == config.updates:
+                return
+            if stop_now:
+                interrupt(trainer)
+
+
+def timed_update(trainer: Trainer, group: Group) -> None:
+    """Make one update, and note it in the progress."""
+    started = time.perf_counter()
+    loss = update(trainer, group)
+    trainer.progress.count(loss, group.tokens, time.perf_counter() - started)
+    trainer.progress.epoch, trainer.progress.batch = (
+        group.parts[-1].epoch,
+        group.parts[-1].batch + 1,
+    )
+
+
+def record(trainer: Trainer, log: RunLog | None) -> None:
+    """Validate, log and save; `log` is None in all processes but the first."""
+    loss = dev_loss(trainer)
+    if log:
+        log.add(new_row(trainer, loss))
+        save_checkpoint(trainer)
+        drop_old(trainer)
+
+
+def interrupt(trainer: Trainer) -> None:
+    """Save, and leave with a KeyboardInterrupt that says how to go on."""
+    if trainer.processes.rank == 0:
+        save_checkpoint(trainer, INTERRUPTED.removesuffix(".safetensors"))
+    trainer.processes.first(None)  # the others stay until it is saved
+    raise KeyboardInterrupt(
+        f"stopped after update {trainer.progress.update}, and saved; to go on: "
+        f"annotated train --out {trainer.config.out} --resume"
+    )
+
+
+def progress_bar(trainer: Trainer) -> tqdm:
+    """A bar with the time left, in the first process; in a file of output, a line now and then."""
+    return tqdm(
+        total=trainer.config.updates,
+        initial=trainer.progress.update,
+        unit="update",
+        disable=trainer.processes.rank > 0,
+        mininterval=0.5 if sys.stderr.isatty() else 20,
+    )
+
+
+def show(bar: tqdm, trainer: Trainer) -> None:
+    """Move the bar on by one update."""
+    p = trainer.progress
+    rate = p.row_tokens / p.row_seconds
+    learning_rate = trainer.scheduler.get_last_lr()[0]
+    loss = f"loss {p.row_loss / p.row_tokens:.3f}"
+    bar.set_postfix_str(f"{loss}, {rate:,.0f} tokens/s, lr {learning_rate:.1e}", refresh=False)
+    bar.update()

@@ -55,7 +55,9 @@ def plain_notebook(notebook: NotebookNode, text, repository: str | None) -> Note
             cell.source = text(cell.source)
         else:
             fold(cell)
-    where = f"git+https://github.com/{repository}" if repository else "annotated"
+    where = "annotated[chapters]"
+    if repository:
+        where += f" @ git+https://github.com/{repository}"
     notebook.cells.insert(0, new_code_cell(INSTALL.format(install=f'%pip install -q "{where}"')))
     title = "*A chapter of the executable edition of “Attention Is All You Need”.*"
     notebook.cells.insert(0, new_markdown_cell(title))

@@ -309,3 +309,18 @@ def test_d_model_must_be_divisible_by_h_unless_widths_are_given(widths):
 def test_dropout_must_be_a_probability(dropout):
     with pytest.raises(ValueError, match=str(dropout)):
         MultiHeadedAttention(2, 4, dropout=dropout)
+
+
+@pytest.mark.parametrize("how", ["autocast", "weights"])
+def test_sixteen_bits_go_in_and_come_out(how: str):
+    torch.manual_seed(0)
+    layer, x = MultiHeadedAttention(4, 32).eval(), torch.randn(2, 7, 32)
+    exact = layer(x, x, x)
+    if how == "autocast":
+        with torch.autocast("cpu", torch.bfloat16):
+            rough = layer(x, x, x)
+    else:
+        x = x.bfloat16()
+        rough = layer.bfloat16()(x, x, x)
+    assert rough.dtype == torch.bfloat16
+    torch.testing.assert_close(rough.float(), exact, rtol=0.05, atol=0.02)

@@ -5,8 +5,10 @@ import gzip
 import io
 import json
 import re
+import shlex
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,11 +17,14 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from annotated import cli
-from annotated.data import corpora
-from annotated.training import TrainingConfig, checkpoints
+from annotated.data import corpora, train_bpe
+from annotated.decoding import Translation, load_pretrained
+from annotated.evaluation import TEXTS
+from annotated.model import make_model
+from annotated.training import TrainingConfig, checkpoints, preset, save_model
 
 TINY = ["--vocab-size", "50", "--N", "1", "--d-model", "16", "--d-ff", "32", "--h", "2"]
-TINY += ["--batch-tokens", "100", "--warmup", "10"]
+TINY += ["--src-tokens", "100", "--tgt-tokens", "100", "--warmup", "10", "--save-updates", "3"]
 
 
 @pytest.fixture(autouse=True)
@@ -47,8 +52,8 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def run(corpus: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
-    """The folder of a run of two epochs."""
-    cli.main(["train", *TINY, "--epochs", "2", "--out", str(tmp_path / "run")])
+    """The folder of a run of six updates."""
+    cli.main(["train", *TINY, "--updates", "6", "--out", str(tmp_path / "run")])
     assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "run")
     return tmp_path / "run"
 
@@ -82,7 +87,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_help_names_every_command(capsys):
     text = helped(capsys)
-    for command in "train", "translate", "evaluate", "average", "data", "paper":
+    for command in "train", "translate", "evaluate", "score", "average", "data", "paper":
         assert re.search(rf" {command} [a-z]", text)
         assert f"usage: annotated {command}" in helped(capsys, command)
     for parts in ("data", "list get"), ("paper", "get import show"):
@@ -94,17 +99,28 @@ def test_the_options_of_train_are_the_fields_of_its_configuration(capsys):
     text = helped(capsys, "train")
     for field in dataclasses.fields(TrainingConfig):
         assert field.metadata["help"]
-        option = f"--{field.name.replace('_', '-')} {type(field.default).__name__.upper()}"
-        assert f"{option} {field.metadata['help']} (default: {field.default})" in text
+        option, kind = f"--{field.name.replace('_', '-')}", type(field.default).__name__.upper()
+        if field.metadata["choices"]:
+            kind = f"{{{','.join(field.metadata['choices'])}}}"
+        usage = f"{option}, --no-{option[2:]}" if kind == "BOOL" else f"{option} {kind}"
+        assert f"{usage} {field.metadata['help']} (default: {field.default})" in text
+
+
+def test_a_preset_is_what_the_options_start_from(monkeypatch, capsys):
+    seen: list[TrainingConfig] = []
+    monkeypatch.setattr("annotated.training.train", lambda config, resume: seen.append(config))
+    said(capsys, "train", "--preset", "big-en-fr", "--updates", "7")
+    assert seen == [preset("big-en-fr", updates=7)] and seen[0].out == "runs/big-en-fr"
 
 
 def test_options_arrive_as_they_are_typed(capsys, monkeypatch):
     seen: list[TrainingConfig] = []
-    monkeypatch.setattr("annotated.training.train", lambda config: seen.append(config) or "done")
+    monkeypatch.setattr("annotated.training.train", lambda config, resume: seen.append(config))
     said(capsys, "train")
-    said(capsys, "train", "--dropout", "0.3", "--N", "2", "--out", "x", "--label-smoothing", "0")
+    given = ["--dropout", "0.25", "--N", "2", "--out", "x", "--label-smoothing", "0", "--compile"]
+    said(capsys, "train", *given)
     assert seen[0] == TrainingConfig()
-    assert seen[1] == TrainingConfig(dropout=0.3, N=2, out="x", label_smoothing=0.0)
+    assert seen[1] == TrainingConfig(dropout=0.25, N=2, out="x", label_smoothing=0.0, compile=True)
 
 
 def test_it_is_also_a_module():
@@ -125,29 +141,71 @@ def test_train(run: Path):
 
 
 def test_train_continues(run: Path, capsys):
-    before = (run / "checkpoint-0002.safetensors").read_bytes()
-    said(capsys, "train", *TINY, "--epochs", "3", "--out", str(run))
-    assert (run / "checkpoint-0002.safetensors").read_bytes() == before
-    assert len(checkpoints(run)) == 3
+    before = checkpoints(run)[-1].read_bytes()
+    said(capsys, "train", "--resume", "--updates", "9", "--out", str(run))  # the rest is known
+    assert checkpoints(run)[-2].read_bytes() == before
+    assert [path.stem[-1] for path in checkpoints(run)] == ["3", "6", "9"]
 
 
-def test_translate_arguments_and_standard_input(run: Path, capsys, monkeypatch):
-    model = str(run)
-    both = said(capsys, "translate", model, "red dog.", "blue cow.").splitlines()
-    assert len(both) == 2
-    assert said(capsys, "translate", model, "blue cow.").splitlines() == both[1:]
-    monkeypatch.setattr("sys.stdin", io.StringIO("red dog.\nblue cow.\n"))
-    assert said(capsys, "translate", model).splitlines() == both
+def test_a_run_is_neither_lost_nor_turned_into_another(run: Path, capsys):
+    assert "--resume" in refused(capsys, "train", *TINY, "--out", str(run))
+    said = refused(capsys, "train", "--resume", "--out", str(run), "--dropout", "0.2")
+    assert "has dropout=0.3" in said
 
 
 def test_evaluate_prints_and_writes_the_same_scores(run: Path, tmp_path: Path, capsys):
     out = tmp_path / "scores.json"
-    splits = ["--split", "dev", "test"]
-    lines = said(capsys, "evaluate", str(run), *splits, "--out", str(out)).splitlines()
+    options = ["--split", "dev", "test", "--beam", "2", "--alpha", "0.4", "--out", str(out)]
+    first, second, *lines = said(capsys, "evaluate", str(run), *options).splitlines()
     rows = json.loads(out.read_text(encoding="utf-8"))
-    assert [row["split"] for row in rows] == ["dev", "dev", "test", "test"]
+    assert [row["split"] for row in rows] == ["dev"] * 4 + ["test"] * 4
+    assert {row["text"] for row in rows} == set(TEXTS.values())
+    assert {row["search"] for row in rows} == {"beam 2, alpha 0.4"}
+    for line, row in (first, rows[0]), (second, rows[-1]):
+        assert line == (
+            f"{row['split']}: beam 2, alpha 0.4, perplexity {row['perplexity']:.2f} per piece"
+        )
+    assert 1 < rows[0]["perplexity"] < 50
     for line, row in zip(lines, rows, strict=True):
         for part in row["split"], row["text"], f"{row['score']:.2f}", row["signature"]:
+            assert part in line
+
+
+def test_evaluate_searches_as_the_paper_does_unless_told(capsys, monkeypatch):
+    seen: list[tuple] = []
+
+    def evaluate(translator: str, *corpus: str, **search: float) -> list[dict]:
+        seen.append((translator, corpus, search))
+        return [{"split": "x", "search": "x", "perplexity": 1, "text": "", "score": 0} | sign]
+
+    sign = {"signature": ""}
+    monkeypatch.setattr("annotated.decoding.load_pretrained", lambda name, device: name)
+    monkeypatch.setattr("annotated.evaluation.evaluate", evaluate)
+    said(capsys, "evaluate", "m", "--data", "multi30k-en-de")
+    said(capsys, "evaluate", "m", "--data", "multi30k-en-fr", "--split", "dev", "--beam", "1")
+    assert seen == [
+        ("m", ("multi30k", "test", "en", "de"), {"beam": 4, "alpha": 0.6}),
+        ("m", ("multi30k", "dev", "en", "fr"), {"beam": 1, "alpha": 0.6}),
+    ]
+
+
+def test_a_model_is_scored_on_the_data_that_it_was_trained_on(run: Path, capsys):
+    assert cli.trained_on(str(run)) == "multi30k-en-de"
+    (run / "training.json").unlink()
+    assert "expected --data" in refused(capsys, "evaluate", str(run))
+
+
+def test_score_prints_and_writes_the_same_scores(tmp_path: Path, capsys):
+    (tmp_path / "ref").write_text("Der Hund ist im Haus.\n", encoding="utf-8")
+    (tmp_path / "good").write_text("Der Hund ist im Haus.\n", encoding="utf-8")
+    (tmp_path / "bad").write_text("Der Hund ist in dem Haus.\n", encoding="utf-8")
+    options = ["--ref", "ref", "--lang", "de", "--out", "scores.json"]
+    lines = said(capsys, "score", "good", "bad", *options).splitlines()
+    rows = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
+    assert [row["output"] for row in rows] == ["good"] * 4 + ["bad"] * 4
+    assert all((row["score"] > 99) == (row["output"] == "good") for row in rows)
+    for line, row in zip(lines, rows, strict=True):
+        for part in row["output"], row["text"], f"{row['score']:.2f}", row["signature"]:
             assert part in line
 
 
@@ -162,6 +220,179 @@ def test_average(tmp_path: Path, capsys):
     assert list(mean) == ["x"] and mean["x"].tolist() == [3.0, 3.0]
 
 
+# -------------------------------------------------------------------------------------- translate
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The folder of a model that has learnt nothing, but ends its sentences."""
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = train_bpe(["red green blue dog cat cow hen."] * 2, 50)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    torch.manual_seed(1)
+    net = make_model(50, 50, N=1, d_model=16, d_ff=32, h=2, positions="learned", max_len=60)
+    save_model(folder, dict(net.named_parameters()), net.config)
+    return str(folder)
+
+
+def give(monkeypatch: pytest.MonkeyPatch, lines: bytes | Iterable[bytes], terminal=False) -> None:
+    """Bytes, or lines as they come, on standard input."""
+    buffer = io.BytesIO(lines) if isinstance(lines, bytes) else lines
+    stdin = SimpleNamespace(buffer=buffer, isatty=lambda: terminal)
+    monkeypatch.setattr("sys.stdin", stdin)
+
+
+def test_sentences_files_and_pipes_are_translated_alike(model, tmp_path, capsys, monkeypatch):
+    sentences = ["red dog.", "", "a green cow and a blue hen.", "cat", "red dog."]
+    expected = "".join(f"{line}\n" for line in load_pretrained(model).translate_all(sentences))
+    assert len(set(expected.splitlines())) > 2
+    assert said(capsys, "translate", model, *sentences) == expected
+    text = "\n".join(sentences).encode()  # without an end of the last line
+    give(monkeypatch, text)
+    assert said(capsys, "translate", model) == expected
+    give(monkeypatch, text.replace(b"\n", b"\r\n"))
+    assert said(capsys, "translate", model, "--chunk", "2", "--batch-tokens", "9") == expected
+    (tmp_path / "in.txt").write_bytes(text + b"\n")
+    assert said(capsys, "translate", model, "--input", "in.txt") == expected
+    (tmp_path / "in.gz").write_bytes(gzip.compress(text))
+    assert said(capsys, "translate", model, "--input", "in.gz", "--output", "out.txt") == ""
+    assert (tmp_path / "out.txt").read_bytes() == expected.encode()
+    assert not list(tmp_path.glob("*.part"))
+
+
+SEPARATORS = [*"\r\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\x00\u200b\ufeff\t😀", "👩\u200d👩\u200d👧"]
+
+
+def test_a_line_in_a_line_out(model, tmp_path, capsys, monkeypatch):
+    """Whatever a line holds; and also if the model says such a thing itself."""
+    lines = [f"red{mark}dog." for mark in SEPARATORS] + SEPARATORS + ["", " ", "cow " * 9]
+    give(monkeypatch, "".join(f"{line}\n" for line in lines).encode())
+    out = said(capsys, "translate", model, "--chunk", "5")
+    assert out.count("\n") == len(out.splitlines()) == len(lines)
+    assert out.endswith("\n")
+    expected = said(capsys, "translate", model, "red dog.")
+    assert out.splitlines(keepends=True)[:9] == [expected] * 9  # separators are read as spaces
+
+    def candidates(self: object, sentences: Iterable[str], **options: object) -> Iterator[list]:
+        yield from ([Translation(mark.join("abc"), -1.0, -1.0)] for mark in ["\n", *SEPARATORS])
+
+    monkeypatch.setattr("annotated.decoding.Translator.candidates", candidates)
+    assert len(said(capsys, "translate", model, "x").splitlines()) == len(SEPARATORS) + 1
+    fields = said(capsys, "translate", model, "x", "--n-best", "1").splitlines()
+    assert [line.count("\t") for line in fields] == [3] * len(fields)
+
+
+def test_n_best_lists(model, capsys):
+    sentences = ["red dog.", "", "blue hen."]
+    groups = list(load_pretrained(model).candidates(sentences, beam=3, n_best=2, max_extra=5))
+    options = ["--n-best", "2", "--beam", "3", "--max-extra", "5"]
+    lines = said(capsys, "translate", model, *sentences, *options).splitlines()
+    assert lines == [
+        f"{number}\t{found.score:.4f}\t{found.log_prob:.4f}\t{found.text}"
+        for number, group in enumerate(groups, start=1)
+        for found in group
+    ]
+    assert [line.split("\t")[0] for line in lines] == ["1", "1", "2", "3", "3"]
+    assert len(said(capsys, "translate", model, "red", "--n-best", "1").split("\t")) == 4
+
+
+def test_options_of_translate_arrive(model, capsys, monkeypatch):
+    seen: list[dict] = []
+
+    def candidates(self: object, sentences: Iterable[str], **options: object) -> Iterator[list]:
+        seen.append({"sentences": list(sentences)} | options)
+        return iter([])
+
+    monkeypatch.setattr("annotated.decoding.Translator.candidates", candidates)
+    said(capsys, "translate", model, "a")
+    given = "--beam 7 --alpha -0.5 --max-extra 3 --n-best 2 --batch-tokens 9 --chunk 4 --progress"
+    said(capsys, "translate", model, "a", *given.split(), "b")  # a sentence behind the options
+    give(monkeypatch, b"c\n", terminal=True)
+    said(capsys, "translate", model)
+    search = {"beam": 4, "alpha": 0.6, "max_extra": 50, "n_best": 1}  # the paper's
+    default = search | {"sentences": ["a"], "batch_tokens": 2000, "chunk": 1000, "progress": False}
+    assert seen[0] == default
+    search = {"beam": 7, "alpha": -0.5, "max_extra": 3, "n_best": 2}
+    given = {"sentences": ["a", "b"], "batch_tokens": 9, "chunk": 4, "progress": True}
+    assert seen[1] == search | given
+    assert seen[2] == default | {"sentences": ["c"], "chunk": 1}  # somebody waits for an answer
+
+
+def test_the_bar_is_where_it_is_wanted(model, tmp_path, capsys, monkeypatch):
+    command = ["translate", model, "red", "blue"]
+    cli.main([*command, "--progress"])
+    out, error = capsys.readouterr()
+    assert "2/2" in error and out.count("\n") == 2 and "2/2" not in out
+    for terminals, output, bar in (
+        ((), [], False),
+        (("stderr",), [], True),
+        (("stdout", "stderr"), [], False),  # it would get between the lines
+        (("stdout", "stderr"), ["--output", "x"], True),
+        (("stdout", "stderr"), ["--output", "x", "--no-progress"], False),
+    ):
+        with monkeypatch.context() as patch:
+            for name in terminals:
+                patch.setattr(f"sys.{name}.isatty", lambda: True)
+            cli.main([*command, *output])
+        assert ("2/2" in capsys.readouterr().err) == bar
+
+
+def test_a_pipe_is_read_as_it_is_answered(model, capsys, monkeypatch):
+    """At the third line, the first two have been answered; so a pipe may be endless."""
+    answered = []
+
+    def lines() -> Iterator[bytes]:
+        for line in [b"red\n", b"blue green dog\n", b"\n", b"cow\n", b"hen\n"]:
+            answered.append(len(capsys.readouterr().out.splitlines()))
+            yield line
+
+    give(monkeypatch, lines())
+    cli.main(["translate", model, "--chunk", "2"])
+    assert answered == [0, 0, 2, 0, 2] and len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_a_reader_that_goes_away_is_no_error(model):
+    command = [sys.executable, "-m", "annotated", "translate", model, "--chunk", "1"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        process.stdin.write(b"red\n" * 300)
+        process.stdin.close()
+        assert process.stdout.readline().endswith(b"\n")
+        process.stdout.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+def test_what_is_not_utf8_is_refused_with_its_line(model, tmp_path, capsys, monkeypatch):
+    lines, old = b"red\nblue\nhen\ncow \xff\ndog\n", "what was here before"
+    for source in ["--input", "in.txt"], []:
+        (tmp_path / "in.txt").write_bytes(lines)
+        (tmp_path / "out.txt").write_text(old, encoding="utf-8")
+        give(monkeypatch, lines)
+        error = refused(capsys, "translate", model, *source, "--output", "out.txt")
+        assert "line 4: not UTF-8 (invalid start byte)" in error
+        assert ("in.txt" if source else "standard input") in error
+        assert (tmp_path / "out.txt").read_text(encoding="utf-8") == old
+        assert not list(tmp_path.glob("*.part"))
+    give(monkeypatch, lines)
+    with pytest.raises(SystemExit):
+        cli.main(["translate", model, "--chunk", "2"])
+    assert capsys.readouterr().out.count("\n") == 2  # whole chunks
+
+
+def test_the_examples_of_the_help_can_be_typed(capsys):
+    examples = re.findall(r"^  annotated (translate .*?)(?: <.*)?$", cli.HOW_TO_TRANSLATE, re.M)
+    assert len(examples) == 4
+    seen: list = []
+    for example in examples:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cli, "run_translate", lambda options: seen.append(options))
+            cli.main(shlex.split(example))
+    assert [options.text for options in seen] == [["A dog runs.", "A cat sleeps."], [], [],
+                                                  ["A dog runs."]]  # fmt: skip
+    assert "annotated translate multi30k-en-de < in.txt > out.txt" in helped(capsys, "translate")
+
+
 # ------------------------------------------------------------------------------ corpora and paper
 
 
@@ -170,13 +401,32 @@ def test_data_list(capsys):
     for corpus in corpora().values():
         for part in corpus.name, corpus.title, corpus.source, corpus.licence, *corpus.languages:
             assert part in text
+        assert f"splits: {' '.join(corpus.splits)}" in text
+    assert text.count("GB to download") == 2  # WMT's, which one should know beforehand
 
 
 def test_data_get_names_the_files(corpus: None, tmp_path: Path, capsys):
     for split in "train", "val", "test_2016_flickr":
         (tmp_path / "data" / "multi30k" / f"{split}.fr").write_text("x\n", encoding="utf-8")
-    paths = [Path(line) for line in said(capsys, "data", "get", "multi30k").splitlines()]
+    command = ["data", "get", "multi30k", "--split"]
+    paths = [Path(line) for line in said(capsys, *command, "train", "dev", "test").splitlines()]
     assert len(set(paths)) == 9 and all(path.is_file() for path in paths)
+    assert len(said(capsys, *command, "dev").splitlines()) == 3
+
+
+def test_data_get_downloads_what_is_not_at_hand(corpus: None, tmp_path: Path, capsys, monkeypatch):
+    asked: list[str] = []
+
+    def download(url: str, path: Path, size: int | None, sha256: str | None) -> Path:
+        asked.append(url)
+        return path
+
+    monkeypatch.setattr("annotated.data.download", download)
+    monkeypatch.setattr("annotated.data.cache_folder", lambda: tmp_path / "cache")
+    out = said(capsys, "data", "get", "wmt14-en-de", "--split", "test", "train")
+    names = [url.rsplit("/", 1)[1] for url in asked]
+    assert names[0] == "dev.tgz" and len(names) == 4
+    assert out.splitlines() == [str(tmp_path / "cache" / "wmt" / name) for name in names]
 
 
 @pytest.fixture
@@ -203,23 +453,49 @@ def test_paper_show(monkeypatch, capsys):
     ("arguments", "part"),
     [
         (["translate", "no-such-model", "x"], "'no-such-model'"),
+        (["translate", "MODEL", "x", "--input", "y"], "sentences or --input; got both"),
+        (["translate", "MODEL", "--input", "missing.txt"], "missing.txt"),
+        (["translate", "MODEL", "x", "--output", "."], "the name of a file; got ."),
+        (["translate", "MODEL", "x", "--output", "missing/x"], "missing/x"),
+        (["translate", "MODEL", "x", "--device", "tpu"], "got 'tpu'"),
+        (["translate", "MODEL", "x", "--beam", "0"], "beam=0"),
+        (["translate", "MODEL", "x", "--n-best", "5"], "n_best=5, beam=4"),
+        (["translate", "MODEL", "x", "--alpha", "nan"], "alpha between -10 and 10; got nan"),
+        (["translate", "MODEL", "x", "--max-extra", "-1"], "max_extra of at least 0; got -1"),
+        (["translate", "MODEL", "x", "--chunk", "0"], "chunk of at least 1; got 0"),
+        (["translate", "MODEL", "x", "--batch-tokens", "0"], "batch_tokens of at least 1; got 0"),
         (["evaluate", "no-such-model"], "'no-such-model'"),
-        (["train", "--corpus", "wmt13"], "multi30k; got 'wmt13'"),
-        (["train", "--src", "cs"], "'cs'"),
+        (["score", "missing.de", "--ref", "missing.ref"], "missing.de"),
+        (["train", "--data", "wmt13-en-de"], "php; got 'wmt13'"),
+        (["train", "--data", "multi30k-cs-de"], "'cs'"),
         (["train", "--d-model", "0"], "d_model of at least 1; got 0"),
         (["train", "--dropout", "1"], "dropout in [0, 1); got 1.0"),
-        (["train", "--batch-tokens", "3"], "at most 3 tokens"),
-        (["data", "get", "wmt13"], "multi30k; got 'wmt13'"),
+        (["train", "--tgt-tokens", "3"], "no training pair of at most 3 pieces"),
+        (["train", "--data", "multi30k"], "CORPUS-SRC-TGT"),
+        (["data", "get", "laws"], "laws.en-fr.tsv.xz"),
+        (["data", "get", "multi30k", "--split", "val"], "'val'"),
+        (["data", "get", "wmt13"], "php; got 'wmt13'"),
         (["average", "missing.safetensors", "--out", "x"], "missing.safetensors"),
         (["paper", "import", "missing.pdf"], "missing.pdf"),
     ],
 )
-def test_a_mistake_gets_one_line_and_status_2(corpus: None, capsys, arguments, part):
+def test_a_mistake_gets_one_line_and_status_2(corpus: None, model, capsys, arguments, part):
+    arguments = [model if argument == "MODEL" else argument for argument in arguments]
     assert part in refused(capsys, *arguments)
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["sing"], ["train", "--epochs", "many"], ["translate"], ["data"], ["average"]]
+    "arguments",
+    [
+        [],
+        ["sing"],
+        ["train", "--updates", "many"],
+        ["translate"],
+        ["translate", "x", "--temperature", "1"],
+        ["data"],
+        ["average"],
+        ["score", "x"],
+    ],
 )
 def test_wrong_usage_gets_status_2(capsys, arguments: list[str]):
     with pytest.raises(SystemExit) as end:
@@ -229,16 +505,16 @@ def test_wrong_usage_gets_status_2(capsys, arguments: list[str]):
 
 
 def test_an_interrupted_run_says_that_it_can_go_on(monkeypatch, capsys):
-    def interrupted(config: TrainingConfig) -> None:
-        raise KeyboardInterrupt
+    def interrupted(config: TrainingConfig, resume: bool) -> None:
+        raise KeyboardInterrupt("saved; to go on: annotated train --resume")
 
     monkeypatch.setattr("annotated.training.train", interrupted)
     with pytest.raises(SystemExit) as end:
         cli.main(["train"])
-    assert end.value.code == 130 and "continues" in capsys.readouterr().err
+    assert end.value.code == 130 and "saved; to go on" in capsys.readouterr().err
 
 
 def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
-    monkeypatch.setattr("annotated.training.train", lambda config: {}["nothing"])
+    monkeypatch.setattr("annotated.training.train", lambda config, resume: {}["nothing"])
     with pytest.raises(KeyError):
         cli.main(["train"])

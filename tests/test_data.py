@@ -1,22 +1,30 @@
 """Section 5.1: files to sentences, sentences to pieces, pieces to batches."""
 
 import contextlib
-import functools
 import gzip
 import hashlib
 import http.server
+import io
+import lzma
 import os
 import re
+import tarfile
 import threading
+import time
 import unicodedata
+import warnings
+import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from annotated import data
 from annotated.data import (
@@ -27,17 +35,28 @@ from annotated.data import (
     UNK,
     Batch,
     Corpus,
+    EncodedPairs,
+    clean_pairs,
     corpora,
     corpus_file,
+    corpus_files,
+    corpus_parts,
+    download,
     encode_source,
     encode_target,
     find_corpus,
+    learn_vocabulary,
     load_pairs,
     make_batch,
+    open_part,
     pad_ids,
+    parse_data,
     read_lines,
+    shipped,
     token_batches,
     train_bpe,
+    train_wordpiece,
+    word_vocabulary,
 )
 
 # ------------------------------------------------------------------------------------- vocabulary
@@ -51,13 +70,15 @@ TEXT = [
 # Letters and signs of the text, each with the marks that belong to it.
 UNITS = sorted(set(re.findall(r".[\u0300-\u036f]*", " ".join(TEXT))))
 BPE = train_bpe(TEXT, 150)
+PIECES = train_wordpiece(TEXT, 150)
 
 
+@pytest.mark.parametrize("tokenizer", [BPE, PIECES], ids=["bpe", "wordpiece"])
 @given(st.lists(st.sampled_from(UNITS)).map("".join))
-def test_what_decoding_gives_back(text: str):
+def test_what_decoding_gives_back(tokenizer: Tokenizer, text: str):
     """Everything but the form of accents (NFC) and one space at the very beginning."""
     expected = unicodedata.normalize("NFC", text).removeprefix(" ")
-    assert BPE.decode(BPE.encode(text).ids) == expected
+    assert tokenizer.decode(encode_source(tokenizer, [text])[0]) == expected
 
 
 def test_letters_that_training_never_saw_are_unknown_and_lost():
@@ -105,80 +126,244 @@ def test_encoding_puts_ends_around():
 
 def test_training_is_reproducible():
     assert train_bpe(TEXT, 120).to_str() == train_bpe(TEXT, 120).to_str()
+    assert train_wordpiece(TEXT, 120).to_str() == train_wordpiece(TEXT, 120).to_str()
+
+
+@pytest.mark.parametrize("symbol", SPECIALS)
+def test_a_symbol_that_somebody_types_is_text(symbol: str):
+    for tokenizer in train_bpe([f"a {symbol} b"], 60), Tokenizer.from_str(BPE.to_str()):
+        ids = encode_source(tokenizer, [f"a {symbol} b", symbol])
+        assert all(i not in (START, PAD) for row in ids for i in row)
+        assert all(row.count(END) == 1 and row[-1] == END for row in ids)
+    assert train_bpe([f"a {symbol} b"], 60).get_vocab_size() > len(SPECIALS)
+    known = train_bpe([f"a {symbol} b"], 60)
+    assert known.decode(encode_source(known, [f"a {symbol} b"])[0]) == f"a {symbol} b"
+
+
+def test_word_pieces_take_the_longest_known_piece_from_the_left():
+    tokenizer = train_wordpiece(["low lower lowest newer newest wider"] * 3, 60)
+    known = set(tokenizer.get_vocab())
+    for word in "lowest", "widest", "newlow":
+        rest, cut = f"▁{word}", []
+        while rest:  # the rule, written out
+            longest = max(n for n in range(1, len(rest) + 1) if rest[:n] in known)
+            cut.append(rest[:longest])
+            rest = rest[longest:]
+        assert tokenizer.encode(word).tokens == cut
+
+
+def test_a_word_longer_than_a_page_is_not_unknown():
+    assert UNK not in PIECES.encode("un" * 200).ids
+
+
+def test_learn_vocabulary():
+    for kind, train in ("bpe", train_bpe), ("wordpiece", train_wordpiece):
+        assert learn_vocabulary(kind, TEXT, 130).to_str() == train(TEXT, 130).to_str()
+    with pytest.raises(ValueError, match="bpe, wordpiece; got 'words'"):
+        learn_vocabulary("words", TEXT, 130)
+
+
+def test_word_vocabulary():
+    vocabulary = word_vocabulary(["Don't stop, don't!", "Stop it, it stops."], "en")
+    assert list(vocabulary) == [*SPECIALS, "n't", ",", "it"]  # at least twice, as spaCy cuts them
+    assert list(vocabulary.values()) == list(range(7))
+    assert "stop" in word_vocabulary(["Don't stop"], "en", min_count=1)
+    assert list(word_vocabulary(["z.B. z.B."], "de"))[4:] == ["z.B."]  # an abbreviation of German
+
+
+@pytest.fixture(scope="module")
+def multi30k() -> tuple[list[str], list[str]]:
+    if "ANNOTATED_DATA" not in os.environ:
+        pytest.skip("no corpora at hand: ANNOTATED_DATA is not set")
+    return load_pairs("multi30k", "train", "en", "de")
+
+
+def test_the_shipped_vocabulary_is_what_training_gives(multi30k):
+    path = shipped("models") / "multi30k-en-de" / "tokenizer.json"
+    english, german = multi30k
+    assert train_bpe(english + german, 5000).to_str() == Tokenizer.from_file(str(path)).to_str()
+
+
+def test_pieces_of_a_real_corpus_spell_it_exactly(multi30k):
+    tokenizer = train_wordpiece(multi30k[1][:2000], 2000)
+    sentences = [s for s in multi30k[1][:2000] if not s.startswith(" ")]
+    normal = [unicodedata.normalize("NFC", s) for s in sentences]
+    assert tokenizer.decode_batch([e.ids for e in tokenizer.encode_batch(sentences)]) == normal
+
+
+# ------------------------------------------------------------------------------------ encoded pairs
+
+SENTENCES = st.lists(st.lists(st.sampled_from(UNITS), max_size=8).map("".join), max_size=12)
+
+
+@given(SENTENCES)
+def test_encoded_pairs_are_the_lists_that_encoding_gives(sentences: list[str]):
+    pairs = EncodedPairs.encode(BPE, sentences, sentences[::-1])
+    source, target = encode_source(BPE, sentences), encode_target(BPE, sentences[::-1])
+    assert len(pairs) == len(sentences)
+    assert [pairs[i] for i in range(len(pairs))] == list(zip(source, target, strict=True))
+    assert pairs.lengths.shape == (len(sentences), 2)
+    lengths = [[len(a), len(b)] for a, b in zip(source, target, strict=True)]
+    assert pairs.lengths.tolist() == lengths
+
+
+def test_encoded_pairs_count_from_the_end_and_end():
+    pairs = EncodedPairs.encode(BPE, ["un", "eau"], ["", "old"])
+    assert pairs[-1] == pairs[1] and pairs[-2] == pairs[0]
+    for i in (2, -3):
+        with pytest.raises(IndexError):
+            pairs[i]
+    assert len(list(iter(pairs))) == 2
+
+
+def test_encoded_pairs_take_streams_longer_than_a_block(monkeypatch: pytest.MonkeyPatch):
+    whole = EncodedPairs.encode(BPE, (f"un {n}" for n in range(50)), ["old"] * 50)
+    monkeypatch.setattr(data, "_batched", lambda items, size: _sevens(items))
+    blocks = EncodedPairs.encode(BPE, (f"un {n}" for n in range(50)), ["old"] * 50)
+    assert all(
+        np.array_equal(a, b)
+        for a, b in zip(vars(whole).values(), vars(blocks).values(), strict=True)
+    )
+
+
+def _sevens(items) -> Iterator[list[str]]:
+    items = list(items)
+    yield from (items[i : i + 7] for i in range(0, len(items), 7))
+
+
+def test_encoded_pairs_need_two_sides():
+    with pytest.raises(ValueError, match="got 2 and 1"):
+        EncodedPairs.encode(BPE, ["un", "eau"], ["old"])
+
+
+def test_encoded_pairs_are_small_and_survive_a_file(tmp_path: Path):
+    pairs = EncodedPairs.encode(BPE, TEXT, TEXT[::-1])
+    assert pairs.src.dtype == pairs.tgt.dtype == np.uint16
+    pairs.save(tmp_path / "pairs.safetensors")
+    assert files(tmp_path) == ["pairs.safetensors"]
+    again = EncodedPairs.load(tmp_path / "pairs.safetensors")
+    for name, array in vars(pairs).items():
+        assert np.array_equal(getattr(again, name), array)
+        assert getattr(again, name).dtype == array.dtype
+
+
+def test_a_large_vocabulary_gets_larger_numbers():
+    class Large:
+        encode_special_tokens = False
+
+        def get_vocab_size(self) -> int:
+            return 70_000
+
+        def encode_batch(self, sentences: list[str]):
+            return [type("Encoding", (), {"ids": [69_999]}) for _ in sentences]
+
+    assert EncodedPairs.encode(Large(), ["x"], ["y"])[0] == ([69_999, END], [START, 69_999, END])
 
 
 # ---------------------------------------------------------------------------------------- batches
 
-PAIRS = st.lists(
-    st.tuples(st.integers(1, 12), st.integers(2, 12)).map(lambda n: ([7] * n[0], [8] * n[1])),
-    max_size=60,
-)
+LENGTHS = st.lists(st.tuples(st.integers(1, 12), st.integers(2, 12)), max_size=60)
+BUDGETS = st.tuples(st.integers(12, 50), st.integers(12, 50))
 SEEDS = st.none() | st.integers(0, 5)
 
 
-@given(PAIRS, st.integers(12, 50), SEEDS)
-def test_batches_use_every_pair_once_and_keep_the_budget(pairs, budget, seed):
-    batches = token_batches(pairs, budget, seed)
-    assert sorted(i for batch in batches for i in batch) == list(range(len(pairs)))
+@given(LENGTHS, BUDGETS, SEEDS)
+def test_batches_use_every_pair_once_and_keep_both_budgets(lengths, budgets, seed):
+    batches = token_batches(lengths, *budgets, seed)
+    assert sorted(i for batch in batches for i in batch) == list(range(len(lengths)))
     for indices in batches:
-        assert indices
-        batch = make_batch([pairs[i] for i in indices])
-        assert batch.src.numel() <= budget
-        assert batch.tgt.numel() + len(indices) <= budget  # with the token that tgt leaves out
+        assert len(indices)
+        batch = make_batch([([7] * lengths[i][0], [8] * lengths[i][1]) for i in indices])
+        assert batch.src.numel() <= budgets[0]
+        assert batch.tgt.numel() + len(indices) <= budgets[1]  # with the token that tgt leaves out
 
 
-@given(PAIRS, st.integers(12, 50))
-def test_a_batch_ends_only_where_the_next_pair_would_not_fit(pairs, budget):
-    for batch, after in pairwise(token_batches(pairs, budget)):
-        joined = [*batch, after[0]]
-        longest = max(len(side) for i in joined for side in pairs[i])
-        assert longest * len(joined) > budget
+@given(LENGTHS, BUDGETS)
+def test_a_batch_ends_only_where_the_next_pair_would_not_fit(lengths, budgets):
+    for batch, after in pairwise(token_batches(lengths, *budgets)):
+        joined = [lengths[i] for i in [*batch, after[0]]]
+        sizes = [max(pair[side] for pair in joined) * len(joined) for side in (0, 1)]
+        assert sizes[0] > budgets[0] or sizes[1] > budgets[1]
 
 
-def test_length_order_without_a_seed():
-    pairs = [([1] * (1 + i % 7), [1] * (2 + i % 5)) for i in range(40)]
-    flat = [i for batch in token_batches(pairs, 20) for i in batch]
-    lengths = [(len(pairs[i][1]), len(pairs[i][0])) for i in flat]
-    assert lengths == sorted(lengths)
-    assert token_batches(pairs, 20) == token_batches(pairs, 20)
+@given(LENGTHS)
+def test_without_a_seed_the_longer_side_grows(lengths):
+    flat = [i for batch in token_batches(lengths, 20, 20) for i in batch]
+    longer = [max(lengths[i]) for i in flat]
+    assert longer == sorted(longer)
 
 
-def test_a_seed_shuffles_and_can_be_repeated():
-    pairs = [([1] * (2 + i % 9), [1] * (2 + i % 9)) for i in range(300)]
-    first, again, other = (token_batches(pairs, 60, seed) for seed in (1, 1, 2))
-    assert first == again != other
-    lengths = [len(pairs[batch[0]][1]) for batch in first]
-    assert lengths != sorted(lengths)  # the batches come in no order of length
-    assert {frozenset(b) for b in first} != {frozenset(b) for b in other}  # and differ inside
+@given(LENGTHS, SEEDS)
+def test_a_seed_makes_batches_repeatable(lengths, seed):
+    first, again = (token_batches(lengths, 30, 30, seed) for _ in range(2))
+    assert [batch.tolist() for batch in first] == [batch.tolist() for batch in again]
+
+
+def test_a_seed_shuffles():
+    lengths = [(2 + i % 9, 2 + i % 9) for i in range(300)]
+    first, other = (token_batches(lengths, 60, 60, seed) for seed in (1, 2))
+    order = [lengths[batch[0]] for batch in first]
+    assert order != sorted(order)  # the batches come in no order of length
+    assert {frozenset(b.tolist()) for b in first} != {frozenset(b.tolist()) for b in other}
 
 
 def test_shuffling_leaves_the_random_state_of_the_caller_alone():
-    state = torch.get_rng_state()
-    token_batches([([1], [1, 2])] * 9, 10, seed=3)
+    state, numpy_state = torch.get_rng_state(), np.random.get_state()[1].copy()
+    token_batches([(1, 2)] * 9, 10, 10, seed=3)
     assert torch.equal(torch.get_rng_state(), state)
+    assert np.array_equal(np.random.get_state()[1], numpy_state)
+
+
+def test_the_default_budgets_are_the_papers():
+    batches = token_batches(np.full((30_000, 2), 10))
+    assert [len(batch) for batch in batches] == [2500] * 12
+
+
+def normal_lengths(number: int) -> np.ndarray:
+    """Lengths of pairs whose sides are alike, as those of a corpus are."""
+    rng = np.random.default_rng(0)
+    target = np.clip(rng.normal(15, 5, number), 3, 60).astype(int)
+    return np.stack([np.maximum(1, target + rng.integers(-3, 4, number)), target], axis=1)
+
+
+def padding(lengths: np.ndarray, batches: list[np.ndarray]) -> float:
+    cells = sum(len(batch) * lengths[batch].max(axis=0).sum() for batch in batches)
+    return 1 - lengths.sum() / cells
 
 
 def test_sorting_keeps_padding_small():
-    generator = torch.Generator().manual_seed(0)
-    lengths = (torch.randn(2000, generator=generator) * 5 + 15).clamp(3, 40).int().tolist()
-    shifts = torch.randint(-2, 3, (2000,), generator=generator).tolist()
-    pairs = [([1] * max(1, n + d), [1] * n) for n, d in zip(lengths, shifts, strict=True)]
-    batches = [make_batch([pairs[i] for i in b]) for b in token_batches(pairs, 2000, seed=0)]
-    for side in "src", "tgt":
-        tensors = [getattr(batch, side) for batch in batches]
-        padded = sum(int((t == PAD).sum()) for t in tensors) / sum(t.numel() for t in tensors)
-        assert padded < (0.15 if side == "src" else 0.03)
+    lengths = normal_lengths(20_000)
+    assert padding(lengths, token_batches(lengths, 2000, 2000, seed=0)) < 0.05
+    by_target = np.array_split(np.argsort(lengths[:, 1], kind="stable"), 150)
+    assert padding(lengths, by_target) > 0.08
+    in_order = np.array_split(np.arange(len(lengths)), 150)
+    assert padding(lengths, in_order) > 0.3
 
 
-@pytest.mark.parametrize("pair", [([1] * 11, [1] * 3), ([1] * 3, [1] * 11)])
-def test_a_pair_that_exceeds_the_budget_is_refused(pair):
-    with pytest.raises(ValueError, match="at most 10 tokens; pair 1 has 11"):
-        token_batches([([1], [1, 2]), pair], 10)
-    assert len(token_batches([([1], [1, 2]), pair], 11)) == 2
+def test_padding_on_multi30k_stays_below_five_per_cent(multi30k):
+    path = shipped("models") / "multi30k-en-de" / "tokenizer.json"
+    lengths = EncodedPairs.encode(Tokenizer.from_file(str(path)), *multi30k).lengths
+    for budget in 2000, 25_000 // 8:
+        assert padding(lengths, token_batches(lengths, budget, budget, seed=0)) < 0.05
+    assert padding(lengths, token_batches(lengths, seed=0)) < 0.10
+
+
+def test_millions_of_pairs_take_seconds():
+    start = time.process_time()
+    batches = token_batches(normal_lengths(1_000_000), seed=0)
+    assert sum(map(len, batches)) == 1_000_000
+    assert time.process_time() - start < 10
+
+
+@pytest.mark.parametrize(("pair", "budgets"), [((11, 3), (10, 11)), ((3, 11), (11, 10))])
+def test_a_pair_that_exceeds_a_budget_is_refused(pair, budgets):
+    with pytest.raises(ValueError, match=rf"pair 1 with \[{pair[0]}, {pair[1]}\]"):
+        token_batches([(1, 2), pair], *budgets)
+    assert len(token_batches([(1, 2), pair], 22, 22)) == 1
 
 
 def test_no_pairs_no_batches():
-    assert token_batches([], 10) == token_batches([], 10, seed=1) == []
+    assert token_batches([], 10, 10) == token_batches([], 10, 10, seed=1) == []
 
 
 def test_batch():
@@ -216,12 +401,12 @@ def test_pad_ids():
 # ---------------------------------------------------------------------------------- reading files
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz"])
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
 def test_lines_end_at_line_feeds_and_nowhere_else(tmp_path: Path, suffix: str):
     lines = ["one\x85two", "three\u2028four\u2029five", "six\x0bseven\x0ceight\x1cnine", "", "zehn"]
     path = tmp_path / f"text.en{suffix}"
     raw = "\n".join(lines).encode() + b"\n"
-    path.write_bytes(gzip.compress(raw) if suffix else raw)
+    path.write_bytes({"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[suffix](raw))
     assert read_lines(path) == lines
 
 
@@ -248,12 +433,235 @@ def test_bytes_that_are_not_utf8_name_file_and_line(tmp_path: Path, suffix: str)
         read_lines(path)
 
 
+# ------------------------------------------------------------------------------------ broken pairs
+
+BAD = "schön".encode("latin-1")
+
+
+def test_bad_pairs_are_dropped_and_reported():
+    source = [b"one", BAD, b"", "vier", b"a b c d", b"six", b" \t", b"eight", b"nine"]
+    target = [b"eins", b"zwei", b"drei", "vier", b"a", BAD, b"sieben", b"a b c d"]
+    kept, partners, report = clean_pairs(source, target, "drop", max_words=3, name="text")
+    assert (kept, partners) == (["one", "vier"], ["eins", "vier"])
+    assert report.good == 2
+    assert report.bad == {
+        "not UTF-8": [2, 6],
+        "with an empty side": [3, 7],
+        "longer than 3 words": [5, 8],
+        "without a partner": [9],
+    }
+    assert str(report) == (
+        "text: 2 good pairs of 9; 2 not UTF-8 (lines 2, 6); 2 with an empty side (lines 3, 7); "
+        "2 longer than 3 words (lines 5, 8); 1 without a partner (line 9)"
+    )
+
+
+def test_a_report_names_the_first_lines_only():
+    report = clean_pairs([b"x"] * 3000, [b""] * 3000, "drop")[2]
+    assert str(report) == (
+        "pairs: 0 good pairs of 3,000; 3,000 with an empty side (lines 1, 2, 3, 4, 5, …)"
+    )
+
+
+@pytest.mark.parametrize("sides", [([BAD], [b"x"]), ([b"x"], [""]), ([b"x"], []), ([], ["x"])])
+def test_bad_pairs_are_refused_by_default(sides):
+    with pytest.raises(ValueError, match=r'pairs: 0 good pairs of 1; .*line 1.*on_bad="drop"'):
+        clean_pairs(*sides)
+
+
+def test_good_pairs_pass_untouched():
+    sides = ([" one ", "\u2028two"], ["eins\x85", "\u00a0zwei"])
+    source, target, report = clean_pairs(*sides, max_words=2)
+    assert (source, target) == sides and report.bad == {} and report.good == 2
+
+
+def test_bad_options_are_refused():
+    with pytest.raises(ValueError, match="'ignore'"):
+        clean_pairs([], [], on_bad="ignore")
+
+
+LINES = st.lists(st.sampled_from([b"a", b"a b", b"", b" ", BAD, "ä".encode()]), max_size=12)
+
+
+@given(LINES, LINES)
+def test_every_pair_is_either_kept_or_reported(source, target):
+    kept, partners, report = clean_pairs(source, target, "drop", max_words=1)
+    bad = sorted(n for lines in report.bad.values() for n in lines)
+    assert len(kept) == len(partners) == report.good
+    assert len(bad) == len(set(bad)) == max(len(source), len(target)) - report.good
+    good = [n for n in range(len(source)) if n + 1 not in bad]
+    assert [source[n].decode() for n in good if n < len(target)] == kept
+
+
+# ------------------------------------------------------------------------------- shapes of corpora
+
+
+def tar(path: Path, members: dict[str, bytes], mode: str) -> None:
+    with tarfile.open(path, mode) as archive:
+        for name, content in members.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+
+
+MEMBERS = {"a/other.en": b"no\n", "a/text.en": b"one\ntwo\n", "text.gz": gzip.compress(b"three\n")}
+
+
+@pytest.mark.parametrize("suffix", ["tgz", "tar", "tar.xz", "zip"])
+def test_a_member_of_an_archive(tmp_path: Path, suffix: str):
+    path = tmp_path / f"archive.{suffix}"
+    if suffix == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in MEMBERS.items():
+                archive.writestr(name, content)
+    else:
+        tar(path, MEMBERS, {"tgz": "w:gz", "tar": "w", "tar.xz": "w:xz"}[suffix])
+    with open_part(path, "a/text.en") as file:
+        assert list(file) == [b"one\n", b"two\n"]
+    if suffix != "zip":
+        with open_part(path, "text.gz") as file:
+            assert file.read() == b"three\n"
+    with pytest.raises(ValueError, match=rf"expected missing in {re.escape(str(path))}"):  # noqa: SIM117
+        with open_part(path, "missing"):
+            pass
+
+
 @pytest.fixture
-def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An ANNOTATED_DATA of our own, and no cache."""
+    monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(data, "cache_folder", lambda: tmp_path / "cache")
+    return tmp_path / "data"
+
+
+def put(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def test_wmts_training_data_is_read_part_by_part(data_folder: Path):
+    wmt = data_folder / "wmt"
+    wmt.mkdir(parents=True)
+    for archive, member, number in (
+        ("training-parallel-europarl-v7.tgz", "training/europarl-v7.de-en", 1),
+        ("training-parallel-commoncrawl.tgz", "commoncrawl.de-en", 2),
+        ("training-parallel-nc-v9.tgz", "training/news-commentary-v9.de-en", 3),
+    ):
+        texts = {"en": f"e{number}\n\nE{number}\r\n", "de": f"d{number}\nx\nD{number}\n"}
+        members = {f"{member}.{lang}": text.encode() for lang, text in texts.items()}
+        tar(wmt / archive, members, "w:gz")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pairs = load_pairs("wmt14-en-de", "train", "en", "de")
+    assert pairs == (["e1", "E1", "e2", "E2", "e3", "E3"], ["d1", "D1", "d2", "D2", "d3", "D3"])
+    said = [str(warning.message) for warning in caught]
+    assert len(said) == 3 and all("1 with an empty side (line 2)" in text for text in said)
+    assert "commoncrawl.de-en.en: 2 good pairs of 3" in said[1]
+    with pytest.raises(ValueError, match=r"europarl.*empty side"):
+        load_pairs("wmt14-en-de", "train", "de", "en", on_bad="refuse")
+
+
+def test_wmts_test_data_is_freed_of_its_markup(data_folder: Path):
+    sgm = '<srcset>\n<p>\n<seg id="1"> A &amp; b. </seg>\n<seg id="2">C</seg>\n</p>\n'
+    members = {
+        "dev/newstest2014-deen-ref.en.sgm": sgm,
+        "dev/newstest2014-deen-src.de.sgm": sgm.lower(),
+    }
+    (data_folder / "wmt").mkdir(parents=True)
+    content = {name: text.encode() for name, text in members.items()}
+    tar(data_folder / "wmt" / "dev.tgz", content, "w:gz")
+    assert load_pairs("wmt14-en-de", "test", "en", "de") == (
+        ["A &amp; b.", "C"],
+        ["a &amp; b.", "c"],
+    )
+    assert load_pairs("news", "test", "de", "en")[1] == ["A &amp; b.", "C"]
+
+
+def test_iwslt_is_divided_as_usual(data_folder: Path):
+    def tagged(word: str) -> bytes:
+        lines = [f"{word} {n}" for n in range(2, 47)]
+        head = [
+            "<url>x</url>",
+            "<talkid>1</talkid>",
+            f"<title>{word} 1</title>",
+            "<speaker>x</speaker>",
+        ]
+        return "\n".join([*head, *lines, "<reviewer></reviewer>"]).encode()
+
+    folder = data_folder / "iwslt14"
+    folder.mkdir(parents=True)
+    sides = {"de": "Zeile", "en": "line"}
+    members = {f"de-en/train.tags.de-en.{lang}": tagged(word) for lang, word in sides.items()}
+    for part in corpus_parts(find_corpus("iwslt14"), "test", "de", "en"):
+        for name, word in zip(part, sides.values(), strict=True):
+            members[name.removeprefix("de-en.tgz/")] = f'<seg id="1"> {word} </seg>\n'.encode()
+    tar(folder / "de-en.tgz", members, "w:gz")
+    dev = load_pairs("iwslt14", "dev", "de", "en")
+    assert dev == (["Zeile 23", "Zeile 46"], ["line 23", "line 46"])
+    train = load_pairs("iwslt14", "train", "en", "de")[0]
+    assert train == [f"line {n}" for n in range(1, 46) if n != 23]
+    assert load_pairs("iwslt14", "test", "de", "en") == (["Zeile"] * 5, ["line"] * 5)
+
+
+TATOEBA = [
+    f"{word} {n // 3}{'.!?'[n % 3]}\tÜbersetzung {n}" for word in ("Go", "Hi") for n in range(900)
+]
+
+
+@pytest.mark.parametrize("shape", ["tsv", "zip"])
+def test_no_english_sentence_of_tatoeba_crosses_splits(data_folder: Path, shape: str):
+    folder = data_folder / "tatoeba"
+    folder.mkdir(parents=True)
+    if shape == "tsv":
+        (folder / "eng-deu.tsv.xz").write_bytes(lzma.compress("\n".join(TATOEBA).encode()))
+    else:
+        with zipfile.ZipFile(folder / "deu-eng.zip", "w") as archive:
+            archive.writestr("deu.txt", "\n".join(f"{line}\tCC-BY 2.0" for line in TATOEBA))
+    splits = {s: load_pairs("tatoeba", s, "en", "de") for s in ("train", "dev", "test")}
+    pairs = [pair for split in splits.values() for pair in zip(*split, strict=True)]
+    assert sorted(pairs) == sorted(tuple(line.split("\t")) for line in TATOEBA)
+    words = {
+        s: {re.sub(r"\W", "", e).lower() for e in english} for s, (english, _) in splits.items()
+    }
+    assert not words["train"] & (words["dev"] | words["test"]) and not words["dev"] & words["test"]
+    assert 0 < len(words["dev"]) < 30 and 0 < len(words["test"]) < 30
+    assert load_pairs("tatoeba", "dev", "de", "en") == splits["dev"][::-1]
+
+
+def test_the_split_of_a_sentence_never_changes():
+    """Where these fall was computed once; a change would move sentences of old models' training."""
+    kinds = data._split_of({"by": "hash", "dev": 1, "test": 1}, [b"Run!", b"I resign.", b"Hi."])
+    assert kinds == ["test", "dev", "train"]
+
+
+def test_the_end_of_the_laws_is_held_out(data_folder: Path):
+    folder = data_folder / "laws"
+    folder.mkdir(parents=True)
+    lines = [f"section {n}\tarticle {n}" for n in range(1, 5001)]
+    (folder / "laws.en-fr.tsv.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
+    splits = [load_pairs("laws", s, "fr", "en")[0] for s in ("train", "dev", "test")]
+    assert [len(split) for split in splits] == [1000, 2000, 2000]
+    assert [line for split in splits for line in split] == [f"article {n}" for n in range(1, 5001)]
+
+
+def test_bad_lines_of_a_shared_part_keep_their_numbers(data_folder: Path):
+    folder = data_folder / "php"
+    folder.mkdir(parents=True)
+    lines = [f"a {n}\tb {n}".encode() for n in range(1, 3001)]
+    lines[2500] = b"only English"  # line 2501 is of the test split
+    (folder / "php.en-de.tsv.xz").write_bytes(lzma.compress(b"\n".join(lines)))
+    assert len(load_pairs("php", "train", "en", "de")[0]) == 1000
+    with pytest.raises(
+        ValueError, match=r"999 good pairs of 1,000; 1 without a partner \(line 2501\)"
+    ):
+        load_pairs("php", "test", "en", "de")
+
+
+@pytest.fixture
+def local(data_folder: Path) -> Path:
     """The folder of Multi30k under an ANNOTATED_DATA of our own."""
-    monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path))
-    folder = tmp_path / "multi30k"
-    folder.mkdir()
+    folder = data_folder / "multi30k"
+    folder.mkdir(parents=True)
     return folder
 
 
@@ -267,15 +675,78 @@ def test_pairs_come_from_either_kind_of_file(local: Path):
 def test_sides_of_unequal_length_are_refused(local: Path):
     (local / "val.en").write_text("one\ntwo\n", encoding="utf-8")
     (local / "val.de").write_text("eins\nzwei\ndrei\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="as many en as de lines in multi30k dev; got 2 and 3"):
+    with pytest.raises(
+        ValueError, match=r"multi30k dev, val.en.gz: .*without a partner \(line 3\)"
+    ):
         load_pairs("multi30k", "dev", "en", "de")
+    with pytest.warns(UserWarning, match=r"2 good pairs of 3; 1 without a partner \(line 3\)"):
+        kept = load_pairs("multi30k", "dev", "en", "de", on_bad="drop")
+    assert kept == (["one", "two"], ["eins", "zwei"])
+
+
+def test_long_pairs_go_when_they_shall(local: Path):
+    (local / "val.en").write_text("one\ntwo and a half\n", encoding="utf-8")
+    (local / "val.de").write_text("eins\nzweieinhalb\n", encoding="utf-8")
+    assert len(load_pairs("multi30k", "dev", "en", "de")[0]) == 2
+    with pytest.warns(UserWarning, match="1 longer than 3 words"):
+        assert load_pairs("multi30k", "dev", "en", "de", "drop", max_words=3) == (["one"], ["eins"])
 
 
 def test_a_missing_file_says_what_to_do(local: Path):
     with pytest.raises(FileNotFoundError) as error:
         load_pairs("multi30k", "test", "en", "de")
     assert "test_2016_flickr.en.gz" in str(error.value) and str(local) in str(error.value)
-    assert "ANNOTATED_DATA" in str(error.value)
+    assert "annotated data get multi30k" in str(error.value)
+
+
+def test_a_folder_of_ones_own_is_a_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "train.en").write_text("one\ntwo\n\n", encoding="utf-8")
+    (texts / "train.is.xz").write_bytes(lzma.compress(b"einn\ntveir\n\xc3\xberir\n"))
+    with pytest.raises(ValueError, match=r"texts, train: .*line 3"):
+        load_pairs(str(texts), "train", "en", "is")
+    with pytest.warns(UserWarning, match="2 good pairs of 3"):
+        kept = load_pairs(str(texts), "train", "is", "en", on_bad="drop")
+    assert kept == (["einn", "tveir"], ["one", "two"])
+    with pytest.raises(FileNotFoundError, match=r"expected dev\.en in .*texts"):
+        load_pairs(str(texts), "dev", "en", "is")
+    (texts / "dev.en").write_text("three\n", encoding="utf-8")
+    (texts / "dev.is").write_text("þrír\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert load_pairs("texts", "dev", "en", "is") == (["three"], ["þrír"])
+
+
+def test_a_name_of_the_register_is_never_taken_for_a_folder(local: Path, monkeypatch):
+    (local / "val.en").write_text("registered\n", encoding="utf-8")
+    (local / "val.de").write_text("eingetragen\n", encoding="utf-8")
+    monkeypatch.chdir(local.parent)  # where there is a folder multi30k
+    assert load_pairs("multi30k", "dev", "en", "de") == (["registered"], ["eingetragen"])
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("multi30k-en-de", ("multi30k", "en", "de")),
+        ("wmt14-en-de", ("wmt14-en-de", "en", "de")),  # a corpus of one pair is named after it
+        ("wmt14-de-en", ("wmt14-en-de", "de", "en")),
+        ("my/own-texts-is-fo", ("my/own-texts", "is", "fo")),
+    ],
+)
+def test_data_is_named_with_its_languages(text: str, parsed: tuple[str, str, str]):
+    assert parse_data(text) == parsed
+
+
+@pytest.mark.parametrize("text", ["multi30k", "en-de", "-en-de", ""])
+def test_data_without_corpus_or_languages_is_refused(text: str):
+    with pytest.raises(ValueError, match="expected data as CORPUS-SRC-TGT"):
+        parse_data(text)
+
+
+def test_a_corpus_without_a_place_says_so(data_folder: Path):
+    for fetch in None, True:
+        with pytest.raises(FileNotFoundError, match=r"laws\.en-fr\.tsv\.xz in .*laws; no place"):
+            load_pairs("laws", "train", "en", "fr", fetch=fetch)
 
 
 @pytest.mark.parametrize(
@@ -284,6 +755,8 @@ def test_a_missing_file_says_what_to_do(local: Path):
         (("wmt13", "dev", "en", "de"), ["multi30k", "'wmt13'"]),
         (("multi30k", "val", "en", "de"), ["train, dev, test", "'val'"]),
         (("multi30k", "dev", "en", "cs"), ["en, de, fr", "'cs'"]),
+        (("multi30k", "dev", "en", "en"), ["two languages", "'en', 'en'"]),
+        (("tatoeba", "dev", "de", "fr"), ["English on one side of tatoeba", "'de', 'fr'"]),
     ],
 )
 def test_unknown_names_are_refused_with_the_known(local: Path, arguments, said):
@@ -298,128 +771,290 @@ def test_unknown_names_are_refused_with_the_known(local: Path, arguments, said):
 # ------------------------------------------------------------------------------------ downloading
 
 
-class Quiet(http.server.SimpleHTTPRequestHandler):
+class Server(http.server.ThreadingHTTPServer):
+    """Serves `content` at every path; what it does wrong can be chosen."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.content = b""
+        self.ranges = True  # whether it knows the header Range
+        self.missing = False
+        self.drops: list[int] = []  # after how many bytes it hangs up, one answer after another
+        self.asked: list[str | None] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/folder/text.gz"
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    server: Server
+
+    def do_GET(self) -> None:
+        server, asked = self.server, self.headers.get("Range")
+        server.asked.append(asked)
+        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and server.ranges else 0
+        if server.missing:
+            return self.send_error(404)
+        if start and start >= len(server.content):
+            return self.send_error(416)
+        self.send_response(206 if start else 200)
+        if start:
+            end = len(server.content) - 1
+            self.send_header("Content-Range", f"bytes {start}-{end}/{len(server.content)}")
+        self.send_header("Content-Length", str(len(server.content) - start))
+        self.end_headers()
+        most = server.drops.pop(0) if server.drops else len(server.content)
+        self.wfile.write(server.content[start:][:most])
+
     def log_message(self, *arguments: object) -> None:
-        self.server.requests.append(self.path)
+        pass
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[tuple[Path, http.server.ThreadingHTTPServer]]:
-    """A folder that a server on this machine offers."""
-    folder = tmp_path / "served"
-    folder.mkdir()
-    handler = functools.partial(Quiet, directory=str(folder))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        server.requests = []
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """A server on this machine."""
+    for name in "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY":
+        monkeypatch.delenv(name, raising=False)
+    with Server() as running:
+        running.content = CONTENT
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
         thread.start()
-        yield folder, server
-        server.shutdown()
+        yield running
+        running.shutdown()
         thread.join()
 
 
-GOOD = gzip.compress(b"Guten Tag\n")
-
-
-@pytest.fixture
-def cache(tmp_path: Path, served, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache, and a register whose only corpus the server offers."""
-    pooch = pytest.importorskip("pooch")
-    folder = tmp_path / "cache"
-    monkeypatch.setattr(pooch, "os_cache", lambda project: folder / project)
-    monkeypatch.delenv("ANNOTATED_DATA", raising=False)
-    for name in "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY":
-        monkeypatch.delenv(name, raising=False)
-    sha256 = hashlib.sha256(GOOD).hexdigest()
-    corpus = Corpus(
-        name="tiny",
-        title="",
-        source="",
-        licence="",
-        languages=["de"],
-        folder="tiny",
-        url=f"http://127.0.0.1:{served[1].server_address[1]}",
-        splits={"train": "train.{lang}.gz"},
-        files={"train.de.gz": {"size": len(GOOD), "sha256": sha256}},
-    )
-    monkeypatch.setattr(data, "corpora", lambda: {"tiny": corpus})
-    return folder / "annotated" / "tiny"
+CONTENT = np.random.default_rng(0).bytes(300_000)
+SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 def files(folder: Path) -> list[str]:
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
-def test_a_download_is_checked_and_kept(cache: Path, served):
-    folder, server = served
-    (folder / "train.de.gz").write_bytes(GOOD)
-    path = corpus_file(find_corpus("tiny"), "train", "de")
-    assert path == cache / "train.de.gz" and path.read_bytes() == GOOD
-    assert read_lines(path) == ["Guten Tag"]
-    assert files(cache) == ["train.de.gz"]
-    corpus_file(find_corpus("tiny"), "train", "de")
-    assert server.requests == ["/train.de.gz"]  # the second time it is on this machine
+def test_a_download_is_checked_and_placed(server: Server, tmp_path: Path, capsys):
+    path = download(server.url, tmp_path / "cache" / "text.gz", len(CONTENT), SHA256)
+    assert path == tmp_path / "cache" / "text.gz" and path.read_bytes() == CONTENT
+    assert files(tmp_path) == ["cache/text.gz"] and server.asked == [None]
+    assert "\n" not in capsys.readouterr().err  # the progress bar leaves nothing behind
 
 
-def test_a_download_with_another_checksum_is_refused(cache: Path, served):
-    folder, _ = served
-    (folder / "train.de.gz").write_bytes(GOOD[:-1])  # as if cut off
-    with pytest.raises(ValueError, match=r"(?i)hash") as error:
-        corpus_file(find_corpus("tiny"), "train", "de")
-    assert "\n" not in str(error.value)
-    assert files(cache) == []
+@pytest.mark.parametrize("known", [True, False])
+def test_a_download_goes_on_where_it_broke_off(server: Server, tmp_path: Path, known: bool):
+    server.drops = [100_000, 50_000]
+    size, sha256 = (len(CONTENT), SHA256) if known else (None, None)
+    path = download(server.url, tmp_path / "text.gz", size, sha256)
+    assert path.read_bytes() == CONTENT
+    assert server.asked == [None, "bytes=100000-", "bytes=150000-"]
 
 
-def test_a_download_that_fails_leaves_nothing(cache: Path, served):
-    with pytest.raises(OSError, match="404"):
-        corpus_file(find_corpus("tiny"), "train", "de")
-    assert not cache.exists() or files(cache) == []
+def test_a_download_goes_on_after_an_earlier_one(server: Server, tmp_path: Path):
+    (tmp_path / "text.gz.part").write_bytes(CONTENT[:1234])
+    assert download(server.url, tmp_path / "text.gz", sha256=SHA256).read_bytes() == CONTENT
+    assert server.asked == ["bytes=1234-"] and files(tmp_path) == ["text.gz"]
 
 
-def test_a_spoilt_copy_is_fetched_again(cache: Path, served):
-    (served[0] / "train.de.gz").write_bytes(GOOD)
-    cache.mkdir(parents=True)
-    (cache / "train.de.gz").write_bytes(b"spoilt")
-    assert corpus_file(find_corpus("tiny"), "train", "de").read_bytes() == GOOD
+def test_a_complete_part_is_not_fetched_again(server: Server, tmp_path: Path):
+    (tmp_path / "text.gz.part").write_bytes(CONTENT)
+    assert download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256).read_bytes() == CONTENT
+    assert server.asked == []
+
+
+@pytest.mark.parametrize("longer", [CONTENT, CONTENT + b"x"])
+def test_a_part_that_leaves_nothing_to_ask_for_starts_anew(server: Server, tmp_path: Path, longer):
+    (tmp_path / "text.gz.part").write_bytes(longer)
+    assert download(server.url, tmp_path / "text.gz", sha256=SHA256).read_bytes() == CONTENT
+    assert server.asked == [f"bytes={len(longer)}-", None]
+
+
+def test_a_server_that_ignores_ranges_starts_anew(server: Server, tmp_path: Path):
+    server.ranges = False
+    (tmp_path / "text.gz.part").write_bytes(b"something else")
+    assert download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256).read_bytes() == CONTENT
+    assert server.asked == ["bytes=14-"]
+
+
+def test_a_connection_that_brings_nothing_is_given_up_and_nothing_lost(
+    server: Server, tmp_path: Path
+):
+    server.drops = [1000, 0]
+    with pytest.raises(OSError) as error:
+        download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256)
+    for part in server.url, "1000 bytes are kept", "continues":
+        assert part in str(error.value)
+    assert (tmp_path / "text.gz.part").read_bytes() == CONTENT[:1000]
+    assert download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256).read_bytes() == CONTENT
+
+
+def test_nobody_answers(tmp_path: Path, server: Server):
+    url = server.url
+    server.shutdown()
+    server.server_close()
+    with pytest.raises(OSError, match=re.escape(url)):
+        download(url, tmp_path / "text.gz")
+    assert files(tmp_path) == []
+
+
+def test_a_wrong_checksum_is_refused_and_what_was_there_stays(server: Server, tmp_path: Path):
+    (tmp_path / "text.gz").write_bytes(b"old")
+    with pytest.raises(ValueError) as error:
+        download(server.url, tmp_path / "text.gz", sha256="0" * 64)
+    assert server.url in str(error.value) and SHA256 in str(error.value)
+    assert files(tmp_path) == ["text.gz"] and (tmp_path / "text.gz").read_bytes() == b"old"
+
+
+def test_a_wrong_size_is_refused_before_it_is_fetched(server: Server, tmp_path: Path):
+    with pytest.raises(ValueError, match=r"expected 99 bytes; the server offers 300000"):
+        download(server.url, tmp_path / "text.gz", size=99)
+    assert files(tmp_path) == []
+
+
+def test_a_missing_file_names_its_url_and_a_place(server: Server, tmp_path: Path):
+    server.missing = True
+    with pytest.raises(OSError, match="404") as error:
+        download(server.url, tmp_path / "text.gz")
+    assert server.url in str(error.value) and str(tmp_path / "text.gz") in str(error.value)
+    assert ".part" not in str(error.value) and files(tmp_path) == []
+
+
+def test_an_unknown_checksum_is_told_and_remembered(server: Server, tmp_path: Path, capsys):
+    download(server.url, tmp_path / "text.gz")
+    assert f"text.gz: SHA-256 {SHA256}" in capsys.readouterr().err
+    note = (tmp_path / "text.gz.sha256").read_text(encoding="utf-8")
+    assert note == f"{SHA256}  text.gz\n"  # as sha256sum --check reads it
+    (tmp_path / "text.gz").unlink()
+    server.content = CONTENT[::-1]
+    with pytest.raises(ValueError, match="has changed at its source"):
+        download(server.url, tmp_path / "text.gz")
+    assert (tmp_path / "text.gz.sha256").read_text(encoding="utf-8") == note
+
+
+@pytest.fixture
+def tiny(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
+    """A corpus whose only file the server offers; its cache is empty."""
+    monkeypatch.setattr(data, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.delenv("ANNOTATED_DATA", raising=False)
+    entry = {"size": len(CONTENT), "sha256": SHA256, "url": server.url}
+    splits = {"train": ["text.gz/{lang}"]}
+    languages = ["en", "de"]
+    return Corpus("tiny", "", "", "", languages, "tiny", splits, {"text.gz": entry})
+
+
+def test_a_corpus_file_is_fetched_once(tiny: Corpus, server: Server, tmp_path: Path):
+    for _ in range(2):
+        assert corpus_file(tiny, "text.gz") == tmp_path / "cache" / "tiny" / "text.gz"
+    assert list(corpus_files(tiny)) == [tmp_path / "cache" / "tiny" / "text.gz"]
+    assert len(server.asked) == 1
+
+
+def test_a_spoilt_copy_is_fetched_again(tiny: Corpus, server: Server, tmp_path: Path):
+    put(tmp_path / "cache" / "tiny" / "text.gz", b"spoilt")
+    assert corpus_file(tiny, "text.gz").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_copy_that_somebody_put_there_is_taken(tiny: Corpus, server: Server, tmp_path, known):
+    corpus = tiny if known else replace(tiny, files={"text.gz": {"url": server.url}})
+    put(tmp_path / "cache" / "tiny" / "text.gz", CONTENT)
+    assert corpus_file(corpus, "text.gz").read_bytes() == CONTENT
+    assert server.asked == []
+
+
+def test_a_later_change_of_an_unknown_file_is_noticed(tiny: Corpus, server: Server, tmp_path: Path):
+    corpus = replace(tiny, files={"text.gz": {"url": server.url}})
+    path = corpus_file(corpus, "text.gz")
+    path.write_bytes(b"spoilt")
+    assert corpus_file(corpus, "text.gz").read_bytes() == CONTENT  # fetched again, and right
+    server.content = CONTENT[::-1]
+    path.write_bytes(b"spoilt")
+    with pytest.raises(ValueError, match="has changed"):
+        corpus_file(corpus, "text.gz")
+
+
+def test_whether_to_download_can_be_said(tiny: Corpus, server: Server, tmp_path: Path, monkeypatch):
+    with pytest.raises(FileNotFoundError, match="annotated data get tiny"):
+        corpus_file(tiny, "text.gz", fetch=False)
+    monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path / "data"))
+    with pytest.raises(FileNotFoundError, match="annotated data get tiny"):
+        corpus_file(tiny, "text.gz")
+    assert server.asked == []
+    assert corpus_file(tiny, "text.gz", fetch=True).read_bytes() == CONTENT
+    assert corpus_file(tiny, "text.gz").read_bytes() == CONTENT  # in the cache by now
+    put(tmp_path / "data" / "tiny" / "text.gz", b"mine")
+    assert corpus_file(tiny, "text.gz").read_bytes() == b"mine"  # a file of one's own comes first
 
 
 # ------------------------------------------------------------------------------------ the register
 
+CORPORA = pytest.mark.parametrize("corpus", corpora().values(), ids=list(corpora()))
 
-@pytest.mark.parametrize("corpus", corpora().values(), ids=list(corpora()))
-def test_the_register_is_complete(corpus: Corpus):
-    named = {p.format(lang=lang) for p in corpus.splits.values() for lang in corpus.languages}
-    assert set(corpus.files) == named
+
+def every_part(corpus: Corpus) -> Iterator[str]:
+    for split in corpus.splits:
+        for foreign in set(corpus.languages) - {"en"}:
+            for pair in corpus_parts(corpus, split, "en", foreign):
+                yield from pair
+
+
+@CORPORA
+def test_the_register_is_complete(corpus: Corpus, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("ANNOTATED_DATA", raising=False)
     assert {"train", "dev", "test"} <= set(corpus.splits)
-    assert corpus.url.startswith("https://") and not corpus.url.endswith("/")
     assert corpus.source.startswith("https://") and corpus.title and corpus.licence
-    digests = [entry["sha256"] for entry in corpus.files.values()]
-    assert all(re.fullmatch("[0-9a-f]{64}", digest) for digest in digests)
-    assert len(set(digests)) == len(digests)
-    assert all(entry["size"] > 0 for entry in corpus.files.values())
+    assert corpus.on_bad in ("refuse", "drop") and set(corpus.local) <= set(corpus.splits)
+    named = {part.partition("/")[0] for part in every_part(corpus)}
+    assert named <= set(corpus.files)
+    for name, entry in corpus.files.items():
+        assert set(entry) <= {"url", "size", "sha256"}
+        assert ("size" in entry) == ("sha256" in entry)
+        assert re.fullmatch("[0-9a-f]{64}", entry.get("sha256", "0" * 64))
+        assert entry.get("size", 1) > 0
+        url = entry.get("url") or f"{corpus.url}/{name}"
+        assert url.startswith("https://") or not corpus.url
+        assert url.endswith("/" + name)
+    if corpus.held_out:
+        assert corpus.splits["dev"] == corpus.splits["train"]
 
 
-@pytest.mark.parametrize("corpus", corpora().values(), ids=list(corpora()))
+def test_a_file_of_two_corpora_is_the_same():
+    seen: dict[tuple[str, str], dict] = {}
+    for corpus in corpora().values():
+        for name, entry in corpus.files.items():
+            assert seen.setdefault((corpus.folder, name), entry) == entry
+
+
+@CORPORA
 def test_files_at_hand_are_those_of_the_register(corpus: Corpus):
     if "ANNOTATED_DATA" not in os.environ:
         pytest.skip("no corpora at hand: ANNOTATED_DATA is not set")
     checked = 0
-    for split in corpus.splits:
-        for lang in corpus.languages:
-            with contextlib.suppress(FileNotFoundError):
-                path = corpus_file(corpus, split, lang)
-                entry = corpus.files[path.name]
-                assert path.stat().st_size == entry["size"]
-                assert hashlib.sha256(path.read_bytes()).hexdigest() == entry["sha256"]
-                checked += 1
+    for name, entry in corpus.files.items():
+        with contextlib.suppress(FileNotFoundError):
+            path = corpus_file(corpus, name, fetch=False)
+            assert path.stat().st_size == entry["size"]
+            assert hashlib.sha256(path.read_bytes()).hexdigest() == entry["sha256"]
+            checked += 1
     if not checked:
         pytest.skip(f"ANNOTATED_DATA holds nothing of {corpus.name}")
 
 
-def test_multi30k_has_the_sentences_that_the_chapter_speaks_of():
+@pytest.mark.parametrize(
+    ("corpus", "foreign", "sizes"),
+    [
+        ("multi30k", "de", {"train": 29_000, "dev": 1_014, "test": 1_000}),
+        ("tatoeba", "fr", {"train": 163_774, "dev": 1_653, "test": 1_703}),
+        ("php", "de", {"train": 16_312, "dev": 1_000, "test": 1_000}),
+        ("news", "fr", {"train": 13_573, "dev": 3_000}),
+        ("wmt14-en-de", "de", {"dev": 3_000}),
+    ],
+)
+def test_real_corpora_have_the_sizes_that_they_should(corpus: str, foreign: str, sizes):
     if "ANNOTATED_DATA" not in os.environ:
         pytest.skip("no corpora at hand: ANNOTATED_DATA is not set")
-    sizes = {"train": 29_000, "dev": 1_014, "test": 1_000}
     for split, size in sizes.items():
-        src, tgt = load_pairs("multi30k", split, "en", "de")
+        try:
+            src, tgt = load_pairs(corpus, split, "en", foreign, fetch=False)
+        except FileNotFoundError:
+            pytest.skip(f"ANNOTATED_DATA holds nothing of {corpus}")
         assert len(src) == len(tgt) == size and all(src) and all(tgt)

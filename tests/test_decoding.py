@@ -1,9 +1,11 @@
 """Section 6.1: search finds what a plain loop finds, and a model survives its files."""
 
+import itertools
 import json
 import math
 import os
 import re
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -13,9 +15,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from annotated.data import END, PAD, START, Batch, encode_source, pad_ids, shipped, train_bpe
-from annotated.decoding import Translator, greedy_decode, load_pretrained
+from annotated.attention import KeyValueCache, subsequent_mask
+from annotated.data import END, PAD, START, UNK, Batch, encode_source, pad_ids, shipped, train_bpe
+from annotated.decoding import (
+    Hypothesis,
+    Translation,
+    Translator,
+    beam_search,
+    budget_batches,
+    can_win,
+    greedy_decode,
+    load_pretrained,
+)
 from annotated.model import EncoderDecoder, make_model
+from annotated.stacks import DecoderCache
 from annotated.training import save_model
 
 V = 9
@@ -97,6 +110,312 @@ def test_search_needs_no_gradients():
     assert not search(wild(), [[4]], 3).requires_grad
 
 
+# ------------------------------------------------------------------------------------ beam search
+
+
+def batched(
+    model: EncoderDecoder, rows: list[list[int]], **options: object
+) -> list[list[Hypothesis]]:
+    batch = Batch(pad_ids(rows))
+    return beam_search(model, batch.src, batch.src_mask, **options)
+
+
+def ids_of(found: list[list[Hypothesis]]) -> list[list[list[int]]]:
+    return [[hypothesis.ids for hypothesis in group] for group in found]
+
+
+def same(one: list[list[Hypothesis]], two: list[list[Hypothesis]]) -> None:
+    """The same outputs in the same order, and the same scores up to rounding."""
+    assert ids_of(one) == ids_of(two)
+    for name in "score", "log_prob":
+        values = [[getattr(h, name) for group in found for h in group] for found in (one, two)]
+        assert values[0] == pytest.approx(values[1], rel=1e-5, abs=1e-5)
+
+
+@torch.no_grad()
+def by_definition(model: EncoderDecoder, src: list[int], words: tuple[int, ...]) -> float:
+    """Log-probability of an output and its end, from one pass over all of it."""
+    tgt = torch.tensor([[START, *words, END]])
+    triangle = torch.ones(1, len(words) + 1, len(words) + 1).tril()
+    log_probs = model.generator(model(torch.tensor([src]), tgt[:, :-1], None, triangle))[0]
+    return float(log_probs[range(len(words) + 1), tgt[0, 1:]].double().sum())
+
+
+def penalty(length: int, alpha: float) -> float:
+    return (5 + length) ** alpha / (5 + 1) ** alpha
+
+
+@settings(max_examples=25)
+@given(
+    st.integers(0, 99),
+    st.lists(st.integers(4, 6), max_size=2),
+    st.integers(0, 1),
+    st.sampled_from([0.6, 0.0, 2.0, -1.0, 0.3]),
+    st.data(),
+)
+def test_a_wide_beam_finds_what_an_exhaustive_search_finds(seed, words, extra, alpha, data):
+    """Words 4 to 6, all outputs of up to four tokens with their end: 40 at most."""
+    model, src = wild(7, seed=seed), [*words, END]
+    longest = len(src) + extra
+    outputs = [w for n in range(longest) for w in itertools.product([4, 5, 6], repeat=n)]
+    exact = {w: by_definition(model, src, w) for w in outputs}
+    scores = {w: exact[w] / penalty(len(w) + 1, alpha) for w in outputs}
+    n_best = data.draw(st.integers(1, len(outputs)))
+    found = batched(model, [src], beam=len(outputs), alpha=alpha, max_extra=extra, n_best=n_best)[0]
+    best = sorted(scores.values(), reverse=True)[:n_best]
+    assert [h.score for h in found] == pytest.approx(best, rel=1e-5, abs=1e-5)  # best first
+    assert len({tuple(h.ids) for h in found}) == n_best
+    for h in found:
+        assert h.log_prob == pytest.approx(exact[tuple(h.ids)], rel=1e-5, abs=1e-5)
+        assert h.score == pytest.approx(scores[tuple(h.ids)], rel=1e-5, abs=1e-5)
+
+
+def plain_beam_search(
+    model: EncoderDecoder, src: list[int], beam: int, alpha: float, max_extra: int
+) -> list[Hypothesis]:
+    """One sentence, lists, no cache, and never stopped early."""
+    limit, complete = len(src) + max_extra, []
+    opened: list[tuple[float, list[int]]] = [(0.0, [])]
+    for length in range(1, limit + 1):
+        candidates = []
+        for log_prob, words in opened:
+            log_probs = next_by_definition(model, src, words)
+            for token in [END] if length == limit else [END, *range(4, len(log_probs))]:
+                candidates.append((log_prob + log_probs[token], [*words, token]))
+        candidates.sort(reverse=True)
+        best = candidates[: beam - len(complete)]
+        opened = [c for c in best if c[1][-1] != END]
+        for log_prob, words in best:
+            if words[-1] == END:
+                score = log_prob / penalty(len(words), alpha)
+                complete.append(Hypothesis(words[:-1], log_prob, score))
+    return sorted(complete, key=lambda h: -h.score)
+
+
+@torch.no_grad()
+def next_by_definition(model: EncoderDecoder, src: list[int], words: list[int]) -> list[float]:
+    triangle = torch.ones(1, len(words) + 1, len(words) + 1).tril()
+    out = model(torch.tensor([src]), torch.tensor([[START, *words]]), None, triangle)
+    return model.generator(out)[0, -1].tolist()
+
+
+@settings(max_examples=15)
+@given(
+    SOURCES,
+    st.integers(1, 5),
+    st.sampled_from([0.6, 0.0, 1.5, -0.5]),
+    st.integers(0, 6),
+    st.integers(0, 8),
+    st.booleans(),
+)
+def test_search_follows_its_rules_with_and_without_cache(sources, beam, alpha, extra, seed, first):
+    """Batched, cached and stopped early, it finds what plain lists without all that find."""
+    model = wild(seed=seed)
+    n_best = 1 if first else beam
+    plain = [plain_beam_search(model, src, beam, alpha, extra)[:n_best] for src in sources]
+    options = {"beam": beam, "alpha": alpha, "max_extra": extra, "n_best": n_best}
+    same(batched(model, sources, **options), plain)
+    same(batched(model, sources, cache=False, **options), plain)
+
+
+@settings(max_examples=15)
+@given(SOURCES, st.integers(0, 8), st.data())
+def test_a_batch_changes_nothing(sources, seed, data):
+    model, options = wild(seed=seed), {"n_best": 3, "max_extra": 6}
+    alone = [batched(model, [src], **options)[0] for src in sources]
+    same(batched(model, sources, **options), alone)
+    order = data.draw(st.permutations(range(len(sources))))
+    shuffled = batched(model, [sources[i] for i in order], **options)
+    same(shuffled, [alone[i] for i in order])
+    same(batched(model, [*sources, [4] * 30], **options)[:-1], alone)  # wide padding
+
+
+@settings(max_examples=15)
+@given(SOURCES, st.integers(1, 9), st.integers(0, 8), st.sampled_from([0.6, 0.0, 2.0]))
+def test_a_beam_of_one_is_greedy(sources, extra, seed, alpha):
+    model = wild(seed=seed)
+    model.generator.register_forward_hook(only_words)
+    for src, found in zip(
+        sources, batched(model, sources, beam=1, alpha=alpha, max_extra=extra), strict=True
+    ):
+        greedy = search(model, [src], len(src) + extra, END)[0].tolist()[1:]
+        assert found[0].ids == (greedy[: greedy.index(END)] if END in greedy else greedy)
+
+
+def only_words(module: nn.Module, inputs: object, log_probs: torch.Tensor) -> torch.Tensor:
+    return log_probs.index_fill(-1, torch.tensor([START, PAD, UNK]), -math.inf)
+
+
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_every_kind_of_model_can_be_searched(positions: str, norm_first: bool):
+    model = wild(norm_first=norm_first, positions=positions, d_k=5, d_v=3)
+    sources, options = [[4, 5, 6, 7], [8]], {"max_extra": 9, "n_best": 4}
+    same(batched(model, sources, **options), batched(model, sources, cache=False, **options))
+
+
+def test_masks_may_be_missing_or_zero_and_one():
+    model, src = wild(), torch.tensor([[4, 5, 6], [7, 8, 4]])
+    expected = beam_search(model, src, torch.ones(2, 1, 3, dtype=torch.bool), max_extra=5)
+    same(beam_search(model, src, None, max_extra=5), expected)
+    same(beam_search(model, src, torch.ones(2, 1, 3), max_extra=5), expected)
+
+
+# --------------------------------------------------------------------------------- when it stops
+
+
+@given(
+    st.floats(-30, 0),
+    st.integers(1, 30),
+    st.integers(0, 30),
+    st.sampled_from([-1.0, 0.0, 0.6, 3.0]),
+    st.lists(st.floats(-9, 0), min_size=1, max_size=4),
+    st.data(),
+)
+def test_no_ending_of_what_cannot_win_wins(log_prob, length, more, alpha, complete, data):
+    """Whatever is said up to the limit: if the bound says no, the score is not among the n best."""
+    limit, n_best = length + 1 + more, data.draw(st.integers(1, len(complete)))
+    if not can_win(log_prob, length, limit, complete, alpha, n_best):
+        end = data.draw(st.integers(length + 1, limit))
+        lost = data.draw(st.floats(-9, 0))
+        assert (log_prob + lost) / penalty(end, alpha) <= sorted(complete)[-n_best] + 1e-12
+
+
+@pytest.mark.parametrize("alpha", [-1.0, 0.0, 0.6, 3.0])
+def test_what_can_win_is_not_given_up(alpha: float):
+    """The bound is tight: an ending that is certain reaches it at one end of the lengths."""
+    length, limit, log_prob = 3, 12, -2.0
+    reached = max(log_prob / penalty(n, alpha) for n in range(length + 1, limit + 1))
+    assert can_win(log_prob, length, limit, [reached - 1e-9], alpha)
+    assert not can_win(log_prob, length, limit, [reached + 1e-9], alpha)
+    assert can_win(-99.0, length, limit, [-0.1], alpha, n_best=2)  # a second is still wanted
+    assert not can_win(-math.inf, length, limit, [], alpha)  # nothing is open
+
+
+def never_end(module: nn.Module, inputs: object, log_probs: torch.Tensor) -> torch.Tensor:
+    return log_probs.index_fill(-1, torch.tensor(END), -99.0)
+
+
+def steps(model: EncoderDecoder, rows: list[list[int]], **options: object) -> list[int]:
+    """Sentences in the batch, step by step."""
+    sizes: list[int] = []
+    hook = model.generator.register_forward_hook(lambda m, i, out: sizes.append(out.size(0)))
+    batched(model, rows, **options)
+    hook.remove()
+    return sizes
+
+
+def test_decided_sentences_leave_the_batch():
+    model, sources = wild(seed=5), [[4, 5, 6], [7], [8, 8], [5, 4]]
+    alone = [len(steps(model, [src])) for src in sources]
+    assert len(set(alone)) > 1 and max(alone) < 50  # some end before others, all before the limit
+    sizes = steps(model, sources)
+    assert sizes == [sum(n > step for n in alone) for step in range(max(alone))]
+
+
+def test_a_limit_is_that_of_its_own_sentence():
+    model = wild(60, seed=3)
+    model.generator.register_forward_hook(never_end)
+    sources = encode_source(TOKENIZER, ["one", WORDS])
+    for extra in (0, 7, 50):
+        found = batched(model, sources, max_extra=extra)
+        for src, (best, *_) in zip(sources, found, strict=True):
+            assert len(best.ids) + 1 == len(src) + extra  # both with their end symbols
+
+
+def test_learned_positions_end_the_output():
+    model = wild(max_len=12)
+    model.generator.register_forward_hook(never_end)
+    assert len(batched(model, [[4] * 10])[0][0].ids) + 1 == 12
+
+
+@settings(max_examples=15)
+@given(SOURCES, st.integers(1, 6), st.integers(0, 8))
+def test_only_words_are_said(sources, beam, seed):
+    for group in batched(wild(seed=seed), sources, beam=beam, n_best=beam, max_extra=5):
+        assert len(group) == beam and len({tuple(h.ids) for h in group}) == beam
+        assert [h.score for h in group] == sorted((h.score for h in group), reverse=True)
+        assert not {START, END, PAD, UNK} & set(itertools.chain(*(h.ids for h in group)))
+
+
+def test_a_broken_model_is_an_error():
+    model = wild()
+    with torch.no_grad():
+        model.generator.proj.weight.fill_(math.nan)
+    with pytest.raises(ValueError, match="no numbers"):
+        batched(model, [[4]], max_extra=3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": 0}, "n_best=1, beam=0"),
+        ({"n_best": 5}, "n_best=5, beam=4"),
+        ({"n_best": 0}, "n_best=0"),
+        ({"max_extra": -1}, "max_extra of at least 0; got -1"),
+        ({"alpha": math.nan}, "alpha between -10 and 10; got nan"),
+        ({"alpha": 11.0}, "alpha between -10 and 10; got 11"),
+    ],
+)
+def test_wrong_arguments_of_a_search(options, message):
+    with pytest.raises(ValueError, match=message):
+        batched(wild(), [[4]], **options)
+
+
+# ----------------------------------------------------------------------------------------- caches
+
+
+def test_a_cache_holds_what_the_whole_pass_computes():
+    """Step by step with a cache, all positions come out as from one pass without."""
+    model, src, tgt = wild(), torch.tensor([[4, 5, 6]]), torch.tensor([[START, 4, 8, 5, 5, 7, 6]])
+    with torch.no_grad():
+        memory, cache = model.encode(src, None), DecoderCache()
+        whole = model.decode(memory, None, tgt, subsequent_mask(7))
+        for i in range(7):
+            one = model.decode(memory, None, tgt[:, i : i + 1], None, cache)
+            torch.testing.assert_close(one, whole[:, i : i + 1], atol=1e-5, rtol=1e-5)
+    assert cache.steps == 7 and len(cache.layers) == 2
+    for own, source in cache.layers.values():
+        assert own.kept()[0].shape == (1, 2, 7, 8) and source.kept()[1].shape == (1, 2, 3, 8)
+
+
+def test_the_source_is_projected_once_and_not_once_a_hypothesis():
+    model, seen = wild(), []
+    for layer in model.decoder.layers:
+        layer.src_attn.w_k.register_forward_hook(lambda m, i, out: seen.append(tuple(out.shape)))
+    batched(model, [[4, 5, 6], [7, 8, 4]], max_extra=8)
+    assert seen == [(2, 3, 16)] * 2  # batch, src_len, h · d_k; once for each layer
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=9), st.data())
+def test_a_growing_cache_is_a_concatenation(sizes: list[int], data):
+    cache, held = KeyValueCache(grows=True), torch.zeros(3, 2, 0, 4)
+    for size in sizes:
+        new = torch.randn(held.size(0), 2, size, 4)
+        held = torch.cat([held, new], dim=2)
+        for kept, sign in zip(cache.extend(new.clone(), -new), (1, -1), strict=True):
+            assert torch.equal(kept, sign * held)
+        rows = torch.tensor(
+            data.draw(st.lists(st.integers(0, held.size(0) - 1), min_size=1, max_size=3))
+        )
+        cache.select(rows)
+        held = held[rows]
+    assert cache.length == sum(sizes) and not cache.complete
+    assert cache.buffers[0].size(2) <= 2 * cache.length
+
+
+def test_search_leaves_no_trace():
+    """Neither the weights of the last call nor the caches of a search stay in the model."""
+    model = wild()
+    batched(model, [[4, 5]], max_extra=3)
+    assert model.decoder.layers[0].self_attn.attn is None
+    out = model(torch.tensor([[4, 5]]), torch.tensor([[START, 4]]), None, subsequent_mask(2))
+    model.generator(out).sum().backward()  # nothing is left of inference mode
+    before = model.decoder.layers[0].src_attn.attn
+    batched(model, [[4, 5]], max_extra=3)
+    assert torch.equal(model.decoder.layers[0].src_attn.attn, before)
+
+
 # ----------------------------------------------------------------------------- from text to text
 
 WORDS = "one two three four five six seven eight nine"
@@ -107,33 +426,113 @@ SENTENCES = st.lists(
 
 
 @settings(max_examples=10)
-@given(SENTENCES, st.integers(1, 4))
-def test_a_sentence_alone_or_in_company(sentences: list[str], batch_size: int):
+@given(SENTENCES, st.integers(1, 40), st.sampled_from([None, 1, 2, 3]))
+def test_a_sentence_alone_or_in_company(sentences: list[str], batch_tokens: int, chunk: int | None):
     """No batch, no neighbour and no order changes a translation."""
     translator = Translator(wild(60, seed=3), TOKENIZER)
-    alone = [translator.translate(sentence) for sentence in sentences]
-    assert translator.translate_all(sentences, batch_size) == alone
+    options = {"n_best": 2, "max_extra": 8}
+    alone = [next(translator.candidates([sentence], **options)) for sentence in sentences]
+    found = list(translator.candidates(sentences, batch_tokens, chunk, **options))
+    assert [[t.text for t in group] for group in found] == [[t.text for t in g] for g in alone]
+    assert scores(found) == pytest.approx(scores(alone), abs=1e-5)
+    assert translator.translate_all(sentences, max_extra=8) == [group[0].text for group in alone]
 
 
-def never_end(module: nn.Module, inputs: object, log_probs: torch.Tensor) -> torch.Tensor:
-    return log_probs.index_fill(-1, torch.tensor(END), -math.inf)
+def scores(groups: list[list]) -> list[float]:
+    return [candidate.score for group in groups for candidate in group]
 
 
-def test_an_output_is_at_most_fifty_tokens_longer_than_its_own_input():
-    model = wild(60, seed=3)
-    model.generator.register_forward_hook(never_end)
-    sources = encode_source(TOKENIZER, ["one", WORDS])
-    lengths = [len(ids) for ids in Translator(model, TOKENIZER).search(sources)]
-    assert lengths == [len(source) + 50 for source in sources]
+@given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 120))
+def test_batches_hold_every_sentence_once_within_their_budget(lengths, budget):
+    batches = budget_batches(lengths, budget)
+    assert sorted(itertools.chain(*batches)) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= budget
+    flat = [lengths[i] for batch in batches for i in batch]
+    assert flat == sorted(lengths, reverse=True)  # similar lengths stand together
+    for one, two in itertools.pairwise(batches):  # no batch could have taken one more
+        assert lengths[one[0]] * (len(one) + 1) > budget or lengths[two[0]] > budget
+
+
+def test_a_line_in_a_line_out():
+    lines = [
+        "",
+        "one two",
+        "   ",
+        "😀 👩‍👩‍👧‍👦",
+        "a\u2028b",
+        "\t",
+        "zwölf Ærø 漢字 \x07",
+        "two " * 400,
+        "",
+    ]
+    translator = Translator(wild(60, seed=1, positions="sinusoidal"), TOKENIZER)
+    found = translator.translate_all(lines, beam=2, max_extra=0, chunk=4)
+    assert len(found) == len(lines)
+    assert [found[i] for i in (0, 2, 5, 8)] == [""] * 4
+    assert not any("\n" in line for line in found)
+    assert found[1] == translator.translate("one two", beam=2, max_extra=0)
+
+
+BLANKS = ["", " ", "\t\r\x0b", "\u2028", "\u00a0\u3000", "\u200b\u200d", "\ufeff", "\x00", "\ue000"]
+
+
+@pytest.mark.parametrize("text", BLANKS)
+def test_what_cannot_be_seen_is_not_translated(text: str):
+    translator = Translator(wild(60), TOKENIZER)
+    translator.model.generator.register_forward_hook(never_end)
+    assert translator.translate(text, max_extra=2) == ""
+    assert translator.translate(text + "one", max_extra=2) != ""
+    assert list(translator.candidates([text], n_best=3)) == [[Translation("", 0.0, 0.0)]]
+
+
+def test_a_line_of_two_thousand_tokens():
+    """In seconds, though nothing ends before the limit; and its neighbours as ever."""
+    translator = Translator(wild(60, positions="sinusoidal"), TOKENIZER)
+    translator.model.generator.register_forward_hook(never_end)
+    lines = ["one two", "two three " * 1000, "four"]
+    (_, long, _) = encode_source(TOKENIZER, lines)
+    assert len(long) > 2000
+    found = list(translator.candidates(lines, max_extra=0))
+    assert [group[0].text for group in found[::2]] == [
+        translator.translate(line, max_extra=0) for line in lines[::2]
+    ]
+    assert found[1][0].text and math.isfinite(found[1][0].score)
+
+
+@pytest.mark.parametrize("name", ["batch_tokens", "chunk"])
+def test_wrong_arguments_of_a_translation(name: str):
+    with pytest.raises(ValueError, match=f"{name} of at least 1; got 0"):
+        Translator(wild(60), TOKENIZER).translate_all(["one"], **{name: 0})
+
+
+def test_lines_are_read_as_they_are_needed():
+    read: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for line in ["one", "two", "", "three", "four"]:
+            read.append(line)
+            yield line
+
+    found = Translator(wild(60), TOKENIZER).candidates(lines(), chunk=2, max_extra=0)
+    next(found)
+    assert read == ["one", "two"]
+    assert len(list(found)) == 4 and len(read) == 5
+
+
+def test_progress_counts_sentences(capsys):
+    translator = Translator(wild(60), TOKENIZER)
+    translator.translate_all(["one", "", "two three"], max_extra=0, progress=True)
+    assert "3/3" in capsys.readouterr().err
+    translator.translate_all(["one"], max_extra=0)
+    assert capsys.readouterr().err == ""
 
 
 def test_special_symbols_are_not_said():
-    class Scripted(Translator):
-        def search(self, sources: list[list[int]]) -> list[list[int]]:
-            said = self.tokenizer.encode("two three").ids
-            return [[START, *said, END, END, PAD] for _ in sources]
-
-    assert Scripted(wild(60), TOKENIZER).translate_all(["one", "two"]) == ["two three"] * 2
+    translator = Translator(wild(60), TOKENIZER)
+    said = translator.tokenizer.encode("two three").ids
+    ids = [START, *said, END, END, PAD]
+    assert translator.tokenizer.decode(ids) == "two three"
 
 
 def test_nothing_to_translate():

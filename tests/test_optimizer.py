@@ -103,3 +103,87 @@ def test_updates_are_adams():
             m_hat, v_hat = m[j] / (1 - 0.9**t), v[j] / (1 - 0.98**t)
             weights[j] -= float(equation_3(t, 16, 5)) * m_hat / (v_hat**0.5 + 1e-9)
         assert model.weight[0].tolist() == pytest.approx(weights, rel=1e-4, abs=1e-5)
+
+
+# ----------------------------------------------------------------------------------- the fused form
+
+
+def small_model() -> nn.Module:
+    torch.manual_seed(0)
+    return make_model(11, 11, N=1, d_model=8, d_ff=16, h=2, dropout=0.0, tie_embeddings=True)
+
+
+def walk(model: nn.Module, optimizer, scheduler, updates: range) -> None:
+    """Updates with gradients that depend on their number alone."""
+    for i in updates:
+        generator = torch.Generator().manual_seed(i)
+        for p in model.parameters():
+            p.grad = torch.randn(p.shape, generator=generator)
+        optimizer.step()
+        scheduler.step()
+
+
+def plain_adam(model: nn.Module, **options):
+    """Torch's Adam, one weight matrix at a time, with a schedule of its own."""
+    optimizer = torch.optim.Adam(
+        model.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9, foreach=False, fused=False
+    )
+    rates = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda i: float(equation_3(i + 1, 8, 5)), **options
+    )
+    return optimizer, rates
+
+
+def weights(model: nn.Module) -> torch.Tensor:
+    return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+
+def test_the_fused_form_is_used_and_makes_the_same_updates():
+    ours, plain = small_model(), small_model()
+    optimizer, scheduler = paper_optimizer(ours, 8, warmup=5)
+    assert optimizer.param_groups[0]["fused"] is True
+    walk(ours, optimizer, scheduler, range(20))
+    walk(plain, *plain_adam(plain), range(20))
+    assert (weights(ours) - weights(small_model())).abs().max() > 0.1
+    torch.testing.assert_close(weights(ours), weights(plain), rtol=1e-4, atol=1e-5)
+
+
+def test_a_device_without_the_fused_form_is_left_to_torch():
+    (group,) = paper_optimizer(small_model().to("meta"), 8)[0].param_groups
+    assert not group["fused"]
+
+
+@pytest.mark.parametrize("saved_by", ["ours", "plain"])
+def test_a_state_is_continued_whichever_form_saved_it(saved_by: str, tmp_path):
+    first, whole = small_model(), small_model()
+    make = (lambda m: paper_optimizer(m, 8, warmup=5)) if saved_by == "ours" else plain_adam
+    optimizer, scheduler = make(first)
+    walk(first, optimizer, scheduler, range(7))
+    torch.save({"model": first.state_dict(), "adam": optimizer.state_dict()}, tmp_path / "state")
+
+    second, state = small_model(), torch.load(tmp_path / "state")
+    second.load_state_dict(state["model"])
+    optimizer, scheduler = paper_optimizer(second, 8, warmup=5, done=7)
+    rate_8 = optimizer.param_groups[0]["lr"]
+    optimizer.load_state_dict(state["adam"])
+    optimizer.param_groups[0]["lr"] = rate_8  # later ones come from the scheduler
+    walk(second, optimizer, scheduler, range(7, 12))
+
+    walk(whole, *make(whole), range(12))
+    exact = {"rtol": 0, "atol": 0} if saved_by == "ours" else {"rtol": 1e-4, "atol": 1e-5}
+    torch.testing.assert_close(weights(second), weights(whole), **exact)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+def test_the_fused_form_on_cuda():
+    ours, plain = small_model().cuda(), small_model()
+    optimizer, scheduler = paper_optimizer(ours, 8, warmup=5)
+    assert optimizer.param_groups[0]["fused"] is True
+    for i in range(10):
+        generator = torch.Generator().manual_seed(i)
+        for p in ours.parameters():
+            p.grad = torch.randn(p.shape, generator=generator).cuda()
+        optimizer.step()
+        scheduler.step()
+    walk(plain, *plain_adam(plain), range(10))
+    torch.testing.assert_close(weights(ours).cpu(), weights(plain), rtol=1e-4, atol=1e-5)

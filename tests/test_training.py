@@ -2,9 +2,16 @@
 
 import copy
 import csv
-import gzip
+import itertools
 import json
 import math
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -15,22 +22,35 @@ from safetensors.numpy import load_file
 from torch import Tensor, nn
 
 import annotated.training as training
-from annotated.data import Batch, make_batch
+from annotated.cli import main
+from annotated.data import Batch, make_batch, train_bpe
 from annotated.decoding import load_pretrained
+from annotated.launcher import command
 from annotated.model import EncoderDecoder, TransformerConfig, make_model
 from annotated.optimizer import paper_optimizer, rate
 from annotated.regularization import LabelSmoothing
 from annotated.training import (
+    INTERRUPTED,
+    PRESETS,
+    Processes,
     SimpleLossCompute,
+    Trainer,
     TrainingConfig,
     TrainState,
     average_checkpoints,
     checkpoints,
-    log_row,
+    groups,
+    longest_sentence,
+    mix,
+    preset,
+    read_checkpoint,
+    read_log,
     run_epoch,
     save_model,
+    share_parts,
     start_run,
     train,
+    update,
     write_tensors,
     write_text,
 )
@@ -41,34 +61,47 @@ DE = "null eins zwei drei vier fünf sechs sieben acht neun".split()  # noqa: SI
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for ANNOTATED_DATA in which Multi30k is 60 numbers, digit by digit."""
-    folder = tmp_path_factory.mktemp("data")
-    (folder / "multi30k").mkdir()
+    """A folder of texts: numbers, digit by digit."""
+    folder = tmp_path_factory.mktemp("digits")
     numbers = [str(n * n + 7) for n in range(3, 83)]
-    splits = {"train": numbers[:60], "val": numbers[60:70], "test_2016_flickr": numbers[70:]}
-    for split, part in splits.items():
+    for split, part in ("train", numbers[:60]), ("dev", numbers[60:]):
         for lang, words in ("en", EN), ("de", DE):
             lines = [" ".join(words[int(digit)] for digit in number) for number in part]
             text = "".join(f"{line}.\n" for line in lines)
-            path = folder / "multi30k" / f"{split}.{lang}.gz"
-            path.write_bytes(gzip.compress(text.encode()))
+            (folder / f"{split}.{lang}").write_text(text, encoding="utf-8")
     return folder
 
 
 @pytest.fixture
 def config(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainingConfig:
-    """A run of seconds: a tiny model on the tiny corpus."""
-    monkeypatch.setenv("ANNOTATED_DATA", str(corpus))
+    """A run of a second: a tiny model on the tiny corpus, some 8 batches a pass."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     shape = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "dropout": 0.1}
     return TrainingConfig(
-        out=str(tmp_path / "run"), batch_tokens=120, warmup=20, epochs=3, average=2, **shape
+        out=str(tmp_path / "run"),
+        data=f"{corpus}-en-de",
+        src_tokens=120,
+        tgt_tokens=120,
+        warmup=20,
+        updates=30,
+        save_updates=10,
+        log_updates=5,
+        average=2,
+        **shape,
     )
 
 
 def rows(config: TrainingConfig) -> list[dict[str, str]]:
     with (Path(config.out) / "log.csv").open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
+
+
+EXACT = "update", "epoch", "target_tokens", "learning_rate", "train_loss", "dev_loss"
+
+
+def exact(config: TrainingConfig) -> list[list[str]]:
+    """The log without its clock."""
+    return [[row[key] for key in EXACT] for row in rows(config)]
 
 
 def tensors(path: Path) -> dict[str, np.ndarray]:
@@ -79,80 +112,246 @@ def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
     return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
 
 
+def assert_same_run(one: TrainingConfig, two: TrainingConfig) -> None:
+    """Two runs left the same checkpoints, model and log."""
+    assert [p.name for p in checkpoints(one.out)] == [p.name for p in checkpoints(two.out)]
+    for name in [path.name for path in checkpoints(one.out)] + ["model.safetensors"]:
+        assert same(tensors(Path(one.out) / name), tensors(Path(two.out) / name)), name
+    assert exact(one) == exact(two)
+
+
 # ------------------------------------------------------------------------------------------- runs
 
 
-def test_a_run_that_stopped_goes_on_as_if_it_had_not(config: TrainingConfig, tmp_path: Path):
-    whole = train(config)
-    stopped = replace(config, out=str(tmp_path / "stopped"), epochs=2)
-    train(stopped)
-    assert len(rows(stopped)) == 2
-    other = train(replace(stopped, epochs=3))
-    for name in [path.name for path in checkpoints(whole)] + ["model.safetensors"]:
-        assert same(tensors(whole / name), tensors(other / name)), name
-    exact = "epoch", "step", "target_tokens", "learning_rate", "train_loss", "dev_loss"
-    for one, two in zip(rows(config), rows(stopped), strict=True):
-        assert [one[key] for key in exact] == [two[key] for key in exact]
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_run_that_stopped_goes_on_as_if_it_had_not(config, tmp_path: Path, parts: int):
+    config = replace(config, parts=parts)
+    train(config)
+    stopped = replace(config, out=str(tmp_path / "stopped"))
+    train(replace(stopped, updates=20))
+    assert rows(stopped)[-1]["update"] == "20"
+    train(stopped, resume=True)
+    assert_same_run(config, stopped)
 
 
-def test_it_also_holds_where_batches_gather(config: TrainingConfig, tmp_path: Path):
-    whole = train(replace(config, accum_iter=3, epochs=2))
-    stopped = replace(config, accum_iter=3, epochs=1, out=str(tmp_path / "stopped"))
-    train(stopped)
-    other = train(replace(stopped, epochs=2))
-    last = "checkpoint-0002.safetensors"
-    assert same(tensors(whole / last), tensors(other / last))
+@pytest.mark.parametrize("at", [13, 15, 20])  # between rows; at a row; at a checkpoint
+def test_ctrl_c_finishes_the_update_saves_and_says_how(config, tmp_path, monkeypatch, at):
+    train(config)
+    stopped = replace(config, out=str(tmp_path / "stopped"))
+    real, count = training.update, 0
+
+    def press(trainer: Trainer, group: training.Group) -> float:
+        nonlocal count
+        count += 1
+        if count == at:
+            os.kill(os.getpid(), signal.SIGINT)
+        return real(trainer, group)
+
+    monkeypatch.setattr(training, "update", press)
+    with pytest.raises(KeyboardInterrupt, match=rf"stopped after update {at}, and saved.*--resume"):
+        train(stopped)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler  # as it was
+    assert (Path(stopped.out) / INTERRUPTED).exists()
+    train(stopped, resume=True)
+    assert count == 30 and not (Path(stopped.out) / INTERRUPTED).exists()
+    assert_same_run(config, stopped)
+
+
+def test_a_second_ctrl_c_stops_at_once():
+    with training.StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.wanted
+        with pytest.raises(KeyboardInterrupt, match="at once"):
+            os.kill(os.getpid(), signal.SIGINT)
+    with training.StopRequest(alone=False) as stop:  # torchrun passes the signal on once more
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wanted
+
+
+def start(config: TrainingConfig, processes: int = 0) -> subprocess.Popen:
+    """The run as a process of its own, or as torchrun with several."""
+    words = command(config, max(processes, 1), resume=True)
+    if not processes:  # without torchrun
+        words = [sys.executable, *words[words.index("annotated") - 1 :]]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(words, env=environment, **pipes)
+
+
+def test_kill_9_at_any_moment(config: TrainingConfig, tmp_path: Path):
+    """Killed again and again, the run ends in the very same files."""
+    config = replace(config, updates=400, save_updates=10)
+    train(config)
+    killed = replace(config, out=str(tmp_path / "killed"))
+    random.seed(0)
+    log, kills, reached = Path(killed.out) / "log.csv", 0, 0
+    while kills < 3:
+        process = start(killed)
+        while process.poll() is None and last_update(log) < reached + 10:
+            time.sleep(0.01)  # wait until it has got somewhere new, then let chance decide
+        time.sleep(random.uniform(0, 0.3))
+        kills += process.poll() is None
+        process.kill()
+        process.communicate()
+        reached = last_update(log)
+        assert reached < config.updates, "the run was over before it could be killed"
+    assert start(killed).wait() == 0
+    assert_same_run(config, killed)
+
+
+def last_update(log: Path) -> int:
+    saved = read_log(log)
+    return int(saved[-1]["update"]) if saved else 0
+
+
+def test_a_damaged_checkpoint_is_set_aside(config: TrainingConfig, tmp_path: Path, capsys):
+    train(config)
+    for damage in "cut off", "altered", "empty":
+        hurt = replace(config, out=str(tmp_path / damage))
+        train(replace(hurt, updates=20))
+        path = checkpoints(hurt.out)[-1]
+        whole = path.read_bytes()
+        changed = bytearray(whole)
+        changed[-100] ^= 1
+        path.write_bytes({"cut off": whole[:-1], "altered": bytes(changed), "empty": b""}[damage])
+        with pytest.raises(ValueError, match="no whole checkpoint"):
+            read_checkpoint(path)
+        train(hurt, resume=True)
+        said = "".join(capsys.readouterr())
+        assert f"{path.name} is no whole checkpoint" in said and "going on from" in said
+        assert_same_run(config, hurt)
 
 
 def test_a_run_cut_off_between_log_and_checkpoint(config: TrainingConfig, tmp_path: Path):
-    """The log has a row more than there are checkpoints; going on replaces it."""
-    whole = train(config)
+    """The log has rows more than there are checkpoints, the last one torn; both are done again."""
+    train(config)
     cut = replace(config, out=str(tmp_path / "cut"))
-    train(replace(cut, epochs=2))
-    (Path(cut.out) / "checkpoint-0002.safetensors").unlink()
-    train(cut)
-    assert [row["epoch"] for row in rows(cut)] == ["1", "2", "3"]
-    last = "checkpoint-0003.safetensors"
-    assert same(tensors(whole / last), tensors(Path(cut.out) / last))
+    train(replace(cut, updates=20))
+    checkpoints(cut.out)[-1].unlink()
+    with (Path(cut.out) / "log.csv").open("a") as file:
+        file.write("25,3,0.0")
+    train(cut, resume=True)
+    assert_same_run(config, cut)
 
 
-def test_what_a_run_leaves_behind(config: TrainingConfig):
+def test_a_checkpoint_that_cannot_be_written_costs_no_other(config, tmp_path, monkeypatch):
+    train(config)
+    other = replace(config, out=str(tmp_path / "other"))
+    train(replace(other, updates=10))
+    with monkeypatch.context() as patch:
+        patch.setattr("annotated.training.save_file", half_written)
+        with pytest.raises(OSError, match="no space"):
+            train(other, resume=True)
+    assert [path.name for path in checkpoints(other.out)] == ["checkpoint-00000010.safetensors"]
+    train(other, resume=True)
+    assert_same_run(config, other)
+
+
+def test_a_folder_with_a_run_is_not_overwritten(config: TrainingConfig, tmp_path: Path):
+    train(replace(config, updates=10))
+    before = {path.name: path.read_bytes() for path in Path(config.out).iterdir()}
+    with pytest.raises(ValueError, match="already holds a run; continue it with --resume"):
+        train(config)
+    with pytest.raises(ValueError, match="has d_ff=32; it cannot go on with 64"):
+        train(replace(config, d_ff=64), resume=True)
+    assert before == {path.name: path.read_bytes() for path in Path(config.out).iterdir()}
+    train(replace(config, average=1), resume=True)  # what may change may change
+    train(replace(config, out=str(tmp_path / "new")), resume=True)  # nothing there: a new run
+
+
+def test_what_a_run_leaves_behind(config: TrainingConfig, corpus: Path):
     folder = train(config)
     assert folder == Path(config.out)
     assert sorted(path.name for path in folder.iterdir()) == [
-        "checkpoint-0002.safetensors",
-        "checkpoint-0003.safetensors",  # average = 2 are kept
+        "checkpoint-00000020.safetensors",
+        "checkpoint-00000030.safetensors",  # average = 2 are kept
         "config.json",
+        "dev.pairs",
         "log.csv",
         "model.safetensors",
         "tokenizer.json",
+        "train.pairs",
+        "training.json",
     ]
+    assert training.read_config(folder) == config
     log = rows(config)
-    assert [int(row["epoch"]) for row in log] == [1, 2, 3]
-    steps = [int(row["step"]) for row in log]
-    assert steps == [steps[0], 2 * steps[0], 3 * steps[0]] and steps[0] > 5
-    # All target tokens of an epoch: what the tokenizer makes of each line, and the end symbol.
-    translator = load_pretrained(folder)
-    _, targets = training.load_pairs("multi30k", "train", "en", "de")
-    tokens = sum(len(translator.tokenizer.encode(line).ids) + 1 for line in targets)
-    assert [int(row["target_tokens"]) for row in log] == [tokens, 2 * tokens, 3 * tokens]
+    assert [int(row["update"]) for row in log] == [5, 10, 15, 20, 25, 30]
+    assert [bool(row["dev_loss"]) for row in log] == [False, True] * 3
     for row in log:
-        used = int(row["step"]) + 1  # the rate that the next update will use
+        used = int(row["update"]) + 1  # the rate that the next update will use
         assert float(row["learning_rate"]) == pytest.approx(rate(used, 16, 1.0, 20))
     losses = [float(row["train_loss"]) for row in log]
-    assert losses == sorted(losses, reverse=True)
-    assert all(0 < float(row["dev_loss"]) < 1.5 * math.log(60) for row in log)
+    assert losses[-1] < losses[0]
     minutes = [float(row["minutes"]) for row in log]
     assert minutes == sorted(minutes)
+
+
+def test_a_pass_sees_every_token_once(config: TrainingConfig, corpus: Path):
+    """Tokens counted by the trainer, against the tokenizer line by line."""
+    trainer = start_run(replace(config, parts=2))
+    translator_tokens = 0
+    tokenizer = training.Tokenizer.from_file(str(Path(config.out) / "tokenizer.json"))
+    for line in (corpus / "train.de").read_text(encoding="utf-8").splitlines():
+        translator_tokens += len(tokenizer.encode(line).ids) + 1
+    seen, tokens = [], 0
+    for group in groups(trainer):
+        inside = [part for part in group.parts if part.epoch == 0]
+        seen += [pair for part in inside for pair in part.pairs]
+        tokens += sum(len(trainer.pairs[pair][1]) - 1 for part in inside for pair in part.pairs)
+        assert group.tokens == sum(
+            int((tgt[:, 1:] != training.PAD).sum()) for _, _, tgt in group.share
+        )
+        for _, src, tgt in group.share:
+            assert src.numel() <= config.src_tokens // 2 and tgt.numel() <= config.tgt_tokens // 2
+        if group.parts[-1].epoch > 0:
+            break
+    assert sorted(seen) == list(range(60)) and tokens == translator_tokens
+
+
+def test_passes_and_seeds_differ_in_order(config: TrainingConfig):
+    trainer = start_run(config)
+    stream = training.parts_from(trainer, 0, 0)
+    parts = [next(stream) for _ in range(40)]
+    first, second = ([p.pairs for p in parts if p.epoch == epoch] for epoch in (0, 1))
+    assert first != second
+    assert sorted(itertools.chain(*first)) == sorted(itertools.chain(*second))
+    later = training.parts_from(trainer, parts[11].epoch, parts[11].batch)
+    assert [next(later) for _ in range(5)] == parts[11:16]
+    other = Trainer(replace(config, seed=2), trainer.pairs, trainer.dev_pairs)
+    assert [p.pairs for p in (next(training.parts_from(other, 0, 0)),)] != first[:1]
+    assert (
+        len(
+            {
+                mix(seed, epoch, batch)
+                for seed in range(9)
+                for epoch in range(9)
+                for batch in range(9)
+            }
+        )
+        == 729
+    )
+
+
+def test_sentences_that_are_too_long_are_left_out_and_counted(config: TrainingConfig, capsys):
+    trainer = start_run(replace(config, max_pieces=8))
+    longest = trainer.pairs.lengths.max(axis=1)
+    assert 0 < len(trainer.kept) < 60 and set(trainer.kept) == set(np.flatnonzero(longest <= 8))
+    assert f"{60 - len(trainer.kept)} of 60 training pairs are too long" in "".join(
+        capsys.readouterr()
+    )
+    with pytest.raises(ValueError, match="no training pair of at most 2 pieces"):
+        start_run(replace(config, max_pieces=2, out=config.out + "2"))
 
 
 def test_the_dev_loss_in_the_log_is_that_of_the_checkpoint(config: TrainingConfig):
     """Computed again by hand, sentence by sentence, without batches or masks for padding."""
     train(config)
-    trainer = start_run(config)  # continues from the last checkpoint, so it holds its weights
+    trainer = start_run(config, resume=True)  # holds the weights of the last checkpoint
     trainer.model.eval()
     total, count = 0.0, 0
-    for src, tgt in trainer.dev_pairs:
+    for i in range(len(trainer.dev_pairs)):
+        src, tgt = trainer.dev_pairs[i]
         batch = make_batch([(src, tgt)])
         with torch.no_grad():
             out = trainer.model(batch.src, batch.tgt, None, batch.tgt_mask)
@@ -162,11 +361,46 @@ def test_the_dev_loss_in_the_log_is_that_of_the_checkpoint(config: TrainingConfi
     assert float(rows(config)[-1]["dev_loss"]) == pytest.approx(total / count, abs=1e-4)
 
 
+def test_an_update_is_adam_on_the_mean_per_token(config: TrainingConfig):
+    """Three parts in one update, against one loss over the same sentences one by one."""
+    trainer = start_run(replace(config, parts=3, dropout=0.0))
+    by_hand = copy.deepcopy(trainer.model)
+    optimizer, _ = paper_optimizer(by_hand, 16, 1.0, 20)
+    group = next(groups(trainer))
+    total, count = torch.zeros(()), 0
+    for pair in [pair for part in group.parts for pair in part.pairs]:
+        batch = make_batch([trainer.pairs[pair]])
+        out = by_hand(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+        total = total + nn.functional.cross_entropy(
+            by_hand.generator.proj(out)[0], batch.tgt_y[0], reduction="sum", label_smoothing=0.1
+        )
+        count += batch.tgt_y.numel()
+    (total / count).backward()
+    optimizer.step()
+    assert update(trainer, group) == pytest.approx(float(total.detach()), rel=1e-5)
+    assert group.tokens == count
+    for (name, a), (_, b) in zip(
+        trainer.model.named_parameters(), by_hand.named_parameters(), strict=True
+    ):
+        # Adam's first step is the sign of the gradient times the rate: allow for gradients near 0
+        assert float((a - b).detach().abs().mean()) < 1e-5, name
+
+
 def test_a_tiny_run_learns(config: TrainingConfig):
-    long = replace(config, epochs=12, warmup=60, dropout=0.0, label_smoothing=0.0, factor=2.0)
+    long = replace(config, updates=150, warmup=60, dropout=0.0, label_smoothing=0.0, factor=2.0)
     train(long)
-    log = rows(long)
+    log = [row for row in rows(long) if row["dev_loss"]]
     assert float(log[-1]["dev_loss"]) < 0.5 * float(log[0]["dev_loss"])
+
+
+def test_bfloat16_learns_as_float32_does(config: TrainingConfig, tmp_path: Path):
+    train(config)
+    half = replace(config, precision="bfloat16", out=str(tmp_path / "half"))
+    train(half)
+    for one, two in zip(rows(config), rows(half), strict=True):
+        assert float(one["train_loss"]) == pytest.approx(float(two["train_loss"]), rel=0.05)
+    assert exact(config) != exact(half)
+    assert all(v.dtype == np.float32 for v in tensors(checkpoints(half.out)[-1]).values())
 
 
 def test_the_model_is_the_mean_of_the_last_checkpoints_in_half_precision(config: TrainingConfig):
@@ -184,11 +418,176 @@ def test_the_model_is_the_mean_of_the_last_checkpoints_in_half_precision(config:
 
 
 def test_two_seeds_two_models(config: TrainingConfig, tmp_path: Path):
-    one = train(replace(config, epochs=1))
-    again = train(replace(config, epochs=1, out=str(tmp_path / "again")))
-    other = train(replace(config, epochs=1, seed=2, out=str(tmp_path / "other")))
-    models = [tensors(folder / "checkpoint-0001.safetensors") for folder in (one, again, other)]
+    one = train(replace(config, updates=10))
+    again = train(replace(config, updates=10, out=str(tmp_path / "again")))
+    other = train(replace(config, updates=10, seed=2, out=str(tmp_path / "other")))
+    models = [tensors(checkpoints(folder)[-1]) for folder in (one, again, other)]
     assert same(models[0], models[1]) and not same(models[0], models[2])
+
+
+def test_checkpoints_by_the_clock(config: TrainingConfig, monkeypatch: pytest.MonkeyPatch):
+    """A minute passes with every look at the clock."""
+    clock = iter(range(0, 10**6, 60))
+    monkeypatch.setattr(training.time, "monotonic", lambda: next(clock))
+    train(replace(config, save_updates=0, save_minutes=7.0, average=9))
+    saved = [int(path.stem.removeprefix("checkpoint-")) for path in checkpoints(config.out)]
+    assert saved == [7, 14, 21, 28, 30]
+
+
+def test_a_loss_that_is_not_finite_names_update_and_batches(config: TrainingConfig):
+    trainer = start_run(config)
+    group = next(groups(trainer))
+    with torch.no_grad():
+        trainer.model.generator.proj.weight[3, 0] = math.nan
+    before = copy.deepcopy(trainer.model.encoder)
+    pairs = str(group.parts[0].pairs[:5])[1:-1]
+    with pytest.raises(ValueError, match=f"got nan in update 1 .epoch 1, batch 1: pairs .{pairs}"):
+        update(trainer, group)
+    assert equal(trainer.model.encoder, before)
+
+
+# -------------------------------------------------------------------------------------- processes
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def test_two_processes_take_the_steps_of_one(config: TrainingConfig, tmp_path: Path):
+    """Same global batch: same losses, dropout included, up to the order of additions."""
+    config = replace(config, parts=2, updates=20)
+    train(config)
+    two = replace(config, out=str(tmp_path / "two"))
+    process = start(two, processes=2)
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    assert_close(config, two)
+
+
+def test_two_machines_take_the_steps_of_one(config: TrainingConfig, tmp_path: Path):
+    """Two torchrun agents that meet on the loopback interface, as two machines would."""
+    config = replace(config, parts=2, updates=20)
+    train(config)
+    two = replace(config, out=str(tmp_path / "two"))
+    words = command(two, 1, resume=True)
+    meet = ["--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}"]
+    at = words.index("--standalone")
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    line = [*words[:at], *meet, *words[at + 1 :]]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    agents = [subprocess.Popen(line, env=environment, **pipes) for _ in range(2)]
+    outputs = [agent.communicate(timeout=120)[0] for agent in agents]
+    assert [agent.returncode for agent in agents] == [0, 0], outputs
+    assert_close(config, two)
+
+
+def assert_close(one: TrainingConfig, two: TrainingConfig) -> None:
+    """The logs of two runs agree to the printed digits, the weights to rounding."""
+    for a, b in zip(exact(one), exact(two), strict=True):
+        assert a[:4] == b[:4]
+        assert [float(x or 0) for x in a[4:]] == pytest.approx(
+            [float(x or 0) for x in b[4:]], abs=2e-4
+        )
+    a, b = (tensors(checkpoints(config.out)[-1]) for config in (one, two))
+    for name in a:
+        np.testing.assert_allclose(a[name], b[name], atol=1e-3, rtol=1e-2, err_msg=name)
+
+
+def test_torchrun_passes_ctrl_c_on(config: TrainingConfig):
+    long = replace(config, updates=100_000, log_updates=1, save_updates=10**6, parts=2)
+    words = command(long, 2)
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    process = subprocess.Popen(words, env=environment, start_new_session=True, **pipes)
+    while process.poll() is None and last_update(Path(long.out) / "log.csv") < 5:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    state = read_checkpoint(Path(long.out) / INTERRUPTED)[1]
+    assert state["progress"]["update"] >= 5
+    assert f"stopped after update {state['progress']['update']}, and saved" in output
+
+
+def test_parts_are_shared_out_evenly():
+    assert share_parts(0, 1) == 1 and share_parts(0, 8) == 8 and share_parts(16, 8) == 16
+    with pytest.raises(ValueError, match="multiple of the 8 processes; got 12"):
+        share_parts(12, 8)
+    config = TrainingConfig(src_tokens=1000, tgt_tokens=800, max_pieces=256)
+    assert [longest_sentence(config, parts) for parts in (1, 4)] == [256, 200]
+    alone = Processes()
+    assert alone.any(True, False) == [True, False] and alone.first("x") == "x"
+    assert torch.equal(alone.reduce(torch.ones(2)), torch.ones(2))
+
+
+# ---------------------------------------------------------------------------------- configurations
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"N": 0}, "expected N of at least 1; got 0"),
+        ({"updates": -3}, "expected updates of at least 1; got -3"),
+        ({"dropout": 1.0}, r"expected dropout in \[0, 1\); got 1.0"),
+        ({"label_smoothing": 1.5}, r"expected label_smoothing in \[0, 1\); got 1.5"),
+        ({"vocabulary": "words"}, "expected vocabulary out of bpe, wordpiece; got 'words'"),
+        ({"precision": "int8"}, "expected precision out of auto"),
+        ({"data": "multi30k"}, "expected data as CORPUS-SRC-TGT"),
+        ({"h": 5}, "d_model"),
+        ({"save_updates": 0}, "expected save_updates or save_minutes above 0"),
+        ({"factor": math.nan}, "factor"),
+    ],
+)
+def test_a_wrong_option_is_refused_at_once(change: dict, message: str):
+    with pytest.raises(ValueError, match=message):
+        TrainingConfig(**change)
+
+
+def test_the_papers_presets():
+    """Sections 5.1 to 5.4, Table 3, and the parameter counts of its first and last row."""
+    base, big = preset("base-en-de"), preset("big-en-de", out="x")
+    assert (base.N, base.d_model, base.d_ff, base.h, base.dropout) == (6, 512, 2048, 8, 0.1)
+    assert (big.d_model, big.d_ff, big.h, big.dropout, big.updates) == (
+        1024,
+        4096,
+        16,
+        0.3,
+        300_000,
+    )
+    assert (base.updates, base.warmup, base.average, base.save_minutes) == (100_000, 4000, 5, 10)
+    assert base.src_tokens == base.tgt_tokens == 25_000 and base.label_smoothing == 0.1
+    assert preset("big-en-fr").dropout == 0.1 and preset("big-en-fr").average == 20
+    assert (base.out, big.out) == ("runs/base-en-de", "x")
+    assert training.model_config(base) == TransformerConfig.base(37000, max_len=512)
+    assert training.model_config(big) == TransformerConfig.big(37000, max_len=512)
+    for name in PRESETS:
+        assert preset(name).data.rsplit("-", 2)[1:] == name.rsplit("-", 2)[1:]
+    with pytest.raises(ValueError, match="expected a preset out of multi30k-en-de"):
+        preset("huge")
+
+
+def test_precision_is_chosen_by_the_device(monkeypatch: pytest.MonkeyPatch):
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    assert training.find_precision("auto", cpu) == torch.float32
+    assert training.find_precision("bfloat16", cpu) == torch.bfloat16
+    for capability, dtype in (
+        ((7, 5), torch.float16),
+        ((8, 0), torch.bfloat16),
+        ((9, 0), torch.bfloat16),
+    ):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, c=capability: c)
+        assert training.find_precision("auto", cuda) == dtype
+
+
+def test_the_command_line_resumes_with_the_options_of_the_run(config, capsys):
+    options = command(replace(config, updates=10), 1)
+    options = options[options.index("train") :]
+    main(options)
+    assert capsys.readouterr().out.strip() == config.out
+    main(["train", "--out", config.out, "--resume", "--updates", "20"])
+    assert training.read_config(Path(config.out)) == replace(config, updates=20)
+    assert rows(config)[-1]["update"] == "20"
 
 
 # ------------------------------------------------------------------------------------------ files
@@ -246,32 +645,10 @@ def test_text_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch):
     assert path.read_text(encoding="utf-8") == "old\n"
 
 
-def test_a_checkpoint_that_fails_to_be_written_costs_one_epoch(config, tmp_path, monkeypatch):
-    whole = train(replace(config, epochs=2))
-    other = replace(config, epochs=2, out=str(tmp_path / "other"))
-    train(replace(other, epochs=1))
-    with monkeypatch.context() as patch:
-        patch.setattr("annotated.training.save_file", half_written)
-        with pytest.raises(OSError, match="no space"):
-            train(other)
-    assert [path.name for path in checkpoints(other.out)] == ["checkpoint-0001.safetensors"]
-    train(other)
-    last = "checkpoint-0002.safetensors"
-    assert same(tensors(whole / last), tensors(Path(other.out) / last))
-    assert [row["epoch"] for row in rows(other)] == ["1", "2"]
-
-
-def test_log_rows(tmp_path: Path):
-    path = tmp_path / "log.csv"
-    for epoch in 1, 2, 3, 2:
-        log_row(path, {"epoch": epoch, "loss": epoch / 4})
-    assert path.read_text(encoding="utf-8") == "epoch,loss\n1,0.25\n2,0.5\n"
-
-
 def test_save_and_load(tmp_path: Path):
     model = make_model(60, 60, N=1, d_model=16, d_ff=32, h=2, tie_embeddings=True).eval()
     save_model(tmp_path, dict(model.named_parameters()), model.config)
-    (tmp_path / "tokenizer.json").write_text(training.train_bpe(["a b"], 60).to_str())
+    (tmp_path / "tokenizer.json").write_text(train_bpe(["a b"], 60).to_str())
     loaded = load_pretrained(tmp_path).model
     assert asdict(loaded.config) == asdict(model.config) and not loaded.training
     for (name, old), (_, new) in zip(
@@ -399,7 +776,7 @@ def test_gradients_do_not_leak_from_one_epoch_into_the_next():
 
 
 @pytest.mark.parametrize("mode", ["train", "eval"])
-def test_a_loss_that_is_not_finite_stops_before_the_weights_move(mode: str):
+def test_run_epoch_stops_before_the_weights_move_if_the_loss_is_not_finite(mode: str):
     model = tiny()
     with torch.no_grad():
         model.generator.proj.weight[3, 0] = math.nan

@@ -1,0 +1,216 @@
+"""5.2 Hardware and Schedule (chapters/5-2-hardware-schedule.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict, fields
+from pathlib import Path
+
+import altair as alt
+import pandas as pd
+import torch
+
+from annotated.evaluation import model_cost
+from annotated.training import TrainingConfig, model_config, read_log, write_text
+
+__all__ = [
+    "PEAK_TFLOPS",
+    "Run",
+    "command",
+    "keep_results",
+    "launch",
+    "loss_chart",
+    "training_plan",
+    "training_work",
+]
+
+
+def training_work(config: TrainingConfig) -> float:
+    """Floating-point operations of a run, if its batches are full."""
+    tokens = config.updates * min(config.src_tokens, config.tgt_tokens)
+    return tokens * model_cost(model_config(config))
+
+
+PEAK_TFLOPS = {"P100": 9.5, "T4": 65.0, "A100": 312.0, "H100": 989.0}
+
+
+def training_plan(
+    config: TrainingConfig, number: int = 8, utilisation: float = 0.4
+) -> pd.DataFrame:
+    """What a run would take on various GPUs.
+
+    Args:
+        config: the run.   number: GPUs.   utilisation: share of their peak that is reached.
+
+    Returns: a row a GPU, with hours of the run and GPU-hours in all.
+    """
+    work, rows = training_work(config), []
+    for name, tflops in PEAK_TFLOPS.items():
+        gpu_hours = work / (tflops * 1e12 * utilisation) / 3600
+        hours = {f"hours on {number}": gpu_hours / number, "GPU-hours": gpu_hours}
+        rows.append({"GPU": name, "peak (TFLOPS)": tflops, **hours})
+    return pd.DataFrame(rows)
+
+
+def command(config: TrainingConfig, processes: int, resume: bool = False) -> list[str]:
+    """The command line that does a run."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    words = [sys.executable, *torchrun, "-m", "annotated", "train", *["--resume"] * resume]
+    for option in fields(config):
+        value, flag = getattr(config, option.name), option.name.replace("_", "-")
+        if isinstance(value, bool):
+            words += [f"--{flag}"] if value else []
+        elif value != option.default:
+            words += [f"--{flag}", str(value)]
+    return words
+
+
+def launch(config: TrainingConfig, processes: int = 0, resume: bool = False) -> "Run":
+    """Start a training in the background.
+
+    Args:
+        config: the run.   resume: continue what is in its folder, if anything is.
+        processes: how many; 0: one for each GPU, or two where there is none.
+
+    Returns: a handle to look at it, interrupt it or wait for it.
+    """
+    processes = processes or torch.cuda.device_count() or min(2, os.cpu_count() or 1)
+    folder = Path(config.out)
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "output.txt").open("w", encoding="utf-8") as output:
+        started = subprocess.Popen(
+            command(config, processes, resume),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C in the notebook does not reach it
+        )
+    return Run(config, started)
+
+
+class Run:
+    """A training in the background.
+
+    Args:
+        config: the run.   process: that of torchrun.
+    """
+
+    def __init__(self, config: TrainingConfig, process: subprocess.Popen) -> None:
+        self.config, self.process, self.folder = config, process, Path(config.out)
+
+    @property
+    def running(self) -> bool:
+        """Whether it goes on."""
+        return self.process.poll() is None
+
+    def log(self) -> pd.DataFrame:
+        """The log so far."""
+        return pd.DataFrame(read_log(self.folder / "log.csv")).apply(pd.to_numeric)
+
+    def output(self, lines: int = 20) -> str:
+        """The last lines that the training printed."""
+        text = (self.folder / "output.txt").read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.replace("\r", "\n").splitlines()[-lines:])
+
+    def interrupt(self) -> None:
+        """Let it finish its update, save, and stop; `launch(config, resume=True)` goes on."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGINT)
+        self.process.wait()
+
+    def wait(self) -> "Run":
+        """Wait for its end.
+
+        Raises: RuntimeError with the end of its output if it failed.
+        """
+        if self.process.wait():
+            said = [line for line in self.output(1000).splitlines() if "annotated: " in line]
+            raise RuntimeError(f"training in {self.folder}: " + (said or [self.output()])[0])
+        return self
+
+    def chart(self) -> alt.Chart:
+        """Training and validation loss so far."""
+        return loss_chart(self.log(), f"{self.folder.name}: loss by update")
+
+    def keep(self, results: str | Path) -> Path:
+        """Copy the log to a folder, with a note of the settings, the machine and the speed."""
+        return keep_results(self.config, self.log(), Path(results) / self.folder.name)
+
+    def watch(self, seconds: float = 5) -> None:
+        """Draw the chart anew every few seconds until the training ends.
+
+        Interrupting the cell ends the watching, not the training.
+        """
+        from IPython.display import display
+
+        shown = display(self.chart(), display_id=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            while self.running:
+                time.sleep(seconds)
+                shown.update(self.chart())
+
+
+def keep_results(config: TrainingConfig, log: pd.DataFrame, path: Path) -> Path:
+    """Write PATH.csv, the log of a run, and PATH.json, what it takes to judge it and do it again.
+
+    Returns: the latter's path. It has the speed (median tokens per second) and, for a GPU of
+        PEAK_TFLOPS, the utilisation: counted operations, in relation to what it could do.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    gpus, speed = torch.cuda.device_count(), float(log.tokens_per_second.median())
+    device = torch.cuda.get_device_name(0) if gpus else "CPU"
+    note = {
+        "command": " ".join(["annotated", *command(config, 1)[7:]]),
+        "device": device,
+        "number": gpus or os.cpu_count(),
+        "torch": torch.__version__,
+        "tokens_per_second": speed,
+    }
+    peak = next((tflops for name, tflops in PEAK_TFLOPS.items() if name in device), None)
+    if peak:
+        note["utilisation"] = speed * model_cost(model_config(config)) / (peak * 1e12 * gpus)
+    write_text(path.with_suffix(".csv"), log.to_csv(index=False))
+    write_text(
+        path.with_suffix(".json"), json.dumps(note | {"config": asdict(config)}, indent=2) + "\n"
+    )
+    return path.with_suffix(".json")
+
+
+def loss_chart(log: pd.DataFrame, title: str) -> alt.Chart:
+    """Losses of a log against the update.
+
+    Args:
+        log: with columns update, train_loss and dev_loss (may be empty).
+    """
+    names = {"train_loss": "training (smoothed)", "dev_loss": "validation"}
+    log = log.reindex(columns=["update", "minutes", "tokens_per_second", *names])
+    long = log.melt(["update", "minutes", "tokens_per_second"], list(names), "loss", "nats")
+    long["loss"] = long["loss"].map(names)
+    return (
+        alt.Chart(long.dropna(subset="nats"))
+        .mark_line(point=alt.OverlayMarkDef(size=15))
+        .encode(
+            alt.X("update:Q", title="update"),
+            alt.Y("nats:Q", title="loss (nats per token)", scale=alt.Scale(zero=False)),
+            alt.Color("loss:N", title=None, sort=list(names.values())),
+            tooltip=[
+                "loss:N",
+                "update:Q",
+                alt.Tooltip("nats:Q", format=".3f"),
+                "minutes:Q",
+                "tokens_per_second:Q",
+            ],
+        )
+        .properties(
+            title=title,
+            width="container",
+            height=260,
+            description="Training and validation loss per token against the number of updates.",
+        )
+    )

@@ -1,0 +1,549 @@
+"""This book's Transformer, and others built to the same shape with the same weights.
+
+Each is given every chance: fused attention, key-value caches and the cheapest masks that its
+interface offers. Where its architecture is the paper's, it computes the same function.
+"""
+
+import copy
+import math
+import tempfile
+from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from annotated.data import END, PAD, START, UNK, Batch
+from annotated.decoding import beam_search
+from annotated.embeddings import Generator
+from annotated.model import EncoderDecoder
+from annotated.positional import sinusoids
+from annotated.regularization import projected_cross_entropy
+from benchmarks.workload import Workload
+
+Ids = list[list[list[int]]]  # for each sentence its hypotheses
+
+
+class Contender:
+    """A model that is timed.
+
+    Attributes:
+        name: as the tables show it.   package: whose version is reported.
+        install: how to get it.
+        same: whether it computes the function of our model.
+        trains: whether it can learn.   searches: beam widths that it offers.
+        fused: whether its own recipe uses Adam's fused kernel.
+        model: an nn.Module, if it is one.
+    """
+
+    name = ""
+    package = "torch"
+    install = "pip install 'annotated[bench]'"
+    fused = False
+    same = True
+    trains = True
+    searches: tuple[int, ...] = ()
+    model: nn.Module
+
+    def __init__(self, work: Workload, reference: EncoderDecoder) -> None:
+        """Build the model in eval mode and give it the weights of the reference."""
+        raise NotImplementedError
+
+    def logits(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """src (batch, src_len) and tgt (batch, tgt_len) to (batch, tgt_len, vocab)."""
+        raise NotImplementedError
+
+    def loss(self, src: Tensor, tgt: Tensor, right: Tensor, smoothing: float) -> Tensor:
+        """Smoothed loss in torch's kernel, a mean over the tokens `right` (batch, tgt_len)."""
+        logits = self.logits(src, tgt).flatten(0, 1)
+        return F.cross_entropy(logits, right.flatten(), ignore_index=PAD, label_smoothing=smoothing)
+
+    def own_loss(self, src: Tensor, tgt: Tensor, right: Tensor, smoothing: float) -> Tensor:
+        """The same loss as the project itself computes it."""
+        return self.loss(src, tgt, right, smoothing)
+
+    def search(self, src: Tensor, beam: int, steps: int) -> Ids:
+        """The `beam` best outputs of exactly `steps` tokens; a beam of 1 is greedy."""
+        raise NotImplementedError
+
+    def to(self, device: str) -> None:
+        """Move to a device."""
+        self.model.to(device)
+
+    @property
+    def parameters(self) -> int:
+        """Numbers that are learned."""
+        return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
+
+    @property
+    def version(self) -> str:
+        try:
+            return version(self.package).split("+")[0]
+        except PackageNotFoundError:  # our own, used from its folder
+            return ""
+
+
+# ------------------------------------------------------------------------------------- our model
+
+
+class ForbiddingGenerator(nn.Module):
+    """A generator that avoids some symbols, as the bias of the other models' logits does."""
+
+    def __init__(self, generator: Generator, bias: Tensor) -> None:
+        super().__init__()
+        self.proj = generator.proj
+        self.register_buffer("bias", bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.linear(x, self.proj.weight, self.bias).log_softmax(dim=-1)
+
+
+class Annotated(Contender):
+    """The model of this book."""
+
+    name = "annotated"
+    package = "annotated"
+    searches = (1, 4)
+    fused = True
+
+    def __init__(self, work: Workload, reference: EncoderDecoder) -> None:
+        self.model = copy.deepcopy(reference).eval()
+        self.for_search = copy.copy(self.model)
+        self.for_search._modules = dict(self.model._modules)
+        self.for_search.generator = ForbiddingGenerator(self.model.generator, work.bias())
+
+    def logits(self, src: Tensor, tgt: Tensor) -> Tensor:
+        batch = Batch(src, F.pad(tgt, (0, 1), value=PAD))
+        out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+        return self.model.generator.proj(out)
+
+    def loss(self, src: Tensor, tgt: Tensor, right: Tensor, smoothing: float) -> Tensor:
+        batch = Batch(src, F.pad(tgt, (0, 1), value=PAD))
+        out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+        weight = self.model.generator.proj.weight
+        total = projected_cross_entropy(out, weight, right, PAD, smoothing)
+        return total / (right != PAD).sum()
+
+    def to(self, device: str) -> None:
+        self.model.to(device)
+        self.for_search.to(device)
+
+    def search(self, src: Tensor, beam: int, steps: int) -> Ids:
+        # Our search says END in its last step, where the others just stop: the same steps.
+        extra, mask = steps - src.size(1), Batch(src).src_mask
+        found = beam_search(self.for_search, src, mask, beam, max_extra=extra, n_best=beam)
+        return [[hypothesis.ids for hypothesis in group] for group in found]
+
+
+# ----------------------------------------------------------------------------------- other models
+
+
+def pairs_of_parts(ours: EncoderDecoder, encoder: Iterable, decoder: Iterable) -> Iterator:
+    """Our layers beside those of another model: (ours, theirs, whether of the decoder)."""
+    yield from ((a, b, False) for a, b in zip(ours.encoder.layers, encoder, strict=True))
+    yield from ((a, b, True) for a, b in zip(ours.decoder.layers, decoder, strict=True))
+
+
+@torch.no_grad()
+def copy_parts(ours: Iterable[nn.Module], theirs: Iterable[nn.Module]) -> None:
+    """Copy linear maps and normalisations; a bias that ours lacks becomes zero."""
+    for a, b in zip(ours, theirs, strict=True):
+        b.weight.copy_(a.weight)
+        if b.bias is not None:
+            b.bias.zero_() if a.bias is None else b.bias.copy_(a.bias)
+
+
+def projections(attention: nn.Module) -> list[nn.Module]:
+    return [attention.w_q, attention.w_k, attention.w_v, attention.w_o]
+
+
+def rest(layer: nn.Module) -> list[nn.Module]:
+    """The normalisations of one of our layers and its feed-forward maps."""
+    return [*(s.norm for s in layer.sublayer), layer.feed_forward.w_1, layer.feed_forward.w_2]
+
+
+class Torch(Contender):
+    """torch.nn.Transformer; the embeddings, positions and output it leaves to its user."""
+
+    name = "torch.nn.Transformer"
+    searches = (1,)  # without a cache, which it does not have
+
+    def __init__(self, work: Workload, reference: EncoderDecoder) -> None:
+        options = {"dropout": work.dropout, "batch_first": True}
+        shape = work.d_model, work.h, work.d_ff
+        encoder = nn.TransformerEncoderLayer(*shape, **options)
+        decoder = nn.TransformerDecoderLayer(*shape, **options)
+        self.model = nn.Transformer(
+            *shape[:2],
+            batch_first=True,
+            # No further normalisation at the end of a post-norm stack, and nested tensors off,
+            # which are for inference.
+            custom_encoder=nn.TransformerEncoder(encoder, work.N, enable_nested_tensor=False),
+            custom_decoder=nn.TransformerDecoder(decoder, work.N),
+        )
+        self.model.lut = nn.Embedding(work.vocab, work.d_model)
+        self.model.drop = nn.Dropout(work.dropout)
+        self.model.register_buffer("pe", sinusoids(512, work.d_model))
+        self.model.register_buffer("bias", work.bias())
+        self.scale = work.d_model**0.5
+        self.load(reference)
+        self.model.eval()
+
+    @torch.no_grad()
+    def load(self, reference: EncoderDecoder) -> None:
+        self.model.lut.weight.copy_(reference.generator.proj.weight)
+        layers = self.model.encoder.layers, self.model.decoder.layers
+        for ours, theirs, crosses in pairs_of_parts(reference, *layers):
+            # Dropout on the attention weights and inside the feed-forward layer, which the paper
+            # does not have, costs time: it is switched off.
+            theirs.dropout.p = 0.0
+            attentions = [(ours.self_attn, theirs.self_attn)]
+            norms = [theirs.norm1, theirs.norm2]
+            if crosses:
+                attentions.append((ours.src_attn, theirs.multihead_attn))
+                norms.append(theirs.norm3)
+            for a, b in attentions:
+                b.dropout = 0.0
+                b.in_proj_weight.copy_(torch.cat([p.weight for p in projections(a)[:3]]))
+                b.in_proj_bias.zero_()
+                copy_parts([a.w_o], [b.out_proj])
+            copy_parts(rest(ours), [*norms, theirs.linear1, theirs.linear2])
+
+    def embed(self, ids: Tensor) -> Tensor:
+        return self.model.drop(self.model.lut(ids) * self.scale + self.model.pe[: ids.size(1)])
+
+    def decode(self, memory: Tensor, src: Tensor, tgt: Tensor) -> Tensor:
+        causal = nn.Transformer.generate_square_subsequent_mask(tgt.size(1), device=tgt.device)
+        return self.model.decoder(
+            self.embed(tgt),
+            memory,
+            tgt_mask=causal,
+            tgt_is_causal=True,
+            memory_key_padding_mask=src == PAD,
+        )
+
+    def logits(self, src: Tensor, tgt: Tensor) -> Tensor:
+        memory = self.model.encoder(self.embed(src), src_key_padding_mask=src == PAD)
+        return F.linear(self.decode(memory, src, tgt), self.model.lut.weight)
+
+    @torch.inference_mode()
+    def search(self, src: Tensor, beam: int, steps: int) -> Ids:
+        memory = self.model.encoder(self.embed(src), src_key_padding_mask=src == PAD)
+        tgt = src.new_full((src.size(0), 1), START)
+        for _ in range(steps):
+            last = self.decode(memory, src, tgt)[:, -1]
+            word = F.linear(last, self.model.lut.weight, self.model.bias).argmax(dim=-1)
+            tgt = torch.cat([tgt, word.unsqueeze(1)], dim=1)
+        return [[ids] for ids in tgt[:, 1:].tolist()]
+
+
+class Marian(Contender):
+    """Hugging Face's Marian, the architecture of the opus-mt models."""
+
+    name = "Hugging Face Marian"
+    package = "transformers"
+    searches = (1, 4)
+    fused = True  # the default of its trainer
+
+    def __init__(self, work: Workload, reference: EncoderDecoder) -> None:
+        from transformers import MarianConfig, MarianMTModel
+
+        config = MarianConfig(
+            vocab_size=work.vocab,
+            d_model=work.d_model,
+            encoder_layers=work.N,
+            decoder_layers=work.N,
+            encoder_attention_heads=work.h,
+            decoder_attention_heads=work.h,
+            encoder_ffn_dim=work.d_ff,
+            decoder_ffn_dim=work.d_ff,
+            dropout=work.dropout,
+            activation_function="relu",
+            scale_embedding=True,
+            max_position_embeddings=512,
+            pad_token_id=PAD,
+            bos_token_id=START,
+            eos_token_id=END,
+            decoder_start_token_id=START,
+            forced_eos_token_id=None,
+            attn_implementation="sdpa",
+        )
+        self.model = MarianMTModel(config).eval()
+        self.load(work, reference)
+
+    @torch.no_grad()
+    def load(self, work: Workload, reference: EncoderDecoder) -> None:
+        model = self.model.model
+        model.shared.weight.copy_(reference.generator.proj.weight)
+        self.model.final_logits_bias.copy_(work.bias())
+        for stack in model.encoder, model.decoder:  # it has all sines first, then all cosines
+            stack.embed_positions.weight.copy_(sinusoids(512, work.d_model))
+        for ours, theirs, crosses in pairs_of_parts(
+            reference, model.encoder.layers, model.decoder.layers
+        ):
+            attentions = [(ours.self_attn, theirs.self_attn)]
+            norms = [theirs.self_attn_layer_norm, theirs.final_layer_norm]
+            if crosses:
+                attentions.append((ours.src_attn, theirs.encoder_attn))
+                norms.insert(1, theirs.encoder_attn_layer_norm)
+            for a, b in attentions:
+                copy_parts(projections(a), [b.q_proj, b.k_proj, b.v_proj, b.out_proj])
+            copy_parts(rest(ours), [*norms, theirs.fc1, theirs.fc2])
+
+    def logits(self, src: Tensor, tgt: Tensor) -> Tensor:
+        masks = {"attention_mask": src != PAD, "decoder_attention_mask": tgt != PAD}
+        out = self.model(input_ids=src, decoder_input_ids=tgt, use_cache=False, **masks)
+        # The bias is there for the search; in training it is no part of the comparison.
+        return out.logits if self.model.training else out.logits - self.model.final_logits_bias
+
+    def own_loss(self, src: Tensor, tgt: Tensor, right: Tensor, smoothing: float) -> Tensor:
+        from transformers.trainer_pt_utils import LabelSmoother
+
+        labels = right.masked_fill(right == PAD, -100)
+        return LabelSmoother(smoothing)({"logits": self.logits(src, tgt)}, labels)
+
+    @torch.inference_mode()
+    def search(self, src: Tensor, beam: int, steps: int) -> Ids:
+        options: dict[str, Any] = {"num_beams": beam, "num_return_sequences": beam}
+        out = self.model.generate(
+            src, attention_mask=src != PAD, do_sample=False, max_new_tokens=steps, **options
+        )
+        return out[:, 1:].unflatten(0, (-1, beam)).tolist()
+
+
+class XTransformers(Contender):
+    """x-transformers: post-norm and tied as the paper's, otherwise its own architecture."""
+
+    name = "x-transformers"
+    package = "x-transformers"
+    same = False
+    searches = (1,)  # its beam search takes no batch where there is an encoder
+
+    def __init__(self, work: Workload, reference: EncoderDecoder) -> None:
+        from x_transformers import AutoregressiveWrapper, Decoder, Encoder, TransformerWrapper
+
+        layers = {
+            "dim": work.d_model,
+            "depth": work.N,
+            "heads": work.h,
+            "attn_dim_head": work.d_model // work.h,
+            "attn_flash": True,
+            "ff_mult": work.d_ff // work.d_model,
+            "ff_custom_activation": nn.ReLU(),
+            "ff_dropout": work.dropout,
+            "pre_norm": False,
+        }
+        outside = {
+            "num_tokens": work.vocab,
+            "max_seq_len": 512,
+            "emb_dropout": work.dropout,
+            "scaled_sinu_pos_emb": True,
+        }
+        encoder = TransformerWrapper(
+            attn_layers=Encoder(**layers), return_only_embed=True, **outside
+        )
+        decoder = TransformerWrapper(
+            attn_layers=Decoder(cross_attend=True, **layers),
+            token_emb=encoder.token_emb,
+            tie_embedding=True,
+            **outside,
+        )
+        generator = AutoregressiveWrapper(decoder, pad_value=PAD)
+        self.model = nn.ModuleDict({"encoder": encoder, "decoder": generator}).eval()
+
+    def logits(self, src: Tensor, tgt: Tensor) -> Tensor:
+        mask = src != PAD
+        memory = self.model.encoder(src, mask=mask)
+        return self.model.decoder.net(tgt, context=memory, context_mask=mask)
+
+    @torch.inference_mode()
+    def search(self, src: Tensor, beam: int, steps: int) -> Ids:
+        mask, start = src != PAD, src.new_full((src.size(0), 1), START)
+        context = {"context": self.model.encoder(src, mask=mask), "context_mask": mask}
+        decoder = self.model.decoder
+        return decoder.generate(start, steps, temperature=0.0, **context).unsqueeze(1).tolist()
+
+
+class JoeyNMT(Contender):
+    """JoeyNMT, the teaching toolkit."""
+
+    name = "JoeyNMT"
+    package = "joeynmt"
+    install = "pip install --no-deps joeynmt, as it asks for old versions of others"
+    searches = (1, 4)  # without a cache, which it does not have
+
+    def __init__(self, work: Workload, reference: EncoderDecoder) -> None:
+        from joeynmt.decoders import TransformerDecoder
+        from joeynmt.embeddings import Embeddings
+        from joeynmt.encoders import TransformerEncoder
+        from joeynmt.model import Model
+
+        options = {
+            "hidden_size": work.d_model,
+            "ff_size": work.d_ff,
+            "num_layers": work.N,
+            "num_heads": work.h,
+            "dropout": work.dropout,
+            "emb_dropout": work.dropout,
+            "layer_norm": "post",
+        }
+        vocabulary = SimpleNamespace(
+            pad_index=PAD,
+            bos_index=START,
+            eos_index=END,
+            unk_index=UNK,
+            sep_index=None,
+            specials=[],
+            lang_tags=[],
+        )
+        embed = Embeddings(work.d_model, scale=True, vocab_size=work.vocab, padding_idx=PAD)
+        decoder = TransformerDecoder(vocab_size=work.vocab, **options)
+        decoder.output_layer.weight = embed.lut.weight
+        encoder = TransformerEncoder(**options)
+        self.model = Model(encoder, decoder, embed, embed, vocabulary, vocabulary).eval()
+        self.load(reference)
+
+    @torch.no_grad()
+    def load(self, reference: EncoderDecoder) -> None:
+        model = self.model
+        model.src_embed.lut.weight.copy_(reference.generator.proj.weight)
+        for ours, theirs, crosses in pairs_of_parts(
+            reference, model.encoder.layers, model.decoder.layers
+        ):
+            ff = theirs.feed_forward
+            ff.pwff_layer[2].p = 0.0  # dropout that the paper does not have costs time
+            if crosses:
+                attentions = [
+                    (ours.self_attn, theirs.trg_trg_att),
+                    (ours.src_attn, theirs.src_trg_att),
+                ]
+                norms = [theirs.x_layer_norm, theirs.dec_layer_norm, ff.layer_norm]
+            else:
+                attentions = [(ours.self_attn, theirs.src_src_att)]
+                norms = [theirs.layer_norm, ff.layer_norm]
+            for a, b in attentions:
+                b.dropout.p = 0.0
+                copy_parts(projections(a), [b.q_layer, b.k_layer, b.v_layer, b.output_layer])
+            copy_parts(rest(ours), [*norms, ff.pwff_layer[0], ff.pwff_layer[3]])
+
+    def own_loss(self, src: Tensor, tgt: Tensor, right: Tensor, smoothing: float) -> Tensor:
+        from joeynmt.loss import XentLoss
+
+        log_probs = self.logits(src, tgt).log_softmax(dim=-1)
+        return XentLoss(PAD, smoothing)(log_probs, trg=right) / (right != PAD).sum()
+
+    def logits(self, src: Tensor, tgt: Tensor) -> Tensor:
+        masks = {"src_mask": (src != PAD).unsqueeze(1), "trg_mask": (tgt != PAD).unsqueeze(1)}
+        lengths = {"src_length": (src != PAD).sum(dim=1)}
+        return self.model._encode_decode(src=src, trg_input=tgt, **masks, **lengths)[0]
+
+    @torch.inference_mode()
+    def search(self, src: Tensor, beam: int, steps: int) -> Ids:
+        from joeynmt.search import beam_search, greedy
+
+        mask = (src != PAD).unsqueeze(1)
+        memory, hidden = self.model._encode(src=src, src_length=mask.sum(-1), src_mask=mask)
+        encoded = {"encoder_output": memory, "encoder_hidden": hidden, "src_mask": mask}
+        options: dict[str, Any] = {"min_output_length": steps, "generate_unk": False}
+        options |= {"model": self.model, "max_output_length": steps, **encoded}
+        if beam == 1:
+            out, _, _ = greedy(**options)
+            return [[ids] for ids in out.tolist()]
+        out, _, _ = beam_search(beam_size=beam, alpha=0.6, n_best=beam, **options)
+        return torch.as_tensor(out).unflatten(0, (-1, beam)).tolist()
+
+
+class CTranslate2(Contender):
+    """CTranslate2, an engine in C++ for inference alone, in the same 32-bit numbers."""
+
+    name = "CTranslate2"
+    package = "ctranslate2"
+    trains = False
+    searches = (1, 4)
+
+    def __init__(self, work: Workload, reference: EncoderDecoder) -> None:
+        import ctranslate2
+
+        self.words = ["<s>", "</s>", "<pad>", "<unk>", *(f"w{i}" for i in range(4, work.vocab))]
+        self.numbers = {word: i for i, word in enumerate(self.words)}
+        spec = self.specification(work, reference)
+        self.folder = tempfile.TemporaryDirectory()
+        spec.save(self.folder.name)
+        self.translator = ctranslate2.Translator(
+            self.folder.name, compute_type="float32", intra_threads=torch.get_num_threads()
+        )
+
+    def to(self, device: str) -> None:
+        if device != self.translator.device:
+            import ctranslate2
+
+            self.translator = ctranslate2.Translator(self.folder.name, device)
+
+    def specification(self, work: Workload, reference: EncoderDecoder) -> Any:
+        """Our weights in the form that its converters write."""
+        from ctranslate2.specs import TransformerSpec
+
+        spec = TransformerSpec.from_config(work.N, work.h, pre_norm=False)
+        embedding = reference.generator.proj.weight.detach().numpy()
+        for stack, embed in (
+            (spec.encoder, spec.encoder.embeddings[0]),
+            (spec.decoder, spec.decoder.embeddings),
+        ):
+            embed.weight = embedding
+            stack.scale_embeddings = work.d_model**0.5
+            stack.position_encodings.encodings = sinusoids(512, work.d_model).numpy()
+        spec.decoder.projection.weight = embedding
+        spec.decoder.projection.bias = work.bias().numpy()
+        for ours, theirs, crosses in pairs_of_parts(
+            reference, spec.encoder.layer, spec.decoder.layer
+        ):
+            q, k, v, o = projections(ours.self_attn)
+            self.fuse(theirs.self_attention.linear, [[q, k, v], [o]])
+            norms = [theirs.self_attention.layer_norm, theirs.ffn.layer_norm]
+            if crosses:
+                q, k, v, o = projections(ours.src_attn)
+                self.fuse(theirs.attention.linear, [[q], [k, v], [o]])
+                norms.insert(1, theirs.attention.layer_norm)
+            for a, b in zip((s.norm for s in ours.sublayer), norms, strict=True):
+                b.gamma, b.beta = a.weight.detach().numpy(), a.bias.detach().numpy()
+            ff = ours.feed_forward
+            self.fuse([theirs.ffn.linear_0, theirs.ffn.linear_1], [[ff.w_1], [ff.w_2]])
+        spec.register_source_vocabulary(self.words)
+        spec.register_target_vocabulary(self.words)
+        spec.config.decoder_start_token = "<s>"
+        spec.validate()
+        self._parameters = sum(
+            math.prod(variable.shape)
+            for name, variable in spec.variables().items()
+            if name.endswith(("/weight", "/bias", "/gamma", "/beta"))
+        )
+        # One matrix in three places, and a bias of the logits that nobody learns.
+        self._parameters -= 2 * embedding.size + work.vocab
+        spec.optimize()
+        return spec
+
+    @staticmethod
+    def fuse(theirs: list, ours: list[list[nn.Module]]) -> None:
+        """Several of our linear maps as one of theirs."""
+        for linear, parts in zip(theirs, ours, strict=True):
+            zero = torch.zeros(())
+            biases = [zero.expand(p.weight.size(0)) if p.bias is None else p.bias for p in parts]
+            linear.weight = torch.cat([p.weight for p in parts]).detach().numpy()
+            linear.bias = torch.cat(biases).detach().numpy()
+
+    def search(self, src: Tensor, beam: int, steps: int) -> Ids:
+        words = [[self.words[i] for i in ids if i != PAD] for ids in src.tolist()]
+        found = self.translator.translate_batch(
+            words, beam_size=beam, num_hypotheses=beam, max_decoding_length=steps
+        )
+        return [[[self.numbers[w] for w in ids] for ids in row.hypotheses] for row in found]
+
+    @property
+    def parameters(self) -> int:
+        return self._parameters
+
+
+CONTENDERS = [Annotated, Torch, Marian, XTransformers, JoeyNMT, CTranslate2]

@@ -1,0 +1,209 @@
+"""Timing: every contender in turn, round after round, so that a disturbance hits all alike."""
+
+import gc
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from annotated.data import PAD
+from annotated.model import EncoderDecoder
+from benchmarks.contenders import CONTENDERS, Contender, Ids
+from benchmarks.workload import Workload
+
+WARMUP = 2  # rounds that are not counted
+TOLERANCE = 1e-3  # between two computations of the same logits in float32
+
+
+@dataclass
+class Row:
+    """One line of a table: a contender, a setting, and its times."""
+
+    contender: str
+    version: str
+    setting: str
+    parameters: int
+    check: str  # what was found when its results were compared to ours
+    seconds: list[float] = field(default_factory=list)  # one a round
+
+
+Timed = tuple[Row, Callable[[], Any]]
+
+
+def installed(
+    work: Workload, reference: EncoderDecoder, device: str, only: Iterable[str] = ()
+) -> list[Contender]:
+    """Build all contenders that can be built, ours first; say how to get the others."""
+    wanted, built = {name.lower() for name in only} | {"annotated"}, []
+    for kind in CONTENDERS:
+        if only and kind.__name__.lower() not in wanted:
+            continue
+        try:
+            contender = kind(work, reference)
+        except ImportError as error:
+            tqdm.write(f"{kind.name} is left out ({error}): {kind.install}")
+            continue
+        contender.to(device)
+        built.append(contender)
+    return built
+
+
+# -------------------------------------------------------------------------------------- training
+
+
+class Training:
+    """Steps of one model in training: forward, smoothed loss, backward, Adam.
+
+    Args:
+        setting: "best", with torch's loss and Adam in their fastest forms for all, or
+            "own", with the loss and the optimizer of the project itself.
+        precision: of the matrix products.
+    """
+
+    def __init__(
+        self, work: Workload, contender: Contender, setting: str, precision: torch.dtype
+    ) -> None:
+        self.work, self.model, self.precision = work, contender.model.train(), precision
+        self.loss = contender.loss if setting == "best" else contender.own_loss
+        self.optimizer = torch.optim.Adam(
+            self.model.parameters(),
+            lr=1e-4,
+            betas=(0.9, 0.98),
+            eps=1e-9,
+            fused=True if setting == "best" or contender.fused else None,
+        )
+
+    def step(self) -> None:
+        work, device = self.work, self.work.source.device.type
+        with torch.autocast(device, self.precision, enabled=self.precision != torch.float32):
+            loss = self.loss(work.source, work.target[:, :-1], work.target[:, 1:], work.smoothing)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+
+
+@torch.no_grad()
+def check_training(work: Workload, contender: Contender, ours: Contender) -> str:
+    """Compare logits and losses of the same weights, without dropout.
+
+    Raises: ValueError if a contender that should compute our function does not.
+    """
+    src, tgt, right = work.source, work.target[:, :-1], work.target[:, 1:]
+    if not contender.same:
+        return "another architecture"
+    real = right != PAD
+    apart = (contender.logits(src, tgt) - ours.logits(src, tgt))[real].abs().max().item()
+    expected = ours.loss(src, tgt, right, work.smoothing).item()
+    loss = contender.loss(src, tgt, right, work.smoothing).item()
+    worst = max(apart, abs(loss - expected))  # own losses may differ by constants (section 5.4)
+    if worst > TOLERANCE:
+        raise ValueError(f"expected the logits and the loss of our model; got {worst:.1e} apart")
+    return f"logits at most {apart:.0e} from ours"
+
+
+def training(work: Workload, contenders: list[Contender]) -> list[Timed]:
+    """What is timed in training; one step after another that is not timed, for a warm cache."""
+    ours, timed = contenders[0], []
+    settings = [("best", torch.float32), ("own", torch.float32), ("best", torch.bfloat16)]
+    if work.source.device.type != "cpu":
+        settings = [("best", torch.bfloat16), ("own", torch.bfloat16)]
+    learners = [contender for contender in contenders if contender.trains]
+    checks = {c.name: check_training(work, c, ours) for c in learners}
+    for setting, precision in settings:
+        for c in learners:
+            name = f"{setting}, {str(precision).removeprefix('torch.')}"
+            row = Row(c.name, c.version, name, c.parameters, checks[c.name])
+            timed.append((row, Training(work, c, setting, precision).step))
+    return timed
+
+
+# -------------------------------------------------------------------------------------- decoding
+
+
+def check_search(found: Ids, ours: Ids) -> str:
+    """How many sentences have the same hypotheses as ours, which closes each with the end.
+
+    Raises: ValueError if most are others.
+    """
+    same = sum(sorted(a) == sorted(b) for a, b in zip(found, ours, strict=True))
+    if same < len(ours) / 2:
+        raise ValueError(f"expected our outputs; got {same} of {len(ours)}")
+    return f"{same} of {len(ours)} outputs as ours"
+
+
+def decoding(work: Workload, contenders: list[Contender]) -> list[Timed]:
+    """What is timed in decoding: greedy and with a beam."""
+    timed: list[Timed] = []
+    for beam in (work.beam, 1):
+        expected = contenders[0].search(work.to_translate, beam, work.steps)
+        for c in contenders:
+            if beam not in c.searches:
+                continue
+            check = "another architecture"
+            if c.same:  # the others do not say END, so they are a step shorter
+                steps = work.steps - (c is not contenders[0])
+                check = check_search(c.search(work.to_translate, beam, steps), expected)
+            row = Row(c.name, c.version, f"beam {beam}", c.parameters, check)
+            timed.append(
+                (row, lambda c=c, beam=beam: c.search(work.to_translate, beam, work.steps))
+            )
+    return timed
+
+
+# ---------------------------------------------------------------------------------------- timing
+
+
+def seconds(call: Callable[[], Any], device: str) -> float:
+    """How long a call takes, to the end of its work on the device."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    call()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def measure(timed: list[Timed], rounds: int, device: str, twice: bool, patience: float) -> None:
+    """Fill the rows with times.
+
+    Args:
+        twice: call each first without timing it, so that none starts with another's cache.
+        patience: seconds for one contender; one that needs more is left out of later rounds.
+    """
+    spent = [0.0] * len(timed)
+    gc.disable()  # a collection would hit whoever is there
+    for number in tqdm(range(-WARMUP, rounds), desc="rounds", leave=False):
+        gc.collect()
+        for i, (row, call) in enumerate(timed):
+            if spent[i] > patience and len(row.seconds) >= 3:
+                continue
+            if twice:
+                call()
+            took = seconds(call, device)
+            if number >= 0:
+                row.seconds.append(round(took, 5))
+                spent[i] += took
+    gc.enable()
+
+
+def run(
+    task: str,
+    work: Workload,
+    rounds: int,
+    only: Iterable[str] = (),
+    patience: float = 20.0,
+) -> list[dict[str, Any]]:
+    """Measure a task, "training" or "decoding", with all contenders that are installed."""
+    device = work.source.device.type
+    contenders = installed(work, work.reference(), device, only)
+    timed = {"training": training, "decoding": decoding}[task](work, contenders)
+    for row, _ in timed:
+        tqdm.write(
+            f"{row.setting:15} {row.contender:22} {row.parameters:,} parameters; {row.check}"
+        )
+    measure(timed, rounds, device, twice=task == "training", patience=patience)
+    return [asdict(row) for row, _ in timed]

@@ -1,0 +1,179 @@
+"""The benchmarks measure what they say: the same function, the same work, in turn."""
+
+import json
+from pathlib import Path
+
+import jupytext
+import pytest
+import torch
+
+import benchmarks.measure as harness
+from annotated.data import END, PAD, START, shipped
+from benchmarks.__main__ import main
+from benchmarks.contenders import CONTENDERS, Annotated, Torch
+from benchmarks.measure import Row, check_search, check_training, installed, measure, run
+from benchmarks.workload import Workload
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def work() -> Workload:
+    return Workload(
+        vocab=60, N=2, d_model=32, d_ff=48, h=4, train_batch=(4, 7), shortest=5,
+        decode_batch=(3, 6), steps=9,
+    )  # fmt: skip
+
+
+def test_the_workload_has_the_shapes_that_it_says(work: Workload):
+    assert work.source.shape == (4, 7) and work.target.shape == (4, 8)
+    assert (work.target[:, 0] == START).all() and work.to_translate.shape == (3, 6)
+    for ids in (work.source, work.target[:, 1:], work.to_translate):
+        lengths = (ids != PAD).sum(dim=1)
+        assert (ids.gather(1, lengths.unsqueeze(1) - 1) == END).all()
+        assert lengths.max() == ids.size(1)
+    numbers = work.numbers()
+    assert json.loads(json.dumps(numbers))["vocab"] == 60
+    assert numbers["padding"] == pytest.approx(
+        (work.target[:, 1:] == PAD).float().mean().item(), abs=1e-4
+    )
+
+
+def test_training_rows(work: Workload):
+    rows = run("training", work, rounds=3, only=["Torch"])
+    assert [row["contender"] for row in rows] == ["annotated", "torch.nn.Transformer"] * 3
+    assert {row["setting"] for row in rows} == {"best, float32", "own, float32", "best, bfloat16"}
+    for row in rows:
+        assert len(row["seconds"]) == 3 and min(row["seconds"]) > 0
+    # The other has biases in four projections of each attention.
+    assert rows[1]["parameters"] - rows[0]["parameters"] == 4 * 32 * (2 * 3)
+
+
+def test_decoding_rows(work: Workload):
+    rows = run("decoding", work, rounds=1, only=["Torch"])
+    assert [(row["setting"], row["contender"]) for row in rows] == [
+        ("beam 4", "annotated"),
+        ("beam 1", "annotated"),
+        ("beam 1", "torch.nn.Transformer"),
+    ]
+    assert rows[2]["check"] == "3 of 3 outputs as ours"
+
+
+@pytest.mark.parametrize("kind", CONTENDERS[1:], ids=lambda kind: kind.__name__)
+def test_every_contender_that_is_installed_computes_our_function(work: Workload, kind: type):
+    pytest.importorskip("torch" if kind is Torch else kind.package.replace("-", "_"))
+    reference = work.reference()
+    ours, other = Annotated(work, reference), kind(work, reference)
+    if other.trains:
+        check_training(work, other, ours)
+    for beam in other.searches:
+        found = other.search(work.to_translate, beam, work.steps - 1)
+        assert [len(group) for group in found] == [beam] * 3
+        assert {len(ids) for group in found for ids in group} == {work.steps - 1}
+        if other.same:
+            check_search(found, ours.search(work.to_translate, beam, work.steps))
+
+
+def test_a_contender_with_other_weights_is_refused(work: Workload):
+    reference = work.reference()
+    ours, other = Annotated(work, reference), Torch(work, reference)
+    with torch.no_grad():
+        other.model.decoder.layers[1].linear2.bias[0] += 0.1
+    with pytest.raises(ValueError, match="expected the logits and the loss of our model"):
+        check_training(work, other, ours)
+    with pytest.raises(ValueError, match="got 0 of 2"):
+        check_search([[[1, 2]], [[3]]], [[[1, 3]], [[4]]])
+
+
+def test_a_step_learns_and_forgets_its_gradients(work: Workload):
+    contender = Annotated(work, work.reference())
+    step = harness.Training(work, contender, "best", torch.float32)
+    right = work.target[:, 1:]
+    measure_loss = lambda: contender.loss(work.source, work.target[:, :-1], right, 0.1).item()
+    before = measure_loss()
+    for _ in range(20):
+        step.step()
+    assert measure_loss() < before - 0.1
+    assert all(p.grad is None for p in contender.model.parameters())
+
+
+def test_one_after_the_other_round_after_round():
+    calls: list[str] = []
+    timed = [(Row(name, "", "", 0, ""), lambda n=name: calls.append(n)) for name in "abc"]
+    measure(timed, rounds=2, device="cpu", twice=False, patience=9.0)
+    assert calls == list("abc") * (harness.WARMUP + 2)
+    assert [len(row.seconds) for row, _ in timed] == [2, 2, 2]
+    calls.clear()
+    measure(timed, rounds=4, device="cpu", twice=True, patience=-1.0)  # none has patience
+    assert len(timed[0][0].seconds) == 3 and calls[:4] == list("aabb")
+
+
+def test_who_is_missing_is_left_out_with_a_word(work: Workload, monkeypatch, capsys):
+    class Missing(Torch):
+        name, install = "Missing", "pip install missing"
+
+        def __init__(self, work, reference):
+            raise ImportError("No module named 'missing'")
+
+    monkeypatch.setattr(harness, "CONTENDERS", [Annotated, Missing])
+    found = installed(work, work.reference(), "cpu")
+    assert [contender.name for contender in found] == ["annotated"]
+    assert (
+        "Missing is left out (No module named 'missing'): pip install missing"
+        in capsys.readouterr().out
+    )
+
+
+def test_results_are_added_to_the_file_and_name_no_machine(tmp_path: Path, capsys):
+    out = tmp_path / "deep" / "results.json"
+    main(["decoding", "--quick", "--only", "Annotated", "--out", str(out)])
+    first = json.loads(out.read_text())
+    assert first["decoding"]["rounds"] == 3 and "× ours" in capsys.readouterr().out
+    main(["training", "--quick", "--only", "Annotated", "--out", str(out)])
+    both = json.loads(out.read_text())
+    assert both["decoding"] == first["decoding"] and "training" in both
+    assert list(out.parent.iterdir()) == [out]
+    assert set(both["training"]["machine"]) == {
+        "cpu",
+        "cores",
+        "threads",
+        "system",
+        "python",
+        "torch",
+    }
+
+
+def test_a_wrong_task_and_the_help(capsys):
+    with pytest.raises(SystemExit):
+        main(["racing"])
+    assert "expected training or decoding; got racing" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stopped:
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert stopped.value.code == 0 and "--no-deps joeynmt" in text and "--quick" in text
+
+
+def test_the_page_reads_the_results():
+    """Every ratio of the page, computed from the file by other means."""
+    page = jupytext.read(ROOT / "chapters" / "benchmarks.md")
+    names: dict = {}
+    for cell in page.cells:
+        if cell.cell_type == "code":
+            exec(cell.source, names)
+    results = json.loads((shipped("results") / "benchmarks.json").read_text())
+    for task in "training", "decoding":
+        table = names["compare"](task).set_index(["setting", "contender"])
+        assert len(table) == len(results[task]["rows"])
+        ours = {
+            r["setting"]: r["seconds"]
+            for r in results[task]["rows"]
+            if r["contender"] == "annotated"
+        }
+        for row in results[task]["rows"]:
+            line = table.loc[(row["setting"], row["contender"])]
+            ratios = sorted(
+                a / b for a, b in zip(row["seconds"], ours[row["setting"]], strict=False)
+            )
+            assert line["from"] <= line["their time ÷ ours"] <= line["to"]
+            assert ratios[0] <= line["their time ÷ ours"] <= ratios[-1]
+            assert line["rounds"] == len(ratios)

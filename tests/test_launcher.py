@@ -1,0 +1,129 @@
+"""Section 5.2: what a run costs, and a run in the background."""
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+from annotated.launcher import (
+    PEAK_TFLOPS,
+    command,
+    keep_results,
+    launch,
+    loss_chart,
+    training_plan,
+    training_work,
+)
+from annotated.training import INTERRUPTED, TrainingConfig, preset
+
+
+def by_hand(c: TrainingConfig, length: int) -> int:
+    """Multiplications and additions of one sentence pair, forward and backward (three times)."""
+    d, n = c.d_model, length
+    project = 4 * 2 * n * d * d  # queries, keys, values, output
+    attend = 2 * 2 * n * n * d  # QKᵀ, and weights times V
+    feed_forward = 2 * 2 * n * d * c.d_ff
+    encoder = project + attend + feed_forward
+    decoder = 2 * (project + attend) + feed_forward
+    return 3 * (c.N * (encoder + decoder) + 2 * n * d * c.vocab_size)
+
+
+@pytest.mark.parametrize("name", ["base-en-de", "big-en-fr", "multi30k-en-de"])
+def test_the_work_is_that_of_the_formulas(name: str):
+    config = preset(name)
+    sentences = config.updates * config.tgt_tokens / 25
+    assert training_work(config) == pytest.approx(by_hand(config, 25) * sentences)
+
+
+def test_the_plan_is_operations_over_speed():
+    config = preset("base-en-de")
+    plan = training_plan(config, number=4, utilisation=0.5).set_index("GPU")
+    seconds = training_work(config) / (9.5e12 * 0.5)
+    assert plan.loc["P100", "GPU-hours"] == pytest.approx(seconds / 3600)
+    assert plan.loc["P100", "hours on 4"] == pytest.approx(seconds / 3600 / 4)
+    assert list(plan.index) == list(PEAK_TFLOPS)
+
+
+def test_the_command_says_what_differs_from_the_defaults():
+    config = TrainingConfig(N=3, norm_first=True, out="x")
+    words = command(config, 8, resume=True)
+    assert "--nproc-per-node=8" in words
+    assert words[words.index("annotated") :] == [
+        "annotated",
+        "train",
+        "--resume",
+        "--out",
+        "x",
+        "--N",
+        "3",
+        "--norm-first",
+    ]
+
+
+def test_the_chart_shows_the_log():
+    log = pd.DataFrame(
+        {"update": [1, 2], "train_loss": [3.0, 2.0], "dev_loss": [float("nan"), 1.5]}
+    )
+    data = loss_chart(log, "title").to_dict()
+    (rows,) = data["datasets"].values()
+    points = {(row["loss"], row["update"], row["nats"]) for row in rows}
+    assert points == {
+        ("training (smoothed)", 1, 3.0),
+        ("training (smoothed)", 2, 2.0),
+        ("validation", 2, 1.5),
+    }
+    assert loss_chart(pd.DataFrame(), "nothing yet").to_dict()["title"] == "nothing yet"
+
+
+def test_results_say_how_they_were_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    config = preset("base-en-de")
+    log = pd.DataFrame({"update": [1, 2, 3], "tokens_per_second": [1, 400_000, 10**9]})
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H100 80GB")
+    note = json.loads(keep_results(config, log, tmp_path / "kept" / "base").read_text())
+    per_token = training_work(config) / (100_000 * 25_000)
+    assert note["utilisation"] == pytest.approx(400_000 * per_token / (2 * 989e12))
+    assert note["command"].startswith("annotated train --out runs/base-en-de --data wmt14-en-de")
+    assert TrainingConfig(**note["config"]) == config
+    assert pd.read_csv(tmp_path / "kept" / "base.csv").equals(log)
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> TrainingConfig:
+    """A run of seconds on copies of a few words."""
+    for split in "train", "dev":
+        for lang in "en", "de":
+            (tmp_path / f"{split}.{lang}").write_text(
+                "one two\nthree four five\nsix\n" * 9, encoding="utf-8"
+            )
+    shape = {"vocab_size": 40, "N": 1, "d_model": 16, "d_ff": 16, "h": 2}
+    sizes = {
+        "src_tokens": 60,
+        "tgt_tokens": 60,
+        "log_updates": 1,
+        "save_updates": 50,
+        "updates": 100_000,
+    }
+    return TrainingConfig(out=str(tmp_path / "run"), data=f"{tmp_path}-en-de", **shape, **sizes)
+
+
+def test_launch_interrupt_resume(config: TrainingConfig):
+    run = launch(config, processes=1)
+    while run.running and len(run.log()) < 3:
+        time.sleep(0.05)
+    run.interrupt()
+    assert not run.running and "stopped after update" in run.output(100)
+    done = int(run.log()["update"].iloc[-1])
+    assert (run.folder / INTERRUPTED).exists() and done >= 3
+    again = launch(replace(config, updates=done + 5), processes=1, resume=True).wait()
+    assert again.log()["update"].tolist() == list(range(1, done + 6))
+    assert again.chart().to_dict()["title"] == "run: loss by update"
+
+
+def test_a_run_that_fails_says_why(config: TrainingConfig):
+    with pytest.raises(RuntimeError, match="there is no training pair of at most 1 pieces"):
+        launch(replace(config, max_pieces=1), processes=1).wait()
