@@ -215,14 +215,16 @@ def tie_embeddings(model: EncoderDecoder) -> None:
 
 
 def initialise(model: nn.Module) -> None:
-    """Xavier for linear maps, N(0, 1/d_model) for embeddings; the paper says nothing."""
+    """Xavier for linear maps, but less for W^V; N(0, 1/d_model) for embeddings. Our choice."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
             nn.init.xavier_uniform_(module.weight)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
-    for module in model.modules():  # last, for a tied matrix is an embedding first
-        if isinstance(module, nn.Embedding):
+    for module in model.modules():
+        if isinstance(module, MultiHeadedAttention):
+            nn.init.xavier_uniform_(module.w_v.weight, gain=1 / 4)
+        if isinstance(module, nn.Embedding):  # last, for a tied matrix is an embedding first
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
 
 

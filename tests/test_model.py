@@ -491,3 +491,12 @@ def test_sinusoidal_positions_have_no_longest_input():
 def test_unknown_options_are_refused():
     with pytest.raises(TypeError, match="heads"):
         make_model(V, V, heads=3)
+
+
+def test_linear_maps_start_from_xaviers_rule_and_values_at_a_fourth_of_it():
+    torch.manual_seed(0)
+    model = make_model(50, 50, N=2, d_model=128, d_ff=512, h=4)
+    for name, weight in model.named_parameters():
+        if weight.dim() == 2 and "embed" not in name and "generator" not in name:
+            largest = (6 / sum(weight.shape)) ** 0.5 / (4 if "w_v" in name else 1)
+            assert weight.abs().max().item() == pytest.approx(largest, rel=0.01), name
