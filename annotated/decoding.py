@@ -82,10 +82,10 @@ def greedy_decode(
 
 
 def length_penalty(length: int, alpha: float) -> float:
-    """lp(Y) = ((5 + |Y|) / 6)^alpha, by which the log-probability of an output is divided.
+    """((5 + length) / 6)^alpha, by which the log-probability of an output is divided.
 
     Args:
-        length: |Y|, tokens of the output, the end symbol counted.
+        length: tokens of the output, the end symbol counted.
         alpha: 0 compares probabilities; the larger, the more is granted to long outputs.
 
     Source: section 6.1, after Wu et al. 2016.
@@ -112,7 +112,7 @@ class Hypothesis:
 class Beam:
     """The open hypotheses of some sentences, and what it takes to extend them.
 
-    Attributes:
+    Args:
         memory: (batch, src_len, d_model)   src_mask: (batch, 1, src_len), or None
         ids: (batch, width, len), from the start symbol on.
         log_prob: (batch, width); -inf where no hypothesis is.
