@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from annotated.data import corpus_file as corpus_file
     from annotated.data import corpus_files as corpus_files
     from annotated.data import corpus_parts as corpus_parts
+    from annotated.data import decode_lines as decode_lines
     from annotated.data import download as download
     from annotated.data import encode_source as encode_source
     from annotated.data import encode_target as encode_target
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     from annotated.embeddings import check_ids as check_ids
     from annotated.evaluation import TEXTS as TEXTS
     from annotated.evaluation import TFLOPS as TFLOPS
+    from annotated.evaluation import all_scores as all_scores
     from annotated.evaluation import as_scored as as_scored
     from annotated.evaluation import bleu as bleu
     from annotated.evaluation import evaluate as evaluate
@@ -218,6 +220,7 @@ _MODULES = {
         "corpus_file",
         "corpus_files",
         "corpus_parts",
+        "decode_lines",
         "download",
         "encode_source",
         "encode_target",
@@ -261,6 +264,7 @@ _MODULES = {
     "evaluation": [
         "TEXTS",
         "TFLOPS",
+        "all_scores",
         "as_scored",
         "bleu",
         "evaluate",
@@ -440,6 +444,7 @@ __all__ = [
     "Translator",
     "agree",
     "ahead",
+    "all_scores",
     "as_scored",
     "average_checkpoints",
     "beam_search",
@@ -462,6 +467,7 @@ __all__ = [
     "corpus_file",
     "corpus_files",
     "corpus_parts",
+    "decode_lines",
     "dev_loss",
     "digest",
     "download",

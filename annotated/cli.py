@@ -21,7 +21,6 @@ __all__ = [
     "add_sources",
     "add_translate",
     "build_parser",
-    "decoded_lines",
     "device_for",
     "main",
     "one_line",
@@ -163,19 +162,6 @@ def run_average(options: argparse.Namespace) -> None:
     print(options.out)
 
 
-def decoded_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
-    """Lines as text, without their ends, as they arrive.
-
-    Raises: ValueError with name and number of a line that is not UTF-8.
-    """
-    for number, line in enumerate(lines, start=1):
-        try:
-            text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{name}, line {number}: not UTF-8 ({error.reason})") from None
-        yield text
-
-
 def one_line(text: str) -> str:
     """The text without the characters at which a reader might break it in lines or fields."""
     return " ".join(text.splitlines()).replace("\t", " ")
@@ -183,12 +169,12 @@ def one_line(text: str) -> str:
 
 def sentences_to_translate(options: argparse.Namespace) -> Iterable[str]:
     """The sentences of the command line, or the lines of a file or of standard input."""
-    from annotated.data import read_lines
+    from annotated.data import decode_lines, read_lines
 
     if options.text and options.input:
         raise ValueError("expected sentences or --input; got both")
     if not options.text and not options.input:
-        return map(one_line, decoded_lines(sys.stdin.buffer, "standard input"))
+        return map(one_line, decode_lines(sys.stdin.buffer, "standard input"))
     lines = read_lines(Path(options.input)) if options.input else options.text
     return [one_line(line) for line in lines]
 

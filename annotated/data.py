@@ -50,6 +50,7 @@ __all__ = [
     "corpus_file",
     "corpus_files",
     "corpus_parts",
+    "decode_lines",
     "download",
     "encode_source",
     "encode_target",
@@ -310,18 +311,26 @@ def _lines(path: Path, member: str = "") -> Iterator[bytes]:
         yield from _sentences(f"{path.name}/{member}", bare)
 
 
+def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    """Lines as text, as they arrive, without their ends.
+
+    Raises: ValueError with name and number of a line that is not UTF-8.
+    """
+    for number, line in enumerate(lines, start=1):
+        try:
+            text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{name}, line {number}: not UTF-8 ({error.reason})") from None
+        yield text
+
+
 def read_lines(path: Path) -> list[str]:
     """Lines of a UTF-8 text file, which may be compressed by gzip or xz, without their ends.
 
     Raises: ValueError that names the file and line if it is not UTF-8.
     """
-    lines = []
-    for number, line in enumerate(_lines(path), start=1):
-        try:
-            lines.append(line.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}, line {number}: not UTF-8 ({error.reason})") from None
-    return lines
+    with open_part(path) as file:
+        return list(decode_lines(file, str(path)))
 
 
 _THREE = {"en": "eng", "de": "deu", "fr": "fra"}

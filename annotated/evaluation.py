@@ -22,6 +22,7 @@ from annotated.model import TransformerConfig, build_model
 __all__ = [
     "TEXTS",
     "TFLOPS",
+    "all_scores",
     "as_scored",
     "bleu",
     "evaluate",
@@ -140,6 +141,17 @@ def bleu(
     return {"score": score, "signature": str(metric.get_signature())}
 
 
+def all_scores(
+    hypotheses: list[str], references: list[str], lang: str
+) -> list[dict[str, float | str]]:
+    """A row for each kind of BLEU, with the text that it is computed on.
+
+    Compounds are split in German alone.
+    """
+    kinds = [kind for kind in TEXTS if lang == "de" or kind != "compound-split"]
+    return [{"text": TEXTS[kind], **bleu(hypotheses, references, lang, kind)} for kind in kinds]
+
+
 @torch.no_grad()
 def reference_loss(
     translator: Translator, sources: list[str], references: list[str], batch_tokens: int = 2000
@@ -200,10 +212,7 @@ def evaluate(
     shared = {"corpus": corpus, "split": split, "pair": f"{src}-{tgt}", "sentences": len(sources)}
     shared["search"] = "greedy" if beam == 1 else f"beam {beam}, alpha {alpha}"
     shared["perplexity"] = perplexity(translator, sources, references)
-    kinds = [kind for kind in TEXTS if tgt == "de" or kind != "compound-split"]
-    return [
-        shared | {"text": TEXTS[kind]} | bleu(hypotheses, references, tgt, kind) for kind in kinds
-    ]
+    return [shared | score for score in all_scores(hypotheses, references, tgt)]
 
 
 def score_files(output: Path, reference: Path, lang: str) -> list[dict[str, object]]:
@@ -219,10 +228,7 @@ def score_files(output: Path, reference: Path, lang: str) -> list[dict[str, obje
     """
     hypotheses, references = read_lines(output), read_lines(reference)
     shared = {"output": output.name, "reference": reference.name, "sentences": len(references)}
-    kinds = [kind for kind in TEXTS if lang == "de" or kind != "compound-split"]
-    return [
-        shared | {"text": TEXTS[kind]} | bleu(hypotheses, references, lang, kind) for kind in kinds
-    ]
+    return [shared | score for score in all_scores(hypotheses, references, lang)]
 
 
 TFLOPS = {"K80": 2.8, "K40": 3.7, "M40": 6.0, "P100": 9.5}  # the paper's estimates

@@ -17,7 +17,7 @@ import altair as alt
 import pandas as pd
 import torch
 
-from annotated.evaluation import model_cost
+from annotated.evaluation import TFLOPS, model_cost
 from annotated.training import TrainingConfig, model_config, read_log, write_text
 
 __all__ = [
@@ -38,7 +38,7 @@ def training_work(config: TrainingConfig) -> float:
     return tokens * model_cost(model_config(config))
 
 
-PEAK_TFLOPS = {"P100": 9.5, "T4": 65.0, "A100": 312.0, "H100": 989.0}
+PEAK_TFLOPS = {"P100": TFLOPS["P100"], "T4": 65.0, "A100": 312.0, "H100": 989.0}
 
 
 def training_plan(

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -292,6 +293,10 @@ def check_training(config: TrainingConfig) -> None:
         raise ValueError(f"expected label_smoothing in [0, 1); got {config.label_smoothing}")
     if not config.save_updates and not config.save_minutes:
         raise ValueError("expected save_updates or save_minutes above 0; got 0 for both")
+    if config.tensorboard and find_spec("tensorboard") is None:
+        raise ValueError(
+            "expected the package tensorboard for --tensorboard: pip install tensorboard"
+        )
     parse_data(config.data)
     model_config(config)
 

@@ -794,3 +794,9 @@ def test_the_schedule_goes_on_where_it_was():
         whole.step()
     resumed = paper_optimizer(model, 16, warmup=5, done=7)[1]
     assert resumed.get_last_lr() == whole.get_last_lr() == [rate(8, 16, 1.0, 5)]
+
+
+def test_tensorboard_is_asked_for_before_anything_is_done(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("annotated.training.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="pip install tensorboard"):
+        TrainingConfig(tensorboard=True)
