@@ -75,15 +75,15 @@ if TYPE_CHECKING:
     from annotated.embeddings import check_ids as check_ids
     from annotated.evaluation import TEXTS as TEXTS
     from annotated.evaluation import TFLOPS as TFLOPS
+    from annotated.evaluation import Likelihood as Likelihood
     from annotated.evaluation import all_scores as all_scores
     from annotated.evaluation import as_scored as as_scored
     from annotated.evaluation import bleu as bleu
     from annotated.evaluation import evaluate as evaluate
+    from annotated.evaluation import likelihood as likelihood
     from annotated.evaluation import lower_tokenise as lower_tokenise
     from annotated.evaluation import model_cost as model_cost
     from annotated.evaluation import moses_tokenise as moses_tokenise
-    from annotated.evaluation import perplexity as perplexity
-    from annotated.evaluation import reference_loss as reference_loss
     from annotated.evaluation import score_files as score_files
     from annotated.evaluation import split_compounds as split_compounds
     from annotated.evaluation import training_cost as training_cost
@@ -262,17 +262,17 @@ _MODULES = {
     ],
     "embeddings": ["Embeddings", "Generator", "check_ids"],
     "evaluation": [
+        "Likelihood",
         "TEXTS",
         "TFLOPS",
         "all_scores",
         "as_scored",
         "bleu",
         "evaluate",
+        "likelihood",
         "lower_tokenise",
         "model_cost",
         "moses_tokenise",
-        "perplexity",
-        "reference_loss",
         "score_files",
         "split_compounds",
         "training_cost",
@@ -421,6 +421,7 @@ __all__ = [
     "KeyValueCache",
     "LabelSmoothing",
     "LearnedPositionalEncoding",
+    "Likelihood",
     "ModelLoss",
     "MultiHeadedAttention",
     "PairReport",
@@ -497,6 +498,7 @@ __all__ = [
     "launch",
     "learn_vocabulary",
     "length_penalty",
+    "likelihood",
     "load_checkpoint",
     "load_pairs",
     "load_pretrained",
@@ -523,7 +525,6 @@ __all__ = [
     "paper_optimizer",
     "parse_data",
     "parts_from",
-    "perplexity",
     "prepare",
     "preset",
     "progress_bar",
@@ -536,7 +537,6 @@ __all__ = [
     "read_log",
     "ready",
     "record",
-    "reference_loss",
     "run",
     "run_epoch",
     "save_checkpoint",

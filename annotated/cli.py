@@ -97,7 +97,9 @@ def run_evaluate(options: argparse.Namespace) -> None:
     for split in options.split:
         search = {"beam": options.beam, "alpha": options.alpha}
         rows += evaluate(translator, corpus, split, src, tgt, **search)
-        print(f"{split}: {rows[-1]['search']}, perplexity {rows[-1]['perplexity']:.2f} per piece")
+        last = rows[-1]
+        print(f"{split}: {last['search']}, perplexity {last['perplexity']:.2f} per piece", end=", ")
+        print(f"accuracy {last['accuracy']:.1%}")
     report(rows, "split", options.out)
 
 

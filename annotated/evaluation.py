@@ -6,6 +6,7 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 import math
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -22,15 +23,15 @@ from annotated.model import TransformerConfig, build_model
 __all__ = [
     "TEXTS",
     "TFLOPS",
+    "Likelihood",
     "all_scores",
     "as_scored",
     "bleu",
     "evaluate",
+    "likelihood",
     "lower_tokenise",
     "model_cost",
     "moses_tokenise",
-    "perplexity",
-    "reference_loss",
     "score_files",
     "split_compounds",
     "training_cost",
@@ -152,39 +153,56 @@ def all_scores(
     return [{"text": TEXTS[kind], **bleu(hypotheses, references, lang, kind)} for kind in kinds]
 
 
+class Likelihood(NamedTuple):
+    """What a model makes of references that it is told one piece at a time.
+
+    Args:
+        nats: loss over all pieces, without smoothing. The end of a sentence is a piece.
+        right: how many pieces were the model's first choice.
+        pieces: how many there are.
+
+    Source: section 6.2, Table 3 (perplexity); section 5.4 (accuracy).
+    """
+
+    nats: float
+    right: int
+    pieces: int
+
+    @property
+    def perplexity(self) -> float:
+        """Perplexity per word piece."""
+        return math.exp(self.nats / self.pieces)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the pieces that were the first choice."""
+        return self.right / self.pieces
+
+
 @torch.no_grad()
-def reference_loss(
+def likelihood(
     translator: Translator, sources: list[str], references: list[str], batch_tokens: int = 2000
-) -> tuple[float, int]:
-    """How surprising the references are to the model that is told them one piece at a time.
+) -> Likelihood:
+    """Tell a model the references, one piece at a time, and see how well it expects them.
 
     Args:
         batch_tokens: tokens of a batch on either side, padding included.
-
-    Returns: loss over all pieces, in nats, without smoothing; number of pieces. The end symbol
-        of each sentence is one of them.
     """
     model, tokenizer = translator.model, translator.tokenizer
     device = next(model.parameters()).device
     src, tgt = encode_source(tokenizer, sources), encode_target(tokenizer, references)
-    pairs, nats, pieces = list(zip(src, tgt, strict=True)), 0.0, 0
+    pairs, found = list(zip(src, tgt, strict=True)), Likelihood(0.0, 0, 0)
     for indices in budget_batches([max(map(len, pair)) for pair in pairs], batch_tokens):
         batch = make_batch([pairs[i] for i in indices], device)
         out = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-        log_probs = model.generator(out).flatten(0, 1)  # (batch · len, vocab)
-        right = batch.tgt_y.flatten()
-        nats += float(F.nll_loss(log_probs, right, ignore_index=PAD, reduction="sum"))
-        pieces += int((right != PAD).sum())
-    return nats, pieces
-
-
-def perplexity(translator: Translator, sources: list[str], references: list[str]) -> float:
-    """Perplexity per word piece, as in Table 3.
-
-    Source: section 6.2, Table 3.
-    """
-    nats, pieces = reference_loss(translator, sources, references)
-    return math.exp(nats / pieces)
+        real = batch.tgt_y != PAD
+        log_probs, y = model.generator(out[real]), batch.tgt_y[real]  # (pieces, vocab), (pieces)
+        found = Likelihood(
+            found.nats + float(F.nll_loss(log_probs, y, reduction="sum")),
+            found.right + int((log_probs.argmax(dim=-1) == y).sum()),
+            found.pieces + len(y),
+        )
+    return found
 
 
 def evaluate(
@@ -203,7 +221,7 @@ def evaluate(
         beam, alpha: of the search; beam 1 is greedy.
 
     Returns: a row for each kind of BLEU; compounds are split in German alone. Each row has the
-        perplexity per word piece too, which is the same for all.
+        perplexity and the accuracy per word piece too, which are the same for all.
 
     Source: section 6.1.
     """
@@ -211,7 +229,8 @@ def evaluate(
     hypotheses = translator.translate_all(sources, beam=beam, alpha=alpha, progress=True)
     shared = {"corpus": corpus, "split": split, "pair": f"{src}-{tgt}", "sentences": len(sources)}
     shared["search"] = "greedy" if beam == 1 else f"beam {beam}, alpha {alpha}"
-    shared["perplexity"] = perplexity(translator, sources, references)
+    found = likelihood(translator, sources, references)
+    shared |= {"perplexity": found.perplexity, "accuracy": found.accuracy}
     return [shared | score for score in all_scores(hypotheses, references, tgt)]
 
 

@@ -120,6 +120,12 @@ def repository() -> str | None:
     return found.group(1) if found else None
 
 
+def looks() -> str:
+    """A digest of what gives pages their look: when it changes, all of them are written anew."""
+    files = sorted(BOOK.glob("*.py")) + sorted(BOOK.glob("static/*"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+
+
 def add_buttons(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
     """Offer each chapter as a notebook: in Colab, if the clone says where, and as a file."""
     buttons = context.get("header_buttons")
@@ -176,6 +182,7 @@ def prepare(app: Sphinx) -> None:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("book_repository", repository(), "html")
+    app.add_config_value("book_looks", looks(), "html")
     app.add_node(details, html=(visit_details, depart_details))
     for transform in (Cells, PaperLayer, InlineFigures):
         app.add_post_transform(transform)

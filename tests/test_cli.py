@@ -163,9 +163,10 @@ def test_evaluate_prints_and_writes_the_same_scores(run: Path, tmp_path: Path, c
     assert {row["search"] for row in rows} == {"beam 2, alpha 0.4"}
     for line, row in (first, rows[0]), (second, rows[-1]):
         assert line == (
-            f"{row['split']}: beam 2, alpha 0.4, perplexity {row['perplexity']:.2f} per piece"
+            f"{row['split']}: beam 2, alpha 0.4, perplexity {row['perplexity']:.2f} per piece, "
+            f"accuracy {row['accuracy']:.1%}"
         )
-    assert 1 < rows[0]["perplexity"] < 50
+    assert 1 < rows[0]["perplexity"] < 50 and 0 < rows[0]["accuracy"] < 1
     for line, row in zip(lines, rows, strict=True):
         for part in row["split"], row["text"], f"{row['score']:.2f}", row["signature"]:
             assert part in line
@@ -176,9 +177,9 @@ def test_evaluate_searches_as_the_paper_does_unless_told(capsys, monkeypatch):
 
     def evaluate(translator: str, *corpus: str, **search: float) -> list[dict]:
         seen.append((translator, corpus, search))
-        return [{"split": "x", "search": "x", "perplexity": 1, "text": "", "score": 0} | sign]
+        return [dict.fromkeys(("split", "search", "text", "signature"), "x") | numbers]
 
-    sign = {"signature": ""}
+    numbers = dict.fromkeys(("perplexity", "accuracy", "score"), 1)
     monkeypatch.setattr("annotated.decoding.load_pretrained", lambda name, device: name)
     monkeypatch.setattr("annotated.evaluation.evaluate", evaluate)
     said(capsys, "evaluate", "m", "--data", "multi30k-en-de")

@@ -20,14 +20,14 @@ from annotated.data import END, START, read_lines, shipped, train_bpe
 from annotated.decoding import Translator
 from annotated.evaluation import (
     TEXTS,
+    Likelihood,
     as_scored,
     bleu,
     evaluate,
+    likelihood,
     lower_tokenise,
     model_cost,
     moses_tokenise,
-    perplexity,
-    reference_loss,
     score_files,
     split_compounds,
     training_cost,
@@ -192,34 +192,37 @@ def translator() -> Translator:
     return Translator(model, tokenizer)
 
 
-def loss_of(translator: Translator, source: str, reference: str) -> tuple[float, int]:
+def alone(translator: Translator, source: str, reference: str) -> tuple[float, int, int]:
     """One sentence alone, one piece at a time, without padding, masks or batches."""
     encode = lambda text: translator.tokenizer.encode(text, add_special_tokens=False).ids
     src = torch.tensor([[*encode(source), END]])
-    told, nats = [START], 0.0
+    told, nats, right = [START], 0.0, 0
     for piece in [*encode(reference), END]:
         out = translator.model(src, torch.tensor([told]), None, subsequent_mask(len(told)))
-        nats -= translator.model.generator(out[:, -1])[0, piece].item()
+        log_probs = translator.model.generator(out[:, -1])[0]
+        nats -= log_probs[piece].item()
+        right += log_probs.argmax().item() == piece
         told.append(piece)
-    return nats, len(told) - 1
+    return nats, right, len(told) - 1
 
 
 @pytest.mark.parametrize("batch_tokens", [60, 2000])
 def test_perplexity_is_per_piece_with_the_end_counted(translator: Translator, batch_tokens: int):
     sources, references = ["Ein Mann.", "Zwei Hunde am Strand.", "Stadt"], REFERENCE
-    alone = [loss_of(translator, *pair) for pair in zip(sources, references, strict=True)]
-    nats, pieces = (sum(column) for column in zip(*alone, strict=True))
-    found = reference_loss(translator, sources, references, batch_tokens)
-    assert found == (pytest.approx(nats, rel=1e-5), pieces)
-    assert perplexity(translator, sources, references) == pytest.approx(math.exp(nats / pieces))
+    each = [alone(translator, *pair) for pair in zip(sources, references, strict=True)]
+    nats, right, pieces = (sum(column) for column in zip(*each, strict=True))
+    found = likelihood(translator, sources, references, batch_tokens)
+    assert found == (pytest.approx(nats, rel=1e-5), right, pieces)
+    assert found.perplexity == pytest.approx(math.exp(nats / pieces))
+    assert found.accuracy == right / pieces
 
 
 def test_a_model_that_knows_nothing_hesitates_between_all_pieces(translator: Translator):
     size = translator.tokenizer.get_vocab_size()
     model = make_model(size, size, N=1, d_model=16, d_ff=32, h=2).eval()
     torch.nn.init.zeros_(model.generator.proj.weight)
-    found = perplexity(Translator(model, translator.tokenizer), OUTPUT, REFERENCE)
-    assert found == pytest.approx(size)
+    found = likelihood(Translator(model, translator.tokenizer), OUTPUT, REFERENCE)
+    assert found.perplexity == pytest.approx(size)
 
 
 # --------------------------------------------------------------------------- splits and files
@@ -239,20 +242,21 @@ class Fixed:
 )
 def test_every_split_is_scored_in_every_way(monkeypatch, beam, alpha, search):
     monkeypatch.setattr(evaluation, "load_pairs", lambda *names: (["a", "b", "c"], REFERENCE))
-    monkeypatch.setattr(evaluation, "perplexity", lambda *inputs: 3.5)
+    monkeypatch.setattr(evaluation, "likelihood", lambda *inputs: Likelihood(8.0, 1, 4))
     fixed = Fixed()
     rows = evaluate(fixed, "multi30k", "dev", "en", "de", beam=beam, alpha=alpha)
     assert (fixed.options["beam"], fixed.options["alpha"]) == (beam, alpha)
     assert [row["text"] for row in rows] == [TEXTS[kind] for kind in KINDS]
     shared = {"corpus": "multi30k", "split": "dev", "pair": "en-de", "sentences": 3}
-    shared |= {"search": search or "beam 2, alpha 1", "perplexity": 3.5}
+    shared |= {"search": search or "beam 2, alpha 1"}
+    shared |= {"perplexity": math.exp(8 / 4), "accuracy": 1 / 4}
     for kind, row in zip(KINDS, rows, strict=True):
         assert row == shared | {"text": TEXTS[kind]} | bleu(OUTPUT, REFERENCE, "de", kind)
 
 
 def test_compounds_are_split_in_german_alone(monkeypatch):
     monkeypatch.setattr(evaluation, "load_pairs", lambda *names: (["a", "b", "c"], REFERENCE))
-    monkeypatch.setattr(evaluation, "perplexity", lambda *inputs: 3.5)
+    monkeypatch.setattr(evaluation, "likelihood", lambda *inputs: Likelihood(8.0, 1, 4))
     texts = [row["text"] for row in evaluate(Fixed(), "multi30k", "dev", "en", "fr")]
     assert texts == [TEXTS[kind] for kind in KINDS if kind != "compound-split"]
 
