@@ -93,7 +93,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
 
     corpus, src, tgt = parse_data(options.data or trained_on(options.model))
     translator = load_pretrained(options.model, device_for(options.device))
-    rows = []
+    rows: list[dict[str, Any]] = []
     for split in options.split:
         search = {"beam": options.beam, "alpha": options.alpha}
         rows += evaluate(translator, corpus, split, src, tgt, **search)
