@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from annotated.attention import subsequent_mask as subsequent_mask
     from annotated.charts import PALETTE as PALETTE
     from annotated.charts import chart_theme as chart_theme
+    from annotated.complexity import BareSelfAttention as BareSelfAttention
+    from annotated.complexity import Convolution as Convolution
+    from annotated.complexity import Recurrent as Recurrent
+    from annotated.complexity import RestrictedSelfAttention as RestrictedSelfAttention
+    from annotated.complexity import layers_to_link as layers_to_link
+    from annotated.complexity import longest_chain as longest_chain
+    from annotated.complexity import multiply_adds as multiply_adds
     from annotated.data import END as END
     from annotated.data import PAD as PAD
     from annotated.data import SPECIALS as SPECIALS
@@ -204,6 +211,15 @@ _MODULES = {
         "subsequent_mask",
     ],
     "charts": ["PALETTE", "chart_theme"],
+    "complexity": [
+        "BareSelfAttention",
+        "Convolution",
+        "Recurrent",
+        "RestrictedSelfAttention",
+        "layers_to_link",
+        "longest_chain",
+        "multiply_adds",
+    ],
     "data": [
         "Batch",
         "Corpus",
@@ -402,9 +418,11 @@ __all__ = [
     "TEXTS",
     "TFLOPS",
     "UNK",
+    "BareSelfAttention",
     "Batch",
     "Beam",
     "BlockwiseLoss",
+    "Convolution",
     "Corpus",
     "Decoder",
     "DecoderCache",
@@ -432,6 +450,8 @@ __all__ = [
     "Processes",
     "Progress",
     "Quotation",
+    "Recurrent",
+    "RestrictedSelfAttention",
     "Run",
     "RunLog",
     "SimpleLossCompute",
@@ -496,12 +516,14 @@ __all__ = [
     "keep_gradients",
     "keep_results",
     "launch",
+    "layers_to_link",
     "learn_vocabulary",
     "length_penalty",
     "likelihood",
     "load_checkpoint",
     "load_pairs",
     "load_pretrained",
+    "longest_chain",
     "longest_sentence",
     "loss_chart",
     "lower_tokenise",
@@ -513,6 +535,7 @@ __all__ = [
     "model_cost",
     "model_folder",
     "moses_tokenise",
+    "multiply_adds",
     "new_row",
     "newest_checkpoint",
     "next_log_probs",

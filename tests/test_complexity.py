@@ -1,0 +1,137 @@
+"""The layers of Table 1 against torch's own and against their definitions, and what is measured of them."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from annotated.attention import MultiHeadedAttention
+from annotated.complexity import (
+    BareSelfAttention,
+    Convolution,
+    Recurrent,
+    RestrictedSelfAttention,
+    layers_to_link,
+    longest_chain,
+    multiply_adds,
+)
+
+
+def test_self_attention_is_the_softmax_of_products():
+    x = torch.randn(2, 7, 4)
+    weights = (x @ x.transpose(1, 2) / 2).softmax(dim=-1)
+    torch.testing.assert_close(BareSelfAttention()(x), weights @ x)
+
+
+def test_the_recurrent_layer_is_torchs():
+    ours, theirs = Recurrent(5), nn.RNN(5, 5, batch_first=True)
+    theirs.weight_ih_l0.data, theirs.bias_ih_l0.data = ours.input.weight.data, ours.input.bias.data
+    theirs.weight_hh_l0.data = ours.state.weight.data
+    theirs.bias_hh_l0.data.zero_()
+    x = torch.randn(3, 6, 5)
+    torch.testing.assert_close(ours(x), theirs(x)[0])
+
+
+@given(k=st.sampled_from([1, 3, 5]), dilation=st.integers(1, 4), causal=st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_a_convolution_is_a_sum_over_its_neighbours(k, dilation, causal):
+    d, n = 3, 9
+    layer, x = Convolution(d, k, dilation, causal=causal), torch.randn(1, n, d)
+    expected = layer.mix.bias.expand(n, d).clone()
+    for t in range(n):
+        for i in range(k):
+            place = t + (i - (k - 1 if causal else k // 2)) * dilation
+            if 0 <= place < n:
+                expected[t] += layer.mix.weight[..., i] @ x[0, place]
+    torch.testing.assert_close(layer(x)[0], expected)
+
+
+def test_a_separable_convolution_is_one_whose_kernel_is_a_product():
+    d, k = 4, 3
+    separable, whole = Convolution(d, k, separable=True), Convolution(d, k)
+    depth, point = separable.mix.weight[:, 0], separable.pointwise.weight  # (d, k), (d, d)
+    whole.mix.weight.data = point[:, :, None] * depth[None]
+    whole.mix.bias.data = point @ separable.mix.bias + separable.pointwise.bias
+    x = torch.randn(2, 8, d)
+    torch.testing.assert_close(separable(x), whole(x))
+
+
+@given(n=st.integers(1, 12), side=st.integers(0, 12))
+@settings(max_examples=40, deadline=None)
+def test_restricted_attention_is_attention_under_a_band(n, side):
+    x = torch.randn(2, n, 4)
+    scores = x @ x.transpose(1, 2) / 2
+    far = (torch.arange(n)[:, None] - torch.arange(n)).abs() > side
+    expected = scores.masked_fill(far, -torch.inf).softmax(dim=-1) @ x
+    torch.testing.assert_close(RestrictedSelfAttention(2 * side + 1)(x), expected)
+
+
+class Largest(TorchDispatchMode):
+    """Remembers the largest tensor that any operation gives."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        sizes = [leaf.numel() for leaf in tree_leaves(out) if isinstance(leaf, torch.Tensor)]
+        self.numel = max([self.numel, *sizes])
+        return out
+
+
+def test_restricted_attention_never_holds_a_square():
+    n, d, r = 1000, 2, 5
+    with Largest() as seen:
+        RestrictedSelfAttention(r)(torch.randn(1, n, d))
+    assert seen.numel <= (n + r) * r * d < n * n
+    with Largest() as seen:
+        (lambda x: (x @ x.transpose(1, 2)).softmax(dim=-1) @ x)(torch.randn(1, n, d))
+    assert seen.numel == n * n  # what the check would see
+
+
+@pytest.mark.parametrize(
+    ("layer", "expected"),
+    [
+        (BareSelfAttention(), lambda n, d: 2 * n * n * d),
+        (Recurrent(8), lambda n, d: 2 * n * d * d),
+        (Convolution(8, 5), lambda n, d: 5 * n * d * d),
+        (Convolution(8, 5, separable=True), lambda n, d: 5 * n * d + n * d * d),
+        (RestrictedSelfAttention(7), lambda n, d: 2 * 7 * n * d),
+        (nn.Linear(8, 3), lambda n, d: n * d * 3),
+    ],
+)
+def test_multiply_adds_are_counted(layer, expected):
+    for n in (1, 10, 33):
+        assert multiply_adds(layer, n, 8) == expected(n, 8)
+
+
+def test_fused_attention_is_counted_too():
+    class Self(MultiHeadedAttention):
+        def forward(self, x):
+            return super().forward(x, x, x)
+
+    assert multiply_adds(Self(2, 8).eval(), 10, 8) == 4 * 10 * 64 + 2 * 100 * 8
+
+
+def test_the_longest_chain_is_that_of_what_must_wait():
+    x = torch.randn(3, requires_grad=True)
+    assert longest_chain(x.exp()) == 2  # the leaf, and one operation
+    assert longest_chain(x.exp().exp().exp() + x.exp()) == 5
+    assert longest_chain(torch.stack([x.exp(), x.sin(), x.cos()])) == 3
+    y = x
+    for _ in range(5000):  # deeper than Python may recurse
+        y = y + 1
+    assert longest_chain(y) == 5001
+
+
+def test_distant_positions_are_linked_after_as_many_layers_as_theory_says():
+    assert layers_to_link(lambda i: BareSelfAttention(), 50) == 1
+    assert layers_to_link(lambda i: RestrictedSelfAttention(9), 50) == 13  # 49 positions, 4 a layer
+    assert layers_to_link(lambda i: Convolution(2, 3), 50) == 49
+    assert layers_to_link(lambda i: Convolution(2, 3, 3**i, causal=True), 81) == 4
+    assert layers_to_link(lambda i: Convolution(2, 3, 3**i, causal=True), 82) == 5
+    assert layers_to_link(lambda i: Recurrent(2), 50) == 1  # but of many steps
