@@ -194,6 +194,18 @@ if TYPE_CHECKING:
     from annotated.training import update as update
     from annotated.training import write_tensors as write_tensors
     from annotated.training import write_text as write_text
+    from annotated.variations import BASE as BASE
+    from annotated.variations import count_parameters as count_parameters
+    from annotated.variations import full_command as full_command
+    from annotated.variations import full_config as full_config
+    from annotated.variations import known_row as known_row
+    from annotated.variations import row_config as row_config
+    from annotated.variations import row_name as row_name
+    from annotated.variations import rows as rows
+    from annotated.variations import run_folder as run_folder
+    from annotated.variations import small_config as small_config
+    from annotated.variations import train_and_score as train_and_score
+    from annotated.variations import vary as vary
 
 try:
     __version__ = version("annotated")
@@ -402,11 +414,26 @@ _MODULES = {
         "write_tensors",
         "write_text",
     ],
+    "variations": [
+        "BASE",
+        "count_parameters",
+        "full_command",
+        "full_config",
+        "known_row",
+        "row_config",
+        "row_name",
+        "rows",
+        "run_folder",
+        "small_config",
+        "train_and_score",
+        "vary",
+    ],
 }
 
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "BASE",
     "END",
     "INTERRUPTED",
     "PAD",
@@ -488,6 +515,7 @@ __all__ = [
     "corpus_file",
     "corpus_files",
     "corpus_parts",
+    "count_parameters",
     "decode_lines",
     "dev_loss",
     "digest",
@@ -503,6 +531,8 @@ __all__ = [
     "find_paper",
     "find_precision",
     "forbid",
+    "full_command",
+    "full_config",
     "fused_attention",
     "get_paper",
     "greedy_decode",
@@ -515,6 +545,7 @@ __all__ = [
     "join_processes",
     "keep_gradients",
     "keep_results",
+    "known_row",
     "launch",
     "layers_to_link",
     "learn_vocabulary",
@@ -560,8 +591,12 @@ __all__ = [
     "read_log",
     "ready",
     "record",
+    "row_config",
+    "row_name",
+    "rows",
     "run",
     "run_epoch",
+    "run_folder",
     "save_checkpoint",
     "save_model",
     "scaled_dot_product",
@@ -572,6 +607,7 @@ __all__ = [
     "short_enough",
     "show",
     "sinusoids",
+    "small_config",
     "smoothed_cross_entropy",
     "split_compounds",
     "start_run",
@@ -582,6 +618,7 @@ __all__ = [
     "to_device",
     "token_batches",
     "train",
+    "train_and_score",
     "train_bpe",
     "train_wordpiece",
     "training_cost",
@@ -589,6 +626,7 @@ __all__ = [
     "training_work",
     "try_searches",
     "update",
+    "vary",
     "word_vocabulary",
     "write_tensors",
     "write_text",

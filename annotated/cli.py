@@ -32,6 +32,7 @@ __all__ = [
     "run_score",
     "run_train",
     "run_translate",
+    "run_vary",
     "sentences_to_translate",
     "text_output",
     "trained_on",
@@ -100,6 +101,16 @@ def run_evaluate(options: argparse.Namespace) -> None:
         told = "perplexity {perplexity:.2f} per piece, accuracy {accuracy:.1%}".format(**rows[-1])
         print(f"{split}: {rows[-1]['search']}, {told}")
     report(rows, "split", options.out)
+
+
+def run_vary(options: argparse.Namespace) -> None:
+    from annotated.variations import rows, vary
+
+    changes = {} if options.updates is None else {"updates": options.updates}
+    if options.precision:
+        changes["precision"] = options.precision
+    names = options.row or list(rows().index)
+    print(vary(names, options.seed, Path(options.results), **changes).to_string(index=False))
 
 
 def run_score(options: argparse.Namespace) -> None:
@@ -340,6 +351,23 @@ def add_scoring(commands: Any) -> None:
     )
     evaluate.add_argument("--out", help="also write the scores to this JSON file")
     evaluate.set_defaults(run=run_evaluate)
+
+    vary = commands.add_parser(
+        "vary", help="train the rows of Table 3 at small scale (section 6.2)"
+    )
+    vary.add_argument(
+        "--row", nargs="+", metavar="ROW", help="such as base or 'A: h = 1' (default: all)"
+    )
+    vary.add_argument(
+        "--seed", nargs="+", type=int, default=[1], help="a run for each (default: 1)"
+    )
+    vary.add_argument("--updates", type=int, help="of each run (default: 4000)")
+    vary.add_argument("--precision", help="as for train (default: auto)")
+    file = "runs/variations.csv"
+    vary.add_argument(
+        "--results", default=file, help="file that grows by a line a run (default: %(default)s)"
+    )
+    vary.set_defaults(run=run_vary)
 
     score = commands.add_parser("score", help="score files of translations (section 6.1)")
     score.add_argument("output", nargs="+", help="translations, plain text, one sentence a line")

@@ -1,4 +1,4 @@
-"""The layers of Table 1 against torch's own and against their definitions, and what is measured of them."""
+"""The layers of Table 1 against torch's own and their definitions, and what is measured of them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,226 @@
+"""6.2 Model Variations (chapters/6-2-model-variations.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from annotated.data import parse_data
+from annotated.decoding import load_pretrained
+from annotated.evaluation import evaluate
+from annotated.model import TransformerConfig, build_model
+from annotated.training import TrainingConfig, model_config, preset, read_log, train, write_text
+
+__all__ = [
+    "BASE",
+    "count_parameters",
+    "full_command",
+    "full_config",
+    "known_row",
+    "row_config",
+    "row_name",
+    "rows",
+    "run_folder",
+    "small_config",
+    "train_and_score",
+    "vary",
+]
+
+
+BASE: dict[str, Any] = {
+    "N": 6, "d_model": 512, "d_ff": 2048, "h": 8, "d_k": 64, "d_v": 64, "dropout": 0.1,
+    "label_smoothing": 0.1, "positions": "sinusoidal", "train_steps": 100_000,
+}  # fmt: skip
+_BIG = {"d_model": 1024, "d_ff": 4096, "h": 16, "dropout": 0.3, "train_steps": 300_000}
+
+# Group, what differs from base, perplexity, BLEU, parameters in millions (None: not printed).
+_TABLE_3: list[tuple[str, dict[str, Any], float, float, int | None]] = [
+    ("base", {}, 4.92, 25.8, 65),
+    ("A", {"h": 1, "d_k": 512, "d_v": 512}, 5.29, 24.9, None),
+    ("A", {"h": 4, "d_k": 128, "d_v": 128}, 5.00, 25.5, None),
+    ("A", {"h": 16, "d_k": 32, "d_v": 32}, 4.91, 25.8, None),
+    ("A", {"h": 32, "d_k": 16, "d_v": 16}, 5.01, 25.4, None),
+    ("B", {"d_k": 16}, 5.16, 25.1, 58),
+    ("B", {"d_k": 32}, 5.01, 25.4, 60),
+    ("C", {"N": 2}, 6.11, 23.7, 36),
+    ("C", {"N": 4}, 5.19, 25.3, 50),
+    ("C", {"N": 8}, 4.88, 25.5, 80),
+    ("C", {"d_model": 256, "d_k": 32, "d_v": 32}, 5.75, 24.5, 28),
+    ("C", {"d_model": 1024, "d_k": 128, "d_v": 128}, 4.66, 26.0, 168),
+    ("C", {"d_ff": 1024}, 5.12, 25.4, 53),
+    ("C", {"d_ff": 4096}, 4.75, 26.2, 90),
+    ("D", {"dropout": 0.0}, 5.77, 24.6, None),
+    ("D", {"dropout": 0.2}, 4.95, 25.5, None),
+    ("D", {"label_smoothing": 0.0}, 4.67, 25.3, None),
+    ("D", {"label_smoothing": 0.2}, 5.47, 25.7, None),
+    ("E", {"positions": "learned"}, 4.92, 25.7, None),
+    ("big", _BIG, 4.33, 26.4, 213),
+]
+
+
+def row_name(group: str, changes: dict[str, Any]) -> str:
+    """A short name: the group, and the first thing that differs from the base model.
+
+    >>> row_name("A", {"h": 1, "d_k": 512, "d_v": 512})
+    'A: h = 1'
+    """
+    if group in ("base", "big"):
+        return group
+    field, value = next(iter(changes.items()))
+    return f"{group}: {field} = {value}"
+
+
+def rows() -> pd.DataFrame:
+    """Table 3: each row a configuration, with the published results.
+
+    Returns: a row for each of the paper's, named as by `row_name`; `train_steps` in updates,
+        `perplexity` per word piece and `BLEU` on newstest2013, `parameters` in millions.
+
+    Source: section 6.2, Table 3.
+    """
+    table = {
+        row_name(group, changes): BASE | changes | {
+            "group": group, "perplexity": perplexity, "BLEU": bleu, "parameters": parameters,
+        }
+        for group, changes, perplexity, bleu, parameters in _TABLE_3
+    }  # fmt: skip
+    return pd.DataFrame(table.values(), index=pd.Index(table, name="row"))
+
+
+_SHAPE = ["N", "d_model", "d_ff", "h", "d_k", "d_v", "positions"]
+
+
+def row_config(name: str, vocab: int = 37000) -> TransformerConfig:
+    """The model of a row of Table 3 at full size.
+
+    Args:
+        vocab: number of pieces in the shared vocabulary.
+
+    Raises: ValueError if there is no such row.
+    """
+    row = known_row(name)
+    return TransformerConfig.base(vocab, **{key: row[key] for key in [*_SHAPE, "dropout"]})
+
+
+def known_row(name: str) -> dict[str, Any]:
+    """A row of Table 3 by its name.
+
+    Raises: ValueError that lists the names if this is none of them.
+    """
+    table = rows()
+    if name not in table.index:
+        raise ValueError(f"expected a row out of {', '.join(table.index)}; got {name!r}")
+    return table.loc[name].to_dict()
+
+
+def count_parameters(config: TransformerConfig) -> int:
+    """Parameters of a model, without building it; a tied matrix counts once."""
+    with torch.device("meta"):
+        model = build_model(config)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def full_config(name: str) -> TrainingConfig:
+    """The training run of a row at full size: WMT 2014 English-German, no averaging.
+
+    Raises: ValueError if there is no such row.
+
+    Source: section 6.2.
+    """
+    row = known_row(name)
+    fields = [*_SHAPE, "dropout", "label_smoothing"]
+    shape = {key: row[key] for key in fields}
+    return preset(
+        "base-en-de", **shape, updates=row["train_steps"], average=1, out=run_folder(name)
+    )
+
+
+def run_folder(name: str) -> str:
+    """The folder of a row's run, such as runs/a-h-1."""
+    return "runs/" + "-".join("".join(c if c.isalnum() else " " for c in name.lower()).split())
+
+
+def full_command(name: str) -> str:
+    """The command that trains a row at full size.
+
+    Raises: ValueError if there is no such row.
+    """
+    config, usual = full_config(name), preset("base-en-de")
+    options = [
+        f"--{key.replace('_', '-')} {value}"
+        for key, value in vars(config).items()
+        if value != getattr(usual, key) and (key, value) not in (("d_k", 64), ("d_v", 64))
+    ]
+    return " ".join(["annotated train --preset base-en-de", *options])
+
+
+def small_config(name: str, seed: int = 1, **changes: Any) -> TrainingConfig:
+    """The training run of a row at small scale, on Multi30k: widths / 4, layers / 2.
+
+    Args:
+        changes: other fields of the configuration, such as `updates`.
+
+    Raises: ValueError if there is no such row.
+    """
+    row = known_row(name)
+    widths = {key: row[key] // 4 for key in ("d_model", "d_ff", "d_k", "d_v")}
+    kept = {key: row[key] for key in ("h", "dropout", "label_smoothing", "positions")}
+    small = {
+        "N": row["N"] // 2, "vocab_size": 5000, "updates": 4000, "warmup": 1000, "average": 1,
+        "save_updates": 400, "log_updates": 100, "out": f"{run_folder(name)}-{seed}", "seed": seed,
+    }  # fmt: skip
+    return TrainingConfig(**{**small, **widths, **kept, **changes})
+
+
+_MEASURE = "cased, tokenized, compounds split"  # the paper's BLEU of English-German
+
+
+def vary(names: Sequence[str], seeds: Sequence[int], results: Path, **changes: Any) -> pd.DataFrame:
+    """Train rows of Table 3 at small scale, and score each on the validation set.
+
+    Args:
+        names: rows.   seeds: for each row.   results: CSV file that grows by a line a run;
+            runs that it holds are not done again.
+        changes: fields of all configurations, such as `updates`.
+
+    Returns: what the file holds in the end.
+
+    Raises: ValueError if there is no such row; KeyboardInterrupt when all is saved, if it was
+        told to stop.
+
+    Source: section 6.2, Table 3.
+    """
+    wanted = [(name, seed) for seed in seeds for name in names]
+    configs = {key: small_config(*key, **changes) for key in wanted}
+    done = pd.read_csv(results) if results.exists() else pd.DataFrame(columns=["row", "seed"])
+    for (name, seed), config in configs.items():
+        if ((done.row == name) & (done.seed == seed)).any():
+            continue
+        line = {"row": name, "seed": seed, **train_and_score(config)}
+        done = pd.concat([done, pd.DataFrame([line])], ignore_index=True)
+        results.parent.mkdir(parents=True, exist_ok=True)
+        write_text(results, done.to_csv(index=False))
+    return done
+
+
+def train_and_score(config: TrainingConfig) -> dict[str, Any]:
+    """Train one model, or go on with it; budget and results as a line of the table."""
+    folder = train(config, resume=True)
+    corpus, src, tgt = parse_data(config.data)
+    scores = {
+        row["text"]: row for row in evaluate(load_pretrained(folder), corpus, "dev", src, tgt)
+    }
+    last, score = read_log(folder / "log.csv")[-1], scores[_MEASURE]
+    return {
+        "updates": config.updates,
+        "target_tokens": int(last["target_tokens"]),
+        "parameters": count_parameters(model_config(config)),
+        "perplexity": score["perplexity"],
+        "accuracy": score["accuracy"],
+        "BLEU": score["score"],
+    }

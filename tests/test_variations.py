@@ -1,0 +1,125 @@
+"""Table 3: its rows, their parameters counted by hand, their commands, and `annotated vary`."""
+
+from __future__ import annotations
+
+import gzip
+import shlex
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from annotated import cli, variations
+from annotated.model import build_model
+from annotated.training import read_config
+from annotated.variations import (
+    count_parameters,
+    full_command,
+    full_config,
+    row_config,
+    rows,
+    small_config,
+    vary,
+)
+
+NAMES = list(rows().index)
+
+
+def by_hand(N, d_model, d_ff, h, d_k, d_v, vocab):
+    """Parameters of the tied model: projections without bias, two matrices and biases, norms."""
+    attention = 2 * d_model * h * d_k + 2 * d_model * h * d_v
+    ffn = 2 * d_model * d_ff + d_ff + d_model
+    norm = 2 * d_model
+    encoder, decoder = attention + ffn + 2 * norm, 2 * attention + ffn + 3 * norm
+    return N * (encoder + decoder) + vocab * d_model
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if "learned" not in name])
+def test_parameters_are_those_of_the_formula(name):
+    row = rows().loc[name]
+    shape = {key: int(row[key]) for key in ("N", "d_model", "d_ff", "h", "d_k", "d_v")}
+    counted, expected = count_parameters(row_config(name, vocab=1000)), by_hand(**shape, vocab=1000)
+    final = 4 * int(row.d_model)  # the norms after each stack, if the model has them
+    assert counted - expected in (0, final, 1000, final + 1000)  # and the bias of the generator
+
+
+def test_counting_needs_no_memory_and_agrees_with_a_model_that_is_built():
+    config = row_config("C: N = 2", vocab=50)
+    assert count_parameters(config) == sum(p.numel() for p in build_model(config).parameters())
+
+
+def test_the_table_is_the_papers():
+    table = rows()
+    assert len(table) == 20 and table.index.is_unique
+    assert table.group.value_counts().to_dict() == {
+        "A": 4,
+        "B": 2,
+        "C": 7,
+        "D": 4,
+        "E": 1,
+        "base": 1,
+        "big": 1,
+    }
+    assert (table.h * table.d_k)[table.group == "A"].eq(512).all()
+    assert (
+        (table.d_k * table.h)[table.group.isin(["base", "C", "big"])]
+        .eq(table.d_model[table.group.isin(["base", "C", "big"])])
+        .all()
+    )
+    best = table.drop("big")
+    assert (
+        best.BLEU.idxmax() == "C: d_ff = 4096" and best.perplexity.idxmin() == "C: d_model = 1024"
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_full_command_makes_the_full_configuration(name, monkeypatch):
+    found = []
+    monkeypatch.setattr(
+        "annotated.training.train", lambda config, resume: found.append(config) or Path("x")
+    )
+    cli.main(shlex.split(full_command(name))[1:])
+    expected, row = full_config(name), rows().loc[name]
+    widths = {"d_k": (found[0].d_k or 64), "d_v": (found[0].d_v or 64)}
+    assert vars(found[0]) | widths == vars(expected)
+    assert found[0].updates == row.train_steps and found[0].dropout == row.dropout
+
+
+def test_an_unknown_row_is_refused_with_all_names():
+    with pytest.raises(ValueError, match=r"expected a row out of base, A: h = 1, .*; got 'Z'"):
+        small_config("Z")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Multi30k of twelve pairs: words with their number, and these turned round."""
+    folder = tmp_path / "data" / "multi30k"
+    folder.mkdir(parents=True)
+    words = [f"{a} {b}" for a in ("red", "blue", "green") for b in ("dog", "cat", "cow", "hen")]
+    for split in "train", "val":
+        for lang, lines in ("en", words), ("de", [" ".join(w.split()[::-1]) for w in words]):
+            (folder / f"{split}.{lang}.gz").write_bytes(
+                gzip.compress("".join(f"{x}.\n" for x in lines).encode())
+            )
+    monkeypatch.setenv("ANNOTATED_DATA", str(folder.parent))
+    monkeypatch.chdir(tmp_path)
+
+
+def test_runs_are_done_once_and_the_file_grows(corpus, monkeypatch):
+    small = {
+        "updates": 4,
+        "vocab_size": 50,
+        "src_tokens": 200,
+        "tgt_tokens": 200,
+        "save_updates": 2,
+    }
+    results, names = Path("out") / "results.csv", ["base", "A: h = 1"]
+    vary(names, [1], results, **small)
+    first = pd.read_csv(results)
+    assert first[["row", "seed"]].values.tolist() == [["base", 1], ["A: h = 1", 1]]
+    assert (first.updates == 4).all() and (first.target_tokens > 0).all()
+    assert first.parameters.nunique() == 1  # as many, in one head or eight
+    assert read_config(Path("runs/a-h-1-1")).h == 1
+    monkeypatch.setattr(variations, "train", lambda *_, **__: pytest.fail("was done already"))
+    assert len(vary(names, [1], results, **small)) == 2
+    monkeypatch.undo()
