@@ -121,6 +121,19 @@ if TYPE_CHECKING:
     from annotated.paper import import_paper as import_paper
     from annotated.paper import paper_folder as paper_folder
     from annotated.paper import quote as quote
+    from annotated.parsing import Bracketing as Bracketing
+    from annotated.parsing import Rules as Rules
+    from annotated.parsing import Score as Score
+    from annotated.parsing import bare_label as bare_label
+    from annotated.parsing import bracketing as bracketing
+    from annotated.parsing import clean as clean
+    from annotated.parsing import compare as compare
+    from annotated.parsing import is_tag as is_tag
+    from annotated.parsing import linearize as linearize
+    from annotated.parsing import read_trees as read_trees
+    from annotated.parsing import restore as restore
+    from annotated.parsing import summary as summary
+    from annotated.parsing import without_empty as without_empty
     from annotated.positional import LearnedPositionalEncoding as LearnedPositionalEncoding
     from annotated.positional import PositionalEncoding as PositionalEncoding
     from annotated.positional import sinusoids as sinusoids
@@ -337,6 +350,21 @@ _MODULES = {
         "paper_folder",
         "quote",
     ],
+    "parsing": [
+        "Bracketing",
+        "Rules",
+        "Score",
+        "bare_label",
+        "bracketing",
+        "clean",
+        "compare",
+        "is_tag",
+        "linearize",
+        "read_trees",
+        "restore",
+        "summary",
+        "without_empty",
+    ],
     "positional": ["LearnedPositionalEncoding", "PositionalEncoding", "sinusoids"],
     "regularization": [
         "BlockwiseLoss",
@@ -449,6 +477,7 @@ __all__ = [
     "Batch",
     "Beam",
     "BlockwiseLoss",
+    "Bracketing",
     "Convolution",
     "Corpus",
     "Decoder",
@@ -479,8 +508,10 @@ __all__ = [
     "Quotation",
     "Recurrent",
     "RestrictedSelfAttention",
+    "Rules",
     "Run",
     "RunLog",
+    "Score",
     "SimpleLossCompute",
     "StopRequest",
     "SublayerConnection",
@@ -495,8 +526,10 @@ __all__ = [
     "all_scores",
     "as_scored",
     "average_checkpoints",
+    "bare_label",
     "beam_search",
     "bleu",
+    "bracketing",
     "budget_batches",
     "build_model",
     "cache_folder",
@@ -508,9 +541,11 @@ __all__ = [
     "check_search",
     "check_training",
     "checkpoints",
+    "clean",
     "clean_pairs",
     "clones",
     "command",
+    "compare",
     "corpora",
     "corpus_file",
     "corpus_files",
@@ -542,6 +577,7 @@ __all__ = [
     "initialise",
     "interrupt",
     "is_blank",
+    "is_tag",
     "join_processes",
     "keep_gradients",
     "keep_results",
@@ -551,6 +587,7 @@ __all__ = [
     "learn_vocabulary",
     "length_penalty",
     "likelihood",
+    "linearize",
     "load_checkpoint",
     "load_pairs",
     "load_pretrained",
@@ -589,8 +626,10 @@ __all__ = [
     "read_config",
     "read_lines",
     "read_log",
+    "read_trees",
     "ready",
     "record",
+    "restore",
     "row_config",
     "row_name",
     "rows",
@@ -612,6 +651,7 @@ __all__ = [
     "split_compounds",
     "start_run",
     "subsequent_mask",
+    "summary",
     "take_complete",
     "tie_embeddings",
     "timed_update",
@@ -627,6 +667,7 @@ __all__ = [
     "try_searches",
     "update",
     "vary",
+    "without_empty",
     "word_vocabulary",
     "write_tensors",
     "write_text",

@@ -1,0 +1,156 @@
+"""Trees: reading, writing as sentences, and scoring, against EVALB's own sample."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from nltk import Tree
+
+from annotated.parsing import (
+    Rules,
+    bare_label,
+    clean,
+    compare,
+    is_tag,
+    linearize,
+    read_trees,
+    restore,
+    summary,
+)
+
+SAMPLE_RULES = Rules(
+    deleted=frozenset(["TOP", "-NONE-", ",", ":", "``", "''"]),
+    same_labels={"TT": "T"},
+    same_words={"This": "this"},
+)
+LABELS, TAGS = st.sampled_from(["S", "NP", "VP", "-LRB-", "X"]), st.sampled_from(["DT", "NN", "."])
+WORDS = st.text("abc'.,-$", min_size=1, max_size=4)
+TREES = st.recursive(
+    st.builds(lambda tag, word: Tree(tag, [word]), TAGS, WORDS),
+    lambda inside: st.builds(Tree, LABELS, st.lists(inside, min_size=1, max_size=4)),
+    max_leaves=12,
+).filter(lambda tree: not is_tag(tree))
+
+
+def one(text: str) -> Tree:
+    (tree,) = read_trees([text])
+    return tree
+
+
+@given(TREES)
+def test_a_tree_is_read_as_it_was_written(tree):
+    assert one(tree.pformat(margin=10**6)) == tree
+    assert list(read_trees(tree.pformat(margin=10).split("\n") * 2)) == [tree, tree]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["(S (NN a))", "", "(S (NN a)"], "file, line 3: a bracket is opened and never closed"),
+        (["(S (NN a))", "(S", "(NN a)))"], r"file, line 3: expected '\('; got '\)'"),
+        (["(S (NN a))", "word"], r"file, line 2: expected '\('; got 'word'"),
+        (["(S (NP ) (NN a))"], r"file, line 1: \(NP\) holds no word"),
+        (["()"], r"file, line 1: \(\) holds no word"),
+        ([], "file: expected trees in brackets; there are none in 0 lines"),
+        (["", " "], "there are none in 2 lines"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(lines, message):
+    with pytest.raises(ValueError, match=message):
+        list(read_trees(lines, "file"))
+
+
+def test_what_does_not_count_is_taken_out():
+    tree = one(
+        "( (S (NP-SBJ-1 (-NONE- *PRO*)) (VP=2 (TO To) (NP (NP (-NONE- *)) (-LRB- -LRB-) (NN x)))) )"
+    )
+    assert clean(tree) == one("(S (VP (TO To) (NP (-LRB- -LRB-) (NN x))))")
+    assert clean(one("( (S (NP (-NONE- *))) )")) is None
+    assert clean(one("( (S (NN a)) (. .))")) == one("(TOP (S (NN a)) (. .))")
+    assert bare_label("-RRB-") == "-RRB-" and bare_label("PRP$") == "PRP$"
+
+
+@given(TREES)
+def test_linear_trees_come_back_as_they_were(tree):
+    assert restore(linearize(tree), tree.leaves()) == tree
+
+
+@given(st.lists(st.sampled_from(["(S", "(NP", ")S", ")NP", "NN", "DT"])), st.integers(1, 6))
+def test_any_tokens_give_a_tree_with_all_words_in_order(tokens, n):
+    words = [f"w{i}" for i in range(n)]
+    tree = restore(tokens, words)
+    assert tree.leaves() == words
+    assert all(len(phrase) for phrase in tree.subtrees())
+    assert restore(linearize(tree), words) == tree  # what is mended needs no mending
+
+
+def test_mistakes_are_mended_by_the_rules():
+    words = ["a", "b", "c"]
+    fix = lambda text: restore(text.split(), words).pformat(margin=200)
+    assert fix("(S (NP DT NN )S NN") == "(TOP (S (NP (DT a) (NN b))) (NN c))"
+    assert fix("(S (NP DT )VP NN )NP VB )S NN NN") == "(S (NP (DT a) (NN b)) (VB c))"
+    assert fix("(S DT (NP )NP") == "(TOP (S (DT a)) (X b) (X c))"
+    assert fix("") == "(TOP (X a) (X b) (X c))"
+    with pytest.raises(ValueError, match="expected words"):
+        restore(["(S"], [])
+
+
+def sample(name: str) -> list[str]:
+    folder = Path(os.environ.get("ANNOTATED_DATA", "/nowhere")) / "evalb"
+    if not folder.exists():
+        pytest.skip("needs EVALB's sample in ANNOTATED_DATA/evalb")
+    return (folder / name).read_text().splitlines()
+
+
+def trees(line: str) -> list[Tree]:
+    return list(read_trees([line])) if line.strip() else []
+
+
+def row(number, s):
+    """A sentence as EVALB prints it."""
+    share = lambda part, whole: 100 * part / whole if whole else 0.0
+    counts = f"{s.matched:3d}    {s.gold:3d}  {s.found:3d}    {s.crossing:3d}"
+    shares = f"{share(s.matched, s.gold):6.2f} {share(s.matched, s.found):6.2f}"
+    tags = f"{s.words:4d}  {s.tags:4d}   {share(s.tags, s.words):6.2f}"
+    return f"{number:4d}  {s.length:3d}    {s.status}  {shares}   {counts}   {tags}"
+
+
+def test_evalbs_sample_to_the_last_digit():
+    pairs = zip(sample("sample.gld"), sample("sample.tst"), strict=True)
+    scores = [compare(trees(gold), trees(found), SAMPLE_RULES) for gold, found in pairs]
+    printed = sample("sample.rsl")
+    assert [row(i, score) for i, score in enumerate(scores, 1)] == printed[3:27]
+    short = [score for score in scores if score.length <= SAMPLE_RULES.cutoff]
+    for title, part in ("-- All --", scores), ("-- len<=40 --", short):
+        start = printed.index(title) + 1
+        ours = {
+            name: f"{value:6d}" if isinstance(value, int) else f"{value:6.2f}"
+            for name, value in summary(part).items()
+            if name != "Bracketing FMeasure"  # which a later EVALB prints
+        }
+        lines = [re.split(r" += ", line) for line in printed[start : start + len(ours)]]
+        assert list(ours.items()) == [(name, value) for name, value in lines]
+    total = summary(scores)
+    counts = [
+        sum(getattr(s, n) for s in scores if s.status == 0)
+        for n in ("matched", "gold", "found", "words", "tags")
+    ]
+    assert counts == [86, 98, 95, 108, 106]
+    assert total["Bracketing FMeasure"] == pytest.approx(2 * 86 / (98 + 95) * 100)
+
+
+def test_collins_rules():
+    gold = [one("(TOP (S (NP (NN a)) (, ,) (PRT (RP up)) (VP (VB b)) (. .)))")]
+    found = [one("(S (NP-SBJ (NN a)) (ADVP (RP up)) (VP (VB b)))")]
+    score = compare(gold, found)
+    assert (score.matched, score.gold, score.found, score.length) == (4, 4, 4, 5)
+    assert compare(gold, [one("(S (NN a) (X (RP up)) (VB b))")]).matched == 1
+    crossed = compare([one("(S (A (N a) (N b)) (N c))")], [one("(S (N a) (A (N b) (N c)))")])
+    assert crossed.crossing == 1 and crossed.matched == 1
+    chain = compare([one("(S (A (A (N a))))")], [one("(S (A (N a)))")])
+    assert (chain.matched, chain.gold, chain.found) == (2, 3, 2)
