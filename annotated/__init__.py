@@ -122,18 +122,27 @@ if TYPE_CHECKING:
     from annotated.paper import paper_folder as paper_folder
     from annotated.paper import quote as quote
     from annotated.parsing import Bracketing as Bracketing
+    from annotated.parsing import Parser as Parser
     from annotated.parsing import Rules as Rules
     from annotated.parsing import Score as Score
+    from annotated.parsing import archive_texts as archive_texts
     from annotated.parsing import bare_label as bare_label
     from annotated.parsing import bracketing as bracketing
     from annotated.parsing import clean as clean
     from annotated.parsing import compare as compare
     from annotated.parsing import is_tag as is_tag
+    from annotated.parsing import line_tokens as line_tokens
     from annotated.parsing import linearize as linearize
+    from annotated.parsing import load_trees as load_trees
+    from annotated.parsing import penn_sections as penn_sections
     from annotated.parsing import read_trees as read_trees
     from annotated.parsing import restore as restore
+    from annotated.parsing import sentence_line as sentence_line
     from annotated.parsing import summary as summary
+    from annotated.parsing import tree_files as tree_files
+    from annotated.parsing import tree_line as tree_line
     from annotated.parsing import without_empty as without_empty
+    from annotated.parsing import write_treebank as write_treebank
     from annotated.positional import LearnedPositionalEncoding as LearnedPositionalEncoding
     from annotated.positional import PositionalEncoding as PositionalEncoding
     from annotated.positional import sinusoids as sinusoids
@@ -352,18 +361,27 @@ _MODULES = {
     ],
     "parsing": [
         "Bracketing",
+        "Parser",
         "Rules",
         "Score",
+        "archive_texts",
         "bare_label",
         "bracketing",
         "clean",
         "compare",
         "is_tag",
+        "line_tokens",
         "linearize",
+        "load_trees",
+        "penn_sections",
         "read_trees",
         "restore",
+        "sentence_line",
         "summary",
+        "tree_files",
+        "tree_line",
         "without_empty",
+        "write_treebank",
     ],
     "positional": ["LearnedPositionalEncoding", "PositionalEncoding", "sinusoids"],
     "regularization": [
@@ -500,6 +518,7 @@ __all__ = [
     "MultiHeadedAttention",
     "PairReport",
     "Paper",
+    "Parser",
     "Part",
     "PositionalEncoding",
     "PositionwiseFeedForward",
@@ -524,6 +543,7 @@ __all__ = [
     "agree",
     "ahead",
     "all_scores",
+    "archive_texts",
     "as_scored",
     "average_checkpoints",
     "bare_label",
@@ -587,10 +607,12 @@ __all__ = [
     "learn_vocabulary",
     "length_penalty",
     "likelihood",
+    "line_tokens",
     "linearize",
     "load_checkpoint",
     "load_pairs",
     "load_pretrained",
+    "load_trees",
     "longest_chain",
     "longest_sentence",
     "loss_chart",
@@ -616,6 +638,7 @@ __all__ = [
     "paper_optimizer",
     "parse_data",
     "parts_from",
+    "penn_sections",
     "prepare",
     "preset",
     "progress_bar",
@@ -640,6 +663,7 @@ __all__ = [
     "save_model",
     "scaled_dot_product",
     "score_files",
+    "sentence_line",
     "sha256_of",
     "share_parts",
     "shipped",
@@ -664,6 +688,8 @@ __all__ = [
     "training_cost",
     "training_plan",
     "training_work",
+    "tree_files",
+    "tree_line",
     "try_searches",
     "update",
     "vary",
@@ -671,6 +697,7 @@ __all__ = [
     "word_vocabulary",
     "write_tensors",
     "write_text",
+    "write_treebank",
 ]
 
 

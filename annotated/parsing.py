@@ -4,31 +4,47 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
 import re
+import tarfile
+import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from nltk import Tree
 
+from annotated.data import corpus_file, find_corpus, local_file
+from annotated.decoding import Translator
+from annotated.training import write_text
+
 __all__ = [
     "Bracketing",
+    "Parser",
     "Rules",
     "Score",
+    "archive_texts",
     "bare_label",
     "bracketing",
     "clean",
     "compare",
     "is_tag",
+    "line_tokens",
     "linearize",
+    "load_trees",
+    "penn_sections",
     "read_trees",
     "restore",
+    "sentence_line",
     "summary",
+    "tree_files",
+    "tree_line",
     "without_empty",
+    "write_treebank",
 ]
 
 
-_TOKEN = re.compile(r"[()]|[^\s()]+")
+_TOKEN = re.compile(r"[()]|[^() \t\r\n]+")  # other spaces may be part of a word
 
 
 def read_trees(lines: Iterable[str], where: str = "trees") -> Iterator[Tree]:
@@ -54,6 +70,11 @@ def read_trees(lines: Iterable[str], where: str = "trees") -> Iterator[Tree]:
                 continue
             if not tree:
                 raise ValueError(f"{where}, line {number}: ({tree.label()}) holds no word")
+            if len(tree) > 1 and any(isinstance(child, str) for child in tree):
+                raise ValueError(
+                    f"{where}, line {number}: expected one word, or phrases and tags with a word, "
+                    f"in ({tree.label()} ...)"
+                )
             stack.pop()
             if stack:
                 stack[-1][0].append(tree)
@@ -272,3 +293,189 @@ def summary(scores: Iterable[Score]) -> dict[str, float]:
         "2 or less crossing": share(sum(score.crossing <= 2 for score in valid), len(valid)),
         "Tagging accuracy": share(total("tags"), total("words")),
     }
+
+
+_SECTIONS = {"train": range(2, 22), "dev": [22], "test": [23]}
+
+
+def tree_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
+    """Name and text of each file of a split of a treebank.
+
+    Args:
+        corpus: "craft", "wsj-sample", or the folder of a whole Penn Treebank, whose sections are
+            folders 00 to 24 in it, at any depth.
+        split: "train", "dev" or "test"; of "wsj-sample" there is "test" alone.
+
+    Raises: ValueError for another split, or if a section holds no trees; FileNotFoundError or
+        OSError if the treebank cannot be had.
+
+    Source: section 6.3.
+    """
+    if corpus not in ("craft", "wsj-sample"):
+        yield from penn_sections(Path(corpus), split)
+        return
+    splits = ["test"] if corpus == "wsj-sample" else ["train", "dev", "test"]
+    if split not in splits:
+        raise ValueError(f"expected a split out of {', '.join(splits)} of {corpus}; got {split!r}")
+    found = find_corpus(corpus)
+    local, remote = found.files
+    inside = archive_texts(local_file(found, local) or corpus_file(found, remote))
+    if corpus == "wsj-sample":
+        wanted = [name for name in inside if name.endswith(".mrg")]
+    else:
+        ids = inside[next(name for name in inside if name.endswith(f"craft-ids-{split}.txt"))]
+        trees = {Path(name).stem: name for name in inside if name.endswith(".tree")}
+        wanted = [trees[number] for number in ids().split()]
+    for name in sorted(wanted):
+        yield name, inside[name]()
+
+
+def archive_texts(path: Path) -> dict[str, Callable[[], str]]:
+    """The files of a tar or zip archive, each as a function that reads it.
+
+    Raises: ValueError if one is not UTF-8, when it is read.
+    """
+    if path.suffix == ".zip":
+        archive = zipfile.ZipFile(path)
+        return {
+            name: lambda name=name: _decoded(archive.read(name), name)
+            for name in archive.namelist()
+        }
+    tar = tarfile.open(path)
+    read = lambda member: b"".join(tar.extractfile(member) or ())
+    return {
+        member.name: lambda member=member: _decoded(read(member), member.name)
+        for member in tar.getmembers()
+        if member.isfile()
+    }
+
+
+def penn_sections(folder: Path, split: str) -> Iterator[tuple[str, str]]:
+    """Name and text of each file of the sections of the Wall Street Journal that a split has."""
+    if split not in _SECTIONS:
+        raise ValueError(f"expected a split out of {', '.join(_SECTIONS)}; got {split!r}")
+    for section in _SECTIONS[split]:
+        files = sorted(folder.glob(f"**/{section:02d}/*.[mM][rR][gG]"))
+        if not files:
+            raise ValueError(f"expected trees in {folder}/**/{section:02d}/*.mrg; there are none")
+        for path in files:
+            yield str(path), _decoded(path.read_bytes(), str(path))
+
+
+def _decoded(data: bytes, name: str) -> str:
+    """UTF-8 text; ValueError that names file and line if it is not."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ValueError(
+            f"{name}, line {line}: expected UTF-8; got byte 0x{data[error.start]:02x}"
+        ) from None
+
+
+def load_trees(corpus: str, split: str) -> list[Tree]:
+    """All trees of a split of a treebank, cleaned; arguments and errors as for `tree_files`."""
+    found = (
+        clean(tree)
+        for name, text in tree_files(corpus, split)
+        for tree in read_trees(text.split("\n"), name)
+    )
+    return [tree for tree in found if tree is not None]
+
+
+_NAMES = {
+    ",": "COMMA", ".": "STOP", ":": "COLON", "``": "OPEN", "''": "CLOSE", "-LRB-": "LRB",
+    "-RRB-": "RRB", "PRP$": "PRPS", "WP$": "WPS", "$": "DOLLAR", "#": "NUMBER",
+}  # fmt: skip
+_TAGS = {name: tag for tag, name in _NAMES.items()}
+_ESCAPED = {
+    "-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}",
+}  # fmt: skip
+
+
+def sentence_line(words: list[str]) -> str:
+    """Words as a line of text; a word with spaces in it is one word still.
+
+    >>> sentence_line(["Mice", "-LRB-", "two", "-RRB-"])
+    'Mice ( two )'
+    """
+    return " ".join("\u00b7".join(_ESCAPED.get(word, word).split()) for word in words)
+
+
+def tree_line(tree: Tree) -> str:
+    """A tree as a line of text.
+
+    >>> tree_line(Tree.fromstring("(NP (PRP$ its) (NN mat))"))
+    '↓NP PRPS NN ↑NP'
+    """
+    arrows = {"(": "↓", ")": "↑"}
+    return " ".join(
+        arrows[token[0]] + token[1:] if token[0] in arrows else _NAMES.get(token, token)
+        for token in linearize(tree)
+    )
+
+
+def line_tokens(line: str) -> list[str]:
+    """What `restore` needs, from a line as `tree_line` writes it.
+
+    >>> line_tokens("↓NP PRPS NN ↑NP")
+    ['(NP', 'PRP$', 'NN', ')NP']
+    """
+    brackets = {"↓": "(", "↑": ")"}
+    return [
+        brackets[word[0]] + word[1:] if word[0] in brackets else _TAGS.get(word, word)
+        for word in line.split()
+    ]
+
+
+def write_treebank(corpus: str, folder: Path, limit: int | None = None) -> str:
+    """Write a treebank as a corpus for the trainer: train and dev, words and trees.
+
+    Args:
+        corpus: as for `tree_files`.   limit: number of training sentences, from the beginning.
+
+    Returns: what `--data` of `annotated train` has to be.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for split in "train", "dev":
+        trees = load_trees(corpus, split)[: limit if split == "train" else None]
+        sides = {
+            "words": [sentence_line(tree.leaves()) for tree in trees],
+            "trees": map(tree_line, trees),
+        }
+        for side, lines in sides.items():
+            write_text(folder / f"{split}.{side}", "".join(f"{line}\n" for line in lines))
+    return f"{folder}-words-trees"
+
+
+@dataclass(frozen=True)
+class Parser:
+    """A translator from words to trees.
+
+    Args:
+        translator: a model that was trained on lines as `write_treebank` writes them.
+    """
+
+    translator: Translator
+
+    def parse(self, words: list[str], **options: Any) -> Tree:
+        """The tree of one sentence; options as for `parse_all`."""
+        return self.parse_all([words], **options)[0]
+
+    def parse_all(
+        self, sentences: list[list[str]], beam: int = 4, alpha: float = 0.3, **options: Any
+    ) -> list[Tree]:
+        """The trees of sentences.
+
+        Args:
+            sentences: each a list of words.
+            options: as for `Translator.candidates`.
+
+        Raises: ValueError if a sentence has no words.
+        """
+        lines = [sentence_line(words) for words in sentences]
+        search = {"max_extra": 300, **options}
+        found = self.translator.translate_all(lines, beam=beam, alpha=alpha, **search)
+        return [
+            restore(line_tokens(line), words) for line, words in zip(found, sentences, strict=True)
+        ]

@@ -55,6 +55,8 @@ def test_a_tree_is_read_as_it_was_written(tree):
         (["(S (NN a))", "(S", "(NN a)))"], r"file, line 3: expected '\('; got '\)'"),
         (["(S (NN a))", "word"], r"file, line 2: expected '\('; got 'word'"),
         (["(S (NP ) (NN a))"], r"file, line 1: \(NP\) holds no word"),
+        (["(S (NN a b))"], "file, line 1: expected one word, or phrases and tags with a word, in .NN"),
+        (["(S a (NN b))"], "file, line 1: expected one word, or phrases"),
         (["()"], r"file, line 1: \(\) holds no word"),
         ([], "file: expected trees in brackets; there are none in 0 lines"),
         (["", " "], "there are none in 2 lines"),
