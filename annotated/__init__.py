@@ -187,6 +187,19 @@ if TYPE_CHECKING:
     from annotated.training import update as update
     from annotated.training import write_tensors as write_tensors
     from annotated.training import write_text as write_text
+    from annotated.visualization import Attention as Attention
+    from annotated.visualization import attention_lines as attention_lines
+    from annotated.visualization import connections as connections
+    from annotated.visualization import describe as describe
+    from annotated.visualization import heat_map as heat_map
+    from annotated.visualization import merge_words as merge_words
+    from annotated.visualization import overview as overview
+    from annotated.visualization import piece_names as piece_names
+    from annotated.visualization import read_attention as read_attention
+    from annotated.visualization import readable as readable
+    from annotated.visualization import reader_controls as reader_controls
+    from annotated.visualization import weight_rows as weight_rows
+    from annotated.visualization import word_groups as word_groups
 
 try:
     __version__ = version("annotated")
@@ -386,6 +399,21 @@ _MODULES = {
         "write_tensors",
         "write_text",
     ],
+    "visualization": [
+        "Attention",
+        "attention_lines",
+        "connections",
+        "describe",
+        "heat_map",
+        "merge_words",
+        "overview",
+        "piece_names",
+        "read_attention",
+        "readable",
+        "reader_controls",
+        "weight_rows",
+        "word_groups",
+    ],
 }
 
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
@@ -402,6 +430,7 @@ __all__ = [
     "TEXTS",
     "TFLOPS",
     "UNK",
+    "Attention",
     "Batch",
     "Beam",
     "BlockwiseLoss",
@@ -447,6 +476,7 @@ __all__ = [
     "ahead",
     "all_scores",
     "as_scored",
+    "attention_lines",
     "average_checkpoints",
     "beam_search",
     "bleu",
@@ -464,11 +494,13 @@ __all__ = [
     "clean_pairs",
     "clones",
     "command",
+    "connections",
     "corpora",
     "corpus_file",
     "corpus_files",
     "corpus_parts",
     "decode_lines",
+    "describe",
     "dev_loss",
     "digest",
     "download",
@@ -488,6 +520,7 @@ __all__ = [
     "greedy_decode",
     "groups",
     "head_widths",
+    "heat_map",
     "import_paper",
     "initialise",
     "interrupt",
@@ -508,6 +541,7 @@ __all__ = [
     "make_batch",
     "make_model",
     "masked_softmax",
+    "merge_words",
     "mix",
     "model_config",
     "model_cost",
@@ -520,21 +554,26 @@ __all__ = [
     "open_beam",
     "open_part",
     "output_limits",
+    "overview",
     "pad_ids",
     "paper_folder",
     "paper_optimizer",
     "parse_data",
     "parts_from",
+    "piece_names",
     "prepare",
     "preset",
     "progress_bar",
     "projected_cross_entropy",
     "quote",
     "rate",
+    "read_attention",
     "read_checkpoint",
     "read_config",
     "read_lines",
     "read_log",
+    "readable",
+    "reader_controls",
     "ready",
     "record",
     "run",
@@ -566,6 +605,8 @@ __all__ = [
     "training_work",
     "try_searches",
     "update",
+    "weight_rows",
+    "word_groups",
     "word_vocabulary",
     "write_tensors",
     "write_text",
