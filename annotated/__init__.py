@@ -89,6 +89,20 @@ if TYPE_CHECKING:
     from annotated.evaluation import training_cost as training_cost
     from annotated.evaluation import try_searches as try_searches
     from annotated.feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
+    from annotated.heads import PLACES as PLACES
+    from annotated.heads import Arrows as Arrows
+    from annotated.heads import Pronouns as Pronouns
+    from annotated.heads import antecedents as antecedents
+    from annotated.heads import arrows as arrows
+    from annotated.heads import best_heads as best_heads
+    from annotated.heads import interval as interval
+    from annotated.heads import load_gum as load_gum
+    from annotated.heads import places as places
+    from annotated.heads import profile as profile
+    from annotated.heads import pronouns as pronouns
+    from annotated.heads import read_conllu as read_conllu
+    from annotated.heads import strongest as strongest
+    from annotated.heads import word_weights as word_weights
     from annotated.launcher import PEAK_TFLOPS as PEAK_TFLOPS
     from annotated.launcher import Run as Run
     from annotated.launcher import command as command
@@ -292,6 +306,22 @@ _MODULES = {
         "try_searches",
     ],
     "feed_forward": ["PositionwiseFeedForward"],
+    "heads": [
+        "Arrows",
+        "PLACES",
+        "Pronouns",
+        "antecedents",
+        "arrows",
+        "best_heads",
+        "interval",
+        "load_gum",
+        "places",
+        "profile",
+        "pronouns",
+        "read_conllu",
+        "strongest",
+        "word_weights",
+    ],
     "launcher": [
         "PEAK_TFLOPS",
         "Run",
@@ -424,12 +454,14 @@ __all__ = [
     "PAD",
     "PALETTE",
     "PEAK_TFLOPS",
+    "PLACES",
     "PRESETS",
     "SPECIALS",
     "START",
     "TEXTS",
     "TFLOPS",
     "UNK",
+    "Arrows",
     "Attention",
     "Batch",
     "Beam",
@@ -460,6 +492,7 @@ __all__ = [
     "PositionwiseFeedForward",
     "Processes",
     "Progress",
+    "Pronouns",
     "Quotation",
     "Run",
     "RunLog",
@@ -475,10 +508,13 @@ __all__ = [
     "agree",
     "ahead",
     "all_scores",
+    "antecedents",
+    "arrows",
     "as_scored",
     "attention_lines",
     "average_checkpoints",
     "beam_search",
+    "best_heads",
     "bleu",
     "budget_batches",
     "build_model",
@@ -524,6 +560,7 @@ __all__ = [
     "import_paper",
     "initialise",
     "interrupt",
+    "interval",
     "is_blank",
     "join_processes",
     "keep_gradients",
@@ -533,6 +570,7 @@ __all__ = [
     "length_penalty",
     "likelihood",
     "load_checkpoint",
+    "load_gum",
     "load_pairs",
     "load_pretrained",
     "longest_sentence",
@@ -561,15 +599,19 @@ __all__ = [
     "parse_data",
     "parts_from",
     "piece_names",
+    "places",
     "prepare",
     "preset",
+    "profile",
     "progress_bar",
     "projected_cross_entropy",
+    "pronouns",
     "quote",
     "rate",
     "read_attention",
     "read_checkpoint",
     "read_config",
+    "read_conllu",
     "read_lines",
     "read_log",
     "readable",
@@ -591,6 +633,7 @@ __all__ = [
     "smoothed_cross_entropy",
     "split_compounds",
     "start_run",
+    "strongest",
     "subsequent_mask",
     "take_complete",
     "tie_embeddings",
@@ -608,6 +651,7 @@ __all__ = [
     "weight_rows",
     "word_groups",
     "word_vocabulary",
+    "word_weights",
     "write_tensors",
     "write_text",
 ]
