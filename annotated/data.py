@@ -503,7 +503,8 @@ def load_pairs(
     """Source and target sentences of a split, line by line translations of each other.
 
     Args:
-        corpus: a name of the register, or a folder with files such as train.en.
+        corpus: a name of the register, a folder with files such as train.en, or several of
+            these with + between.
         split: "train", "dev", "test", …
         src, tgt: languages, such as "en" and "de".
         on_bad, max_words: as `clean_pairs`; by default bad pairs are dropped from the training
@@ -516,6 +517,11 @@ def load_pairs(
     """
     if corpus not in corpora() and Path(corpus).is_dir():
         return _load_folder(Path(corpus), split, src, tgt, on_bad or "refuse", max_words)
+    if "+" in corpus:
+        options = split, src, tgt, on_bad, max_words, fetch
+        parts = [load_pairs(name, *options) for name in corpus.split("+")]
+        first, second = ([line for part in parts for line in part[side]] for side in (0, 1))
+        return first, second
     found = find_corpus(corpus)
     on_bad = on_bad or (found.on_bad if split == "train" else "refuse")
     source: list[str] = []
