@@ -123,15 +123,15 @@ def word_weights(translator: Translator, doc: Doc) -> Tensor:
     Returns: (layers, h, len, len + 1); the last column is the end symbol. Words without a piece of
         their own have rows and columns of zeros.
     """
-    encoding = translator.tokenizer.encode(doc.text)
-    words = [letter for token in doc for letter in [token.i] * len(token.text_with_ws)]
-    text = doc.text_with_ws
+    text = doc.text.rstrip()
+    encoding = translator.tokenizer.encode(text)
+    words = [place for token in doc for place in [token.i] * len(token.text_with_ws)]
     belongs = torch.zeros(len(encoding.ids) + 1, len(doc) + 1)  # (pieces, words), the end last
     belongs[-1, -1] = 1.0
-    for piece, (start, end) in enumerate(encoding.offsets):
-        start += len(text[start:end]) - len(text[start:end].lstrip())
-        belongs[piece, words[min(start, end - 1)]] = 1.0
-    src = torch.tensor(encode_source(translator.tokenizer, [doc.text]))
+    for piece, (start, _) in enumerate(encoding.offsets):
+        letter = len(text) - len(text[start:].lstrip())  # the first that is not a space
+        belongs[piece, words[letter]] = 1.0
+    src = torch.tensor(encode_source(translator.tokenizer, [text]))
     translator.model.encode(src, torch.ones(1, 1, src.size(1), dtype=torch.bool))
     layers: Any = translator.model.encoder.layers
     weights = torch.cat([layer.self_attn.attn for layer in layers])  # (layers, h, pieces, pieces)
@@ -200,7 +200,7 @@ def best_heads(chosen_on: Arrows, measured_on: Arrows, least: int = 100) -> pd.D
     Args:
         least: arrows that a relation must have in either half.
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
     for relation in np.unique(chosen_on.relation):
         first, second = chosen_on.relation == relation, measured_on.relation == relation
         if min(first.sum(), second.sum()) < least:
@@ -219,7 +219,8 @@ def best_heads(chosen_on: Arrows, measured_on: Arrows, least: int = 100) -> pd.D
             "follows": hits.mean(), "low": low, "high": high, "offset": int(offset),
             "fixed": fixed.mean(), "gain_low": gain[0], "gain_high": gain[1],
         })  # fmt: skip
-    return pd.DataFrame(rows).sort_values("follows", ascending=False, ignore_index=True)
+    rows.sort(key=lambda row: -row["follows"])
+    return pd.DataFrame(rows)
 
 
 PLACES = ["itself", "previous word", "next word", "end", "punctuation", "same word", "elsewhere"]

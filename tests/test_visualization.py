@@ -13,10 +13,7 @@ from annotated.model import make_model
 from annotated.visualization import (
     Attention,
     attention_lines,
-    describe,
-    heat_map,
     merge_words,
-    overview,
     read_attention,
     weight_rows,
     word_groups,
