@@ -142,14 +142,17 @@ def piece_names(translator: Translator, ids: list[int]) -> list[str]:
 
 
 def weight_rows(weights: Tensor) -> list[dict[str, object]]:
-    """Weights (layers, h, len_q, len_k) as rows of data; layers and heads count from 1."""
+    """Weights (layers, h, len_q, len_k), in ten-thousandths, as rows of data.
+
+    Returns: a row for each layer and head, counted from 1, and query, counted from 0.
+    """
     layers, h, queries, _ = weights.shape
+    lists = (weights * 10_000).round().int().tolist()
     return [
-        {"layer": n + 1, "head": i + 1, "query": q, "weight": rounded}
+        {"layer": n + 1, "head": i + 1, "query": q, "weight": lists[n][i][q]}
         for n in range(layers)
         for i in range(h)
         for q in range(queries)
-        for rounded in [[round(w, 4) for w in weights[n, i, q].tolist()]]
     ]
 
 
@@ -209,7 +212,7 @@ def connections(
         .transform_filter(_isolated(otherwise=True))
         .transform_flatten(["weight"])
         .transform_window(key="row_number()", groupby=["layer", "head", "query"])
-        .transform_calculate(key="datum.key - 1")
+        .transform_calculate(key="datum.key - 1", weight="datum.weight / 10000")
         .transform_filter(f"datum.weight >= {threshold}")
         .transform_filter(_looked_at(otherwise=True))
         .transform_calculate(from_word=name(queries, "query"), to_word=name(keys, "key"))
@@ -318,8 +321,9 @@ def describe(
         found.append(f"{words} (head {heads[head]}, {weight:.2f})")
     looks = "each word" if query is None else f"the word {shown.queries[query]!r}"
     whom = "head" if len(heads) == 1 else "heads"
+    where = f" in layer {layer}" if len(shown.weights) > 1 else ""
     return (
-        f"Attention of {whom} {', '.join(map(str, heads))} in layer {layer}: lines from {looks} of "
+        f"Attention of {whom} {', '.join(map(str, heads))}{where}: lines from {looks} of "
         f"“{' '.join(shown.queries)}” to the words that it looks at. Strongest: {'; '.join(found)}."
     )
 
@@ -410,7 +414,7 @@ def overview(attention: Attention, threshold: float = 0.02) -> alt.Chart:
         alt.Chart(alt.Data(values=weight_rows(attention.weights)))
         .transform_flatten(["weight"])
         .transform_window(key="row_number()", groupby=["layer", "head", "query"])
-        .transform_calculate(key="datum.key - 1")
+        .transform_calculate(key="datum.key - 1", weight="datum.weight / 10000")
         .transform_filter(f"datum.weight >= {threshold}")
         .transform_calculate(
             right="datum.key + 1", down="datum.query + 1",

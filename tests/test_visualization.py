@@ -71,7 +71,7 @@ def test_every_row_sums_to_one(found: dict[str, Attention], kind, change):
         (n, i, q) for n in range(1, layers + 1) for i in range(1, h + 1) for q in range(queries)
     ]
     in_chart = torch.tensor([r["weight"] for r in rows]).view(layers, h, queries, keys)
-    torch.testing.assert_close(in_chart, attention.weights, atol=5.1e-5, rtol=0)
+    torch.testing.assert_close(in_chart / 10_000, attention.weights, atol=5.1e-5, rtol=0)
 
 
 def test_nobody_looks_at_padding_or_at_the_future(found: dict[str, Attention]):
