@@ -202,6 +202,7 @@ if TYPE_CHECKING:
     from annotated.training import write_tensors as write_tensors
     from annotated.training import write_text as write_text
     from annotated.visualization import Attention as Attention
+    from annotated.visualization import Choice as Choice
     from annotated.visualization import attention_lines as attention_lines
     from annotated.visualization import connections as connections
     from annotated.visualization import describe as describe
@@ -431,6 +432,7 @@ _MODULES = {
     ],
     "visualization": [
         "Attention",
+        "Choice",
         "attention_lines",
         "connections",
         "describe",
@@ -466,6 +468,7 @@ __all__ = [
     "Batch",
     "Beam",
     "BlockwiseLoss",
+    "Choice",
     "Corpus",
     "Decoder",
     "DecoderCache",

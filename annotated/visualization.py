@@ -16,6 +16,7 @@ from annotated.decoding import Translator
 
 __all__ = [
     "Attention",
+    "Choice",
     "attention_lines",
     "connections",
     "describe",
@@ -433,3 +434,21 @@ def overview(attention: Attention, threshold: float = 0.02) -> alt.Chart:
         )
         .properties(width=70, height=70)
     )  # fmt: skip
+
+
+class Choice:
+    """Charts of which one is shown at a time, the one that the reader picks.
+
+    Args:
+        charts: by name.   label: what a name is.
+    """
+
+    def __init__(self, charts: dict[str, alt.LayerChart], label: str = "Sentence") -> None:
+        self.charts, self.label = charts, label
+
+    def _ipython_display_(self) -> None:
+        import ipywidgets
+        from IPython.display import display
+
+        names = ipywidgets.Dropdown(options=list(self.charts), description=self.label)
+        ipywidgets.interact(lambda name: display(self.charts[name]), name=names)
