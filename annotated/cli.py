@@ -93,13 +93,12 @@ def run_evaluate(options: argparse.Namespace) -> None:
 
     corpus, src, tgt = parse_data(options.data or trained_on(options.model))
     translator = load_pretrained(options.model, device_for(options.device))
-    rows = []
+    rows: list[dict[str, Any]] = []
     for split in options.split:
         search = {"beam": options.beam, "alpha": options.alpha}
         rows += evaluate(translator, corpus, split, src, tgt, **search)
-        last = rows[-1]
-        print(f"{split}: {last['search']}, perplexity {last['perplexity']:.2f} per piece", end=", ")
-        print(f"accuracy {last['accuracy']:.1%}")
+        told = "perplexity {perplexity:.2f} per piece, accuracy {accuracy:.1%}".format(**rows[-1])
+        print(f"{split}: {rows[-1]['search']}, {told}")
     report(rows, "split", options.out)
 
 
