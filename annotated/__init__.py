@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from annotated.data import encode_source as encode_source
     from annotated.data import encode_target as encode_target
     from annotated.data import find_corpus as find_corpus
+    from annotated.data import known_split as known_split
     from annotated.data import learn_vocabulary as learn_vocabulary
     from annotated.data import load_pairs as load_pairs
+    from annotated.data import local_file as local_file
     from annotated.data import make_batch as make_batch
     from annotated.data import open_part as open_part
     from annotated.data import pad_ids as pad_ids
@@ -89,19 +91,29 @@ if TYPE_CHECKING:
     from annotated.evaluation import training_cost as training_cost
     from annotated.evaluation import try_searches as try_searches
     from annotated.feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
+    from annotated.heads import DISTANCES as DISTANCES
     from annotated.heads import PLACES as PLACES
     from annotated.heads import Arrows as Arrows
     from annotated.heads import Pronouns as Pronouns
+    from annotated.heads import Seen as Seen
     from annotated.heads import antecedents as antecedents
+    from annotated.heads import archived_texts as archived_texts
     from annotated.heads import arrows as arrows
+    from annotated.heads import best_for_pronouns as best_for_pronouns
     from annotated.heads import best_heads as best_heads
+    from annotated.heads import best_offset as best_offset
+    from annotated.heads import by_distance as by_distance
+    from annotated.heads import common_relations as common_relations
+    from annotated.heads import head_relations as head_relations
     from annotated.heads import interval as interval
     from annotated.heads import load_gum as load_gum
+    from annotated.heads import look as look
     from annotated.heads import places as places
     from annotated.heads import profile as profile
     from annotated.heads import pronouns as pronouns
     from annotated.heads import read_conllu as read_conllu
     from annotated.heads import strongest as strongest
+    from annotated.heads import study as study
     from annotated.heads import word_weights as word_weights
     from annotated.launcher import PEAK_TFLOPS as PEAK_TFLOPS
     from annotated.launcher import Run as Run
@@ -253,8 +265,10 @@ _MODULES = {
         "encode_source",
         "encode_target",
         "find_corpus",
+        "known_split",
         "learn_vocabulary",
         "load_pairs",
+        "local_file",
         "make_batch",
         "open_part",
         "pad_ids",
@@ -309,18 +323,28 @@ _MODULES = {
     "feed_forward": ["PositionwiseFeedForward"],
     "heads": [
         "Arrows",
+        "DISTANCES",
         "PLACES",
         "Pronouns",
+        "Seen",
         "antecedents",
+        "archived_texts",
         "arrows",
+        "best_for_pronouns",
         "best_heads",
+        "best_offset",
+        "by_distance",
+        "common_relations",
+        "head_relations",
         "interval",
         "load_gum",
+        "look",
         "places",
         "profile",
         "pronouns",
         "read_conllu",
         "strongest",
+        "study",
         "word_weights",
     ],
     "launcher": [
@@ -451,6 +475,7 @@ _MODULES = {
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
+    "DISTANCES",
     "END",
     "INTERRUPTED",
     "PAD",
@@ -499,6 +524,7 @@ __all__ = [
     "Quotation",
     "Run",
     "RunLog",
+    "Seen",
     "SimpleLossCompute",
     "StopRequest",
     "SublayerConnection",
@@ -512,15 +538,19 @@ __all__ = [
     "ahead",
     "all_scores",
     "antecedents",
+    "archived_texts",
     "arrows",
     "as_scored",
     "attention_lines",
     "average_checkpoints",
     "beam_search",
+    "best_for_pronouns",
     "best_heads",
+    "best_offset",
     "bleu",
     "budget_batches",
     "build_model",
+    "by_distance",
     "cache_folder",
     "can_win",
     "chart_theme",
@@ -533,6 +563,7 @@ __all__ = [
     "clean_pairs",
     "clones",
     "command",
+    "common_relations",
     "connections",
     "corpora",
     "corpus_file",
@@ -558,6 +589,7 @@ __all__ = [
     "get_paper",
     "greedy_decode",
     "groups",
+    "head_relations",
     "head_widths",
     "heat_map",
     "import_paper",
@@ -568,6 +600,7 @@ __all__ = [
     "join_processes",
     "keep_gradients",
     "keep_results",
+    "known_split",
     "launch",
     "learn_vocabulary",
     "length_penalty",
@@ -576,7 +609,9 @@ __all__ = [
     "load_gum",
     "load_pairs",
     "load_pretrained",
+    "local_file",
     "longest_sentence",
+    "look",
     "loss_chart",
     "lower_tokenise",
     "make_batch",
@@ -637,6 +672,7 @@ __all__ = [
     "split_compounds",
     "start_run",
     "strongest",
+    "study",
     "subsequent_mask",
     "take_complete",
     "tie_embeddings",

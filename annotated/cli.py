@@ -28,6 +28,7 @@ __all__ = [
     "run_average",
     "run_data",
     "run_evaluate",
+    "run_heads",
     "run_paper",
     "run_score",
     "run_train",
@@ -153,6 +154,21 @@ def run_paper(options: argparse.Namespace) -> None:
         if options.section not in paper.sections:
             raise ValueError(f"expected a section out of {', '.join(paper.sections)}")
         print("\n\n".join(paper.sections[options.section]))
+
+
+def run_heads(options: argparse.Namespace) -> None:
+    from annotated.decoding import load_pretrained
+    from annotated.heads import load_gum, study
+    from annotated.training import write_text
+
+    translator = load_pretrained(options.model)
+    tables = study(translator, load_gum("train")[::4], load_gum("dev") + load_gum("test"))
+    for name, table in tables.items():
+        print(f"\n{name}\n{table.round(3).to_string(index=False)}")
+    if options.out:
+        Path(options.out).parent.mkdir(parents=True, exist_ok=True)
+        rows = {name: table.to_dict(orient="records") for name, table in tables.items()}
+        write_text(Path(options.out), json.dumps({"model": options.model} | rows, indent=1) + "\n")
 
 
 def run_average(options: argparse.Namespace) -> None:
@@ -324,7 +340,7 @@ def add_translate(commands: Any) -> None:
 
 
 def add_scoring(commands: Any) -> None:
-    """The commands that measure translations."""
+    """The commands that measure translations and models."""
     evaluate = commands.add_parser(
         "evaluate", help="score a model: BLEU and perplexity (section 6.1)"
     )
@@ -340,6 +356,13 @@ def add_scoring(commands: Any) -> None:
     )
     evaluate.add_argument("--out", help="also write the scores to this JSON file")
     evaluate.set_defaults(run=run_evaluate)
+
+    heads = commands.add_parser(
+        "heads", help="what the heads of a model do (attention visualizations)"
+    )
+    heads.add_argument("model", help="a model of the package, or the folder of a run")
+    heads.add_argument("--out", help="also write the tables to this JSON file")
+    heads.set_defaults(run=run_heads)
 
     score = commands.add_parser("score", help="score files of translations (section 6.1)")
     score.add_argument("output", nargs="+", help="translations, plain text, one sentence a line")

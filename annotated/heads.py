@@ -7,6 +7,7 @@ import re
 import tarfile
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,24 +16,35 @@ import torch
 from spacy.tokens import Doc, Span
 from spacy.vocab import Vocab
 from torch import Tensor
+from tqdm.auto import tqdm
 
-from annotated.data import corpus_file, encode_source, find_corpus
+from annotated.data import corpus_file, encode_source, find_corpus, known_split, local_file
 from annotated.decoding import Translator
 
 __all__ = [
+    "DISTANCES",
     "PLACES",
     "Arrows",
     "Pronouns",
+    "Seen",
     "antecedents",
+    "archived_texts",
     "arrows",
+    "best_for_pronouns",
     "best_heads",
+    "best_offset",
+    "by_distance",
+    "common_relations",
+    "head_relations",
     "interval",
     "load_gum",
+    "look",
     "places",
     "profile",
     "pronouns",
     "read_conllu",
     "strongest",
+    "study",
     "word_weights",
 ]
 
@@ -97,23 +109,30 @@ def read_conllu(text: str) -> Iterator[Doc]:
 
 
 def load_gum(split: str) -> list[Doc]:
-    """The sentences of a split of GUM, "train", "dev" or "test", in the order of its files.
+    """The sentences of a split of GUM, "train", "dev" or "test".
 
     Raises: ValueError for another split; FileNotFoundError if GUM is not at hand.
     """
-    path = corpus_file(find_corpus("gum"), "gum-dep-coref.tar.xz")
+    corpus = find_corpus("gum")
+    names = known_split(corpus, split)
+    archive = local_file(corpus, "gum-dep-coref.tar.xz")
+    if archive:
+        texts = archived_texts(archive, split)
+    else:
+        texts = [corpus_file(corpus, name).read_text("utf-8") for name in names]
+    docs = [doc for text in texts for doc in read_conllu(text)]
+    return [doc for doc in docs if any(token.text != "_" for token in doc)]
+
+
+def archived_texts(path: Path, split: str) -> list[str]:
+    """The texts of a split, whose names the archive's splits.md lists under its title."""
     with tarfile.open(path) as archive:
-        read = lambda name: b"".join(archive.extractfile(name) or ()).decode("utf-8")
+        members = {member.name.removeprefix("./"): member for member in archive}
+        read = lambda name: b"".join(archive.extractfile(members[name]) or ()).decode("utf-8")
         _, *parts = re.split(r"^## (\w+)$", read("splits.md"), flags=re.M)
-        names = dict(zip(parts[::2], parts[1::2], strict=True))
-        if split not in names:
-            raise ValueError(f"expected a split out of {', '.join(names)}; got {split!r}")
-        chosen = {f"dep/{name}.conllu" for name in re.findall(r"\w+_\w+", names[split])}
-        return [
-            doc
-            for name in sorted(chosen & set(archive.getnames()))
-            for doc in read_conllu(read(name))
-        ]
+        listed = dict(zip(parts[::2], parts[1::2], strict=True))[split]
+        chosen = {f"dep/{name}.conllu" for name in re.findall(r"\w+_\w+", listed)}
+        return [read(name) for name in sorted(chosen & set(members))]
 
 
 @torch.no_grad()
@@ -177,7 +196,7 @@ def arrows(docs: list[Doc], tops: list[Tensor], back: bool = False) -> Arrows:
     for number, (doc, top) in enumerate(zip(docs, tops, strict=True)):
         tokens = [token for token in doc if token.head.i != token.i]
         ends = [(token.head.i, token.i) if back else (token.i, token.head.i) for token in tokens]
-        start, end = torch.tensor(ends).view(-1, 2).T
+        start, end = torch.tensor(ends, dtype=torch.long).view(-1, 2).T
         relation += [token.dep_ for token in tokens]
         sentence += [number] * len(tokens)
         offset += (end - start).tolist()
@@ -194,6 +213,20 @@ def interval(hits: np.ndarray, sentence: np.ndarray, draws: int = 1000) -> tuple
     return float(low), float(high)
 
 
+def common_relations(first: Arrows, second: Arrows, least: int) -> list[str]:
+    """Relations that have at least so many arrows in both."""
+    counts = [
+        dict(zip(*np.unique(found.relation, return_counts=True))) for found in (first, second)
+    ]
+    return [name for name in counts[0] if min(half.get(name, 0) for half in counts) >= least]
+
+
+def best_offset(offsets: np.ndarray) -> tuple[int, float]:
+    """The most frequent of some distances, and its share."""
+    values, counts = np.unique(offsets, return_counts=True)
+    return int(values[counts.argmax()]), counts.max() / len(offsets)
+
+
 def best_heads(chosen_on: Arrows, measured_on: Arrows, least: int = 100) -> pd.DataFrame:
     """For each relation the head that follows it best, beside the best fixed distance.
 
@@ -201,14 +234,11 @@ def best_heads(chosen_on: Arrows, measured_on: Arrows, least: int = 100) -> pd.D
         least: arrows that a relation must have in either half.
     """
     rows: list[dict[str, Any]] = []
-    for relation in np.unique(chosen_on.relation):
+    for relation in common_relations(chosen_on, measured_on, least):
         first, second = chosen_on.relation == relation, measured_on.relation == relation
-        if min(first.sum(), second.sum()) < least:
-            continue
         share = chosen_on.hits[first].mean(axis=0)
         layer, head = np.unravel_index(share.argmax(), share.shape)
-        offsets, counts = np.unique(chosen_on.offset[first], return_counts=True)
-        offset = offsets[counts.argmax()]
+        offset, _ = best_offset(chosen_on.offset[first])
         hits = measured_on.hits[second, layer, head]
         fixed = measured_on.offset[second] == offset
         sentence = measured_on.sentence[second]
@@ -216,7 +246,7 @@ def best_heads(chosen_on: Arrows, measured_on: Arrows, least: int = 100) -> pd.D
         gain = interval(hits.astype(float) - fixed, sentence)
         rows.append({
             "relation": relation, "arrows": int(second.sum()), "layer": layer + 1, "head": head + 1,
-            "follows": hits.mean(), "low": low, "high": high, "offset": int(offset),
+            "follows": hits.mean(), "low": low, "high": high, "offset": offset,
             "fixed": fixed.mean(), "gain_low": gain[0], "gain_high": gain[1],
         })  # fmt: skip
     rows.sort(key=lambda row: -row["follows"])
@@ -296,3 +326,130 @@ def pronouns(docs: list[Doc], weights: list[Tensor]) -> Pronouns:
             for column, value in zip(columns, (*row, right[top].numpy()), strict=True):
                 column.append(value)
     return Pronouns(*map(np.array, columns))
+
+
+def head_relations(
+    chosen_on: dict[str, Arrows], measured_on: dict[str, Arrows], least: int = 100
+) -> pd.DataFrame:
+    """For each head the relation that it follows with the largest gain over a fixed distance.
+
+    Args:
+        chosen_on, measured_on: arrows by where they start, such as "dependent" and "governor".
+        least: arrows that a relation must have in either half.
+
+    Returns: shares of one half of the sentences, with the relation that the other half chose.
+    """
+    gains, rows = [], []
+    for start, arrows_there in chosen_on.items():
+        measured = measured_on[start]
+        for relation in common_relations(arrows_there, measured, least):
+            first, second = arrows_there.relation == relation, measured.relation == relation
+            offset, fixed = best_offset(arrows_there.offset[first])
+            gains.append(arrows_there.hits[first].mean(axis=0) - fixed)  # (layers, h)
+            rows.append((start, relation, offset, measured, second))
+    table = []
+    for (layer, head), best in np.ndenumerate(np.argmax(gains, axis=0)):
+        start, relation, offset, measured, second = rows[best]
+        follows = measured.hits[second, layer, head].mean()
+        fixed = (measured.offset[second] == offset).mean()
+        table.append({
+            "layer": layer + 1, "head": head + 1, "from": start, "relation": relation,
+            "follows": follows, "fixed": fixed, "gain": follows - fixed,
+        })  # fmt: skip
+    return pd.DataFrame(table)
+
+
+DISTANCES = {"1": (1, 1), "2": (2, 2), "3 or 4": (3, 4), "5 to 8": (5, 8), "9 or more": (9, 999)}
+
+
+def by_distance(chosen_on: Arrows, measured_on: Arrows) -> pd.DataFrame:
+    """For arrows of each length the head that follows most of them, and the best fixed distance."""
+    rows = []
+    for name, (low, high) in DISTANCES.items():
+        first, second = (
+            (abs(found.offset) >= low) & (abs(found.offset) <= high) & (found.relation != "punct")
+            for found in (chosen_on, measured_on)
+        )
+        if not first.any() or not second.any():
+            continue
+        share = chosen_on.hits[first].mean(axis=0)
+        layer, head = np.unravel_index(share.argmax(), share.shape)
+        offset, _ = best_offset(chosen_on.offset[first])
+        hits = measured_on.hits[second, layer, head]
+        ends = interval(hits, measured_on.sentence[second])
+        rows.append({
+            "distance": name, "arrows": int(second.sum()), "layer": layer + 1, "head": head + 1,
+            "follows": hits.mean(), "low": ends[0], "high": ends[1],
+            "fixed": (measured_on.offset[second] == offset).mean(),
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def best_for_pronouns(chosen_on: Pronouns, measured_on: Pronouns, least: int = 30) -> pd.DataFrame:
+    """For all pronouns, and for each of the frequent ones, the head that finds most antecedents."""
+    words, counts = np.unique(measured_on.word, return_counts=True)
+    frequent = [word for word in words[counts >= least] if (chosen_on.word == word).sum() >= least]
+    rows = []
+    for word in ["all", *frequent]:
+        first, second = (
+            np.full(len(found.word), True) if word == "all" else found.word == word
+            for found in (chosen_on, measured_on)
+        )
+        share = chosen_on.hits[first].mean(axis=0)
+        layer, head = np.unravel_index(share.argmax(), share.shape)
+        hits, sentence = measured_on.hits[second, layer, head], measured_on.sentence[second]
+        nearest = measured_on.nearest[second]
+        low, high = interval(hits, sentence)
+        gain = interval(hits.astype(float) - nearest, sentence)
+        rows.append({
+            "pronoun": word, "count": int(second.sum()), "layer": layer + 1, "head": head + 1,
+            "finds": hits.mean(), "low": low, "high": high, "nearest": nearest.mean(),
+            "chance": measured_on.chance[second].mean(), "gain_low": gain[0], "gain_high": gain[1],
+        })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+class Seen(NamedTuple):
+    """What the heads of an encoder do in a number of sentences."""
+
+    arrows: dict[str, Arrows]
+    pronouns: Pronouns
+    places: pd.DataFrame
+
+
+def look(translator: Translator, docs: list[Doc]) -> Seen:
+    """Let a model read sentences, and note where its heads look."""
+    weights = [word_weights(translator, doc) for doc in tqdm(docs, unit="sentence")]
+    tops = [strongest(weight) for weight in weights]
+    ways = {"dependent": arrows(docs, tops), "governor": arrows(docs, tops, back=True)}
+    return Seen(ways, pronouns(docs, weights), profile(docs, weights))
+
+
+def study(
+    translator: Translator, chosen_on: list[Doc], measured_on: list[Doc], least: int = 100
+) -> dict[str, pd.DataFrame]:
+    """Do the heads of an encoder know grammar?
+
+    Args:
+        chosen_on, measured_on: sentences that share nothing.
+        least: arrows that a relation must have in either part.
+
+    Returns: the tables "relations", "distances", "pronouns" and "heads".
+
+    Source: section 4 and the captions of Figures 3, 4 and 5.
+    """
+    first, second = look(translator, chosen_on), look(translator, measured_on)
+    relations = [
+        best_heads(first.arrows[start], second.arrows[start], least).assign(**{"from": start})
+        for start in first.arrows
+    ]
+    heads = head_relations(first.arrows, second.arrows, least).set_index(["layer", "head"])
+    heads = heads.assign(pronouns=second.pronouns.hits.mean(axis=0).flatten())
+    ways = Arrows(*(np.concatenate(both) for both in zip(*first.arrows.values(), strict=True)))
+    measured = Arrows(*(np.concatenate(both) for both in zip(*second.arrows.values(), strict=True)))
+    return {
+        "relations": pd.concat(relations, ignore_index=True),
+        "distances": by_distance(ways, measured),
+        "pronouns": best_for_pronouns(first.pronouns, second.pronouns),
+        "heads": heads.join(second.places).reset_index(),
+    }

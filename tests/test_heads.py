@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tarfile
+
 import numpy as np
 import pytest
 import torch
@@ -10,15 +12,22 @@ from annotated.data import train_bpe
 from annotated.decoding import Translator
 from annotated.heads import (
     PLACES,
+    Arrows,
+    Pronouns,
     antecedents,
     arrows,
+    best_for_pronouns,
     best_heads,
+    by_distance,
+    head_relations,
     interval,
+    load_gum,
     places,
     profile,
     pronouns,
     read_conllu,
     strongest,
+    study,
     word_weights,
 )
 from annotated.model import make_model
@@ -163,3 +172,68 @@ def test_a_pronoun_asks_for_a_noun_that_means_the_same(doc):
     asked = pronouns([doc], [weights])
     assert asked.word.tolist() == ["its"] and asked.hits.tolist() == [[[True, False]]]
     assert asked.nearest.tolist() == [True] and asked.chance.tolist() == [0.5]
+
+
+BLANK = "1\t_\t_\tNOUN\tNN\t_\t0\troot\t_\t_"  # a word of Reddit's, as GUM is passed on
+
+
+def test_gum_is_read_from_either_shape(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="en_gum-ud-dev.conllu"):
+        load_gum("dev")
+    folder = tmp_path / "gum"
+    (folder / "dep").mkdir(parents=True)
+    (folder / "en_gum-ud-dev.conllu").write_text(f"{ROWS}\n\n{BLANK}\n\n")
+    assert [doc.text.strip() for doc in load_gum("dev")] == [TEXT]
+    (folder / "splits.md").write_text("# Splits\n\n## dev\n\n  * GUM_b_one\n\n## test\n\n * GUM_b_two\n")
+    for name, rows in ("one", f"{ROWS}\n\n{ROWS}"), ("two", ROWS):
+        (folder / "dep" / f"GUM_b_{name}.conllu").write_text(f"{rows}\n\n")
+    with tarfile.open(folder / "gum-dep-coref.tar.xz", "w:xz") as archive:
+        for name in "splits.md", "dep":
+            archive.add(folder / name, f"./{name}")
+    assert [len(load_gum(split)) for split in ("dev", "test")] == [2, 1]
+    with pytest.raises(ValueError, match="expected a split out of train, dev, test of gum"):
+        load_gum("valid")
+
+
+def test_each_head_gets_the_relation_that_it_follows_beyond_a_fixed_distance():
+    """Head 1 follows objects and only them, head 2 determiners; the next word explains half of them."""
+    relation = np.repeat(["obj", "det"], 200)
+    offset = np.tile([1, 1, 2, 3], 100)
+    hits = np.stack([relation == "obj", relation == "det"], axis=-1)[:, None]
+    found = Arrows(relation, np.arange(400), offset, hits)
+    none = found._replace(hits=np.zeros_like(hits))
+    table = head_relations({"dependent": found, "governor": none}, {"dependent": found, "governor": none})
+    assert table.relation.tolist() == ["obj", "det"] and set(table["from"]) == {"dependent"}
+    assert table.follows.tolist() == [1, 1] and table.fixed.tolist() == [0.5, 0.5]
+    turned = head_relations({"dependent": none, "governor": found}, {"dependent": none, "governor": found})
+    assert set(turned["from"]) == {"governor"}
+
+
+def test_arrows_are_counted_by_their_length():
+    offset = np.array([1, -1, 1, 2, -3, 4, 8, -5, 9, -40] * 2)
+    relation = np.repeat(["obj", "punct"], 10)
+    hits = (abs(offset) >= 9)[:, None, None] & np.array([[True, False]])
+    table = by_distance(*[Arrows(relation, np.arange(20), offset, hits)] * 2)
+    assert table.arrows.tolist() == [3, 1, 2, 2, 2]
+    assert table.follows.tolist() == [0, 0, 0, 0, 1] and table.fixed.round(2).tolist() == [0.67, 1, 0.5, 0.5, 0.5]
+
+
+def test_pronouns_are_counted_together_and_one_by_one():
+    word = np.array(["its"] * 40 + ["she"] * 40 + ["us"] * 5)
+    hits = np.stack([word == "its", word == "she"], axis=-1)[:, None]
+    asked = Pronouns(word, np.arange(85), word == "she", np.full(85, 0.25), hits)
+    table = best_for_pronouns(asked, asked).set_index("pronoun")
+    assert list(table.index) == ["all", "its", "she"]
+    assert table["head"].tolist() == [1, 1, 2] and table.finds.tolist() == [40 / 85, 1, 1]
+    assert table.nearest.tolist() == [40 / 85, 0, 1] and set(table.chance) == {0.25}
+
+
+def test_the_study_tells_of_every_head(translator: Translator, doc):
+    more = ROWS.replace("1\tThe\tthe\tDET\tDT", "1\tcar\tcar\tNOUN\tNN")
+    docs = [doc, *read_conllu(more)]
+    tables = study(translator, docs * 2, docs, least=1)
+    assert set(tables) == {"relations", "distances", "pronouns", "heads"}
+    assert len(tables["heads"]) == 8 and set(PLACES) <= set(tables["heads"].columns)
+    assert set(tables["relations"]["from"]) == {"dependent", "governor"}
+    assert tables["heads"].pronouns.isin([0.0, 1.0]).all()  # there is one pronoun
