@@ -114,6 +114,7 @@ if TYPE_CHECKING:
     from annotated.heads import read_conllu as read_conllu
     from annotated.heads import strongest as strongest
     from annotated.heads import study as study
+    from annotated.heads import untrained as untrained
     from annotated.heads import word_weights as word_weights
     from annotated.launcher import PEAK_TFLOPS as PEAK_TFLOPS
     from annotated.launcher import Run as Run
@@ -345,6 +346,7 @@ _MODULES = {
         "read_conllu",
         "strongest",
         "study",
+        "untrained",
         "word_weights",
     ],
     "launcher": [
@@ -686,6 +688,7 @@ __all__ = [
     "training_plan",
     "training_work",
     "try_searches",
+    "untrained",
     "update",
     "weight_rows",
     "word_groups",

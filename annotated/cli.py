@@ -158,17 +158,20 @@ def run_paper(options: argparse.Namespace) -> None:
 
 def run_heads(options: argparse.Namespace) -> None:
     from annotated.decoding import load_pretrained
-    from annotated.heads import load_gum, study
+    from annotated.heads import load_gum, study, untrained
     from annotated.training import write_text
 
     translator = load_pretrained(options.model)
+    if options.untrained:
+        translator.model = untrained(translator.model)
     tables = study(translator, load_gum("train")[::4], load_gum("dev") + load_gum("test"))
     for name, table in tables.items():
         print(f"\n{name}\n{table.round(3).to_string(index=False)}")
     if options.out:
         Path(options.out).parent.mkdir(parents=True, exist_ok=True)
         rows = {name: table.to_dict(orient="records") for name, table in tables.items()}
-        write_text(Path(options.out), json.dumps({"model": options.model} | rows, indent=1) + "\n")
+        about = {"model": options.model, "untrained": options.untrained}
+        write_text(Path(options.out), json.dumps(about | rows, indent=1) + "\n")
 
 
 def run_average(options: argparse.Namespace) -> None:
@@ -361,6 +364,8 @@ def add_scoring(commands: Any) -> None:
         "heads", help="what the heads of a model do (attention visualizations)"
     )
     heads.add_argument("model", help="a model of the package, or the folder of a run")
+    bare = "the same model before training, as a control"
+    heads.add_argument("--untrained", action="store_true", help=bare)
     heads.add_argument("--out", help="also write the tables to this JSON file")
     heads.set_defaults(run=run_heads)
 

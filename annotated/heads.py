@@ -3,6 +3,7 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
+import copy
 import re
 import tarfile
 from collections import defaultdict
@@ -15,11 +16,12 @@ import pandas as pd
 import torch
 from spacy.tokens import Doc, Span
 from spacy.vocab import Vocab
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from annotated.data import corpus_file, encode_source, find_corpus, known_split, local_file
 from annotated.decoding import Translator
+from annotated.model import EncoderDecoder
 
 __all__ = [
     "DISTANCES",
@@ -45,6 +47,7 @@ __all__ = [
     "read_conllu",
     "strongest",
     "study",
+    "untrained",
     "word_weights",
 ]
 
@@ -290,7 +293,8 @@ class Pronouns(NamedTuple):
 
     Args:
         word, sentence: (pronouns,).
-        nearest: (pronouns,), whether the nearest noun before is an antecedent.
+        nearest, first: (pronouns,), whether the nearest noun before, or the first of the sentence,
+            is an antecedent.
         chance: (pronouns,), share of the nouns before that are antecedents.
         hits: (pronouns, layers, h), whether a head finds an antecedent.
     """
@@ -298,6 +302,7 @@ class Pronouns(NamedTuple):
     word: np.ndarray
     sentence: np.ndarray
     nearest: np.ndarray
+    first: np.ndarray
     chance: np.ndarray
     hits: np.ndarray
 
@@ -317,12 +322,13 @@ def antecedents(doc: Doc) -> Iterator[tuple[int, list[int], set[int]]]:
 
 def pronouns(docs: list[Doc], weights: list[Tensor]) -> Pronouns:
     """All pronouns of sentences, as questions to all heads."""
-    columns: list[list] = [[], [], [], [], []]
+    columns: list[list] = [[] for _ in Pronouns._fields]
     for number, (doc, weight) in enumerate(zip(docs, weights, strict=True)):
         for pronoun, nouns, same in antecedents(doc):
             right = torch.tensor([noun in same for noun in nouns])
             top = weight[..., pronoun, nouns].argmax(dim=-1)  # (layers, h)
-            row = doc[pronoun].text.lower(), number, right[-1].item(), right.float().mean().item()
+            ends = right[-1].item(), right[0].item()
+            row = doc[pronoun].text.lower(), number, *ends, right.float().mean().item()
             for column, value in zip(columns, (*row, right[top].numpy()), strict=True):
                 column.append(value)
     return Pronouns(*map(np.array, columns))
@@ -386,7 +392,10 @@ def by_distance(chosen_on: Arrows, measured_on: Arrows) -> pd.DataFrame:
 
 
 def best_for_pronouns(chosen_on: Pronouns, measured_on: Pronouns, least: int = 30) -> pd.DataFrame:
-    """For all pronouns, and for each of the frequent ones, the head that finds most antecedents."""
+    """For all pronouns, and for each of the frequent ones, the head that finds most antecedents.
+
+    Returns: also the share that the better of two rules finds, to take the nearest noun or the first.
+    """
     words, counts = np.unique(measured_on.word, return_counts=True)
     frequent = [word for word in words[counts >= least] if (chosen_on.word == word).sum() >= least]
     rows = []
@@ -398,12 +407,13 @@ def best_for_pronouns(chosen_on: Pronouns, measured_on: Pronouns, least: int = 3
         share = chosen_on.hits[first].mean(axis=0)
         layer, head = np.unravel_index(share.argmax(), share.shape)
         hits, sentence = measured_on.hits[second, layer, head], measured_on.sentence[second]
-        nearest = measured_on.nearest[second]
+        rule = max("nearest", "first", key=lambda name: getattr(chosen_on, name)[first].mean())
+        ruled = getattr(measured_on, rule)[second]
         low, high = interval(hits, sentence)
-        gain = interval(hits.astype(float) - nearest, sentence)
+        gain = interval(hits.astype(float) - ruled, sentence)
         rows.append({
             "pronoun": word, "count": int(second.sum()), "layer": layer + 1, "head": head + 1,
-            "finds": hits.mean(), "low": low, "high": high, "nearest": nearest.mean(),
+            "finds": hits.mean(), "low": low, "high": high, "rule": rule, "ruled": ruled.mean(),
             "chance": measured_on.chance[second].mean(), "gain_low": gain[0], "gain_high": gain[1],
         })  # fmt: skip
     return pd.DataFrame(rows)
@@ -453,3 +463,13 @@ def study(
         "pronouns": best_for_pronouns(first.pronouns, second.pronouns),
         "heads": heads.join(second.places).reset_index(),
     }
+
+
+def untrained(model: EncoderDecoder, seed: int = 0) -> EncoderDecoder:
+    """A copy of a model with new weights, each matrix of a variance that Glorot and Bengio advise."""
+    blank = copy.deepcopy(model)
+    torch.manual_seed(seed)
+    for parameter in blank.parameters():
+        if parameter.dim() > 1:
+            nn.init.xavier_uniform_(parameter)
+    return blank

@@ -447,8 +447,13 @@ class Choice:
         self.charts, self.label = charts, label
 
     def _ipython_display_(self) -> None:
-        import ipywidgets
         from IPython.display import display
 
+        try:
+            import ipywidgets
+        except ImportError:  # no controls: all of them, one below the other
+            for name, chart in self.charts.items():
+                display(name, chart)
+            return
         names = ipywidgets.Dropdown(options=list(self.charts), description=self.label)
         ipywidgets.interact(lambda name: display(self.charts[name]), name=names)

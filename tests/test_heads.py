@@ -171,7 +171,8 @@ def test_a_pronoun_asks_for_a_noun_that_means_the_same(doc):
     weights[0, 0, 3, 1] = weights[0, 1, 3, 0] = 1
     asked = pronouns([doc], [weights])
     assert asked.word.tolist() == ["its"] and asked.hits.tolist() == [[[True, False]]]
-    assert asked.nearest.tolist() == [True] and asked.chance.tolist() == [0.5]
+    assert asked.nearest.tolist() == [True] and asked.first.tolist() == [False]
+    assert asked.chance.tolist() == [0.5]
 
 
 BLANK = "1\t_\t_\tNOUN\tNN\t_\t0\troot\t_\t_"  # a word of Reddit's, as GUM is passed on
@@ -222,11 +223,15 @@ def test_arrows_are_counted_by_their_length():
 def test_pronouns_are_counted_together_and_one_by_one():
     word = np.array(["its"] * 40 + ["she"] * 40 + ["us"] * 5)
     hits = np.stack([word == "its", word == "she"], axis=-1)[:, None]
-    asked = Pronouns(word, np.arange(85), word == "she", np.full(85, 0.25), hits)
+    first, chance = word == "us", np.full(85, 0.25)
+    asked = Pronouns(word, np.arange(85), word == "she", first, chance, hits)
     table = best_for_pronouns(asked, asked).set_index("pronoun")
     assert list(table.index) == ["all", "its", "she"]
     assert table["head"].tolist() == [1, 1, 2] and table.finds.tolist() == [40 / 85, 1, 1]
-    assert table.nearest.tolist() == [40 / 85, 0, 1] and set(table.chance) == {0.25}
+    assert table.ruled.tolist() == [40 / 85, 0, 1] and set(table.chance) == {0.25}
+    assert set(table.rule) == {"nearest"}
+    asked = asked._replace(first=word != "she")
+    assert best_for_pronouns(asked, asked).rule.tolist() == ["first", "first", "nearest"]
 
 
 def test_the_study_tells_of_every_head(translator: Translator, doc):
