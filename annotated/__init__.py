@@ -45,8 +45,10 @@ if TYPE_CHECKING:
     from annotated.data import encode_source as encode_source
     from annotated.data import encode_target as encode_target
     from annotated.data import find_corpus as find_corpus
+    from annotated.data import known_split as known_split
     from annotated.data import learn_vocabulary as learn_vocabulary
     from annotated.data import load_pairs as load_pairs
+    from annotated.data import local_file as local_file
     from annotated.data import make_batch as make_batch
     from annotated.data import open_part as open_part
     from annotated.data import pad_ids as pad_ids
@@ -96,6 +98,31 @@ if TYPE_CHECKING:
     from annotated.evaluation import training_cost as training_cost
     from annotated.evaluation import try_searches as try_searches
     from annotated.feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
+    from annotated.heads import DISTANCES as DISTANCES
+    from annotated.heads import PLACES as PLACES
+    from annotated.heads import Arrows as Arrows
+    from annotated.heads import Pronouns as Pronouns
+    from annotated.heads import Seen as Seen
+    from annotated.heads import antecedents as antecedents
+    from annotated.heads import archived_texts as archived_texts
+    from annotated.heads import arrows as arrows
+    from annotated.heads import best_for_pronouns as best_for_pronouns
+    from annotated.heads import best_heads as best_heads
+    from annotated.heads import best_offset as best_offset
+    from annotated.heads import by_distance as by_distance
+    from annotated.heads import common_relations as common_relations
+    from annotated.heads import head_relations as head_relations
+    from annotated.heads import interval as interval
+    from annotated.heads import load_gum as load_gum
+    from annotated.heads import look as look
+    from annotated.heads import places as places
+    from annotated.heads import profile as profile
+    from annotated.heads import pronouns as pronouns
+    from annotated.heads import read_conllu as read_conllu
+    from annotated.heads import strongest as strongest
+    from annotated.heads import study as study
+    from annotated.heads import untrained as untrained
+    from annotated.heads import word_weights as word_weights
     from annotated.launcher import PEAK_TFLOPS as PEAK_TFLOPS
     from annotated.launcher import Run as Run
     from annotated.launcher import command as command
@@ -228,6 +255,20 @@ if TYPE_CHECKING:
     from annotated.variations import small_config as small_config
     from annotated.variations import train_and_score as train_and_score
     from annotated.variations import vary as vary
+    from annotated.visualization import Attention as Attention
+    from annotated.visualization import Choice as Choice
+    from annotated.visualization import attention_lines as attention_lines
+    from annotated.visualization import connections as connections
+    from annotated.visualization import describe as describe
+    from annotated.visualization import heat_map as heat_map
+    from annotated.visualization import merge_words as merge_words
+    from annotated.visualization import overview as overview
+    from annotated.visualization import piece_names as piece_names
+    from annotated.visualization import read_attention as read_attention
+    from annotated.visualization import readable as readable
+    from annotated.visualization import reader_controls as reader_controls
+    from annotated.visualization import weight_rows as weight_rows
+    from annotated.visualization import word_groups as word_groups
 
 try:
     __version__ = version("annotated")
@@ -275,8 +316,10 @@ _MODULES = {
         "encode_source",
         "encode_target",
         "find_corpus",
+        "known_split",
         "learn_vocabulary",
         "load_pairs",
+        "local_file",
         "make_batch",
         "open_part",
         "pad_ids",
@@ -329,6 +372,33 @@ _MODULES = {
         "try_searches",
     ],
     "feed_forward": ["PositionwiseFeedForward"],
+    "heads": [
+        "Arrows",
+        "DISTANCES",
+        "PLACES",
+        "Pronouns",
+        "Seen",
+        "antecedents",
+        "archived_texts",
+        "arrows",
+        "best_for_pronouns",
+        "best_heads",
+        "best_offset",
+        "by_distance",
+        "common_relations",
+        "head_relations",
+        "interval",
+        "load_gum",
+        "look",
+        "places",
+        "profile",
+        "pronouns",
+        "read_conllu",
+        "strongest",
+        "study",
+        "untrained",
+        "word_weights",
+    ],
     "launcher": [
         "PEAK_TFLOPS",
         "Run",
@@ -474,28 +544,49 @@ _MODULES = {
         "train_and_score",
         "vary",
     ],
+    "visualization": [
+        "Attention",
+        "Choice",
+        "attention_lines",
+        "connections",
+        "describe",
+        "heat_map",
+        "merge_words",
+        "overview",
+        "piece_names",
+        "read_attention",
+        "readable",
+        "reader_controls",
+        "weight_rows",
+        "word_groups",
+    ],
 }
 
 _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "BASE",
+    "DISTANCES",
     "END",
     "INTERRUPTED",
     "PAD",
     "PALETTE",
     "PEAK_TFLOPS",
+    "PLACES",
     "PRESETS",
     "SPECIALS",
     "START",
     "TEXTS",
     "TFLOPS",
     "UNK",
+    "Arrows",
+    "Attention",
     "BareSelfAttention",
     "Batch",
     "Beam",
     "BlockwiseLoss",
     "Bracketing",
+    "Choice",
     "Convolution",
     "Corpus",
     "Decoder",
@@ -524,6 +615,7 @@ __all__ = [
     "PositionwiseFeedForward",
     "Processes",
     "Progress",
+    "Pronouns",
     "Quotation",
     "Recurrent",
     "RestrictedSelfAttention",
@@ -531,6 +623,7 @@ __all__ = [
     "Run",
     "RunLog",
     "Score",
+    "Seen",
     "SimpleLossCompute",
     "StopRequest",
     "SublayerConnection",
@@ -543,15 +636,23 @@ __all__ = [
     "agree",
     "ahead",
     "all_scores",
+    "antecedents",
     "archive_texts",
+    "archived_texts",
+    "arrows",
     "as_scored",
+    "attention_lines",
     "average_checkpoints",
     "bare_label",
     "beam_search",
+    "best_for_pronouns",
+    "best_heads",
+    "best_offset",
     "bleu",
     "bracketing",
     "budget_batches",
     "build_model",
+    "by_distance",
     "cache_folder",
     "can_win",
     "chart_theme",
@@ -565,13 +666,16 @@ __all__ = [
     "clean_pairs",
     "clones",
     "command",
+    "common_relations",
     "compare",
+    "connections",
     "corpora",
     "corpus_file",
     "corpus_files",
     "corpus_parts",
     "count_parameters",
     "decode_lines",
+    "describe",
     "dev_loss",
     "digest",
     "download",
@@ -592,16 +696,20 @@ __all__ = [
     "get_paper",
     "greedy_decode",
     "groups",
+    "head_relations",
     "head_widths",
+    "heat_map",
     "import_paper",
     "initialise",
     "interrupt",
+    "interval",
     "is_blank",
     "is_tag",
     "join_processes",
     "keep_gradients",
     "keep_results",
     "known_row",
+    "known_split",
     "launch",
     "layers_to_link",
     "learn_vocabulary",
@@ -610,16 +718,20 @@ __all__ = [
     "line_tokens",
     "linearize",
     "load_checkpoint",
+    "load_gum",
     "load_pairs",
     "load_pretrained",
     "load_trees",
+    "local_file",
     "longest_chain",
     "longest_sentence",
+    "look",
     "loss_chart",
     "lower_tokenise",
     "make_batch",
     "make_model",
     "masked_softmax",
+    "merge_words",
     "mix",
     "model_config",
     "model_cost",
@@ -633,23 +745,32 @@ __all__ = [
     "open_beam",
     "open_part",
     "output_limits",
+    "overview",
     "pad_ids",
     "paper_folder",
     "paper_optimizer",
     "parse_data",
     "parts_from",
     "penn_sections",
+    "piece_names",
+    "places",
     "prepare",
     "preset",
+    "profile",
     "progress_bar",
     "projected_cross_entropy",
+    "pronouns",
     "quote",
     "rate",
+    "read_attention",
     "read_checkpoint",
     "read_config",
+    "read_conllu",
     "read_lines",
     "read_log",
     "read_trees",
+    "readable",
+    "reader_controls",
     "ready",
     "record",
     "restore",
@@ -674,6 +795,8 @@ __all__ = [
     "smoothed_cross_entropy",
     "split_compounds",
     "start_run",
+    "strongest",
+    "study",
     "subsequent_mask",
     "summary",
     "take_complete",
@@ -691,10 +814,14 @@ __all__ = [
     "tree_files",
     "tree_line",
     "try_searches",
+    "untrained",
     "update",
     "vary",
+    "weight_rows",
     "without_empty",
+    "word_groups",
     "word_vocabulary",
+    "word_weights",
     "write_tensors",
     "write_text",
     "write_treebank",

@@ -19,6 +19,7 @@ __all__ = [
     "add_fields",
     "add_scoring",
     "add_sources",
+    "add_studies",
     "add_translate",
     "build_parser",
     "device_for",
@@ -28,6 +29,7 @@ __all__ = [
     "run_average",
     "run_data",
     "run_evaluate",
+    "run_heads",
     "run_paper",
     "run_score",
     "run_train",
@@ -166,6 +168,24 @@ def run_paper(options: argparse.Namespace) -> None:
         print("\n\n".join(paper.sections[options.section]))
 
 
+def run_heads(options: argparse.Namespace) -> None:
+    from annotated.decoding import load_pretrained
+    from annotated.heads import load_gum, study, untrained
+    from annotated.training import write_text
+
+    translator = load_pretrained(options.model)
+    if options.untrained:
+        translator.model = untrained(translator.model)
+    tables = study(translator, load_gum("train")[::4], load_gum("dev") + load_gum("test"))
+    for name, table in tables.items():
+        print(f"\n{name}\n{table.round(3).to_string(index=False)}")
+    if options.out:
+        Path(options.out).parent.mkdir(parents=True, exist_ok=True)
+        rows = {name: table.to_dict(orient="records") for name, table in tables.items()}
+        about = {"model": options.model, "untrained": options.untrained}
+        write_text(Path(options.out), json.dumps(about | rows, indent=1) + "\n")
+
+
 def run_average(options: argparse.Namespace) -> None:
     from annotated.training import average_checkpoints, write_tensors
 
@@ -285,6 +305,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     add_translate(commands)
     add_scoring(commands)
+    add_studies(commands)
     add_sources(commands)
     return parser
 
@@ -352,6 +373,25 @@ def add_scoring(commands: Any) -> None:
     evaluate.add_argument("--out", help="also write the scores to this JSON file")
     evaluate.set_defaults(run=run_evaluate)
 
+    score = commands.add_parser("score", help="score files of translations (section 6.1)")
+    score.add_argument("output", nargs="+", help="translations, plain text, one sentence a line")
+    score.add_argument("--ref", required=True, help="reference, plain text, one sentence a line")
+    score.add_argument("--lang", default="de", help="language of both (default: %(default)s)")
+    score.add_argument("--out", help="also write the scores to this JSON file")
+    score.set_defaults(run=run_score)
+
+
+def add_studies(commands: Any) -> None:
+    """The commands that repeat a study of the book."""
+    heads = commands.add_parser(
+        "heads", help="what the heads of a model do (attention visualizations)"
+    )
+    heads.add_argument("model", help="a model of the package, or the folder of a run")
+    bare = "the same model before training, as a control"
+    heads.add_argument("--untrained", action="store_true", help=bare)
+    heads.add_argument("--out", help="also write the tables to this JSON file")
+    heads.set_defaults(run=run_heads)
+
     vary = commands.add_parser(
         "vary", help="train the rows of Table 3 at small scale (section 6.2)"
     )
@@ -368,13 +408,6 @@ def add_scoring(commands: Any) -> None:
         "--results", default=file, help="file that grows by a line a run (default: %(default)s)"
     )
     vary.set_defaults(run=run_vary)
-
-    score = commands.add_parser("score", help="score files of translations (section 6.1)")
-    score.add_argument("output", nargs="+", help="translations, plain text, one sentence a line")
-    score.add_argument("--ref", required=True, help="reference, plain text, one sentence a line")
-    score.add_argument("--lang", default="de", help="language of both (default: %(default)s)")
-    score.add_argument("--out", help="also write the scores to this JSON file")
-    score.set_defaults(run=run_score)
 
 
 def add_sources(commands: Any) -> None:

@@ -55,8 +55,10 @@ __all__ = [
     "encode_source",
     "encode_target",
     "find_corpus",
+    "known_split",
     "learn_vocabulary",
     "load_pairs",
+    "local_file",
     "make_batch",
     "open_part",
     "pad_ids",
@@ -223,7 +225,7 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("annotated"))
 
 
-def _local_file(corpus: Corpus, name: str) -> Path | None:
+def local_file(corpus: Corpus, name: str) -> Path | None:
     """A file in the folder that ANNOTATED_DATA names, compressed or not, if it is there."""
     if "ANNOTATED_DATA" not in os.environ:
         return None
@@ -242,7 +244,7 @@ def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None) -> Path:
         OSError or ValueError as `download`.
     """
     entry, cached = corpus.files.get(name, {}), cache_folder() / corpus.folder / name
-    local = _local_file(corpus, name)
+    local = local_file(corpus, name)
     if local:
         return local
     if cached.exists() and _is_right(cached, cached, entry.get("sha256")):
@@ -360,8 +362,20 @@ def corpus_parts(corpus: Corpus, split: str, src: str, tgt: str) -> list[tuple[s
     if "en" not in (src, tgt) and any("{foreign" in p for s in shapes for p in s):
         raise ValueError(f"expected English on one side of {corpus.name}; got {src!r}, {tgt!r}")
     local, parts = ([(_fill(p, src, foreign), _fill(p, tgt, foreign)) for p in s] for s in shapes)
-    here = local and all(_local_file(corpus, name) for pair in local for name in pair)
+    here = local and all(local_file(corpus, name) for pair in local for name in pair)
     return local if here else parts
+
+
+def known_split(corpus: Corpus, split: str) -> list[str]:
+    """The parts of a split.
+
+    Raises: ValueError if the corpus has no such split.
+    """
+    if split not in corpus.splits:
+        raise ValueError(
+            f"expected a split out of {', '.join(corpus.splits)} of {corpus.name}; got {split!r}"
+        )
+    return corpus.splits[split]
 
 
 def corpus_files(corpus: Corpus, splits: Iterable[str] = (), fetch: bool = True) -> Iterator[Path]:
@@ -369,14 +383,17 @@ def corpus_files(corpus: Corpus, splits: Iterable[str] = (), fetch: bool = True)
 
     Raises: ValueError for an unknown split; else as `corpus_file`.
     """
-    names = {
-        name.partition("/")[0]: None  # a dictionary keeps the order
+    others = [language for language in corpus.languages if language != "en"]
+    parts = [
+        part
         for split in splits or corpus.splits
-        for foreign in corpus.languages
-        if foreign != "en"
-        for names in corpus_parts(corpus, split, "en", foreign)
-        for name in names
-    }
+        for foreign in others
+        for pair in corpus_parts(corpus, split, "en", foreign)
+        for part in pair
+    ]
+    if not others:  # English alone, with annotations
+        parts = [part for split in splits or corpus.splits for part in known_split(corpus, split)]
+    names = dict.fromkeys(part.partition("/")[0] for part in parts)  # which keeps the order
     yield from (corpus_file(corpus, name, fetch) for name in names)
 
 
@@ -503,7 +520,8 @@ def load_pairs(
     """Source and target sentences of a split, line by line translations of each other.
 
     Args:
-        corpus: a name of the register, or a folder with files such as train.en.
+        corpus: a name of the register, a folder with files such as train.en, or several of
+            these with + between.
         split: "train", "dev", "test", …
         src, tgt: languages, such as "en" and "de".
         on_bad, max_words: as `clean_pairs`; by default bad pairs are dropped from the training
@@ -516,6 +534,11 @@ def load_pairs(
     """
     if corpus not in corpora() and Path(corpus).is_dir():
         return _load_folder(Path(corpus), split, src, tgt, on_bad or "refuse", max_words)
+    if "+" in corpus:
+        options = split, src, tgt, on_bad, max_words, fetch
+        parts = [load_pairs(name, *options) for name in corpus.split("+")]
+        first, second = ([line for part in parts for line in part[side]] for side in (0, 1))
+        return first, second
     found = find_corpus(corpus)
     on_bad = on_bad or (found.on_bad if split == "train" else "refuse")
     source: list[str] = []

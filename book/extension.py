@@ -18,6 +18,7 @@ from annotated.paper import find_paper
 
 BOOK = Path(__file__).resolve().parent
 PAPER = "https://arxiv.org/abs/1706.03762"
+LARGE = 60_000  # characters of a chart's data
 MARK = re.compile(r"^(§[\d.]+ ¶\d+|Abstract|Figure \d+|Table \d+|Footnote \d+)$")
 
 
@@ -112,6 +113,30 @@ class InlineFigures(SphinxPostTransform):
                 (parent if alone else image).replace_self(figure)
 
 
+class LargeCharts(SphinxPostTransform):
+    """Keep charts with much data in files of their own, which pages load when they need them."""
+
+    default_priority = 193
+    formats = ("html",)
+    data = re.compile(r'(<div class="chart")([^>]*>)<script type="application/json">(.*?)</script>')
+
+    def run(self, **kwargs) -> None:
+        for raw in self.document.findall(nodes.raw):
+            if 'class="chart"' in raw.astext():
+                raw.children = [nodes.Text(self.data.sub(self.move, raw.astext()))]
+
+    def move(self, found: re.Match) -> str:
+        if len(found[3]) < LARGE:
+            return found[0]
+        name = hashlib.sha256(found[3].encode()).hexdigest()[:16]
+        folder = Path(self.app.outdir, "charts")
+        folder.mkdir(exist_ok=True)
+        # A script and not JSON, for a page that is read from the disk may load nothing else.
+        script = f'(window.chartSpecs ??= {{}})["{name}"] = {found[3]};\n'
+        Path(folder, f"{name}.js").write_text(script, encoding="utf-8")
+        return f'{found[1]} data-spec="{name}"{found[2]}'
+
+
 def repository() -> str | None:
     """owner/name of the GitHub repository that this clone comes from, if it does."""
     command = ["git", "-C", str(BOOK), "remote", "get-url", "origin"]
@@ -184,7 +209,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("book_repository", repository(), "html")
     app.add_config_value("book_looks", looks(), "html")
     app.add_node(details, html=(visit_details, depart_details))
-    for transform in (Cells, PaperLayer, InlineFigures):
+    for transform in (Cells, PaperLayer, InlineFigures, LargeCharts):
         app.add_post_transform(transform)
     app.connect("config-inited", choose_cache, priority=100)
     app.connect("builder-inited", prepare)

@@ -724,6 +724,17 @@ def test_a_name_of_the_register_is_never_taken_for_a_folder(local: Path, monkeyp
     assert load_pairs("multi30k", "dev", "en", "de") == (["registered"], ["eingetragen"])
 
 
+def test_corpora_add_up_in_order(tmp_path: Path):
+    for folder, line in ("one", "1"), ("two", "2"):
+        (tmp_path / folder).mkdir()
+        for lang in "en", "de":
+            (tmp_path / folder / f"dev.{lang}").write_text(f"{lang} {line}\n", encoding="utf-8")
+    both = f"{tmp_path / 'two'}+{tmp_path / 'one'}"
+    assert load_pairs(both, "dev", "en", "de") == (["en 2", "en 1"], ["de 2", "de 1"])
+    with pytest.raises(ValueError, match="'three'"):
+        load_pairs(f"{both}+three", "dev", "en", "de")
+
+
 @pytest.mark.parametrize(
     ("text", "parsed"),
     [
@@ -731,6 +742,7 @@ def test_a_name_of_the_register_is_never_taken_for_a_folder(local: Path, monkeyp
         ("wmt14-en-de", ("wmt14-en-de", "en", "de")),  # a corpus of one pair is named after it
         ("wmt14-de-en", ("wmt14-en-de", "de", "en")),
         ("my/own-texts-is-fo", ("my/own-texts", "is", "fo")),
+        ("laws+news-en-fr", ("laws+news", "en", "fr")),
     ],
 )
 def test_data_is_named_with_its_languages(text: str, parsed: tuple[str, str, str]):

@@ -40,8 +40,24 @@
     spec.title = { ...title, text: lines };
   }
 
-  function draw(chart) {
-    const spec = JSON.parse(chart.querySelector("script").textContent);
+  function load(url) {
+    return new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      Object.assign(script, { src: url, onload: resolve, onerror: reject });
+      document.head.append(script);
+    });
+  }
+
+  // What a chart shows: from the page, or for a large chart from a file that is loaded now.
+  async function specOf(chart) {
+    const name = chart.dataset.spec;
+    if (!name) return JSON.parse(chart.querySelector("script").textContent);
+    if (!window.chartSpecs?.[name]) await load(new URL(`../charts/${name}.js`, here));
+    return structuredClone(window.chartSpecs[name]);
+  }
+
+  async function draw(chart) {
+    const spec = await specOf(chart);
     if (chart.clientWidth < 500) fitPhone(spec, chart.clientWidth);
     chart.canvas ??= chart.appendChild(document.createElement("div"));
     const options = {
@@ -69,12 +85,20 @@
     addEventListener("beforeprint", () => charts.forEach((chart) => chart.canvas || draw(chart)));
   }
 
-  document.addEventListener("DOMContentLoaded", () => {
+  // Of the charts of a choice, the one that is chosen is shown; the others wait undrawn.
+  function offer(choice) {
+    const select = choice.querySelector("select");
+    const charts = [...choice.querySelectorAll("div.chart")];
+    const show = () => charts.forEach((chart, i) => { chart.hidden = i !== select.selectedIndex; });
+    select.addEventListener("change", show);
+    show();
+  }
+
+  document.addEventListener("DOMContentLoaded", async () => {
     const charts = [...document.querySelectorAll("div.chart")];
     if (charts.length === 0) return;
-    const script = document.createElement("script");
-    script.src = new URL("vega.js", here);
-    script.onload = () => drawAll(charts);
-    document.head.append(script);
+    document.querySelectorAll("div.choice").forEach(offer);
+    await load(new URL("vega.js", here));
+    drawAll(charts);
   });
 })();

@@ -1,17 +1,36 @@
 # Runs in every kernel that the book's build starts (book/extension.py names this profile).
 # Charts leave the kernel as data; book/static/book.js draws them without any network.
-import json
-
-import altair as alt
+# All names stay inside one function, for those of this file are visible in every chapter.
 
 
-def _book(spec, **_):
-    data = json.dumps(spec, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
-    alt_text = json.dumps(spec.get("description", ""))[1:-1].replace('"', "&quot;")
-    html = f'<div class="chart" role="img" aria-label="{alt_text}">'
-    html += f'<script type="application/json">{data}</script></div>'
-    return {"text/html": html, "text/plain": "<chart>"}
+def _show_charts_as_data():
+    import html
+    import json
+
+    import altair as alt
+    from IPython import get_ipython
+    from IPython.display import HTML, display
+
+    def div(spec):
+        data = json.dumps(spec, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
+        role = "group" if '"bind":{' in data else "img"  # what can be set must stay reachable
+        label = html.escape(spec.get("description", ""))
+        script = f'<script type="application/json">{data}</script>'
+        return f'<div class="chart" role="{role}" aria-label="{label}">{script}</div>'
+
+    def show_choice(choice):
+        options = "".join(f"<option>{html.escape(name)}</option>" for name in choice.charts)
+        label = f"<label>{html.escape(choice.label)} <select>{options}</select></label>"
+        charts = "".join(div(chart.to_dict()) for chart in choice.charts.values())
+        display(HTML(f'<div class="choice">{label}{charts}</div>'))
+
+    alt.renderers.register(
+        "book", lambda spec, **_: {"text/html": div(spec), "text/plain": "<chart>"}
+    )
+    alt.renderers.enable("book")
+    formatter = get_ipython().display_formatter.ipython_display_formatter
+    formatter.for_type_by_name("annotated.visualization", "Choice", show_choice)
 
 
-alt.renderers.register("book", _book)
-alt.renderers.enable("book")
+_show_charts_as_data()
+del _show_charts_as_data

@@ -1,0 +1,459 @@
+"""Attention Visualizations (chapters/attention-visualizations.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import torch
+from torch import Tensor
+
+from annotated.data import END, PAD, START, Batch, encode_source, pad_ids
+from annotated.decoding import Translator
+
+__all__ = [
+    "Attention",
+    "Choice",
+    "attention_lines",
+    "connections",
+    "describe",
+    "heat_map",
+    "merge_words",
+    "overview",
+    "piece_names",
+    "read_attention",
+    "readable",
+    "reader_controls",
+    "weight_rows",
+    "word_groups",
+]
+
+
+@dataclass(frozen=True)
+class Attention:
+    """How strongly tokens look at tokens, in all layers and heads of a stack.
+
+    Args:
+        weights: (layers, h, len_q, len_k); a row sums to 1.
+        queries: the tokens that look.   keys: the tokens that are looked at.
+
+    Raises: ValueError if the numbers of tokens are not those of the weights.
+
+    Source: section 3.2.1.
+    """
+
+    weights: Tensor
+    queries: list[str]
+    keys: list[str]
+
+    def __post_init__(self) -> None:
+        expected = len(self.queries), len(self.keys)
+        if self.weights.dim() != 4 or expected != self.weights.shape[2:]:
+            raise ValueError(
+                f"expected weights (layers, h, {expected[0]}, {expected[1]}) for so many words; "
+                f"got {tuple(self.weights.shape)}"
+            )
+
+
+def word_groups(names: list[str]) -> list[list[int]]:
+    """Positions of the pieces of each word; a punctuation mark and a special token are words.
+
+    >>> word_groups(["▁The", "▁l", "aw", ",", "</s>"])
+    [[0], [1, 2], [3], [4]]
+    """
+    groups: list[list[int]] = []
+    for i, name in enumerate(names):
+        before = names[i - 1].strip("▁") if i else ""
+        inside = name.isalnum() and before.isalnum()
+        if groups and (inside or names[i - 1] == "▁"):
+            groups[-1].append(i)
+        else:
+            groups.append([i])
+    return groups
+
+
+def readable(words: list[str]) -> list[str]:
+    """Words without the mark of the space before them."""
+    return [word.strip("▁") or "▁" for word in words]
+
+
+def merge_words(attention: Attention) -> Attention:
+    """From pieces to words: from a word the mean over its pieces, to a word the sum."""
+    sides = []
+    for names in attention.queries, attention.keys:
+        groups = word_groups(names)
+        belongs = torch.zeros(len(groups), len(names))  # 1 where a piece is part of a word
+        for row, group in enumerate(groups):
+            belongs[row, group] = 1.0
+        words = ["".join(names[i] for i in group) for group in groups]
+        sides.append((belongs, readable(words)))
+    (from_words, queries), (to_words, keys) = sides
+    from_words /= from_words.sum(dim=-1, keepdim=True)
+    return Attention(from_words @ attention.weights @ to_words.T, queries, keys)
+
+
+_NAMES = {START: "<s>", END: "<EOS>", PAD: "<pad>"}
+
+
+@torch.no_grad()
+def read_attention(
+    translator: Translator, source: str, target: str | None = None, padding: int = 0
+) -> dict[str, Attention]:
+    """Let a model read a pair of sentences, and collect all of its attention weights.
+
+    Args:
+        target: a translation; the model's own if there is none.
+        padding: number of padding tokens after the source.
+
+    Returns: "encoder" and "decoder" self-attention and "cross", from decoder to encoder; the
+        tokens are word pieces.
+
+    Source: sections 3.2.2 and 3.2.3.
+    """
+    target = translator.translate(source) if target is None else target
+    src, tgt = encode_source(translator.tokenizer, [source, target])
+    src, read = src + [PAD] * padding, [START, *tgt[:-1]]
+    model = translator.model.eval()
+    device = next(model.parameters()).device
+    batch = Batch(pad_ids([src]).to(device), pad_ids([[START, *tgt]]).to(device))
+    model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+    encoder: Any = model.encoder.layers
+    decoder: Any = model.decoder.layers
+    found = {
+        "encoder": ([layer.self_attn for layer in encoder], src, src),
+        "decoder": ([layer.self_attn for layer in decoder], tgt, read),
+        "cross": ([layer.src_attn for layer in decoder], tgt, src),
+    }
+    return {
+        kind: Attention(
+            torch.cat([module.attn for module in modules]).cpu(),  # (layers, h, len_q, len_k)
+            piece_names(translator, queries),
+            piece_names(translator, keys),
+        )
+        for kind, (modules, queries, keys) in found.items()
+    }
+
+
+def piece_names(translator: Translator, ids: list[int]) -> list[str]:
+    """Pieces as text; "▁" stands for a space before them."""
+    return [_NAMES.get(i) or str(translator.tokenizer.id_to_token(i)) for i in ids]
+
+
+def weight_rows(weights: Tensor) -> list[dict[str, object]]:
+    """Weights (layers, h, len_q, len_k), in ten-thousandths, as rows of data.
+
+    Returns: a row for each layer and head, counted from 1, and query, counted from 0.
+    """
+    layers, h, queries, _ = weights.shape
+    lists = (weights * 10_000).round().int().tolist()
+    return [
+        {"layer": n + 1, "head": i + 1, "query": q, "weight": lists[n][i][q]}
+        for n in range(layers)
+        for i in range(h)
+        for q in range(queries)
+    ]
+
+
+def reader_controls(
+    layers: int, h: int, queries: list[str], layer: int, heads: list[int], query: int | None
+) -> dict[str, alt.Parameter]:
+    """What a reader can set: layer, heads, the word that looks, and what the pointer is on."""
+    words = [f"{i + 1} {word}" for i, word in enumerate(queries)]
+    everything = alt.binding_select(
+        options=[None, *range(len(queries))], labels=["every word", *words], name="From "
+    )
+    kept: dict[str, Any] = {"bind": {"from": everything}}
+    if query is not None:
+        kept["value"] = [{"from": query}]
+    numbers = alt.binding_select(options=list(range(1, layers + 1)), name="Layer ")
+    bind: dict[str, Any] = {"bind": numbers} if layers > 1 else {}
+    pointer: dict[str, Any] = {"on": "rect:pointerover", "clear": "rect:pointerout"}
+    return {
+        "layer": alt.param(name="layer", value=layer, **bind),
+        "heads": alt.selection_point(
+            name="heads", fields=["head"], bind="legend", toggle="true",
+            value=[{"head": head} for head in heads],
+        ),
+        "kept": alt.selection_point(
+            name="kept", fields=["from"], on="rect:click", clear="dblclick", toggle=False, **kept,
+        ),
+        "above": alt.selection_point(name="above", fields=["from"], **pointer),
+        "below": alt.selection_point(name="below", fields=["to"], **pointer),
+    }  # fmt: skip
+
+
+def _isolated(otherwise: bool) -> str:
+    """Vega expression: whether datum.query is the isolated word; `otherwise` if there is none."""
+    default = str(otherwise).lower()
+    kept = f"({_is_set('kept.from')} ? datum.query == kept.from[0] : {default})"
+    return f"{_is_set('above.from')} ? datum.query == above.from[0] : {kept}"
+
+
+def _looked_at(otherwise: bool) -> str:
+    """Vega expression: whether the pointer is on the word datum.key; `otherwise` if on none."""
+    return f"{_is_set('below.to')} ? datum.key == below.to[0] : {str(otherwise).lower()}"
+
+
+def _is_set(name: str) -> str:
+    return f"isArray({name}) && isValid({name}[0])"
+
+
+def connections(
+    heads: alt.Parameter, queries: list[str], keys: list[str], threshold: float
+) -> alt.Chart:
+    """Transforms from rows of weights to the connections that are to be seen."""
+    name = lambda words, place: f"{json.dumps(words)}[datum.{place}]"
+    return (
+        alt.Chart()
+        .transform_filter("datum.layer == layer")
+        .transform_filter(heads)
+        .transform_filter(_isolated(otherwise=True))
+        .transform_flatten(["weight"])
+        .transform_window(key="row_number()", groupby=["layer", "head", "query"])
+        .transform_calculate(key="datum.key - 1", weight="datum.weight / 10000")
+        .transform_filter(f"datum.weight >= {threshold}")
+        .transform_filter(_looked_at(otherwise=True))
+        .transform_calculate(from_word=name(queries, "query"), to_word=name(keys, "key"))
+    )
+
+
+_COLOURS = [
+    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#8C564B", "#56B4E9", "#7F7F7F",
+]  # fmt: skip
+_GAP = 110  # pixels between the two rows of words
+
+
+class _Frame:
+    """Where things stand: the words above end at `top`, those below begin at `bottom`."""
+
+    def __init__(self, queries: list[str], keys: list[str], h: int) -> None:
+        longest = max(map(len, [*queries, *keys]))
+        self.top = max(12 + 7 * longest, 8 * h)
+        self.bottom, self.height = self.top + _GAP, 2 * self.top + _GAP
+        self.columns, self.h = max(len(queries), len(keys)), h
+
+    def at(self, x: str, y: str, x2: str | None = None, y2: str | None = None) -> dict[str, Any]:
+        """Encodings of a place, by the names of fields."""
+        across = alt.Scale(domain=[-0.5, self.columns - 0.5], nice=False, zero=False)
+        down = alt.Scale(domain=[self.height, 0], nice=False)
+        places: dict[str, Any] = {
+            "x": alt.X(f"{x}:Q", scale=across, axis=None),
+            "y": alt.Y(f"{y}:Q", scale=down, axis=None),
+        }
+        ends = {"x2": x2, "y2": y2}
+        return places | {channel: f"{name}:Q" for channel, name in ends.items() if name}
+
+
+_STRENGTH = alt.Opacity("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None)
+
+
+def _marks(seen: alt.Chart, frame: _Frame) -> list[alt.Chart]:
+    """Lines from word to word and, where a word is isolated, a cell a head under each key."""
+    shared: dict[str, Any] = {
+        "color": alt.Color(
+            "head:N", title="head", legend=alt.Legend(columns=frame.h, symbolType="square"),
+            scale=alt.Scale(domain=list(range(1, frame.h + 1)), range=_COLOURS),
+        ),
+        "opacity": _STRENGTH,
+        "tooltip": [
+            alt.Tooltip("head:N"), alt.Tooltip("from_word:N", title="from"),
+            alt.Tooltip("to_word:N", title="to"), alt.Tooltip("weight:Q", format=".3f"),
+        ],
+    }  # fmt: skip
+    lines = seen.transform_calculate(y=str(frame.top + 3), y2=str(frame.bottom - 3))
+    height = frame.top / frame.h
+    cells = seen.transform_filter(_isolated(otherwise=False)).transform_calculate(
+        left="datum.key - 0.5",
+        right="datum.key + 0.5",
+        y=f"{frame.bottom} + {height} * (datum.head - 1)",
+        y2=f"{frame.bottom} + {height} * datum.head",
+    )
+    rule = lines.mark_rule(strokeWidth=2, strokeCap="round")
+    return [
+        cells.mark_rect().encode(**frame.at("left", "y", "right", "y2"), **shared),
+        rule.encode(**frame.at("query", "y", "key", "y2"), **shared),
+    ]
+
+
+def _words(words: list[str], place: str, frame: _Frame) -> list[alt.Chart]:
+    """One row of words, upright, and for each a box, first as a shade and then as a button."""
+    above = place == "from"
+    name = "query" if above else "key"
+    edge, far = (frame.top, 0) if above else (frame.bottom, frame.height)
+    rows = [
+        {
+            place: i,
+            name: i,
+            "word": word,
+            "left": i - 0.5,
+            "right": i + 0.5,
+            "edge": edge,
+            "far": far,
+        }
+        for i, word in enumerate(words)
+    ]
+    base = alt.Chart(alt.Data(values=rows))
+    text = base.mark_text(angle=270, baseline="middle", align="left" if above else "right")
+    box = frame.at("left", "edge", "right", "far")
+    chosen = _isolated(otherwise=False) if above else _looked_at(otherwise=False)
+    return [
+        base.transform_filter(chosen).mark_rect(color="#888888", opacity=0.35).encode(**box),
+        text.encode(**frame.at(place, "edge"), text="word:N"),
+        base.mark_rect(opacity=0, cursor="pointer").encode(**box),
+    ]
+
+
+def describe(
+    shown: Attention, layer: int, heads: list[int], query: int | None, count: int = 5
+) -> str:
+    """Alternative text of a drawing: what it shows, and its strongest connections."""
+    weights = shown.weights[layer - 1, [head - 1 for head in heads]]  # (heads, len_q, len_k)
+    rows = range(len(shown.queries)) if query is None else [query]
+    order = weights[:, list(rows)].flatten().argsort(descending=True)[:count].tolist()
+    found = []
+    for place in order:
+        head, rest = divmod(place, len(rows) * len(shown.keys))
+        row, key = divmod(rest, len(shown.keys))
+        weight = weights[head, rows[row], key]
+        words = f"{shown.queries[rows[row]]} to {shown.keys[key]}"
+        found.append(f"{words} (head {heads[head]}, {weight:.2f})")
+    looks = "each word" if query is None else f"the word {shown.queries[query]!r}"
+    whom = "head" if len(heads) == 1 else "heads"
+    where = f" in layer {layer}" if len(shown.weights) > 1 else ""
+    return (
+        f"Attention of {whom} {', '.join(map(str, heads))}{where}: lines from {looks} of "
+        f"“{' '.join(shown.queries)}” to the words that it looks at. Strongest: {'; '.join(found)}."
+    )
+
+
+def attention_lines(
+    weights: Tensor,
+    queries: list[str],
+    keys: list[str] | None = None,
+    *,
+    layer: int | None = None,
+    heads: list[int] | None = None,
+    query: int | None = None,
+    threshold: float = 0.02,
+) -> alt.LayerChart:
+    """Draw attention as the paper's Figures 3 to 5 do, for a reader who may touch it.
+
+    Args:
+        weights: (layers, h, len_q, len_k), or (h, len_q, len_k) of one layer.
+        queries, keys: the words; without keys, those of the queries.
+        layer, heads: what is shown at first, counted from 1; the last layer, all heads.
+        query: position of the word that is isolated at first, counted from 0.
+        threshold: weaker connections are not drawn.
+
+    Raises: ValueError if the numbers of words are not those of the weights.
+
+    Source: Figures 3, 4 and 5.
+    """
+    weights = weights.unsqueeze(0) if weights.dim() == 3 else weights
+    shown = Attention(weights, readable(queries), readable(keys or queries))
+    layers, h = weights.shape[:2]
+    layer, heads = layer or layers, heads or list(range(1, h + 1))
+    controls = reader_controls(layers, h, shown.queries, layer, heads, query)
+    frame = _Frame(shown.queries, shown.keys, h)
+    seen = connections(controls["heads"], shown.queries, shown.keys, threshold)
+    cells, lines = _marks(seen, frame)
+    shade, upper, touch = _words(shown.queries, "from", frame)
+    shade_below, lower, touch_below = _words(shown.keys, "to", frame)
+    chart = alt.layer(
+        shade, shade_below, cells, lines.add_params(controls["heads"]), upper, lower,
+        touch.add_params(controls["kept"], controls["above"]),
+        touch_below.add_params(controls["below"]),
+        data=alt.Data(values=weight_rows(weights)),
+    )  # fmt: skip
+    width = "container" if frame.columns <= 36 else 18 * frame.columns
+    return chart.add_params(controls["layer"]).properties(
+        width=width, height=frame.height, description=describe(shown, layer, heads, query)
+    )
+
+
+def heat_map(weights: Tensor, queries: list[str], keys: list[str] | None = None) -> alt.Chart:
+    """Weights of one head (len_q, len_k) as a table of colours.
+
+    Raises: ValueError if the numbers of words are not those of the weights.
+    """
+    shown = Attention(weights[None, None], readable(queries), readable(keys or queries))
+    rows = [
+        {"from": f"{q:03d} {query}", "to": f"{k:03d} {key}", "weight": round(weight, 4)}
+        for q, query in enumerate(shown.queries)
+        for k, (key, weight) in enumerate(zip(shown.keys, weights[q].tolist(), strict=True))
+    ]
+    word: dict[str, Any] = {
+        "labelExpr": "slice(datum.label, 4)",
+        "title": None,
+    }  # the number keeps the order
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_rect()
+        .encode(
+            x=alt.X("to:O", axis=alt.Axis(**word, labelAngle=-90, orient="top")),
+            y=alt.Y("from:O", axis=alt.Axis(**word)),
+            opacity=_STRENGTH,
+            tooltip=["from:N", "to:N", alt.Tooltip("weight:Q", format=".3f")],
+        )
+    )
+
+
+def overview(attention: Attention, threshold: float = 0.02) -> alt.Chart:
+    """A small heat map for every layer and head.
+
+    Args:
+        threshold: weaker connections stay white.
+    """
+    n = max(len(attention.queries), len(attention.keys))
+    across: dict[str, Any] = {"scale": alt.Scale(domain=[0, n], nice=False), "axis": None}
+    down: dict[str, Any] = {"scale": alt.Scale(domain=[n, 0], nice=False), "axis": None}
+    name = lambda words, field: f"{json.dumps(words)}[datum.{field}]"
+    return (
+        alt.Chart(alt.Data(values=weight_rows(attention.weights)))
+        .transform_flatten(["weight"])
+        .transform_window(key="row_number()", groupby=["layer", "head", "query"])
+        .transform_calculate(key="datum.key - 1", weight="datum.weight / 10000")
+        .transform_filter(f"datum.weight >= {threshold}")
+        .transform_calculate(
+            right="datum.key + 1", down="datum.query + 1",
+            from_word=name(attention.queries, "query"), to_word=name(attention.keys, "key"),
+        )
+        .mark_rect()
+        .encode(
+            x=alt.X("key:Q", **across), x2="right", y=alt.Y("query:Q", **down), y2="down",
+            opacity=_STRENGTH,
+            row=alt.Row("layer:O", spacing=4, title="layer"),
+            column=alt.Column("head:O", spacing=4, title="head"),
+            tooltip=[
+                "layer:O", "head:O", alt.Tooltip("from_word:N", title="from"),
+                alt.Tooltip("to_word:N", title="to"), alt.Tooltip("weight:Q", format=".2f"),
+            ],
+        )
+        .properties(width=70, height=70)
+    )  # fmt: skip
+
+
+class Choice:
+    """Charts of which one is shown at a time, the one that the reader picks.
+
+    Args:
+        charts: by name.   label: what a name is.
+    """
+
+    def __init__(self, charts: dict[str, alt.LayerChart], label: str = "Sentence") -> None:
+        self.charts, self.label = charts, label
+
+    def _ipython_display_(self) -> None:
+        from IPython.display import display
+
+        try:
+            import ipywidgets
+        except ImportError:  # no controls: all of them, one below the other
+            for name, chart in self.charts.items():
+                display(name, chart)
+            return
+        names = ipywidgets.Dropdown(options=list(self.charts), description=self.label)
+        ipywidgets.interact(lambda name: display(self.charts[name]), name=names)

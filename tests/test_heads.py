@@ -1,0 +1,244 @@
+"""The study of heads: a tree made by hand, shares against counting, intervals against theory."""
+
+from __future__ import annotations
+
+import tarfile
+
+import numpy as np
+import pytest
+import torch
+
+from annotated.data import train_bpe
+from annotated.decoding import Translator
+from annotated.heads import (
+    PLACES,
+    Arrows,
+    Pronouns,
+    antecedents,
+    arrows,
+    best_for_pronouns,
+    best_heads,
+    by_distance,
+    head_relations,
+    interval,
+    load_gum,
+    places,
+    profile,
+    pronouns,
+    read_conllu,
+    strongest,
+    study,
+    word_weights,
+)
+from annotated.model import make_model
+from annotated.visualization import merge_words, read_attention
+
+# The dog lost its ball, but didn't see the cat. "its" means the dog.
+ROWS = """\
+1	The	the	DET	DT	_	2	det	_	Entity=(7-animal
+2	dog	dog	NOUN	NN	_	3	nsubj	_	Entity=7)
+3	lost	lose	VERB	VBD	_	0	root	_	_
+4	its	its	PRON	PRP$	_	5	nmod:poss	_	Entity=(8-object(7-animal)
+5	ball	ball	NOUN	NN	_	3	obj	_	Entity=8)|SpaceAfter=No
+6	,	,	PUNCT	,	_	10	punct	_	_
+7	but	but	CCONJ	CC	_	10	cc	_	_
+8-9	didn't	_	_	_	_	_	_	_	_
+8	did	do	AUX	VBD	_	10	aux	_	_
+9	n't	not	PART	RB	_	10	advmod	_	_
+10	see	see	VERB	VB	_	3	conj	_	_
+11	the	the	DET	DT	_	12	det	_	Entity=(9-animal
+12	cat	cat	NOUN	NN	_	10	obj	_	Entity=9)|SpaceAfter=No
+13	.	.	PUNCT	.	_	3	punct	_	_"""
+TEXT = "The dog lost its ball, but didn't see the cat."
+
+
+@pytest.fixture(scope="module")
+def doc():
+    (doc,) = read_conllu(f"# text = {TEXT}\n{ROWS}\n\n")
+    return doc
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    torch.manual_seed(0)
+    tokenizer = train_bpe([TEXT], 30)
+    size = tokenizer.get_vocab_size()
+    return Translator(make_model(size, size, N=2, d_model=16, d_ff=32, h=4).eval(), tokenizer)
+
+
+def test_a_tree_is_read_with_its_text_and_mentions(doc):
+    assert doc.text.strip() == TEXT
+    assert [token.head.i + 1 for token in doc] == [2, 3, 3, 5, 3, 10, 10, 10, 10, 3, 12, 10, 3]
+    assert doc[3].dep_ == "nmod:poss" and doc[2].head == doc[2]
+    mentions = {entity: [span.text for span in spans] for entity, spans in doc.spans.items()}
+    assert mentions == {"7": ["The dog", "its"], "8": ["its ball"], "9": ["the cat"]}
+
+
+def test_what_is_not_conllu_is_refused_with_its_place():
+    with pytest.raises(ValueError, match="sentence 2: expected lines of ten fields"):
+        list(read_conllu(f"{ROWS}\n\n1 no tabs\n"))
+
+
+def test_weights_between_words_are_those_of_merged_pieces(translator: Translator, doc):
+    """Where GUM's words are ours, the figures and the study see the same numbers."""
+    (doc,) = read_conllu(ROWS.replace("did\t", "didn\t").replace("n't\tnot", "'t\tnot"))
+    found = word_weights(translator, doc)
+    assert found.shape == (2, 4, 13, 14)
+    torch.testing.assert_close(found.sum(dim=-1), torch.ones(2, 4, 13))
+    merged = merge_words(read_attention(translator, doc.text.strip(), "x")["encoder"])
+    assert merged.queries[7:10] == ["didn", "'", "t"]  # where GUM has two words, didn and 't
+    torch.testing.assert_close(found[..., :8, :8], merged.weights[..., :8, :8])
+    torch.testing.assert_close(found[..., :8, 8], merged.weights[..., :8, 8:10].sum(dim=-1))
+    torch.testing.assert_close(found[..., 9:, 9:], merged.weights[..., 10:-1, 10:])
+
+
+def test_arrows_are_followed_where_the_weight_says_so(doc):
+    """Head 1 looks at the governor, head 2 at the next word, head 3 at the end, hardly at word 0."""
+    n = len(doc)
+    weights = torch.zeros(1, 3, n, n + 1)
+    for token in doc:
+        weights[0, 0, token.i, token.head.i] = 1
+        weights[0, 1, token.i, min(token.i + 1, n - 1)] = 1
+        weights[0, 2, token.i, n], weights[0, 2, token.i, 0] = 0.9, 0.1
+    top = strongest(weights)
+    there, back = (arrows([doc], [top], back=back) for back in (False, True))
+    assert len(there.relation) == n - 1 and there.hits[:, 0, 0].all()
+    assert (there.hits[:, 0, 1] == (there.offset == 1)).all()
+    assert (there.offset == -back.offset).all() and (there.relation == back.relation).all()
+    governors = {token.head.i for token in doc if token.head.i != token.i}
+    assert not back.hits[:, 0, 0].all() and back.hits[:, 0, 0].sum() <= len(governors)
+
+
+def test_the_best_head_is_chosen_on_one_half_and_measured_on_the_other(doc):
+    rng = np.random.default_rng(0)
+    hits = rng.random((400, 2, 3)) < 0.2
+    hits[:, 1, 2] = rng.random(400) < 0.7
+    offset = np.where(rng.random(400) < 0.4, -1, 3)
+    made = lambda part: type(arrows([doc], [strongest(torch.rand(2, 3, 13, 14))]))(
+        np.repeat(["obj", "det"], 200)[part], np.arange(400)[part], offset[part], hits[part]
+    )
+    table = best_heads(made(slice(0, None, 2)), made(slice(1, None, 2)))
+    assert list(table.relation.sort_values()) == ["det", "obj"]
+    assert (table.layer == 2).all() and (table["head"] == 3).all()
+    for _, row in table.iterrows():
+        mine = made(slice(1, None, 2))
+        chosen = mine.relation == row.relation
+        assert row.follows == mine.hits[chosen, 1, 2].mean()
+        assert row.fixed == (mine.offset[chosen] == row.offset).mean()
+        assert row.low < row.follows < row.high
+    assert best_heads(made(slice(0, None, 2)), made(slice(1, None, 2)), least=101).empty
+
+
+def test_the_interval_is_that_of_a_share():
+    """Against the normal approximation, for sentences of one arrow each."""
+    hits = np.arange(2000) % 10 < 3
+    low, high = interval(hits, np.arange(2000))
+    half = 1.96 * (0.3 * 0.7 / 2000) ** 0.5
+    assert (low, high) == (
+        pytest.approx(0.3 - half, abs=0.004),
+        pytest.approx(0.3 + half, abs=0.004),
+    )
+    wide = interval(hits, np.arange(2000) // 10 * 0 + np.arange(2000) % 10)  # all or nothing
+    assert wide[1] - wide[0] > 5 * (high - low)
+
+
+def test_every_place_is_named_once(doc):
+    found = places(doc)
+    name = lambda query, key: PLACES[found[query, key]]
+    assert name(2, 2) == "itself" and name(2, 1) == "previous word" and name(2, 3) == "next word"
+    assert name(0, 13) == "end" and name(0, 5) == "punctuation" and name(0, 10) == "same word"
+    assert name(0, 4) == "elsewhere" and name(4, 5) == "next word"  # the first that fits
+
+
+def test_profiles_add_up_the_weights_of_each_place(translator: Translator, doc):
+    weights = word_weights(translator, doc)
+    table, found = profile([doc, doc], [weights, weights]), places(doc)
+    assert list(table.columns) == PLACES and len(table) == 8
+    np.testing.assert_allclose(table.sum(axis=1), 1, rtol=1e-5)
+    for (layer, head), row in table.iterrows():
+        for i, place in enumerate(PLACES):
+            share = weights[layer - 1, head - 1][torch.tensor(found == i)].sum() / len(doc)
+            assert row[place] == pytest.approx(share.item(), abs=1e-5)
+
+
+def test_a_pronoun_asks_for_a_noun_that_means_the_same(doc):
+    assert not list(antecedents(doc))  # one noun alone stands before "its": nothing to choose
+    more = ROWS.replace("1\tThe\tthe\tDET\tDT", "1\tcar\tcar\tNOUN\tNN")
+    (doc,) = read_conllu(more)
+    ((place, nouns, same),) = antecedents(doc)
+    assert (place, nouns, same & set(nouns)) == (3, [0, 1], {1})
+    weights = torch.zeros(1, 2, 13, 14)
+    weights[0, 0, 3, 1] = weights[0, 1, 3, 0] = 1
+    asked = pronouns([doc], [weights])
+    assert asked.word.tolist() == ["its"] and asked.hits.tolist() == [[[True, False]]]
+    assert asked.nearest.tolist() == [True] and asked.first.tolist() == [False]
+    assert asked.chance.tolist() == [0.5]
+
+
+BLANK = "1\t_\t_\tNOUN\tNN\t_\t0\troot\t_\t_"  # a word of Reddit's, as GUM is passed on
+
+
+def test_gum_is_read_from_either_shape(tmp_path, monkeypatch):
+    monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="en_gum-ud-dev.conllu"):
+        load_gum("dev")
+    folder = tmp_path / "gum"
+    (folder / "dep").mkdir(parents=True)
+    (folder / "en_gum-ud-dev.conllu").write_text(f"{ROWS}\n\n{BLANK}\n\n")
+    assert [doc.text.strip() for doc in load_gum("dev")] == [TEXT]
+    (folder / "splits.md").write_text("# Splits\n\n## dev\n\n  * GUM_b_one\n\n## test\n\n * GUM_b_two\n")
+    for name, rows in ("one", f"{ROWS}\n\n{ROWS}"), ("two", ROWS):
+        (folder / "dep" / f"GUM_b_{name}.conllu").write_text(f"{rows}\n\n")
+    with tarfile.open(folder / "gum-dep-coref.tar.xz", "w:xz") as archive:
+        for name in "splits.md", "dep":
+            archive.add(folder / name, f"./{name}")
+    assert [len(load_gum(split)) for split in ("dev", "test")] == [2, 1]
+    with pytest.raises(ValueError, match="expected a split out of train, dev, test of gum"):
+        load_gum("valid")
+
+
+def test_each_head_gets_the_relation_that_it_follows_beyond_a_fixed_distance():
+    """Head 1 follows objects and only them, head 2 determiners; the next word explains half of them."""
+    relation = np.repeat(["obj", "det"], 200)
+    offset = np.tile([1, 1, 2, 3], 100)
+    hits = np.stack([relation == "obj", relation == "det"], axis=-1)[:, None]
+    found = Arrows(relation, np.arange(400), offset, hits)
+    none = found._replace(hits=np.zeros_like(hits))
+    table = head_relations({"dependent": found, "governor": none}, {"dependent": found, "governor": none})
+    assert table.relation.tolist() == ["obj", "det"] and set(table["from"]) == {"dependent"}
+    assert table.follows.tolist() == [1, 1] and table.fixed.tolist() == [0.5, 0.5]
+    turned = head_relations({"dependent": none, "governor": found}, {"dependent": none, "governor": found})
+    assert set(turned["from"]) == {"governor"}
+
+
+def test_arrows_are_counted_by_their_length():
+    offset = np.array([1, -1, 1, 2, -3, 4, 8, -5, 9, -40] * 2)
+    relation = np.repeat(["obj", "punct"], 10)
+    hits = (abs(offset) >= 9)[:, None, None] & np.array([[True, False]])
+    table = by_distance(*[Arrows(relation, np.arange(20), offset, hits)] * 2)
+    assert table.arrows.tolist() == [3, 1, 2, 2, 2]
+    assert table.follows.tolist() == [0, 0, 0, 0, 1] and table.fixed.round(2).tolist() == [0.67, 1, 0.5, 0.5, 0.5]
+
+
+def test_pronouns_are_counted_together_and_one_by_one():
+    word = np.array(["its"] * 40 + ["she"] * 40 + ["us"] * 5)
+    hits = np.stack([word == "its", word == "she"], axis=-1)[:, None]
+    first, chance = word == "us", np.full(85, 0.25)
+    asked = Pronouns(word, np.arange(85), word == "she", first, chance, hits)
+    table = best_for_pronouns(asked, asked).set_index("pronoun")
+    assert list(table.index) == ["all", "its", "she"]
+    assert table["head"].tolist() == [1, 1, 2] and table.finds.tolist() == [40 / 85, 1, 1]
+    assert table.ruled.tolist() == [40 / 85, 0, 1] and set(table.chance) == {0.25}
+    assert set(table.rule) == {"nearest"}
+    asked = asked._replace(first=word != "she")
+    assert best_for_pronouns(asked, asked).rule.tolist() == ["first", "first", "nearest"]
+
+
+def test_the_study_tells_of_every_head(translator: Translator, doc):
+    more = ROWS.replace("1\tThe\tthe\tDET\tDT", "1\tcar\tcar\tNOUN\tNN")
+    docs = [doc, *read_conllu(more)]
+    tables = study(translator, docs * 2, docs, least=1)
+    assert set(tables) == {"relations", "distances", "pronouns", "heads"}
+    assert len(tables["heads"]) == 8 and set(PLACES) <= set(tables["heads"].columns)
+    assert set(tables["relations"]["from"]) == {"dependent", "governor"}
+    assert tables["heads"].pronouns.isin([0.0, 1.0]).all()  # there is one pronoun
