@@ -149,6 +149,7 @@ if TYPE_CHECKING:
     from annotated.paper import paper_folder as paper_folder
     from annotated.paper import quote as quote
     from annotated.parsing import Bracketing as Bracketing
+    from annotated.parsing import Grammar as Grammar
     from annotated.parsing import Parser as Parser
     from annotated.parsing import Rules as Rules
     from annotated.parsing import Score as Score
@@ -160,14 +161,19 @@ if TYPE_CHECKING:
     from annotated.parsing import is_tag as is_tag
     from annotated.parsing import line_tokens as line_tokens
     from annotated.parsing import linearize as linearize
+    from annotated.parsing import load_parser as load_parser
     from annotated.parsing import load_trees as load_trees
     from annotated.parsing import penn_sections as penn_sections
     from annotated.parsing import read_trees as read_trees
     from annotated.parsing import restore as restore
+    from annotated.parsing import right_branching as right_branching
+    from annotated.parsing import score_parser as score_parser
     from annotated.parsing import sentence_line as sentence_line
+    from annotated.parsing import split_words as split_words
     from annotated.parsing import summary as summary
     from annotated.parsing import tree_files as tree_files
     from annotated.parsing import tree_line as tree_line
+    from annotated.parsing import tree_svg as tree_svg
     from annotated.parsing import without_empty as without_empty
     from annotated.parsing import write_treebank as write_treebank
     from annotated.positional import LearnedPositionalEncoding as LearnedPositionalEncoding
@@ -431,6 +437,7 @@ _MODULES = {
     ],
     "parsing": [
         "Bracketing",
+        "Grammar",
         "Parser",
         "Rules",
         "Score",
@@ -442,14 +449,19 @@ _MODULES = {
         "is_tag",
         "line_tokens",
         "linearize",
+        "load_parser",
         "load_trees",
         "penn_sections",
         "read_trees",
         "restore",
+        "right_branching",
+        "score_parser",
         "sentence_line",
+        "split_words",
         "summary",
         "tree_files",
         "tree_line",
+        "tree_svg",
         "without_empty",
         "write_treebank",
     ],
@@ -599,6 +611,7 @@ __all__ = [
     "EncoderDecoder",
     "EncoderLayer",
     "Generator",
+    "Grammar",
     "Group",
     "Hypothesis",
     "KeyValueCache",
@@ -720,6 +733,7 @@ __all__ = [
     "load_checkpoint",
     "load_gum",
     "load_pairs",
+    "load_parser",
     "load_pretrained",
     "load_trees",
     "local_file",
@@ -774,6 +788,7 @@ __all__ = [
     "ready",
     "record",
     "restore",
+    "right_branching",
     "row_config",
     "row_name",
     "rows",
@@ -784,6 +799,7 @@ __all__ = [
     "save_model",
     "scaled_dot_product",
     "score_files",
+    "score_parser",
     "sentence_line",
     "sha256_of",
     "share_parts",
@@ -794,6 +810,7 @@ __all__ = [
     "small_config",
     "smoothed_cross_entropy",
     "split_compounds",
+    "split_words",
     "start_run",
     "strongest",
     "study",
@@ -813,6 +830,7 @@ __all__ = [
     "training_work",
     "tree_files",
     "tree_line",
+    "tree_svg",
     "try_searches",
     "untrained",
     "update",

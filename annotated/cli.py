@@ -17,6 +17,7 @@ from typing import Any, TextIO
 __all__ = [
     "HOW_TO_TRANSLATE",
     "add_fields",
+    "add_parse",
     "add_scoring",
     "add_sources",
     "add_studies",
@@ -31,6 +32,7 @@ __all__ = [
     "run_evaluate",
     "run_heads",
     "run_paper",
+    "run_parse",
     "run_score",
     "run_train",
     "run_translate",
@@ -38,6 +40,7 @@ __all__ = [
     "sentences_to_translate",
     "text_output",
     "trained_on",
+    "tree_picture",
 ]
 
 
@@ -186,6 +189,36 @@ def run_heads(options: argparse.Namespace) -> None:
         write_text(Path(options.out), json.dumps(about | rows, indent=1) + "\n")
 
 
+def run_parse(options: argparse.Namespace) -> None:
+    from annotated.parsing import load_parser, score_parser, split_words, tree_svg
+    from annotated.training import write_text
+
+    parser = load_parser(options.model, device_for(options.device))
+    search = {"beam": options.beam, "alpha": options.alpha}
+    if options.treebank:
+        found = score_parser(parser, options.treebank, options.split, options.limit, **search)
+        print("\n".join(f"{name:26}= {value:6.5g}" for name, value in found.items()))
+        if options.out:
+            about = {"treebank": options.treebank, "split": options.split, **search}
+            write_text(Path(options.out), json.dumps(about | found, indent=1) + "\n")
+        return
+    for line in options.text or map(one_line, sys.stdin):
+        words = line.split() if options.words else split_words(line)
+        if not words:
+            raise ValueError("expected a sentence; got a blank one")
+        tree = parser.parse(words, **search)
+        print(tree.pformat(margin=10**6) if options.lines else f"{tree_picture(tree)}\n")
+        if options.svg:
+            write_text(Path(options.svg), tree_svg(tree))
+
+
+def tree_picture(tree: Any) -> str:
+    """A tree in letters and lines, for a terminal."""
+    picture = io.StringIO()
+    tree.pretty_print(stream=picture)
+    return picture.getvalue().rstrip()
+
+
 def run_average(options: argparse.Namespace) -> None:
     from annotated.training import average_checkpoints, write_tensors
 
@@ -305,6 +338,7 @@ def build_parser() -> argparse.ArgumentParser:
 
     add_translate(commands)
     add_scoring(commands)
+    add_parse(commands)
     add_studies(commands)
     add_sources(commands)
     return parser
@@ -379,6 +413,30 @@ def add_scoring(commands: Any) -> None:
     score.add_argument("--lang", default="de", help="language of both (default: %(default)s)")
     score.add_argument("--out", help="also write the scores to this JSON file")
     score.set_defaults(run=run_score)
+
+
+def add_parse(commands: Any) -> None:
+    """The command that parses."""
+    parser = commands.add_parser(
+        "parse",
+        help="draw the tree of a sentence, or score a parser (section 6.3)",
+        description="The trees of sentences; or, with --treebank, how well a parser does.",
+        epilog='example: annotated parse "The cat sat on the mat."',
+    )
+    add = parser.add_argument
+    add("text", nargs="*", help="sentences; default: lines of standard input")
+    add("--model", default="craft-parser", help="a parser of the package, or the folder of a run")
+    add("--words", action="store_true", help="sentences are in words already, with spaces between")
+    add("--lines", action="store_true", help="print each tree in brackets, on one line")
+    add("--svg", metavar="FILE", help="also draw the tree (of several, the last) in this file")
+    add("--beam", type=int, default=4, help="hypotheses; the paper: 21 (default: %(default)s)")
+    add("--alpha", type=float, default=0.3, help="length penalty (default: %(default)s)")
+    add("--treebank", help="score on it: craft, wsj-sample, or the folder of a Penn Treebank")
+    add("--split", default="dev", help="train, dev or test (default: %(default)s)")
+    add("--limit", type=int, help="so many sentences of it, from the beginning (default: all)")
+    add("--out", help="also write the scores to this JSON file")
+    add("--device", help="such as cpu or cuda (default: the GPU, if there is one)")
+    parser.set_defaults(run=run_parse)
 
 
 def add_studies(commands: Any) -> None:

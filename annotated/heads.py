@@ -218,10 +218,12 @@ def interval(hits: np.ndarray, sentence: np.ndarray, draws: int = 1000) -> tuple
 
 def common_relations(first: Arrows, second: Arrows, least: int) -> list[str]:
     """Relations that have at least so many arrows in both."""
-    counts = [
-        dict(zip(*np.unique(found.relation, return_counts=True))) for found in (first, second)
+    names, counts = np.unique(first.relation, return_counts=True)
+    return [
+        str(name)
+        for name, count in zip(names, counts, strict=True)
+        if min(count, (second.relation == name).sum()) >= least
     ]
-    return [name for name in counts[0] if min(half.get(name, 0) for half in counts) >= least]
 
 
 def best_offset(offsets: np.ndarray) -> tuple[int, float]:
@@ -394,7 +396,7 @@ def by_distance(chosen_on: Arrows, measured_on: Arrows) -> pd.DataFrame:
 def best_for_pronouns(chosen_on: Pronouns, measured_on: Pronouns, least: int = 30) -> pd.DataFrame:
     """For all pronouns, and for each of the frequent ones, the head that finds most antecedents.
 
-    Returns: also the share that the better of two rules finds, to take the nearest noun or the first.
+    Returns: also the share that the better of two rules finds: the nearest noun, or the first.
     """
     words, counts = np.unique(measured_on.word, return_counts=True)
     frequent = [word for word in words[counts >= least] if (chosen_on.word == word).sum() >= least]
@@ -466,7 +468,7 @@ def study(
 
 
 def untrained(model: EncoderDecoder, seed: int = 0) -> EncoderDecoder:
-    """A copy of a model with new weights, each matrix of a variance that Glorot and Bengio advise."""
+    """A copy of a model with new weights, drawn as Glorot and Bengio advise."""
     blank = copy.deepcopy(model)
     torch.manual_seed(seed)
     for parameter in blank.parameters():

@@ -7,19 +7,22 @@ import re
 import tarfile
 import zipfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
+from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nltk import Tree
+from nltk import Nonterminal, Tree, ViterbiParser, induce_pcfg
 
 from annotated.data import corpus_file, find_corpus, local_file
-from annotated.decoding import Translator
+from annotated.decoding import Translator, load_pretrained
 from annotated.training import write_text
 
 __all__ = [
     "Bracketing",
+    "Grammar",
     "Parser",
     "Rules",
     "Score",
@@ -31,14 +34,19 @@ __all__ = [
     "is_tag",
     "line_tokens",
     "linearize",
+    "load_parser",
     "load_trees",
     "penn_sections",
     "read_trees",
     "restore",
+    "right_branching",
+    "score_parser",
     "sentence_line",
+    "split_words",
     "summary",
     "tree_files",
     "tree_line",
+    "tree_svg",
     "without_empty",
     "write_treebank",
 ]
@@ -319,35 +327,30 @@ def tree_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
         raise ValueError(f"expected a split out of {', '.join(splits)} of {corpus}; got {split!r}")
     found = find_corpus(corpus)
     local, remote = found.files
-    inside = archive_texts(local_file(found, local) or corpus_file(found, remote))
-    if corpus == "wsj-sample":
-        wanted = [name for name in inside if name.endswith(".mrg")]
-    else:
-        ids = inside[next(name for name in inside if name.endswith(f"craft-ids-{split}.txt"))]
-        trees = {Path(name).stem: name for name in inside if name.endswith(".tree")}
-        wanted = [trees[number] for number in ids().split()]
+    path = local_file(found, local) or corpus_file(found, remote)
+    ids = f"craft-ids-{split}.txt"
+    inside = archive_texts(path, (".mrg", ".tree", ids))
+    wanted = {name for name in inside if name.endswith(".mrg")}
+    if corpus == "craft":
+        listed = next(text for name, text in inside.items() if name.endswith(ids)).split()
+        wanted = {name for name in inside if name.endswith(".tree") and Path(name).stem in listed}
     for name in sorted(wanted):
-        yield name, inside[name]()
+        yield name, inside[name]
 
 
-def archive_texts(path: Path) -> dict[str, Callable[[], str]]:
-    """The files of a tar or zip archive, each as a function that reads it.
+def archive_texts(path: Path, endings: tuple[str, ...]) -> dict[str, str]:
+    """The files of a tar or zip archive whose names end so, by name.
 
-    Raises: ValueError if one is not UTF-8, when it is read.
+    Raises: ValueError if one is not UTF-8.
     """
     if path.suffix == ".zip":
-        archive = zipfile.ZipFile(path)
-        return {
-            name: lambda name=name: _decoded(archive.read(name), name)
-            for name in archive.namelist()
-        }
-    tar = tarfile.open(path)
-    read = lambda member: b"".join(tar.extractfile(member) or ())
-    return {
-        member.name: lambda member=member: _decoded(read(member), member.name)
-        for member in tar.getmembers()
-        if member.isfile()
-    }
+        with zipfile.ZipFile(path) as archive:
+            names = [name for name in archive.namelist() if name.endswith(endings)]
+            return {name: _decoded(archive.read(name), name) for name in names}
+    with tarfile.open(path) as tar:
+        members = [member for member in tar if member.name.endswith(endings)]
+        read = lambda member: b"".join(tar.extractfile(member) or ())
+        return {member.name: _decoded(read(member), member.name) for member in members}
 
 
 def penn_sections(folder: Path, split: str) -> Iterator[tuple[str, str]]:
@@ -479,3 +482,171 @@ class Parser:
         return [
             restore(line_tokens(line), words) for line, words in zip(found, sentences, strict=True)
         ]
+
+
+_LETTER, _LEVEL = 8, 44  # pixels: width of a letter, height of a level
+
+
+def tree_svg(tree: Tree, compared: Tree | None = None) -> str:
+    """A drawing of a tree, words at the bottom.
+
+    Args:
+        compared: a tree of the same words; phrases that it does not have are drawn in red.
+    """
+    rules = Rules(deleted=frozenset(["TOP"]))
+    known = Counter(bracketing([compared or tree], rules).brackets)
+    depth, parts, right = tree.height() - 1, [], 0.0
+
+    def place(node: Tree, level: int, start: int) -> tuple[float, int]:
+        """Draw what is under a node; returns its x and the number of words before its end."""
+        nonlocal right
+        if is_tag(node):
+            width = _LETTER * max(len(node.label()), len(node[0])) + 14
+            x, right = right + width / 2, right + width
+            parts.append(_line(x, _LEVEL * level + 22, x, _LEVEL * depth + 2, dashed=True))
+            parts.append(_label(x, _LEVEL * depth + 18, node[0], "tree-word"))
+            parts.append(_label(x, _LEVEL * level + 16, node.label(), "tree-tag"))
+            return x, start + 1
+        xs, end = [], start
+        for child in node:
+            x, end = place(child, level + 1, end)
+            xs.append(x)
+        x = (xs[0] + xs[-1]) / 2
+        parts.extend(_line(x, _LEVEL * level + 22, below, _LEVEL * (level + 1) + 2) for below in xs)
+        label = Rules().same_labels.get(node.label(), node.label())
+        right_one = (label, start, end) in known or label == "TOP"
+        parts.append(
+            _label(
+                x, _LEVEL * level + 16, node.label(), "tree-phrase" if right_one else "tree-wrong"
+            )
+        )
+        return x, end
+
+    place(tree, 0, 0)
+    height, words = _LEVEL * depth + 28, escape(tree.pformat(margin=10**6))
+    return (
+        f'<svg class="tree" viewBox="0 0 {right:.0f} {height}" width="{right:.0f}" role="img" '
+        f'aria-label="{words}"><style>{_STYLE}</style>{"".join(parts)}</svg>'
+    )
+
+
+_STYLE = (
+    ".tree{max-width:100%;height:auto;color:inherit;font:13px system-ui,sans-serif}"
+    ".tree text{fill:currentColor;text-anchor:middle}.tree line{stroke:currentColor;opacity:.45}"
+    ".tree-tag{font-size:11px;opacity:.75}.tree-phrase{font-weight:600}"
+    ".tree text.tree-wrong{font-weight:600;fill:#D55E00}"
+)
+
+
+def _line(x: float, y: float, x2: float, y2: float, dashed: bool = False) -> str:
+    dash = ' stroke-dasharray="2 3"' if dashed else ""
+    return f'<line x1="{x:.1f}" y1="{y}" x2="{x2:.1f}" y2="{y2}"{dash}/>'
+
+
+def _label(x: float, y: float, text: str, kind: str) -> str:
+    return f'<text x="{x:.1f}" y="{y}" class="{kind}">{escape(text)}</text>'
+
+
+def load_parser(name: str = "craft-parser", device: str = "cpu") -> Parser:
+    """A trained parser: one that comes with the package, or the folder of a run.
+
+    Raises: ValueError as `load_pretrained`.
+    """
+    return Parser(load_pretrained(name, device))
+
+
+@cache
+def _english() -> Any:
+    import spacy
+
+    return spacy.blank("en")
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a sentence, punctuation and clitics apart.
+
+    >>> split_words("The cat didn't sit.")
+    ['The', 'cat', 'did', "n't", 'sit', '.']
+    """
+    return [token.text for token in _english()(text) if not token.is_space]
+
+
+def score_parser(
+    parser: Parser, treebank: str, split: str, limit: int | None = None, **options: Any
+) -> dict[str, float]:
+    """Parse a split of a treebank, and score it as EVALB does.
+
+    Args:
+        treebank, split: as for `tree_files`.   limit: sentences, from the beginning.
+        options: as for `Parser.parse_all`.
+
+    Source: section 6.3, Table 4.
+    """
+    gold = load_trees(treebank, split)[:limit]
+    found = parser.parse_all([tree.leaves() for tree in gold], progress=True, **options)
+    return summary(compare([g], [f]) for g, f in zip(gold, found, strict=True))
+
+
+def right_branching(words: list[str], tags: list[str], label: str = "NP") -> Tree:
+    """The tree in which each word is followed by a phrase of all that is left, full stop apart."""
+    leaves = [Tree(tag, [word]) for tag, word in zip(tags, words, strict=True)]
+    end = [leaves.pop()] if len(leaves) > 1 and tags[-1] == "." else []
+    inner = leaves[-1]
+    for leaf in reversed(leaves[:-1]):
+        inner = Tree(label, [leaf, inner])
+    inside = list(inner) if not is_tag(inner) else [inner]
+    return Tree("S", [*inside, *end])
+
+
+class Grammar:
+    """A probabilistic grammar that is counted in trees.
+
+    Args:
+        trees: to count in.
+
+    Source: the baseline of section 6.3; nltk's ViterbiParser finds the most probable tree.
+    """
+
+    def __init__(self, trees: Iterable[Tree]) -> None:
+        words: dict[str, Counter] = {}
+        productions = []
+        seen: set[tuple[str, str]] = set()
+        for tree in trees:
+            for word, tag in tree.pos():
+                words.setdefault(word, Counter())[tag] += 1
+                if (word, tag) not in seen:  # what a new word may be, the different words tell
+                    seen.add((word, tag))
+                    for key in _ending(word), "\0":
+                        words.setdefault(key, Counter())[tag] += 1
+            bare = Tree("ROOT", [_without_words(tree)])
+            bare.chomsky_normal_form(horzMarkov=1)
+            productions += bare.productions()
+        self.tags = {key: counts.most_common(1)[0][0] for key, counts in words.items()}
+        self.parser = ViterbiParser(induce_pcfg(Nonterminal("ROOT"), productions))
+
+    def tag(self, word: str) -> str:
+        """The most frequent tag of a word, of words that end so, or of all."""
+        keys = word, _ending(word), "\0"
+        return next(self.tags[key] for key in keys if key in self.tags)
+
+    def parse(self, words: list[str]) -> Tree | None:
+        """The most probable tree; None if the grammar has none."""
+        tags = [self.tag(word) for word in words]
+        tree = next(iter(self.parser.parse(tags)), None)
+        if tree is None:
+            return None
+        tree = Tree.convert(tree)
+        tree.un_chomsky_normal_form()
+        for place, (word, tag) in enumerate(zip(words, tags, strict=True)):
+            tree[tree.leaf_treeposition(place)] = Tree(tag, [word])
+        return tree[0]
+
+
+def _ending(word: str) -> str:
+    """The last three letters, marked so that they are not taken for a word."""
+    return word[-3:].lower() + "\0"
+
+
+def _without_words(tree: Tree) -> Tree | str:
+    """The tree with its tags as leaves."""
+    return tree.label() if is_tag(tree) else Tree(tree.label(), [_without_words(c) for c in tree])

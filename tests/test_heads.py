@@ -93,7 +93,7 @@ def test_weights_between_words_are_those_of_merged_pieces(translator: Translator
 
 
 def test_arrows_are_followed_where_the_weight_says_so(doc):
-    """Head 1 looks at the governor, head 2 at the next word, head 3 at the end, hardly at word 0."""
+    """Head 1 looks at the governor, head 2 at the next word, head 3 at the end."""
     n = len(doc)
     weights = torch.zeros(1, 3, n, n + 1)
     for token in doc:
@@ -180,13 +180,15 @@ BLANK = "1\t_\t_\tNOUN\tNN\t_\t0\troot\t_\t_"  # a word of Reddit's, as GUM is p
 
 def test_gum_is_read_from_either_shape(tmp_path, monkeypatch):
     monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="en_gum-ud-dev.conllu"):
+    with pytest.raises(FileNotFoundError, match=r"en_gum-ud-dev\.conllu"):
         load_gum("dev")
     folder = tmp_path / "gum"
     (folder / "dep").mkdir(parents=True)
     (folder / "en_gum-ud-dev.conllu").write_text(f"{ROWS}\n\n{BLANK}\n\n")
     assert [doc.text.strip() for doc in load_gum("dev")] == [TEXT]
-    (folder / "splits.md").write_text("# Splits\n\n## dev\n\n  * GUM_b_one\n\n## test\n\n * GUM_b_two\n")
+    (folder / "splits.md").write_text(
+        "# Splits\n\n## dev\n\n  * GUM_b_one\n\n## test\n\n * GUM_b_two\n"
+    )
     for name, rows in ("one", f"{ROWS}\n\n{ROWS}"), ("two", ROWS):
         (folder / "dep" / f"GUM_b_{name}.conllu").write_text(f"{rows}\n\n")
     with tarfile.open(folder / "gum-dep-coref.tar.xz", "w:xz") as archive:
@@ -198,16 +200,20 @@ def test_gum_is_read_from_either_shape(tmp_path, monkeypatch):
 
 
 def test_each_head_gets_the_relation_that_it_follows_beyond_a_fixed_distance():
-    """Head 1 follows objects and only them, head 2 determiners; the next word explains half of them."""
+    """Head 1 follows objects alone, head 2 determiners; the next word explains half of them."""
     relation = np.repeat(["obj", "det"], 200)
     offset = np.tile([1, 1, 2, 3], 100)
     hits = np.stack([relation == "obj", relation == "det"], axis=-1)[:, None]
     found = Arrows(relation, np.arange(400), offset, hits)
     none = found._replace(hits=np.zeros_like(hits))
-    table = head_relations({"dependent": found, "governor": none}, {"dependent": found, "governor": none})
+    table = head_relations(
+        {"dependent": found, "governor": none}, {"dependent": found, "governor": none}
+    )
     assert table.relation.tolist() == ["obj", "det"] and set(table["from"]) == {"dependent"}
     assert table.follows.tolist() == [1, 1] and table.fixed.tolist() == [0.5, 0.5]
-    turned = head_relations({"dependent": none, "governor": found}, {"dependent": none, "governor": found})
+    turned = head_relations(
+        {"dependent": none, "governor": found}, {"dependent": none, "governor": found}
+    )
     assert set(turned["from"]) == {"governor"}
 
 
@@ -217,7 +223,14 @@ def test_arrows_are_counted_by_their_length():
     hits = (abs(offset) >= 9)[:, None, None] & np.array([[True, False]])
     table = by_distance(*[Arrows(relation, np.arange(20), offset, hits)] * 2)
     assert table.arrows.tolist() == [3, 1, 2, 2, 2]
-    assert table.follows.tolist() == [0, 0, 0, 0, 1] and table.fixed.round(2).tolist() == [0.67, 1, 0.5, 0.5, 0.5]
+    assert table.follows.tolist() == [0, 0, 0, 0, 1]
+    assert table.fixed.round(2).tolist() == [
+        0.67,
+        1,
+        0.5,
+        0.5,
+        0.5,
+    ]
 
 
 def test_pronouns_are_counted_together_and_one_by_one():
