@@ -178,7 +178,7 @@ def test_a_grammar_that_is_counted_finds_the_trees_again():
         assert grammar.parse(tree.leaves()) == tree
     new = grammar.parse(
         ["a", "HOTDOG", "sees", "the", "cat", "."]
-    )  # it ends as a word that is known
+    )
     assert new == one("(S (NP (DT a) (NN HOTDOG)) (VP (VB sees) (NP (DT the) (NN cat))) (. .))")
     assert grammar.parse([".", "."]) is None
 
