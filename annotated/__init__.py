@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from annotated.complexity import Convolution as Convolution
     from annotated.complexity import Recurrent as Recurrent
     from annotated.complexity import RestrictedSelfAttention as RestrictedSelfAttention
+    from annotated.complexity import check_odd as check_odd
     from annotated.complexity import layers_to_link as layers_to_link
     from annotated.complexity import longest_chain as longest_chain
     from annotated.complexity import multiply_adds as multiply_adds
@@ -167,6 +168,7 @@ if TYPE_CHECKING:
     from annotated.parsing import read_trees as read_trees
     from annotated.parsing import restore as restore
     from annotated.parsing import right_branching as right_branching
+    from annotated.parsing import same_punctuation as same_punctuation
     from annotated.parsing import score_parser as score_parser
     from annotated.parsing import sentence_line as sentence_line
     from annotated.parsing import split_words as split_words
@@ -297,6 +299,7 @@ _MODULES = {
         "Convolution",
         "Recurrent",
         "RestrictedSelfAttention",
+        "check_odd",
         "layers_to_link",
         "longest_chain",
         "multiply_adds",
@@ -455,6 +458,7 @@ _MODULES = {
         "read_trees",
         "restore",
         "right_branching",
+        "same_punctuation",
         "score_parser",
         "sentence_line",
         "split_words",
@@ -671,6 +675,7 @@ __all__ = [
     "chart_theme",
     "check_config",
     "check_ids",
+    "check_odd",
     "check_resume",
     "check_search",
     "check_training",
@@ -795,6 +800,7 @@ __all__ = [
     "run",
     "run_epoch",
     "run_folder",
+    "same_punctuation",
     "save_checkpoint",
     "save_model",
     "scaled_dot_product",

@@ -4,7 +4,6 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
 from collections.abc import Callable
-from itertools import count as numbers
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +18,7 @@ __all__ = [
     "Convolution",
     "Recurrent",
     "RestrictedSelfAttention",
+    "check_odd",
     "layers_to_link",
     "longest_chain",
     "multiply_adds",
@@ -54,12 +54,20 @@ class Recurrent(nn.Module):
         return torch.stack(states, dim=1)
 
 
+def check_odd(name: str, width: int) -> None:
+    """Raise ValueError unless a neighbourhood has a middle."""
+    if width < 1 or width % 2 == 0:
+        raise ValueError(f"expected an odd {name} of at least 1; got {width}")
+
+
 class Convolution(nn.Module):
     """Each position mixes k neighbours, `dilation` apart: (batch, n, d) to the same.
 
     Args:
         k: width of the kernel, odd.   separable: mix positions and channels one after the other.
         causal: the neighbours are those before, as in a decoder, and not those around.
+
+    Raises: ValueError if k is even.
 
     Source: Table 1, third row; section 4.
     """
@@ -68,6 +76,7 @@ class Convolution(nn.Module):
         self, d: int, k: int, dilation: int = 1, separable: bool = False, causal: bool = False
     ) -> None:
         super().__init__()
+        check_odd("k", k)
         self.mix = nn.Conv1d(d, d, k, dilation=dilation, groups=d if separable else 1)
         self.pointwise = nn.Linear(d, d) if separable else nn.Identity()
         self.after = 0 if causal else dilation * (k // 2)  # zeros that stand for what is not there
@@ -84,11 +93,14 @@ class RestrictedSelfAttention(nn.Module):
     Args:
         r: size of the neighbourhood, odd; parts of it beyond the ends do not count.
 
+    Raises: ValueError if r is even.
+
     Source: Table 1, fourth row; section 4.
     """
 
     def __init__(self, r: int) -> None:
         super().__init__()
+        check_odd("r", r)
         self.r = r
 
     def forward(self, x: Tensor) -> Tensor:
@@ -115,7 +127,7 @@ def multiply_adds(layer: nn.Module, n: int, d: int) -> int:
 
 
 def longest_chain(output: Tensor) -> int:
-    """Operations on the longest path of the graph that computed a tensor.
+    """Operations on the longest path of the graph that computed a tensor, its leaf counted.
 
     Source: section 4, second column of Table 1.
     """
@@ -139,13 +151,15 @@ def layers_to_link(layer: Callable[[int], nn.Module], n: int, d: int = 2) -> int
     Args:
         layer: makes the layer of a number, counted from 0.
 
+    Raises: ValueError if n layers do not link them.
+
     Source: section 4, third column of Table 1.
     """
     x = torch.randn(1, n, d, dtype=torch.float64, requires_grad=True)
     out = x
-    for number in numbers():
+    for number in range(n):
         out = layer(number).double()(out)
         (gradient,) = torch.autograd.grad(out[0, -1].sum(), x, retain_graph=True)
         if gradient[0, 0].ne(0).any():
             return number + 1
-    raise AssertionError("a count has no end")
+    raise ValueError(f"expected layers that link {n} positions; {n} of these do not")

@@ -3,7 +3,6 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
-import copy
 import re
 import tarfile
 from collections import defaultdict
@@ -16,12 +15,12 @@ import pandas as pd
 import torch
 from spacy.tokens import Doc, Span
 from spacy.vocab import Vocab
-from torch import Tensor, nn
+from torch import Tensor
 from tqdm.auto import tqdm
 
 from annotated.data import corpus_file, encode_source, find_corpus, known_split, local_file
 from annotated.decoding import Translator
-from annotated.model import EncoderDecoder
+from annotated.model import EncoderDecoder, build_model
 
 __all__ = [
     "DISTANCES",
@@ -236,7 +235,11 @@ def best_heads(chosen_on: Arrows, measured_on: Arrows, least: int = 100) -> pd.D
     """For each relation the head that follows it best, beside the best fixed distance.
 
     Args:
-        least: arrows that a relation must have in either half.
+        chosen_on, measured_on: arrows of sentences that share nothing.
+        least: arrows that a relation must have in either part.
+
+    Returns: shares of the arrows to measure on, with a 95 % interval; `when_chosen` is the head's
+        share of the others.
     """
     rows: list[dict[str, Any]] = []
     for relation in common_relations(chosen_on, measured_on, least):
@@ -253,6 +256,7 @@ def best_heads(chosen_on: Arrows, measured_on: Arrows, least: int = 100) -> pd.D
             "relation": relation, "arrows": int(second.sum()), "layer": layer + 1, "head": head + 1,
             "follows": hits.mean(), "low": low, "high": high, "offset": offset,
             "fixed": fixed.mean(), "gain_low": gain[0], "gain_high": gain[1],
+            "when_chosen": share.max(),
         })  # fmt: skip
     rows.sort(key=lambda row: -row["follows"])
     return pd.DataFrame(rows)
@@ -343,9 +347,9 @@ def head_relations(
 
     Args:
         chosen_on, measured_on: arrows by where they start, such as "dependent" and "governor".
-        least: arrows that a relation must have in either half.
+        least: arrows that a relation must have in either part.
 
-    Returns: shares of one half of the sentences, with the relation that the other half chose.
+    Returns: shares of the arrows to measure on, with the relation that the others chose.
     """
     gains, rows = [], []
     for start, arrows_there in chosen_on.items():
@@ -388,7 +392,7 @@ def by_distance(chosen_on: Arrows, measured_on: Arrows) -> pd.DataFrame:
         rows.append({
             "distance": name, "arrows": int(second.sum()), "layer": layer + 1, "head": head + 1,
             "follows": hits.mean(), "low": ends[0], "high": ends[1],
-            "fixed": (measured_on.offset[second] == offset).mean(),
+            "fixed": (measured_on.offset[second] == offset).mean(), "when_chosen": share.max(),
         })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -457,21 +461,20 @@ def study(
     ]
     heads = head_relations(first.arrows, second.arrows, least).set_index(["layer", "head"])
     heads = heads.assign(pronouns=second.pronouns.hits.mean(axis=0).flatten())
-    ways = Arrows(*(np.concatenate(both) for both in zip(*first.arrows.values(), strict=True)))
-    measured = Arrows(*(np.concatenate(both) for both in zip(*second.arrows.values(), strict=True)))
+    distances = [
+        by_distance(first.arrows[start], second.arrows[start]).assign(**{"from": start})
+        for start in first.arrows
+    ]
     return {
         "relations": pd.concat(relations, ignore_index=True),
-        "distances": by_distance(ways, measured),
+        "distances": pd.concat(distances, ignore_index=True),
         "pronouns": best_for_pronouns(first.pronouns, second.pronouns),
         "heads": heads.join(second.places).reset_index(),
     }
 
 
 def untrained(model: EncoderDecoder, seed: int = 0) -> EncoderDecoder:
-    """A copy of a model with new weights, drawn as Glorot and Bengio advise."""
-    blank = copy.deepcopy(model)
+    """A model of the same shape as it is before training."""
+    assert model.config is not None
     torch.manual_seed(seed)
-    for parameter in blank.parameters():
-        if parameter.dim() > 1:
-            nn.init.xavier_uniform_(parameter)
-    return blank
+    return build_model(model.config).eval()

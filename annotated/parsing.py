@@ -40,6 +40,7 @@ __all__ = [
     "read_trees",
     "restore",
     "right_branching",
+    "same_punctuation",
     "score_parser",
     "sentence_line",
     "split_words",
@@ -471,7 +472,8 @@ class Parser:
         """The trees of sentences.
 
         Args:
-            sentences: each a list of words.
+            sentences: each a list of words.   beam: hypotheses; the paper has 21.
+            alpha: length penalty, the paper's.
             options: as for `Translator.candidates`.
 
         Raises: ValueError if a sentence has no words.
@@ -513,20 +515,18 @@ def tree_svg(tree: Tree, compared: Tree | None = None) -> str:
             xs.append(x)
         x = (xs[0] + xs[-1]) / 2
         parts.extend(_line(x, _LEVEL * level + 22, below, _LEVEL * (level + 1) + 2) for below in xs)
-        label = Rules().same_labels.get(node.label(), node.label())
-        right_one = (label, start, end) in known or label == "TOP"
-        parts.append(
-            _label(
-                x, _LEVEL * level + 16, node.label(), "tree-phrase" if right_one else "tree-wrong"
-            )
-        )
+        cut = re.split("[-=]", node.label())[0]
+        key = rules.same_labels.get(cut, cut), start, end
+        kind = "tree-phrase" if known[key] > 0 or cut in rules.deleted else "tree-wrong"
+        known[key] -= 1
+        parts.append(_label(x, _LEVEL * level + 16, node.label(), kind))
         return x, end
 
     place(tree, 0, 0)
     height, words = _LEVEL * depth + 28, escape(tree.pformat(margin=10**6))
     return (
-        f'<svg class="tree" viewBox="0 0 {right:.0f} {height}" width="{right:.0f}" role="img" '
-        f'aria-label="{words}"><style>{_STYLE}</style>{"".join(parts)}</svg>'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="tree" viewBox="0 0 {right:.0f} {height}" '
+        f'width="{right:.0f}" role="img" aria-label="{words}"><style>{_STYLE}</style>{"".join(parts)}</svg>'
     )
 
 
@@ -580,15 +580,35 @@ def score_parser(
         treebank, split: as for `tree_files`.   limit: sentences, from the beginning.
         options: as for `Parser.parse_all`.
 
+    Returns: as `summary`.
+
     Source: section 6.3, Table 4.
     """
     gold = load_trees(treebank, split)[:limit]
     found = parser.parse_all([tree.leaves() for tree in gold], progress=True, **options)
-    return summary(compare([g], [f]) for g, f in zip(gold, found, strict=True))
+    pairs = zip(gold, found, strict=True)
+    return summary(compare([g], [same_punctuation(f, g)]) for g, f in pairs)
+
+
+def same_punctuation(found: Tree, gold: Tree, rules: Rules | None = None) -> Tree:
+    """A tree in which those words are punctuation that are so in the gold tree of the sentence."""
+    deleted, found = (rules or Rules()).deleted, found.copy(deep=True)
+    for place, (_, tag) in enumerate(gold.pos()):
+        leaf = found[found.leaf_treeposition(place)[:-1]]
+        if tag in deleted:
+            leaf.set_label(tag)
+        elif leaf.label() in deleted:
+            leaf.set_label("X")
+    return found
 
 
 def right_branching(words: list[str], tags: list[str], label: str = "NP") -> Tree:
-    """The tree in which each word is followed by a phrase of all that is left, full stop apart."""
+    """The tree in which each word is followed by a phrase of all that is left, full stop apart.
+
+    Raises: ValueError if there are no words.
+    """
+    if not words:
+        raise ValueError("expected words for the tree; got none")
     leaves = [Tree(tag, [word]) for tag, word in zip(tags, words, strict=True)]
     end = [leaves.pop()] if len(leaves) > 1 and tags[-1] == "." else []
     inner = leaves[-1]
@@ -604,7 +624,7 @@ class Grammar:
     Args:
         trees: to count in.
 
-    Source: the baseline of section 6.3; nltk's ViterbiParser finds the most probable tree.
+    Source: none in the paper; a baseline. nltk's ViterbiParser finds the most probable tree.
     """
 
     def __init__(self, trees: Iterable[Tree]) -> None:
@@ -629,12 +649,12 @@ class Grammar:
         keys = word, _ending(word), "\0"
         return next(self.tags[key] for key in keys if key in self.tags)
 
-    def parse(self, words: list[str]) -> Tree | None:
-        """The most probable tree; None if the grammar has none."""
+    def parse(self, words: list[str]) -> Tree:
+        """The most probable tree; the right-branching one if the grammar has none."""
         tags = [self.tag(word) for word in words]
         tree = next(iter(self.parser.parse(tags)), None)
         if tree is None:
-            return None
+            return right_branching(words, tags)
         tree = Tree.convert(tree)
         tree.un_chomsky_normal_form()
         for place, (word, tag) in enumerate(zip(words, tags, strict=True)):

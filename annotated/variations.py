@@ -104,7 +104,8 @@ def row_config(name: str, vocab: int = 37000) -> TransformerConfig:
     Raises: ValueError if there is no such row.
     """
     row = known_row(name)
-    return TransformerConfig.base(vocab, **{key: row[key] for key in [*_SHAPE, "dropout"]})
+    shape = {key: row[key] for key in [*_SHAPE, "dropout"]}
+    return TransformerConfig.base(vocab, **shape, max_len=512)  # matters to learned positions only
 
 
 def known_row(name: str) -> dict[str, Any]:
@@ -141,7 +142,11 @@ def full_config(name: str) -> TrainingConfig:
 
 
 def run_folder(name: str) -> str:
-    """The folder of a row's run, such as runs/a-h-1."""
+    """The folder of a row's run.
+
+    >>> run_folder("A: h = 1")
+    'runs/a-h-1'
+    """
     return "runs/" + "-".join("".join(c if c.isalnum() else " " for c in name.lower()).split())
 
 
@@ -190,8 +195,8 @@ def vary(names: Sequence[str], seeds: Sequence[int], results: Path, **changes: A
 
     Returns: what the file holds in the end.
 
-    Raises: ValueError if there is no such row; KeyboardInterrupt when all is saved, if it was
-        told to stop.
+    Raises: ValueError if there is no such row, or if the file holds a run of another length;
+        KeyboardInterrupt when all is saved, if it was told to stop.
 
     Source: section 6.2, Table 3.
     """
@@ -199,7 +204,12 @@ def vary(names: Sequence[str], seeds: Sequence[int], results: Path, **changes: A
     configs = {key: small_config(*key, **changes) for key in wanted}
     done = pd.read_csv(results) if results.exists() else pd.DataFrame(columns=["row", "seed"])
     for (name, seed), config in configs.items():
-        if ((done.row == name) & (done.seed == seed)).any():
+        same = done[(done.row == name) & (done.seed == seed)]
+        if len(same) and same.updates.iloc[0] != config.updates:
+            raise ValueError(
+                f"expected {config.updates} updates of {name}; {results} has another run"
+            )
+        if len(same):
             continue
         line = {"row": name, "seed": seed, **train_and_score(config)}
         done = pd.concat([done, pd.DataFrame([line])], ignore_index=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import tarfile
 
 import numpy as np
@@ -28,6 +29,7 @@ from annotated.heads import (
     read_conllu,
     strongest,
     study,
+    untrained,
     word_weights,
 )
 from annotated.model import make_model
@@ -253,5 +255,18 @@ def test_the_study_tells_of_every_head(translator: Translator, doc):
     tables = study(translator, docs * 2, docs, least=1)
     assert set(tables) == {"relations", "distances", "pronouns", "heads"}
     assert len(tables["heads"]) == 8 and set(PLACES) <= set(tables["heads"].columns)
-    assert set(tables["relations"]["from"]) == {"dependent", "governor"}
+    for name in "relations", "distances":
+        assert set(tables[name]["from"]) == {"dependent", "governor"}
     assert tables["heads"].pronouns.isin([0.0, 1.0]).all()  # there is one pronoun
+
+
+def test_the_control_is_the_model_before_training():
+    torch.manual_seed(3)
+    before = make_model(30, 30, N=1, d_model=16, d_ff=32, h=4)
+    trained = copy.deepcopy(before)
+    for parameter in trained.parameters():
+        parameter.data += 1  # nothing of what was learnt may stay, not even a bias
+    for name, parameter in untrained(trained, seed=3).named_parameters():
+        assert torch.equal(parameter, before.get_parameter(name)), name
+    other = untrained(trained, seed=4)
+    assert not torch.equal(other.generator.proj.weight, before.generator.proj.weight)

@@ -24,6 +24,7 @@ from annotated.parsing import (
     read_trees,
     restore,
     right_branching,
+    same_punctuation,
     sentence_line,
     summary,
     tree_line,
@@ -176,11 +177,9 @@ def test_a_grammar_that_is_counted_finds_the_trees_again():
     grammar = Grammar(known)
     for tree in known:
         assert grammar.parse(tree.leaves()) == tree
-    new = grammar.parse(
-        ["a", "HOTDOG", "sees", "the", "cat", "."]
-    )
+    new = grammar.parse(["a", "HOTDOG", "sees", "the", "cat", "."])
     assert new == one("(S (NP (DT a) (NN HOTDOG)) (VP (VB sees) (NP (DT the) (NN cat))) (. .))")
-    assert grammar.parse([".", "."]) is None
+    assert grammar.parse([".", "."]) == right_branching([".", "."], [".", "."])
 
 
 def test_right_branching_opens_a_phrase_at_each_word():
@@ -222,3 +221,20 @@ def test_a_treebank_is_found_in_its_folder(tmp_path):
         load_trees(str(tmp_path), "dev")
     with pytest.raises(ValueError, match="expected a split out of train, dev, test"):
         load_trees(str(tmp_path), "valid")
+
+
+def test_one_wrong_comma_costs_something_but_not_the_sentence():
+    gold = one("(S (NP (NN a) (, ,) (NN b)) (VP (VB c)) (. .))")
+    found = one("(S (NP (NN a) (NN ,) (NN b)) (VP (. c)) (X .))")
+    assert compare([gold], [found]).status == 1
+    score = compare([gold], [same_punctuation(found, gold)])
+    assert (score.status, score.matched, score.gold, score.found) == (0, 3, 3, 3)
+    assert (score.words, score.tags) == (3, 2)
+    assert found[0][1].label() == "NN"  # the tree itself is as it was
+
+
+def test_a_nested_phrase_is_right_once():
+    gold = one("(S (NP-SBJ (NN a)) (VP (VB b)))")
+    assert "tree-wrong" not in tree_svg(gold).split("</style>")[1]
+    twice = one("(S (NP (NP (NN a))) (VP (VB b)))")
+    assert tree_svg(twice, gold).split("</style>")[1].count("tree-wrong") == 1
