@@ -524,10 +524,9 @@ def tree_svg(tree: Tree, compared: Tree | None = None) -> str:
 
     place(tree, 0, 0)
     height, words = _LEVEL * depth + 28, escape(tree.pformat(margin=10**6))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="tree" viewBox="0 0 {right:.0f} {height}" '
-        f'width="{right:.0f}" role="img" aria-label="{words}"><style>{_STYLE}</style>{"".join(parts)}</svg>'
-    )
+    size = f'viewBox="0 0 {right:.0f} {height}" width="{right:.0f}"'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="tree" role="img" {size} aria-label="{words}">'
+    return f"{head}<style>{_STYLE}</style>{''.join(parts)}</svg>"
 
 
 _STYLE = (
