@@ -523,10 +523,10 @@ def tree_svg(tree: Tree, compared: Tree | None = None) -> str:
         return x, end
 
     place(tree, 0, 0)
-    height, words = _LEVEL * depth + 28, escape(tree.pformat(margin=10**6))
-    size = f'viewBox="0 0 {right:.0f} {height}" width="{right:.0f}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="tree" role="img" {size} aria-label="{words}">'
-    return f"{head}<style>{_STYLE}</style>{''.join(parts)}</svg>"
+    box = f'viewBox="0 0 {right:.0f} {_LEVEL * depth + 28}" width="{right:.0f}"'
+    label = escape(tree.pformat(margin=10**6))
+    head = f'xmlns="http://www.w3.org/2000/svg" class="tree" role="img" {box} aria-label="{label}"'
+    return f"<svg {head}><style>{_STYLE}</style>{''.join(parts)}</svg>"
 
 
 _STYLE = (
