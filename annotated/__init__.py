@@ -154,9 +154,12 @@ if TYPE_CHECKING:
     from annotated.parsing import Parser as Parser
     from annotated.parsing import Rules as Rules
     from annotated.parsing import Score as Score
+    from annotated.parsing import Tagger as Tagger
+    from annotated.parsing import add_token as add_token
     from annotated.parsing import archive_texts as archive_texts
     from annotated.parsing import bare_label as bare_label
     from annotated.parsing import bracketing as bracketing
+    from annotated.parsing import check_node as check_node
     from annotated.parsing import clean as clean
     from annotated.parsing import compare as compare
     from annotated.parsing import is_tag as is_tag
@@ -444,9 +447,12 @@ _MODULES = {
         "Parser",
         "Rules",
         "Score",
+        "Tagger",
+        "add_token",
         "archive_texts",
         "bare_label",
         "bracketing",
+        "check_node",
         "clean",
         "compare",
         "is_tag",
@@ -644,12 +650,14 @@ __all__ = [
     "SimpleLossCompute",
     "StopRequest",
     "SublayerConnection",
+    "Tagger",
     "TrainState",
     "Trainer",
     "TrainingConfig",
     "TransformerConfig",
     "Translation",
     "Translator",
+    "add_token",
     "agree",
     "ahead",
     "all_scores",
@@ -675,6 +683,7 @@ __all__ = [
     "chart_theme",
     "check_config",
     "check_ids",
+    "check_node",
     "check_odd",
     "check_resume",
     "check_search",

@@ -26,9 +26,12 @@ __all__ = [
     "Parser",
     "Rules",
     "Score",
+    "Tagger",
+    "add_token",
     "archive_texts",
     "bare_label",
     "bracketing",
+    "check_node",
     "clean",
     "compare",
     "is_tag",
@@ -56,6 +59,24 @@ __all__ = [
 _TOKEN = re.compile(r"[()]|[^() \t\r\n]+")  # other spaces may be part of a word
 
 
+def add_token(tree: Tree, token: str) -> None:
+    """The first token after a bracket is its label, all others are words."""
+    if not tree.label() and not tree:
+        tree.set_label(token)
+    else:
+        tree.append(token)
+
+
+def check_node(tree: Tree, place: str) -> None:
+    """Raise ValueError unless a tree is a word with its tag, or phrases and tags."""
+    if not tree:
+        raise ValueError(f"{place}: ({tree.label()}) holds no word")
+    if len(tree) > 1 and any(isinstance(child, str) for child in tree):
+        raise ValueError(
+            f"{place}: expected one word, or phrases and tags with a word, in ({tree.label()} ...)"
+        )
+
+
 def read_trees(lines: Iterable[str], where: str = "trees") -> Iterator[Tree]:
     """Trees in brackets, each on one line or on several.
 
@@ -70,38 +91,22 @@ def read_trees(lines: Iterable[str], where: str = "trees") -> Iterator[Tree]:
         for token in _TOKEN.findall(line):
             if token == "(":
                 stack.append((Tree("", []), number))
-                continue
-            if not stack:
+            elif not stack:
                 raise ValueError(f"{where}, line {number}: expected '('; got {token!r}")
-            tree, _ = stack[-1]
-            if token != ")":
-                _add(tree, token)
-                continue
-            if not tree:
-                raise ValueError(f"{where}, line {number}: ({tree.label()}) holds no word")
-            if len(tree) > 1 and any(isinstance(child, str) for child in tree):
-                raise ValueError(
-                    f"{where}, line {number}: expected one word, or phrases and tags with a word, "
-                    f"in ({tree.label()} ...)"
-                )
-            stack.pop()
-            if stack:
-                stack[-1][0].append(tree)
+            elif token != ")":
+                add_token(stack[-1][0], token)
             else:
-                count += 1
-                yield tree
+                tree, _ = stack.pop()
+                check_node(tree, f"{where}, line {number}")
+                if stack:
+                    stack[-1][0].append(tree)
+                else:
+                    count += 1
+                    yield tree
     if stack:
         raise ValueError(f"{where}, line {stack[-1][1]}: a bracket is opened and never closed")
     if not count:
         raise ValueError(f"{where}: expected trees in brackets; there are none in {number} lines")
-
-
-def _add(tree: Tree, token: str) -> None:
-    """The first token after a bracket is its label, all others are words."""
-    if not tree.label() and not tree:
-        tree.set_label(token)
-    else:
-        tree.append(token)
 
 
 def clean(tree: Tree) -> Tree | None:
@@ -354,6 +359,17 @@ def archive_texts(path: Path, endings: tuple[str, ...]) -> dict[str, str]:
         return {member.name: _decoded(read(member), member.name) for member in members}
 
 
+def _decoded(data: bytes, name: str) -> str:
+    """UTF-8 text; ValueError that names file and line if it is not."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = data[: error.start].count(b"\n") + 1
+        raise ValueError(
+            f"{name}, line {line}: expected UTF-8; got byte 0x{data[error.start]:02x}"
+        ) from None
+
+
 def penn_sections(folder: Path, split: str) -> Iterator[tuple[str, str]]:
     """Name and text of each file of the sections of the Wall Street Journal that a split has."""
     if split not in _SECTIONS:
@@ -364,17 +380,6 @@ def penn_sections(folder: Path, split: str) -> Iterator[tuple[str, str]]:
             raise ValueError(f"expected trees in {folder}/**/{section:02d}/*.mrg; there are none")
         for path in files:
             yield str(path), _decoded(path.read_bytes(), str(path))
-
-
-def _decoded(data: bytes, name: str) -> str:
-    """UTF-8 text; ValueError that names file and line if it is not."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise ValueError(
-            f"{name}, line {line}: expected UTF-8; got byte 0x{data[error.start]:02x}"
-        ) from None
 
 
 def load_trees(corpus: str, split: str) -> list[Tree]:
@@ -487,48 +492,6 @@ class Parser:
 
 
 _LETTER, _LEVEL = 8, 44  # pixels: width of a letter, height of a level
-
-
-def tree_svg(tree: Tree, compared: Tree | None = None) -> str:
-    """A drawing of a tree, words at the bottom.
-
-    Args:
-        compared: a tree of the same words; phrases that it does not have are drawn in red.
-    """
-    rules = Rules(deleted=frozenset(["TOP"]))
-    known = Counter(bracketing([compared or tree], rules).brackets)
-    depth, parts, right = tree.height() - 1, [], 0.0
-
-    def place(node: Tree, level: int, start: int) -> tuple[float, int]:
-        """Draw what is under a node; returns its x and the number of words before its end."""
-        nonlocal right
-        if is_tag(node):
-            width = _LETTER * max(len(node.label()), len(node[0])) + 14
-            x, right = right + width / 2, right + width
-            parts.append(_line(x, _LEVEL * level + 22, x, _LEVEL * depth + 2, dashed=True))
-            parts.append(_label(x, _LEVEL * depth + 18, node[0], "tree-word"))
-            parts.append(_label(x, _LEVEL * level + 16, node.label(), "tree-tag"))
-            return x, start + 1
-        xs, end = [], start
-        for child in node:
-            x, end = place(child, level + 1, end)
-            xs.append(x)
-        x = (xs[0] + xs[-1]) / 2
-        parts.extend(_line(x, _LEVEL * level + 22, below, _LEVEL * (level + 1) + 2) for below in xs)
-        cut = re.split("[-=]", node.label())[0]
-        key = rules.same_labels.get(cut, cut), start, end
-        kind = "tree-phrase" if known[key] > 0 or cut in rules.deleted else "tree-wrong"
-        known[key] -= 1
-        parts.append(_label(x, _LEVEL * level + 16, node.label(), kind))
-        return x, end
-
-    place(tree, 0, 0)
-    box = f'viewBox="0 0 {right:.0f} {_LEVEL * depth + 28}" width="{right:.0f}"'
-    label = escape(tree.pformat(margin=10**6))
-    head = f'xmlns="http://www.w3.org/2000/svg" class="tree" role="img" {box} aria-label="{label}"'
-    return f"<svg {head}><style>{_STYLE}</style>{''.join(parts)}</svg>"
-
-
 _STYLE = (
     ".tree{max-width:100%;height:auto;color:inherit;font:13px system-ui,sans-serif}"
     ".tree text{fill:currentColor;text-anchor:middle}.tree line{stroke:currentColor;opacity:.45}"
@@ -537,13 +500,64 @@ _STYLE = (
 )
 
 
-def _line(x: float, y: float, x2: float, y2: float, dashed: bool = False) -> str:
-    dash = ' stroke-dasharray="2 3"' if dashed else ""
-    return f'<line x1="{x:.1f}" y1="{y}" x2="{x2:.1f}" y2="{y2}"{dash}/>'
+def tree_svg(tree: Tree, compared: Tree | None = None) -> str:
+    """A drawing of a tree, words at the bottom.
+
+    Args:
+        compared: a tree of the same words; phrases that it does not have are drawn in red.
+
+    Returns: SVG, by itself or as a part of a page.
+    """
+    drawing = _Drawing(tree, compared or tree)
+    drawing.place(tree, 0, 0)
+    box = f'viewBox="0 0 {drawing.right:.0f} {drawing.bottom + 26}" width="{drawing.right:.0f}"'
+    label = escape(tree.pformat(margin=10**6))
+    head = f'xmlns="http://www.w3.org/2000/svg" class="tree" role="img" {box} aria-label="{label}"'
+    return f"<svg {head}><style>{_STYLE}</style>{''.join(drawing.parts)}</svg>"
 
 
-def _label(x: float, y: float, text: str, kind: str) -> str:
-    return f'<text x="{x:.1f}" y="{y}" class="{kind}">{escape(text)}</text>'
+class _Drawing:
+    """The parts of a drawing, and how far it reaches to the right."""
+
+    rules = Rules(deleted=frozenset(["TOP"]))
+
+    def __init__(self, tree: Tree, compared: Tree) -> None:
+        self.parts: list[str] = []
+        self.right, self.bottom = 0.0, _LEVEL * (tree.height() - 1) + 2
+        self.known = Counter(bracketing([compared], self.rules).brackets)
+
+    def place(self, tree: Tree, level: int, start: int) -> tuple[float, int]:
+        """Draw what is under a node; returns its x and the number of words before its end."""
+        y = _LEVEL * level + 16
+        if is_tag(tree):
+            width = _LETTER * max(len(tree.label()), len(tree[0])) + 14
+            x, self.right = self.right + width / 2, self.right + width
+            self.line(x, y + 6, x, self.bottom, ' stroke-dasharray="2 3"')
+            self.text(x, self.bottom + 16, tree[0], "tree-word")
+            self.text(x, y, tree.label(), "tree-tag")
+            return x, start + 1
+        below, end = [], start
+        for child in tree:
+            x, end = self.place(child, level + 1, end)
+            below.append(x)
+        middle = (below[0] + below[-1]) / 2
+        for x in below:
+            self.line(middle, y + 6, x, y + _LEVEL - 14)
+        self.text(middle, y, tree.label(), self.kind(tree.label(), start, end))
+        return middle, end
+
+    def kind(self, label: str, start: int, end: int) -> str:
+        """Whether a phrase is one of those that are known; each of them counts once."""
+        cut = re.split("[-=]", label)[0]
+        key = self.rules.same_labels.get(cut, cut), start, end
+        self.known[key] -= 1
+        return "tree-phrase" if self.known[key] >= 0 or cut in self.rules.deleted else "tree-wrong"
+
+    def line(self, x: float, y: float, x2: float, y2: float, more: str = "") -> None:
+        self.parts.append(f'<line x1="{x:.1f}" y1="{y}" x2="{x2:.1f}" y2="{y2}"{more}/>')
+
+    def text(self, x: float, y: float, text: str, kind: str) -> None:
+        self.parts.append(f'<text x="{x:.1f}" y="{y}" class="{kind}">{escape(text)}</text>')
 
 
 def load_parser(name: str = "craft-parser", device: str = "cpu") -> Parser:
@@ -617,6 +631,35 @@ def right_branching(words: list[str], tags: list[str], label: str = "NP") -> Tre
     return Tree("S", [*inside, *end])
 
 
+class Tagger:
+    """Tags words by what was most frequent.
+
+    Args:
+        trees: to count in.
+    """
+
+    def __init__(self, trees: Iterable[Tree]) -> None:
+        counts: dict[str, Counter] = {}
+        seen: set[tuple[str, str]] = set()
+        for word, tag in (pair for tree in trees for pair in tree.pos()):
+            counts.setdefault(word, Counter())[tag] += 1
+            if (word, tag) not in seen:  # what a new word may be, the different words tell
+                seen.add((word, tag))
+                for key in self._ending(word), "\0":
+                    counts.setdefault(key, Counter())[tag] += 1
+        self.best = {key: tags.most_common(1)[0][0] for key, tags in counts.items()}
+
+    def tag(self, word: str) -> str:
+        """The most frequent tag of a word, or else of words that end so, or else of all."""
+        keys = word, self._ending(word), "\0"
+        return next(self.best[key] for key in keys if key in self.best)
+
+    @staticmethod
+    def _ending(word: str) -> str:
+        """The last three letters, marked so that they are not taken for a word."""
+        return word[-3:].lower() + "\0"
+
+
 class Grammar:
     """A probabilistic grammar that is counted in trees.
 
@@ -626,31 +669,17 @@ class Grammar:
     Source: none in the paper; a baseline. nltk's ViterbiParser finds the most probable tree.
     """
 
-    def __init__(self, trees: Iterable[Tree]) -> None:
-        words: dict[str, Counter] = {}
-        productions = []
-        seen: set[tuple[str, str]] = set()
+    def __init__(self, trees: list[Tree]) -> None:
+        self.tagger, productions = Tagger(trees), []
         for tree in trees:
-            for word, tag in tree.pos():
-                words.setdefault(word, Counter())[tag] += 1
-                if (word, tag) not in seen:  # what a new word may be, the different words tell
-                    seen.add((word, tag))
-                    for key in _ending(word), "\0":
-                        words.setdefault(key, Counter())[tag] += 1
             bare = Tree("ROOT", [_without_words(tree)])
             bare.chomsky_normal_form(horzMarkov=1)
             productions += bare.productions()
-        self.tags = {key: counts.most_common(1)[0][0] for key, counts in words.items()}
         self.parser = ViterbiParser(induce_pcfg(Nonterminal("ROOT"), productions))
-
-    def tag(self, word: str) -> str:
-        """The most frequent tag of a word, of words that end so, or of all."""
-        keys = word, _ending(word), "\0"
-        return next(self.tags[key] for key in keys if key in self.tags)
 
     def parse(self, words: list[str]) -> Tree:
         """The most probable tree; the right-branching one if the grammar has none."""
-        tags = [self.tag(word) for word in words]
+        tags = [self.tagger.tag(word) for word in words]
         tree = next(iter(self.parser.parse(tags)), None)
         if tree is None:
             return right_branching(words, tags)
@@ -659,11 +688,6 @@ class Grammar:
         for place, (word, tag) in enumerate(zip(words, tags, strict=True)):
             tree[tree.leaf_treeposition(place)] = Tree(tag, [word])
         return tree[0]
-
-
-def _ending(word: str) -> str:
-    """The last three letters, marked so that they are not taken for a word."""
-    return word[-3:].lower() + "\0"
 
 
 def _without_words(tree: Tree) -> Tree | str:

@@ -98,6 +98,11 @@ def merge_words(attention: Attention) -> Attention:
 _NAMES = {START: "<s>", END: "<EOS>", PAD: "<pad>"}
 
 
+def piece_names(translator: Translator, ids: list[int]) -> list[str]:
+    """Pieces as text; "▁" stands for a space before them."""
+    return [_NAMES.get(i) or str(translator.tokenizer.id_to_token(i)) for i in ids]
+
+
 @torch.no_grad()
 def read_attention(
     translator: Translator, source: str, target: str | None = None, padding: int = 0
@@ -135,11 +140,6 @@ def read_attention(
         )
         for kind, (modules, queries, keys) in found.items()
     }
-
-
-def piece_names(translator: Translator, ids: list[int]) -> list[str]:
-    """Pieces as text; "▁" stands for a space before them."""
-    return [_NAMES.get(i) or str(translator.tokenizer.id_to_token(i)) for i in ids]
 
 
 def weight_rows(weights: Tensor) -> list[dict[str, object]]:
