@@ -333,7 +333,7 @@ _FRENCH = {"data": "wmt14-en-fr", "vocabulary": "wordpiece", "vocab_size": 32000
 
 PRESETS: dict[str, dict[str, Any]] = {
     "multi30k-en-de": {},
-    "multi30k-en-fr": {"data": "multi30k-en-fr"},
+    "multi30k-en-fr": {"data": "multi30k-en-fr", "updates": 28000},
     "base-en-de": {**_PAPER, **_GERMAN},
     "base-en-fr": {**_PAPER, **_FRENCH},
     "big-en-de": {**_BIG, **_GERMAN},

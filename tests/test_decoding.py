@@ -32,7 +32,7 @@ from annotated.stacks import DecoderCache
 from annotated.training import save_model
 
 V = 9
-SHIPPED = shipped("models") / "multi30k-en-de"
+SHIPPED = ["multi30k-en-de", "multi30k-en-fr"]
 
 
 def wild(vocab: int = V, seed: int = 0, **options: object) -> EncoderDecoder:
@@ -576,33 +576,53 @@ def test_an_unknown_model_is_refused_with_the_known(tmp_path: Path, monkeypatch)
 
 
 @pytest.fixture(scope="module")
-def translator() -> Translator:
-    if not (SHIPPED / "model.safetensors").exists():
-        pytest.skip(f"no trained model in {SHIPPED}")
-    return load_pretrained("multi30k-en-de")
+def translators() -> dict[str, Translator]:
+    return {name: load_pretrained(name) for name in SHIPPED}
 
 
-def test_the_shipped_model_translates(translator: Translator):
-    german = translator.translate("A man is riding a bicycle.")
-    assert "Mann" in german and "Fahrrad" in german and german.endswith(".")
-    two = translator.translate_all(["Two dogs run on the beach.", "A man is riding a bicycle."])
-    assert "Hunde" in two[0] and "Strand" in two[0] and two[1] == german
+@pytest.mark.parametrize(
+    "name, man, dogs",
+    [
+        ("multi30k-en-de", ("Mann", "Fahrrad"), ("Hunde", "Strand")),
+        ("multi30k-en-fr", ("homme", "vélo"), ("chiens", "plage")),
+    ],
+)
+def test_the_shipped_models_translate(translators, name: str, man: tuple, dogs: tuple):
+    one = translators[name].translate("A man is riding a bicycle.")
+    assert all(word in one for word in man) and one.endswith(".")
+    two = translators[name].translate_all(
+        ["Two dogs run on the beach.", "A man is riding a bicycle."]
+    )
+    assert all(word in two[0] for word in dogs) and two[1] == one
 
 
-def test_the_shipped_model_is_small_and_comes_with_its_log(translator: Translator):
-    files = {path.name: path.stat().st_size for path in SHIPPED.rglob("*") if path.is_file()}
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_shipped_models_are_small_and_come_with_their_logs(translators, name: str):
+    folder = shipped("models") / name
+    files = {path.name: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
     assert sum(files.values()) <= 8e6
-    assert {"model.safetensors", "config.json", "tokenizer.json", "log.csv"} <= set(files)
-    assert not [name for name in files if name.startswith("checkpoint") or name.endswith(".part")]
-    config = json.loads((SHIPPED / "config.json").read_text(encoding="utf-8"))
-    assert translator.tokenizer.get_vocab_size() <= config["tgt_vocab"]
+    expected = {"model.safetensors", "config.json", "tokenizer.json", "training.json", "log.csv"}
+    assert expected | {"README.md"} == set(files)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    assert translators[name].tokenizer.get_vocab_size() <= config["tgt_vocab"]
 
 
-def test_the_shipped_vocabulary_knows_the_letters_of_its_corpus(translator: Translator):
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_shipped_vocabularies_know_the_letters_of_their_corpora(translators, name: str):
     if "ANNOTATED_DATA" not in os.environ:
         pytest.skip("no corpora at hand: ANNOTATED_DATA is not set")
     from annotated.data import load_pairs
 
-    for side in load_pairs("multi30k", "train", "en", "de"):
-        encodings = translator.tokenizer.encode_batch(side[::20])
+    for side in load_pairs("multi30k", "train", *name.split("-")[1:]):
+        encodings = translators[name].tokenizer.encode_batch(side[::20])
         assert not any("<unk>" in encoding.tokens for encoding in encodings)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_cards_of_the_shipped_models_quote_their_results(name: str):
+    card = (shipped("models") / name / "README.md").read_text(encoding="utf-8")
+    rows = json.loads((shipped("results") / f"{name}.json").read_text(encoding="utf-8"))
+    for split in "dev", "test":
+        score = {row["text"]: row["score"] for row in rows if row["split"] == split}
+        line = f"{score['cased, detokenized']:.2f} | {score['lower-cased, tokenized']:.2f} |"
+        assert line in card
