@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from annotated.data import train_bpe
 from annotated.decoding import Translator
@@ -114,3 +119,107 @@ def test_wrong_numbers_of_words_are_refused():
         Attention(torch.zeros(1, 1, 3, 3), ["a", "b"], ["a", "b", "c"])
     with pytest.raises(ValueError, match="so many words"):
         attention_lines(torch.zeros(4, 3, 3), ["a", "b"])
+
+
+# ------------------------------------------------------------------------------ a reader's hand
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
+LINES = """() => [...document.querySelectorAll('.mark-rule.role-mark line')]
+    .map(line => line.__data__.datum).map(d => [d.layer, d.head, d.query, d.key])"""
+WORDS = ["The", "dog", "sees", "a", "cat", "."]
+
+
+@pytest.fixture(scope="module")
+def weights() -> Tensor:
+    torch.manual_seed(3)
+    return torch.randn(2, 3, 6, 6).mul(2).softmax(dim=-1)  # (layers, h, len, len)
+
+
+@pytest.fixture
+def tab(weights: Tensor, tmp_path: Path):
+    """The chart alone in a page, in Chromium and offline."""
+    if BROWSER is None and "ANNOTATED_REQUIRE_BROWSER" not in os.environ:
+        pytest.skip("no Chromium on this machine")
+    vl_convert = pytest.importorskip("vl_convert")
+    from playwright.sync_api import sync_playwright
+
+    spec = attention_lines(weights, WORDS, layer=1, threshold=0.1).to_json()
+    (tmp_path / "vega.js").write_text(f"(()=>{{{vl_convert.javascript_bundle()}\n}})();", "utf-8")
+    (tmp_path / "page.html").write_text(
+        '<meta charset="utf-8"><div id="chart" style="width: 700px"></div>'
+        f'<script src="vega.js"></script><script>vegaEmbed("#chart", {spec}, {{renderer: "svg"}})'
+        ".then(() => { document.title = 'drawn'; })</script>",
+        encoding="utf-8",
+    )
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"]
+        )
+        tab = browser.new_context(offline=True).new_page()
+        tab.goto((tmp_path / "page.html").as_uri())
+        tab.wait_for_function("document.title === 'drawn'")
+        yield tab
+        browser.close()
+
+
+def strong(weights: Tensor, layer: int) -> set[tuple[int, ...]]:
+    """Layer, head, query and key of all connections that a chart of a layer should draw."""
+    places = (weights[layer - 1] >= 0.1).nonzero().tolist()
+    return {(layer, head + 1, query, key) for head, query, key in places}
+
+
+def drawn(tab) -> set[tuple[int, ...]]:
+    tab.wait_for_timeout(200)  # the chart follows the pointer in the next frame
+    lines = [tuple(line) for line in tab.evaluate(LINES)]
+    assert len(set(lines)) == len(lines)
+    return set(lines)
+
+
+def word(tab, row: str, place: int) -> tuple[float, float]:
+    """Where a word of the upper or the lower row stands."""
+    found = tab.locator(".mark-text text").get_by_text(WORDS[place], exact=True)
+    boxes = sorted((box.bounding_box() for box in found.all()), key=lambda box: box["y"])
+    box = boxes[0 if row == "above" else -1]
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_the_chart_draws_the_strong_connections_of_its_layer(tab, weights: Tensor):
+    assert drawn(tab) == strong(weights, 1)
+
+
+def test_pointing_at_a_word_isolates_it(tab, weights: Tensor):
+    tab.mouse.move(*word(tab, "above", 2))
+    assert drawn(tab) == {line for line in strong(weights, 1) if line[2] == 2}
+    tab.mouse.move(*word(tab, "below", 4))
+    assert drawn(tab) == {line for line in strong(weights, 1) if line[3] == 4}
+    tab.mouse.move(1, 1)
+    assert drawn(tab) == strong(weights, 1)
+
+
+def test_a_word_that_was_clicked_stays_isolated(tab, weights: Tensor):
+    tab.mouse.click(*word(tab, "above", 3))
+    tab.mouse.move(1, 1)
+    assert drawn(tab) == {line for line in strong(weights, 1) if line[2] == 3}
+    tab.mouse.dblclick(*word(tab, "above", 3))
+    tab.mouse.move(1, 1)
+    assert drawn(tab) == strong(weights, 1)
+
+
+def test_a_head_is_taken_out_and_put_back(tab, weights: Tensor):
+    second = tab.locator(".role-legend-symbol path").nth(1)
+    second.click(force=True)
+    assert drawn(tab) == {line for line in strong(weights, 1) if line[1] != 2}
+    second.click(force=True)
+    assert drawn(tab) == strong(weights, 1)
+
+
+def test_the_keyboard_reaches_layer_and_word(tab, weights: Tensor):
+    layer, origin = (tab.locator(".vega-bindings select").nth(i) for i in range(2))
+    if "dog" in layer.inner_text():
+        layer, origin = origin, layer
+    layer.focus()
+    tab.keyboard.press("ArrowDown")
+    assert drawn(tab) == strong(weights, 2)
+    origin.focus()
+    tab.keyboard.press("ArrowDown")
+    assert drawn(tab) == {line for line in strong(weights, 2) if line[2] == 0}
