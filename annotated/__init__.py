@@ -272,6 +272,7 @@ if TYPE_CHECKING:
     from annotated.visualization import connections as connections
     from annotated.visualization import describe as describe
     from annotated.visualization import heat_map as heat_map
+    from annotated.visualization import leave_out as leave_out
     from annotated.visualization import merge_words as merge_words
     from annotated.visualization import overview as overview
     from annotated.visualization import piece_names as piece_names
@@ -573,6 +574,7 @@ _MODULES = {
         "connections",
         "describe",
         "heat_map",
+        "leave_out",
         "merge_words",
         "overview",
         "piece_names",
@@ -740,6 +742,7 @@ __all__ = [
     "launch",
     "layers_to_link",
     "learn_vocabulary",
+    "leave_out",
     "length_penalty",
     "likelihood",
     "line_tokens",

@@ -21,6 +21,7 @@ __all__ = [
     "connections",
     "describe",
     "heat_map",
+    "leave_out",
     "merge_words",
     "overview",
     "piece_names",
@@ -93,6 +94,23 @@ def merge_words(attention: Attention) -> Attention:
     (from_words, queries), (to_words, keys) = sides
     from_words /= from_words.sum(dim=-1, keepdim=True)
     return Attention(from_words @ attention.weights @ to_words.T, queries, keys)
+
+
+def leave_out(attention: Attention, *tokens: str) -> Attention:
+    """Without some tokens, as those that look and as those that are looked at.
+
+    Args:
+        tokens: their names, such as "<EOS>" and "<pad>".
+
+    Returns: rows sum to 1 less what these tokens were given.
+    """
+    rows = [i for i, token in enumerate(attention.queries) if token not in tokens]
+    columns = [i for i, token in enumerate(attention.keys) if token not in tokens]
+    return Attention(
+        attention.weights[:, :, rows][..., columns],
+        [attention.queries[i] for i in rows],
+        [attention.keys[i] for i in columns],
+    )
 
 
 _NAMES = {START: "<s>", END: "<EOS>", PAD: "<pad>"}

@@ -18,6 +18,7 @@ from annotated.model import make_model
 from annotated.visualization import (
     Attention,
     attention_lines,
+    leave_out,
     merge_words,
     read_attention,
     weight_rows,
@@ -82,6 +83,15 @@ def test_every_row_sums_to_one(found: dict[str, Attention], kind, change):
 def test_nobody_looks_at_padding_or_at_the_future(found: dict[str, Attention]):
     assert not found["encoder"].weights[..., -2:].any()
     assert not found["decoder"].weights.triu(diagonal=1).any()
+
+
+def test_tokens_can_be_left_out(found: dict[str, Attention]):
+    whole = found["encoder"]
+    less = leave_out(whole, "<EOS>", "<pad>")
+    assert less.queries == less.keys == whole.queries[:-3]
+    assert torch.equal(less.weights, whole.weights[..., :-3, :-3])
+    given = less.weights.sum(dim=-1) + whole.weights[..., :-3, -3:].sum(dim=-1)
+    torch.testing.assert_close(given, torch.ones_like(given))
 
 
 def test_the_pieces_of_a_word_are_merged_as_the_text_says(found: dict[str, Attention]):
