@@ -96,6 +96,7 @@ if TYPE_CHECKING:
     from annotated.evaluation import moses_tokenise as moses_tokenise
     from annotated.evaluation import score_files as score_files
     from annotated.evaluation import split_compounds as split_compounds
+    from annotated.evaluation import table_2 as table_2
     from annotated.evaluation import training_cost as training_cost
     from annotated.evaluation import try_searches as try_searches
     from annotated.feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
@@ -176,6 +177,7 @@ if TYPE_CHECKING:
     from annotated.parsing import sentence_line as sentence_line
     from annotated.parsing import split_words as split_words
     from annotated.parsing import summary as summary
+    from annotated.parsing import table_4 as table_4
     from annotated.parsing import tree_files as tree_files
     from annotated.parsing import tree_line as tree_line
     from annotated.parsing import tree_svg as tree_svg
@@ -381,6 +383,7 @@ _MODULES = {
         "moses_tokenise",
         "score_files",
         "split_compounds",
+        "table_2",
         "training_cost",
         "try_searches",
     ],
@@ -470,6 +473,7 @@ _MODULES = {
         "sentence_line",
         "split_words",
         "summary",
+        "table_4",
         "tree_files",
         "tree_line",
         "tree_svg",
@@ -834,6 +838,8 @@ __all__ = [
     "study",
     "subsequent_mask",
     "summary",
+    "table_2",
+    "table_4",
     "take_complete",
     "tie_embeddings",
     "timed_update",

@@ -14,6 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pandas as pd
 from nltk import Nonterminal, Tree, ViterbiParser, induce_pcfg
 
 from annotated.data import corpus_file, find_corpus, local_file
@@ -48,6 +49,7 @@ __all__ = [
     "sentence_line",
     "split_words",
     "summary",
+    "table_4",
     "tree_files",
     "tree_line",
     "tree_svg",
@@ -693,3 +695,27 @@ class Grammar:
 def _without_words(tree: Tree) -> Tree | str:
     """The tree with its tags as leaves."""
     return tree.label() if is_tag(tree) else Tree(tree.label(), [_without_words(c) for c in tree])
+
+
+_TABLE_4 = [
+    ("Vinyals & Kaiser et al. (2014)", "WSJ only, discriminative", 88.3),
+    ("Petrov et al. (2006)", "WSJ only, discriminative", 90.4),
+    ("Zhu et al. (2013)", "WSJ only, discriminative", 90.4),
+    ("Dyer et al. (2016)", "WSJ only, discriminative", 91.7),
+    ("Transformer (4 layers)", "WSJ only, discriminative", 91.3),
+    ("Zhu et al. (2013)", "semi-supervised", 91.3),
+    ("Huang & Harper (2009)", "semi-supervised", 91.3),
+    ("McClosky et al. (2006)", "semi-supervised", 92.1),
+    ("Vinyals & Kaiser et al. (2014)", "semi-supervised", 92.1),
+    ("Transformer (4 layers)", "semi-supervised", 92.7),
+    ("Luong et al. (2015)", "multi-task", 93.0),
+    ("Dyer et al. (2016)", "generative", 93.3),
+]
+
+
+def table_4() -> pd.DataFrame:
+    """Table 4: F1 in percent on section 23 of the Wall Street Journal.
+
+    Source: section 6.3, Table 4.
+    """
+    return pd.DataFrame(_TABLE_4, columns=["parser", "training", "F1"])
