@@ -14,6 +14,7 @@ from notebooks import write_notebooks
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
+from annotated import claims
 from annotated.paper import find_paper
 
 BOOK = Path(__file__).resolve().parent
@@ -137,6 +138,38 @@ class LargeCharts(SphinxPostTransform):
         return f'{found[1]} data-spec="{name}"{found[2]}'
 
 
+class Verdicts(SphinxPostTransform):
+    """Take the verdicts from the ledger's page to the front page and to the end of each chapter."""
+
+    default_priority = 194
+    formats = ("html",)
+    ledger = "chapters/claims"
+    data = re.compile(r'<script type="application/json" class="ledger-data">(.*?)</script>', re.S)
+
+    def run(self, **kwargs) -> None:
+        page = self.env.docname.removeprefix("chapters/")
+        if self.ledger not in self.env.found_docs or page == "claims":
+            return
+        rows = self.rows()
+        for place in list(self.document.findall(nodes.raw)):
+            if place.astext().strip() == '<div class="scoreboard"></div>':
+                place.replace_self(nodes.raw("", claims.scoreboard(rows), format="html"))
+        own = [row for row in rows if row["where"].partition("#")[0] == page]
+        if own:
+            last = list(self.document.findall(nodes.section))[0]
+            section = nodes.section(ids=["verdicts"], names=["verdicts"])
+            section += nodes.title("", "Claims of this chapter")
+            section += nodes.raw("", claims.as_html(own), format="html")
+            last += section
+
+    def rows(self) -> list[dict[str, str]]:
+        """The ledger, as the run of its page left it."""
+        for raw in self.env.get_doctree(self.ledger).findall(nodes.raw):
+            if found := self.data.search(raw.astext()):
+                return json.loads(found[1])
+        raise ValueError(f"no verdicts in {self.ledger}")
+
+
 def repository() -> str | None:
     """owner/name of the GitHub repository that this clone comes from, if it does."""
     command = ["git", "-C", str(BOOK), "remote", "get-url", "origin"]
@@ -209,7 +242,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("book_repository", repository(), "html")
     app.add_config_value("book_looks", looks(), "html")
     app.add_node(details, html=(visit_details, depart_details))
-    for transform in (Cells, PaperLayer, InlineFigures, LargeCharts):
+    for transform in (Cells, PaperLayer, InlineFigures, LargeCharts, Verdicts):
         app.add_post_transform(transform)
     app.connect("config-inited", choose_cache, priority=100)
     app.connect("builder-inited", prepare)

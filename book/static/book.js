@@ -94,7 +94,39 @@
     show();
   }
 
+  // A ledger of claims: one control each for section, verdict and kind; the address may set them.
+  function filter(ledger) {
+    const rows = [...ledger.querySelectorAll("tbody tr")];
+    if (rows.length < 20) return;
+    const asked = new URLSearchParams(location.search);
+    const controls = document.createElement("p");
+    controls.className = "controls";
+    const selects = ["section", "verdict", "kind"].map((name) => {
+      const values = [...new Set(rows.map((row) => row.dataset[name]))];
+      const parents = values.map((value) => value.split(".").slice(0, 2).join("."));
+      const options = name === "section" ? [...new Set(parents)] : values;
+      const label = controls.appendChild(document.createElement("label"));
+      const select = document.createElement("select");
+      select.name = name;
+      select.append(new Option("all", ""), ...options.map((value) => new Option(value)));
+      if (options.includes(asked.get(name))) select.value = asked.get(name);
+      label.append(`${name} `, select);
+      select.addEventListener("change", show);
+      return select;
+    });
+    const count = controls.appendChild(document.createElement("output"));
+    function show() {
+      const fits = (row, { name, value }) => !value || row.dataset[name] === value
+        || (name === "section" && row.dataset.section.startsWith(`${value}.`));
+      rows.forEach((row) => { row.hidden = !selects.every((select) => fits(row, select)); });
+      count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} claims`;
+    }
+    ledger.prepend(controls);
+    show();
+  }
+
   document.addEventListener("DOMContentLoaded", async () => {
+    document.querySelectorAll("div.ledger").forEach(filter);
     const charts = [...document.querySelectorAll("div.chart")];
     if (charts.length === 0) return;
     document.querySelectorAll("div.choice").forEach(offer);
