@@ -138,6 +138,37 @@ class LargeCharts(SphinxPostTransform):
         return f'{found[1]} data-spec="{name}"{found[2]}'
 
 
+SYMBOLS = {  # as they stand in formulas and in code, and their anchors on the page of symbols
+    "d_{model}": "d-model", "d_model": "d-model", "d_{ff}": "d-ff", "d_ff": "d-ff", "d_k": "d-k",
+    "d_v": "d-v", "N": "n-layers", "h": "h-heads", "P_{drop}": "p-drop", "\\epsilon_{ls}": "epsilon-ls",
+    "W^Q": "projections", "W^K": "projections", "W^V": "projections", "W^O": "projections",
+    "\\alpha": "alpha", "alpha": "alpha", "warmup": "warmup", "memory": "memory",
+    "src_mask": "src-mask", "tgt_mask": "tgt-mask",
+}  # fmt: skip
+
+
+class Symbols(SphinxPostTransform):
+    """Let the first use of a symbol in each chapter lead to its meaning."""
+
+    default_priority = 195
+    formats = ("html",)
+
+    def run(self, **kwargs) -> None:
+        if self.env.docname == "chapters/symbols" or "chapters/symbols" not in self.env.found_docs:
+            return
+        met = set()
+        for paragraph in self.document.findall(nodes.paragraph):
+            for use in [*paragraph.findall(nodes.math), *paragraph.findall(nodes.literal)]:
+                text = re.sub(r"\\(?:text|mathrm){(\w+)}", r"\1", use.astext())
+                anchor = SYMBOLS.get(text)
+                if anchor and anchor not in met and not isinstance(use.parent, nodes.reference):
+                    met.add(anchor)
+                    link = nodes.reference("", "", refuri=f"symbols.html#{anchor}", internal=True)
+                    link["classes"] = ["symbol"]
+                    use.replace_self(link)
+                    link += use
+
+
 class Verdicts(SphinxPostTransform):
     """Take the verdicts from the ledger's page to the front page and to the end of each chapter."""
 
@@ -242,7 +273,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("book_repository", repository(), "html")
     app.add_config_value("book_looks", looks(), "html")
     app.add_node(details, html=(visit_details, depart_details))
-    for transform in (Cells, PaperLayer, InlineFigures, LargeCharts, Verdicts):
+    for transform in (Cells, PaperLayer, InlineFigures, LargeCharts, Verdicts, Symbols):
         app.add_post_transform(transform)
     app.connect("config-inited", choose_cache, priority=100)
     app.connect("builder-inited", prepare)
