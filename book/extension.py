@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -140,7 +141,8 @@ class LargeCharts(SphinxPostTransform):
 
 SYMBOLS = {  # as they stand in formulas and in code, and their anchors on the page of symbols
     "d_{model}": "d-model", "d_model": "d-model", "d_{ff}": "d-ff", "d_ff": "d-ff", "d_k": "d-k",
-    "d_v": "d-v", "N": "n-layers", "h": "h-heads", "P_{drop}": "p-drop", "\\epsilon_{ls}": "epsilon-ls",
+    "d_v": "d-v", "N": "n-layers", "h": "h-heads", "P_{drop}": "p-drop",
+    "\\epsilon_{ls}": "epsilon-ls",
     "W^Q": "projections", "W^K": "projections", "W^V": "projections", "W^O": "projections",
     "\\alpha": "alpha", "alpha": "alpha", "warmup": "warmup", "memory": "memory",
     "src_mask": "src-mask", "tgt_mask": "tgt-mask",
@@ -187,11 +189,11 @@ class Verdicts(SphinxPostTransform):
                 place.replace_self(nodes.raw("", claims.scoreboard(rows), format="html"))
         own = [row for row in rows if row["where"].partition("#")[0] == page]
         if own:
-            last = list(self.document.findall(nodes.section))[0]
+            chapter = next(iter(self.document.findall(nodes.section)))
             section = nodes.section(ids=["verdicts"], names=["verdicts"])
             section += nodes.title("", "Claims of this chapter")
             section += nodes.raw("", claims.as_html(own), format="html")
-            last += section
+            chapter += section
 
     def rows(self) -> list[dict[str, str]]:
         """The ledger, as the run of its page left it."""
