@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from annotated.attention import (
     MultiHeadedAttention,
@@ -189,14 +189,14 @@ def decide(claim: Claim) -> tuple[str, str]:
     return "holds at small scale" if claim.kind == "small-scale" else "holds", numbers
 
 
-def ledger(section: str = "") -> pd.DataFrame:
+def ledger(section: str = "", progress: bool = False) -> pd.DataFrame:
     """Run all checks, or those of a section ("3.2" has 3.2.1 in it), and tell the verdicts.
 
     Returns: a row for each claim: id, section, kind, statement, verdict, numbers, where, command.
     """
     chosen = [c for c in CLAIMS.values() if f"{c.section}.".startswith(f"{section}.".lstrip("."))]
     rows: list[dict[str, Any]] = []
-    for entry in tqdm(chosen, unit="claim", disable=len(chosen) < 20):
+    for entry in tqdm(chosen, unit="claim", disable=not progress):
         row = {name: value for name, value in vars(entry).items() if name != "check"}
         verdict, numbers = decide(entry)
         rows.append({**row, "verdict": verdict, "numbers": numbers})
@@ -676,7 +676,7 @@ def _all_steps_at_once() -> tuple[bool, str]:
 
 @claim(
     "fig1-boxes",
-    "figure-1",
+    "3",
     "definition",
     "The boxes follow each other as in Figure 1, and z has one vector for each input symbol.",
     "3-model-architecture#one-sentence-arrow-by-arrow",
@@ -870,7 +870,7 @@ class _Operators(TorchDispatchMode):
 
 @claim(
     "fig2-order",
-    "figure-2",
+    "3.2.1",
     "definition",
     "Product, scale, optional mask, softmax, product; and h of these side by side.",
     "3-2-attention#the-optional-mask",
@@ -1105,7 +1105,7 @@ def _scale_counteracts() -> tuple[bool, str]:
 
 @claim(
     "fn4-variance",
-    "footnote-4",
+    "3.2.1",
     "exact",
     "With independent components of mean 0 and variance 1, a dot product has mean 0, variance d_k.",
     "3-2-attention#how-dot-products-grow",
@@ -1504,7 +1504,7 @@ def work_of_convolution() -> tuple[bool, str]:
 
 @claim(
     "t1-restricted",
-    "table-1",
+    "4",
     "exact",
     "Self-attention restricted to r neighbours costs O(r · n · d).",
     _FIRST,
@@ -1516,7 +1516,7 @@ def _work_of_restricted_attention() -> tuple[bool, str]:
 
 @claim(
     "t1-sequential",
-    "table-1",
+    "4",
     "exact",
     "A recurrent layer needs O(n) operations one after another, the three other kinds O(1).",
     "4-why-self-attention#second-column-what-must-wait",
@@ -1562,7 +1562,7 @@ def _paths(layer: Callable[[int], nn.Module], theory: Callable[[int], int]) -> t
 
 @claim(
     "t1-path-convolution",
-    "table-1",
+    "4",
     "exact",
     "Longest path of convolutions: O(log_k n), if their kernels are dilated.",
     _THIRD,
@@ -1576,7 +1576,7 @@ def _path_of_dilated_convolutions() -> tuple[bool, str]:
 
 @claim(
     "t1-path-restricted",
-    "table-1",
+    "4",
     "exact",
     "Longest path of self-attention that is restricted to r neighbours: O(n / r).",
     _THIRD,
@@ -1744,7 +1744,7 @@ def _encoder_attention(line: str) -> Attention:
 
 @claim(
     "fig3-making",
-    "figure-3",
+    "4",
     "small-scale",
     "In layer 5 of 6 many heads look from “making” at the distant “more difficult”.",
     "attention-visualizations#figure-3-a-verb-and-what-belongs-to-it",
@@ -1761,7 +1761,7 @@ def _heads_complete_the_verb() -> tuple[bool, str]:
 
 @claim(
     "fig4-its",
-    "figure-4",
+    "4",
     "small-scale",
     "Two heads of layer 5 look from “its”, sharply, at “Law” or “application”.",
     "attention-visualizations#figure-4-what-its-means",
@@ -2102,7 +2102,7 @@ def _base_is_ahead_and_cheap() -> tuple[bool, str]:
 
 @claim(
     "t2-base",
-    "table-2",
+    "6.1",
     "full-scale",
     "Base scores 27.3 BLEU from English to German and 38.1 from English to French.",
     "6-1-machine-translation#what-training-cost",
@@ -2214,7 +2214,7 @@ def _hours_give_the_costs() -> tuple[bool, str]:
 
 @claim(
     "t2-caption",
-    "table-2",
+    "6.1",
     "exact",
     "The Transformer is best in both languages, for a fraction of what the best before it cost.",
     _COSTS,
@@ -2237,7 +2237,7 @@ _COUNTED = "6-2-model-variations#parameters-counted"
 
 @claim(
     "t3-params",
-    "table-3",
+    "6.2",
     "exact",
     "With the 37,000 pieces of section 5.1 base has 65 million parameters, and big 213.",
     _COUNTED,
@@ -2251,7 +2251,7 @@ def _parameters_of_base_and_big() -> tuple[bool, str]:
 
 @claim(
     "t3-params-family",
-    "table-3",
+    "6.2",
     "exact",
     "The printed sizes of base and of rows B and C agree with each other to the million.",
     _COUNTED,
@@ -2269,7 +2269,7 @@ def _parameters_agree() -> tuple[bool, str]:
 
 @claim(
     "t3-base-dev",
-    "table-3",
+    "6.2",
     "full-scale",
     "Base has perplexity 4.92 and 25.8 BLEU on newstest2013, without averaging.",
     "6-2-model-variations#the-full-scale-command",
@@ -2408,7 +2408,7 @@ def _learned_positions_do_as_well() -> tuple[bool | None, str]:
 
 @claim(
     "t3-caption-perplexity",
-    "table-3",
+    "6.2",
     "exact",
     "Perplexity per piece cannot be compared with perplexity per word.",
     "6-1-machine-translation#perplexity",
@@ -2586,7 +2586,8 @@ def as_html(rows: list[dict[str, str]]) -> str:
     """Rows of the ledger as a table; in the book its rows can be filtered."""
     head = "".join(f"<th>{name}</th>" for name in ("section", "claim", "verdict", "evidence"))
     body = "\n".join(map(_row, rows))
-    return f'<div class="ledger"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>'
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+    return f'<div class="ledger">{table}</div>'
 
 
 def scoreboard(rows: list[dict[str, str]]) -> str:
@@ -2606,7 +2607,7 @@ def scoreboard(rows: list[dict[str, str]]) -> str:
 
 
 def _part(section: str) -> str:
-    """3.2 of 3.2.1; figures, tables and footnotes stand for themselves."""
+    """3.2 of 3.2.1."""
     return ".".join(section.split(".")[:2])
 
 

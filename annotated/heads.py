@@ -16,7 +16,7 @@ import torch
 from spacy.tokens import Doc, Span
 from spacy.vocab import Vocab
 from torch import Tensor
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from annotated.data import corpus_file, encode_source, find_corpus, known_split, local_file
 from annotated.decoding import Translator
