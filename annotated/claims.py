@@ -1484,19 +1484,19 @@ _FIRST = "4-why-self-attention#first-column-how-much-is-computed"
 _ORDER = "powers of n, d and k: {:g}, {:g}, {:g}"
 
 
-@claim("t1-self", "table-1", "exact", "A self-attention layer costs O(n² · d).", _FIRST)
+@claim("t1-self", "4", "exact", "A self-attention layer costs O(n² · d).", _FIRST)
 def work_of_self_attention() -> tuple[bool, str]:
     found = _powers(lambda d, k: BareSelfAttention())
     return found == (2, 1, 0), _ORDER.format(*found)
 
 
-@claim("t1-recurrent", "table-1", "exact", "A recurrent layer costs O(n · d²).", _FIRST)
+@claim("t1-recurrent", "4", "exact", "A recurrent layer costs O(n · d²).", _FIRST)
 def work_of_recurrence() -> tuple[bool, str]:
     found = _powers(lambda d, k: Recurrent(d))
     return found == (1, 2, 0), _ORDER.format(*found)
 
 
-@claim("t1-convolution", "table-1", "exact", "A convolutional layer costs O(k · n · d²).", _FIRST)
+@claim("t1-convolution", "4", "exact", "A convolutional layer costs O(k · n · d²).", _FIRST)
 def work_of_convolution() -> tuple[bool, str]:
     found = _powers(Convolution)
     return found == (1, 2, 1), _ORDER.format(*found)
@@ -1538,7 +1538,7 @@ def _only_recurrence_has_to_wait() -> tuple[bool, str]:
 _THIRD = "4-why-self-attention#third-column-how-long-the-way-is"
 
 
-@claim("t1-path-recurrent", "table-1", "exact", "Longest path of a recurrent layer: O(n).", _THIRD)
+@claim("t1-path-recurrent", "4", "exact", "Longest path of a recurrent layer: O(n).", _THIRD)
 @seeded()
 def path_of_recurrence() -> tuple[bool, str]:
     layer, steps = Recurrent(1).double(), {}
