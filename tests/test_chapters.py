@@ -15,6 +15,7 @@ jupytext = pytest.importorskip("jupytext", reason="needs the extra `test`")
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = re.findall(r"chapters/([\w-]+)", (ROOT / "_toc.yml").read_text(encoding="utf-8"))
+IN_PREPARATION = {"attention-visualizations"}  # waits for the model that it looks into
 MARK = re.compile(r"> \*\*(§[\d.]+ ¶\d+|Abstract|Figure \d+|Table \d+|Footnote \d+)\*\*")
 
 
@@ -36,7 +37,7 @@ SECTIONS = [name for name in NOTEBOOKS if re.match(r"\d", name)]
 
 def test_the_table_of_contents_names_every_chapter_once():
     assert len(set(CHAPTERS)) == len(CHAPTERS)
-    assert set(CHAPTERS) == {file.stem for file in (ROOT / "chapters").glob("*.md")}
+    assert set(CHAPTERS) | IN_PREPARATION == {file.stem for file in (ROOT / "chapters").glob("*.md")}
     assert len(SECTIONS) > 10
 
 
