@@ -2475,7 +2475,7 @@ _WSJ = """\
 python -c "from pathlib import Path; from annotated.parsing import write_treebank; \
 write_treebank('PENN', Path('runs/penn'))"
 annotated train --preset base-en-de --data runs/penn-words-trees --N 4 --d-model 1024 \
---vocab-size {pieces} --max-pieces 1000 --out runs/{run}
+--d-k 64 --d-v 64 --vocab-size {pieces} --max-pieces 1000 --out runs/{run}
 annotated parse --model runs/{run} --treebank PENN --split test --beam 21 \
 --out data/results/{run}.json"""  # PENN: the folder of the Penn Treebank
 _TREES = "6-3-constituency-parsing#trees-to-learn-from"

@@ -16,7 +16,8 @@ jupytext = pytest.importorskip("jupytext", reason="needs the extra `test`")
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = re.findall(r"chapters/([\w-]+)", (ROOT / "_toc.yml").read_text(encoding="utf-8"))
 IN_PREPARATION = {"attention-visualizations"}  # waits for the model that it looks into
-MARK = re.compile(r"> \*\*(§[\d.]+ ¶\d+|Abstract|Figure \d+|Table \d+|Footnote \d+)\*\*")
+WHOLE = "Abstract|Acknowledgements"
+MARK = re.compile(rf"> \*\*(§[\d.]+ ¶\d+|{WHOLE}|Figure \d+|Table \d+|Footnote \d+)\*\*")
 
 
 def path(name: str) -> Path:
@@ -37,7 +38,8 @@ SECTIONS = [name for name in NOTEBOOKS if re.match(r"\d", name)]
 
 def test_the_table_of_contents_names_every_chapter_once():
     assert len(set(CHAPTERS)) == len(CHAPTERS)
-    assert set(CHAPTERS) | IN_PREPARATION == {file.stem for file in (ROOT / "chapters").glob("*.md")}
+    files = {file.stem for file in (ROOT / "chapters").glob("*.md")}
+    assert set(CHAPTERS) | IN_PREPARATION == files
     assert len(SECTIONS) > 10
 
 
@@ -135,8 +137,8 @@ def mark(call: str) -> str:
     found = re.fullmatch(r'quote\("([\w.-]+)"(?:, (\d+))?\)', call.strip())
     assert found, f"not a plain call of quote: {call}"
     address, paragraph = found.groups()
-    if address == "abstract":
-        return "Abstract"
+    if address in ("abstract", "acknowledgements"):
+        return address.title()
     if paragraph:
         return f"§{address} ¶{paragraph}"
     kind, _, number = address.partition("-")
