@@ -26,36 +26,10 @@ if TYPE_CHECKING:
     from annotated.claims import Claim as Claim
     from annotated.claims import Evidence as Evidence
     from annotated.claims import as_html as as_html
-    from annotated.claims import bytes_kept as bytes_kept
     from annotated.claims import claim as claim
     from annotated.claims import decide as decide
-    from annotated.claims import felt as felt
-    from annotated.claims import full_run as full_run
-    from annotated.claims import full_size as full_size
-    from annotated.claims import gap as gap
-    from annotated.claims import learning as learning
     from annotated.claims import ledger as ledger
-    from annotated.claims import lend as lend
-    from annotated.claims import many_heads_are_worse as many_heads_are_worse
-    from annotated.claims import narrow_keys_are_worse as narrow_keys_are_worse
-    from annotated.claims import path_of_recurrence as path_of_recurrence
-    from annotated.claims import previous_token as previous_token
-    from annotated.claims import reproduced as reproduced
-    from annotated.claims import results as results
-    from annotated.claims import retrieval as retrieval
-    from annotated.claims import retrieval_error as retrieval_error
     from annotated.claims import scoreboard as scoreboard
-    from annotated.claims import seeded as seeded
-    from annotated.claims import sentences_are_short as sentences_are_short
-    from annotated.claims import softmax_slope as softmax_slope
-    from annotated.claims import steps_to_recall as steps_to_recall
-    from annotated.claims import table_2_column as table_2_column
-    from annotated.claims import tiny as tiny
-    from annotated.claims import two_attentions as two_attentions
-    from annotated.claims import work_of_convolution as work_of_convolution
-    from annotated.claims import work_of_recurrence as work_of_recurrence
-    from annotated.claims import work_of_self_attention as work_of_self_attention
-    from annotated.claims import work_of_separable_convolutions as work_of_separable_convolutions
     from annotated.complexity import BareSelfAttention as BareSelfAttention
     from annotated.complexity import Convolution as Convolution
     from annotated.complexity import Recurrent as Recurrent
@@ -299,6 +273,7 @@ if TYPE_CHECKING:
     from annotated.variations import full_command as full_command
     from annotated.variations import full_config as full_config
     from annotated.variations import known_row as known_row
+    from annotated.variations import leads as leads
     from annotated.variations import row_config as row_config
     from annotated.variations import row_name as row_name
     from annotated.variations import rows as rows
@@ -347,36 +322,10 @@ _MODULES = {
         "MARKS",
         "VERDICTS",
         "as_html",
-        "bytes_kept",
         "claim",
         "decide",
-        "felt",
-        "full_run",
-        "full_size",
-        "gap",
-        "learning",
         "ledger",
-        "lend",
-        "many_heads_are_worse",
-        "narrow_keys_are_worse",
-        "path_of_recurrence",
-        "previous_token",
-        "reproduced",
-        "results",
-        "retrieval",
-        "retrieval_error",
         "scoreboard",
-        "seeded",
-        "sentences_are_short",
-        "softmax_slope",
-        "steps_to_recall",
-        "table_2_column",
-        "tiny",
-        "two_attentions",
-        "work_of_convolution",
-        "work_of_recurrence",
-        "work_of_self_attention",
-        "work_of_separable_convolutions",
     ],
     "complexity": [
         "BareSelfAttention",
@@ -641,6 +590,7 @@ _MODULES = {
         "full_command",
         "full_config",
         "known_row",
+        "leads",
         "row_config",
         "row_name",
         "rows",
@@ -770,7 +720,6 @@ __all__ = [
     "budget_batches",
     "build_model",
     "by_distance",
-    "bytes_kept",
     "cache_folder",
     "can_win",
     "chart_theme",
@@ -807,7 +756,6 @@ __all__ = [
     "evaluate",
     "extend",
     "extract_paper",
-    "felt",
     "final_norm",
     "find_corpus",
     "find_paper",
@@ -815,10 +763,7 @@ __all__ = [
     "forbid",
     "full_command",
     "full_config",
-    "full_run",
-    "full_size",
     "fused_attention",
-    "gap",
     "get_paper",
     "greedy_decode",
     "groups",
@@ -838,11 +783,10 @@ __all__ = [
     "known_split",
     "launch",
     "layers_to_link",
+    "leads",
     "learn_vocabulary",
-    "learning",
     "leave_out",
     "ledger",
-    "lend",
     "length_penalty",
     "likelihood",
     "line_tokens",
@@ -861,7 +805,6 @@ __all__ = [
     "lower_tokenise",
     "make_batch",
     "make_model",
-    "many_heads_are_worse",
     "masked_softmax",
     "merge_words",
     "mix",
@@ -870,7 +813,6 @@ __all__ = [
     "model_folder",
     "moses_tokenise",
     "multiply_adds",
-    "narrow_keys_are_worse",
     "new_row",
     "newest_checkpoint",
     "next_log_probs",
@@ -884,13 +826,11 @@ __all__ = [
     "paper_optimizer",
     "parse_data",
     "parts_from",
-    "path_of_recurrence",
     "penn_sections",
     "piece_names",
     "places",
     "prepare",
     "preset",
-    "previous_token",
     "profile",
     "progress_bar",
     "projected_cross_entropy",
@@ -908,11 +848,7 @@ __all__ = [
     "reader_controls",
     "ready",
     "record",
-    "reproduced",
     "restore",
-    "results",
-    "retrieval",
-    "retrieval_error",
     "right_branching",
     "row_config",
     "row_name",
@@ -927,9 +863,7 @@ __all__ = [
     "score_files",
     "score_parser",
     "scoreboard",
-    "seeded",
     "sentence_line",
-    "sentences_are_short",
     "sha256_of",
     "share_parts",
     "shipped",
@@ -938,22 +872,18 @@ __all__ = [
     "sinusoids",
     "small_config",
     "smoothed_cross_entropy",
-    "softmax_slope",
     "split_compounds",
     "split_words",
     "start_run",
-    "steps_to_recall",
     "strongest",
     "study",
     "subsequent_mask",
     "summary",
     "table_2",
-    "table_2_column",
     "table_4",
     "take_complete",
     "tie_embeddings",
     "timed_update",
-    "tiny",
     "to_device",
     "token_batches",
     "train",
@@ -967,7 +897,6 @@ __all__ = [
     "tree_line",
     "tree_svg",
     "try_searches",
-    "two_attentions",
     "untrained",
     "update",
     "vary",
@@ -976,10 +905,6 @@ __all__ = [
     "word_groups",
     "word_vocabulary",
     "word_weights",
-    "work_of_convolution",
-    "work_of_recurrence",
-    "work_of_self_attention",
-    "work_of_separable_convolutions",
     "write_tensors",
     "write_text",
     "write_treebank",

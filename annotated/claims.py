@@ -63,7 +63,7 @@ from annotated.positional import LearnedPositionalEncoding, PositionalEncoding, 
 from annotated.regularization import LabelSmoothing
 from annotated.stacks import EncoderLayer, SublayerConnection
 from annotated.training import average_checkpoints, model_config, preset, write_tensors
-from annotated.variations import count_parameters, full_command, row_config
+from annotated.variations import count_parameters, full_command, leads, row_config
 from annotated.variations import rows as table_3
 from annotated.visualization import Attention, merge_words, read_attention
 
@@ -76,36 +76,10 @@ __all__ = [
     "Claim",
     "Evidence",
     "as_html",
-    "bytes_kept",
     "claim",
     "decide",
-    "felt",
-    "full_run",
-    "full_size",
-    "gap",
-    "learning",
     "ledger",
-    "lend",
-    "many_heads_are_worse",
-    "narrow_keys_are_worse",
-    "path_of_recurrence",
-    "previous_token",
-    "reproduced",
-    "results",
-    "retrieval",
-    "retrieval_error",
     "scoreboard",
-    "seeded",
-    "sentences_are_short",
-    "softmax_slope",
-    "steps_to_recall",
-    "table_2_column",
-    "tiny",
-    "two_attentions",
-    "work_of_convolution",
-    "work_of_recurrence",
-    "work_of_self_attention",
-    "work_of_separable_convolutions",
 ]
 
 
@@ -204,7 +178,7 @@ def ledger(section: str = "", progress: bool = False) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-def results(name: str) -> Any:
+def _results(name: str) -> Any:
     """A log in data/results/: a table, or whatever a JSON file holds.
 
     Raises: FileNotFoundError if it is not there.
@@ -215,7 +189,7 @@ def results(name: str) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def reproduced(name: str, text: str, expected: float, within: float = 0.3) -> Evidence:
+def _reproduced(name: str, text: str, expected: float, within: float = 0.3) -> Evidence:
     """Whether a full run scored what the paper did.
 
     Args:
@@ -224,38 +198,38 @@ def reproduced(name: str, text: str, expected: float, within: float = 0.3) -> Ev
 
     Raises: FileNotFoundError if nobody has made the run yet.
     """
-    rows = [row for row in results(name) if row["split"] == "test" and row["text"] == text]
+    rows = [row for row in _results(name) if row["split"] == "test" and row["text"] == text]
     score = rows[0]["score"]
     return Evidence(abs(score - expected) <= within, f"{score:.1f}, the paper {expected:.1f}")
 
 
 @contextmanager
-def seeded(seed: int = 0) -> Iterator[None]:
+def _seeded(seed: int = 0) -> Iterator[None]:
     """Random numbers from a seed, within a block or a function; the caller's go on after it."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         yield
 
 
-def tiny(**options: Any) -> Any:
+def _tiny(**options: Any) -> Any:
     """A model small enough for a hundred questions, in eval mode."""
     return make_model(20, 20, N=2, d_model=32, d_ff=64, h=4, **options).eval()
 
 
-def full_size(config: TransformerConfig) -> Any:
+def _full_size(config: TransformerConfig) -> Any:
     """A model with shapes and no numbers: it takes no memory, however large it is."""
     with torch.device("meta"):
         return build_model(config)
 
 
-def gap(a: Tensor, b: Tensor) -> float:
+def _gap(a: Tensor, b: Tensor) -> float:
     """Largest absolute difference of two tensors of one shape."""
     if a.shape != b.shape:
         raise ValueError(f"expected equal shapes; got {tuple(a.shape)} and {tuple(b.shape)}")
     return float((a - b).abs().max().item())
 
 
-def felt(output: Tensor, *inputs: Tensor) -> list[list[int]]:
+def _felt(output: Tensor, *inputs: Tensor) -> list[list[int]]:
     """Positions of each input (1, len, d) on which an output (d,) depends."""
     direction = torch.randn(output.shape)  # a plain sum would be constant behind a LayerNorm
     gradients = torch.autograd.grad(
@@ -271,15 +245,15 @@ def felt(output: Tensor, *inputs: Tensor) -> list[list[int]]:
     "Attention alone connects positions; no recurrence and no convolution takes part.",
     "2-background#nothing-else-mixes-positions",
 )
-@seeded()
+@_seeded()
 def _attention_alone_connects() -> tuple[bool, str]:
-    model, x, memory = tiny(), *torch.randn(2, 1, 10, 32).requires_grad_()
+    model, x, memory = _tiny(), *torch.randn(2, 1, 10, 32).requires_grad_()
     foreign = (nn.RNNBase, nn.RNNCellBase, nn.modules.conv._ConvNd)
     found = [part for part in model.modules() if isinstance(part, foreign)]
 
     def at_place_4() -> list[list[int]]:
         encoded, decoded = model.encoder(x, None), model.decoder(x, memory, None, None)
-        return felt(encoded[0, 4], x) + felt(decoded[0, 4], x, memory)
+        return _felt(encoded[0, 4], x) + _felt(decoded[0, 4], x, memory)
 
     connected = at_place_4()
     for part in model.modules():
@@ -291,7 +265,7 @@ def _attention_alone_connects() -> tuple[bool, str]:
     return holds, f"inputs felt: {counts[0]} with attention, {counts[1]} without"
 
 
-def table_2_column(name: str) -> tuple[float, float, pd.Series]:
+def _table_2_column(name: str) -> tuple[float, float, pd.Series]:
     """A column of Table 2: base, big, and the others that have a number there."""
     table = table_2().set_index("model")
     ours = table["kind"] == "Transformer"
@@ -299,7 +273,7 @@ def table_2_column(name: str) -> tuple[float, float, pd.Series]:
     return base, big, table.loc[~ours, name].dropna()
 
 
-def full_run(name: str) -> str:
+def _full_run(name: str) -> str:
     """The commands of a preset's training and of its scores."""
     return (
         f"torchrun --standalone --nproc-per-node gpu -m annotated train --preset {name}\n"
@@ -313,11 +287,11 @@ def full_run(name: str) -> str:
     "full-scale",
     "The big model scores 28.4 BLEU from English to German on newstest2014.",
     "6-1-machine-translation#the-papers-own-measure",
-    command=full_run("big-en-de"),
+    command=_full_run("big-en-de"),
 )
 def _german_is_reproduced() -> Evidence:
-    _, big, _ = table_2_column("BLEU EN-DE")
-    return reproduced("big-en-de.json", TEXTS["compound-split"], big)
+    _, big, _ = _table_2_column("BLEU EN-DE")
+    return _reproduced("big-en-de.json", TEXTS["compound-split"], big)
 
 
 @claim(
@@ -328,7 +302,7 @@ def _german_is_reproduced() -> Evidence:
     "6-1-machine-translation#what-training-cost",
 )
 def _german_margin() -> tuple[bool, str]:
-    _, big, others = table_2_column("BLEU EN-DE")
+    _, big, others = _table_2_column("BLEU EN-DE")
     margin = big - others.max()
     return margin > 2, f"{big:.1f} - {others.max():.2f} = {margin:.2f} BLEU"
 
@@ -339,11 +313,11 @@ def _german_margin() -> tuple[bool, str]:
     "full-scale",
     "The big model scores 41.8 BLEU from English to French on newstest2014.",
     "6-1-machine-translation#the-papers-own-measure",
-    command=full_run("big-en-fr"),
+    command=_full_run("big-en-fr"),
 )
 def _french_is_reproduced() -> Evidence:
-    _, big, _ = table_2_column("BLEU EN-FR")
-    return reproduced("big-en-fr.json", TEXTS["tokenized"], big)
+    _, big, _ = _table_2_column("BLEU EN-FR")
+    return _reproduced("big-en-fr.json", TEXTS["tokenized"], big)
 
 
 @claim(
@@ -354,7 +328,7 @@ def _french_is_reproduced() -> Evidence:
     "6-1-machine-translation#what-training-cost",
 )
 def _french_cost() -> tuple[bool, str]:
-    _, big, others = table_2_column("FLOPs EN-FR")
+    _, big, others = _table_2_column("FLOPs EN-FR")
     shares = big / others
     return bool((shares < 0.25).all()), f"{shares.min():.2f} to {shares.max():.2f} of their cost"
 
@@ -367,7 +341,7 @@ def _french_cost() -> tuple[bool, str]:
     "6-3-constituency-parsing#what-to-compare-with",
 )
 def _parser_beats_baselines() -> tuple[bool, str]:
-    scores = pd.DataFrame(results("craft-parser.json")).set_index("parser")["Bracketing FMeasure"]
+    scores = pd.DataFrame(_results("craft-parser.json")).set_index("parser")["Bracketing FMeasure"]
     others = scores.drop("Transformer")
     numbers = ", ".join(f"{parser} {score:.1f}" for parser, score in scores.items())
     return bool(scores["Transformer"] > others.max()), f"F1: {numbers}"
@@ -380,7 +354,7 @@ def _parser_beats_baselines() -> tuple[bool, str]:
     "A recurrent state needs all states before it; factorised matrices save work and no steps.",
     "1-introduction#the-loop-that-cannot-be-cut",
 )
-@seeded()
+@_seeded()
 def _recurrence_needs_each_state() -> tuple[bool, str]:
     layer: Any = Recurrent(16)
     x = torch.randn(1, 12, 16)
@@ -414,7 +388,7 @@ class _ToItself(nn.Module):
     "and does not in self-attention.",
     "1-introduction#counting-the-chain",
 )
-@seeded()
+@_seeded()
 def _chains_of_both() -> tuple[bool, str]:
     recurrent, attention = (
         [longest_chain(layer(torch.randn(1, n, 16))) for n in (16, 32, 64)]
@@ -426,7 +400,7 @@ def _chains_of_both() -> tuple[bool, str]:
     return holds, numbers.format(*recurrent[::2], *attention[::2])
 
 
-def bytes_kept(layer: nn.Module, x: Tensor) -> int:
+def _bytes_kept(layer: nn.Module, x: Tensor) -> int:
     """Bytes, weights apart, that stay in memory until the backward pass of a layer."""
     kept = {}
 
@@ -447,11 +421,11 @@ def bytes_kept(layer: nn.Module, x: Tensor) -> int:
     "Memory limits batches of long sentences: what backward needs grows with the tokens in all.",
     "1-introduction#what-a-batch-can-do-and-what-it-cannot",
 )
-@seeded()
+@_seeded()
 def _memory_grows_with_tokens() -> tuple[bool, str]:
     layer = Recurrent(32)
     one, *equal = (
-        bytes_kept(layer, torch.randn(batch, n, 32, requires_grad=True))
+        _bytes_kept(layer, torch.randn(batch, n, 32, requires_grad=True))
         for batch, n in [(1, 16), (16, 16), (4, 64), (1, 256)]
     )
     ratios = [size / one for size in equal]
@@ -466,7 +440,7 @@ def _memory_grows_with_tokens() -> tuple[bool, str]:
     "Attention treats near and far inputs alike, where a plain recurrence loses the far ones.",
     "1-introduction#distance",
 )
-@seeded()
+@_seeded()
 def _attention_is_level() -> tuple[bool, str]:
     def far_and_near(layer: nn.Module) -> float:
         """How much the last output feels of the far half of the inputs; of the near half, 1."""
@@ -493,8 +467,8 @@ def _attention_is_level() -> tuple[bool, str]:
     "1-introduction#twelve-hours",
 )
 def _twelve_hours_suffice() -> tuple[bool, str]:
-    base, _, others = table_2_column("BLEU EN-DE")
-    printed, _, _ = table_2_column("FLOPs EN-DE")
+    base, _, others = _table_2_column("BLEU EN-DE")
+    printed, _, _ = _table_2_column("FLOPs EN-DE")
     cost = training_cost(hours=12, gpus=8, gpu="P100")
     holds = base > others.max() and f"{cost:.1e}" == f"{printed:.1e}"
     numbers = f"{base:.1f} against {others.max():.2f} BLEU; 12 hours are {cost:.1e} FLOPs"
@@ -509,7 +483,7 @@ def _twelve_hours_suffice() -> tuple[bool, str]:
     "convolutions, logarithmically in dilated ones.",
     "2-background#how-many-layers-link-two-positions",
 )
-@seeded()
+@_seeded()
 def _convolutions_link_slowly() -> tuple[bool, str]:
     distances = [1, 2, 4, 8, 16, 32, 64]
     plain = [layers_to_link(lambda i: Convolution(2, k=3), D + 1) for D in distances]
@@ -525,14 +499,14 @@ def _convolutions_link_slowly() -> tuple[bool, str]:
     "Self-attention relates any two positions in one layer.",
     "2-background#how-many-layers-link-two-positions",
 )
-@seeded()
+@_seeded()
 def _attention_links_at_once() -> tuple[bool, str]:
     layers = {D: layers_to_link(lambda i: _ToItself(2), D + 1) for D in (1, 16, 255)}
     told = ", ".join(f"{count} at distance {D}" for D, count in layers.items())
     return set(layers.values()) == {1}, f"layers: {told}"
 
 
-def learning(
+def _learning(
     weights: Iterable[nn.Parameter], loss: Callable[[], Tensor], lr: float
 ) -> Iterator[float]:
     """Train by Adam for as long as somebody asks for the loss of another step.
@@ -566,7 +540,7 @@ class _Recall(nn.Module):
         return self.guess(x[:, -1])
 
 
-def steps_to_recall(mixers: list[nn.Module], distance: int, limit: int = 150) -> int:
+def _steps_to_recall(mixers: list[nn.Module], distance: int, limit: int = 150) -> int:
     """Steps until the loss has fallen from ln 8 to a tenth of it, or the limit."""
     model = _Recall(mixers)
 
@@ -574,7 +548,7 @@ def steps_to_recall(mixers: list[nn.Module], distance: int, limit: int = 150) ->
         symbols = torch.randint(8, (64, 9))
         return F.cross_entropy(model(symbols), symbols[:, 8 - distance])
 
-    losses = islice(learning(model.parameters(), loss, lr=3e-3), limit)
+    losses = islice(_learning(model.parameters(), loss, lr=3e-3), limit)
     return next((i for i, x in enumerate(losses, 1) if x < math.log(8) / 10), limit)
 
 
@@ -585,11 +559,11 @@ def steps_to_recall(mixers: list[nn.Module], distance: int, limit: int = 150) ->
     "The longer the path between two positions, the harder a dependency is to learn.",
     "2-background#does-the-length-of-the-path-matter",
 )
-@seeded()
+@_seeded()
 def _long_paths_are_hard() -> tuple[bool, str]:
-    plain = [steps_to_recall([Convolution(32, 3) for _ in range(8)], D) for D in (1, 4, 8)]
-    dilated = steps_to_recall([Convolution(32, 3, 2 ** (i % 4)) for i in range(8)], 8)
-    attention = steps_to_recall([_ToItself(32) for _ in range(8)], 8)
+    plain = [_steps_to_recall([Convolution(32, 3) for _ in range(8)], D) for D in (1, 4, 8)]
+    dilated = _steps_to_recall([Convolution(32, 3, 2 ** (i % 4)) for i in range(8)], 8)
+    attention = _steps_to_recall([_ToItself(32) for _ in range(8)], 8)
     holds = plain[0] < plain[1] < plain[2] and 2 * max(dilated, attention) < plain[2]
     numbers = "steps, at most 150: contiguous {}, {}, {} at distance 1, 4, 8".format(*plain)
     return holds, f"{numbers}; dilated {dilated}, attention {attention}"
@@ -602,7 +576,7 @@ def _long_paths_are_hard() -> tuple[bool, str]:
     "One head that averages two positions mixes up their order and loses half of what they say.",
     "3-2-attention#what-one-head-cannot-say",
 )
-@seeded()
+@_seeded()
 def _one_head_loses_half() -> tuple[bool, str]:
     a, b = torch.randn(2, 2000, 8)  # what two positions say in 2000 sentences
     both = torch.cat([a, b], dim=-1)
@@ -619,7 +593,7 @@ def _one_head_loses_half() -> tuple[bool, str]:
 
     one = [lost(head(a, b, score)) for score in (-4, -1, 0, 1, 4)]
     two = lost(torch.cat([head(a, b, -30), head(a, b, 30)], dim=-1))
-    order = gap(head(a, b, 0), head(b, a, 0))
+    order = _gap(head(a, b, 0), head(b, a, 0))
     holds = max(abs(error - 0.5) for error in one) < 0.05 and two < 1e-6 and order < 1e-6
     return holds, f"lost by one head: {min(one):.2f} to {max(one):.2f}, by two: {two:.0e}"
 
@@ -631,7 +605,7 @@ def _one_head_loses_half() -> tuple[bool, str]:
     "Several heads, once trained, look at different positions at the same time.",
     "3-2-attention#the-layer",
 )
-@seeded()
+@_seeded()
 def _two_heads_look_at_two() -> tuple[bool, str]:
     places = torch.eye(8, 16).expand(16, 8, 16)  # tells positions apart
     errors, looks = [], []
@@ -644,7 +618,7 @@ def _two_heads_look_at_two() -> tuple[bool, str]:
             neighbours = torch.cat([said.roll(1, dims=1), said.roll(-1, dims=1)], dim=-1)
             return (layer(x, x, x) - neighbours).square().mean()
 
-        *_, error = islice(learning(layer.parameters(), loss, lr=0.01), 300)
+        *_, error = islice(_learning(layer.parameters(), loss, lr=0.01), 300)
         errors.append(error)
         loss(layer.eval())  # which leaves its weights behind
         looks.append(layer.attn.mean(dim=0)[:, 4].argmax(dim=-1).tolist())
@@ -660,16 +634,16 @@ def _two_heads_look_at_two() -> tuple[bool, str]:
     "with the same result.",
     "3-model-architecture#all-steps-at-once",
 )
-@seeded()
+@_seeded()
 def _all_steps_at_once() -> tuple[bool, str]:
-    model, src, written = tiny(), torch.randint(20, (1, 5)), torch.tensor([[1]])
+    model, src, written = _tiny(), torch.randint(20, (1, 5)), torch.tensor([[1]])
     memory, steps = model.encode(src, None), []
     for length in range(1, 8):
         out = model.decode(memory, None, written, subsequent_mask(length))
         steps.append(model.generator(out[:, -1]))
         written = torch.cat([written, steps[-1].argmax(dim=-1, keepdim=True)], dim=1)
     together = model.generator(model(src, written[:, :-1], None, subsequent_mask(7)))
-    error = gap(together, torch.stack(steps, dim=1))
+    error = _gap(together, torch.stack(steps, dim=1))
     holds = error < 1e-5 and together.argmax(dim=-1).equal(written[:, 1:])
     return holds, f"7 symbols, largest difference {error:.1g}"
 
@@ -681,7 +655,7 @@ def _all_steps_at_once() -> tuple[bool, str]:
     "The boxes follow each other as in Figure 1, and z has one vector for each input symbol.",
     "3-model-architecture#one-sentence-arrow-by-arrow",
 )
-@seeded()
+@_seeded()
 def _boxes_of_figure_1() -> tuple[bool, str]:
     encoder = ["self_attn", "sublayer.0", "feed_forward", "sublayer.1"]
     decoder = [*encoder[:2], "src_attn", "sublayer.1", "feed_forward", "sublayer.2"]
@@ -690,7 +664,7 @@ def _boxes_of_figure_1() -> tuple[bool, str]:
     figure += ["tgt_embed.0", "tgt_embed.1", *inside("decoder", decoder), "decoder"]
     figure += ["generator.proj", "generator"]
 
-    model, fired = tiny(), {}
+    model, fired = _tiny(), {}
     note = lambda name: lambda module, args, output: fired.update({name: tuple(output.shape)})
     for name in figure:
         model.get_submodule(name).register_forward_hook(note(name))
@@ -709,7 +683,7 @@ def _boxes_of_figure_1() -> tuple[bool, str]:
     "3-1-encoder-decoder-stacks#why-all-widths-are-equal",
 )
 def _six_layers_512_wide() -> tuple[bool, str]:
-    model, widths = full_size(TransformerConfig.base()), set()
+    model, widths = _full_size(TransformerConfig.base()), set()
     note = lambda module, args, output: widths.add(output.size(-1))
     layers = [*model.encoder.layers, *model.decoder.layers]
     for part in [model.src_embed, model.tgt_embed, *(s for one in layers for s in one.sublayer)]:
@@ -729,7 +703,7 @@ def _six_layers_512_wide() -> tuple[bool, str]:
     "3-3-feed-forward#its-own-weights-in-every-layer",
 )
 def _layers_share_nothing() -> tuple[bool, str]:
-    model = full_size(TransformerConfig.base())
+    model = _full_size(TransformerConfig.base())
     stacks = [model.encoder.layers, model.decoder.layers]
     shapes = lambda layer: [(name, weight.shape) for name, weight in layer.named_parameters()]
     alike = all(shapes(layer) == shapes(stack[0]) for stack in stacks for layer in stack)
@@ -739,7 +713,7 @@ def _layers_share_nothing() -> tuple[bool, str]:
     return alike and different == len(weights), numbers
 
 
-def lend(ours: Any, theirs: Any) -> None:
+def _lend(ours: Any, theirs: Any) -> None:
     """Give one of torch's layers the weights of ours."""
     pairs = [(ours.self_attn, theirs.self_attn)]
     if hasattr(ours, "src_attn"):
@@ -759,16 +733,16 @@ def lend(ours: Any, theirs: Any) -> None:
     "A layer is self-attention, then feed-forward; in the decoder attention to z comes between.",
     "3-1-encoder-decoder-stacks#the-same-layers-in-torch",
 )
-@seeded()
+@_seeded()
 def _layers_are_torchs() -> tuple[bool, str]:
-    model, x, z, mask = tiny(), *torch.randn(2, 1, 6, 32), subsequent_mask(6)
+    model, x, z, mask = _tiny(), *torch.randn(2, 1, 6, 32), subsequent_mask(6)
     encoder, decoder = model.encoder.layers[0], model.decoder.layers[0]
     their_encoder = nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
     their_decoder = nn.TransformerDecoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
-    lend(encoder, their_encoder)
-    lend(decoder, their_decoder)
+    _lend(encoder, their_encoder)
+    _lend(decoder, their_decoder)
     decoded = their_decoder(x, z, tgt_mask=~mask[0])  # in torch True forbids
-    error = max(gap(encoder(x, None), their_encoder(x)), gap(decoder(x, z, None, mask), decoded))
+    error = max(_gap(encoder(x, None), their_encoder(x)), _gap(decoder(x, z, None, mask), decoded))
     sublayers = len(encoder.sublayer), len(decoder.sublayer)
     numbers = "{} and {} sub-layers; difference to torch {:.1g}".format(*sublayers, error)
     return error < 1e-5 and sublayers == (2, 3), numbers
@@ -781,7 +755,7 @@ def _layers_are_torchs() -> tuple[bool, str]:
     "A sub-layer gives LayerNorm(x + Sublayer(x)), normalised over the components of a position.",
     "3-1-encoder-decoder-stacks#a-residual-connection-around-every-sub-layer",
 )
-@seeded()
+@_seeded()
 def _norm_comes_after() -> tuple[bool, str]:
     def normalised(a: Tensor, norm: Any) -> Tensor:
         centred = a - a.mean(dim=-1, keepdim=True)
@@ -797,7 +771,7 @@ def _norm_comes_after() -> tuple[bool, str]:
         nn.init.normal_(norm.bias)
     y = normalised(x + layer.self_attn(x, x, x), norms[0])
     y = normalised(y + layer.feed_forward(y), norms[1])
-    error = gap(encoder(x, None), y)
+    error = _gap(encoder(x, None), y)
     return error < 1e-5, f"an encoder layer by hand: largest difference {error:.1g}"
 
 
@@ -808,9 +782,9 @@ def _norm_comes_after() -> tuple[bool, str]:
     "A prediction depends on the outputs before it and on no others.",
     "3-model-architecture#what-must-not-matter",
 )
-@seeded()
+@_seeded()
 def _predictions_know_the_past() -> tuple[bool, str]:
-    model, src, tgt = tiny(), torch.randint(4, 20, (1, 5)), torch.randint(4, 20, (1, 9))
+    model, src, tgt = _tiny(), torch.randint(4, 20, (1, 5)), torch.randint(4, 20, (1, 9))
 
     def predictions(tgt: Tensor) -> Tensor:
         """Row i predicts tgt[i + 1]: masked and shifted as for training."""
@@ -836,13 +810,13 @@ def _predictions_know_the_past() -> tuple[bool, str]:
     "It takes the mask and the offset by one place to hide later outputs; neither is enough.",
     "3-1-encoder-decoder-stacks#what-a-prediction-may-depend-on",
 )
-@seeded()
+@_seeded()
 def _mask_and_offset() -> tuple[bool, str]:
-    model, x, z = tiny(), *torch.randn(2, 1, 6, 32).requires_grad_()
+    model, x, z = _tiny(), *torch.randn(2, 1, 6, 32).requires_grad_()
     leaks = []
     for mask in subsequent_mask(6), None:
         outputs = model.decoder(x, z, None, mask)[0]
-        last = [max(felt(output, x)[0]) for output in outputs]  # the last input that row i feels
+        last = [max(_felt(output, x)[0]) for output in outputs]  # the last input that row i feels
         for offset in 1, 0:  # with it, input i + 1 is the output that row i has to predict
             leaks.append(any(column >= row + offset for row, column in enumerate(last)))
     answers = ["leaks" if leak else "tight" for leak in leaks]
@@ -875,7 +849,7 @@ class _Operators(TorchDispatchMode):
     "Product, scale, optional mask, softmax, product; and h of these side by side.",
     "3-2-attention#the-optional-mask",
 )
-@seeded()
+@_seeded()
 def _order_of_figure_2() -> tuple[bool, str]:
     boxes, (Q, K, V) = ["mm", "div", "masked_fill", "_softmax"], torch.randn(3, 5, 4)
     orders = []
@@ -899,7 +873,7 @@ def _order_of_figure_2() -> tuple[bool, str]:
     "Attention sums values by how query and key agree; equation 1 does so for many queries.",
     "3-2-attention#first-one-query-at-a-time",
 )
-@seeded()
+@_seeded()
 def _attention_is_equation_1() -> tuple[bool, str]:
     Q, K, V = torch.randn(5, 4), torch.randn(6, 4), torch.randn(6, 3)
     rows: list[Any] = []
@@ -910,8 +884,8 @@ def _attention_is_equation_1() -> tuple[bool, str]:
         rows.append(sum(weight / total * v for weight, v in zip(weights, V, strict=True)))
     by_hand = torch.stack(rows)
     output, shares = scaled_dot_product(Q, K, V)
-    error = max(gap(output, by_hand), gap(fused_attention(Q[None], K[None], V[None])[0], by_hand))
-    holds = error < 1e-5 and gap(shares.sum(dim=-1), torch.ones(5)) < 1e-5
+    error = max(_gap(output, by_hand), _gap(fused_attention(Q[None], K[None], V[None])[0], by_hand))
+    holds = error < 1e-5 and _gap(shares.sum(dim=-1), torch.ones(5)) < 1e-5
     return holds, f"largest difference to loops {error:.1g}"
 
 
@@ -922,14 +896,14 @@ def _attention_is_equation_1() -> tuple[bool, str]:
     "The paper's attention is dot-product attention but for the factor 1/√d_k.",
     "3-2-attention#first-one-query-at-a-time",
 )
-@seeded()
+@_seeded()
 def _scale_is_all() -> tuple[bool, str]:
     Q, K, V = torch.randn(3, 7, 64)
-    error = gap(scaled_dot_product(math.sqrt(64) * Q, K, V)[0], (Q @ K.T).softmax(dim=-1) @ V)
+    error = _gap(scaled_dot_product(math.sqrt(64) * Q, K, V)[0], (Q @ K.T).softmax(dim=-1) @ V)
     return error < 1e-4, f"with queries √d_k times as long: difference {error:.1g}"
 
 
-def two_attentions(n: int, d: int = 64) -> list[Callable[[], object]]:
+def _two_attentions(n: int, d: int = 64) -> list[Callable[[], object]]:
     """Additive and dot-product attention of n queries to n keys, ready to be called."""
     Q, K, V = torch.randn(3, n, d)
     w, u, v = torch.randn(d, d), torch.randn(d, d), torch.randn(d, 1)
@@ -948,12 +922,12 @@ def two_attentions(n: int, d: int = 64) -> list[Callable[[], object]]:
     "Additive and dot-product attention take a similar number of operations.",
     "3-2-attention#additive-against-dot-product",
 )
-@seeded()
+@_seeded()
 def _operations_are_similar() -> tuple[bool, str]:
     counts = []
     pointwise = [2 * 512**2 * 64, 512**2]  # sum and tanh; the division. Only products are counted
     with torch.device("meta"):
-        both = two_attentions(512)
+        both = _two_attentions(512)
     for attention, more in zip(both, pointwise, strict=True):
         with FlopCounterMode(display=False) as counter:
             attention()
@@ -968,7 +942,7 @@ def _operations_are_similar() -> tuple[bool, str]:
     "In practice dot-product attention is much faster: on one thread, more than three times.",
     "3-2-attention#additive-against-dot-product",
 )
-@seeded()
+@_seeded()
 def _dot_products_are_faster() -> tuple[bool, str]:
     def seconds(function: Callable[[], object]) -> float:
         """Of the fastest of several calls."""
@@ -983,7 +957,7 @@ def _dot_products_are_faster() -> tuple[bool, str]:
     torch.set_num_threads(1)  # waiting for other threads would blur short timings
     ratios = []
     for n in 64, 128, 256:
-        additive, product = map(seconds, two_attentions(n))
+        additive, product = map(seconds, _two_attentions(n))
         ratios.append(additive / product)
     torch.set_num_threads(threads)
     return min(ratios) > 3, "n = 64, 128, 256: {:.0f}, {:.0f}, {:.0f} times as fast".format(*ratios)
@@ -996,10 +970,10 @@ def _dot_products_are_faster() -> tuple[bool, str]:
     "In practice dot-product attention takes much less memory.",
     "3-2-attention#additive-against-dot-product",
 )
-@seeded()
+@_seeded()
 def _dot_products_are_smaller() -> tuple[bool, str]:
     sizes = []
-    for attention in two_attentions(256, d=64):
+    for attention in _two_attentions(256, d=64):
         with _Operators() as seen:
             attention()
         sizes.append(max(seen.bytes))
@@ -1007,7 +981,7 @@ def _dot_products_are_smaller() -> tuple[bool, str]:
     return ratio > 10, f"d = 64: its largest tensor is {ratio:.0f} times smaller"
 
 
-def retrieval_error(scores: str, d_k: int, lr: float) -> float:
+def _retrieval_error(scores: str, d_k: int, lr: float) -> float:
     """Mean squared error of a trained lookup; 1 if nothing is known.
 
     Args:
@@ -1029,13 +1003,13 @@ def retrieval_error(scores: str, d_k: int, lr: float) -> float:
             answer, _ = scaled_dot_product(factor * query, key, value)
         return (answer.squeeze(1) - value[torch.arange(32), asked]).square().mean()
 
-    errors = list(islice(learning([w_q, w_k, v], loss, lr), 150))
+    errors = list(islice(_learning([w_q, w_k, v], loss, lr), 150))
     return sum(errors[-20:]) / 20
 
 
-def retrieval(scores: str, d_k: int) -> float:
+def _retrieval(scores: str, d_k: int) -> float:
     """Error at the better of two learning rates, a mean of two runs."""
-    return min(sum(retrieval_error(scores, d_k, lr) for _ in range(2)) / 2 for lr in (0.01, 0.03))
+    return min(sum(_retrieval_error(scores, d_k, lr) for _ in range(2)) / 2 for lr in (0.01, 0.03))
 
 
 @claim(
@@ -1045,9 +1019,9 @@ def retrieval(scores: str, d_k: int) -> float:
     "At small d_k additive and unscaled dot-product attention do about equally well.",
     "3-2-attention#what-the-scale-is-for",
 )
-@seeded()
+@_seeded()
 def _narrow_ones_are_alike() -> tuple[bool, str]:
-    additive, product = retrieval("additive", 4), retrieval("unscaled", 4)
+    additive, product = _retrieval("additive", 4), _retrieval("unscaled", 4)
     holds = 0.5 < additive / product < 2
     return holds, f"error at d_k = 4: additive {additive:.2f}, dot product {product:.2f}"
 
@@ -1059,14 +1033,14 @@ def _narrow_ones_are_alike() -> tuple[bool, str]:
     "At large d_k additive attention does better than the unscaled dot product.",
     "3-2-attention#what-the-scale-is-for",
 )
-@seeded()
+@_seeded()
 def _wide_products_lose() -> tuple[bool, str]:
-    additive, product = retrieval("additive", 512), retrieval("unscaled", 512)
+    additive, product = _retrieval("additive", 512), _retrieval("unscaled", 512)
     holds = additive < product / 2
     return holds, f"error at d_k = 512: additive {additive:.1g}, dot product {product:.1g}"
 
 
-def softmax_slope(d_k: int, factor: float) -> float:
+def _softmax_slope(d_k: int, factor: float) -> float:
     """Median size of the derivative of 32 weights by their scores; random queries and keys."""
     query, key = torch.randn(400, 1, d_k).double(), torch.randn(400, 32, d_k).double()
     p = scaled_dot_product(factor * query, key, key)[1].squeeze(1)  # double: the tails are tiny
@@ -1081,9 +1055,9 @@ def softmax_slope(d_k: int, factor: float) -> float:
     "Large dot products drive the softmax to where its gradients are tiny.",
     "3-2-attention#what-the-scale-is-for",
 )
-@seeded()
+@_seeded()
 def _large_products_saturate() -> tuple[bool, str]:
-    narrow, wide = (softmax_slope(d_k, math.sqrt(d_k)) for d_k in (16, 1024))
+    narrow, wide = (_softmax_slope(d_k, math.sqrt(d_k)) for d_k in (16, 1024))
     return wide < 1e-3 * narrow, f"slope, median: {narrow:.2f} at d_k = 16, {wide:.0e} at 1024"
 
 
@@ -1094,10 +1068,10 @@ def _large_products_saturate() -> tuple[bool, str]:
     "Dividing dot products by √d_k keeps the softmax where it has gradients.",
     "3-2-attention#what-the-scale-is-for",
 )
-@seeded()
+@_seeded()
 def _scale_counteracts() -> tuple[bool, str]:
-    slopes = [softmax_slope(d_k, 1.0) for d_k in (4, 16, 64, 256, 1024)]
-    scaled, unscaled = retrieval("scaled", 512), retrieval("unscaled", 512)
+    slopes = [_softmax_slope(d_k, 1.0) for d_k in (4, 16, 64, 256, 1024)]
+    scaled, unscaled = _retrieval("scaled", 512), _retrieval("unscaled", 512)
     holds = max(slopes) / min(slopes) < 1.5 and scaled < unscaled / 2
     numbers = f"slope {min(slopes):.2f} to {max(slopes):.2f} from d_k = 4 to 1024"
     return holds, f"{numbers}; error {scaled:.1g}, unscaled {unscaled:.1g}"
@@ -1110,7 +1084,7 @@ def _scale_counteracts() -> tuple[bool, str]:
     "With independent components of mean 0 and variance 1, a dot product has mean 0, variance d_k.",
     "3-2-attention#how-dot-products-grow",
 )
-@seeded()
+@_seeded()
 def _variance_is_d_k() -> tuple[bool, str]:
     exact = []
     for d_k in range(1, 6):
@@ -1134,7 +1108,7 @@ def _variance_is_d_k() -> tuple[bool, str]:
     "Multi-head attention concatenates h projected attentions and projects once more.",
     "3-2-attention#all-heads-in-one-matrix",
 )
-@seeded()
+@_seeded()
 def _heads_are_concatenated() -> tuple[bool, str]:
     h, d_k, layer = 4, 16, MultiHeadedAttention(4, 64)
     x, y = torch.randn(5, 64), torch.randn(7, 64)
@@ -1144,7 +1118,7 @@ def _heads_are_concatenated() -> tuple[bool, str]:
         W_Q, W_K, W_V = (linear.weight[own].T for linear in (layer.w_q, layer.w_k, layer.w_v))
         weights = ((x @ W_Q) @ (y @ W_K).T / math.sqrt(d_k)).softmax(dim=-1)
         heads.append(weights @ (y @ W_V))
-    error = gap(layer(x[None], y[None], y[None])[0], torch.cat(heads, dim=-1) @ layer.w_o.weight.T)
+    error = _gap(layer(x[None], y[None], y[None])[0], torch.cat(heads, dim=-1) @ layer.w_o.weight.T)
     return error < 1e-5, f"head by head: largest difference {error:.1g}"
 
 
@@ -1161,7 +1135,7 @@ def _widths_of_heads() -> tuple[bool, str]:
     shapes = {name: tuple(weight.shape) for name, weight in free.named_parameters()}  # (out, in)
     formula = {"w_q": (8 * 16, 512), "w_k": (8 * 16, 512), "w_v": (8 * 100, 512)}
     formula["w_o"] = (512, 8 * 100)
-    base = full_size(TransformerConfig.base()).encoder.layers[0].self_attn
+    base = _full_size(TransformerConfig.base()).encoder.layers[0].self_attn
     widths = base.h, base.d_k, base.d_v
     holds = shapes == {f"{name}.weight": shape for name, shape in formula.items()}
     return holds and widths == (8, 64, 64), "base: h = {}, d_k = {}, d_v = {}".format(*widths)
@@ -1195,7 +1169,7 @@ def _narrow_heads_cost_one() -> tuple[bool, str]:
     "3-2-attention#three-uses-of-one-layer",
 )
 def _three_uses_of_attention() -> tuple[bool, str]:
-    model, uses, z = full_size(TransformerConfig.base()), [], []
+    model, uses, z = _full_size(TransformerConfig.base()), [], []
     model.encoder.register_forward_hook(lambda module, args, output: z.append(output))
     for name, part in model.named_modules():
         if isinstance(part, MultiHeadedAttention):
@@ -1221,13 +1195,13 @@ def _three_uses_of_attention() -> tuple[bool, str]:
     "A decoder position may look at the whole input, an encoder position at the whole layer below.",
     "3-2-attention#three-uses-of-one-layer",
 )
-@seeded()
+@_seeded()
 def _whole_input_is_seen() -> tuple[bool, str]:
-    model, x, y = tiny(), torch.randn(1, 7, 32), torch.randn(1, 5, 32)
+    model, x, y = _tiny(), torch.randn(1, 7, 32), torch.randn(1, 5, 32)
     x.requires_grad_()
     encoded = model.encoder.layers[0](x, None)[0]
     decoded = model.decoder.layers[0](y, x, None, subsequent_mask(5))[0]
-    seen = [len(felt(row, x)[0]) for row in (*encoded, *decoded)]
+    seen = [len(_felt(row, x)[0]) for row in (*encoded, *decoded)]
     return set(seen) == {7}, f"{seen.count(7)} of {len(seen)} positions see all 7"
 
 
@@ -1238,17 +1212,17 @@ def _whole_input_is_seen() -> tuple[bool, str]:
     "A decoder position sees itself and what came before; scores of -∞ stop what would flow left.",
     "3-2-attention#nothing-flows-to-the-left",
 )
-@seeded()
+@_seeded()
 def _nothing_flows_left() -> tuple[bool, str]:
-    model, x, z = tiny(), *torch.randn(2, 1, 6, 32).requires_grad_()
+    model, x, z = _tiny(), *torch.randn(2, 1, 6, 32).requires_grad_()
     mask = subsequent_mask(6)
     rows = model.decoder.layers[0](x, z, None, mask)[0]
-    before = [felt(row, x)[0] for row in rows] == [list(range(i + 1)) for i in range(6)]
+    before = [_felt(row, x)[0] for row in rows] == [list(range(i + 1)) for i in range(6)]
 
     scores = torch.randn(6, 6)
     louder = scores + 5.0 * ~mask[0]  # only what is forbidden has changed
-    moved = gap(masked_softmax(louder, mask[0]), masked_softmax(scores, mask[0]))
-    late = gap(*(s.softmax(dim=-1).masked_fill(~mask[0], 0.0) for s in (louder, scores)))
+    moved = _gap(masked_softmax(louder, mask[0]), masked_softmax(scores, mask[0]))
+    late = _gap(*(s.softmax(dim=-1).masked_fill(~mask[0], 0.0) for s in (louder, scores)))
     holds = before and moved == 0 and late > 0.1
     numbers = f"a louder future moves weights by {moved:.1g}"
     return holds, f"{numbers}; if masked after the softmax, by {late:.2f}"
@@ -1261,12 +1235,12 @@ def _nothing_flows_left() -> tuple[bool, str]:
     "The feed-forward network is max(0, xW₁ + b₁)W₂ + b₂, 512 wide outside and 2048 inside.",
     "3-3-feed-forward",
 )
-@seeded()
+@_seeded()
 def _feed_forward_is_equation_2() -> tuple[bool, str]:
-    base = full_size(TransformerConfig.base()).decoder.layers[-1].feed_forward
+    base = _full_size(TransformerConfig.base()).decoder.layers[-1].feed_forward
     ffn, x = PositionwiseFeedForward(512, 2048), torch.randn(2, 10, 512)
     W_1, b_1, W_2, b_2 = (weight.mT if weight.dim() == 2 else weight for weight in ffn.parameters())
-    error = gap(ffn(x), torch.maximum(torch.tensor(0.0), x @ W_1 + b_1) @ W_2 + b_2)
+    error = _gap(ffn(x), torch.maximum(torch.tensor(0.0), x @ W_1 + b_1) @ W_2 + b_2)
     widths = base.w_1.in_features, base.w_1.out_features, base.w_2.out_features
     numbers = "largest difference {:.1g}; base: {} to {} to {}".format(error, *widths)
     return error < 1e-5 and widths == (512, 2048, 512), numbers
@@ -1279,13 +1253,13 @@ def _feed_forward_is_equation_2() -> tuple[bool, str]:
     "The feed-forward network treats every position separately and in the same way.",
     "3-3-feed-forward#each-position-by-itself",
 )
-@seeded()
+@_seeded()
 def _positions_are_apart() -> tuple[bool, str]:
     ffn, x, order = PositionwiseFeedForward(32, 64), torch.randn(1, 10, 32), torch.randperm(10)
     altered = x.clone()
     altered[0, 3] = torch.randn(32)
     moved = (ffn(altered) - ffn(x))[0].any(dim=-1).nonzero().flatten().tolist()
-    shuffled = gap(ffn(x[:, order]), ffn(x)[:, order])
+    shuffled = _gap(ffn(x[:, order]), ffn(x)[:, order])
     return moved == [3] and shuffled < 1e-6, f"input 3 altered: outputs {moved} move"
 
 
@@ -1296,11 +1270,11 @@ def _positions_are_apart() -> tuple[bool, str]:
     "The feed-forward network is two convolutions of kernel width 1.",
     "3-3-feed-forward#two-convolutions-with-kernel-size-1",
 )
-@seeded()
+@_seeded()
 def _feed_forward_is_convolution() -> tuple[bool, str]:
     ffn, x = PositionwiseFeedForward(32, 64), torch.randn(2, 10, 32)
     inner = F.conv1d(x.mT, ffn.w_1.weight.unsqueeze(-1), ffn.w_1.bias)
-    error = gap(ffn(x), F.conv1d(inner.relu(), ffn.w_2.weight.unsqueeze(-1), ffn.w_2.bias).mT)
+    error = _gap(ffn(x), F.conv1d(inner.relu(), ffn.w_2.weight.unsqueeze(-1), ffn.w_2.bias).mT)
     return error < 1e-5, f"largest difference {error:.1g}"
 
 
@@ -1311,16 +1285,16 @@ def _feed_forward_is_convolution() -> tuple[bool, str]:
     "One learned matrix serves both embeddings and the linear map that gives probabilities.",
     "3-4-embeddings-softmax#one-matrix-three-places",
 )
-@seeded()
+@_seeded()
 def _one_matrix_three_places() -> tuple[bool, str]:
     tensors = []
     for config in TransformerConfig.base(), TransformerConfig.big():
-        model = full_size(config)
+        model = _full_size(config)
         places = model.src_embed[0].lut, model.tgt_embed[0].lut, model.generator.proj
         tensors.append(len({id(place.weight) for place in places}))
-    small, x = tiny(tie_embeddings=True), torch.randn(4, 32)
+    small, x = _tiny(tie_embeddings=True), torch.randn(4, 32)
     chances = (x @ small.src_embed[0].lut.weight.T).softmax(dim=-1)
-    error = gap(small.generator(x).exp(), chances)
+    error = _gap(small.generator(x).exp(), chances)
     holds = tensors == [1, 1] and error < 1e-5
     numbers = "tensors in three places: base {}, big {}".format(*tensors)
     return holds, f"{numbers}; probabilities differ by {error:.1g}"
@@ -1333,11 +1307,11 @@ def _one_matrix_three_places() -> tuple[bool, str]:
     "Where it embeds, the shared matrix is multiplied by √d_model.",
     "3-4-embeddings-softmax#a-lookup-is-a-multiplication",
 )
-@seeded()
+@_seeded()
 def _embeddings_times_root() -> tuple[bool, str]:
-    embed, ids = tiny().src_embed[0], torch.randint(20, (1, 6))
+    embed, ids = _tiny().src_embed[0], torch.randint(20, (1, 6))
     one_hot = F.one_hot(ids, num_classes=20).float()
-    error = gap(embed(ids), one_hot @ embed.lut.weight * math.sqrt(32))
+    error = _gap(embed(ids), one_hot @ embed.lut.weight * math.sqrt(32))
     return error < 1e-5, f"largest difference {error:.1g}"
 
 
@@ -1348,12 +1322,12 @@ def _embeddings_times_root() -> tuple[bool, str]:
     "Without positions the encoder cannot use the order of its tokens.",
     "3-5-positional-encoding#without-positions-a-set",
 )
-@seeded()
+@_seeded()
 def _no_order_without_positions() -> tuple[bool, str]:
-    model, x, order = tiny(), torch.randn(1, 10, 32), torch.randperm(10)
+    model, x, order = _tiny(), torch.randn(1, 10, 32), torch.randperm(10)
     encode, place = lambda x: model.encoder(x, None), model.src_embed[1]
-    without = gap(encode(x[:, order]), encode(x)[:, order])
-    with_them = gap(encode(place(x[:, order])), encode(place(x))[:, order])
+    without = _gap(encode(x[:, order]), encode(x)[:, order])
+    with_them = _gap(encode(place(x[:, order])), encode(place(x))[:, order])
     holds = without < 1e-5 and with_them > 0.1
     return holds, f"shuffling changes outputs by {without:.1g}, with positions by {with_them:.1f}"
 
@@ -1366,17 +1340,17 @@ def _no_order_without_positions() -> tuple[bool, str]:
     "are a geometric progression.",
     "3-5-positional-encoding#without-positions-a-set",
 )
-@seeded()
+@_seeded()
 def _sinusoids_follow_the_formula() -> tuple[bool, str]:
     rows = [
         [f(pos / 10000 ** (2 * i / 32)) for i in range(16) for f in (math.sin, math.cos)]
         for pos in range(50)
     ]
-    by_hand, model, ids = torch.tensor(rows), tiny(), torch.randint(20, (1, 50))
+    by_hand, model, ids = torch.tensor(rows), _tiny(), torch.randint(20, (1, 50))
     table = sinusoids(50, 32)
-    errors = [gap(table, by_hand)]
+    errors = [_gap(table, by_hand)]
     for token, place in model.src_embed, model.tgt_embed:
-        errors.append(gap(place(token(ids)), token(ids) + by_hand))
+        errors.append(_gap(place(token(ids)), token(ids) + by_hand))
     turns = torch.atan2(table[1, 0::2], table[1, 1::2]).double()
     factors = turns[:-1] / turns[1:]
     holds = max(errors) < 1e-6 and bool((factors / factors[0] - 1).abs().max() < 1e-5)
@@ -1411,11 +1385,11 @@ def _offset_is_linear() -> tuple[bool, str]:
         turns = [k / 10000 ** (2 * i / 64) for i in range(32)]
         blocks = [[[math.cos(a), math.sin(a)], [-math.sin(a), math.cos(a)]] for a in turns]
         step = torch.block_diag(*map(torch.tensor, blocks)).double()
-        errors.append(gap(table[:-k] @ step.T, table[k:]))
+        errors.append(_gap(table[:-k] @ step.T, table[k:]))
     return max(errors) < 2e-6, f"one matrix a step, 1000 positions: largest error {max(errors):.1g}"
 
 
-def previous_token(positions: nn.Module) -> tuple[float, float]:
+def _previous_token(positions: nn.Module) -> tuple[float, float]:
     """Train one layer with one head to name the token before each position, on 20 tokens.
 
     Returns: the share of right answers at positions 1 to 19, and at 20 to 39.
@@ -1433,7 +1407,7 @@ def previous_token(positions: nn.Module) -> tuple[float, float]:
         ids = torch.randint(10, (16, 20))
         return F.nll_loss(answers(ids).flatten(0, 1), ids[:, :-1].flatten())
 
-    list(islice(learning(model.parameters(), loss, lr=7e-3), 200))
+    list(islice(_learning(model.parameters(), loss, lr=7e-3), 200))
     ids = torch.randint(10, (200, 40))
     right = (answers(ids).argmax(dim=-1) == ids[:, :-1]).float().mean(dim=0)
     return float(right[:19].mean()), float(right[19:].mean())
@@ -1446,9 +1420,9 @@ def previous_token(positions: nn.Module) -> tuple[float, float]:
     "With sinusoids a head easily learns to attend by relative position.",
     "3-5-positional-encoding#longer-than-in-training",
 )
-@seeded()
+@_seeded()
 def _relative_position_is_learned() -> tuple[bool, str]:
-    right, _ = previous_token(PositionalEncoding(32, 0.0, 40))
+    right, _ = _previous_token(PositionalEncoding(32, 0.0, 40))
     return right > 0.9, f"token before, after 200 steps: {right:.1%} right"
 
 
@@ -1459,10 +1433,10 @@ def _relative_position_is_learned() -> tuple[bool, str]:
     "Beyond the lengths of training sinusoids do better than learned positions.",
     "3-5-positional-encoding#longer-than-in-training",
 )
-@seeded()
+@_seeded()
 def _sinusoids_go_further() -> tuple[bool, str]:
-    fixed = [previous_token(PositionalEncoding(32, 0.0, 40))[1] for _ in range(2)]
-    learned = [previous_token(LearnedPositionalEncoding(32, 0.0, 40))[1] for _ in range(2)]
+    fixed = [_previous_token(PositionalEncoding(32, 0.0, 40))[1] for _ in range(2)]
+    learned = [_previous_token(LearnedPositionalEncoding(32, 0.0, 40))[1] for _ in range(2)]
     numbers = "two runs at positions 20 to 39: {:.0%} and {:.0%}, learned {:.0%} and {:.0%}"
     return min(fixed) > max(learned) + 0.1, numbers.format(*fixed, *learned)
 
@@ -1485,19 +1459,19 @@ _ORDER = "powers of n, d and k: {:g}, {:g}, {:g}"
 
 
 @claim("t1-self", "4", "exact", "A self-attention layer costs O(n² · d).", _FIRST)
-def work_of_self_attention() -> tuple[bool, str]:
+def _work_of_self_attention() -> tuple[bool, str]:
     found = _powers(lambda d, k: BareSelfAttention())
     return found == (2, 1, 0), _ORDER.format(*found)
 
 
 @claim("t1-recurrent", "4", "exact", "A recurrent layer costs O(n · d²).", _FIRST)
-def work_of_recurrence() -> tuple[bool, str]:
+def _work_of_recurrence() -> tuple[bool, str]:
     found = _powers(lambda d, k: Recurrent(d))
     return found == (1, 2, 0), _ORDER.format(*found)
 
 
 @claim("t1-convolution", "4", "exact", "A convolutional layer costs O(k · n · d²).", _FIRST)
-def work_of_convolution() -> tuple[bool, str]:
+def _work_of_convolution() -> tuple[bool, str]:
     found = _powers(Convolution)
     return found == (1, 2, 1), _ORDER.format(*found)
 
@@ -1521,7 +1495,7 @@ def _work_of_restricted_attention() -> tuple[bool, str]:
     "A recurrent layer needs O(n) operations one after another, the three other kinds O(1).",
     "4-why-self-attention#second-column-what-must-wait",
 )
-@seeded()
+@_seeded()
 def _only_recurrence_has_to_wait() -> tuple[bool, str]:
     layers = Recurrent(8), BareSelfAttention(), Convolution(8, 5), RestrictedSelfAttention(5)
     chains = [
@@ -1539,8 +1513,8 @@ _THIRD = "4-why-self-attention#third-column-how-long-the-way-is"
 
 
 @claim("t1-path-recurrent", "4", "exact", "Longest path of a recurrent layer: O(n).", _THIRD)
-@seeded()
-def path_of_recurrence() -> tuple[bool, str]:
+@_seeded()
+def _path_of_recurrence() -> tuple[bool, str]:
     layer, steps = Recurrent(1).double(), {}
     with torch.no_grad():
         for name, parameter in layer.named_parameters():
@@ -1567,7 +1541,7 @@ def _paths(layer: Callable[[int], nn.Module], theory: Callable[[int], int]) -> t
     "Longest path of convolutions: O(log_k n), if their kernels are dilated.",
     _THIRD,
 )
-@seeded()
+@_seeded()
 def _path_of_dilated_convolutions() -> tuple[bool, str]:
     logarithm = lambda n: math.ceil(math.log(n, 3) - 1e-9)
     right, told = _paths(lambda i: Convolution(2, 3, 3**i, causal=True), logarithm)
@@ -1581,7 +1555,7 @@ def _path_of_dilated_convolutions() -> tuple[bool, str]:
     "Longest path of self-attention that is restricted to r neighbours: O(n / r).",
     _THIRD,
 )
-@seeded()
+@_seeded()
 def _path_of_restricted_attention() -> tuple[bool, str]:
     right, told = _paths(lambda i: RestrictedSelfAttention(9), lambda n: math.ceil((n - 1) / 4))
     return right, f"r = 9: {told}"
@@ -1594,7 +1568,7 @@ def _path_of_restricted_attention() -> tuple[bool, str]:
     "One convolution with k < n does not link all pairs; contiguous ones need O(n / k) layers.",
     _THIRD,
 )
-@seeded()
+@_seeded()
 def _path_of_contiguous_convolutions() -> tuple[bool, str]:
     right, told = _paths(lambda i: Convolution(2, 7), lambda n: math.ceil((n - 1) / 3))
     one_links = layers_to_link(lambda i: Convolution(2, 7), 4) == 1  # no further than 3 away
@@ -1620,8 +1594,8 @@ def _less_work_in_short_sentences() -> tuple[bool, str]:
 
 
 @claim("s4-n-below-d", "4", "small-scale", "In translation n is mostly smaller than d.", _SENTENCES)
-def sentences_are_short() -> tuple[bool, str]:
-    lengths, d = results("multi30k-lengths.csv"), TransformerConfig.base().d_model
+def _sentences_are_short() -> tuple[bool, str]:
+    lengths, d = _results("multi30k-lengths.csv"), TransformerConfig.base().d_model
     longest = lengths[["source", "target"]].max(axis=1)
     share = lengths.loc[longest < d, "pairs"].sum() / lengths["pairs"].sum()
     return bool(share > 0.5), f"{share:.0%} of Multi30k's pairs, longest {longest.max()}; d = {d}"
@@ -1647,7 +1621,7 @@ def _separable(d: int, k: int) -> nn.Module:
 
 
 @claim("s4-separable", "4", "exact", "A separable convolution costs k·n·d + n·d².", _SENTENCES)
-def work_of_separable_convolutions() -> tuple[bool, str]:
+def _work_of_separable_convolutions() -> tuple[bool, str]:
     sizes = [(n, d, k) for n in (16, 48) for d in (32, 64) for k in (3, 15)]
     wrong = sum(_work(_separable, n, d, k) != k * n * d + n * d**2 for n, d, k in sizes)
     n, d, k = sizes[-1]
@@ -1675,7 +1649,7 @@ def _separable_equals_attention_and_point_wise() -> tuple[bool, str]:
 def _relations() -> pd.DataFrame:
     """For each relation its best head, and whether it is followed beyond distance and chance."""
     trained, bare = (
-        pd.DataFrame(results(f"general-en-fr-heads{which}.json")["relations"])
+        pd.DataFrame(_results(f"general-en-fr-heads{which}.json")["relations"])
         for which in ("", "-untrained")
     )
     way = ["relation", "from"]
@@ -1723,7 +1697,7 @@ def _heads_follow_grammar() -> tuple[bool, str]:
 )
 def _heads_find_antecedents() -> tuple[bool, str]:
     trained, bare = (
-        pd.DataFrame(results(f"general-en-fr-heads{which}.json")["pronouns"])
+        pd.DataFrame(_results(f"general-en-fr-heads{which}.json")["pronouns"])
         .set_index("pronoun")
         .loc["all"]
         for which in ("", "-untrained")
@@ -1738,7 +1712,7 @@ def _encoder_attention(line: str) -> Attention:
     folder = shipped("models") / "general-en-fr"
     if not (folder / "model.safetensors").exists():
         raise FileNotFoundError(str(folder))
-    text = results("newstest2013-lines.json")[line]
+    text = _results("newstest2013-lines.json")[line]
     return merge_words(read_attention(load_pretrained(folder), text, target="")["encoder"])
 
 
@@ -1749,7 +1723,7 @@ def _encoder_attention(line: str) -> Attention:
     "In layer 5 of 6 many heads look from “making” at the distant “more difficult”.",
     "claims#the-ledger",
 )
-@seeded()
+@_seeded()
 def _heads_complete_the_verb() -> tuple[bool, str]:
     seen = _encoder_attention("8")
     more = seen.keys.index("more")
@@ -1766,9 +1740,9 @@ def _heads_complete_the_verb() -> tuple[bool, str]:
     "Two heads of layer 5 look from “its”, sharply, at “Law” or “application”.",
     "claims#the-ledger",
 )
-@seeded()
+@_seeded()
 def _heads_resolve_its() -> tuple[bool, str]:
-    heads = pd.DataFrame(results("general-en-fr-heads.json")["heads"])
+    heads = pd.DataFrame(_results("general-en-fr-heads.json")["heads"])
     finders = heads[heads.layer == 5].nlargest(2, "pronouns")["head"].tolist()  # of other sentences
     seen = _encoder_attention("1053")
     largest = seen.weights[4, [i - 1 for i in finders], seen.queries.index("its")].max(dim=-1)
@@ -1800,7 +1774,7 @@ _CORPUS = "5-1-data-batching#finding-a-corpus"
     command=_count("wmt14-en-de", "en", "de"),
 )
 def _german_pairs() -> tuple[bool, str]:
-    millions = results("wmt14-en-de-pairs.json") / 1e6
+    millions = _results("wmt14-en-de-pairs.json") / 1e6
     return round(millions, 1) == 4.5, f"{millions:.2f} million pairs"
 
 
@@ -1813,7 +1787,7 @@ def _german_pairs() -> tuple[bool, str]:
     command=_count("wmt14-en-fr", "en", "fr"),
 )
 def _french_pairs() -> tuple[bool, str]:
-    millions = results("wmt14-en-fr-pairs.json") / 1e6
+    millions = _results("wmt14-en-fr-pairs.json") / 1e6
     return round(millions) == 36, f"{millions:.2f} million pairs"
 
 
@@ -1839,7 +1813,7 @@ def _two_kinds_of_pieces() -> tuple[bool, str]:
 
 def _captions(number: int | None = None) -> np.ndarray:
     """Lengths (pairs, 2) of Multi30k's captions in any order; or so many, drawn from them."""
-    table, random = results("multi30k-lengths.csv"), np.random.default_rng(0)
+    table, random = _results("multi30k-lengths.csv"), np.random.default_rng(0)
     lengths = np.repeat(table[["source", "target"]].to_numpy(), table["pairs"], axis=0)
     return random.choice(lengths, number) if number else random.permutation(lengths)
 
@@ -1903,7 +1877,7 @@ def _steps_make_hours() -> tuple[bool, str]:
     "Adam has β₁ = 0.9, β₂ = 0.98 and ε = 10⁻⁹; the rate rises for 4,000 steps.",
     "5-3-optimizer#optimizer-and-schedule-together",
 )
-@seeded()
+@_seeded()
 def _constants_of_adam() -> tuple[bool, str]:
     model = make_model(9, 9, N=1, d_model=8, d_ff=8, h=2)
     optimizer, _ = paper_optimizer(model, 8)
@@ -1922,7 +1896,7 @@ def _constants_of_adam() -> tuple[bool, str]:
     "The rate rises linearly for warmup_steps steps, then falls as the inverse root of the step.",
     "5-3-optimizer#the-schedule",
 )
-@seeded()
+@_seeded()
 def _rates_of_equation_3() -> tuple[bool, str]:
     d, warmup, rates = 64, 50, []
     optimizer, schedule = paper_optimizer(nn.Linear(2, 2), d, warmup=warmup)
@@ -1947,7 +1921,7 @@ def _rates_of_equation_3() -> tuple[bool, str]:
     "Dropout falls on each sub-layer's output before it is added, and on the sums with positions.",
     "5-4-regularization#where-dropout-stands",
 )
-@seeded()
+@_seeded()
 def _places_of_dropout() -> tuple[bool, str]:
     model = make_model(9, 9, N=2, d_model=8, d_ff=8, h=2, dropout=0.5)
     places = {name for name, part in model.named_modules() if getattr(part, "p", 0) > 0}
@@ -1976,7 +1950,7 @@ def _places_of_dropout() -> tuple[bool, str]:
     "P_drop is 0.1 for base, 0.3 for big, 0.1 for big English-French; label smoothing is 0.1.",
     "5-4-regularization#label-smoothing",
 )
-@seeded()
+@_seeded()
 def _rates_of_dropout_and_smoothing() -> tuple[bool, str]:
     expected = {"base-en-de": 0.1, "base-en-fr": 0.1, "big-en-de": 0.3, "big-en-fr": 0.1}
     found = {name: model_config(preset(name)).dropout for name in expected}
@@ -1988,7 +1962,7 @@ def _rates_of_dropout_and_smoothing() -> tuple[bool, str]:
     return found == expected and smoothing == 0.1 and error < 1e-5, f"{told}; smoothing {smoothing}"
 
 
-@seeded()
+@_seeded()
 def _three_translations(smoothing: float, steps: int = 120) -> float:
     """Perplexity of a small model in a language where words have three translations each."""
     words, length, odds = 32, 5, torch.tensor([0.7, 0.2, 0.1])
@@ -2015,19 +1989,16 @@ def _three_translations(smoothing: float, steps: int = 120) -> float:
 
 def _by_regularization(measure: str) -> pd.Series:
     """Final scores of the four runs on 10,000 captions, by dropout and smoothing."""
-    return results("regularization.csv").groupby(["dropout", "label_smoothing"])[measure].last()
+    return _results("regularization.csv").groupby(["dropout", "label_smoothing"])[measure].last()
 
 
 def _lead(row: str, measure: str = "BLEU") -> tuple[float, float]:
     """By how much base is better than a row of variations.csv (perplexity: nats), and the noise."""
-    table = results("variations.csv")
-    scores = -np.log(table["perplexity"]) if measure == "perplexity" else table[measure]
-    runs = scores.groupby(table["row"])
-    mean, seeds = runs.mean(), runs.size()
-    if not {"base", row} <= set(mean.index):
+    table = leads(_results("variations.csv"), measure)
+    if row not in table.index:
         raise FileNotFoundError(f"{row} of variations.csv")
-    noise = 2 * math.sqrt(runs.var().mean() * (1 / seeds["base"] + 1 / seeds[row]))
-    return float(mean["base"] - mean[row]), noise  # noise is nan if no row has two seeds
+    lead, noise = table.loc[row]
+    return -float(lead), float(noise)  # noise is nan if no row has two seeds
 
 
 def _decided(*leads: tuple[float, float]) -> bool | None:
@@ -2106,12 +2077,12 @@ def _base_is_ahead_and_cheap() -> tuple[bool, str]:
     "full-scale",
     "Base scores 27.3 BLEU from English to German and 38.1 from English to French.",
     "6-1-machine-translation#what-training-cost",
-    command="\n".join(map(full_run, ("base-en-de", "base-en-fr"))),
+    command="\n".join(map(_full_run, ("base-en-de", "base-en-fr"))),
 )
 def _base_reaches_its_scores() -> tuple[bool, str]:
     _, base, _ = _systems()
-    german = reproduced("base-en-de.json", TEXTS["compound-split"], base["BLEU EN-DE"])
-    french = reproduced("base-en-fr.json", TEXTS["tokenized"], base["BLEU EN-FR"])
+    german = _reproduced("base-en-de.json", TEXTS["compound-split"], base["BLEU EN-DE"])
+    french = _reproduced("base-en-fr.json", TEXTS["tokenized"], base["BLEU EN-FR"])
     return bool(german.holds and french.holds), f"German {german.numbers}; French {french.numbers}"
 
 
@@ -2171,7 +2142,7 @@ def _mean_of_the_last_checkpoints() -> tuple[bool, str]:
     "Search has 4 hypotheses, α = 0.6, at most 50 tokens more than the input, and ends early.",
     "6-1-machine-translation#the-search",
 )
-@seeded()
+@_seeded()
 def _search_as_in_the_paper() -> tuple[bool, str]:
     options = signature(beam_search).parameters
     defaults = [options[name].default for name in ("beam", "alpha", "max_extra")]
@@ -2277,7 +2248,7 @@ def _parameters_agree() -> tuple[bool, str]:
     "annotated evaluate runs/base --split dev --out data/results/base-dev.json",
 )
 def _base_on_the_development_set() -> tuple[bool, str]:
-    rows = {row["text"]: row for row in results("base-dev.json") if row["split"] == "dev"}
+    rows = {row["text"]: row for row in _results("base-dev.json") if row["split"] == "dev"}
     found, printed = rows[TEXTS["compound-split"]], table_3().loc["base"]
     right = abs(found["perplexity"] - printed["perplexity"]) <= 0.1
     right &= abs(found["score"] - printed["BLEU"]) <= 0.3
@@ -2302,14 +2273,14 @@ def _one_head_is_worse() -> tuple[bool | None, str]:
 
 
 @claim("t3-A-many", "6.2", "small-scale", "Too many heads are worse too.", _SMALL)
-def many_heads_are_worse() -> tuple[bool | None, str]:
+def _many_heads_are_worse() -> tuple[bool | None, str]:
     printed, small = table_3()["BLEU"], _lead("A: h = 32")
     gap = min(printed["base"], printed["A: h = 16"]) - printed["A: h = 32"]
     return (_decided(small) if gap > 0 else False), f"Table 3 by {gap:.1f}, small by {_told(small)}"
 
 
 @claim("t3-B", "6.2", "small-scale", "A smaller d_k makes the model worse.", _SMALL)
-def narrow_keys_are_worse() -> tuple[bool | None, str]:
+def _narrow_keys_are_worse() -> tuple[bool | None, str]:
     names = "B: d_k = 16", "B: d_k = 32"
     printed, small = table_3()["BLEU"], [_lead(name) for name in names]
     falls = printed[names[0]] < printed[names[1]] < printed["base"]
@@ -2413,7 +2384,7 @@ def _learned_positions_do_as_well() -> tuple[bool | None, str]:
     "Perplexity per piece cannot be compared with perplexity per word.",
     "6-1-machine-translation#perplexity",
 )
-@seeded()
+@_seeded()
 def _perplexities_are_of_their_pieces() -> tuple[bool, str]:
     translator = load_pretrained("multi30k-en-de")
     source, told = ["A goalkeeper dives."], ["Ein Torwart hechtet."]
@@ -2442,7 +2413,7 @@ def _perplexities_are_of_their_pieces() -> tuple[bool, str]:
     "6-3-constituency-parsing#a-tree-as-a-sentence",
 )
 def _trees_are_long() -> tuple[bool, str]:
-    lengths = results("wsj-sample-lengths.csv")
+    lengths = _results("wsj-sample-lengths.csv")
     ratio = lengths["tokens"] / lengths["words"]
     trees = lengths["trees"].sum()
     mean = (ratio * lengths["trees"]).sum() / trees
@@ -2484,7 +2455,7 @@ _TREES = "6-3-constituency-parsing#trees-to-learn-from"
 def _f1(run: str, training: str) -> tuple[bool, str]:
     """Whether a parser of the paper's size has the F1 of Table 4."""
     table = table_4().query("parser == 'Transformer (4 layers)'").set_index("training")["F1"]
-    found, printed = results(f"{run}.json")["Bracketing FMeasure"], table[training]
+    found, printed = _results(f"{run}.json")["Bracketing FMeasure"], table[training]
     return bool(abs(found - printed) <= 0.3), f"{found:.1f}, the paper {printed}"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import torch
 
@@ -22,6 +23,7 @@ __all__ = [
     "full_command",
     "full_config",
     "known_row",
+    "leads",
     "row_config",
     "row_name",
     "rows",
@@ -234,3 +236,29 @@ def train_and_score(config: TrainingConfig) -> dict[str, Any]:
         "accuracy": score["accuracy"],
         "BLEU": score["score"],
     }
+
+
+def leads(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """By how much each row is better than base, and how much of that may be chance.
+
+    Args:
+        runs: as `vary` returns them.
+        measure: "BLEU", "accuracy" or "perplexity"; the last in nats a piece, the difference of
+            logarithms, so that more is better in all of them.
+
+    Returns: `lead` of each row; `noise`, two standard errors of the difference of means, not a
+        number if no row has two seeds.
+
+    Raises: ValueError if there is no run of base.
+
+    Source: section 6.2, Table 3, which has one run of each.
+    """
+    if "base" not in set(runs["row"]):
+        raise ValueError(f"expected runs of base to compare with; got {len(runs)} of other rows")
+    scores = -np.log(runs["perplexity"]) if measure == "perplexity" else runs[measure]
+    groups = scores.groupby(runs["row"])
+    mean, seeds = groups.mean(), groups.size()
+    spread = (groups.var() * (seeds - 1)).sum() / max(1, (seeds - 1).sum())
+    error = (spread * (1 / seeds + 1 / seeds["base"])) ** 0.5
+    noise = 2 * error if seeds.max() > 1 else error * np.nan
+    return pd.DataFrame({"lead": mean - mean["base"], "noise": noise}).drop(index="base")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import math
 import shlex
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from annotated.variations import (
     count_parameters,
     full_command,
     full_config,
+    leads,
     row_config,
     rows,
     small_config,
@@ -124,3 +126,20 @@ def test_runs_are_done_once_and_the_file_grows(corpus, monkeypatch):
     with pytest.raises(ValueError, match=r"expected 5 updates of base; .* has another run"):
         vary(names, [1], results, **small | {"updates": 5})
     monkeypatch.undo()
+
+
+def test_a_lead_is_a_difference_of_means_and_noise_is_students():
+    runs = pd.DataFrame({"row": ["base"] * 3 + ["x"] * 2, "BLEU": [1.0, 2, 3, 4, 6]})
+    found = leads(runs, "BLEU").loc["x"]
+    assert found["lead"] == 5 - 2
+    pooled = (2 * 1 + 1 * 2) / 3  # variances 1 and 2, with 2 and 1 degrees of freedom
+    assert found["noise"] == pytest.approx(2 * (pooled * (1 / 3 + 1 / 2)) ** 0.5)
+
+
+def test_perplexity_is_compared_in_nats_and_less_is_better():
+    runs = pd.DataFrame({"row": ["base", "x"], "perplexity": [5.0, 4.0]})
+    found = leads(runs, "perplexity").loc["x"]
+    assert found["lead"] == pytest.approx(math.log(5 / 4))
+    assert math.isnan(found["noise"])  # nobody knows, with one run each
+    with pytest.raises(ValueError, match="expected runs of base"):
+        leads(runs[runs["row"] == "x"], "perplexity")
