@@ -459,7 +459,7 @@ def add_studies(commands: Any) -> None:
     vary.add_argument(
         "--seed", nargs="+", type=int, default=[1], help="a run for each (default: 1)"
     )
-    vary.add_argument("--updates", type=int, help="of each run (default: 4000)")
+    vary.add_argument("--updates", type=int, help="of each run (default: 2000)")
     vary.add_argument("--precision", help="as for train (default: auto)")
     file = "runs/variations.csv"
     vary.add_argument(

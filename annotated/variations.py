@@ -178,7 +178,7 @@ def small_config(name: str, seed: int = 1, **changes: Any) -> TrainingConfig:
     widths = {key: row[key] // 4 for key in ("d_model", "d_ff", "d_k", "d_v")}
     kept = {key: row[key] for key in ("h", "dropout", "label_smoothing", "positions")}
     small = {
-        "N": row["N"] // 2, "vocab_size": 5000, "updates": 4000, "warmup": 1000, "average": 1,
+        "N": row["N"] // 2, "vocab_size": 5000, "updates": 2000, "warmup": 1000, "average": 1,
         "save_updates": 400, "log_updates": 100, "out": f"{run_folder(name)}-{seed}", "seed": seed,
     }  # fmt: skip
     return TrainingConfig(**{**small, **widths, **kept, **changes})
