@@ -286,7 +286,7 @@ def _full_run(name: str) -> str:
     "abstract",
     "full-scale",
     "The big model scores 28.4 BLEU from English to German on newstest2014.",
-    "6-1-machine-translation#the-papers-own-measure",
+    "6-1-machine-translation#the-paper-s-own-measure",
     command=_full_run("big-en-de"),
 )
 def _german_is_reproduced() -> Evidence:
@@ -312,7 +312,7 @@ def _german_margin() -> tuple[bool, str]:
     "abstract",
     "full-scale",
     "The big model scores 41.8 BLEU from English to French on newstest2014.",
-    "6-1-machine-translation#the-papers-own-measure",
+    "6-1-machine-translation#the-paper-s-own-measure",
     command=_full_run("big-en-fr"),
 )
 def _french_is_reproduced() -> Evidence:
@@ -1842,7 +1842,7 @@ def _batches_of_similar_length() -> tuple[bool, str]:
     "5.1",
     "definition",
     "A batch has about 25,000 source and 25,000 target tokens.",
-    "5-1-data-batching#what-25000-tokens-are",
+    "5-1-data-batching#what-25-000-tokens-are",
 )
 def _batches_of_25_000_tokens() -> tuple[bool, str]:
     names = "base-en-de", "base-en-fr", "big-en-de", "big-en-fr"
@@ -2032,7 +2032,7 @@ def _smoothing_costs_perplexity() -> tuple[bool, str]:
     "5.4",
     "small-scale",
     "Label smoothing makes accuracy and BLEU better.",
-    "5-4-regularization#four-models-10000-captions",
+    "5-4-regularization#four-models-10-000-captions",
 )
 def _smoothing_gains_bleu() -> tuple[bool | None, str]:
     gains = [
@@ -2347,7 +2347,7 @@ def _larger_is_better_when_small() -> tuple[bool | None, str]:
     "6.2",
     "small-scale",
     "Dropout helps against over-fitting.",
-    "5-4-regularization#four-models-10000-captions",
+    "5-4-regularization#four-models-10-000-captions",
 )
 def _dropout_helps() -> tuple[bool, str]:
     printed = table_3()["BLEU"]

@@ -98,6 +98,7 @@ def plain_text(
         data = base64.b64encode((chapter.parent / match.group(2)).read_bytes()).decode()
         return f'<img alt="{html.escape(match.group(1))}" src="data:image/svg+xml;base64,{data}">'
 
+    source = re.sub(r"^```\{raw\} html\n.*?^```$", "", source, flags=re.MULTILINE | re.DOTALL)
     source = re.sub(r"^\(([\w-]+)\)=$", r'<a id="\1"></a>\n', source, flags=re.MULTILINE)
     source = re.sub(r"\{cite(?::\w+)?\}`([^`]+)`", cite, source)
     source = re.sub(r"\]\(#([\w-]+)\)", link, source)

@@ -1012,7 +1012,8 @@ def every_part(corpus: Corpus) -> Iterator[str]:
 @CORPORA
 def test_the_register_is_complete(corpus: Corpus, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("ANNOTATED_DATA", raising=False)
-    assert {"train", "dev", "test"} <= set(corpus.splits)
+    languages = len(corpus.languages) > 1  # a treebank may be there to measure with alone
+    assert {"train", "dev", "test"} <= set(corpus.splits) if languages else corpus.splits
     assert corpus.source.startswith("https://") and corpus.title and corpus.licence
     assert corpus.on_bad in ("refuse", "drop") and set(corpus.local) <= set(corpus.splits)
     named = {part.partition("/")[0] for part in every_part(corpus)}
@@ -1024,7 +1025,7 @@ def test_the_register_is_complete(corpus: Corpus, monkeypatch: pytest.MonkeyPatc
         assert entry.get("size", 1) > 0
         url = entry.get("url") or f"{corpus.url}/{name}"
         assert url.startswith("https://") or not corpus.url
-        assert url.endswith("/" + name)
+        assert url.endswith("/" + name) or "/archive/" in url  # there GitHub names it by its tag
     if corpus.held_out:
         assert corpus.splits["dev"] == corpus.splits["train"]
 
