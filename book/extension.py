@@ -167,6 +167,8 @@ class Symbols(SphinxPostTransform):
                     met.add(anchor)
                     link = nodes.reference("", "", refuri=f"symbols.html#{anchor}", internal=True)
                     link["classes"] = ["symbol"]
+                    name = re.sub(r"[{}\\]", "", text)
+                    link["reftitle"] = f"what {name} means"  # a formula alone is no name
                     use.replace_self(link)
                     link += use
 
@@ -241,6 +243,12 @@ def drop_thebe(app: Sphinx, page: str, template: str, context: dict, doctree) ->
     context["script_files"] = [s for s in scripts if "thebe" not in f"{s}{vars(s)}".lower()]
 
 
+def mend_roles(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
+    """Take out what Sphinx says of citations to screen readers, which standards do not allow."""
+    wrong = re.compile(r'(<div class="citation"[^>]*)( role="doc-biblioentry")|(<div) role="list"')
+    context["body"] = wrong.sub(r"\1\3", context.get("body", ""))
+
+
 def choose_cache(app: Sphinx, config) -> None:
     """Keep results apart that came from another package, other data, or without the paper.
 
@@ -281,5 +289,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", prepare)
     app.connect("html-page-context", add_buttons, priority=900)
     app.connect("html-page-context", drop_thebe, priority=900)
+    app.connect("html-page-context", mend_roles, priority=900)
     app.add_js_file("book.js", loading_method="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

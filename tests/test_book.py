@@ -104,6 +104,22 @@ LOOK = """() => ({
 })"""
 
 
+def barriers(tab) -> list[tuple[str, str]]:
+    """What axe-core calls serious or critical: contrast, names, roles, reach by keyboard."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    return [
+        (problem["help"], problem["nodes"][0]["html"][:200])
+        for problem in Axe().run(tab).response["violations"]
+        if problem["impact"] in ("serious", "critical")
+    ]
+
+
+@pytest.mark.parametrize("page", pages())
+def test_a_page_is_not_heavy(page: str) -> None:
+    assert (SITE / "chapters" / f"{page}.html").stat().st_size < 1_000_000
+
+
 @needs_browser
 @pytest.mark.parametrize("page", pages())
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
@@ -122,9 +138,10 @@ def test_page_in_a_browser_without_network(browser, page: str, width: int, theme
         " && (!document.querySelector('.math') || document.querySelector('mjx-container'))",
         timeout=20_000,
     )
-    seen = tab.evaluate(LOOK)
+    seen, hindrances = tab.evaluate(LOOK), barriers(tab)
     context.close()
     assert not problems
+    assert not hindrances, "not everybody can read this"
     assert seen["theme"] == theme
     assert seen["drawn"] == seen["charts"] == html(page).count('<div class="chart"')
     assert seen["broken"] == 0

@@ -66,7 +66,10 @@
       actions: { export: true, source: false, compiled: false, editor: false },
     };
     vegaEmbed(chart.canvas, spec, options)
-      .then(() => chart.classList.add("drawn"))
+      .then(() => {
+        chart.querySelector("summary")?.setAttribute("aria-label", "Save this chart");
+        chart.classList.add("drawn");
+      })
       .catch((error) => console.error("chart:", error));
   }
 
@@ -125,7 +128,20 @@
     show();
   }
 
+  // What scrolls can be scrolled with keys, and every button has a name.
+  function makeReachable() {
+    for (const box of document.querySelectorAll("article table, article pre, mjx-container")) {
+      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+    }
+    for (const toggle of document.querySelectorAll(".bd-sidebar-primary details > summary")) {
+      const chapter = toggle.closest("li").querySelector("a").textContent.trim();
+      toggle.setAttribute("aria-label", `parts of ${chapter}`);
+    }
+  }
+
   document.addEventListener("DOMContentLoaded", async () => {
+    makeReachable();
+    addEventListener("resize", makeReachable);
     document.querySelectorAll("div.ledger").forEach(filter);
     const charts = [...document.querySelectorAll("div.chart")];
     if (charts.length === 0) return;

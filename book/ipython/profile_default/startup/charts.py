@@ -13,10 +13,9 @@ def _show_charts_as_data():
 
     def div(spec):
         data = json.dumps(spec, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
-        role = "group" if '"bind":{' in data else "img"  # what can be set must stay reachable
         label = html.escape(spec.get("description", ""))
         script = f'<script type="application/json">{data}</script>'
-        return f'<div class="chart" role="{role}" aria-label="{label}">{script}</div>'
+        return f'<div class="chart" role="figure" aria-label="{label}">{script}</div>'
 
     def show_choice(choice):
         options = "".join(f"<option>{html.escape(name)}</option>" for name in choice.charts)
