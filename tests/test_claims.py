@@ -35,9 +35,7 @@ def test_links_lead_to_headings():
         page, _, anchor = claim.where.partition("#")
         text = (CHAPTERS / f"{page}.md").read_text(encoding="utf-8")
         titles = re.findall(r"^#{2,3} (.+)$", text, flags=re.MULTILINE)
-        slugs = {
-            re.sub(r"[^\w -]", "", title.lower()).strip().replace(" ", "-") for title in titles
-        }
+        slugs = {re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") for title in titles}
         assert not anchor or anchor in slugs | set(re.findall(r"^\((.+)\)=$", text, re.MULTILINE))
 
 
