@@ -7,7 +7,7 @@ BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install extract check book serve test browser clean
+.PHONY: help install extract check book pdf serve test browser clean
 
 help:  ## show this help
 	@echo "The executable edition of \"Attention Is All You Need\""
@@ -38,11 +38,14 @@ book: extract  ## execute every chapter; the site is then at _build/html/index.h
 	$(BIN)/jupyter-book build . --warningiserror --keep-going
 	@echo "open $(CURDIR)/_build/html/index.html"
 
+pdf: book  ## the book as one PDF (needs Chromium): _build/pdf/attention-is-all-you-need.pdf
+	$(BIN)/python book/pdf.py
+
 serve: book  ## build, and serve the site at http://localhost:8000
 	$(BIN)/python -m http.server 8000 --directory _build/html
 
 test: check  ## check, then run the tests (those of the site need `make book` before)
-	$(BIN)/pytest
+	$(BIN)/pytest -n auto --dist worksteal
 
 clean:  ## remove everything that was built
 	rm -rf _build $(VENV) dist .pytest_cache .ruff_cache .mypy_cache .hypothesis

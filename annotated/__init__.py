@@ -175,6 +175,7 @@ if TYPE_CHECKING:
     from annotated.parsing import check_node as check_node
     from annotated.parsing import clean as clean
     from annotated.parsing import compare as compare
+    from annotated.parsing import compare_parsers as compare_parsers
     from annotated.parsing import is_tag as is_tag
     from annotated.parsing import line_tokens as line_tokens
     from annotated.parsing import linearize as linearize
@@ -186,6 +187,7 @@ if TYPE_CHECKING:
     from annotated.parsing import right_branching as right_branching
     from annotated.parsing import same_punctuation as same_punctuation
     from annotated.parsing import score_parser as score_parser
+    from annotated.parsing import score_trees as score_trees
     from annotated.parsing import sentence_line as sentence_line
     from annotated.parsing import split_words as split_words
     from annotated.parsing import summary as summary
@@ -298,7 +300,7 @@ if TYPE_CHECKING:
     from annotated.visualization import word_groups as word_groups
 
 try:
-    __version__ = version("annotated")
+    __version__ = version("annotated-attention")
 except PackageNotFoundError:  # used from the source tree without being installed
     __version__ = "0"
 
@@ -486,6 +488,7 @@ _MODULES = {
         "check_node",
         "clean",
         "compare",
+        "compare_parsers",
         "is_tag",
         "line_tokens",
         "linearize",
@@ -497,6 +500,7 @@ _MODULES = {
         "right_branching",
         "same_punctuation",
         "score_parser",
+        "score_trees",
         "sentence_line",
         "split_words",
         "summary",
@@ -738,6 +742,7 @@ __all__ = [
     "command",
     "common_relations",
     "compare",
+    "compare_parsers",
     "connections",
     "corpora",
     "corpus_file",
@@ -862,6 +867,7 @@ __all__ = [
     "scaled_dot_product",
     "score_files",
     "score_parser",
+    "score_trees",
     "scoreboard",
     "sentence_line",
     "sha256_of",

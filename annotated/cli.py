@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -37,6 +38,7 @@ __all__ = [
     "run_train",
     "run_translate",
     "run_vary",
+    "score_on_treebank",
     "sentences_to_translate",
     "text_output",
     "trained_on",
@@ -97,15 +99,15 @@ def run_evaluate(options: argparse.Namespace) -> None:
     from annotated.decoding import load_pretrained
     from annotated.evaluation import evaluate
 
-    corpus, src, tgt = parse_data(options.data or trained_on(options.model))
+    asked = [parse_data(name) for name in options.data or [trained_on(options.model)]]
     translator = load_pretrained(options.model, device_for(options.device))
     rows: list[dict[str, Any]] = []
-    for split in options.split:
+    for (corpus, src, tgt), split in product(asked, options.split):
         search = {"beam": options.beam, "alpha": options.alpha}
         rows += evaluate(translator, corpus, split, src, tgt, **search)
         told = "perplexity {perplexity:.2f} per piece, accuracy {accuracy:.1%}".format(**rows[-1])
-        print(f"{split}: {rows[-1]['search']}, {told}")
-    report(rows, "split", options.out)
+        print(f"{corpus} {split}: {rows[-1]['search']}, {told}")
+    report(rows, ["corpus", "split"], options.out)
 
 
 def run_vary(options: argparse.Namespace) -> None:
@@ -124,15 +126,16 @@ def run_score(options: argparse.Namespace) -> None:
     rows = []
     for output in options.output:
         rows += score_files(Path(output), Path(options.ref), options.lang)
-    report(rows, "output", options.out)
+    report(rows, ["output"], options.out)
 
 
-def report(rows: list[dict[str, Any]], name: str, out: str | None) -> None:
+def report(rows: list[dict[str, Any]], names: list[str], out: str | None) -> None:
     """Print scores, one a line, and write them as JSON."""
     from annotated.training import write_text
 
     for row in rows:
-        print(f"{row[name]:5} {row['text']:33} {row['score']:.2f}  {row['signature']}")
+        name = " ".join(row[name] for name in names)
+        print(f"{name:5} {row['text']:33} {row['score']:.2f}  {row['signature']}")
     if out:
         Path(out).parent.mkdir(parents=True, exist_ok=True)
         write_text(Path(out), json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
@@ -190,17 +193,13 @@ def run_heads(options: argparse.Namespace) -> None:
 
 
 def run_parse(options: argparse.Namespace) -> None:
-    from annotated.parsing import load_parser, score_parser, split_words, tree_svg
+    from annotated.parsing import load_parser, split_words, tree_svg
     from annotated.training import write_text
 
     parser = load_parser(options.model, device_for(options.device))
     search = {"beam": options.beam, "alpha": options.alpha}
     if options.treebank:
-        found = score_parser(parser, options.treebank, options.split, options.limit, **search)
-        print("\n".join(f"{name:26}= {value:6.5g}" for name, value in found.items()))
-        if options.out:
-            about = {"treebank": options.treebank, "split": options.split, **search}
-            write_text(Path(options.out), json.dumps(about | found, indent=1) + "\n")
+        score_on_treebank(parser, options, search)
         return
     for line in options.text or map(one_line, sys.stdin):
         words = line.split() if options.words else split_words(line)
@@ -210,6 +209,25 @@ def run_parse(options: argparse.Namespace) -> None:
         print(tree.pformat(margin=10**6) if options.lines else f"{tree_picture(tree)}\n")
         if options.svg:
             write_text(Path(options.svg), tree_svg(tree))
+
+
+def score_on_treebank(parser: Any, options: argparse.Namespace, search: dict[str, Any]) -> None:
+    """Print and keep the scores of a parser, and of the baselines if they are asked for."""
+    from annotated.parsing import compare_parsers, score_parser
+    from annotated.training import write_text
+
+    about = {"treebank": options.treebank, "split": options.split, **search}
+    where = options.treebank, options.split, options.limit
+    if options.baselines:
+        rows = compare_parsers(parser, *where, **search)
+    else:
+        rows = [score_parser(parser, *where, **search)]
+    for row in rows:
+        for name, value in row.items():
+            print(f"{name:26}= {value if isinstance(value, str) else format(value, '6.5g')}")
+    if options.out:
+        kept = [about | row for row in rows]
+        write_text(Path(options.out), json.dumps(kept, indent=1) + "\n")
 
 
 def tree_picture(tree: Any) -> str:
@@ -395,7 +413,8 @@ def add_scoring(commands: Any) -> None:
         "evaluate", help="score a model: BLEU and perplexity (section 6.1)"
     )
     evaluate.add_argument("model", help="a model of the package, or the folder of a run")
-    evaluate.add_argument("--data", help="CORPUS-SRC-TGT (default: what the model was trained on)")
+    told = "one or more CORPUS-SRC-TGT (default: what the model was trained on)"
+    evaluate.add_argument("--data", nargs="+", help=told)
     evaluate.add_argument("--split", nargs="+", default=["test"], help="default: test")
     evaluate.add_argument(
         "--beam", type=int, default=4, help="hypotheses; 1 is greedy (default: 4)"
@@ -433,6 +452,8 @@ def add_parse(commands: Any) -> None:
     add("--alpha", type=float, default=0.3, help="length penalty (default: %(default)s)")
     add("--treebank", help="score on it: craft, wsj-sample, or the folder of a Penn Treebank")
     add("--split", default="dev", help="train, dev or test (default: %(default)s)")
+    told = "score two simpler parsers too, a grammar and right-branching trees"
+    add("--baselines", action="store_true", help=told)
     add("--limit", type=int, help="so many sentences of it, from the beginning (default: all)")
     add("--out", help="also write the scores to this JSON file")
     add("--device", help="such as cpu or cuda (default: the GPU, if there is one)")

@@ -381,7 +381,7 @@ def extract_paper(pdf: str | Path) -> Paper:
     """Read the paper's text from its PDF.
 
     Raises: OSError if there is no such file; ValueError if it is not a PDF, is encrypted, has no
-    text layer, is cut short, is another paper, or is a version that lacks some sections.
+        text layer, is cut short, is another paper, or is a version that lacks some sections.
     """
     from pdfminer.pdfdocument import PDFPasswordIncorrect
 
@@ -490,7 +490,7 @@ def import_paper(pdf: str | Path) -> Path:
     """Check a PDF of the paper, keep a copy in `paper_folder()`, and return the copy's path.
 
     Raises: OSError if there is no such file; ValueError if it is unusable (see `extract_paper`).
-    Then nothing has changed.
+        Then nothing has changed.
     """
     pdf = Path(pdf).expanduser()
     _read(pdf)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 from nltk import Nonterminal, Tree, ViterbiParser, induce_pcfg
+from tqdm import tqdm
 
 from annotated.data import corpus_file, find_corpus, local_file
 from annotated.decoding import Translator, load_pretrained
@@ -35,6 +36,7 @@ __all__ = [
     "check_node",
     "clean",
     "compare",
+    "compare_parsers",
     "is_tag",
     "line_tokens",
     "linearize",
@@ -46,6 +48,7 @@ __all__ = [
     "right_branching",
     "same_punctuation",
     "score_parser",
+    "score_trees",
     "sentence_line",
     "split_words",
     "summary",
@@ -601,6 +604,11 @@ def score_parser(
     """
     gold = load_trees(treebank, split)[:limit]
     found = parser.parse_all([tree.leaves() for tree in gold], progress=True, **options)
+    return score_trees(gold, found)
+
+
+def score_trees(gold: list[Tree], found: list[Tree]) -> dict[str, float]:
+    """Score trees as EVALB does, with the punctuation of the gold trees; returns as `summary`."""
     pairs = zip(gold, found, strict=True)
     return summary(compare([g], [same_punctuation(f, g)]) for g, f in pairs)
 
@@ -677,7 +685,7 @@ class Grammar:
             bare = Tree("ROOT", [_without_words(tree)])
             bare.chomsky_normal_form(horzMarkov=1)
             productions += bare.productions()
-        self.parser = ViterbiParser(induce_pcfg(Nonterminal("ROOT"), productions))
+        self.parser = ViterbiParser(induce_pcfg(Nonterminal("ROOT"), productions), max_time=None)
 
     def parse(self, words: list[str]) -> Tree:
         """The most probable tree; the right-branching one if the grammar has none."""
@@ -695,6 +703,46 @@ class Grammar:
 def _without_words(tree: Tree) -> Tree | str:
     """The tree with its tags as leaves."""
     return tree.label() if is_tag(tree) else Tree(tree.label(), [_without_words(c) for c in tree])
+
+
+def compare_parsers(
+    parser: Parser,
+    treebank: str,
+    split: str,
+    limit: int | None = None,
+    longest: int = 12,
+    **options: Any,
+) -> list[dict[str, Any]]:
+    """Score a parser, and on the same sentences the two baselines.
+
+    Args:
+        treebank, split: as for `tree_files`; the baselines learn from its training part.
+        limit: sentences to score, from the beginning.
+        longest: words of a sentence that the grammar can manage.
+        options: as for `Parser.parse_all`.
+
+    Returns: rows with a name, what sentences were scored, and what `summary` returns.
+    """
+    train, gold = load_trees(treebank, "train"), load_trees(treebank, split)[:limit]
+    words = [tree.leaves() for tree in gold]
+    tagger, grammar = Tagger(train), Grammar(train)
+    branching = [right_branching(w, [tagger.tag(word) for word in w]) for w in words]
+    found = {
+        "Transformer": parser.parse_all(words, progress=True, **options),
+        "right-branching": branching,
+    }
+    all_rows = [
+        {"parser": name, "sentences": "all"} | score_trees(gold, trees)
+        for name, trees in found.items()
+    ]
+    short = [i for i, w in enumerate(words) if len(w) <= longest]
+    few = {name: [trees[i] for i in short] for name, trees in found.items()}
+    few["grammar"] = [grammar.parse(words[i]) for i in tqdm(short, unit="sentence")]
+    return all_rows + [
+        {"parser": name, "sentences": f"up to {longest} words"}
+        | score_trees([gold[i] for i in short], trees)
+        for name, trees in few.items()
+    ]
 
 
 _TABLE_4 = {

@@ -41,7 +41,7 @@ class Contender:
 
     name = ""
     package = "torch"
-    install = "pip install 'annotated[bench]'"
+    install = "pip install 'annotated-attention[bench]'"
     fused = False
     same = True
     trains = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import os
 import re
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import vl_convert
 from docutils import nodes
+from links import Reference, name_module, paper_url, read_docstring
 from notebooks import write_notebooks
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -19,9 +21,8 @@ from annotated import claims
 from annotated.paper import find_paper
 
 BOOK = Path(__file__).resolve().parent
-PAPER = "https://arxiv.org/abs/1706.03762"
 LARGE = 60_000  # characters of a chart's data
-MARK = re.compile(r"^(§[\d.]+ ¶\d+|Abstract|Figure \d+|Table \d+|Footnote \d+)$")
+MARK = re.compile(r"^(§[\d.]+ ¶\d+|Abstract|Acknowledgements|(Figure|Table|Footnote) \d+)$")
 
 
 class details(nodes.Element):
@@ -69,17 +70,6 @@ def show_paper(cell: nodes.container) -> None:
         fold.append(following)
 
 
-def name_module(cell: nodes.container, module: str) -> None:
-    """Say above an export cell which module it goes to."""
-    cell["classes"].append("export")
-    label = nodes.paragraph("", "", classes=["module"])
-    label += nodes.Text("goes into ")
-    label += nodes.literal("", f"annotated/{module}.py")
-    cell.insert(0, label)
-    # myst-nb looks for the source in the first place when it folds a cell; an export
-    # cell is never folded, so the label may stand there.
-
-
 class PaperLayer(SphinxPostTransform):
     """Mark our restatements of the paper, and link each to the paper."""
 
@@ -91,8 +81,9 @@ class PaperLayer(SphinxPostTransform):
             if strong is None or not MARK.match(strong.astext()):
                 continue
             quote["classes"].append("paper-layer")
-            link = nodes.reference("", "", refuri=PAPER, internal=False, classes=["mark"])
-            link += nodes.Text(strong.astext())
+            mark = strong.astext()
+            link = nodes.reference("", "", refuri=paper_url(mark), internal=False, classes=["mark"])
+            link += nodes.Text(mark)
             strong.parent.replace(strong, link)
 
 
@@ -237,16 +228,41 @@ def button(url: str, text: str, icon: str, label: str) -> dict[str, str]:
     return {"type": "link", "url": url, "tooltip": text, "icon": icon, "label": label}
 
 
+def describe(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
+    """Say in the page's head what those show who link to it: title, first sentences, a picture."""
+    paragraphs = doctree.findall(nodes.paragraph) if doctree else []
+    text = next((p.astext() for p in paragraphs if len(p.astext()) > 80), app.config.html_title)
+    about = " ".join(text.split())
+    about = about if len(about) <= 200 else about[:200].rpartition(" ")[0] + " …"
+    title = app.env.titles[page].astext() if page in app.env.titles else app.config.html_title
+    picture = context["pathto"]("_static/social.jpg", 1)
+    if app.config.book_repository:  # a picture needs a whole address: that of GitHub's pages
+        owner, _, name = app.config.book_repository.partition("/")
+        picture = f"https://{owner}.github.io/{name}/_static/social.jpg"
+    tags = {
+        "description": about, "og:title": title, "og:description": about,
+        "og:type": "article", "og:image": picture, "twitter:card": "summary_large_image",
+    }  # fmt: skip
+    context["metatags"] = context.get("metatags", "") + "".join(
+        f'<meta {"property" if ":" in name else "name"}="{name}" content="{html.escape(said)}" />\n'
+        for name, said in tags.items()
+    )
+
+
 def drop_thebe(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
     """Jupyter Book always adds the scripts of Thebe, which would run cells from a remote host."""
     scripts = context.get("script_files", [])
     context["script_files"] = [s for s in scripts if "thebe" not in f"{s}{vars(s)}".lower()]
 
 
-def mend_roles(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Take out what Sphinx says of citations to screen readers, which standards do not allow."""
+def mend_body(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
+    """Take out what Sphinx says of citations to screen readers, which standards do not allow.
+
+    And the marks around every word of a signature: they change nothing, and the reference is long.
+    """
     wrong = re.compile(r'(<div class="citation"[^>]*)( role="doc-biblioentry")|(<div) role="list"')
-    context["body"] = wrong.sub(r"\1\3", context.get("body", ""))
+    body = wrong.sub(r"\1\3", context.get("body", ""))
+    context["body"] = re.sub(r'<span class="pre">([^<]*)</span>', r"\1", body)
 
 
 def choose_cache(app: Sphinx, config) -> None:
@@ -283,12 +299,14 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("book_repository", repository(), "html")
     app.add_config_value("book_looks", looks(), "html")
     app.add_node(details, html=(visit_details, depart_details))
-    for transform in (Cells, PaperLayer, InlineFigures, LargeCharts, Verdicts, Symbols):
+    for transform in (Cells, PaperLayer, InlineFigures, LargeCharts, Verdicts, Symbols, Reference):
         app.add_post_transform(transform)
+    app.connect("autodoc-process-docstring", read_docstring, priority=400)  # before napoleon
     app.connect("config-inited", choose_cache, priority=100)
     app.connect("builder-inited", prepare)
     app.connect("html-page-context", add_buttons, priority=900)
+    app.connect("html-page-context", describe, priority=900)
     app.connect("html-page-context", drop_thebe, priority=900)
-    app.connect("html-page-context", mend_roles, priority=900)
+    app.connect("html-page-context", mend_body, priority=900)
     app.add_js_file("book.js", loading_method="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -196,7 +196,7 @@ if TYPE_CHECKING:
 {imports}
 
 try:
-    __version__ = version("annotated")
+    __version__ = version("annotated-attention")
 except PackageNotFoundError:  # used from the source tree without being installed
     __version__ = "0"
 

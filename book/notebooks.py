@@ -55,7 +55,7 @@ def plain_notebook(notebook: NotebookNode, text, repository: str | None) -> Note
             cell.source = text(cell.source)
         else:
             fold(cell)
-    where = "annotated[chapters]"
+    where = "annotated-attention[chapters]"
     if repository:
         where += f" @ git+https://github.com/{repository}"
     notebook.cells.insert(0, new_code_cell(INSTALL.format(install=f'%pip install -q "{where}"')))

@@ -3,6 +3,8 @@
 import os
 import re
 import shutil
+import sys
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -52,6 +54,15 @@ def test_no_sphinx_syntax_shows(page: str) -> None:
     body = re.sub(r"<(pre|script|code)\b.*?</\1>", "", html(page), flags=re.DOTALL)
     for leftover in ("{cite}", "{ref}", "{eval-rst}", ":::", "```", ")=<", "**§"):
         assert leftover not in body, f"{page}: {leftover}"
+
+
+@pytest.mark.parametrize("page", pages())
+def test_headings_stand_in_order(page: str) -> None:
+    article = re.search(r"<article.*?</article>", html(page), re.DOTALL)
+    assert article
+    levels = [int(level) for level in re.findall(r"<h([1-6])[ >]", article[0])]
+    assert levels[0] == 1 and levels.count(1) == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
 def test_every_image_has_an_alternative_text() -> None:
@@ -137,7 +148,8 @@ def test_page_in_a_browser_without_network(browser, page: str, width: int, theme
     tab.on("request", lambda r: problems.append(r.url) if r.url.startswith("http") else None)
     tab.add_init_script(f"localStorage.setItem('mode', '{theme}')")
     tab.goto((SITE / "chapters" / f"{page}.html").as_uri())
-    tab.evaluate("dispatchEvent(new Event('beforeprint'))")  # draws all charts at once
+    tab.evaluate("dispatchEvent(new Event('beforeprint'))")  # draws all charts at once, in light
+    tab.evaluate("dispatchEvent(new Event('afterprint'))")
     tab.wait_for_function(
         "document.querySelectorAll('div.chart:not(.drawn)').length === 0"
         " && (!document.querySelector('.math') || document.querySelector('mjx-container'))",
@@ -151,6 +163,89 @@ def test_page_in_a_browser_without_network(browser, page: str, width: int, theme
     assert seen["drawn"] == seen["charts"] == html(page).count('<div class="chart"')
     assert seen["broken"] == 0
     assert seen["overflow"] <= 0, "the page is wider than the screen"
+
+
+@needs_browser
+@pytest.mark.parametrize("page", pages())
+def test_a_page_answers_within_two_seconds(browser, page: str) -> None:
+    """From the call to the first moment at which the page has loaded and has nothing to do."""
+    seconds = []
+    while len(seconds) < 3 and min(seconds, default=9.0) > 2:  # again if the machine was busy
+        tab = browser.new_page(viewport={"width": 1280, "height": 900})
+        tab.goto((SITE / "chapters" / f"{page}.html").as_uri())
+        idle = "new Promise((done) => requestIdleCallback(() => done(performance.now() / 1000)))"
+        seconds.append(tab.evaluate(idle))
+        tab.close()
+    assert min(seconds) < 2
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("asked", "place"),
+    [
+        ("label smoothing", "5-4-regularization.html#label-smoothing"),
+        ("beam search", "6-1-machine-translation.html#beam-search"),
+        ("length penalty", "6-1-machine-translation.html"),
+        ("multi-head attention", "3-2-attention.html#multi-head-attention"),
+        ("positional encoding", "3-5-positional-encoding.html"),
+    ],
+)
+def test_search_finds_first_where_a_thing_is_taught(browser, asked: str, place: str) -> None:
+    tab = browser.new_page()
+    tab.goto((SITE / "search.html").as_uri() + f"?q={asked.replace(' ', '+')}")
+    tab.wait_for_selector("#search-results li a")
+    tab.wait_for_function("document.querySelector('.search-summary').textContent.includes('found')")
+    assert tab.locator("#search-results li a").first.get_attribute("href") == f"chapters/{place}"
+    tab.close()
+
+
+def test_reference_and_chapters_lead_to_each_other() -> None:
+    there = 'href="3-2-attention.html#attention.MultiHeadedAttention"'
+    assert there in html("api") and 'id="attention.MultiHeadedAttention"' in html("3-2-attention")
+    assert 'href="api.html#annotated.attention.MultiHeadedAttention"' in html("3-2-attention")
+    assert html("api").count(">in the book</a>") > 200
+
+
+def test_pages_say_what_they_are_to_whoever_links_to_them() -> None:
+    head = html("5-3-optimizer").partition("</head>")[0]
+    said = dict(re.findall(r'<meta (?:property|name)="([\w:]+)" content="([^"]+)"', head))
+    assert said["og:title"] == "5.3 Optimizer" and 80 < len(said["og:description"]) <= 202
+    assert said["og:image"].endswith("_static/social.jpg")
+    assert (SITE / "_static" / "social.jpg").stat().st_size > 10_000
+
+
+@needs_browser
+def test_on_paper_the_page_is_light_and_whole(browser) -> None:
+    tab = browser.new_page()
+    tab.add_init_script("localStorage.setItem('mode', 'dark')")
+    tab.goto((SITE / "chapters" / "5-3-optimizer.html").as_uri())
+    theme = "document.documentElement.dataset.theme"
+    for event, expected in ("beforeprint", "light"), ("afterprint", "dark"):
+        tab.evaluate(f"dispatchEvent(new Event('{event}'))")
+        assert tab.evaluate(theme) == expected
+    tab.emulate_media(media="print")
+    cut = "[...document.querySelectorAll('pre')].filter((e) => e.scrollWidth > e.clientWidth)"
+    assert tab.evaluate(f"{cut}.length") == 0
+    tab.close()
+
+
+@needs_browser
+def test_the_book_becomes_one_pdf(browser, tmp_path: Path) -> None:
+    pypdf = pytest.importorskip("pypdf", reason="needs the extra `pdf`")
+    sys.path.insert(0, str(ROOT / "book"))
+    from pdf import bind, links, print_page
+
+    printed = {}
+    for page in ("3-4-embeddings-softmax", "3-5-positional-encoding"):
+        part = tmp_path / f"{page}.pdf"
+        printed[page] = (print_page(browser, page, part), part)
+    bind(printed, tmp_path / "book.pdf")
+    book = pypdf.PdfReader(tmp_path / "book.pdf")
+    starts = [book.get_destination_page_number(entry) for entry in book.outline]
+    assert [entry.title for entry in book.outline] == [title for title, _ in printed.values()]
+    assert starts[0] == 0 and book.pages[starts[1]].extract_text().startswith("3.5 Positional")
+    left = {page for _, _, page in links(pypdf.PdfWriter(clone_from=book))}
+    assert left and not left & set(printed)  # those between the two pages lead inside
 
 
 @needs_browser

@@ -175,6 +175,28 @@ def test_paragraphs_come_in_the_papers_order(name: str):
         assert numbers == list(range(1, len(numbers) + 1)), f"§{section}: {numbers}"
 
 
+@pytest.mark.skipif(
+    "ANNOTATED_PAPER_PDF" not in os.environ, reason="ANNOTATED_PAPER_PDF names no PDF"
+)
+def test_every_paragraph_of_the_paper_is_shown_once():
+    from annotated.paper import find_paper
+
+    paper = find_paper()
+    assert paper is not None
+    asked = [
+        mark(cell.source)
+        for file in (ROOT / "chapters").glob("*.md")
+        for cell in cells(file.stem)
+        if cell.cell_type == "code" and "paper" in cell.metadata.get("tags", [])
+    ]
+    expected = []
+    for part, paragraphs in paper.sections.items():
+        call = 'quote("{}", {})' if part[0].isdigit() else 'quote("{}")'
+        numbers = range(1, len(paragraphs) + 1)
+        expected += [mark(call.format(part, number)) for number in numbers]
+    assert sorted(asked) == sorted(expected)
+
+
 @pytest.mark.parametrize("name", SECTIONS)
 def test_a_chapter_ends_with_exercises_that_have_solutions(name: str):
     all_cells = cells(name)

@@ -163,8 +163,8 @@ def test_evaluate_prints_and_writes_the_same_scores(run: Path, tmp_path: Path, c
     assert {row["search"] for row in rows} == {"beam 2, alpha 0.4"}
     for line, row in (first, rows[0]), (second, rows[-1]):
         assert line == (
-            f"{row['split']}: beam 2, alpha 0.4, perplexity {row['perplexity']:.2f} per piece, "
-            f"accuracy {row['accuracy']:.1%}"
+            f"multi30k {row['split']}: beam 2, alpha 0.4, "
+            f"perplexity {row['perplexity']:.2f} per piece, accuracy {row['accuracy']:.1%}"
         )
     assert 1 < rows[0]["perplexity"] < 50 and 0 < rows[0]["accuracy"] < 1
     for line, row in zip(lines, rows, strict=True):
@@ -177,16 +177,18 @@ def test_evaluate_searches_as_the_paper_does_unless_told(capsys, monkeypatch):
 
     def evaluate(translator: str, *corpus: str, **search: float) -> list[dict]:
         seen.append((translator, corpus, search))
-        return [dict.fromkeys(("split", "search", "text", "signature"), "x") | numbers]
+        return [dict.fromkeys(("corpus", "split", "search", "text", "signature"), "x") | numbers]
 
     numbers = dict.fromkeys(("perplexity", "accuracy", "score"), 1)
     monkeypatch.setattr("annotated.decoding.load_pretrained", lambda name, device: name)
     monkeypatch.setattr("annotated.evaluation.evaluate", evaluate)
     said(capsys, "evaluate", "m", "--data", "multi30k-en-de")
-    said(capsys, "evaluate", "m", "--data", "multi30k-en-fr", "--split", "dev", "--beam", "1")
+    two = ["multi30k-en-fr", "news-en-fr"]
+    said(capsys, "evaluate", "m", "--data", *two, "--split", "dev", "--beam", "1")
     assert seen == [
         ("m", ("multi30k", "test", "en", "de"), {"beam": 4, "alpha": 0.6}),
         ("m", ("multi30k", "dev", "en", "fr"), {"beam": 1, "alpha": 0.6}),
+        ("m", ("news", "dev", "en", "fr"), {"beam": 1, "alpha": 0.6}),
     ]
 
 
@@ -519,3 +521,33 @@ def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
     monkeypatch.setattr("annotated.training.train", lambda config, resume: {}["nothing"])
     with pytest.raises(KeyError):
         cli.main(["train"])
+
+
+def test_parsers_are_scored_and_the_scores_kept(tmp_path: Path, capsys, monkeypatch):
+    seen: list[tuple] = []
+
+    def score(parser: str, *where: object, **search: float) -> dict:
+        seen.append((parser, where, search))
+        return {"Number of sentence": 2, "Bracketing FMeasure": 87.654321}
+
+    def compare(*arguments: object, **search: float) -> list[dict]:
+        return [{"parser": "grammar"} | score(*arguments, **search)]
+
+    monkeypatch.setattr("annotated.parsing.load_parser", lambda name, device: name)
+    monkeypatch.setattr("annotated.parsing.score_parser", score)
+    monkeypatch.setattr("annotated.parsing.compare_parsers", compare)
+    kept = tmp_path / "scores.json"
+    asked = ["parse", "--model", "m", "--treebank", "craft", "--out", str(kept)]
+    told = said(capsys, *asked, "--beam", "21")
+    assert f"{'Bracketing FMeasure':26}= 87.654" in told
+    shared = {"treebank": "craft", "split": "dev", "alpha": 0.3, "Number of sentence": 2}
+    shared |= {"Bracketing FMeasure": 87.654321}
+    assert json.loads(kept.read_text()) == [shared | {"beam": 21}]
+    assert f"{'parser':26}= grammar" in said(capsys, *asked, "--split", "test", "--baselines")
+    assert json.loads(kept.read_text()) == [
+        shared | {"split": "test", "beam": 4, "parser": "grammar"}
+    ]
+    assert seen == [
+        ("m", ("craft", "dev", None), {"beam": 21, "alpha": 0.3}),
+        ("m", ("craft", "test", None), {"beam": 4, "alpha": 0.3}),
+    ]

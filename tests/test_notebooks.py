@@ -198,8 +198,8 @@ def test_quotation_marks_in_an_alternative_text_do_not_end_it(small: Path):
 
 def test_the_first_cell_installs_from_the_clone_or_by_name(small: Path):
     for repository, source in (
-        ("me/mine", "annotated[chapters] @ git+https://github.com/me/mine"),
-        (None, "annotated[chapters]"),
+        ("me/mine", "annotated-attention[chapters] @ git+https://github.com/me/mine"),
+        (None, "annotated-attention[chapters]"),
     ):
         write_notebooks(small, small / "out", repository)
         assert f'%pip install -q "{source}"' in read(small / "out", "2-two").cells[1].source

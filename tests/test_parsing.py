@@ -17,6 +17,7 @@ from annotated.parsing import (
     bare_label,
     clean,
     compare,
+    compare_parsers,
     is_tag,
     line_tokens,
     linearize,
@@ -25,6 +26,7 @@ from annotated.parsing import (
     restore,
     right_branching,
     same_punctuation,
+    score_parser,
     sentence_line,
     summary,
     tree_line,
@@ -238,3 +240,43 @@ def test_a_nested_phrase_is_right_once():
     assert "tree-wrong" not in tree_svg(gold).split("</style>")[1]
     twice = one("(S (NP (NP (NN a))) (VP (VB b)))")
     assert tree_svg(twice, gold).split("</style>")[1].count("tree-wrong") == 1
+
+
+class Oracle:
+    """A parser that knows some trees by heart."""
+
+    def __init__(self, trees: list[Tree]) -> None:
+        self.known = {tuple(tree.leaves()): tree for tree in trees}
+
+    def parse_all(self, sentences: list[list[str]], **options: object) -> list[Tree]:
+        return [self.known[tuple(words)] for words in sentences]
+
+
+SHORT = "(S (NP (DT the) (NN cat)) (VP (VBZ sleeps)) (. .))"
+LONG = "(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (DT the) (NN cat))) (. .))"
+
+
+@pytest.fixture
+def treebank(tmp_path: Path) -> str:
+    """The folder of a Penn Treebank that has two sentences in each section."""
+    for section in range(2, 24):
+        (tmp_path / f"{section:02}").mkdir()
+        (tmp_path / f"{section:02}" / f"wsj_{section:02}01.mrg").write_text(
+            f"( {SHORT} )\n( {LONG} )"
+        )
+    return str(tmp_path)
+
+
+def test_parsers_are_compared_on_the_same_sentences(treebank: str):
+    oracle: object = Oracle([one(SHORT), one(LONG)])
+    rows = compare_parsers(oracle, treebank, "test", longest=4)
+    scores = {(r["parser"], r["sentences"]): r["Bracketing FMeasure"] for r in rows}
+    short = "up to 4 words"
+    assert scores["Transformer", "all"] == scores["Transformer", short] == 100
+    assert scores["grammar", short] == 100  # it has counted this very sentence
+    assert 0 < scores["right-branching", "all"] < 100
+    counts = [(row["sentences"], row["Number of sentence"]) for row in rows]
+    assert counts == [("all", 2)] * 2 + [(short, 1)] * 3
+    (first, *_) = compare_parsers(oracle, treebank, "dev", limit=1, longest=4)
+    assert first["Number of sentence"] == 1
+    assert score_parser(oracle, treebank, "dev", limit=1)["Number of sentence"] == 1

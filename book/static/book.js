@@ -139,7 +139,16 @@
     }
   }
 
+  // Paper is white. The theme comes back after printing.
+  function printLight() {
+    const { dataset } = document.documentElement;
+    let theme;
+    addEventListener("beforeprint", () => { theme = dataset.theme; dataset.theme = "light"; });
+    addEventListener("afterprint", () => { dataset.theme = theme; });
+  }
+
   document.addEventListener("DOMContentLoaded", async () => {
+    printLight();
     makeReachable();
     addEventListener("resize", makeReachable);
     document.querySelectorAll("div.ledger").forEach(filter);

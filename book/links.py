@@ -1,0 +1,113 @@
+"""Links in both directions between the paper, the chapters and the package."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+from docutils import nodes
+from extract import collect, defined_names
+from sphinx import addnodes
+from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
+PDF = "https://arxiv.org/pdf/1706.03762v5"
+PAGES = {  # of the PDF on which each part of the paper begins
+    "Abstract": 1, "1": 1, "2": 2, "3": 2, "3.1": 3, "3.2": 3, "3.2.1": 4, "3.2.2": 4, "3.2.3": 5,
+    "3.3": 5, "3.4": 5, "3.5": 5, "4": 6, "5": 7, "5.1": 7, "5.2": 7, "5.3": 7, "5.4": 7,
+    "6.1": 8, "6.2": 8, "6.3": 9, "7": 10, "Acknowledgements": 10,
+    "Figure 1": 3, "Figure 2": 4, "Figure 3": 13, "Figure 4": 14, "Figure 5": 15,
+    "Table 1": 6, "Table 2": 8, "Table 3": 9, "Table 4": 9,
+    "Footnote 1": 1, "Footnote 2": 1, "Footnote 3": 1, "Footnote 4": 4, "Footnote 5": 8,
+}  # fmt: skip
+
+
+def paper_url(mark: str) -> str:
+    """The page of the paper that a mark such as "§3.2.1 ¶2" or "Table 3" names."""
+    return f"{PDF}#page={PAGES[mark.partition(' ¶')[0].removeprefix('§')]}"
+
+
+@cache
+def parts() -> dict[str, str]:
+    """Parts of the paper ("3.2.1", "Table 3", "equation 1") and where the book tells of them."""
+    found: dict[str, str] = {}
+    for chapter in sorted(CHAPTERS.glob("*.md")):
+        text, page = chapter.read_text(encoding="utf-8"), f"{chapter.stem}.html"
+        if number := re.match(r"(\d)-(\d)?", chapter.stem):
+            found[".".join(filter(None, number.groups()))] = page
+            found.setdefault(number[1], page)  # section 5 has no chapter but parts
+        for number, title in re.findall(r"^## (\d\.\d\.\d) (.+)$", text, re.MULTILINE):
+            found[number] = f"{page}#{nodes.make_id(title)}"
+        for kind, number in re.findall(r"^\((eq|figure|table)-(\d)\)=$", text, re.MULTILINE):
+            name = {"eq": "equation"}.get(kind, kind)
+            found[f"{name} {number}"] = f"{page}#{kind}-{number}"
+    return found
+
+
+def link_parts(text: str, pages: set[str]) -> str:
+    """reStructuredText in which the parts of the paper lead to their places in the book."""
+
+    def link(match: re.Match) -> str:
+        name = re.sub(r"^sections? ", "", match[0]).lower()
+        target = parts().get(name.replace("figures", "figure"))
+        known = target and target.partition(".html")[0] in pages
+        return f"`{match[0]} <{target}>`__" if known else match[0]
+
+    part = r"\bsections? \d(\.\d)*|\b\d\.\d(\.\d)?\b|\b([Ff]igures?|[Tt]able|equation) \d"
+    return re.sub(part, link, text)
+
+
+def read_docstring(app: Sphinx, what, name, thing, options, lines: list[str]) -> None:
+    """Make fields of what our docstrings say in a line: Returns, Raises, Source; a:   b:."""
+    pages = {doc.removeprefix("chapters/") for doc in app.env.found_docs}
+    told: list[str] = []
+    for line in lines:
+        if field := re.match(r"(Returns|Raises|Source): (.+)", line):
+            text = link_parts(field[2], pages) if field[1] == "Source" else field[2]
+            name = "returns" if field[1] == "Returns" else field[1]
+            line = f":{name}: {text}"
+        indent = " " * (len(line) - len(line.lstrip()))
+        told += [indent + entry for entry in re.split(r"   +(?=[\w, ]+: )", line.strip())]
+    lines[:] = told
+
+
+def name_module(cell: nodes.container, module: str) -> None:
+    """Say above an export cell which module it goes to, and lead to the reference of it."""
+    source = next(iter(cell.findall(nodes.literal_block))).astext()
+    body = ast.parse(source).body
+    listed = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
+    listed = [name for name in listed if not name.startswith("_")]
+    url = f"api.html#annotated.{module}.{listed[0]}" if listed else f"api.html#annotated-{module}"
+    link = nodes.reference("", "", refuri=url, internal=True)
+    link += nodes.literal("", f"annotated/{module}.py")
+    label = nodes.paragraph("", "", nodes.Text("goes into "), link, classes=["module"])
+    label["ids"] = [f"{module}.{name}" for node in body for name in defined_names(node)]
+    cell["classes"].append("export")
+    cell.insert(0, label)
+    # myst-nb looks for the source in the first place when it folds a cell; an export
+    # cell is never folded, so the label may stand there.
+
+
+class Reference(SphinxPostTransform):
+    """On the page of the reference, let each name lead to the cell that defines it."""
+
+    default_priority = 196
+    formats = ("html",)
+
+    def run(self, **kwargs) -> None:
+        if self.env.docname != "chapters/api":
+            return
+        homes = {
+            f"annotated.{module.name}.{name}": f"{cell.chapter.stem}.html#{module.name}.{name}"
+            for module in collect(CHAPTERS).values()
+            for name, cell in module.definitions()
+            if f"chapters/{cell.chapter.stem}" in self.env.found_docs
+        }
+        for signature in self.document.findall(addnodes.desc_signature):
+            if target := homes.get(signature["ids"][0] if signature["ids"] else ""):
+                link = nodes.reference("", "", refuri=target, internal=True, classes=["home"])
+                link += nodes.Text("in the book")
+                signature += link

@@ -1,0 +1,92 @@
+"""Each chapter as Colab has it: its notebook, the wheel, and a machine that lacks the package.
+
+The machine is a virtual environment in which only what Colab brings is installed (lent by the
+environment of the tests). What else a chapter needs its first cell has to install.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import venv
+from importlib.metadata import distribution
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pybtex", reason="needs the extra `book`")
+pytest.importorskip("nbclient", reason="needs the extra `test`")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "book"))
+
+from notebooks import write_notebooks
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).resolve().parent.parent
+CHAPTERS = [
+    name
+    for name in re.findall(r"chapters/([\w-]+)", (ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    if "```{code-cell}" in (ROOT / "chapters" / f"{name}.md").read_text(encoding="utf-8")
+]
+PREINSTALLED = ["torch", "numpy", "pandas", "altair", "ipykernel", "nbclient"]
+
+pytestmark = pytest.mark.skipif(
+    sys.platform == "win32", reason="Colab is a Linux; and links ask Windows for privileges"
+)
+
+
+def closure(names: list[str]) -> set[str]:
+    """Distributions, and all that they require."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            asked = map(Requirement, distribution(name).requires or [])
+            waiting += [r.name for r in asked if not r.marker or r.marker.evaluate({"extra": ""})]
+    return found
+
+
+def lend(names: set[str], folder: Path) -> None:
+    """Links in `folder` to what distributions have in this environment's site-packages."""
+    folder.mkdir()
+    for name in names:
+        lent = distribution(name)
+        for top in {file.parts[0] for file in lent.files or []} - {"..", "__pycache__"}:
+            if not (folder / top).exists():
+                (folder / top).symlink_to(Path(str(lent.locate_file(top))))
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """A folder of notebooks, far from the clone, and the variables of a process that runs one."""
+    folder = tmp_path_factory.mktemp("colab")
+    venv.create(folder / "python", with_pip=True)
+    lend(closure(PREINSTALLED), folder / "lent")
+    (site,) = (folder / "python").glob("lib/python*/site-packages")
+    (site / "lent.pth").write_text(f"{folder / 'lent'}\n")
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir"]
+    subprocess.run([*command, str(folder / "dist"), str(ROOT)], check=True, capture_output=True)
+    write_notebooks(ROOT, folder / "notebooks", repository=None)
+    ours = {key: value for key, value in os.environ.items() if not key.startswith("ANNOTATED_")}
+    index = f"{folder / 'dist'} {os.environ.get('PIP_FIND_LINKS', '')}"
+    return folder, ours | {
+        "PIP_FIND_LINKS": index,  # the wheel as if it were published
+        "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
+        "PYTHONPATH": "",
+        "XDG_CACHE_HOME": str(folder / "cache"),  # a new user has downloaded nothing
+        "JUPYTER_PATH": "",
+        "IPYTHONDIR": str(folder / "ipython"),
+    }
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_it_runs_from_top_to_bottom(machine: tuple[Path, dict[str, str]], name: str):
+    """The first that runs finds no package and installs it."""
+    folder, variables = machine
+    run = "from nbclient.cli import main; main()"
+    command = [folder / "python" / "bin" / "python", "-c", run, f"{name}.ipynb", "--timeout=600"]
+    done = subprocess.run(
+        command, cwd=folder / "notebooks", env=variables, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-3000:]

@@ -1,0 +1,83 @@
+"""book/links.py: marks lead to the paper's pages, docstrings to sections, names to their cells."""
+
+import os
+import re
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("sphinx", reason="needs the extra `book`")
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "book"))
+
+from links import PAGES, link_parts, paper_url, parts, read_docstring
+
+ROOT = Path(__file__).resolve().parent.parent
+MARK = re.compile(r"^> \*\*([^*]+)\*\*", re.MULTILINE)
+CHAPTERS = {path.stem for path in (ROOT / "chapters").glob("*.md")}
+
+
+def test_every_mark_of_the_chapters_leads_to_a_page():
+    for chapter in CHAPTERS:
+        text = (ROOT / "chapters" / f"{chapter}.md").read_text(encoding="utf-8")
+        for mark in MARK.findall(text):
+            assert re.fullmatch(r"https://arxiv\.org/pdf/1706\.03762v5#page=\d+", paper_url(mark))
+
+
+@pytest.mark.skipif(
+    "ANNOTATED_PAPER_PDF" not in os.environ, reason="ANNOTATED_PAPER_PDF names no PDF"
+)
+def test_the_pages_are_the_papers():
+    from pdfminer.high_level import extract_pages
+    from pdfminer.layout import LTTextContainer
+
+    from annotated.paper import find_paper
+
+    paper = find_paper()
+    assert paper is not None
+    texts = [
+        "\n".join(box.get_text() for box in page if isinstance(box, LTTextContainer))
+        for page in extract_pages(os.environ["ANNOTATED_PAPER_PDF"])
+    ]
+    for part, page in PAGES.items():
+        kind = part.partition(" ")[0]
+        if kind in ("Figure", "Table"):
+            pattern = rf"^{part}:"
+        elif kind == "Footnote":
+            words = paper.sections[part.lower().replace(" ", "-")][0].split()[:4]
+            pattern = r"\s+".join(map(re.escape, words))
+        else:
+            pattern = rf"^{re.escape(part)}\s+[A-Z]" if part[0].isdigit() else f"^{part}"
+        found = [n for n, text in enumerate(texts, 1) if re.search(pattern, text, re.MULTILINE)]
+        assert page == found[0], part
+
+
+def test_parts_of_the_paper_stand_where_they_are_said_to():
+    assert parts()["3.2.1"] == "3-2-attention.html#scaled-dot-product-attention"
+    assert parts()["5"] == "5-1-data-batching.html"
+    assert parts()["equation 3"] == "5-3-optimizer.html#eq-3"
+    assert {target.partition(".html")[0] for target in parts().values()} <= CHAPTERS
+    assert {f"table {n}" for n in (1, 2, 3, 4)} <= set(parts())
+
+
+def test_what_a_docstring_names_becomes_a_link():
+    assert link_parts("section 3.3, equation 2; Wu et al. 2016.", CHAPTERS) == (
+        "`section 3.3 <3-3-feed-forward.html>`__, "
+        "`equation 2 <3-3-feed-forward.html#eq-2>`__; Wu et al. 2016."
+    )
+    assert link_parts("section 3.3", set()) == "section 3.3"  # no link to a page that is not there
+
+
+def test_short_fields_of_docstrings_become_fields():
+    lines = [
+        "What it does.", "", "Args:", "    a: (n, d)   b, c: (m, d)", "",
+        "Returns: a tensor: (n, m), or more", "    than one.", "", "Source: section 7.",
+    ]  # fmt: skip
+    env = SimpleNamespace(found_docs={"chapters/7-conclusion"})
+    read_docstring(SimpleNamespace(env=env), "function", "f", None, None, lines)
+    assert lines == [
+        "What it does.", "", "Args:", "    a: (n, d)", "    b, c: (m, d)", "",
+        ":returns: a tensor: (n, m), or more", "    than one.", "",
+        ":Source: `section 7 <7-conclusion.html>`__.",
+    ]  # fmt: skip
