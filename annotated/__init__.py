@@ -264,6 +264,7 @@ if TYPE_CHECKING:
     from annotated.training import short_enough as short_enough
     from annotated.training import show as show
     from annotated.training import start_run as start_run
+    from annotated.training import take_weights as take_weights
     from annotated.training import timed_update as timed_update
     from annotated.training import to_device as to_device
     from annotated.training import train as train
@@ -581,6 +582,7 @@ _MODULES = {
         "short_enough",
         "show",
         "start_run",
+        "take_weights",
         "timed_update",
         "to_device",
         "train",
@@ -888,6 +890,7 @@ __all__ = [
     "table_2",
     "table_4",
     "take_complete",
+    "take_weights",
     "tie_embeddings",
     "timed_update",
     "to_device",

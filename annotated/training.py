@@ -42,6 +42,7 @@ from annotated.data import (
     parse_data,
     token_batches,
 )
+from annotated.decoding import load_pretrained
 from annotated.model import TransformerConfig, build_model
 from annotated.optimizer import paper_optimizer
 from annotated.regularization import projected_cross_entropy
@@ -98,6 +99,7 @@ __all__ = [
     "short_enough",
     "show",
     "start_run",
+    "take_weights",
     "timed_update",
     "to_device",
     "train",
@@ -234,6 +236,7 @@ class TrainingConfig:
 
     out: str = _option("runs/multi30k-en-de", "folder of the run", fixed=False)
     data: str = _option("multi30k-en-de", "CORPUS-SRC-TGT; CORPUS is registered, or a folder")
+    start: str = _option("", "trained model to begin with, a name or a folder; none: at random")
     vocabulary: str = _option("bpe", "kind of pieces (section 5.1)", ("bpe", "wordpiece"))
     vocab_size: int = _option(5000, "pieces in the shared vocabulary")
     N: int = _option(4, "layers in each stack")
@@ -330,10 +333,16 @@ _BIG = {
 }  # fmt: skip
 _GERMAN = {"data": "wmt14-en-de"}
 _FRENCH = {"data": "wmt14-en-fr", "vocabulary": "wordpiece", "vocab_size": 32000}
+_GENERAL = {
+    "data": "laws+tatoeba+news+php+multi30k-en-fr", "on_bad": "drop", "vocab_size": 8000,
+    "N": 6, "d_model": 192, "d_ff": 768, "h": 8, "dropout": 0.1,
+    "warmup": 1500, "updates": 10_000, "save_updates": 200, "log_updates": 50,
+}  # fmt: skip
 
 PRESETS: dict[str, dict[str, Any]] = {
     "multi30k-en-de": {},
     "multi30k-en-fr": {"data": "multi30k-en-fr", "updates": 28000},
+    "general-en-fr": _GENERAL,
     "base-en-de": {**_PAPER, **_GERMAN},
     "base-en-fr": {**_PAPER, **_FRENCH},
     "big-en-de": {**_BIG, **_GERMAN},
@@ -845,6 +854,8 @@ def prepare(config: TrainingConfig, resume: bool) -> None:
         check_resume(config, read_config(folder), resume)
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = folder / "tokenizer.json"
+    if config.start and not vocabulary.exists():
+        write_text(vocabulary, load_pretrained(config.start).tokenizer.to_str())
     for split, on_bad in ("train", config.on_bad), ("dev", "auto"):
         if not (folder / f"{split}.pairs").exists():
             corpus, src, tgt = parse_data(config.data)
@@ -878,6 +889,22 @@ def check_resume(config: TrainingConfig, old: TrainingConfig, resume: bool) -> N
             )
 
 
+def take_weights(trainer: Trainer, name: str) -> None:
+    """Give the model of a run the weights of a trained one, which `load_pretrained` finds.
+
+    Raises: ValueError that says how the two models differ, if they do.
+    """
+    trained = load_pretrained(name).model
+    has, asked = asdict(trained.config), asdict(trainer.model.config)
+    keys = [key for key in has if key != "dropout" and has[key] != asked[key]]
+    if keys:
+        differ = ", ".join(f"{key}={has[key]} (asked for: {asked[key]})" for key in keys)
+        raise ValueError(
+            f"expected {name} to be of the size and kind of the new model; it has {differ}"
+        )
+    trainer.model.load_state_dict(trained.state_dict())
+
+
 def start_run(
     config: TrainingConfig, resume: bool = False, processes: Processes | None = None
 ) -> Trainer:
@@ -898,6 +925,8 @@ def start_run(
     trainer = Trainer(config, pairs, dev_pairs, processes)
     if saved:
         load_checkpoint(trainer, saved)
+    elif config.start:
+        take_weights(trainer, config.start)
     left_out = len(trainer.pairs) - len(trainer.kept)
     if processes.rank == 0 and left_out:
         tqdm.write(

@@ -1,5 +1,9 @@
 """What every test starts from: a known seed, one thread, and hypothesis without a clock."""
 
+import os
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # programs that tests start run two at a time
+
 import pytest
 import torch
 from hypothesis import register_random, settings

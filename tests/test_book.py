@@ -165,6 +165,16 @@ def test_page_in_a_browser_without_network(browser, page: str, width: int, theme
     assert seen["overflow"] <= 0, "the page is wider than the screen"
 
 
+# Fixed work, in seconds; two tests at once, or a slower machine, stretch it as they do a page.
+WORK = """() => {
+    const start = performance.now();
+    let x = 1;
+    for (let i = 0; i < 4e7; i++) x = (x * 31 + i) | 0;
+    return x && (performance.now() - start) / 1000;
+}"""
+WORK_AT_REST = 0.21  # what it takes on the two cores of 2026 on which the limit was set
+
+
 @needs_browser
 @pytest.mark.parametrize("page", pages())
 def test_a_page_answers_within_two_seconds(browser, page: str) -> None:
@@ -172,9 +182,12 @@ def test_a_page_answers_within_two_seconds(browser, page: str) -> None:
     seconds = []
     while len(seconds) < 3 and min(seconds, default=9.0) > 2:  # again if the machine was busy
         tab = browser.new_page(viewport={"width": 1280, "height": 900})
+        work = tab.evaluate(WORK)
         tab.goto((SITE / "chapters" / f"{page}.html").as_uri())
         idle = "new Promise((done) => requestIdleCallback(() => done(performance.now() / 1000)))"
-        seconds.append(tab.evaluate(idle))
+        answer = tab.evaluate(idle)
+        work = (work + tab.evaluate(WORK)) / 2  # the machine before, and after
+        seconds.append(answer / max(1.0, work / WORK_AT_REST))
         tab.close()
     assert min(seconds) < 2
 

@@ -545,6 +545,29 @@ def test_a_wrong_option_is_refused_at_once(change: dict, message: str):
         TrainingConfig(**change)
 
 
+def test_a_run_begins_where_another_ended(config, tmp_path: Path):
+    """One that starts from a model and learns nothing is that model, also after a pause."""
+    folder = train(config)
+    learnt = tensors(folder / "model.safetensors")
+    still = replace(config, start=str(folder), out=str(tmp_path / "still"), factor=0.0, seed=7)
+    for name, parameter in start_run(still).model.named_parameters():
+        np.testing.assert_array_equal(parameter.detach(), learnt[name])
+    train(still, resume=True)
+    assert same(tensors(tmp_path / "still" / "model.safetensors"), learnt)
+    old, new = (path / "tokenizer.json" for path in (folder, tmp_path / "still"))
+    assert new.read_text("utf-8") == old.read_text("utf-8")
+    assert int(rows(still)[-1]["update"]) == config.updates  # counted from nought
+
+
+def test_a_run_cannot_begin_with_a_model_of_another_size(config, tmp_path: Path):
+    folder = train(config)
+    other = replace(config, start=str(folder), out=str(tmp_path / "other"), d_ff=24)
+    with pytest.raises(ValueError, match=rf"d_ff={config.d_ff} \(asked for: 24\)"):
+        train(other)
+    with pytest.raises(ValueError, match="expected a folder or a model"):
+        train(replace(other, start="nothing", out=str(tmp_path / "third")))
+
+
 def test_the_papers_presets():
     """Sections 5.1 to 5.4, Table 3, and the parameter counts of its first and last row."""
     base, big = preset("base-en-de"), preset("big-en-de", out="x")
