@@ -1661,7 +1661,7 @@ def _relations() -> pd.DataFrame:
     return best.assign(followed=(best.gain_low > 0) & (best.low > best.follows_bare))
 
 
-_VERDICTS_OF_HEADS = "attention-visualizations#verdicts"
+_VERDICTS_OF_HEADS = "claims#the-ledger"
 
 
 @claim(
@@ -1724,7 +1724,7 @@ def _encoder_attention(line: str) -> Attention:
     "4",
     "small-scale",
     "In layer 5 of 6 many heads look from “making” at the distant “more difficult”.",
-    "attention-visualizations#figure-3-a-verb-and-what-belongs-to-it",
+    "claims#the-ledger",
 )
 @_seeded()
 def _heads_complete_the_verb() -> tuple[bool, str]:
@@ -1741,7 +1741,7 @@ def _heads_complete_the_verb() -> tuple[bool, str]:
     "4",
     "small-scale",
     "Two heads of layer 5 look from “its”, sharply, at “Law” or “application”.",
-    "attention-visualizations#figure-4-what-its-means",
+    "claims#the-ledger",
 )
 @_seeded()
 def _heads_resolve_its() -> tuple[bool, str]:

@@ -15,6 +15,7 @@ jupytext = pytest.importorskip("jupytext", reason="needs the extra `test`")
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = re.findall(r"chapters/([\w-]+)", (ROOT / "_toc.yml").read_text(encoding="utf-8"))
+IN_PREPARATION = {"attention-visualizations"}  # waits for the model that it looks into
 WHOLE = "Abstract|Acknowledgements"
 MARK = re.compile(rf"> \*\*(§[\d.]+ ¶\d+|{WHOLE}|Figure \d+|Table \d+|Footnote \d+)\*\*")
 
@@ -37,7 +38,8 @@ SECTIONS = [name for name in NOTEBOOKS if re.match(r"\d", name)]
 
 def test_the_table_of_contents_names_every_chapter_once():
     assert len(set(CHAPTERS)) == len(CHAPTERS)
-    assert set(CHAPTERS) == {file.stem for file in (ROOT / "chapters").glob("*.md")}
+    files = {file.stem for file in (ROOT / "chapters").glob("*.md")}
+    assert set(CHAPTERS) | IN_PREPARATION == files
     assert len(SECTIONS) > 10
 
 
