@@ -546,7 +546,7 @@ def test_a_wrong_option_is_refused_at_once(change: dict, message: str):
 
 
 def test_a_run_begins_where_another_ended(config, tmp_path: Path):
-    """One that starts from a model and learns nothing is that model, also after a pause."""
+    """One that starts from a model and learns nothing is that model."""
     folder = train(config)
     learnt = tensors(folder / "model.safetensors")
     still = replace(config, start=str(folder), out=str(tmp_path / "still"), factor=0.0, seed=7)
