@@ -30,5 +30,6 @@ def chart_theme() -> Any:
         "legend": {**text, "titleFontSize": 12, "orient": "bottom", "columns": 3},
         "line": {"strokeWidth": 2.5},
         "point": {"filled": True, "size": 60},
+        "rect": {"aria": False},  # a heat map's thousands of cells: its description tells more
     }
     return {"config": config}
