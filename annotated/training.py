@@ -335,8 +335,9 @@ _GERMAN = {"data": "wmt14-en-de"}
 _FRENCH = {"data": "wmt14-en-fr", "vocabulary": "wordpiece", "vocab_size": 32000}
 _GENERAL = {
     "data": "laws+tatoeba+news+php+multi30k-en-fr", "on_bad": "drop", "vocab_size": 8000,
-    "N": 6, "d_model": 192, "d_ff": 768, "h": 8, "dropout": 0.1,
-    "warmup": 1500, "updates": 8000, "average": 5, "save_updates": 250, "log_updates": 50,
+    "N": 6, "d_model": 192, "d_ff": 768, "h": 8, "dropout": 0.0,
+    "src_tokens": 3000, "tgt_tokens": 3000, "parts": 2, "factor": 0.6, "warmup": 1500,
+    "updates": 10_000, "average": 5, "save_updates": 1000, "log_updates": 50,
 }  # fmt: skip
 
 PRESETS: dict[str, dict[str, Any]] = {
