@@ -122,10 +122,11 @@ def barriers(tab, code: bool) -> list[tuple[str, str]]:
     """
     from axe_playwright_python.sync_playwright import Axe
 
-    context = None if code else {"exclude": [["pre"], [".sig"]]}
-    if not code:  # excluded words would be walked through all the same
-        plain = "for (const e of document.querySelectorAll('pre, .sig')) e.textContent += ''"
-        tab.evaluate(plain)
+    context = None
+    if not code:
+        context = {"exclude": [["pre"], [".sig"]]}
+        # What is excluded is walked through all the same: so the words become one plain text.
+        tab.evaluate("for (const e of document.querySelectorAll('pre, .sig')) e.textContent += ''")
     found = Axe().run(tab, context=context, options={"preload": False}).response
     return [
         (problem["help"], problem["nodes"][0]["html"][:200])
