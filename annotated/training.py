@@ -1005,6 +1005,7 @@ def train(config: TrainingConfig, resume: bool = False) -> Path:
         if processes.rank == 0:
             last = checkpoints(folder)[-config.average :]
             save_model(folder, average_checkpoints(last), model_config(config))
+        processes.first(None)  # nobody leaves before it is saved
     finally:
         if processes.size > 1:
             distributed.destroy_process_group()

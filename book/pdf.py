@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from contents import pages
 from playwright.sync_api import Browser, sync_playwright
 from pypdf import PdfReader, PdfWriter
 from pypdf.generic import ArrayObject, NameObject
@@ -26,11 +27,6 @@ READY = (  # all charts drawn, all formulas set
     "!document.querySelector('div.chart:not(.drawn)')"
     " && (!document.querySelector('.math') || document.querySelector('mjx-container'))"
 )
-
-
-def pages() -> list[str]:
-    """Names of the pages, in the order of the table of contents."""
-    return re.findall(r"chapters/([\w-]+)", (ROOT / "_toc.yml").read_text(encoding="utf-8"))
 
 
 def print_page(browser: Browser, page: str, file: Path) -> str:

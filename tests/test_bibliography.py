@@ -3,7 +3,6 @@
 import io
 import os
 import re
-import sys
 import unicodedata
 from html import unescape
 from pathlib import Path
@@ -12,13 +11,10 @@ import pytest
 
 pytest.importorskip("sphinxcontrib.bibtex", reason="needs the extra `book`")
 
+from bibliography import labels
 from pybtex.database import Entry, parse_file
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace, patch_docutils
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "book"))
-
-from bibliography import labels
 
 BIB = Path(__file__).resolve().parent.parent / "book" / "references.bib"
 ENTRIES = parse_file(str(BIB), bib_format="bibtex").entries

@@ -3,13 +3,12 @@
 import os
 import re
 import shutil
-import sys
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-import yaml
+from contents import pages
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "_build" / "html"
@@ -23,13 +22,6 @@ pytestmark = pytest.mark.skipif(
 needs_browser = pytest.mark.skipif(
     BROWSER is None and not REQUIRED, reason="no Chromium on this machine"
 )
-
-
-def pages() -> list[str]:
-    """Names of all pages of the book, from its table of contents."""
-    text = (ROOT / "_toc.yml").read_text(encoding="utf-8")
-    assert yaml.safe_load(text)["root"] == "chapters/index"
-    return re.findall(r"chapters/([\w-]+)", text)
 
 
 def html(page: str) -> str:
@@ -249,7 +241,6 @@ def test_on_paper_the_page_is_light_and_whole(browser) -> None:
 @needs_browser
 def test_the_book_becomes_one_pdf(browser, tmp_path: Path) -> None:
     pypdf = pytest.importorskip("pypdf", reason="needs the extra `pdf`")
-    sys.path.insert(0, str(ROOT / "book"))
     from pdf import bind, links, print_page
 
     printed = {}

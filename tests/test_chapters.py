@@ -10,11 +10,12 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from contents import pages
 
 jupytext = pytest.importorskip("jupytext", reason="needs the extra `test`")
 
 ROOT = Path(__file__).resolve().parent.parent
-CHAPTERS = re.findall(r"chapters/([\w-]+)", (ROOT / "_toc.yml").read_text(encoding="utf-8"))
+CHAPTERS = pages()
 IN_PREPARATION = {"attention-visualizations"}  # waits for the model that it looks into
 WHOLE = "Abstract|Acknowledgements"
 MARK = re.compile(rf"> \*\*(§[\d.]+ ¶\d+|{WHOLE}|Figure \d+|Table \d+|Footnote \d+)\*\*")

@@ -5,7 +5,6 @@ environment of the tests). What else a chapter needs its first cell has to insta
 """
 
 import os
-import re
 import subprocess
 import sys
 import venv
@@ -16,15 +15,15 @@ import pytest
 
 pytest.importorskip("pybtex", reason="needs the extra `book`")
 pytest.importorskip("nbclient", reason="needs the extra `test`")
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "book"))
 
+from contents import pages
 from notebooks import write_notebooks
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = [
     name
-    for name in re.findall(r"chapters/([\w-]+)", (ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    for name in pages()
     if "```{code-cell}" in (ROOT / "chapters" / f"{name}.md").read_text(encoding="utf-8")
 ]
 PREINSTALLED = ["torch", "numpy", "pandas", "altair", "ipykernel", "nbclient"]

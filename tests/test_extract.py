@@ -11,7 +11,6 @@ import pytest
 
 pytest.importorskip("jupytext", reason="needs the extra `test`")
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "book"))
 
 import extract
 

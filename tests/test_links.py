@@ -2,14 +2,12 @@
 
 import os
 import re
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("sphinx", reason="needs the extra `book`")
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "book"))
 
 from links import PAGES, link_parts, paper_url, parts, read_docstring
 

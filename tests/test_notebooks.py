@@ -4,14 +4,12 @@ import base64
 import html
 import os
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pybtex", reason="needs the extra `book`")
 pytest.importorskip("jupytext", reason="needs the extra `test`")
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "book"))
 
 import jupytext
 import nbformat
