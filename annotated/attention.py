@@ -54,9 +54,10 @@ def scaled_dot_product(
     Args:
         query: (..., len_q, d_k)   key: (..., len_k, d_k)   value: (..., len_k, d_v)
         mask: broadcastable to (..., len_q, len_k); False or 0 forbids the connection.
-        dropout: applied to the weights before they meet the values (the paper has none).
+        dropout: applied to the weights before they meet the values (section 5.4 has none).
 
-    Returns: output (..., len_q, d_v) and weights (..., len_q, len_k), whose rows sum to 1.
+    Returns: output (..., len_q, d_v) and weights (..., len_q, len_k), whose rows sum
+        to 1 before dropout, or to 0 where all is masked.
 
     Source: section 3.2.1, equation 1.
     """
@@ -167,7 +168,7 @@ class MultiHeadedAttention(nn.Module):
     Args:
         h: number of heads.
         d_model: width of the model.
-        dropout: probability of dropping an attention weight (the paper has none).
+        dropout: probability of dropping an attention weight (section 5.4 has none).
         d_k: width of a query and a key in one head; default d_model / h.
         d_v: width of a value in one head; default d_model / h.
 

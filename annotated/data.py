@@ -398,7 +398,7 @@ def corpus_files(corpus: Corpus, splits: Iterable[str] = (), fetch: bool = True)
 
 
 def _bucket(english: bytes) -> int:
-    """A number from 0 to 99 that depends on the letters of a sentence alone."""
+    """A number from 0 to 99 that depends on the ASCII letters and digits of a sentence alone."""
     letters = re.sub(rb"\W", b"", english.lower())
     return int.from_bytes(hashlib.sha256(letters).digest()[:4], "big") % 100
 

@@ -30,8 +30,8 @@ class EncoderDecoder(nn.Module):
 
     Args:
         encoder: called with (x, src_mask).
-        decoder: called with (x, memory, src_mask, tgt_mask).
-        src_embed, tgt_embed: ids to vectors, positions included.
+        decoder: called with (x, memory, src_mask, tgt_mask), and the cache if there is one.
+        src_embed, tgt_embed: ids to vectors, positions included: first embedding, then encoding.
         generator: decoder output to log-probabilities.
 
     Source: section 3, figure 1.
@@ -171,8 +171,6 @@ def build_model(config: TransformerConfig) -> EncoderDecoder:
         config: the configuration; kept as `model.config`.
 
     Returns: the model, in training mode.
-
-    Raises: ValueError if d_model is not divisible by h and d_k or d_v is not given.
 
     Source: section 3; tying from section 3.4.
     """

@@ -196,7 +196,7 @@ class Rules:
         deleted: labels that do not count; a word with such a tag is taken out.
         not_long: tags that do not count for the length of a sentence.
         same_labels, same_words: what is taken for the same, as {one: the other}.
-        cutoff: the second summary is of sentences up to this length.
+        cutoff: EVALB makes a second summary of the sentences up to this length.
 
     Source: EVALB's parameter file.
     """

@@ -53,7 +53,7 @@ class PositionalEncoding(nn.Module):
         """(batch, len, d_model) to (batch, len, d_model).
 
         Args:
-            position: of every token of x; None: they stand at 0, 1, 2, …
+            position: the one place of all tokens of x; None: they stand at 0, 1, 2, …
         """
         length, d_model = x.shape[1:]
         start, end = (0, length) if position is None else (position, position + 1)

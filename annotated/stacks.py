@@ -166,8 +166,8 @@ class DecoderLayer(nn.Module):
 class DecoderCache:
     """What a decoder keeps from one step of a search to the next.
 
-    Attributes: steps, the number of positions decoded; layers, for each layer by its number
-        the cache of its self-attention and that of its attention to the encoder's output.
+    Attributes: steps, the number of positions decoded, which the model counts; layers, for each
+        layer by its number the caches of its self-attention and of its attention to the memory.
     """
 
     def __init__(self) -> None:
@@ -206,7 +206,7 @@ class Decoder(nn.Module):
         tgt_mask: Tensor | None,
         cache: DecoderCache | None = None,
     ) -> Tensor:
-        """x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)."""
+        """x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)   rest: as a layer's."""
         for i, layer in enumerate(self.layers):
             kept = None if cache is None else cache.layers[i]
             x = layer(x, memory, src_mask, tgt_mask, kept)

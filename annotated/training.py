@@ -178,7 +178,7 @@ def run_epoch(
         loss_compute: as `SimpleLossCompute`.
         optimizer, scheduler: needed by the training modes only.
         mode: "train", "train+log" (with a progress bar) or "eval".
-        accum_iter: batches whose gradients add up to one update.
+        accum_iter: batches whose gradients are averaged in one update.
         train_state: counters to carry on; default: new ones.
 
     Returns: mean loss per target token in nats, and the counters.

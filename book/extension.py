@@ -170,6 +170,10 @@ class Verdicts(SphinxPostTransform):
     default_priority = 194
     formats = ("html",)
     ledger = "chapters/claims"
+    note = (
+        'Each <a href="checks.html">check</a> makes a small case of its own, '
+        "so its numbers need not be those of the cells above."
+    )
     data = re.compile(r'<script type="application/json" class="ledger-data">(.*?)</script>', re.S)
 
     def run(self, **kwargs) -> None:
@@ -185,7 +189,7 @@ class Verdicts(SphinxPostTransform):
             chapter = next(iter(self.document.findall(nodes.section)))
             section = nodes.section(ids=["verdicts"], names=["verdicts"])
             section += nodes.title("", "Claims of this chapter")
-            section += nodes.raw("", claims.as_html(own), format="html")
+            section += nodes.raw("", f"<p>{self.note}</p>{claims.as_html(own)}", format="html")
             chapter += section
 
     def rows(self) -> list[dict[str, str]]:
