@@ -236,7 +236,7 @@ class TrainingConfig:
 
     out: str = _option("runs/multi30k-en-de", "folder of the run", fixed=False)
     data: str = _option("multi30k-en-de", "CORPUS-SRC-TGT; CORPUS is registered, or a folder")
-    start: str = _option("", "trained model to begin with, a name or a folder; none: at random")
+    weights: str = _option("", "trained model to begin with, a name or a folder; none: at random")
     vocabulary: str = _option("bpe", "kind of pieces (section 5.1)", ("bpe", "wordpiece"))
     vocab_size: int = _option(5000, "pieces in the shared vocabulary")
     N: int = _option(4, "layers in each stack")
@@ -855,8 +855,8 @@ def prepare(config: TrainingConfig, resume: bool) -> None:
         check_resume(config, read_config(folder), resume)
     folder.mkdir(parents=True, exist_ok=True)
     vocabulary = folder / "tokenizer.json"
-    if config.start and not vocabulary.exists():
-        write_text(vocabulary, load_pretrained(config.start).tokenizer.to_str())
+    if config.weights and not vocabulary.exists():
+        write_text(vocabulary, load_pretrained(config.weights).tokenizer.to_str())
     for split, on_bad in ("train", config.on_bad), ("dev", "auto"):
         if not (folder / f"{split}.pairs").exists():
             corpus, src, tgt = parse_data(config.data)
@@ -926,8 +926,8 @@ def start_run(
     trainer = Trainer(config, pairs, dev_pairs, processes)
     if saved:
         load_checkpoint(trainer, saved)
-    elif config.start:
-        take_weights(trainer, config.start)
+    elif config.weights:
+        take_weights(trainer, config.weights)
     left_out = len(trainer.pairs) - len(trainer.kept)
     if processes.rank == 0 and left_out:
         tqdm.write(

@@ -1,8 +1,9 @@
 """Section 5.2: what a run costs, and a run in the background."""
 
+import itertools
 import json
 import time
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pandas as pd
@@ -127,3 +128,12 @@ def test_launch_interrupt_resume(config: TrainingConfig):
 def test_a_run_that_fails_says_why(config: TrainingConfig):
     with pytest.raises(RuntimeError, match="there is no training pair of at most 1 pieces"):
         launch(replace(config, max_pieces=1), processes=1).wait()
+
+
+def test_torchrun_leaves_the_options_of_a_run_alone():
+    """It takes abbreviations of its own options, and refuses those that are ambiguous."""
+    from torch.distributed.run import get_args_parser
+
+    options = [f"--{field.name.replace('_', '-')}" for field in fields(TrainingConfig)]
+    words = ["-m", "annotated", "train", *itertools.chain(*((option, "1") for option in options))]
+    assert get_args_parser().parse_args(words).training_script_args == words[2:]

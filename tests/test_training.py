@@ -562,7 +562,7 @@ def test_a_run_begins_where_another_ended(config, tmp_path: Path):
     """One that starts from a model and learns nothing is that model."""
     folder = train(config)
     learnt = tensors(folder / "model.safetensors")
-    still = replace(config, start=str(folder), out=str(tmp_path / "still"), factor=0.0, seed=7)
+    still = replace(config, weights=str(folder), out=str(tmp_path / "still"), factor=0.0, seed=7)
     for name, parameter in start_run(still).model.named_parameters():
         np.testing.assert_array_equal(parameter.detach(), learnt[name])
     train(still, resume=True)
@@ -574,11 +574,11 @@ def test_a_run_begins_where_another_ended(config, tmp_path: Path):
 
 def test_a_run_cannot_begin_with_a_model_of_another_size(config, tmp_path: Path):
     folder = train(config)
-    other = replace(config, start=str(folder), out=str(tmp_path / "other"), d_ff=24)
+    other = replace(config, weights=str(folder), out=str(tmp_path / "other"), d_ff=24)
     with pytest.raises(ValueError, match=rf"d_ff={config.d_ff} \(asked for: 24\)"):
         train(other)
     with pytest.raises(ValueError, match="expected a folder or a model"):
-        train(replace(other, start="nothing", out=str(tmp_path / "third")))
+        train(replace(other, weights="nothing", out=str(tmp_path / "third")))
 
 
 def test_the_papers_presets():
