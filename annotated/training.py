@@ -396,6 +396,11 @@ class Processes:
             distributed.broadcast_object_list(values, src=0, device=self.device)
         return values[0]
 
+    def wait(self) -> None:
+        """Until all processes are here."""
+        if self.size > 1:
+            distributed.barrier()
+
 
 def join_processes() -> Processes:
     """Join the processes that torchrun started; alone if it did not."""
@@ -1005,9 +1010,10 @@ def train(config: TrainingConfig, resume: bool = False) -> Path:
         if processes.rank == 0:
             last = checkpoints(folder)[-config.average :]
             save_model(folder, average_checkpoints(last), model_config(config))
-        processes.first(None)  # nobody leaves before it is saved
+        processes.wait()  # nobody leaves before it is saved
     finally:
         if processes.size > 1:
+            time.sleep(0.5)  # Gloo's threads need the interpreter to let go of their last tensors
             distributed.destroy_process_group()
     return folder
 
@@ -1058,7 +1064,7 @@ def interrupt(trainer: Trainer) -> None:
     """Save, and leave with a KeyboardInterrupt that says how to go on."""
     if trainer.processes.rank == 0:
         save_checkpoint(trainer, INTERRUPTED.removesuffix(".safetensors"))
-    trainer.processes.first(None)  # the others stay until it is saved
+    trainer.processes.wait()  # the others stay until it is saved
     raise KeyboardInterrupt(
         f"stopped after update {trainer.progress.update}, and saved; to go on: "
         f"annotated train --out {trainer.config.out} --resume"
