@@ -120,9 +120,11 @@ if TYPE_CHECKING:
     from annotated.heads import antecedents as antecedents
     from annotated.heads import archived_texts as archived_texts
     from annotated.heads import arrows as arrows
+    from annotated.heads import at_place as at_place
     from annotated.heads import best_for_pronouns as best_for_pronouns
+    from annotated.heads import best_head as best_head
     from annotated.heads import best_heads as best_heads
-    from annotated.heads import best_offset as best_offset
+    from annotated.heads import best_place as best_place
     from annotated.heads import by_distance as by_distance
     from annotated.heads import common_relations as common_relations
     from annotated.heads import head_relations as head_relations
@@ -135,6 +137,7 @@ if TYPE_CHECKING:
     from annotated.heads import read_conllu as read_conllu
     from annotated.heads import strongest as strongest
     from annotated.heads import study as study
+    from annotated.heads import tasks as tasks
     from annotated.heads import untrained as untrained
     from annotated.heads import word_weights as word_weights
     from annotated.launcher import PEAK_TFLOPS as PEAK_TFLOPS
@@ -427,9 +430,11 @@ _MODULES = {
         "antecedents",
         "archived_texts",
         "arrows",
+        "at_place",
         "best_for_pronouns",
+        "best_head",
         "best_heads",
-        "best_offset",
+        "best_place",
         "by_distance",
         "common_relations",
         "head_relations",
@@ -442,6 +447,7 @@ _MODULES = {
         "read_conllu",
         "strongest",
         "study",
+        "tasks",
         "untrained",
         "word_weights",
     ],
@@ -714,13 +720,15 @@ __all__ = [
     "arrows",
     "as_html",
     "as_scored",
+    "at_place",
     "attention_lines",
     "average_checkpoints",
     "bare_label",
     "beam_search",
     "best_for_pronouns",
+    "best_head",
     "best_heads",
-    "best_offset",
+    "best_place",
     "bleu",
     "bracketing",
     "budget_batches",
@@ -891,6 +899,7 @@ __all__ = [
     "table_4",
     "take_complete",
     "take_weights",
+    "tasks",
     "tie_embeddings",
     "timed_update",
     "to_device",

@@ -8,7 +8,7 @@ import tarfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -31,9 +31,11 @@ __all__ = [
     "antecedents",
     "archived_texts",
     "arrows",
+    "at_place",
     "best_for_pronouns",
+    "best_head",
     "best_heads",
-    "best_offset",
+    "best_place",
     "by_distance",
     "common_relations",
     "head_relations",
@@ -46,6 +48,7 @@ __all__ = [
     "read_conllu",
     "strongest",
     "study",
+    "tasks",
     "untrained",
     "word_weights",
 ]
@@ -134,7 +137,7 @@ def archived_texts(path: Path, split: str) -> list[str]:
         _, *parts = re.split(r"^## (\w+)$", read("splits.md"), flags=re.M)
         listed = dict(zip(parts[::2], parts[1::2], strict=True))[split]
         chosen = {f"dep/{name}.conllu" for name in re.findall(r"\w+_\w+", listed)}
-        return [read(name) for name in sorted(chosen & set(members))]
+        return [read(name) for name in members if name in chosen]
 
 
 @torch.no_grad()
@@ -179,12 +182,15 @@ class Arrows(NamedTuple):
     Args:
         relation, sentence, offset: (arrows,) label, number of the sentence, and how many words
             to the right the end of the arrow lies.
+        first, last: (arrows,), whether the arrow ends at the first or the last word.
         hits: (arrows, layers, h), whether a head looks from the start at the end of the arrow.
     """
 
     relation: np.ndarray
     sentence: np.ndarray
     offset: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
     hits: np.ndarray
 
 
@@ -194,16 +200,19 @@ def arrows(docs: list[Doc], tops: list[Tensor], back: bool = False) -> Arrows:
     Args:
         tops: of each sentence, as from `strongest`.
     """
-    relation, sentence, offset, hits = [], [], [], []
+    columns: list[list] = [[] for _ in Arrows._fields]
     for number, (doc, top) in enumerate(zip(docs, tops, strict=True)):
         tokens = [token for token in doc if token.head.i != token.i]
+        if not tokens:
+            continue
         ends = [(token.head.i, token.i) if back else (token.i, token.head.i) for token in tokens]
-        start, end = torch.tensor(ends, dtype=torch.long).view(-1, 2).T
-        relation += [token.dep_ for token in tokens]
-        sentence += [number] * len(tokens)
-        offset += (end - start).tolist()
-        hits.append((top[..., start] == end).permute(2, 0, 1).numpy())
-    return Arrows(np.array(relation), np.array(sentence), np.array(offset), np.concatenate(hits))
+        start, end = torch.tensor(ends).T
+        relation = [token.dep_ for token in tokens]
+        hits = (top[..., start] == end).permute(2, 0, 1)
+        row = relation, [number] * len(tokens), end - start, end == 0, end == len(doc) - 1, hits
+        for column, values in zip(columns, row, strict=True):
+            column.append(np.asarray(values))
+    return Arrows(*map(np.concatenate, columns))
 
 
 def interval(hits: np.ndarray, sentence: np.ndarray, draws: int = 1000) -> tuple[float, float]:
@@ -215,24 +224,53 @@ def interval(hits: np.ndarray, sentence: np.ndarray, draws: int = 1000) -> tuple
     return float(low), float(high)
 
 
+_Questions = TypeVar("_Questions", bound=NamedTuple)
+
+
+def _only(found: _Questions, chosen: np.ndarray) -> _Questions:
+    """Some of the arrows, or pronouns."""
+    return found._make(column[chosen] for column in found)
+
+
 def common_relations(first: Arrows, second: Arrows, least: int) -> list[str]:
-    """Relations that have at least so many arrows in both."""
+    """Relations, but for punctuation, that have at least so many arrows in both."""
     names, counts = np.unique(first.relation, return_counts=True)
     return [
         str(name)
         for name, count in zip(names, counts, strict=True)
-        if min(count, (second.relation == name).sum()) >= least
+        if min(count, (second.relation == name).sum()) >= least and name != "punct"
     ]
 
 
-def best_offset(offsets: np.ndarray) -> tuple[int, float]:
-    """The most frequent of some distances, and its share."""
-    values, counts = np.unique(offsets, return_counts=True)
-    return int(values[counts.argmax()]), counts.max() / len(offsets)
+def at_place(found: Arrows, place: str) -> np.ndarray:
+    """Which arrows end at a fixed place: "+1", "-2", …, "first word" or "last word"."""
+    ends = {"first word": found.first, "last word": found.last}
+    return ends[place] if place in ends else found.offset == int(place)
+
+
+def best_place(found: Arrows) -> str:
+    """The fixed place at which most of some arrows end."""
+    names = [f"{offset:+d}" for offset in np.unique(found.offset)] + ["first word", "last word"]
+    return max(names, key=lambda place: at_place(found, place).mean())
+
+
+def best_head(first: Arrows, second: Arrows) -> dict[str, Any]:
+    """The head that follows most of the first arrows, and how many of the second it follows."""
+    share = first.hits.mean(axis=0)  # (layers, h)
+    layer, head = np.unravel_index(share.argmax(), share.shape)
+    place = best_place(first)
+    hits, fixed = second.hits[:, layer, head], at_place(second, place)
+    low, high = interval(hits, second.sentence)
+    gain_low, gain_high = interval(hits.astype(float) - fixed, second.sentence)
+    return {
+        "arrows": len(hits), "layer": layer + 1, "head": head + 1, "follows": hits.mean(),
+        "low": low, "high": high, "place": place, "fixed": fixed.mean(), "gain_low": gain_low,
+        "gain_high": gain_high, "when_chosen": share.max(),
+    }  # fmt: skip
 
 
 def best_heads(chosen_on: Arrows, measured_on: Arrows, least: int = 100) -> pd.DataFrame:
-    """For each relation the head that follows it best, beside the best fixed distance.
+    """For each relation the head that follows it best, beside the best fixed place.
 
     Args:
         chosen_on, measured_on: arrows of sentences that share nothing.
@@ -243,21 +281,10 @@ def best_heads(chosen_on: Arrows, measured_on: Arrows, least: int = 100) -> pd.D
     """
     rows: list[dict[str, Any]] = []
     for relation in common_relations(chosen_on, measured_on, least):
-        first, second = chosen_on.relation == relation, measured_on.relation == relation
-        share = chosen_on.hits[first].mean(axis=0)
-        layer, head = np.unravel_index(share.argmax(), share.shape)
-        offset, _ = best_offset(chosen_on.offset[first])
-        hits = measured_on.hits[second, layer, head]
-        fixed = measured_on.offset[second] == offset
-        sentence = measured_on.sentence[second]
-        low, high = interval(hits, sentence)
-        gain = interval(hits.astype(float) - fixed, sentence)
-        rows.append({
-            "relation": relation, "arrows": int(second.sum()), "layer": layer + 1, "head": head + 1,
-            "follows": hits.mean(), "low": low, "high": high, "offset": offset,
-            "fixed": fixed.mean(), "gain_low": gain[0], "gain_high": gain[1],
-            "when_chosen": share.max(),
-        })  # fmt: skip
+        first, second = (
+            _only(found, found.relation == relation) for found in (chosen_on, measured_on)
+        )
+        rows.append({"relation": relation} | best_head(first, second))
     rows.sort(key=lambda row: -row["follows"])
     return pd.DataFrame(rows)
 
@@ -299,8 +326,8 @@ class Pronouns(NamedTuple):
 
     Args:
         word, sentence: (pronouns,).
-        nearest, first: (pronouns,), whether the nearest noun before, or the first of the sentence,
-            is an antecedent.
+        nearest, first, subject: (pronouns,), whether the nearest noun before, the first of the
+            sentence, or the nearest subject, is an antecedent.
         chance: (pronouns,), share of the nouns before that are antecedents.
         hits: (pronouns, layers, h), whether a head finds an antecedent.
     """
@@ -309,6 +336,7 @@ class Pronouns(NamedTuple):
     sentence: np.ndarray
     nearest: np.ndarray
     first: np.ndarray
+    subject: np.ndarray
     chance: np.ndarray
     hits: np.ndarray
 
@@ -327,14 +355,18 @@ def antecedents(doc: Doc) -> Iterator[tuple[int, list[int], set[int]]]:
 
 
 def pronouns(docs: list[Doc], weights: list[Tensor]) -> Pronouns:
-    """All pronouns of sentences, as questions to all heads."""
+    """All pronouns of sentences, as questions to all heads.
+
+    Without a subject before the pronoun, the nearest noun stands for it.
+    """
     columns: list[list] = [[] for _ in Pronouns._fields]
     for number, (doc, weight) in enumerate(zip(docs, weights, strict=True)):
         for pronoun, nouns, same in antecedents(doc):
             right = torch.tensor([noun in same for noun in nouns])
             top = weight[..., pronoun, nouns].argmax(dim=-1)  # (layers, h)
-            ends = right[-1].item(), right[0].item()
-            row = doc[pronoun].text.lower(), number, *ends, right.float().mean().item()
+            subjects = [noun for noun in nouns if doc[noun].dep_.startswith("nsubj")] or nouns
+            ruled = nouns[-1] in same, nouns[0] in same, subjects[-1] in same
+            row = doc[pronoun].text.lower(), number, *ruled, right.float().mean().item()
             for column, value in zip(columns, (*row, right[top].numpy()), strict=True):
                 column.append(value)
     return Pronouns(*map(np.array, columns))
@@ -343,84 +375,92 @@ def pronouns(docs: list[Doc], weights: list[Tensor]) -> Pronouns:
 def head_relations(
     chosen_on: dict[str, Arrows], measured_on: dict[str, Arrows], least: int = 100
 ) -> pd.DataFrame:
-    """For each head the relation that it follows with the largest gain over a fixed distance.
+    """For each head the relation that it follows with the largest gain over a fixed place.
 
     Args:
         chosen_on, measured_on: arrows by where they start, such as "dependent" and "governor".
         least: arrows that a relation must have in either part.
 
-    Returns: shares of the arrows to measure on, with the relation that the others chose.
+    Returns: shares of the arrows to measure on, with the relation that the others chose, and a 95 %
+        interval of the gain; `gain_when_chosen` is that of the others.
     """
     gains, rows = [], []
-    for start, arrows_there in chosen_on.items():
-        measured = measured_on[start]
-        for relation in common_relations(arrows_there, measured, least):
-            first, second = arrows_there.relation == relation, measured.relation == relation
-            offset, fixed = best_offset(arrows_there.offset[first])
-            gains.append(arrows_there.hits[first].mean(axis=0) - fixed)  # (layers, h)
-            rows.append((start, relation, offset, measured, second))
+    for start, first in chosen_on.items():
+        for relation in common_relations(first, measured_on[start], least):
+            chosen = _only(first, first.relation == relation)
+            place = best_place(chosen)
+            gains.append(chosen.hits.mean(axis=0) - at_place(chosen, place).mean())  # (layers, h)
+            measured = _only(measured_on[start], measured_on[start].relation == relation)
+            rows.append((start, relation, measured, at_place(measured, place)))
     table = []
     for (layer, head), best in np.ndenumerate(np.argmax(gains, axis=0)):
-        start, relation, offset, measured, second = rows[best]
-        follows = measured.hits[second, layer, head].mean()
-        fixed = (measured.offset[second] == offset).mean()
+        start, relation, measured, fixed = rows[best]
+        hits = measured.hits[:, layer, head]
+        low, high = interval(hits.astype(float) - fixed, measured.sentence)
         table.append({
             "layer": layer + 1, "head": head + 1, "from": start, "relation": relation,
-            "follows": follows, "fixed": fixed, "gain": follows - fixed,
+            "follows": hits.mean(), "fixed": fixed.mean(), "gain": hits.mean() - fixed.mean(),
+            "gain_low": low, "gain_high": high, "gain_when_chosen": gains[best][layer, head],
         })  # fmt: skip
     return pd.DataFrame(table)
+
+
+def tasks(heads: pd.DataFrame) -> list[str]:
+    """What at least one head does: the place of most of its attention, the relation it follows.
+
+    Args:
+        heads: a row a head, as in the table "heads" of `study`.
+    """
+    busy = [place for place in PLACES if place != "elsewhere" and (heads[place] > 0.5).any()]
+    return busy + sorted(heads[heads.gain_low > 0].relation.unique())
 
 
 DISTANCES = {"1": (1, 1), "2": (2, 2), "3 or 4": (3, 4), "5 to 8": (5, 8), "9 or more": (9, 999)}
 
 
 def by_distance(chosen_on: Arrows, measured_on: Arrows) -> pd.DataFrame:
-    """For arrows of each length the head that follows most of them, and the best fixed distance."""
-    rows = []
+    """For arrows of each length the head that follows most of them, and the best fixed place."""
+    rows: list[dict[str, Any]] = []
     for name, (low, high) in DISTANCES.items():
         first, second = (
-            (abs(found.offset) >= low) & (abs(found.offset) <= high) & (found.relation != "punct")
+            _only(
+                found,
+                np.isin(abs(found.offset), range(low, high + 1)) & (found.relation != "punct"),
+            )
             for found in (chosen_on, measured_on)
         )
-        if not first.any() or not second.any():
-            continue
-        share = chosen_on.hits[first].mean(axis=0)
-        layer, head = np.unravel_index(share.argmax(), share.shape)
-        offset, _ = best_offset(chosen_on.offset[first])
-        hits = measured_on.hits[second, layer, head]
-        ends = interval(hits, measured_on.sentence[second])
-        rows.append({
-            "distance": name, "arrows": int(second.sum()), "layer": layer + 1, "head": head + 1,
-            "follows": hits.mean(), "low": ends[0], "high": ends[1],
-            "fixed": (measured_on.offset[second] == offset).mean(), "when_chosen": share.max(),
-        })  # fmt: skip
+        if len(first.hits) and len(second.hits):
+            rows.append({"distance": name} | best_head(first, second))
     return pd.DataFrame(rows)
 
 
-def best_for_pronouns(chosen_on: Pronouns, measured_on: Pronouns, least: int = 30) -> pd.DataFrame:
+_RULES = "nearest", "first", "subject"
+
+
+def best_for_pronouns(chosen_on: Pronouns, measured_on: Pronouns, least: int = 20) -> pd.DataFrame:
     """For all pronouns, and for each of the frequent ones, the head that finds most antecedents.
 
-    Returns: also the share that the better of two rules finds: the nearest noun, or the first.
+    Returns: also the share that the best of three rules finds: the nearest noun, the first, or the
+        nearest subject.
     """
     words, counts = np.unique(measured_on.word, return_counts=True)
     frequent = [word for word in words[counts >= least] if (chosen_on.word == word).sum() >= least]
     rows = []
     for word in ["all", *frequent]:
         first, second = (
-            np.full(len(found.word), True) if word == "all" else found.word == word
+            _only(found, (found.word == word) | (word == "all"))
             for found in (chosen_on, measured_on)
         )
-        share = chosen_on.hits[first].mean(axis=0)
+        share = first.hits.mean(axis=0)
         layer, head = np.unravel_index(share.argmax(), share.shape)
-        hits, sentence = measured_on.hits[second, layer, head], measured_on.sentence[second]
-        rule = max("nearest", "first", key=lambda name: getattr(chosen_on, name)[first].mean())
-        ruled = getattr(measured_on, rule)[second]
-        low, high = interval(hits, sentence)
-        gain = interval(hits.astype(float) - ruled, sentence)
+        rule = max(_RULES, key=lambda name: getattr(first, name).mean())
+        hits, ruled = second.hits[:, layer, head], getattr(second, rule)
+        low, high = interval(hits, second.sentence)
+        gain = interval(hits.astype(float) - ruled, second.sentence)
         rows.append({
-            "pronoun": word, "count": int(second.sum()), "layer": layer + 1, "head": head + 1,
+            "pronoun": word, "count": len(hits), "layer": layer + 1, "head": head + 1,
             "finds": hits.mean(), "low": low, "high": high, "rule": rule, "ruled": ruled.mean(),
-            "chance": measured_on.chance[second].mean(), "gain_low": gain[0], "gain_high": gain[1],
+            "chance": second.chance.mean(), "gain_low": gain[0], "gain_high": gain[1],
         })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -460,7 +500,8 @@ def study(
         for start in first.arrows
     ]
     heads = head_relations(first.arrows, second.arrows, least).set_index(["layer", "head"])
-    heads = heads.assign(pronouns=second.pronouns.hits.mean(axis=0).flatten())
+    heads["pronouns"] = second.pronouns.hits.mean(axis=0).flatten()
+    heads["pronouns_when_chosen"] = first.pronouns.hits.mean(axis=0).flatten()
     distances = [
         by_distance(first.arrows[start], second.arrows[start]).assign(**{"from": start})
         for start in first.arrows

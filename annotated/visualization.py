@@ -342,9 +342,20 @@ def describe(
     whom = "head" if len(heads) == 1 else "heads"
     where = f" in layer {layer}" if len(shown.weights) > 1 else ""
     return (
-        f"Attention of {whom} {', '.join(map(str, heads))}{where}: lines from {looks} of "
+        f"Attention of {whom} {', '.join(map(str, heads))}{where}, from {looks} of "
         f"“{' '.join(shown.queries)}” to the words that it looks at. Strongest: {'; '.join(found)}."
     )
+
+
+def _check_first(shown: Attention, layer: int, heads: list[int], query: int | None) -> None:
+    """Refuse a first view of layers, heads or words that are not there."""
+    layers, h = shown.weights.shape[:2]
+    if not 1 <= layer <= layers:
+        raise ValueError(f"expected a layer from 1 to {layers}, got {layer}")
+    if not heads or not set(heads) <= set(range(1, h + 1)):
+        raise ValueError(f"expected one head or more, each from 1 to {h}, got {heads}")
+    if query is not None and not 0 <= query < len(shown.queries):
+        raise ValueError(f"expected a query from 0 to {len(shown.queries) - 1}, got {query}")
 
 
 def attention_lines(
@@ -366,14 +377,17 @@ def attention_lines(
         query: position of the word that is isolated at first, counted from 0.
         threshold: weaker connections are not drawn.
 
-    Raises: ValueError if the numbers of words are not those of the weights.
+    Raises: ValueError if the numbers of words are not those of the weights, or if layer, heads or
+        query name what is not there.
 
     Source: Figures 3, 4 and 5.
     """
     weights = weights.unsqueeze(0) if weights.dim() == 3 else weights
     shown = Attention(weights, readable(queries), readable(keys or queries))
     layers, h = weights.shape[:2]
-    layer, heads = layer or layers, heads or list(range(1, h + 1))
+    layer = layers if layer is None else layer
+    heads = list(range(1, h + 1)) if heads is None else heads
+    _check_first(shown, layer, heads, query)
     controls = reader_controls(layers, h, shown.queries, layer, heads, query)
     frame = _Frame(shown.queries, shown.keys, h)
     seen = connections(controls["heads"], shown.queries, shown.keys, threshold)
@@ -416,6 +430,7 @@ def heat_map(weights: Tensor, queries: list[str], keys: list[str] | None = None)
             opacity=_STRENGTH,
             tooltip=["from:N", "to:N", alt.Tooltip("weight:Q", format=".3f")],
         )
+        .properties(description=describe(shown, 1, [1], None))
     )
 
 
@@ -426,6 +441,13 @@ def overview(attention: Attention, threshold: float = 0.02) -> alt.Chart:
         threshold: weaker connections stay white.
     """
     n = max(len(attention.queries), len(attention.keys))
+    sharp = attention.weights.amax(dim=-1).mean(dim=-1)  # (layers, h), the mean largest weight
+    layer, head = divmod(int(sharp.argmax()), sharp.size(1))
+    told = (
+        f"Attention of {sharp.size(1)} heads in each of {sharp.size(0)} layers, a small map each, "
+        f"for “{' '.join(attention.queries)}”. Sharpest: head {head + 1} of layer {layer + 1}, "
+        f"whose words give {sharp.max():.2f} to one word in the mean."
+    )
     across: dict[str, Any] = {"scale": alt.Scale(domain=[0, n], nice=False), "axis": None}
     down: dict[str, Any] = {"scale": alt.Scale(domain=[n, 0], nice=False), "axis": None}
     name = lambda words, field: f"{json.dumps(words)}[datum.{field}]"
@@ -450,7 +472,7 @@ def overview(attention: Attention, threshold: float = 0.02) -> alt.Chart:
                 alt.Tooltip("to_word:N", title="to"), alt.Tooltip("weight:Q", format=".2f"),
             ],
         )
-        .properties(width=70, height=70)
+        .properties(width=70, height=70, description=told)
     )  # fmt: skip
 
 

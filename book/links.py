@@ -61,11 +61,13 @@ def link_parts(text: str, pages: set[str]) -> str:
 
 
 def read_docstring(app: Sphinx, what, name, thing, options, lines: list[str]) -> None:
-    """Make fields of what our docstrings say in a line: Returns, Raises, Source; a:   b:."""
+    """Make fields of what our docstrings say in a line: Returns, Raises, Source, …; a:   b:."""
+    if "".join(lines).startswith("Alias for field number"):  # what Python says of a named tuple
+        lines[:] = []
     pages = {doc.removeprefix("chapters/") for doc in app.env.found_docs}
     told: list[str] = []
     for line in lines:
-        if field := re.match(r"(Returns|Raises|Source): (.+)", line):
+        if field := re.match(r"(Attributes|Returns|Raises|Source): (.+)", line):
             text = link_parts(field[2], pages) if field[1] == "Source" else field[2]
             name = "returns" if field[1] == "Returns" else field[1]
             line = f":{name}: {text}"

@@ -6,6 +6,7 @@ import copy
 import tarfile
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -17,9 +18,12 @@ from annotated.heads import (
     Pronouns,
     antecedents,
     arrows,
+    at_place,
     best_for_pronouns,
     best_heads,
+    best_place,
     by_distance,
+    common_relations,
     head_relations,
     interval,
     load_gum,
@@ -29,6 +33,7 @@ from annotated.heads import (
     read_conllu,
     strongest,
     study,
+    tasks,
     untrained,
     word_weights,
 )
@@ -109,6 +114,31 @@ def test_arrows_are_followed_where_the_weight_says_so(doc):
     assert (there.offset == -back.offset).all() and (there.relation == back.relation).all()
     governors = {token.head.i for token in doc if token.head.i != token.i}
     assert not back.hits[:, 0, 0].all() and back.hits[:, 0, 0].sum() <= len(governors)
+    assert back.first.tolist() == [token.i == 0 for token in doc if token.head.i != token.i]
+    assert back.last.tolist() == [token.i == n - 1 for token in doc if token.head.i != token.i]
+    assert not there.first.any() and not there.last.any()
+
+
+def test_the_best_fixed_place_may_be_a_distance_or_an_end_of_the_sentence():
+    offset, yes, no = np.array([-1, -1, 2, -4]), np.ones(4, dtype=bool), np.zeros(4, dtype=bool)
+    found = Arrows(np.full(4, "det"), np.arange(4), offset, no, no, no[:, None, None])
+    assert best_place(found) == "-1" and at_place(found, "-1").tolist() == [
+        True,
+        True,
+        False,
+        False,
+    ]
+    found = found._replace(first=yes)
+    assert best_place(found) == "first word" and at_place(found, "first word").all()
+    assert best_place(found._replace(first=no, last=yes)) == "last word"
+
+
+def test_full_stops_count_as_no_relation():
+    two = np.repeat(["det", "punct"], 50)
+    never, hits = np.zeros(100, dtype=bool), np.zeros((100, 1, 1), dtype=bool)
+    found = Arrows(two, np.arange(100), np.ones(100, dtype=int), never, never, hits)
+    assert common_relations(found, found, 50) == ["det"]
+    assert common_relations(found, found, 51) == []
 
 
 def test_the_best_head_is_chosen_on_one_half_and_measured_on_the_other(doc):
@@ -116,9 +146,9 @@ def test_the_best_head_is_chosen_on_one_half_and_measured_on_the_other(doc):
     hits = rng.random((400, 2, 3)) < 0.2
     hits[:, 1, 2] = rng.random(400) < 0.7
     offset = np.where(rng.random(400) < 0.4, -1, 3)
-    made = lambda part: type(arrows([doc], [strongest(torch.rand(2, 3, 13, 14))]))(
-        np.repeat(["obj", "det"], 200)[part], np.arange(400)[part], offset[part], hits[part]
-    )
+    never = np.zeros(400, dtype=bool)
+    every = Arrows(np.repeat(["obj", "det"], 200), np.arange(400), offset, never, never, hits)
+    made = lambda part: Arrows(*(column[part] for column in every))
     table = best_heads(made(slice(0, None, 2)), made(slice(1, None, 2)))
     assert list(table.relation.sort_values()) == ["det", "obj"]
     assert (table.layer == 2).all() and (table["head"] == 3).all()
@@ -126,7 +156,7 @@ def test_the_best_head_is_chosen_on_one_half_and_measured_on_the_other(doc):
         mine = made(slice(1, None, 2))
         chosen = mine.relation == row.relation
         assert row.follows == mine.hits[chosen, 1, 2].mean()
-        assert row.fixed == (mine.offset[chosen] == row.offset).mean()
+        assert row.fixed == (mine.offset[chosen] == int(row.place)).mean()
         assert row.low < row.follows < row.high
     assert best_heads(made(slice(0, None, 2)), made(slice(1, None, 2)), least=101).empty
 
@@ -174,6 +204,7 @@ def test_a_pronoun_asks_for_a_noun_that_means_the_same(doc):
     asked = pronouns([doc], [weights])
     assert asked.word.tolist() == ["its"] and asked.hits.tolist() == [[[True, False]]]
     assert asked.nearest.tolist() == [True] and asked.first.tolist() == [False]
+    assert asked.subject.tolist() == [True]  # "dog" is one, the word before it is none
     assert asked.chance.tolist() == [0.5]
 
 
@@ -206,24 +237,37 @@ def test_each_head_gets_the_relation_that_it_follows_beyond_a_fixed_distance():
     relation = np.repeat(["obj", "det"], 200)
     offset = np.tile([1, 1, 2, 3], 100)
     hits = np.stack([relation == "obj", relation == "det"], axis=-1)[:, None]
-    found = Arrows(relation, np.arange(400), offset, hits)
+    never = np.zeros(400, dtype=bool)
+    found = Arrows(relation, np.arange(400), offset, never, never, hits)
     none = found._replace(hits=np.zeros_like(hits))
     table = head_relations(
         {"dependent": found, "governor": none}, {"dependent": found, "governor": none}
     )
     assert table.relation.tolist() == ["obj", "det"] and set(table["from"]) == {"dependent"}
     assert table.follows.tolist() == [1, 1] and table.fixed.tolist() == [0.5, 0.5]
+    assert table.gain_when_chosen.tolist() == [0.5, 0.5]
+    assert ((table.gain_low > 0.4) & (table.gain_high < 0.6)).all()
     turned = head_relations(
         {"dependent": none, "governor": found}, {"dependent": none, "governor": found}
     )
     assert set(turned["from"]) == {"governor"}
 
 
+def test_tasks_are_what_some_head_does_for_sure():
+    heads = pd.DataFrame(0.0, index=range(3), columns=PLACES)
+    heads = heads.assign(relation=["obj", "det", "det"], gain_low=[-0.1, 0.1, 0.2])
+    assert tasks(heads) == ["det"]
+    heads.loc[0, ["end", "elsewhere"]] = 0.6, 0.9
+    heads.loc[1, "next word"] = 0.5
+    assert tasks(heads) == ["end", "det"]
+
+
 def test_arrows_are_counted_by_their_length():
     offset = np.array([1, -1, 1, 2, -3, 4, 8, -5, 9, -40] * 2)
     relation = np.repeat(["obj", "punct"], 10)
     hits = (abs(offset) >= 9)[:, None, None] & np.array([[True, False]])
-    table = by_distance(*[Arrows(relation, np.arange(20), offset, hits)] * 2)
+    never = np.zeros(20, dtype=bool)
+    table = by_distance(*[Arrows(relation, np.arange(20), offset, never, never, hits)] * 2)
     assert table.arrows.tolist() == [3, 1, 2, 2, 2]
     assert table.follows.tolist() == [0, 0, 0, 0, 1]
     assert table.fixed.round(2).tolist() == [
@@ -238,8 +282,8 @@ def test_arrows_are_counted_by_their_length():
 def test_pronouns_are_counted_together_and_one_by_one():
     word = np.array(["its"] * 40 + ["she"] * 40 + ["us"] * 5)
     hits = np.stack([word == "its", word == "she"], axis=-1)[:, None]
-    first, chance = word == "us", np.full(85, 0.25)
-    asked = Pronouns(word, np.arange(85), word == "she", first, chance, hits)
+    first, subject, chance = word == "us", np.zeros(85, dtype=bool), np.full(85, 0.25)
+    asked = Pronouns(word, np.arange(85), word == "she", first, subject, chance, hits)
     table = best_for_pronouns(asked, asked).set_index("pronoun")
     assert list(table.index) == ["all", "its", "she"]
     assert table["head"].tolist() == [1, 1, 2] and table.finds.tolist() == [40 / 85, 1, 1]
@@ -247,6 +291,8 @@ def test_pronouns_are_counted_together_and_one_by_one():
     assert set(table.rule) == {"nearest"}
     asked = asked._replace(first=word != "she")
     assert best_for_pronouns(asked, asked).rule.tolist() == ["first", "first", "nearest"]
+    asked = asked._replace(subject=word != "us")
+    assert best_for_pronouns(asked, asked).rule.tolist() == ["subject", "first", "nearest"]
 
 
 def test_the_study_tells_of_every_head(translator: Translator, doc):

@@ -79,3 +79,14 @@ def test_short_fields_of_docstrings_become_fields():
         ":returns: a tensor: (n, m), or more", "    than one.", "",
         ":Source: `section 7 <7-conclusion.html>`__.",
     ]  # fmt: skip
+    lines = ["A pair.", "", "Attributes: left, what is", "    on the left."]
+    read_docstring(SimpleNamespace(env=env), "class", "C", None, None, lines)
+    assert lines == ["A pair.", "", ":Attributes: left, what is", "    on the left."]
+
+
+def test_what_python_says_of_every_named_tuple_is_not_repeated():
+    lines = ["Alias for field number 2"]
+    read_docstring(
+        SimpleNamespace(env=SimpleNamespace(found_docs=set())), "", "", None, None, lines
+    )
+    assert lines == []

@@ -18,8 +18,10 @@ from annotated.model import make_model
 from annotated.visualization import (
     Attention,
     attention_lines,
+    heat_map,
     leave_out,
     merge_words,
+    overview,
     read_attention,
     weight_rows,
     word_groups,
@@ -129,6 +131,30 @@ def test_wrong_numbers_of_words_are_refused():
         Attention(torch.zeros(1, 1, 3, 3), ["a", "b"], ["a", "b", "c"])
     with pytest.raises(ValueError, match="so many words"):
         attention_lines(torch.zeros(4, 3, 3), ["a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"layer": 0}, "layer from 1 to 1, got 0"),
+        ({"heads": []}, "one head or more, each from 1 to 4"),
+        ({"heads": [5]}, "each from 1 to 4, got"),
+        ({"query": 3}, "query from 0 to 2, got 3"),
+    ],
+)
+def test_a_first_view_of_what_is_not_there_is_refused(wrong, says):
+    with pytest.raises(ValueError, match=says):
+        attention_lines(torch.zeros(4, 3, 3), ["a", "b", "c"], **wrong)
+
+
+def test_alternative_texts_tell_what_the_weights_say():
+    weights = torch.full((2, 3, 2, 2), 0.5)
+    weights[1, 2, 1] = torch.tensor([0.9, 0.1])
+    text = attention_lines(weights, ["a", "b"]).to_dict()["description"]
+    assert "layer 2" in text and "b to a (head 3, 0.90)" in text
+    assert "b to a (head 1, 0.90)" in heat_map(weights[1, 2], ["a", "b"]).to_dict()["description"]
+    text = overview(Attention(weights, ["a", "b"], ["a", "b"])).to_dict()["description"]
+    assert "head 3 of layer 2, whose words give 0.70" in text
 
 
 # ------------------------------------------------------------------------------ a reader's hand
