@@ -176,9 +176,9 @@ def weight_rows(weights: Tensor) -> list[dict[str, object]]:
 
 
 def reader_controls(
-    layers: int, h: int, queries: list[str], layer: int, heads: list[int], query: int | None
+    layers: int, queries: list[str], layer: int, heads: list[int], query: int | None, full: float
 ) -> dict[str, alt.Parameter]:
-    """What a reader can set: layer, heads, the word that looks, and what the pointer is on."""
+    """What a reader can set: layer, heads, strength, the word that looks, what is pointed at."""
     words = [f"{i + 1} {word}" for i, word in enumerate(queries)]
     everything = alt.binding_select(
         options=[None, *range(len(queries))], labels=["every word", *words], name="From "
@@ -188,9 +188,11 @@ def reader_controls(
         kept["value"] = [{"from": query}]
     numbers = alt.binding_select(options=list(range(1, layers + 1)), name="Layer ")
     bind: dict[str, Any] = {"bind": numbers} if layers > 1 else {}
+    strengths = alt.binding_select(options=sorted({0.1, 0.2, 0.5, 1.0, full}), name="Full at ")
     pointer: dict[str, Any] = {"on": "rect:pointerover", "clear": "rect:pointerout"}
     return {
         "layer": alt.param(name="layer", value=layer, **bind),
+        "full": alt.param(name="full", value=full, bind=strengths),
         "heads": alt.selection_point(
             name="heads", fields=["head"], bind="legend", toggle="true",
             value=[{"head": head} for head in heads],
@@ -235,6 +237,7 @@ def connections(
         .transform_filter(f"datum.weight >= {threshold}")
         .transform_filter(_looked_at(otherwise=True))
         .transform_calculate(from_word=name(queries, "query"), to_word=name(keys, "key"))
+        .transform_calculate(strength="min(1, datum.weight / full)")
     )
 
 
@@ -265,7 +268,9 @@ class _Frame:
         return places | {channel: f"{name}:Q" for channel, name in ends.items() if name}
 
 
-_STRENGTH = alt.Opacity("weight:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None)
+def _opacity(strength: str) -> alt.Opacity:
+    """Invisible at 0, in full colour at 1."""
+    return alt.Opacity(f"{strength}:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None)
 
 
 def _marks(seen: alt.Chart, frame: _Frame) -> list[alt.Chart]:
@@ -275,7 +280,7 @@ def _marks(seen: alt.Chart, frame: _Frame) -> list[alt.Chart]:
             "head:N", title="head", legend=alt.Legend(columns=frame.h, symbolType="square"),
             scale=alt.Scale(domain=list(range(1, frame.h + 1)), range=_COLOURS),
         ),
-        "opacity": _STRENGTH,
+        "opacity": _opacity("strength"),
         "tooltip": [
             alt.Tooltip("head:N"), alt.Tooltip("from_word:N", title="from"),
             alt.Tooltip("to_word:N", title="to"), alt.Tooltip("weight:Q", format=".3f"),
@@ -366,6 +371,7 @@ def attention_lines(
     layer: int | None = None,
     heads: list[int] | None = None,
     query: int | None = None,
+    full: float = 1.0,
     threshold: float = 0.02,
 ) -> alt.LayerChart:
     """Draw attention as the paper's Figures 3 to 5 do, for a reader who may touch it.
@@ -375,6 +381,7 @@ def attention_lines(
         queries, keys: the words; without keys, those of the queries.
         layer, heads: what is shown at first, counted from 1; the last layer, all heads.
         query: position of the word that is isolated at first, counted from 0.
+        full: the weight from which on a line has its full colour, at first.
         threshold: weaker connections are not drawn.
 
     Raises: ValueError if the numbers of words are not those of the weights, or if layer, heads or
@@ -388,7 +395,7 @@ def attention_lines(
     layer = layers if layer is None else layer
     heads = list(range(1, h + 1)) if heads is None else heads
     _check_first(shown, layer, heads, query)
-    controls = reader_controls(layers, h, shown.queries, layer, heads, query)
+    controls = reader_controls(layers, shown.queries, layer, heads, query, full)
     frame = _Frame(shown.queries, shown.keys, h)
     seen = connections(controls["heads"], shown.queries, shown.keys, threshold)
     cells, lines = _marks(seen, frame)
@@ -401,7 +408,7 @@ def attention_lines(
         data=alt.Data(values=weight_rows(weights)),
     )  # fmt: skip
     width = "container" if frame.columns <= 36 else 18 * frame.columns
-    return chart.add_params(controls["layer"]).properties(
+    return chart.add_params(controls["layer"], controls["full"]).properties(
         width=width, height=frame.height, description=describe(shown, layer, heads, query)
     )
 
@@ -427,7 +434,7 @@ def heat_map(weights: Tensor, queries: list[str], keys: list[str] | None = None)
         .encode(
             x=alt.X("to:O", axis=alt.Axis(**word, labelAngle=-90, orient="top")),
             y=alt.Y("from:O", axis=alt.Axis(**word)),
-            opacity=_STRENGTH,
+            opacity=_opacity("weight"),
             tooltip=["from:N", "to:N", alt.Tooltip("weight:Q", format=".3f")],
         )
         .properties(description=describe(shown, 1, [1], None))
@@ -464,7 +471,7 @@ def overview(attention: Attention, threshold: float = 0.02) -> alt.Chart:
         .mark_rect()
         .encode(
             x=alt.X("key:Q", **across), x2="right", y=alt.Y("query:Q", **down), y2="down",
-            opacity=_STRENGTH,
+            opacity=_opacity("weight"),
             row=alt.Row("layer:O", spacing=4, title="layer"),
             column=alt.Column("head:O", spacing=4, title="head"),
             tooltip=[

@@ -219,6 +219,11 @@ def word(tab, row: str, place: int) -> tuple[float, float]:
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
 
 
+def control(tab, name: str):
+    """The control that a reader finds under a name."""
+    return tab.locator(".vega-bind").filter(has_text=name).locator("select")
+
+
 def test_the_chart_draws_the_strong_connections_of_its_layer(tab, weights: Tensor):
     assert drawn(tab) == strong(weights, 1)
 
@@ -250,12 +255,15 @@ def test_a_head_is_taken_out_and_put_back(tab, weights: Tensor):
 
 
 def test_the_keyboard_reaches_layer_and_word(tab, weights: Tensor):
-    layer, origin = (tab.locator(".vega-bindings select").nth(i) for i in range(2))
-    if "dog" in layer.inner_text():
-        layer, origin = origin, layer
+    layer, origin, full = (control(tab, name) for name in ("Layer", "From", "Full at"))
     layer.focus()
     tab.keyboard.press("ArrowDown")
     assert drawn(tab) == strong(weights, 2)
     origin.focus()
     tab.keyboard.press("ArrowDown")
     assert drawn(tab) == {line for line in strong(weights, 2) if line[2] == 0}
+    opacity = "() => document.querySelector('.mark-rule.role-mark line').getAttribute('opacity')"
+    before = float(tab.evaluate(opacity))
+    full.select_option(label="0.5")
+    tab.wait_for_timeout(200)
+    assert float(tab.evaluate(opacity)) == pytest.approx(min(1.0, 2 * before), abs=0.01)
