@@ -131,6 +131,7 @@ if TYPE_CHECKING:
     from annotated.heads import interval as interval
     from annotated.heads import load_gum as load_gum
     from annotated.heads import look as look
+    from annotated.heads import lower_end as lower_end
     from annotated.heads import places as places
     from annotated.heads import profile as profile
     from annotated.heads import pronouns as pronouns
@@ -441,6 +442,7 @@ _MODULES = {
         "interval",
         "load_gum",
         "look",
+        "lower_end",
         "places",
         "profile",
         "pronouns",
@@ -817,6 +819,7 @@ __all__ = [
     "longest_sentence",
     "look",
     "loss_chart",
+    "lower_end",
     "lower_tokenise",
     "make_batch",
     "make_model",

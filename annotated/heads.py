@@ -42,6 +42,7 @@ __all__ = [
     "interval",
     "load_gum",
     "look",
+    "lower_end",
     "places",
     "profile",
     "pronouns",
@@ -182,7 +183,8 @@ class Arrows(NamedTuple):
     Args:
         relation, sentence, offset: (arrows,) label, number of the sentence, and how many words
             to the right the end of the arrow lies.
-        first, last: (arrows,), whether the arrow ends at the first or the last word.
+        first, last: (arrows,), whether the arrow ends at the first word, or at the last that is no
+            punctuation.
         hits: (arrows, layers, h), whether a head looks from the start at the end of the arrow.
     """
 
@@ -209,7 +211,8 @@ def arrows(docs: list[Doc], tops: list[Tensor], back: bool = False) -> Arrows:
         start, end = torch.tensor(ends).T
         relation = [token.dep_ for token in tokens]
         hits = (top[..., start] == end).permute(2, 0, 1)
-        row = relation, [number] * len(tokens), end - start, end == 0, end == len(doc) - 1, hits
+        last = max((token.i for token in doc if token.pos_ != "PUNCT"), default=len(doc) - 1)
+        row = relation, [number] * len(tokens), end - start, end == 0, end == last, hits
         for column, values in zip(columns, row, strict=True):
             column.append(np.asarray(values))
     return Arrows(*map(np.concatenate, columns))
@@ -255,10 +258,13 @@ def best_place(found: Arrows) -> str:
 
 
 def best_head(first: Arrows, second: Arrows) -> dict[str, Any]:
-    """The head that follows most of the first arrows, and how many of the second it follows."""
+    """The head that follows most of the first arrows, and how many of the second it follows.
+
+    Beside it the place that is best for the second.
+    """
     share = first.hits.mean(axis=0)  # (layers, h)
     layer, head = np.unravel_index(share.argmax(), share.shape)
-    place = best_place(first)
+    place = best_place(second)
     hits, fixed = second.hits[:, layer, head], at_place(second, place)
     low, high = interval(hits, second.sentence)
     gain_low, gain_high = interval(hits.astype(float) - fixed, second.sentence)
@@ -273,7 +279,7 @@ def best_heads(chosen_on: Arrows, measured_on: Arrows, least: int = 100) -> pd.D
     """For each relation the head that follows it best, beside the best fixed place.
 
     Args:
-        chosen_on, measured_on: arrows of sentences that share nothing.
+        chosen_on, measured_on: arrows of different sentences.
         least: arrows that a relation must have in either part.
 
     Returns: shares of the arrows to measure on, with a 95 % interval; `when_chosen` is the head's
@@ -372,35 +378,48 @@ def pronouns(docs: list[Doc], weights: list[Tensor]) -> Pronouns:
     return Pronouns(*map(np.array, columns))
 
 
+def lower_end(values: np.ndarray, sentence: np.ndarray) -> np.ndarray:
+    """Means of values (n, …) less two standard errors, counted by sentence (n,)."""
+    mean = values.mean(axis=0)
+    _, group = np.unique(sentence, return_inverse=True)
+    rest = np.zeros((group.max() + 1, *mean.shape))
+    np.add.at(rest, group, values - mean)  # the values of a sentence vary together
+    return mean - 2 * np.sqrt((rest**2).sum(axis=0)) / len(values)
+
+
 def head_relations(
     chosen_on: dict[str, Arrows], measured_on: dict[str, Arrows], least: int = 100
 ) -> pd.DataFrame:
-    """For each head the relation that it follows with the largest gain over a fixed place.
+    """For each head the relation that it follows with the surest gain over a fixed place.
 
     Args:
         chosen_on, measured_on: arrows by where they start, such as "dependent" and "governor".
         least: arrows that a relation must have in either part.
 
     Returns: shares of the arrows to measure on, with the relation that the others chose, and a 95 %
-        interval of the gain; `gain_when_chosen` is that of the others.
+        interval of the gain; `gain_when_chosen` is the lower end of the gain on the others.
     """
     gains, rows = [], []
     for start, first in chosen_on.items():
         for relation in common_relations(first, measured_on[start], least):
             chosen = _only(first, first.relation == relation)
-            place = best_place(chosen)
-            gains.append(chosen.hits.mean(axis=0) - at_place(chosen, place).mean())  # (layers, h)
-            measured = _only(measured_on[start], measured_on[start].relation == relation)
-            rows.append((start, relation, measured, at_place(measured, place)))
+            fixed = at_place(chosen, best_place(chosen))[:, None, None]
+            gains.append(
+                lower_end(chosen.hits - fixed.astype(float), chosen.sentence)
+            )  # (layers, h)
+            rows.append((start, relation))
     table = []
     for (layer, head), best in np.ndenumerate(np.argmax(gains, axis=0)):
-        start, relation, measured, fixed = rows[best]
-        hits = measured.hits[:, layer, head]
+        start, relation = rows[best]
+        measured = _only(measured_on[start], measured_on[start].relation == relation)
+        place = best_place(measured)
+        fixed, hits = at_place(measured, place), measured.hits[:, layer, head]
         low, high = interval(hits.astype(float) - fixed, measured.sentence)
         table.append({
             "layer": layer + 1, "head": head + 1, "from": start, "relation": relation,
-            "follows": hits.mean(), "fixed": fixed.mean(), "gain": hits.mean() - fixed.mean(),
-            "gain_low": low, "gain_high": high, "gain_when_chosen": gains[best][layer, head],
+            "follows": hits.mean(), "place": place, "fixed": fixed.mean(),
+            "gain": hits.mean() - fixed.mean(), "gain_low": low, "gain_high": high,
+            "gain_when_chosen": gains[best][layer, head],
         })  # fmt: skip
     return pd.DataFrame(table)
 
@@ -440,11 +459,12 @@ _RULES = "nearest", "first", "subject"
 def best_for_pronouns(chosen_on: Pronouns, measured_on: Pronouns, least: int = 20) -> pd.DataFrame:
     """For all pronouns, and for each of the frequent ones, the head that finds most antecedents.
 
-    Returns: also the share that the best of three rules finds: the nearest noun, the first, or the
-        nearest subject.
+    Returns: also the share that one of three rules finds, the nearest noun, the first, or the
+        nearest subject: the best for all pronouns to choose on.
     """
     words, counts = np.unique(measured_on.word, return_counts=True)
     frequent = [word for word in words[counts >= least] if (chosen_on.word == word).sum() >= least]
+    rule = max(_RULES, key=lambda name: getattr(chosen_on, name).mean())
     rows = []
     for word in ["all", *frequent]:
         first, second = (
@@ -453,7 +473,6 @@ def best_for_pronouns(chosen_on: Pronouns, measured_on: Pronouns, least: int = 2
         )
         share = first.hits.mean(axis=0)
         layer, head = np.unravel_index(share.argmax(), share.shape)
-        rule = max(_RULES, key=lambda name: getattr(first, name).mean())
         hits, ruled = second.hits[:, layer, head], getattr(second, rule)
         low, high = interval(hits, second.sentence)
         gain = interval(hits.astype(float) - ruled, second.sentence)
@@ -487,7 +506,7 @@ def study(
     """Do the heads of an encoder know grammar?
 
     Args:
-        chosen_on, measured_on: sentences that share nothing.
+        chosen_on, measured_on: sentences of different texts.
         least: arrows that a relation must have in either part.
 
     Returns: the tables "relations", "distances", "pronouns" and "heads".

@@ -337,7 +337,7 @@ _GENERAL = {
     "data": "laws+tatoeba+news+php+multi30k-en-fr", "on_bad": "drop", "vocab_size": 8000,
     "N": 6, "d_model": 192, "d_ff": 768, "h": 8, "dropout": 0.0,
     "src_tokens": 3000, "tgt_tokens": 3000, "parts": 2, "factor": 0.6, "warmup": 1500,
-    "updates": 10_000, "average": 5, "save_updates": 1000, "log_updates": 50,
+    "updates": 8000, "average": 5, "save_updates": 1000, "log_updates": 50,
 }  # fmt: skip
 
 PRESETS: dict[str, dict[str, Any]] = {

@@ -268,9 +268,10 @@ class _Frame:
         return places | {channel: f"{name}:Q" for channel, name in ends.items() if name}
 
 
-def _opacity(strength: str) -> alt.Opacity:
-    """Invisible at 0, in full colour at 1."""
-    return alt.Opacity(f"{strength}:Q", scale=alt.Scale(domain=[0, 1], range=[0, 1]), legend=None)
+def _opacity(strength: str, full: float = 1.0) -> alt.Opacity:
+    """Invisible at 0, in full colour from `full` on."""
+    scale = alt.Scale(domain=[0, full], range=[0, 1], clamp=True)
+    return alt.Opacity(f"{strength}:Q", scale=scale, legend=None)
 
 
 def _marks(seen: alt.Chart, frame: _Frame) -> list[alt.Chart]:
@@ -352,8 +353,10 @@ def describe(
     )
 
 
-def _check_first(shown: Attention, layer: int, heads: list[int], query: int | None) -> None:
-    """Refuse a first view of layers, heads or words that are not there."""
+def _check_first(
+    shown: Attention, layer: int, heads: list[int], query: int | None, full: float
+) -> None:
+    """Refuse a first view of layers, heads or words that are not there, or of no strength."""
     layers, h = shown.weights.shape[:2]
     if not 1 <= layer <= layers:
         raise ValueError(f"expected a layer from 1 to {layers}, got {layer}")
@@ -361,6 +364,8 @@ def _check_first(shown: Attention, layer: int, heads: list[int], query: int | No
         raise ValueError(f"expected one head or more, each from 1 to {h}, got {heads}")
     if query is not None and not 0 <= query < len(shown.queries):
         raise ValueError(f"expected a query from 0 to {len(shown.queries) - 1}, got {query}")
+    if not 0 < full <= 1:
+        raise ValueError(f"expected full colour from a weight above 0 and up to 1, got {full}")
 
 
 def attention_lines(
@@ -385,7 +390,7 @@ def attention_lines(
         threshold: weaker connections are not drawn.
 
     Raises: ValueError if the numbers of words are not those of the weights, or if layer, heads or
-        query name what is not there.
+        query name what is not there, or full is no weight.
 
     Source: Figures 3, 4 and 5.
     """
@@ -394,7 +399,7 @@ def attention_lines(
     layers, h = weights.shape[:2]
     layer = layers if layer is None else layer
     heads = list(range(1, h + 1)) if heads is None else heads
-    _check_first(shown, layer, heads, query)
+    _check_first(shown, layer, heads, query, full)
     controls = reader_controls(layers, shown.queries, layer, heads, query, full)
     frame = _Frame(shown.queries, shown.keys, h)
     seen = connections(controls["heads"], shown.queries, shown.keys, threshold)
@@ -413,38 +418,48 @@ def attention_lines(
     )
 
 
-def heat_map(weights: Tensor, queries: list[str], keys: list[str] | None = None) -> alt.Chart:
+def heat_map(
+    weights: Tensor, queries: list[str], keys: list[str] | None = None, full: float = 1.0
+) -> alt.Chart:
     """Weights of one head (len_q, len_k) as a table of colours.
+
+    Args:
+        queries, keys: the words; without keys, those of the queries.
+        full: the weight from which on a cell has its full colour.
 
     Raises: ValueError if the numbers of words are not those of the weights.
     """
     shown = Attention(weights[None, None], readable(queries), readable(keys or queries))
     rows = [
-        {"from": f"{q:03d} {query}", "to": f"{k:03d} {key}", "weight": round(weight, 4)}
+        {
+            "place": f"{q:03d} {query}",
+            "at": f"{k:03d} {key}",  # the numbers keep the order
+            "from": query,
+            "to": key,
+            "weight": round(weight, 4),
+        }
         for q, query in enumerate(shown.queries)
         for k, (key, weight) in enumerate(zip(shown.keys, weights[q].tolist(), strict=True))
     ]
-    word: dict[str, Any] = {
-        "labelExpr": "slice(datum.label, 4)",
-        "title": None,
-    }  # the number keeps the order
+    word: dict[str, Any] = {"labelExpr": "slice(datum.label, 4)", "title": None}
     return (
         alt.Chart(alt.Data(values=rows))
         .mark_rect()
         .encode(
-            x=alt.X("to:O", axis=alt.Axis(**word, labelAngle=-90, orient="top")),
-            y=alt.Y("from:O", axis=alt.Axis(**word)),
-            opacity=_opacity("weight"),
+            x=alt.X("at:O", axis=alt.Axis(**word, labelAngle=-90, orient="top")),
+            y=alt.Y("place:O", axis=alt.Axis(**word)),
+            opacity=_opacity("weight", full),
             tooltip=["from:N", "to:N", alt.Tooltip("weight:Q", format=".3f")],
         )
         .properties(description=describe(shown, 1, [1], None))
-    )
+    )  # fmt: skip
 
 
-def overview(attention: Attention, threshold: float = 0.02) -> alt.Chart:
+def overview(attention: Attention, full: float = 1.0, threshold: float = 0.02) -> alt.Chart:
     """A small heat map for every layer and head.
 
     Args:
+        full: the weight from which on a cell has its full colour.
         threshold: weaker connections stay white.
     """
     n = max(len(attention.queries), len(attention.keys))
@@ -471,7 +486,7 @@ def overview(attention: Attention, threshold: float = 0.02) -> alt.Chart:
         .mark_rect()
         .encode(
             x=alt.X("key:Q", **across), x2="right", y=alt.Y("query:Q", **down), y2="down",
-            opacity=_opacity("weight"),
+            opacity=_opacity("weight", full),
             row=alt.Row("layer:O", spacing=4, title="layer"),
             column=alt.Column("head:O", spacing=4, title="head"),
             tooltip=[

@@ -16,7 +16,6 @@ jupytext = pytest.importorskip("jupytext", reason="needs the extra `test`")
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = pages()
-IN_PREPARATION = {"attention-visualizations"}  # waits for the model that it looks into
 WHOLE = "Abstract|Acknowledgements"
 MARK = re.compile(rf"> \*\*(§[\d.]+ ¶\d+|{WHOLE}|Figure \d+|Table \d+|Footnote \d+)\*\*")
 
@@ -39,8 +38,7 @@ SECTIONS = [name for name in NOTEBOOKS if re.match(r"\d", name)]
 
 def test_the_table_of_contents_names_every_chapter_once():
     assert len(set(CHAPTERS)) == len(CHAPTERS)
-    files = {file.stem for file in (ROOT / "chapters").glob("*.md")}
-    assert set(CHAPTERS) | IN_PREPARATION == files
+    assert set(CHAPTERS) == {file.stem for file in (ROOT / "chapters").glob("*.md")}
     assert len(SECTIONS) > 10
 
 

@@ -140,6 +140,7 @@ def test_wrong_numbers_of_words_are_refused():
         ({"heads": []}, "one head or more, each from 1 to 4"),
         ({"heads": [5]}, "each from 1 to 4, got"),
         ({"query": 3}, "query from 0 to 2, got 3"),
+        ({"full": 0.0}, "above 0 and up to 1, got 0.0"),
     ],
 )
 def test_a_first_view_of_what_is_not_there_is_refused(wrong, says):
