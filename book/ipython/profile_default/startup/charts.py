@@ -28,7 +28,8 @@ def _show_charts_as_data():
     )
     alt.renderers.enable("book")
     formatter = get_ipython().display_formatter.ipython_display_formatter
-    formatter.for_type_by_name("annotated.visualization", "Choice", show_choice)
+    for module in "annotated.visualization", "__main__":  # the chapter defines the class itself
+        formatter.for_type_by_name(module, "Choice", show_choice)
 
 
 _show_charts_as_data()
