@@ -257,6 +257,25 @@ def test_the_book_becomes_one_pdf(browser, tmp_path: Path) -> None:
 
 
 @needs_browser
+def test_of_the_prepared_sentences_one_is_shown_and_loaded(browser) -> None:
+    tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    tab.goto((SITE / "chapters" / "attention-visualizations.html").as_uri())
+    choice = tab.locator("div.choice")
+    charts = choice.locator("div.chart")
+    files = charts.evaluate_all("charts => charts.map(chart => chart.dataset.spec)")
+    sizes = {name: (SITE / "charts" / f"{name}.js").stat().st_size for name in files}
+    assert len(sizes) >= 12 and sum(sizes.values()) < 1_500_000
+    loaded = f"{files}.filter(name => window.chartSpecs?.[name])"
+    assert tab.evaluate(loaded) == []
+    choice.locator("label > select").select_option(index=3)
+    choice.scroll_into_view_if_needed()
+    tab.wait_for_function(f"window.chartSpecs?.['{files[3]}']")
+    assert [chart.is_visible() for chart in charts.all()] == [i == 3 for i in range(len(files))]
+    assert tab.evaluate(loaded) == [files[3]]
+    tab.close()
+
+
+@needs_browser
 def test_solutions_unfold_and_charts_follow_the_theme(browser) -> None:
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
     tab.goto((SITE / "chapters" / "5-3-optimizer.html").as_uri())
