@@ -1653,9 +1653,13 @@ def _separable_equals_attention_and_point_wise() -> tuple[bool, str]:
     return 1 <= low <= high <= 2, f"together {low:.2f} to {high:.2f} times as much"
 
 
-def _heads() -> pd.DataFrame:
-    """For each head of general-en-fr what it does."""
-    return pd.DataFrame(_results("general-en-fr-heads.json")["heads"])
+def _study(table: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A table of the study of heads: of general-en-fr, and of the same model untrained."""
+    trained, bare = (
+        pd.DataFrame(_results(f"general-en-fr-heads{which}.json")[table])
+        for which in ("", "-untrained")
+    )
+    return trained, bare
 
 
 _VERDICTS_OF_HEADS = "attention-visualizations#verdicts"
@@ -1669,8 +1673,8 @@ _VERDICTS_OF_HEADS = "attention-visualizations#verdicts"
     _VERDICTS_OF_HEADS,
 )
 def _heads_differ() -> tuple[bool, str]:
-    names = tasks(_heads())
-    return len(names) >= 4, f"{len(names)} different tasks: {', '.join(names)}"
+    names, bare = map(tasks, _study("heads"))
+    return len(names) >= 4, f"tasks: {', '.join(names) or 'none'}; untrained {len(bare)}"
 
 
 @claim(
@@ -1681,8 +1685,9 @@ def _heads_differ() -> tuple[bool, str]:
     _VERDICTS_OF_HEADS,
 )
 def _heads_follow_grammar() -> tuple[bool, str]:
-    follower = _heads().gain_low > 0
+    follower, bare = (heads.gain_low > 0 for heads in _study("heads"))
     told = f"{follower.sum()} of {len(follower)} heads follow a relation beyond any fixed place"
+    told += f", untrained {bare.sum()}"
     return bool(follower.mean() >= 0.25), told
 
 
@@ -1694,12 +1699,7 @@ def _heads_follow_grammar() -> tuple[bool, str]:
     _VERDICTS_OF_HEADS,
 )
 def _heads_find_antecedents() -> tuple[bool, str]:
-    trained, bare = (
-        pd.DataFrame(_results(f"general-en-fr-heads{which}.json")["pronouns"])
-        .set_index("pronoun")
-        .loc["all"]
-        for which in ("", "-untrained")
-    )
+    trained, bare = (found.set_index("pronoun").loc["all"] for found in _study("pronouns"))
     told = f"right {trained.finds:.0%} ({trained.low:.0%} to {trained.high:.0%}), "
     told += f"the rule “{trained.rule}” {trained.ruled:.0%}"
     beyond = trained.gain_low > 0 and trained.low > bare.high
@@ -1740,10 +1740,7 @@ def _heads_complete_the_verb() -> tuple[bool, str]:
     _VERDICTS_OF_HEADS,
 )
 def _heads_reach_far() -> tuple[bool, str]:
-    trained, bare = (
-        pd.DataFrame(_results(f"general-en-fr-heads{which}.json")["distances"])
-        for which in ("", "-untrained")
-    )
+    trained, bare = _study("distances")
     both = trained.merge(bare, on=["distance", "from"], suffixes=("", "_bare"))
     far = both[both.distance == "9 or more"].nlargest(1, "when_chosen").iloc[0]
     told = f"nine words and more: {far.follows:.0%} ({far.low:.0%} to {far.high:.0%}) followed"
@@ -1760,7 +1757,7 @@ def _heads_reach_far() -> tuple[bool, str]:
 )
 @_seeded()
 def _heads_resolve_its() -> tuple[bool, str]:
-    heads = _heads()
+    heads, _ = _study("heads")
     finders = heads[heads.layer == 5].nlargest(2, "pronouns_when_chosen")["head"].tolist()
     seen = _encoder_attention("1053")
     largest = seen.weights[4, [i - 1 for i in finders], seen.queries.index("its")].max(dim=-1)
