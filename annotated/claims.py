@@ -1662,7 +1662,7 @@ def _study(table: str) -> tuple[pd.DataFrame, pd.DataFrame]:
     return trained, bare
 
 
-_VERDICTS_OF_HEADS = "attention-visualizations#verdicts"
+_VERDICTS_OF_HEADS = "attention-visualizations#what-counts"
 
 
 @claim(
