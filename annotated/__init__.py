@@ -175,6 +175,7 @@ if TYPE_CHECKING:
     from annotated.parsing import add_token as add_token
     from annotated.parsing import archive_texts as archive_texts
     from annotated.parsing import bare_label as bare_label
+    from annotated.parsing import bracketed as bracketed
     from annotated.parsing import bracketing as bracketing
     from annotated.parsing import check_node as check_node
     from annotated.parsing import clean as clean
@@ -281,6 +282,7 @@ if TYPE_CHECKING:
     from annotated.variations import full_config as full_config
     from annotated.variations import known_row as known_row
     from annotated.variations import leads as leads
+    from annotated.variations import read_runs as read_runs
     from annotated.variations import row_config as row_config
     from annotated.variations import row_name as row_name
     from annotated.variations import rows as rows
@@ -288,6 +290,7 @@ if TYPE_CHECKING:
     from annotated.variations import small_config as small_config
     from annotated.variations import train_and_score as train_and_score
     from annotated.variations import vary as vary
+    from annotated.variations import verdict as verdict
     from annotated.visualization import Attention as Attention
     from annotated.visualization import Choice as Choice
     from annotated.visualization import attention_lines as attention_lines
@@ -493,6 +496,7 @@ _MODULES = {
         "add_token",
         "archive_texts",
         "bare_label",
+        "bracketed",
         "bracketing",
         "check_node",
         "clean",
@@ -605,6 +609,7 @@ _MODULES = {
         "full_config",
         "known_row",
         "leads",
+        "read_runs",
         "row_config",
         "row_name",
         "rows",
@@ -612,6 +617,7 @@ _MODULES = {
         "small_config",
         "train_and_score",
         "vary",
+        "verdict",
     ],
     "visualization": [
         "Attention",
@@ -732,6 +738,7 @@ __all__ = [
     "best_heads",
     "best_place",
     "bleu",
+    "bracketed",
     "bracketing",
     "budget_batches",
     "build_model",
@@ -861,6 +868,7 @@ __all__ = [
     "read_conllu",
     "read_lines",
     "read_log",
+    "read_runs",
     "read_trees",
     "readable",
     "reader_controls",
@@ -921,6 +929,7 @@ __all__ = [
     "untrained",
     "update",
     "vary",
+    "verdict",
     "weight_rows",
     "without_empty",
     "word_groups",

@@ -1612,15 +1612,17 @@ def _sentences_are_short() -> tuple[bool, str]:
     "s4-k-times",
     "4",
     "exact",
-    "A convolution costs about k times what a recurrent layer does.",
+    "A convolution costs k times what a recurrent layer does, to a constant factor.",
     _SENTENCES,
 )
 def _k_times_the_work() -> tuple[bool, str]:
-    matrix = _work(lambda d, k: Recurrent(d), 64, 64) / 2  # of the two, for input and for state
-    times = {k: _work(Convolution, 64, 64, k) / matrix for k in (3, 7, 15)}
-    one, both = (", ".join(f"{t / m:g}" for t in times.values()) for m in (1, 2))
-    told = f"{one} times one of its two matrices, {both} times both"
-    return times == {k: k for k in times}, f"k = 3, 7, 15: {told}"
+    sizes = [(n, d) for n in (16, 64) for d in (32, 64)]
+    recurrent = lambda n, d: _work(lambda d, k: Recurrent(d), n, d)
+    factors = {
+        _work(Convolution, n, d, k) / recurrent(n, d) / k for n, d in sizes for k in (3, 7, 15)
+    }
+    told = ", ".join(f"{factor:g} k" for factor in factors)
+    return len(factors) == 1, f"{told} times; the recurrent layer has two matrices"
 
 
 def _separable(d: int, k: int) -> nn.Module:
@@ -1674,7 +1676,8 @@ _VERDICTS_OF_HEADS = "attention-visualizations#what-counts"
 )
 def _heads_differ() -> tuple[bool, str]:
     names, bare = map(tasks, _study("heads"))
-    return len(names) >= 4, f"tasks: {', '.join(names) or 'none'}; untrained {len(bare)}"
+    right = len(names) >= 4 and len(names) > len(bare)
+    return right, f"tasks: {', '.join(names) or 'none'}; untrained {len(bare)}"
 
 
 @claim(
@@ -1688,7 +1691,7 @@ def _heads_follow_grammar() -> tuple[bool, str]:
     follower, bare = (heads.gain_low > 0 for heads in _study("heads"))
     told = f"{follower.sum()} of {len(follower)} heads follow a relation beyond any fixed place"
     told += f", untrained {bare.sum()}"
-    return bool(follower.mean() >= 0.25), told
+    return bool(follower.mean() >= 0.25 and follower.mean() > bare.mean()), told
 
 
 @claim(
@@ -2261,7 +2264,7 @@ def _parameters_agree() -> tuple[bool, str]:
     "t3-base-dev",
     "6.2",
     "full-scale",
-    "Base has perplexity 4.92 and 25.8 BLEU on newstest2013, without averaging.",
+    "Base reaches 25.8 BLEU on newstest2013 without averaging, at a perplexity of 4.92 a piece.",
     "6-2-model-variations#the-full-scale-command",
     command=f"{full_command('base')}\n"
     "annotated evaluate runs/base --split dev --out data/results/base-dev.json",
@@ -2271,19 +2274,21 @@ def _base_on_the_development_set() -> tuple[bool, str]:
 
 
 def _on_the_development_set(name: str) -> tuple[bool, str]:
-    """Whether a row of Table 3, trained at full size, has the numbers printed there."""
+    """Whether a row of Table 3, trained at full size, has the BLEU printed there.
+
+    Perplexity is told and does not decide: it belongs to the pieces of one vocabulary.
+    """
     rows = {row["text"]: row for row in _results(f"{name}-dev.json") if row["split"] == "dev"}
     found, printed = rows[TEXTS["compound-split"]], table_3().loc[name]
-    right = abs(found["perplexity"] - printed["perplexity"]) <= 0.1
-    right &= abs(found["score"] - printed["BLEU"]) <= 0.3
-    return bool(right), f"perplexity {found['perplexity']:.2f}, {found['score']:.1f} BLEU"
+    right = abs(found["score"] - printed["BLEU"]) <= 0.3
+    return bool(right), f"{found['score']:.1f} BLEU, perplexity {found['perplexity']:.2f}"
 
 
 @claim(
     "t3-big-dev",
     "6.2",
     "full-scale",
-    "Big has perplexity 4.33 and 26.4 BLEU on newstest2013, without averaging.",
+    "Big reaches 26.4 BLEU on newstest2013 without averaging, at a perplexity of 4.33 a piece.",
     "6-2-model-variations#the-full-scale-command",
     command=f"{full_command('big')}\n"
     "annotated evaluate runs/big --split dev --out data/results/big-dev.json",
@@ -2409,9 +2414,10 @@ def _learned_positions_do_as_well() -> tuple[bool | None, str]:
     name = "E: positions = learned"
     table, (lead, noise) = table_3()[["perplexity", "BLEU"]], _lead(name)
     gap = table.loc["base"] - table.loc[name]
-    near = abs(gap["perplexity"]) < 0.05 and abs(gap["BLEU"]) < 0.2 and abs(lead) <= 0.5
+    near = abs(gap["perplexity"]) < 0.05 and abs(gap["BLEU"]) < 0.2 and abs(lead) + noise <= 1
+    far = abs(lead) - noise > 1  # "nearly" is taken for less than a point, noise included
     told = f"sinusoids lead: Table 3 by {gap['BLEU']:.1f}, small by {_told((lead, noise))}"
-    return (bool(near) if noise <= 0.5 else None), told  # half a BLEU must be visible
+    return (True if near else False if far else None), told
 
 
 @claim(
@@ -2508,7 +2514,7 @@ def _f1(run: str, training: str) -> tuple[bool, str]:
     command=_WSJ.format(run="wsj-parser", data="penn", more="", pieces=16_000),
 )
 def _parser_of_the_journal() -> tuple[bool, str]:
-    return _f1("wsj-parser", "WSJ only")
+    return _f1("wsj-parser", "WSJ only, discriminative")
 
 
 @claim(
@@ -2536,7 +2542,7 @@ _OURS = "Transformer"
 )
 def _ahead_of_the_berkeley_parser() -> tuple[bool, str]:
     table = table_4()
-    only = table[table.training == "WSJ only"].set_index("parser")["F1"]
+    only = table[table.training == "WSJ only, discriminative"].set_index("parser")["F1"]
     ours, berkeley, recurrent = (
         only[name] for name in (_OURS, "Petrov 2006", "Vinyals & Kaiser 2014")
     )

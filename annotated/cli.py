@@ -193,7 +193,7 @@ def run_heads(options: argparse.Namespace) -> None:
 
 
 def run_parse(options: argparse.Namespace) -> None:
-    from annotated.parsing import load_parser, split_words, tree_svg
+    from annotated.parsing import bracketed, load_parser, split_words, tree_svg
     from annotated.training import write_text
 
     parser = load_parser(options.model, device_for(options.device))
@@ -201,12 +201,12 @@ def run_parse(options: argparse.Namespace) -> None:
     if options.treebank:
         score_on_treebank(parser, options, search)
         return
-    for line in options.text or map(one_line, sys.stdin):
+    for number, line in enumerate(options.text or map(one_line, sys.stdin), start=1):
         words = line.split() if options.words else split_words(line)
         if not words:
-            raise ValueError("expected a sentence; got a blank one")
+            raise ValueError(f"sentence {number}: expected words; got a blank line")
         tree = parser.parse(words, **search)
-        print(tree.pformat(margin=10**6) if options.lines else f"{tree_picture(tree)}\n")
+        print(bracketed(tree) if options.lines else f"{tree_picture(tree)}\n")
         if options.svg:
             write_text(Path(options.svg), tree_svg(tree))
 
@@ -221,7 +221,7 @@ def score_on_treebank(parser: Any, options: argparse.Namespace, search: dict[str
     if options.baselines:
         rows = compare_parsers(parser, *where, **search)
     else:
-        rows = [score_parser(parser, *where, **search)]
+        rows = score_parser(parser, *where, **search)
     for row in rows:
         for name, value in row.items():
             print(f"{name:26}= {value if isinstance(value, str) else format(value, '6.5g')}")

@@ -3,6 +3,7 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
+import io
 import re
 import tarfile
 import zipfile
@@ -32,6 +33,7 @@ __all__ = [
     "add_token",
     "archive_texts",
     "bare_label",
+    "bracketed",
     "bracketing",
     "check_node",
     "clean",
@@ -154,6 +156,9 @@ def is_tag(tree: Tree) -> bool:
     return len(tree) == 1 and isinstance(tree[0], str)
 
 
+_DEEPEST = 100
+
+
 def restore(tokens: Iterable[str], words: list[str]) -> Tree:
     """The tree that tokens describe, whatever they are, over these words.
 
@@ -165,8 +170,9 @@ def restore(tokens: Iterable[str], words: list[str]) -> Tree:
     open_phrases = [top]
     for token in tokens:
         if token.startswith("("):
-            open_phrases.append(Tree(token[1:], []))
-            open_phrases[-2].append(open_phrases[-1])
+            if len(open_phrases) <= _DEEPEST:
+                open_phrases.append(Tree(token[1:], []))
+                open_phrases[-2].append(open_phrases[-1])
         elif token.startswith(")"):
             depth = [phrase.label() for phrase in open_phrases[1:]][::-1]
             if token[1:] in depth:
@@ -196,7 +202,6 @@ class Rules:
         deleted: labels that do not count; a word with such a tag is taken out.
         not_long: tags that do not count for the length of a sentence.
         same_labels, same_words: what is taken for the same, as {one: the other}.
-        cutoff: EVALB makes a second summary of the sentences up to this length.
 
     Source: EVALB's parameter file.
     """
@@ -205,7 +210,6 @@ class Rules:
     not_long: frozenset[str] = frozenset(["-NONE-"])
     same_labels: dict[str, str] = field(default_factory=lambda: {"PRT": "ADVP"})
     same_words: dict[str, str] = field(default_factory=dict)
-    cutoff: int = 40
 
 
 class Bracketing(NamedTuple):
@@ -343,8 +347,10 @@ def tree_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
     inside = archive_texts(path, (".mrg", ".tree", ids))
     wanted = {name for name in inside if name.endswith(".mrg")}
     if corpus == "craft":
-        listed = next(text for name, text in inside.items() if name.endswith(ids)).split()
+        listed = " ".join(text for name, text in inside.items() if name.endswith(ids)).split()
         wanted = {name for name in inside if name.endswith(".tree") and Path(name).stem in listed}
+    if not wanted:
+        raise ValueError(f"{path}: expected trees of {corpus}, split {split}; there are none")
     for name in sorted(wanted):
         yield name, inside[name]
 
@@ -352,16 +358,19 @@ def tree_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
 def archive_texts(path: Path, endings: tuple[str, ...]) -> dict[str, str]:
     """The files of a tar or zip archive whose names end so, by name.
 
-    Raises: ValueError if one is not UTF-8.
+    Raises: ValueError if one is not UTF-8, or if the archive cannot be read.
     """
-    if path.suffix == ".zip":
-        with zipfile.ZipFile(path) as archive:
-            names = [name for name in archive.namelist() if name.endswith(endings)]
-            return {name: _decoded(archive.read(name), name) for name in names}
-    with tarfile.open(path) as tar:
-        members = [member for member in tar if member.name.endswith(endings)]
-        read = lambda member: b"".join(tar.extractfile(member) or ())
-        return {member.name: _decoded(read(member), member.name) for member in members}
+    try:
+        if path.suffix == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                names = [name for name in archive.namelist() if name.endswith(endings)]
+                return {name: _decoded(archive.read(name), name) for name in names}
+        with tarfile.open(path) as tar:
+            members = [member for member in tar if member.name.endswith(endings)]
+            read = lambda member: b"".join(tar.extractfile(member) or ())
+            return {member.name: _decoded(read(member), member.name) for member in members}
+    except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
+        raise ValueError(f"{path}: expected an archive of trees; {error}") from None
 
 
 def _decoded(data: bytes, name: str) -> str:
@@ -392,9 +401,12 @@ def load_trees(corpus: str, split: str) -> list[Tree]:
     found = (
         clean(tree)
         for name, text in tree_files(corpus, split)
-        for tree in read_trees(text.split("\n"), name)
+        for tree in read_trees(io.StringIO(text), name)
     )
-    return [tree for tree in found if tree is not None]
+    trees = [tree for tree in found if tree is not None]
+    if not trees:
+        raise ValueError(f"{corpus}, split {split}: expected words in its trees; there are none")
+    return trees
 
 
 _NAMES = {
@@ -414,6 +426,18 @@ def sentence_line(words: list[str]) -> str:
     'Mice ( two )'
     """
     return " ".join("\u00b7".join(_ESCAPED.get(word, word).split()) for word in words)
+
+
+def bracketed(tree: Tree) -> str:
+    """A tree in brackets on one line, for `read_trees`.
+
+    >>> bracketed(Tree("NP", [Tree("-LRB-", ["("]), Tree("CD", ["2"])]))
+    '(NP (-LRB- -LRB-) (CD 2))'
+    """
+    tree = tree.copy(deep=True)
+    for place in tree.treepositions("leaves"):
+        tree[place] = tree[place].replace("(", "-LRB-").replace(")", "-RRB-")
+    return tree.pformat(margin=10**6)
 
 
 def tree_line(tree: Tree) -> str:
@@ -591,14 +615,14 @@ def split_words(text: str) -> list[str]:
 
 def score_parser(
     parser: Parser, treebank: str, split: str, limit: int | None = None, **options: Any
-) -> dict[str, float]:
-    """Parse a split of a treebank, and score it as EVALB does.
+) -> list[dict[str, Any]]:
+    """Parse a split of a treebank, and score it as EVALB does, with the gold trees' punctuation.
 
     Args:
         treebank, split: as for `tree_files`.   limit: sentences, from the beginning.
         options: as for `Parser.parse_all`.
 
-    Returns: as `summary`.
+    Returns: as `score_trees`.
 
     Source: section 6.3, Table 4.
     """
@@ -607,10 +631,23 @@ def score_parser(
     return score_trees(gold, found)
 
 
-def score_trees(gold: list[Tree], found: list[Tree]) -> dict[str, float]:
-    """Score trees as EVALB does, with the punctuation of the gold trees; returns as `summary`."""
+def score_trees(
+    gold: list[Tree], found: list[Tree], lengths: Iterable[int | None] = (None, 40)
+) -> list[dict[str, Any]]:
+    """Score trees as EVALB does, but with the punctuation of the gold trees.
+
+    Args:
+        lengths: words of the longest sentence that counts, None for all; a summary for each.
+
+    Returns: for each length what sentences were scored, and what `summary` returns.
+    """
     pairs = zip(gold, found, strict=True)
-    return summary(compare([g], [same_punctuation(f, g)]) for g, f in pairs)
+    scores = [compare([g], [same_punctuation(f, g)]) for g, f in pairs]
+    return [
+        {"sentences": f"up to {longest} words" if longest else "all"}
+        | summary(score for score in scores if not longest or score.length <= longest)
+        for longest in lengths
+    ]
 
 
 def same_punctuation(found: Tree, gold: Tree, rules: Rules | None = None) -> Tree:
@@ -670,6 +707,9 @@ class Tagger:
         return word[-3:].lower() + "\0"
 
 
+_INNER = "\0"  # marks the labels that the cuts make
+
+
 class Grammar:
     """A probabilistic grammar that is counted in trees.
 
@@ -683,7 +723,7 @@ class Grammar:
         self.tagger, productions = Tagger(trees), []
         for tree in trees:
             bare = Tree("ROOT", [_without_words(tree)])
-            bare.chomsky_normal_form(horzMarkov=1)
+            bare.chomsky_normal_form(horzMarkov=1, childChar=_INNER)  # some labels have nltk's "|"
             productions += bare.productions()
         self.parser = ViterbiParser(induce_pcfg(Nonterminal("ROOT"), productions), max_time=None)
 
@@ -694,7 +734,7 @@ class Grammar:
         if tree is None:
             return right_branching(words, tags)
         tree = Tree.convert(tree)
-        tree.un_chomsky_normal_form()
+        tree.un_chomsky_normal_form(expandUnary=False, childChar=_INNER)
         for place, (word, tag) in enumerate(zip(words, tags, strict=True)):
             tree[tree.leaf_treeposition(place)] = Tree(tag, [word])
         return tree[0]
@@ -721,7 +761,7 @@ def compare_parsers(
         longest: words of a sentence that the grammar can manage.
         options: as for `Parser.parse_all`.
 
-    Returns: rows with a name, what sentences were scored, and what `summary` returns.
+    Returns: rows as those of `score_trees`, with the parser's name.
     """
     train, gold = load_trees(treebank, "train"), load_trees(treebank, split)[:limit]
     words = [tree.leaves() for tree in gold]
@@ -731,22 +771,19 @@ def compare_parsers(
         "Transformer": parser.parse_all(words, progress=True, **options),
         "right-branching": branching,
     }
-    all_rows = [
-        {"parser": name, "sentences": "all"} | score_trees(gold, trees)
+    rows = [
+        {"parser": name} | row
         for name, trees in found.items()
+        for row in score_trees(gold, trees, (None, 40, longest))
     ]
-    short = [i for i, w in enumerate(words) if len(w) <= longest]
-    few = {name: [trees[i] for i in short] for name, trees in found.items()}
-    few["grammar"] = [grammar.parse(words[i]) for i in tqdm(short, unit="sentence")]
-    return all_rows + [
-        {"parser": name, "sentences": f"up to {longest} words"}
-        | score_trees([gold[i] for i in short], trees)
-        for name, trees in few.items()
-    ]
+    short = [(tree, w) for tree, w in zip(gold, words, strict=True) if len(w) <= longest]
+    few = [grammar.parse(w) for _, w in tqdm(short, unit=" sentences")]
+    (row,) = score_trees([tree for tree, _ in short], few, [longest])
+    return [*rows, {"parser": "grammar"} | row]
 
 
 _TABLE_4 = {
-    "WSJ only": {
+    "WSJ only, discriminative": {
         "Vinyals & Kaiser 2014": 88.3, "Petrov 2006": 90.4, "Zhu 2013": 90.4, "Dyer 2016": 91.7,
         "Transformer": 91.3,
     },

@@ -24,6 +24,7 @@ __all__ = [
     "full_config",
     "known_row",
     "leads",
+    "read_runs",
     "row_config",
     "row_name",
     "rows",
@@ -31,6 +32,7 @@ __all__ = [
     "small_config",
     "train_and_score",
     "vary",
+    "verdict",
 ]
 
 
@@ -197,14 +199,15 @@ def vary(names: Sequence[str], seeds: Sequence[int], results: Path, **changes: A
 
     Returns: what the file holds in the end.
 
-    Raises: ValueError if there is no such row, or if the file holds a run of another length;
-        KeyboardInterrupt when all is saved, if it was told to stop.
+    Raises: ValueError if there is no such row, or if the file is no such table or holds a run of
+        another length (what else a run was given, it does not tell); KeyboardInterrupt when
+        all is saved, if it was told to stop.
 
     Source: section 6.2, Table 3.
     """
     wanted = [(name, seed) for seed in seeds for name in names]
     configs = {key: small_config(*key, **changes) for key in wanted}
-    done = pd.read_csv(results) if results.exists() else pd.DataFrame(columns=["row", "seed"])
+    done = read_runs(results)
     for (name, seed), config in configs.items():
         same = done[(done.row == name) & (done.seed == seed)]
         if len(same) and same.updates.iloc[0] != config.updates:
@@ -214,10 +217,24 @@ def vary(names: Sequence[str], seeds: Sequence[int], results: Path, **changes: A
         if len(same):
             continue
         line = {"row": name, "seed": seed, **train_and_score(config)}
-        done = pd.concat([done, pd.DataFrame([line])], ignore_index=True)
+        done = pd.DataFrame([*done.to_dict("records"), line])
         results.parent.mkdir(parents=True, exist_ok=True)
         write_text(results, done.to_csv(index=False))
     return done
+
+
+def read_runs(results: Path) -> pd.DataFrame:
+    """The runs of a file, none if there is no file; ValueError if it is no table of runs."""
+    if not results.exists():
+        return pd.DataFrame(columns=["row", "seed", "updates"])
+    try:
+        runs = pd.read_csv(results)
+    except ValueError as error:
+        raise ValueError(f"{results}: expected a table of runs; {error}") from None
+    missing = {"row", "seed", "updates"} - set(runs.columns)
+    if missing:
+        raise ValueError(f"{results}: expected the column {', '.join(sorted(missing))} too")
+    return runs
 
 
 def train_and_score(config: TrainingConfig) -> dict[str, Any]:
@@ -256,9 +273,27 @@ def leads(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
     if "base" not in set(runs["row"]):
         raise ValueError(f"expected runs of base to compare with; got {len(runs)} of other rows")
     scores = -np.log(runs["perplexity"]) if measure == "perplexity" else runs[measure]
-    groups = scores.groupby(runs["row"])
+    groups = scores.groupby(runs["row"], sort=False)
     mean, seeds = groups.mean(), groups.size()
     spread = (groups.var() * (seeds - 1)).sum() / max(1, (seeds - 1).sum())
     error = (spread * (1 / seeds + 1 / seeds["base"])) ** 0.5
     noise = 2 * error if seeds.max() > 1 else error * np.nan
     return pd.DataFrame({"lead": mean - mean["base"], "noise": noise}).drop(index="base")
+
+
+def verdict(paper: float, ours: float, noise: float) -> str:
+    """What a small row says about the direction that Table 3 gives.
+
+    Args:
+        paper, ours: lead over base.   noise: of our lead; any of them may be nan, not known.
+
+    >>> verdict(-0.9, -1.4, 0.5), verdict(-0.9, 0.2, 0.5), verdict(-0.9, 1.4, 0.5)
+    ('same direction', 'within noise', 'opposite')
+    """
+    if np.isnan([ours, noise]).any():
+        return "not known"
+    if abs(ours) <= noise:
+        return "within noise"
+    if paper == 0:
+        return "no direction in the paper"
+    return "same direction" if paper * ours > 0 else "opposite"

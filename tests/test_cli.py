@@ -526,12 +526,12 @@ def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
 def test_parsers_are_scored_and_the_scores_kept(tmp_path: Path, capsys, monkeypatch):
     seen: list[tuple] = []
 
-    def score(parser: str, *where: object, **search: float) -> dict:
+    def score(parser: str, *where: object, **search: float) -> list[dict]:
         seen.append((parser, where, search))
-        return {"Number of sentence": 2, "Bracketing FMeasure": 87.654321}
+        return [{"Number of sentence": 2, "Bracketing FMeasure": 87.654321}]
 
     def compare(*arguments: object, **search: float) -> list[dict]:
-        return [{"parser": "grammar"} | score(*arguments, **search)]
+        return [{"parser": "grammar"} | row for row in score(*arguments, **search)]
 
     monkeypatch.setattr("annotated.parsing.load_parser", lambda name, device: name)
     monkeypatch.setattr("annotated.parsing.score_parser", score)

@@ -83,7 +83,7 @@ class Largest(TorchDispatchMode):
         return out
 
 
-def test_restricted_attention_never_holds_a_square():
+def test_restricted_attention_computes_no_square_of_scores():
     n, d, r = 1000, 2, 5
     with Largest() as seen:
         RestrictedSelfAttention(r)(torch.randn(1, n, d))

@@ -1,6 +1,7 @@
 """The reader for the paper's own words: on PDFs made here, and on the paper where it is at hand."""
 
 import http.server
+import math
 import os
 import re
 import subprocess
@@ -10,11 +11,13 @@ import threading
 import unicodedata
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from annotated import paper as module
+from annotated.evaluation import table_2
 from annotated.paper import (
     Paper,
     extract_paper,
@@ -24,6 +27,8 @@ from annotated.paper import (
     paper_folder,
     quote,
 )
+from annotated.parsing import table_4
+from annotated.variations import BASE, rows
 
 PDF = os.environ.get("ANNOTATED_PAPER_PDF")
 
@@ -694,6 +699,61 @@ def test_line_end_hyphens_are_mended(real, texts):
         assert word.replace("-", "") not in known, word
     assert {"sequence-aligned", "source-target", "multiplicative", "surprisingly"} <= mended
     assert {"position-wise", "english-to-german", "transduction", "convolutional"} <= words
+
+
+@pytest.fixture(scope="module")
+def printed(real):
+    """The lines of all pages, each from margin to margin."""
+    from pdfminer.high_level import extract_text
+    from pdfminer.layout import LAParams
+
+    whole = LAParams(boxes_flow=None, char_margin=100)
+    return extract_text(PDF, laparams=whole).split("\n")
+
+
+def numbers(cells) -> str:
+    return " ".join(str(cell) for cell in cells if pd.notna(cell))
+
+
+def test_table_2_is_as_printed(printed):
+    power = lambda flops: f"{flops / 10 ** (n := int(math.log10(flops))):.1f} · 10{n}"
+    for row in table_2().itertuples(index=False):
+        model, kind, german, french, *costs = row
+        if kind == "Transformer":  # one cost, in the middle of two columns
+            costs = costs[:1]
+        marks = numbers([german, french, *(power(cost) for cost in costs if pd.notna(cost))])
+        marks = marks.replace("26.3 ", "26.30 ")
+        name = model.rstrip(")") + (" Ensemble" if kind == "ensemble" else "")
+        found = [x for x in printed if x.startswith(name) and x.endswith(f" {marks}")]
+        assert len(found) == 1, (name, marks)
+
+
+def test_table_3_is_as_printed(printed):
+    start = printed.index("base 6 512 2048 8 64 64 0.1 0.1 100K 4.92 25.8 65")
+    lines = [line for line in printed[start:] if line.strip() and not line.startswith("(")]
+    learned = next(line for line in printed if line.startswith("(E)"))
+    assert learned.endswith(" 4.92 25.7")
+    table = rows()
+    assert table.index[-2] == "E: positions = learned"
+    varied = ["N", "d_model", "d_ff", "h", "d_k", "d_v", "dropout", "label_smoothing"]
+    table = table.drop(["base", "E: positions = learned"])
+    for line, (_, row) in zip(lines[1 : len(table) + 1], table.iterrows(), strict=True):
+        changed = [row[x] for x in varied if row[x] != BASE[x]]
+        if row.group == "big":
+            changed = [row["N"], *changed, "300K"]
+        results = [f"{row.perplexity:.2f}", row.BLEU]
+        counted = [int(row.parameters)] if pd.notna(row.parameters) else []
+        name = ["big"] if row.group == "big" else []
+        assert line == numbers([*name, *changed, *results, *counted])
+
+
+def test_table_4_is_as_printed(printed):
+    start = next(i for i, line in enumerate(printed) if line.startswith("Parser Training"))
+    lines = [line for line in printed[start + 1 :] if line.strip()]
+    table = table_4()
+    for line, row in zip(lines[: len(table)], table.itertuples(index=False), strict=True):
+        assert line.split()[0] == row.parser.split()[0]
+        assert line.endswith(f" {row.training} {row.F1}")
 
 
 def test_the_quotation_of_the_real_paper(real, monkeypatch):

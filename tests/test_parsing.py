@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import io
 import re
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -11,10 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nltk import Tree
 
+from annotated.data import find_corpus
 from annotated.parsing import (
     Grammar,
     Rules,
     bare_label,
+    bracketed,
     clean,
     compare,
     compare_parsers,
@@ -113,13 +117,13 @@ def test_mistakes_are_mended_by_the_rules():
     assert fix("") == "(TOP (X a) (X b) (X c))"
     with pytest.raises(ValueError, match="expected words"):
         restore(["(S"], [])
+    deep = restore(["(NP"] * 600 + ["NN"], ["a"])
+    assert deep.height() == 102 and deep == restore(linearize(deep), ["a"])
 
 
 def sample(name: str) -> list[str]:
-    folder = Path(os.environ.get("ANNOTATED_DATA", "/nowhere")) / "evalb"
-    if not folder.exists():
-        pytest.skip("needs EVALB's sample in ANNOTATED_DATA/evalb")
-    return (folder / name).read_text().splitlines()
+    folder = Path(__file__).parent / "evalb"  # the program's own, in the public domain
+    return (folder / name).read_text(encoding="utf-8").splitlines()
 
 
 def trees(line: str) -> list[Tree]:
@@ -140,7 +144,7 @@ def test_evalbs_sample_to_the_last_digit():
     scores = [compare(trees(gold), trees(found), SAMPLE_RULES) for gold, found in pairs]
     printed = sample("sample.rsl")
     assert [row(i, score) for i, score in enumerate(scores, 1)] == printed[3:27]
-    short = [score for score in scores if score.length <= SAMPLE_RULES.cutoff]
+    short = [score for score in scores if score.length <= 40]
     for title, part in ("-- All --", scores), ("-- len<=40 --", short):
         start = printed.index(title) + 1
         ours = {
@@ -157,6 +161,17 @@ def test_evalbs_sample_to_the_last_digit():
     ]
     assert counts == [86, 98, 95, 108, 106]
     assert total["Bracketing FMeasure"] == pytest.approx(2 * 86 / (98 + 95) * 100)
+
+
+@pytest.mark.parametrize("file, rules", [("COLLINS.prm", Rules()), ("sample.prm", SAMPLE_RULES)])
+def test_rules_are_those_of_evalbs_files(file, rules):
+    told = [line.split() for line in sample(file) if line.strip() and line[0] != "#"]
+    of = lambda key: [values for name, *values in told if name == key]
+    same = lambda key: {frozenset(values) for values in of(key)}
+    assert {label for (label,) in of("DELETE_LABEL")} == rules.deleted
+    assert {label for (label,) in of("DELETE_LABEL_FOR_LENGTH")} == rules.not_long
+    assert same("EQ_LABEL") == {frozenset(pair) for pair in rules.same_labels.items()}
+    assert same("EQ_WORD") == {frozenset(pair) for pair in rules.same_words.items()}
 
 
 def test_collins_rules():
@@ -184,6 +199,11 @@ def test_a_grammar_that_is_counted_finds_the_trees_again():
     assert grammar.parse([".", "."]) == right_branching([".", "."], [".", "."])
 
 
+def test_a_grammar_keeps_labels_whole():
+    tree = one("(S (ADVP|PRT (RB a) (RB b) (RB c)) (NP+VP (NP (NN d))))")
+    assert Grammar([tree]).parse(tree.leaves()) == tree
+
+
 def test_right_branching_opens_a_phrase_at_each_word():
     tree = right_branching(list("abc."), ["X", "X", "X", "."])
     assert tree == one("(S (X a) (NP (X b) (X c)) (. .))")
@@ -194,6 +214,12 @@ def test_right_branching_opens_a_phrase_at_each_word():
 @given(TREES)
 def test_lines_come_back_as_the_tokens_that_they_were(tree):
     assert line_tokens(tree_line(tree)) == linearize(tree)
+
+
+def test_brackets_in_words_can_be_read_again():
+    tree = Tree("NP", [Tree("NNS", ["Mice"]), Tree("-LRB-", ["("]), Tree("NN", ["a)b"])])
+    assert one(bracketed(tree)).leaves() == ["Mice", "-LRB-", "a-RRB-b"]
+    assert tree.leaves() == ["Mice", "(", "a)b"]
 
 
 def test_a_line_has_as_many_words_as_the_sentence():
@@ -223,6 +249,38 @@ def test_a_treebank_is_found_in_its_folder(tmp_path):
         load_trees(str(tmp_path), "dev")
     with pytest.raises(ValueError, match="expected a split out of train, dev, test"):
         load_trees(str(tmp_path), "valid")
+    (tmp_path / "wsj" / "22" / "WSJ_2202.MRG").write_text("")
+    with pytest.raises(ValueError, match=r"WSJ_2202\.MRG: expected trees .* none in 0 lines"):
+        load_trees(str(tmp_path), "dev")
+
+
+@pytest.mark.parametrize(
+    "corpus, split, files, said",
+    [
+        ("wsj-sample", "test", {"README": ""}, "expected trees of wsj-sample, split test"),
+        ("wsj-sample", "test", None, "expected an archive of trees"),
+        ("wsj-sample", "test", {"a.mrg": "( (S (-NONE- *)) )"}, "expected words in its trees"),
+        ("wsj-sample", "test", {"a.mrg": "(S (NN a)\n"}, "a.mrg, line 1: a bracket is opened"),
+        ("craft", "dev", {"treebank/1.tree": "(S (NN a))"}, "expected trees of craft, split dev"),
+    ],
+)
+def test_an_archive_without_trees_is_refused(tmp_path, monkeypatch, corpus, split, files, said):
+    monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path))
+    path = tmp_path / find_corpus(corpus).folder / next(iter(find_corpus(corpus).files))
+    path.parent.mkdir(parents=True)
+    if files is None:
+        path.write_bytes(b"no archive")
+    elif path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, text in files.items():
+                archive.writestr(name, text)
+    else:
+        with tarfile.open(path, "w:gz") as archive:
+            for name, text in files.items():
+                (info := tarfile.TarInfo(name)).size = len(text)
+                archive.addfile(info, io.BytesIO(text.encode()))
+    with pytest.raises(ValueError, match=said):
+        load_trees(corpus, split)
 
 
 def test_one_wrong_comma_costs_something_but_not_the_sentence():
@@ -273,10 +331,12 @@ def test_parsers_are_compared_on_the_same_sentences(treebank: str):
     scores = {(r["parser"], r["sentences"]): r["Bracketing FMeasure"] for r in rows}
     short = "up to 4 words"
     assert scores["Transformer", "all"] == scores["Transformer", short] == 100
+    assert scores["Transformer", "up to 40 words"] == 100
     assert scores["grammar", short] == 100  # it has counted this very sentence
     assert 0 < scores["right-branching", "all"] < 100
     counts = [(row["sentences"], row["Number of sentence"]) for row in rows]
-    assert counts == [("all", 2)] * 2 + [(short, 1)] * 3
+    assert sorted(counts) == [("all", 2)] * 2 + [(short, 1)] * 3 + [("up to 40 words", 2)] * 2
     (first, *_) = compare_parsers(oracle, treebank, "dev", limit=1, longest=4)
     assert first["Number of sentence"] == 1
-    assert score_parser(oracle, treebank, "dev", limit=1)["Number of sentence"] == 1
+    (first, _) = score_parser(oracle, treebank, "dev", limit=1)
+    assert (first["sentences"], first["Number of sentence"]) == ("all", 1)

@@ -22,6 +22,7 @@ from annotated.variations import (
     rows,
     small_config,
     vary,
+    verdict,
 )
 
 NAMES = list(rows().index)
@@ -119,6 +120,7 @@ def test_runs_are_done_once_and_the_file_grows(corpus, monkeypatch):
     first = pd.read_csv(results)
     assert first[["row", "seed"]].values.tolist() == [["base", 1], ["A: h = 1", 1]]
     assert (first.updates == 4).all() and (first.target_tokens > 0).all()
+    assert "4.0" not in results.read_text(encoding="utf-8")  # counts stay whole numbers
     assert first.parameters.nunique() == 1  # as many, in one head or eight
     assert read_config(Path("runs/a-h-1-1")).h == 1
     monkeypatch.setattr(variations, "train", lambda *_, **__: pytest.fail("was done already"))
@@ -128,7 +130,18 @@ def test_runs_are_done_once_and_the_file_grows(corpus, monkeypatch):
     monkeypatch.undo()
 
 
-def test_a_lead_is_a_difference_of_means_and_noise_is_students():
+@pytest.mark.parametrize(
+    "text, said", [("", "expected a table of runs"), ("row,x\nbase,1\n", "column seed, updates")]
+)
+def test_a_file_that_is_no_table_of_runs_is_refused(tmp_path, text, said):
+    results = tmp_path / "runs.csv"
+    results.write_text(text)
+    with pytest.raises(ValueError, match=rf"runs\.csv: .*{said}"):
+        vary(["base"], [1], results)
+    assert results.read_text() == text
+
+
+def test_a_lead_is_a_difference_of_means_and_noise_two_standard_errors():
     runs = pd.DataFrame({"row": ["base"] * 3 + ["x"] * 2, "BLEU": [1.0, 2, 3, 4, 6]})
     found = leads(runs, "BLEU").loc["x"]
     assert found["lead"] == 5 - 2
@@ -143,3 +156,20 @@ def test_perplexity_is_compared_in_nats_and_less_is_better():
     assert math.isnan(found["noise"])  # nobody knows, with one run each
     with pytest.raises(ValueError, match="expected runs of base"):
         leads(runs[runs["row"] == "x"], "perplexity")
+
+
+@pytest.mark.parametrize(
+    "paper, ours, said",
+    [
+        (-0.9, -0.6, "same direction"),
+        (0.4, 0.6, "same direction"),
+        (-0.9, 0.6, "opposite"),
+        (-0.9, -0.5, "within noise"),
+        (0.0, 0.1, "within noise"),
+        (0.0, 0.6, "no direction in the paper"),
+        (-0.9, math.nan, "not known"),
+    ],
+)
+def test_a_direction_counts_beyond_the_noise_alone(paper, ours, said):
+    assert verdict(paper, ours, noise=0.5) == said
+    assert verdict(paper, ours, noise=math.nan) == "not known"
