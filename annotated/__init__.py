@@ -181,6 +181,7 @@ if TYPE_CHECKING:
     from annotated.parsing import clean as clean
     from annotated.parsing import compare as compare
     from annotated.parsing import compare_parsers as compare_parsers
+    from annotated.parsing import is_marked as is_marked
     from annotated.parsing import is_tag as is_tag
     from annotated.parsing import line_tokens as line_tokens
     from annotated.parsing import linearize as linearize
@@ -240,6 +241,7 @@ if TYPE_CHECKING:
     from annotated.training import dev_loss as dev_loss
     from annotated.training import digest as digest
     from annotated.training import drop_old as drop_old
+    from annotated.training import encode_corpus as encode_corpus
     from annotated.training import find_precision as find_precision
     from annotated.training import groups as groups
     from annotated.training import interrupt as interrupt
@@ -263,6 +265,7 @@ if TYPE_CHECKING:
     from annotated.training import record as record
     from annotated.training import run as run
     from annotated.training import run_epoch as run_epoch
+    from annotated.training import run_vocabulary as run_vocabulary
     from annotated.training import save_checkpoint as save_checkpoint
     from annotated.training import save_model as save_model
     from annotated.training import share_parts as share_parts
@@ -502,6 +505,7 @@ _MODULES = {
         "clean",
         "compare",
         "compare_parsers",
+        "is_marked",
         "is_tag",
         "line_tokens",
         "linearize",
@@ -565,6 +569,7 @@ _MODULES = {
         "dev_loss",
         "digest",
         "drop_old",
+        "encode_corpus",
         "find_precision",
         "groups",
         "interrupt",
@@ -588,6 +593,7 @@ _MODULES = {
         "record",
         "run",
         "run_epoch",
+        "run_vocabulary",
         "save_checkpoint",
         "save_model",
         "share_parts",
@@ -775,6 +781,7 @@ __all__ = [
     "digest",
     "download",
     "drop_old",
+    "encode_corpus",
     "encode_source",
     "encode_target",
     "evaluate",
@@ -799,6 +806,7 @@ __all__ = [
     "interrupt",
     "interval",
     "is_blank",
+    "is_marked",
     "is_tag",
     "join_processes",
     "keep_gradients",
@@ -882,6 +890,7 @@ __all__ = [
     "run",
     "run_epoch",
     "run_folder",
+    "run_vocabulary",
     "same_punctuation",
     "save_checkpoint",
     "save_model",

@@ -72,8 +72,8 @@ def run_train(options: argparse.Namespace) -> None:
 
     names = [field.name for field in dataclasses.fields(TrainingConfig)]
     given = {name: getattr(options, name) for name in names if hasattr(options, name)}
-    config = preset(options.preset, **given)
-    if options.resume and (Path(config.out) / "training.json").exists():
+    config = preset(options.preset or "multi30k-en-de", **given)
+    if options.resume and not options.preset and (Path(config.out) / "training.json").exists():
         config = dataclasses.replace(read_config(Path(config.out)), **given)
     folder = train(config, options.resume)
     if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
@@ -226,6 +226,7 @@ def score_on_treebank(parser: Any, options: argparse.Namespace, search: dict[str
         for name, value in row.items():
             print(f"{name:26}= {value if isinstance(value, str) else format(value, '6.5g')}")
     if options.out:
+        Path(options.out).parent.mkdir(parents=True, exist_ok=True)
         kept = [about | row for row in rows]
         write_text(Path(options.out), json.dumps(kept, indent=1) + "\n")
 
@@ -346,9 +347,8 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument(
         "--preset",
         choices=PRESETS,
-        default="multi30k-en-de",
-        help="a whole set of options; those given replace it (default: %(default)s, whose "
-        "values are the defaults below)",
+        help="a whole set of options; those given replace it (default: multi30k-en-de, whose "
+        "values are the defaults below, or with --resume the run's own)",
     )
     train.add_argument("--resume", action="store_true", help="continue the run in --out, if any")
     add_fields(train, TrainingConfig)
@@ -535,5 +535,5 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"annotated: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as stop:
-        print(f"annotated: {stop or 'interrupted'}", file=sys.stderr)
+        print(f"annotated: {str(stop) or 'interrupted'}", file=sys.stderr)
         sys.exit(130)

@@ -3,6 +3,7 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
+import codecs
 import gzip
 import hashlib
 import lzma
@@ -13,6 +14,7 @@ import tarfile
 import urllib.request
 import warnings
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -191,7 +193,9 @@ def _is_right(file: Path, place: Path, sha256: str | None) -> bool:
     """Whether a file that belongs at a place is the expected one; if none is known, this one is."""
     note, found = place.with_name(place.name + ".sha256"), sha256_of(file)
     if sha256 is None and not note.exists():
-        note.write_text(f"{found}  {place.name}\n", encoding="utf-8")
+        part = note.with_name(note.name + ".part")
+        part.write_text(f"{found}  {place.name}\n", encoding="utf-8")
+        part.replace(note)
         print(f"{place.name}: SHA-256 {found}, remembered in {note.name}", file=sys.stderr)
     return found == (sha256 or note.read_text(encoding="utf-8").split()[0])
 
@@ -208,13 +212,16 @@ def download(url: str, path: Path, size: int | None = None, sha256: str | None =
     """
     part = path.with_name(path.name + ".part")
     part.parent.mkdir(parents=True, exist_ok=True)
+    if sha256 is None:
+        part.unlink(missing_ok=True)
     _fetch_all(url, part, size)
     if not _is_right(part, path, sha256):
         found = sha256_of(part)
         part.unlink()
+        accept = "" if sha256 else f"; to accept it, delete {path}.sha256"
         raise ValueError(
             f"{url}: its SHA-256 is {found}, not the expected one; try again, and if it stays so, "
-            "the file has changed at its source"
+            f"the file has changed at its source{accept}"
         )
     part.replace(path)
     return path
@@ -260,18 +267,32 @@ def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None) -> Path:
 
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
+_DAMAGED = (
+    EOFError, gzip.BadGzipFile, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
 
 
 @contextmanager
 def open_part(path: Path, member: str = "") -> Iterator[IO[bytes]]:
     """Open a file, or a member of a tar or zip archive, decompressed, for reading bytes.
 
-    Raises: ValueError if the archive has no such member.
+    Raises: ValueError if the archive has no such member, or is damaged.
     """
-    if not member:
-        with _OPENERS.get(path.suffix, open)(path, "rb") as file:
+    try:
+        with (
+            _open_member(path, member)
+            if member
+            else _OPENERS.get(path.suffix, open)(path, "rb") as file
+        ):
             yield file
-    elif path.suffix == ".zip":
+    except _DAMAGED as error:
+        raise ValueError(f"{path}: damaged, or not what its name says ({error})") from None
+
+
+@contextmanager
+def _open_member(path: Path, member: str) -> Iterator[IO[bytes]]:
+    """Open a member of an archive, as `open_part`."""
+    if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             if member not in archive.namelist():
                 raise ValueError(f"expected {member} in {path}")
@@ -309,8 +330,14 @@ def _sentences(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
 def _lines(path: Path, member: str = "") -> Iterator[bytes]:
     """The sentences of a file or a member of an archive, as bytes."""
     with open_part(path, member) as file:
-        bare = (line.removesuffix(b"\n").removesuffix(b"\r") for line in file)
+        bare = (line.removesuffix(b"\n").removesuffix(b"\r") for line in _unmarked(file))
         yield from _sentences(f"{path.name}/{member}", bare)
+
+
+def _unmarked(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The same lines, the first without the byte-order mark that Windows puts before it."""
+    for number, line in enumerate(lines):
+        yield line if number else line.removeprefix(codecs.BOM_UTF8)
 
 
 def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
@@ -318,7 +345,7 @@ def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
 
     Raises: ValueError with name and number of a line that is not UTF-8.
     """
-    for number, line in enumerate(lines, start=1):
+    for number, line in enumerate(_unmarked(lines), start=1):
         try:
             text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
         except UnicodeDecodeError as error:
@@ -812,11 +839,15 @@ def token_batches(
 
     Returns: batches, each an array of indices of pairs.
 
-    Raises: ValueError if one pair alone exceeds a budget.
+    Raises: ValueError if one pair alone exceeds a budget, or if a sentence has no tokens.
 
     Source: section 5.1.
     """
     lengths = np.asarray(lengths, dtype=np.int64).reshape(-1, 2)
+    if (lengths < 1).any():
+        raise ValueError(
+            f"expected tokens on both sides; pair {lengths.min(axis=1).argmin()} lacks them"
+        )
     budget = np.array([src_tokens, tgt_tokens])
     too_long = np.flatnonzero((lengths > budget).any(axis=1))
     if len(too_long):

@@ -39,6 +39,7 @@ __all__ = [
     "clean",
     "compare",
     "compare_parsers",
+    "is_marked",
     "is_tag",
     "line_tokens",
     "linearize",
@@ -419,13 +420,22 @@ _ESCAPED = {
 }  # fmt: skip
 
 
+_ARROWS = {"(": "↓", ")": "↑"}
+
+
 def sentence_line(words: list[str]) -> str:
     """Words as a line of text; a word with spaces in it is one word still.
 
     >>> sentence_line(["Mice", "-LRB-", "two", "-RRB-"])
     'Mice ( two )'
     """
-    return " ".join("\u00b7".join(_ESCAPED.get(word, word).split()) for word in words)
+    joined = ("\u00b7".join(_ESCAPED.get(word, word).split()) for word in words)
+    return " ".join(f"\u00b7{word}" if is_marked(word) else word for word in joined)
+
+
+def is_marked(word: str) -> bool:
+    """Whether a word of a line stands for a bracket or a tag."""
+    return len(word) > 1 and word[0] in "↓↑→"
 
 
 def bracketed(tree: Tree) -> str:
@@ -441,14 +451,16 @@ def bracketed(tree: Tree) -> str:
 
 
 def tree_line(tree: Tree) -> str:
-    """A tree as a line of text.
+    """A tree as a line of text, words kept.
 
     >>> tree_line(Tree.fromstring("(NP (PRP$ its) (NN mat))"))
-    '↓NP PRPS NN ↑NP'
+    '↓NP →PRPS its →NN mat ↑NP'
     """
-    arrows = {"(": "↓", ")": "↑"}
+    words = iter(tree.leaves())
     return " ".join(
-        arrows[token[0]] + token[1:] if token[0] in arrows else _NAMES.get(token, token)
+        _ARROWS[token[0]] + token[1:]
+        if token[0] in _ARROWS
+        else f"→{_NAMES.get(token, token)} {sentence_line([next(words)])}"
         for token in linearize(tree)
     )
 
@@ -456,13 +468,14 @@ def tree_line(tree: Tree) -> str:
 def line_tokens(line: str) -> list[str]:
     """What `restore` needs, from a line as `tree_line` writes it.
 
-    >>> line_tokens("↓NP PRPS NN ↑NP")
+    >>> line_tokens("↓NP →PRPS its →NN mat ↑NP")
     ['(NP', 'PRP$', 'NN', ')NP']
     """
     brackets = {"↓": "(", "↑": ")"}
+    marked = (word for word in line.split() if is_marked(word))
     return [
-        brackets[word[0]] + word[1:] if word[0] in brackets else _TAGS.get(word, word)
-        for word in line.split()
+        brackets[word[0]] + word[1:] if word[0] in brackets else _TAGS.get(word[1:], word[1:])
+        for word in marked
     ]
 
 

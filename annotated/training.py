@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from importlib.util import find_spec
 from pathlib import Path
@@ -70,6 +70,7 @@ __all__ = [
     "dev_loss",
     "digest",
     "drop_old",
+    "encode_corpus",
     "find_precision",
     "groups",
     "interrupt",
@@ -93,6 +94,7 @@ __all__ = [
     "record",
     "run",
     "run_epoch",
+    "run_vocabulary",
     "save_checkpoint",
     "save_model",
     "share_parts",
@@ -178,7 +180,7 @@ def run_epoch(
         loss_compute: as `SimpleLossCompute`.
         optimizer, scheduler: needed by the training modes only.
         mode: "train", "train+log" (with a progress bar) or "eval".
-        accum_iter: batches whose gradients are averaged in one update.
+        accum_iter: batches whose gradients are averaged in one update; the last may have fewer.
         train_state: counters to carry on; default: new ones.
 
     Returns: mean loss per target token in nats, and the counters.
@@ -202,6 +204,7 @@ def run_epoch(
             pending = 0
         progress.set_postfix(loss=f"{loss / max(tokens, 1):.2f}", refresh=False)
     if pending:  # a last, smaller group
+        _scale_gradients(model, accum_iter / pending)
         state.update(optimizer, scheduler)
     return total_loss / max(total_tokens, 1), state
 
@@ -220,6 +223,12 @@ def _step(
     if training:
         (loss_node / accum_iter).backward()
     return float(loss), int(batch.ntokens)
+
+
+def _scale_gradients(model: nn.Module, factor: float) -> None:
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            parameter.grad *= factor
 
 
 def _option(default: Any, text: str, choices: tuple = (), fixed: bool = True) -> Any:
@@ -325,11 +334,11 @@ def model_config(config: TrainingConfig) -> TransformerConfig:
 _PAPER = {
     "vocab_size": 37000, "N": 6, "d_model": 512, "d_ff": 2048, "h": 8, "dropout": 0.1,
     "src_tokens": 25000, "tgt_tokens": 25000, "warmup": 4000, "updates": 100_000,
-    "average": 5, "save_updates": 0, "save_minutes": 10.0, "log_updates": 100,
+    "average": 5, "save_updates": 1500, "log_updates": 100,
 }  # fmt: skip
 _BIG = {
     **_PAPER, "d_model": 1024, "d_ff": 4096, "h": 16, "dropout": 0.3,
-    "updates": 300_000, "average": 20,
+    "updates": 300_000, "average": 20, "save_updates": 600,
 }  # fmt: skip
 _GERMAN = {"data": "wmt14-en-de"}
 _FRENCH = {"data": "wmt14-en-fr", "vocabulary": "wordpiece", "vocab_size": 32000}
@@ -452,7 +461,8 @@ class Progress:
 
     Args:
         update: updates made.   epoch, batch: the place in the data of the next batch.
-        tokens: target tokens learnt from.   seconds: time spent on it.
+        tokens: target tokens learnt from.   seconds: time spent in updates, not in validating or
+            saving.
         row_loss, row_tokens, row_seconds: the same since the last row of the log.
     """
 
@@ -651,6 +661,9 @@ def keep_gradients(module: nn.Module) -> Any:
     return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
 
 
+_HELP = "The last checkpoint is from before it; a lower factor or a longer warmup may help"
+
+
 def not_finite(trainer: Trainer, group: Group, loss: float) -> str:
     """What to say when the loss is not a number."""
     where = "; ".join(
@@ -658,7 +671,7 @@ def not_finite(trainer: Trainer, group: Group, loss: float) -> str:
     )
     return (
         f"expected a finite loss; got {loss} in update {trainer.progress.update + 1} ({where}). "
-        "The last checkpoint is from before it; a lower factor or a longer warmup may help"
+        f"{_HELP}"
     )
 
 
@@ -858,22 +871,33 @@ def prepare(config: TrainingConfig, resume: bool) -> None:
     settings = folder / "training.json"
     if settings.exists():
         check_resume(config, read_config(folder), resume)
-    folder.mkdir(parents=True, exist_ok=True)
-    vocabulary = folder / "tokenizer.json"
-    if config.weights and not vocabulary.exists():
-        write_text(vocabulary, load_pretrained(config.weights).tokenizer.to_str())
-    for split, on_bad in ("train", config.on_bad), ("dev", "auto"):
-        if not (folder / f"{split}.pairs").exists():
-            corpus, src, tgt = parse_data(config.data)
-            source, target = load_pairs(
-                corpus, split, src, tgt, None if on_bad == "auto" else on_bad
-            )
-            if not vocabulary.exists():
-                tokenizer = learn_vocabulary(config.vocabulary, source + target, config.vocab_size)
-                write_text(vocabulary, tokenizer.to_str())
-            tokenizer = Tokenizer.from_file(str(vocabulary))
-            EncodedPairs.encode(tokenizer, source, target).save(folder / f"{split}.pairs")
+    else:
+        folder.mkdir(parents=True, exist_ok=True)
+        encode_corpus(config, folder)
     write_text(settings, json.dumps(asdict(config), indent=2) + "\n")
+
+
+def run_vocabulary(config: TrainingConfig, sentences: list[str]) -> Tokenizer:
+    """The vocabulary of the weights that a run begins with, or else a new one."""
+    if config.weights:
+        return load_pretrained(config.weights).tokenizer
+    return learn_vocabulary(config.vocabulary, sentences, config.vocab_size)
+
+
+def encode_corpus(config: TrainingConfig, folder: Path) -> None:
+    """Write a vocabulary, and the training and validation pairs in its numbers."""
+    corpus, src, tgt = parse_data(config.data)
+    tokenizer = None
+    for split, on_bad in ("train", config.on_bad), ("dev", "auto"):
+        source, target = load_pairs(corpus, split, src, tgt, None if on_bad == "auto" else on_bad)
+        if not source:
+            raise ValueError(
+                f"expected pairs to train and to validate on; {config.data} has no {split}"
+            )
+        if tokenizer is None:
+            tokenizer = run_vocabulary(config, source + target)
+            write_text(folder / "tokenizer.json", tokenizer.to_str())
+        EncodedPairs.encode(tokenizer, source, target).save(folder / f"{split}.pairs")
 
 
 def read_config(folder: Path) -> TrainingConfig:
@@ -923,6 +947,7 @@ def start_run(
     Raises: ValueError if the folder holds a run and resume is False, or another run.
     """
     processes = processes or Processes()
+    config = replace(config, parts=share_parts(config.parts, processes.size))
     folder = Path(config.out)
     if processes.rank == 0:
         prepare(config, resume)
@@ -1005,6 +1030,11 @@ def train(config: TrainingConfig, resume: bool = False) -> Path:
     processes, folder = join_processes(), Path(config.out)
     try:
         trainer = start_run(config, resume, processes)
+        if trainer.progress.update > config.updates:
+            made = f"{trainer.progress.update} updates"
+            raise ValueError(
+                f"the run in {folder} has made {made}; it cannot end at {config.updates}"
+            )
         if trainer.progress.update < config.updates:
             run(trainer)
         if processes.rank == 0:
@@ -1052,8 +1082,16 @@ def timed_update(trainer: Trainer, group: Group) -> None:
 
 
 def record(trainer: Trainer, log: RunLog | None) -> None:
-    """Validate, log and save; `log` is None in all processes but the first."""
+    """Validate, log and save; `log` is None in all processes but the first.
+
+    Raises: ValueError, and saves nothing, if the loss is not finite.
+    """
     loss = dev_loss(trainer)
+    if not math.isfinite(loss):
+        raise ValueError(
+            f"expected a finite loss; got {loss} on the validation set after update "
+            f"{trainer.progress.update}. {_HELP}"
+        )
     if log:
         log.add(new_row(trainer, loss))
         save_checkpoint(trainer)

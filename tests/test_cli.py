@@ -21,7 +21,7 @@ from annotated.data import corpora, train_bpe
 from annotated.decoding import Translation, load_pretrained
 from annotated.evaluation import TEXTS
 from annotated.model import make_model
-from annotated.training import TrainingConfig, checkpoints, preset, save_model
+from annotated.training import TrainingConfig, checkpoints, preset, save_model, write_text
 
 TINY = ["--vocab-size", "50", "--N", "1", "--d-model", "16", "--d-ff", "32", "--h", "2"]
 TINY += ["--src-tokens", "100", "--tgt-tokens", "100", "--warmup", "10", "--save-updates", "3"]
@@ -515,6 +515,31 @@ def test_an_interrupted_run_says_that_it_can_go_on(monkeypatch, capsys):
     with pytest.raises(SystemExit) as end:
         cli.main(["train"])
     assert end.value.code == 130 and "saved; to go on" in capsys.readouterr().err
+
+
+def test_ctrl_c_says_that_it_was_heard(capsys, monkeypatch):
+    def stopped(config, resume):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("annotated.training.train", stopped)
+    with pytest.raises(SystemExit):
+        cli.main(["train"])
+    assert capsys.readouterr().err == "annotated: interrupted\n"
+
+
+def test_a_preset_is_not_forgotten_when_a_run_goes_on(tmp_path: Path, monkeypatch):
+    seen: list[object] = []
+    monkeypatch.setattr("annotated.training.train", lambda config, resume: seen.append(config))
+    write_text(
+        tmp_path / "training.json", json.dumps(dataclasses.asdict(preset("multi30k-en-fr", seed=3)))
+    )
+    again = ["train", "--out", str(tmp_path), "--resume"]
+    for more in [], ["--preset", "big-en-de"]:
+        cli.main([*again, *more])
+    assert seen[0] == preset("multi30k-en-fr", seed=3, out=str(tmp_path))
+    assert seen[1] == preset(
+        "big-en-de", out=str(tmp_path)
+    )  # train refuses that, see test_training
 
 
 def test_an_error_of_ours_keeps_its_traceback(monkeypatch):

@@ -1071,3 +1071,32 @@ def test_real_corpora_have_the_sizes_that_they_should(corpus: str, foreign: str,
         except FileNotFoundError:
             pytest.skip(f"ANNOTATED_DATA holds nothing of {corpus}")
         assert len(src) == len(tgt) == size and all(src) and all(tgt)
+
+
+@pytest.mark.parametrize("name", ["a.gz", "a.xz", "a.zip", "a.tar"])
+def test_a_damaged_file_is_named(tmp_path: Path, name: str):
+    path = tmp_path / name
+    path.write_bytes(b"no archive")
+    with (
+        pytest.raises(ValueError, match=rf"{name}: damaged, or not what its name says"),
+        open_part(path, "" if name in ("a.gz", "a.xz") else "member") as file,
+    ):
+        file.read()
+    whole = gzip.compress(b"some words, and more of them")
+    (tmp_path / "cut.gz").write_bytes(whole[:-9])
+    with pytest.raises(ValueError, match=r"cut\.gz: damaged"):
+        read_lines(tmp_path / "cut.gz")
+
+
+def test_a_byte_order_mark_is_no_letter(tmp_path: Path):
+    (tmp_path / "a.txt").write_bytes("\ufeffA dog\n\ufeffruns\n".encode())
+    assert read_lines(tmp_path / "a.txt") == ["A dog", "\ufeffruns"]
+    for split in "train", "dev":
+        for lang in "en", "de":
+            (tmp_path / f"{split}.{lang}").write_bytes("\ufeffA dog\n".encode())
+    assert load_pairs(str(tmp_path), "train", "en", "de") == (["A dog"], ["A dog"])
+
+
+def test_a_pair_without_tokens_is_refused():
+    with pytest.raises(ValueError, match="expected tokens on both sides; pair 1 lacks them"):
+        token_batches([[3, 4], [2, 0]])

@@ -275,7 +275,7 @@ def test_what_a_run_leaves_behind(config: TrainingConfig, corpus: Path):
         "train.pairs",
         "training.json",
     ]
-    assert training.read_config(folder) == config
+    assert training.read_config(folder) == replace(config, parts=1)  # one for each process
     log = rows(config)
     assert [int(row["update"]) for row in log] == [5, 10, 15, 20, 25, 30]
     assert [bool(row["dev_loss"]) for row in log] == [False, True] * 3
@@ -447,6 +447,45 @@ def test_a_loss_that_is_not_finite_names_update_and_batches(config: TrainingConf
     assert equal(trainer.model.encoder, before)
 
 
+def test_weights_that_are_not_finite_are_never_saved(config: TrainingConfig):
+    trainer = start_run(config)
+    with torch.no_grad():
+        trainer.model.generator.proj.weight[3, 0] = math.nan
+    with pytest.raises(
+        ValueError, match=r"got nan on the validation set after update 0\."
+    ):
+        training.record(trainer, training.RunLog(Path(config.out)))
+    assert not checkpoints(config.out)
+
+
+def test_a_start_that_broke_off_leaves_nothing_behind(config: TrainingConfig, tmp_path: Path):
+    """Pieces and pairs of the first corpus, whose validation set was refused, are not used."""
+    for name, lines in ("train", "x y z\n" * 9), ("dev", ""):
+        for lang in "en", "de":
+            (tmp_path / f"{name}.{lang}").write_text(lines, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"pairs to train and to validate on; .* has no dev"):
+        train(replace(config, data=f"{tmp_path}-en-de", vocab_size=20))
+    assert not (Path(config.out) / "training.json").exists()
+    other = replace(config, out=str(tmp_path / "other"))
+    for settings in config, other:
+        train(settings)
+    assert_same_run(config, other)
+
+
+def test_a_run_keeps_its_number_of_parts(config: TrainingConfig):
+    """Other batches than those that it counts would repeat some pairs and leave out others."""
+    train(config)
+    more = training.Processes(size=2)
+    with pytest.raises(ValueError, match="has parts=1; it cannot go on with 2"):
+        start_run(config, resume=True, processes=more)
+
+
+def test_a_run_cannot_end_before_it_stands(config: TrainingConfig):
+    train(config)
+    with pytest.raises(ValueError, match="has made 30 updates; it cannot end at 20"):
+        train(replace(config, updates=20), resume=True)
+
+
 # -------------------------------------------------------------------------------------- processes
 
 
@@ -579,7 +618,7 @@ def test_the_papers_presets():
         0.3,
         300_000,
     )
-    assert (base.updates, base.warmup, base.average, base.save_minutes) == (100_000, 4000, 5, 10)
+    assert (base.updates, base.warmup, base.average, base.save_updates) == (100_000, 4000, 5, 1500)
     assert base.src_tokens == base.tgt_tokens == 25_000 and base.label_smoothing == 0.1
     assert preset("big-en-fr").dropout == 0.1 and preset("big-en-fr").average == 20
     assert (base.out, big.out) == ("runs/base-en-de", "x")
@@ -610,7 +649,7 @@ def test_the_command_line_resumes_with_the_options_of_the_run(config, capsys):
     main(options)
     assert capsys.readouterr().out.strip() == config.out
     main(["train", "--out", config.out, "--resume", "--updates", "20"])
-    assert training.read_config(Path(config.out)) == replace(config, updates=20)
+    assert training.read_config(Path(config.out)) == replace(config, updates=20, parts=1)
     assert rows(config)[-1]["update"] == "20"
 
 
@@ -779,6 +818,19 @@ def test_batches_gather_in_the_same_groups_in_every_epoch():
         )
     assert updates == [2, 4, 5, 7, 9, 10]
     assert (state.step, state.accum_step, scheduler.last_epoch) == (10, 6, 6)
+
+
+def test_a_smaller_last_group_counts_its_own_batches():
+    """Batches with the gradient 1, and SGD: each update moves by the mean, which is 1."""
+    weight = nn.Parameter(torch.zeros(()))
+    model = nn.Module()
+    model.weight, model.forward = weight, lambda *_: weight
+    optimizer, seen = torch.optim.SGD([weight], lr=1.0), [0.0]
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    optimizer.register_step_post_hook(lambda *_: seen.append(weight.item()))
+    loss = lambda out, tgt_y, ntokens: (out.detach() + 1.0, out)
+    run_epoch([random_batch(2)] * 5, model, loss, optimizer, scheduler, accum_iter=4)
+    assert seen == [0.0, -1.0, -2.0]
 
 
 def test_measuring_changes_nothing():
