@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from annotated.attention import KeyValueCache as KeyValueCache
     from annotated.attention import MultiHeadedAttention as MultiHeadedAttention
+    from annotated.attention import check_mask as check_mask
     from annotated.attention import fused_attention as fused_attention
     from annotated.attention import head_widths as head_widths
     from annotated.attention import masked_softmax as masked_softmax
@@ -101,6 +102,7 @@ if TYPE_CHECKING:
     from annotated.evaluation import all_scores as all_scores
     from annotated.evaluation import as_scored as as_scored
     from annotated.evaluation import bleu as bleu
+    from annotated.evaluation import check_sentences as check_sentences
     from annotated.evaluation import evaluate as evaluate
     from annotated.evaluation import likelihood as likelihood
     from annotated.evaluation import lower_tokenise as lower_tokenise
@@ -184,9 +186,11 @@ if TYPE_CHECKING:
     from annotated.parsing import is_marked as is_marked
     from annotated.parsing import is_tag as is_tag
     from annotated.parsing import line_tokens as line_tokens
+    from annotated.parsing import line_tree as line_tree
     from annotated.parsing import linearize as linearize
     from annotated.parsing import load_parser as load_parser
     from annotated.parsing import load_trees as load_trees
+    from annotated.parsing import one_tag_each as one_tag_each
     from annotated.parsing import penn_sections as penn_sections
     from annotated.parsing import read_trees as read_trees
     from annotated.parsing import restore as restore
@@ -205,6 +209,7 @@ if TYPE_CHECKING:
     from annotated.parsing import write_treebank as write_treebank
     from annotated.positional import LearnedPositionalEncoding as LearnedPositionalEncoding
     from annotated.positional import PositionalEncoding as PositionalEncoding
+    from annotated.positional import position_range as position_range
     from annotated.positional import sinusoids as sinusoids
     from annotated.regularization import BlockwiseLoss as BlockwiseLoss
     from annotated.regularization import Dropout as Dropout
@@ -319,6 +324,7 @@ _MODULES = {
     "attention": [
         "KeyValueCache",
         "MultiHeadedAttention",
+        "check_mask",
         "fused_attention",
         "head_widths",
         "masked_softmax",
@@ -416,6 +422,7 @@ _MODULES = {
         "all_scores",
         "as_scored",
         "bleu",
+        "check_sentences",
         "evaluate",
         "likelihood",
         "lower_tokenise",
@@ -508,9 +515,11 @@ _MODULES = {
         "is_marked",
         "is_tag",
         "line_tokens",
+        "line_tree",
         "linearize",
         "load_parser",
         "load_trees",
+        "one_tag_each",
         "penn_sections",
         "read_trees",
         "restore",
@@ -528,7 +537,12 @@ _MODULES = {
         "without_empty",
         "write_treebank",
     ],
-    "positional": ["LearnedPositionalEncoding", "PositionalEncoding", "sinusoids"],
+    "positional": [
+        "LearnedPositionalEncoding",
+        "PositionalEncoding",
+        "position_range",
+        "sinusoids",
+    ],
     "regularization": [
         "BlockwiseLoss",
         "Dropout",
@@ -754,10 +768,12 @@ __all__ = [
     "chart_theme",
     "check_config",
     "check_ids",
+    "check_mask",
     "check_node",
     "check_odd",
     "check_resume",
     "check_search",
+    "check_sentences",
     "check_training",
     "checkpoints",
     "claim",
@@ -822,6 +838,7 @@ __all__ = [
     "length_penalty",
     "likelihood",
     "line_tokens",
+    "line_tree",
     "linearize",
     "load_checkpoint",
     "load_gum",
@@ -850,6 +867,7 @@ __all__ = [
     "newest_checkpoint",
     "next_log_probs",
     "not_finite",
+    "one_tag_each",
     "open_beam",
     "open_part",
     "output_limits",
@@ -862,6 +880,7 @@ __all__ = [
     "penn_sections",
     "piece_names",
     "places",
+    "position_range",
     "prepare",
     "preset",
     "profile",

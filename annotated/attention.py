@@ -12,6 +12,7 @@ from torch import Tensor, nn
 __all__ = [
     "KeyValueCache",
     "MultiHeadedAttention",
+    "check_mask",
     "fused_attention",
     "head_widths",
     "masked_softmax",
@@ -108,6 +109,8 @@ class KeyValueCache:
         grows: True for self-attention, where each call adds its positions to those before;
             False for attention to the encoder's output, where the first call's are final.
 
+    It is for search: what it holds is written over, so no gradient can be taken through it.
+
     Source: sections 3.2.2 and 3.2.3.
     """
 
@@ -127,7 +130,13 @@ class KeyValueCache:
         return key, value
 
     def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """Add keys (batch, h, new, d_k) and values (batch, h, new, d_v); give all so far."""
+        """Add keys (batch, h, new, d_k) and values (batch, h, new, d_v); give all so far.
+
+        Raises: ValueError if the batch or the heads are others than before.
+        """
+        if self.length and key.shape[:2] != self.buffers[0].shape[:2]:
+            held = tuple(self.buffers[0].shape[:2])
+            raise ValueError(f"expected (batch, h) = {held}, as before; got {tuple(key.shape[:2])}")
         start, self.length = self.length, self.length + key.size(2)
         if start == 0:
             self.buffers = [key, value]
@@ -151,15 +160,29 @@ def head_widths(
 ) -> tuple[int, int]:
     """d_k and d_v of a head; what is not given is d_model / h.
 
-    Raises: ValueError if d_model would have to be divisible by h and is not.
+    Raises: ValueError for a number below 1, or if d_model would have to be divisible by h and
+        is not.
 
     Source: section 3.2.2.
     """
+    for name, value in (("h", h), ("d_model", d_model), ("d_k", d_k), ("d_v", d_v)):
+        if value is not None and value < 1:
+            raise ValueError(f"expected {name} of at least 1; got {value}")
     if d_model % h and (d_k is None or d_v is None):
         raise ValueError(
             f"expected d_model divisible by h, or d_k and d_v given; got d_model={d_model}, h={h}"
         )
-    return d_k or d_model // h, d_v or d_model // h
+    return d_model // h if d_k is None else d_k, d_model // h if d_v is None else d_v
+
+
+def check_mask(mask: Tensor) -> None:
+    """Raise ValueError unless a mask has three dimensions and says yes or no."""
+    if mask.dim() != 3:
+        raise ValueError(f"expected a mask (batch, 1 or len_q, len_k); got {tuple(mask.shape)}")
+    if mask.is_floating_point() and (mask < 0).any():
+        raise ValueError(
+            "expected a mask that is 0 where attention is forbidden; got negative numbers"
+        )
 
 
 class MultiHeadedAttention(nn.Module):
@@ -207,13 +230,16 @@ class MultiHeadedAttention(nn.Module):
 
         Args:
             query: (batch, len_q, d_model)   key, value: (batch, len_k, d_model)
-            mask: (batch, 1, len_k) or (batch, len_q, len_k); False or 0 forbids.
+            mask: (batch, 1, len_k) or (batch, len_q, len_k), or 1 for batch; False or 0 forbids.
             cache: keys and values of earlier calls, which are attended to as well (len_k
                 of the mask counts them). Such a call leaves `attn` as it is.
 
         Returns: (batch, len_q, d_model).
+
+        Raises: ValueError for a mask of another shape, or one to be added to scores.
         """
         if mask is not None:
+            check_mask(mask)
             mask = mask.bool().unsqueeze(-3)  # (batch, 1, len_q, len_k): one mask for all heads
         query = self.split_heads(self.w_q(query))  # (batch, h, len_q, d_k)
         if cache is None or not cache.complete:

@@ -287,6 +287,9 @@ def check_search(beam: int, alpha: float, max_extra: int, n_best: int) -> None:
     """Raise ValueError unless these are arguments of a search."""
     if not abs(alpha) <= 10:
         raise ValueError(f"expected alpha between -10 and 10; got {alpha}")
+    for name, value in ("beam", beam), ("max_extra", max_extra), ("n_best", n_best):
+        if not isinstance(value, int):
+            raise ValueError(f"expected a whole number for {name}; got {value}")
     if not 1 <= n_best <= beam:
         raise ValueError(f"expected 1 <= n_best <= beam; got n_best={n_best}, beam={beam}")
     if max_extra < 0:
@@ -333,7 +336,7 @@ def budget_batches(lengths: list[int], batch_tokens: int) -> list[list[int]]:
 
 
 def is_blank(text: str) -> bool:
-    """Whether all its characters are spaces, control characters or others without a sign."""
+    """Whether all its characters are spaces, control characters or others that print nothing."""
     return all(unicodedata.category(character)[0] in "ZC" for character in text)
 
 
@@ -383,6 +386,8 @@ class Translator:
 
         Raises: ValueError for a wrong argument.
         """
+        if isinstance(sentences, str):
+            raise ValueError("expected a list of sentences; got a single string")
         for name, value in ("batch_tokens", batch_tokens), ("chunk", chunk):
             if value is not None and value < 1:
                 raise ValueError(f"expected {name} of at least 1; got {value}")

@@ -37,7 +37,7 @@ class Embeddings(nn.Module):
         Raises: ValueError if an id lies outside the vocabulary. (Not checked while
             training on an accelerator, where looking at the ids would stall it.)
         """
-        if x.device.type == "cpu" or not self.training:
+        if not x.is_meta and (x.device.type == "cpu" or not self.training):
             check_ids(x, self.lut.num_embeddings)
         return self.lut(x) * math.sqrt(self.d_model)
 

@@ -28,6 +28,7 @@ __all__ = [
     "all_scores",
     "as_scored",
     "bleu",
+    "check_sentences",
     "evaluate",
     "likelihood",
     "lower_tokenise",
@@ -79,7 +80,12 @@ TEXTS = {
 
 
 def moses_tokenise(sentences: list[str], lang: str) -> list[str]:
-    """Tokenise as Moses does, its escapes such as &quot; included."""
+    """Tokenise as Moses does, its escapes such as &quot; included.
+
+    Raises: ValueError if lang is not two letters; sacremoses would take it for English.
+    """
+    if not re.fullmatch("[a-z]{2}", lang):
+        raise ValueError(f"expected a language such as 'de'; got {lang!r}")
     tokeniser = MosesTokenizer(lang)
     return [tokeniser.tokenize(sentence, return_str=True) for sentence in sentences]
 
@@ -120,6 +126,16 @@ def as_scored(sentences: list[str], lang: str, kind: str) -> list[str]:
     return cut[kind](sentences, lang) if kind in cut else sentences
 
 
+def check_sentences(ours: list[str], theirs: list[str]) -> None:
+    """Raise ValueError unless these are two lists of equally many sentences, and of some."""
+    if isinstance(ours, str) or isinstance(theirs, str):
+        raise ValueError("expected lists of sentences; got a single string")
+    if len(ours) != len(theirs) or not ours:
+        raise ValueError(
+            f"expected as many sentences on both sides; got {len(ours)}, {len(theirs)}"
+        )
+
+
 def bleu(
     hypotheses: list[str], references: list[str], lang: str, kind: str = "cased"
 ) -> dict[str, float | str]:
@@ -132,12 +148,12 @@ def bleu(
 
     Returns: score (0 to 100) and sacreBLEU's signature.
 
-    Raises: ValueError if there are not as many hypotheses as references, or no such kind.
+    Raises: ValueError if there are not as many hypotheses as references, or none, or no such
+        kind.
 
     Source: section 6.1.
     """
-    if len(hypotheses) != len(references):
-        raise ValueError(f"expected {len(references)} translations; got {len(hypotheses)}")
+    check_sentences(hypotheses, references)
     metric = BLEU() if kind == "cased" else BLEU(tokenize="none", force=True)
     ours, theirs = as_scored(hypotheses, lang, kind), as_scored(references, lang, kind)
     score = metric.corpus_score(ours, [theirs]).score
@@ -192,8 +208,11 @@ def likelihood(
 
     Returns: loss and right first choices, summed over all pieces of all references.
 
+    Raises: ValueError if there are not as many sources as references, or none.
+
     Source: section 6.2, Table 3; section 5.4.
     """
+    check_sentences(sources, references)
     model, tokenizer = translator.model, translator.tokenizer
     device = next(model.parameters()).device
     src, tgt = encode_source(tokenizer, sources), encode_target(tokenizer, references)
@@ -288,8 +307,12 @@ def training_cost(hours: float, gpus: int = 8, gpu: str = "P100") -> float:
     Args:
         hours: how long it took.   gpus: on how many.   gpu: a key of `TFLOPS`.
 
+    Raises: ValueError for another GPU.
+
     Source: section 6.1, footnote 5.
     """
+    if gpu not in TFLOPS:
+        raise ValueError(f"expected a GPU out of {', '.join(TFLOPS)}; got {gpu!r}")
     return hours * 3600 * gpus * TFLOPS[gpu] * 1e12
 
 

@@ -95,20 +95,24 @@ def read_conllu(text: str) -> Iterator[Doc]:
 
     Raises: ValueError that says which sentence is not in the format.
     """
-    for number, block in enumerate(filter(None, text.split("\n\n")), start=1):
-        lines = [line.split("\t") for line in block.splitlines() if not line.startswith("#")]
+    blocks = re.split(r"\n\s*\n", text.replace("\r\n", "\n").strip())
+    for number, block in enumerate(filter(None, blocks), start=1):
+        lines = [line.split("\t") for line in block.split("\n") if not line.startswith("#")]
         if any(len(line) != 10 for line in lines):
             raise ValueError(f"sentence {number}: expected lines of ten fields, with tabs between")
         rows = [line for line in lines if line[0].isdigit()]
-        doc = Doc(
-            _VOCAB,
-            words=[row[1] for row in rows],
-            spaces=_spaces(lines),
-            heads=[int(row[6]) - 1 if row[6] != "0" else i for i, row in enumerate(rows)],
-            deps=[row[7] for row in rows],
-            pos=[row[3] for row in rows],
-            tags=[row[4] for row in rows],
-        )
+        try:
+            doc = Doc(
+                _VOCAB,
+                words=[row[1] for row in rows],
+                spaces=_spaces(lines),
+                heads=[int(row[6]) - 1 if row[6] != "0" else i for i, row in enumerate(rows)],
+                deps=[row[7] for row in rows],
+                pos=[row[3] for row in rows],
+                tags=[row[4] for row in rows],
+            )
+        except ValueError as error:
+            raise ValueError(f"sentence {number}: not in the format ({error})") from None
         for entity, places in _mentions(rows).items():
             doc.spans[entity] = [Span(doc, first, last + 1) for first, last in places]
         yield doc
@@ -151,17 +155,18 @@ def word_weights(translator: Translator, doc: Doc) -> Tensor:
     text = doc.text.rstrip()
     encoding = translator.tokenizer.encode(text)
     words = [place for token in doc for place in [token.i] * len(token.text_with_ws)]
-    belongs = torch.zeros(len(encoding.ids) + 1, len(doc) + 1)  # (pieces, words), the end last
+    device = next(translator.model.parameters()).device
+    belongs = torch.zeros(len(encoding.ids) + 1, len(doc) + 1, device=device)  # the end last
     belongs[-1, -1] = 1.0
     for piece, (start, _) in enumerate(encoding.offsets):
         letter = len(text) - len(text[start:].lstrip())  # the first that is not a space
         belongs[piece, words[letter]] = 1.0
-    src = torch.tensor(encode_source(translator.tokenizer, [text]))
-    translator.model.encode(src, torch.ones(1, 1, src.size(1), dtype=torch.bool))
+    src = torch.tensor(encode_source(translator.tokenizer, [text]), device=device)
+    translator.model.encode(src, torch.ones(1, 1, src.size(1), dtype=torch.bool, device=device))
     layers: Any = translator.model.encoder.layers
     weights = torch.cat([layer.self_attn.attn for layer in layers])  # (layers, h, pieces, pieces)
     rows = (belongs / belongs.sum(dim=0).clamp(min=1.0)).T
-    return (rows @ weights @ belongs)[..., :-1, :]
+    return (rows @ weights @ belongs)[..., :-1, :].cpu()
 
 
 def strongest(weights: Tensor) -> Tensor:
@@ -509,10 +514,14 @@ def study(
         chosen_on, measured_on: sentences of different texts.
         least: arrows that a relation must have in either part.
 
+    Raises: ValueError if either part is empty.
+
     Returns: the tables "relations", "distances", "pronouns" and "heads".
 
     Source: section 4 and the captions of Figures 3, 4 and 5.
     """
+    if not chosen_on or not measured_on:
+        raise ValueError("expected sentences to choose on, and others to measure on; got none")
     first, second = look(translator, chosen_on), look(translator, measured_on)
     relations = [
         best_heads(first.arrows[start], second.arrows[start], least).assign(**{"from": start})

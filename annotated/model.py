@@ -4,6 +4,7 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Any
 
 from torch import Tensor, nn
@@ -82,8 +83,8 @@ class EncoderDecoder(nn.Module):
         """memory and ids (batch, tgt_len) to (batch, tgt_len, d_model).
 
         With a cache, tgt is one step of a search: ids (batch, width) of as many hypotheses,
-        all at the position after those decoded before; tgt_mask (batch, width, tokens in the
-        cache and these) says which of them each continues (section 6.1).
+        all at the position after those decoded before; tgt_mask (batch, width, cached tokens
+        + width) says which of them each continues (section 6.1).
         """
         if cache is None:
             return self.decoder(self.tgt_embed(tgt), memory, src_mask, tgt_mask)
@@ -150,11 +151,15 @@ def check_config(config: TransformerConfig) -> None:
     c = config
     for name in ("src_vocab", "tgt_vocab", "N", "d_model", "d_ff", "h", "d_k", "d_v", "max_len"):
         value = getattr(c, name)
-        if value is not None and value < 1:
+        if value is None and name in ("d_k", "d_v"):
+            continue
+        if not isinstance(value, Integral):
+            raise ValueError(f"expected a whole number for {name}; got {value!r}")
+        if value < 1:
             raise ValueError(f"expected {name} of at least 1; got {value}")
     head_widths(c.h, c.d_model, c.d_k, c.d_v)
-    if not 0 <= c.dropout < 1:
-        raise ValueError(f"expected dropout in [0, 1); got {c.dropout}")
+    if not isinstance(c.dropout, Real) or not 0 <= c.dropout < 1:
+        raise ValueError(f"expected dropout in [0, 1); got {c.dropout!r}")
     if c.positions not in ("sinusoidal", "learned"):
         raise ValueError(f"expected positions 'sinusoidal' or 'learned'; got {c.positions!r}")
     if c.tie_embeddings and c.src_vocab != c.tgt_vocab:
@@ -206,7 +211,15 @@ def build_model(config: TransformerConfig) -> EncoderDecoder:
 
 
 def tie_embeddings(model: EncoderDecoder) -> None:
-    """Make both embeddings and the generator share one matrix."""
+    """Make both embeddings and the generator share one matrix.
+
+    Raises: ValueError if the vocabularies differ in size.
+    """
+    sizes = {
+        name: model.get_parameter(f"{name}_embed.0.lut.weight").size(0) for name in ("src", "tgt")
+    }
+    if sizes["src"] != sizes["tgt"]:
+        raise ValueError(f"expected vocabularies of one size to tie; got {sizes}")
     shared = model.get_parameter("generator.proj.weight")
     model.get_submodule("src_embed.0.lut").weight = shared
     model.get_submodule("tgt_embed.0.lut").weight = shared
@@ -245,7 +258,7 @@ def make_model(
 
     Returns: the model, in training mode.
 
-    Raises: ValueError for a wrong argument.
+    Raises: ValueError for a wrong argument, TypeError for one that does not exist.
 
     Source: section 3.
 

@@ -10,6 +10,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from functools import cache
 from html import escape
 from pathlib import Path
@@ -42,9 +43,11 @@ __all__ = [
     "is_marked",
     "is_tag",
     "line_tokens",
+    "line_tree",
     "linearize",
     "load_parser",
     "load_trees",
+    "one_tag_each",
     "penn_sections",
     "read_trees",
     "restore",
@@ -479,6 +482,47 @@ def line_tokens(line: str) -> list[str]:
     ]
 
 
+def line_tree(line: str, words: list[str]) -> Tree:
+    """The tree that a line describes, whatever it is, over these words.
+
+    Raises: ValueError if there are no words.
+
+    >>> print(line_tree("↓NP →DT the →JJ fat →NN mat ↑NP", ["the", "mat"]))
+    (NP (DT the) (NN mat))
+    """
+    said: list[str] = []  # the word after each tag
+    for word in line.split():
+        if is_marked(word):
+            said += [""] if word[0] == "→" else []
+        elif said:
+            said[-1] += word
+    return restore(one_tag_each(line_tokens(line), said, sentence_line(words).split()), words)
+
+
+def one_tag_each(tokens: list[str], said: list[str], words: list[str]) -> list[str]:
+    """Tokens with a tag for each word up to the last that has one.
+
+    Args:
+        tokens: as `linearize` makes them.   said: the word that follows each tag in them.
+    """
+    place: dict[int, int] = {}  # of what was said among the words
+    for what, i, i_end, j, j_end in SequenceMatcher(
+        None, said, words, autojunk=False
+    ).get_opcodes():
+        if what in ("equal", "replace"):
+            place.update(zip(range(i, i_end), range(j, j_end), strict=False))
+    result, done, tags = [], 0, 0
+    for token in tokens:
+        if token[0] in _ARROWS:
+            result.append(token)
+            continue
+        if tags in place:
+            result += ["X"] * (place[tags] - done) + [token]
+            done = place[tags] + 1
+        tags += 1
+    return result
+
+
 def write_treebank(corpus: str, folder: Path, limit: int | None = None) -> str:
     """Write a treebank as a corpus for the trainer: train and dev, words and trees.
 
@@ -528,9 +572,7 @@ class Parser:
         lines = [sentence_line(words) for words in sentences]
         search = {"max_extra": 300, **options}
         found = self.translator.translate_all(lines, beam=beam, alpha=alpha, **search)
-        return [
-            restore(line_tokens(line), words) for line, words in zip(found, sentences, strict=True)
-        ]
+        return [line_tree(line, words) for line, words in zip(found, sentences, strict=True)]
 
 
 _LETTER, _LEVEL = 8, 44  # pixels: width of a letter, height of a level

@@ -86,7 +86,7 @@ def merge_words(attention: Attention) -> Attention:
     sides = []
     for names in attention.queries, attention.keys:
         groups = word_groups(names)
-        belongs = torch.zeros(len(groups), len(names))  # 1 where a piece is part of a word
+        belongs = attention.weights.new_zeros(len(groups), len(names))  # 1: a piece of the word
         for row, group in enumerate(groups):
             belongs[row, group] = 1.0
         words = ["".join(names[i] for i in group) for group in groups]
@@ -333,22 +333,30 @@ def _words(words: list[str], place: str, frame: _Frame) -> list[alt.Chart]:
 def describe(
     shown: Attention, layer: int, heads: list[int], query: int | None, count: int = 5
 ) -> str:
-    """Alternative text of a drawing: what it shows, and its strongest connections."""
-    weights = shown.weights[layer - 1, [head - 1 for head in heads]]  # (heads, len_q, len_k)
+    """Alternative text of a drawing: what it shows, and its strongest connections.
+
+    Args:
+        heads: their numbers; [0] if there is one alone, whose number is not known.
+    """
+    weights = shown.weights[
+        layer - 1, [max(head, 1) - 1 for head in heads]
+    ]  # (heads, len_q, len_k)
     rows = range(len(shown.queries)) if query is None else [query]
     order = weights[:, list(rows)].flatten().argsort(descending=True)[:count].tolist()
-    found = []
+    found, several = [], len(heads) > 1
     for place in order:
         head, rest = divmod(place, len(rows) * len(shown.keys))
         row, key = divmod(rest, len(shown.keys))
         weight = weights[head, rows[row], key]
         words = f"{shown.queries[rows[row]]} to {shown.keys[key]}"
-        found.append(f"{words} (head {heads[head]}, {weight:.2f})")
+        found.append(f"{words} ({f'head {heads[head]}, ' if several else ''}{weight:.2f})")
     looks = "each word" if query is None else f"the word {shown.queries[query]!r}"
-    whom = "head" if len(heads) == 1 else "heads"
+    whom = (
+        f"{'heads' if several else 'head'} {', '.join(map(str, heads))}" if heads[0] else "one head"
+    )
     where = f" in layer {layer}" if len(shown.weights) > 1 else ""
     return (
-        f"Attention of {whom} {', '.join(map(str, heads))}{where}, from {looks} of "
+        f"Attention of {whom}{where}, from {looks} of "
         f"“{' '.join(shown.queries)}” to the words that it looks at. Strongest: {'; '.join(found)}."
     )
 
@@ -388,6 +396,8 @@ def attention_lines(
         query: position of the word that is isolated at first, counted from 0.
         full: the weight from which on a line has its full colour, at first.
         threshold: weaker connections are not drawn.
+
+    Returns: a chart; there are eight colours, so heads 1 and 9 of a model with more share one.
 
     Raises: ValueError if the numbers of words are not those of the weights, or if layer, heads or
         query name what is not there, or full is no weight.
@@ -451,7 +461,7 @@ def heat_map(
             opacity=_opacity("weight", full),
             tooltip=["from:N", "to:N", alt.Tooltip("weight:Q", format=".3f")],
         )
-        .properties(description=describe(shown, 1, [1], None))
+        .properties(description=describe(shown, 1, [0], None))
     )  # fmt: skip
 
 

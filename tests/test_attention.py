@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from annotated.attention import (
+    KeyValueCache,
     MultiHeadedAttention,
     fused_attention,
     masked_softmax,
@@ -324,3 +325,29 @@ def test_sixteen_bits_go_in_and_come_out(how: str):
         rough = layer.bfloat16()(x, x, x)
     assert rough.dtype == torch.bfloat16
     torch.testing.assert_close(rough.float(), exact, rtol=0.05, atol=0.02)
+
+
+@pytest.mark.parametrize("shape", [(4,), (4, 4), (2, 1, 1, 4)])
+def test_a_mask_of_another_shape_is_refused(shape):
+    attention, x = MultiHeadedAttention(2, 8), torch.randn(2, 4, 8)
+    with pytest.raises(ValueError, match=r"expected a mask \(batch, 1 or len_q, len_k\); got"):
+        attention(x, x, x, torch.ones(shape, dtype=torch.bool))
+    with pytest.raises(ValueError, match="0 where attention is forbidden; got negative"):
+        attention(x, x, x, torch.zeros(1, 4, 4).masked_fill(torch.eye(4).bool(), -torch.inf))
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"h": 0}, {"h": -2}, {"d_k": 0, "d_v": 2}, {"d_k": -3, "d_v": 2}]
+)
+def test_heads_have_a_width(wrong):
+    with pytest.raises(ValueError, match="of at least 1; got"):
+        MultiHeadedAttention(**{"h": 2, "d_model": 8} | wrong)
+
+
+def test_a_cache_keeps_its_batch():
+    cache = KeyValueCache(grows=True)
+    cache.extend(torch.zeros(3, 2, 1, 4), torch.zeros(3, 2, 1, 4))
+    with pytest.raises(
+        ValueError, match=r"expected \(batch, h\) = \(3, 2\), as before; got \(1, 2\)"
+    ):
+        cache.extend(torch.zeros(1, 2, 1, 4), torch.zeros(1, 2, 1, 4))

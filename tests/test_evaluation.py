@@ -129,8 +129,12 @@ def test_split_scores_are_what_counting_gives(pairs):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_unequal_numbers_are_refused(kind: str):
-    with pytest.raises(ValueError, match="expected 3 translations; got 2"):
+    with pytest.raises(ValueError, match="as many sentences on both sides; got 2, 3"):
         bleu(OUTPUT[:2], REFERENCE, "de", kind)
+    with pytest.raises(ValueError, match="on both sides; got 0, 0"):
+        bleu([], [], "de", kind)
+    with pytest.raises(ValueError, match="expected lists of sentences; got a single string"):
+        bleu("Ein Hund", "Ein Hund", "de", kind)
 
 
 def test_an_unknown_kind_is_refused():
@@ -270,7 +274,7 @@ def test_files_are_scored_in_every_way(tmp_path: Path):
     for kind, row in zip(KINDS, rows, strict=True):
         assert row == shared | {"text": TEXTS[kind]} | bleu(OUTPUT, REFERENCE, "de", kind)
     reference.write_text("eine Zeile\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="expected 1 translations; got 3"):
+    with pytest.raises(ValueError, match="as many sentences on both sides; got 3, 1"):
         score_files(output, reference, "de")
 
 

@@ -14,7 +14,13 @@ from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import Tensor, nn
 
 from annotated.data import Batch
-from annotated.model import EncoderDecoder, TransformerConfig, build_model, make_model
+from annotated.model import (
+    EncoderDecoder,
+    TransformerConfig,
+    build_model,
+    make_model,
+    tie_embeddings,
+)
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
 
 V, PAD = 11, 0
@@ -500,3 +506,21 @@ def test_linear_maps_start_from_xaviers_rule_and_values_at_a_fourth_of_it():
         if weight.dim() == 2 and "embed" not in name and "generator" not in name:
             largest = (6 / sum(weight.shape)) ** 0.5 / (4 if "w_v" in name else 1)
             assert weight.abs().max().item() == pytest.approx(largest, rel=0.01), name
+
+
+@pytest.mark.parametrize("wrong", [{"N": 2.5}, {"d_model": 8.0}, {"h": None}, {"src_vocab": "10"}])
+def test_sizes_are_whole_numbers(wrong):
+    with pytest.raises(ValueError, match=f"expected a whole number for {next(iter(wrong))}; got"):
+        TransformerConfig(**{"src_vocab": 10, "tgt_vocab": 10} | wrong)
+
+
+def test_unequal_vocabularies_are_not_tied():
+    with pytest.raises(ValueError, match="expected vocabularies of one size to tie; got"):
+        tie_embeddings(make_model(5, 9, N=1, d_model=8, d_ff=8, h=2))
+
+
+def test_a_model_without_memory_can_be_asked_for_its_shapes():
+    with torch.device("meta"):
+        model = make_model(9, 9, N=1, d_model=8, d_ff=8, h=2).eval()
+        ids = torch.zeros(2, 3, dtype=torch.long)
+    assert model(ids, ids, None, None).shape == (2, 3, 8)

@@ -24,6 +24,7 @@ from annotated.parsing import (
     compare_parsers,
     is_tag,
     line_tokens,
+    line_tree,
     linearize,
     load_trees,
     read_trees,
@@ -340,3 +341,33 @@ def test_parsers_are_compared_on_the_same_sentences(treebank: str):
     assert first["Number of sentence"] == 1
     (first, _) = score_parser(oracle, treebank, "dev", limit=1)
     assert (first["sentences"], first["Number of sentence"]) == ("all", 1)
+
+
+@given(TREES)
+def test_a_line_comes_back_as_the_tree_that_it_was(tree):
+    assert line_tree(tree_line(tree), tree.leaves()) == tree
+
+
+PIECES = st.sampled_from(["↓S", "↓NP", "↑S", "↑NP", "→NN", "→DT", "w0", "w1", "w2", "w", "→"])
+
+
+@given(st.lists(PIECES), st.integers(1, 4))
+def test_any_line_gives_a_tree_with_all_words_in_order(pieces, n):
+    words = [f"w{i}" for i in range(n)]
+    tree = line_tree(" ".join(pieces), words)
+    assert tree.leaves() == words and all(len(phrase) for phrase in tree.subtrees())
+
+
+@pytest.mark.parametrize(
+    "line, tree",
+    [
+        ("↓S →DT the →NN cat →VB sat ↑S", "(S (DT the) (NN cat) (VB sat))"),
+        ("↓S →DT the →JJ fat →NN cat →VB sat ↑S", "(S (DT the) (NN cat) (VB sat))"),  # made up
+        ("↓S ↓NP →DT the ↑NP →VB sat ↑S", "(S (NP (DT the)) (X cat) (VB sat))"),  # passed over
+        ("↓S →DT the →NN dog →VB sat ↑S", "(S (DT the) (NN cat) (VB sat))"),  # another word
+        ("↓S →DT the →NN →VB sat ↑S", "(S (DT the) (NN cat) (VB sat))"),  # none after a tag
+        ("↓S ↓NP →DT the ↑NP ↑S", "(TOP (S (NP (DT the))) (X cat) (X sat))"),
+    ],
+)
+def test_words_say_where_a_tag_belongs(line, tree):
+    assert line_tree(line, ["the", "cat", "sat"]) == one(tree)

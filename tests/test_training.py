@@ -451,9 +451,7 @@ def test_weights_that_are_not_finite_are_never_saved(config: TrainingConfig):
     trainer = start_run(config)
     with torch.no_grad():
         trainer.model.generator.proj.weight[3, 0] = math.nan
-    with pytest.raises(
-        ValueError, match=r"got nan on the validation set after update 0\."
-    ):
+    with pytest.raises(ValueError, match=r"got nan on the validation set after update 0\."):
         training.record(trainer, training.RunLog(Path(config.out)))
     assert not checkpoints(config.out)
 
