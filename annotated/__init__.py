@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from annotated.complexity import layers_to_link as layers_to_link
     from annotated.complexity import longest_chain as longest_chain
     from annotated.complexity import multiply_adds as multiply_adds
+    from annotated.data import DAMAGED as DAMAGED
     from annotated.data import END as END
     from annotated.data import PAD as PAD
     from annotated.data import SPECIALS as SPECIALS
@@ -359,6 +360,7 @@ _MODULES = {
     "data": [
         "Batch",
         "Corpus",
+        "DAMAGED",
         "END",
         "EncodedPairs",
         "PAD",
@@ -663,6 +665,7 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "BASE",
     "CLAIMS",
+    "DAMAGED",
     "DISTANCES",
     "END",
     "INTERRUPTED",

@@ -585,7 +585,8 @@ def _long_paths_are_hard() -> tuple[bool, str]:
 def _one_head_loses_half() -> tuple[bool, str]:
     a, b = torch.randn(2, 2000, 8)  # what two positions say in 2000 sentences
     both = torch.cat([a, b], dim=-1)
-    a, b = (content @ said for said in [torch.randn(8, 16)] for content in (a, b))  # width 16
+    said = torch.randn(8, 16)  # how the model, of width 16, holds it
+    a, b = a @ said, b @ said
 
     def head(first: Tensor, second: Tensor, score: float) -> Tensor:
         """What a head sees if the score of the first is so much above that of the second."""
@@ -2149,7 +2150,7 @@ def _big_is_ahead_in_french_and_cheap() -> tuple[bool, str]:
     "s6.1-average",
     "6.1",
     "definition",
-    "Scored is the mean of the last 5 checkpoints (base, 10 of its minutes apart) or 20 (big).",
+    "Scored is the mean of the last 5 checkpoints (base, 10 minutes apart for the authors) or 20.",
     "6-1-machine-translation#the-mean-of-the-last-checkpoints",
 )
 def _mean_of_the_last_checkpoints() -> tuple[bool, str]:

@@ -37,6 +37,7 @@ from tqdm import tqdm
 from annotated.attention import subsequent_mask
 
 __all__ = [
+    "DAMAGED",
     "END",
     "PAD",
     "SPECIALS",
@@ -267,7 +268,7 @@ def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None) -> Path:
 
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
-_DAMAGED = (
+DAMAGED = (  # what Python raises over a broken archive
     EOFError, gzip.BadGzipFile, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error,
 )  # fmt: skip
 
@@ -285,7 +286,7 @@ def open_part(path: Path, member: str = "") -> Iterator[IO[bytes]]:
             else _OPENERS.get(path.suffix, open)(path, "rb") as file
         ):
             yield file
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise ValueError(f"{path}: damaged, or not what its name says ({error})") from None
 
 

@@ -20,7 +20,7 @@ import pandas as pd
 from nltk import Nonterminal, Tree, ViterbiParser, induce_pcfg
 from tqdm import tqdm
 
-from annotated.data import corpus_file, find_corpus, local_file
+from annotated.data import DAMAGED, corpus_file, find_corpus, local_file
 from annotated.decoding import Translator, load_pretrained
 from annotated.training import write_text
 
@@ -373,7 +373,7 @@ def archive_texts(path: Path, endings: tuple[str, ...]) -> dict[str, str]:
             members = [member for member in tar if member.name.endswith(endings)]
             read = lambda member: b"".join(tar.extractfile(member) or ())
             return {member.name: _decoded(read(member), member.name) for member in members}
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError) as error:
+    except DAMAGED as error:
         raise ValueError(f"{path}: expected an archive of trees; {error}") from None
 
 
