@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from annotated.data import train_wordpiece as train_wordpiece
     from annotated.data import word_vocabulary as word_vocabulary
     from annotated.decoding import Beam as Beam
+    from annotated.decoding import Follow as Follow
     from annotated.decoding import Hypothesis as Hypothesis
     from annotated.decoding import Translation as Translation
     from annotated.decoding import Translator as Translator
@@ -87,6 +88,7 @@ if TYPE_CHECKING:
     from annotated.decoding import forbid as forbid
     from annotated.decoding import greedy_decode as greedy_decode
     from annotated.decoding import is_blank as is_blank
+    from annotated.decoding import keep_to as keep_to
     from annotated.decoding import length_penalty as length_penalty
     from annotated.decoding import load_pretrained as load_pretrained
     from annotated.decoding import model_folder as model_folder
@@ -171,7 +173,10 @@ if TYPE_CHECKING:
     from annotated.paper import quote as quote
     from annotated.parsing import Bracketing as Bracketing
     from annotated.parsing import Grammar as Grammar
+    from annotated.parsing import HeldTranslator as HeldTranslator
+    from annotated.parsing import LineRules as LineRules
     from annotated.parsing import Parser as Parser
+    from annotated.parsing import Place as Place
     from annotated.parsing import Rules as Rules
     from annotated.parsing import Score as Score
     from annotated.parsing import Tagger as Tagger
@@ -397,6 +402,7 @@ _MODULES = {
     ],
     "decoding": [
         "Beam",
+        "Follow",
         "Hypothesis",
         "Translation",
         "Translator",
@@ -408,6 +414,7 @@ _MODULES = {
         "forbid",
         "greedy_decode",
         "is_blank",
+        "keep_to",
         "length_penalty",
         "load_pretrained",
         "model_folder",
@@ -501,7 +508,10 @@ _MODULES = {
     "parsing": [
         "Bracketing",
         "Grammar",
+        "HeldTranslator",
+        "LineRules",
         "Parser",
+        "Place",
         "Rules",
         "Score",
         "Tagger",
@@ -704,20 +714,24 @@ __all__ = [
     "EncoderDecoder",
     "EncoderLayer",
     "Evidence",
+    "Follow",
     "Generator",
     "Grammar",
     "Group",
+    "HeldTranslator",
     "Hypothesis",
     "KeyValueCache",
     "LabelSmoothing",
     "LearnedPositionalEncoding",
     "Likelihood",
+    "LineRules",
     "ModelLoss",
     "MultiHeadedAttention",
     "PairReport",
     "Paper",
     "Parser",
     "Part",
+    "Place",
     "PositionalEncoding",
     "PositionwiseFeedForward",
     "Processes",
@@ -830,6 +844,7 @@ __all__ = [
     "join_processes",
     "keep_gradients",
     "keep_results",
+    "keep_to",
     "known_row",
     "known_split",
     "launch",

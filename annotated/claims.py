@@ -2507,7 +2507,7 @@ def _search_for_trees() -> tuple[bool, str]:
 
     translator: Any = SimpleNamespace(translate_all=translate_all)
     beam = build_parser().parse_args(["parse", "--beam", "21"]).beam
-    Parser(translator).parse_all([["mice"]], beam=beam)
+    Parser(translator).parse_all([["mice"]], beam=beam, hold=False)
     usual = signature(Parser.parse_all).parameters["beam"].default
     more, alpha = seen["longest"] - src.size(1), seen["alpha"]
     told = f"{more} more, α = {alpha}, {max(widths)} hypotheses (unless asked, {usual})"

@@ -197,7 +197,7 @@ def run_parse(options: argparse.Namespace) -> None:
     from annotated.training import write_text
 
     parser = load_parser(options.model, device_for(options.device))
-    search = {"beam": options.beam, "alpha": options.alpha}
+    search = {"beam": options.beam, "alpha": options.alpha, "hold": not options.free}
     if options.treebank:
         score_on_treebank(parser, options, search)
         return
@@ -450,6 +450,8 @@ def add_parse(commands: Any) -> None:
     add("--svg", metavar="FILE", help="also draw the tree (of several, the last) in this file")
     add("--beam", type=int, default=4, help="hypotheses; the paper: 21 (default: %(default)s)")
     add("--alpha", type=float, default=0.3, help="length penalty (default: %(default)s)")
+    free = "do not hold the search to trees of the sentence; what comes out is mended all the same"
+    add("--free", action="store_true", help=free)
     add("--treebank", help="score on it: craft, wsj-sample, or the folder of a Penn Treebank")
     add("--split", default="dev", help="train, dev or test (default: %(default)s)")
     told = "score two simpler parsers too, a grammar and right-branching trees"

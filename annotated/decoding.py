@@ -6,7 +6,7 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 import json
 import math
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -25,6 +25,7 @@ from annotated.stacks import DecoderCache
 
 __all__ = [
     "Beam",
+    "Follow",
     "Hypothesis",
     "Translation",
     "Translator",
@@ -36,6 +37,7 @@ __all__ = [
     "forbid",
     "greedy_decode",
     "is_blank",
+    "keep_to",
     "length_penalty",
     "load_pretrained",
     "model_folder",
@@ -132,6 +134,8 @@ class Beam:
 
     def select(self, rows: list[int]) -> None:
         """Keep these sentences, in this order."""
+        if rows == list(range(self.ids.size(0))):
+            return
         index = torch.tensor(rows, dtype=torch.long, device=self.ids.device)
         for name in "memory", "src_mask", "ids", "log_prob", "ancestry", "places":
             if (old := getattr(self, name)) is not None:
@@ -213,6 +217,9 @@ def take_complete(beam: Beam, alpha: float, end: int = END) -> list[tuple[int, H
     return complete
 
 
+Follow = Callable[[list[int]], list[int]]  # from ids, start symbol apart, to those that may follow
+
+
 def can_win(
     log_prob: float, length: int, limit: int, scores: list[float], alpha: float, n_best: int = 1
 ) -> bool:
@@ -239,6 +246,7 @@ def beam_search(
     max_extra: int = 50,
     n_best: int = 1,
     cache: bool = True,
+    follow: Sequence[Follow] | None = None,
 ) -> list[list[Hypothesis]]:
     """Search for the outputs with the best scores.
 
@@ -250,10 +258,11 @@ def beam_search(
         max_extra: tokens that an output may have more than its input.
         n_best: hypotheses to return for each sentence, at most `beam`.
         cache: keep keys and values; False computes everything anew at each step.
+        follow: for each sentence, what may be said in it; None: everything.
 
     Returns: for each sentence its best hypotheses, the best first.
 
-    Raises: ValueError for a wrong argument, or if the model gives no numbers.
+    Raises: ValueError for a wrong argument, or if the model gives no numbers for what may follow.
 
     Source: section 6.1.
     """
@@ -262,24 +271,25 @@ def beam_search(
     found: list[list[Hypothesis]] = [[] for _ in limits]
     rows = list(range(len(limits)))  # the sentence in each row of the batch
     state = open_beam(model, src, src_mask, beam, cache)
-    length = 0
     while rows:
-        length += 1
+        length = state.ids.size(-1)  # of a hypothesis after this step, start symbol apart
         log_probs = next_log_probs(model, state)
         forbid(log_probs, [row for row, i in enumerate(rows) if limits[i] == length])
+        if follow:
+            keep_to(
+                log_probs, state, {r: follow[i] for r, i in enumerate(rows) if limits[i] > length}
+            )
         extend(state, log_probs, beam)
         for row, hypothesis in take_complete(state, alpha):
             found[rows[row]].append(hypothesis)
         best, keep = state.log_prob.amax(dim=1).tolist(), []
         for row, i in enumerate(rows):
-            scores = [hypothesis.score for hypothesis in found[i]]
-            if can_win(best[row], length, limits[i], scores, alpha, n_best):
+            if can_win(best[row], length, limits[i], [h.score for h in found[i]], alpha, n_best):
                 keep.append(row)
-        if len(keep) < len(rows):
-            state.select(keep)
-            rows = [rows[row] for row in keep]
+        state.select(keep)
+        rows = [rows[row] for row in keep]
     if not all(found):
-        raise ValueError("expected probabilities from the model; got values that are no numbers")
+        raise ValueError("expected probabilities of what may follow from the model; got no numbers")
     return [sorted(group, key=lambda h: h.score, reverse=True)[:n_best] for group in found]
 
 
@@ -314,6 +324,17 @@ def forbid(log_probs: Tensor, last: list[int]) -> None:
         end = log_probs[row, :, END].clone()
         log_probs[row] = -math.inf
         log_probs[row, :, END] = end
+
+
+def keep_to(log_probs: Tensor, beam: Beam, follow: dict[int, Follow]) -> None:
+    """Set to -inf, in these rows of the batch, what may not follow an open hypothesis."""
+    is_open = beam.log_prob.isfinite().tolist()
+    for row, allowed in follow.items():
+        for place, ids in enumerate(beam.ids[row, :, 1:].tolist()):
+            if is_open[row][place]:
+                forbidden = torch.ones_like(log_probs[row, place], dtype=torch.bool)
+                forbidden[allowed(ids)] = False
+                log_probs[row, place].masked_fill_(forbidden, -math.inf)
 
 
 def budget_batches(lengths: list[int], batch_tokens: int) -> list[list[int]]:

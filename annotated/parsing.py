@@ -11,23 +11,27 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from functools import cache
+from functools import cache, lru_cache
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 from nltk import Nonterminal, Tree, ViterbiParser, induce_pcfg
+from tokenizers import Tokenizer
 from tqdm import tqdm
 
-from annotated.data import DAMAGED, corpus_file, find_corpus, local_file
-from annotated.decoding import Translator, load_pretrained
+from annotated.data import DAMAGED, END, UNK, corpus_file, find_corpus, local_file
+from annotated.decoding import Follow, Translation, Translator, load_pretrained
 from annotated.training import write_text
 
 __all__ = [
     "Bracketing",
     "Grammar",
+    "HeldTranslator",
+    "LineRules",
     "Parser",
+    "Place",
     "Rules",
     "Score",
     "Tagger",
@@ -543,6 +547,91 @@ def write_treebank(corpus: str, folder: Path, limit: int | None = None) -> str:
     return f"{folder}-words-trees"
 
 
+class Place(NamedTuple):
+    """Where a line stands.
+
+    Args:
+        ends: of the open phrases, the outermost first, the pieces that will close them.
+        empty: how many of these, the innermost, hold nothing yet.
+        said: words so far.   rest: pieces of the last of these that are still to come.
+    """
+
+    ends: tuple[int, ...] = ()
+    empty: int = 0
+    said: int = 0
+    rest: tuple[int, ...] = ()
+
+
+_MOST_OPENED, _MOST_ALIKE = 8, 2  # phrases before a word, and those of them with the same label
+
+
+class LineRules:
+    """What may follow in a line as `tree_line` writes it.
+
+    Args:
+        tokenizer: of a model that was trained on such lines.
+
+    Raises: ValueError if it has no pieces for brackets and tags.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        pieces = {piece[1:]: i for piece, i in tokenizer.get_vocab().items()}  # without the space
+        self.tags = [i for mark, i in pieces.items() if is_marked(mark) and mark[0] == "→"]
+        opening = {mark: i for mark, i in pieces.items() if is_marked(mark) and mark[0] == "↓"}
+        ends = {i: pieces.get(f"↑{mark[1:]}") for mark, i in opening.items()}
+        self.ends = {i: end for i, end in ends.items() if end is not None}
+        if not (self.tags and self.ends):
+            raise ValueError("expected a model that writes trees; its vocabulary has no brackets")
+
+    def after(self, place: Place, token: int, words: list[tuple[int, ...]]) -> Place:
+        """Where a line over these words, in pieces, stands after one more piece."""
+        if place.rest:
+            return place._replace(rest=place.rest[1:])
+        if token in self.ends:
+            return Place((*place.ends, self.ends[token]), place.empty + 1, place.said)
+        if token == place.ends[-1]:
+            return Place(place.ends[:-1], 0, place.said)
+        return Place(place.ends, 0, place.said + 1, words[place.said])
+
+    def next(self, place: Place, words: list[tuple[int, ...]]) -> list[int]:
+        """The pieces that may follow."""
+        ends, empty = place.ends, place.empty
+        if place.rest:
+            return [place.rest[0]]
+        if place.said == len(words):
+            return [ends[-1] if ends else END]
+        alike = Counter(ends[len(ends) - empty :])
+        down = [i for i, end in self.ends.items() if alike[end] < _MOST_ALIKE]
+        room = empty < _MOST_OPENED and len(ends) < _DEEPEST
+        up = [ends[-1]] if len(ends) > 1 and not empty else []
+        return (down if room else []) + up + (self.tags if ends else [])
+
+
+class HeldTranslator(Translator):
+    """A translator from words to trees whose search is held to trees over the words."""
+
+    def search(self, sources: list[list[int]], **options: Any) -> list[list[Translation]]:
+        """As `Translator.search`; ValueError for a model that writes no trees."""
+        rules = LineRules(self.tokenizer)
+        follow = [self.follow(rules, ids) for ids in sources]
+        return super().search(sources, follow=follow, **options)
+
+    def follow(self, rules: LineRules, src: list[int]) -> Follow:
+        """The rules, for `beam_search`, over a sentence of these pieces."""
+        words: list[tuple[int, ...]] = []
+        for i in src:
+            if str(self.tokenizer.id_to_token(i)).startswith("▁"):
+                words.append((i,))
+            elif i not in (UNK, END):
+                words[-1] += (i,)
+
+        @lru_cache(maxsize=1024)  # the hypotheses, and those that they go on from
+        def place(ids: tuple[int, ...]) -> Place:
+            return rules.after(place(ids[:-1]), ids[-1], words) if ids else Place()
+
+        return lambda ids: rules.next(place(tuple(ids)), words)
+
+
 @dataclass(frozen=True)
 class Parser:
     """A translator from words to trees.
@@ -558,20 +647,27 @@ class Parser:
         return self.parse_all([words], **options)[0]
 
     def parse_all(
-        self, sentences: list[list[str]], beam: int = 4, alpha: float = 0.3, **options: Any
+        self,
+        sentences: list[list[str]],
+        beam: int = 4,
+        alpha: float = 0.3,
+        hold: bool = True,
+        **options: Any,
     ) -> list[Tree]:
         """The trees of sentences.
 
         Args:
             sentences: each a list of words.   beam: hypotheses; the paper has 21.
             alpha: length penalty, the paper's.
+            hold: hold the search to trees; False: mend what comes out.
             options: as for `Translator.candidates`.
 
-        Raises: ValueError if a sentence has no words.
+        Raises: ValueError if a sentence has no words, or for a model that writes no trees.
         """
         lines = [sentence_line(words) for words in sentences]
-        search = {"max_extra": 300, **options}
-        found = self.translator.translate_all(lines, beam=beam, alpha=alpha, **search)
+        search = {"max_extra": 300, "beam": beam, "alpha": alpha, **options}
+        translator = HeldTranslator(**vars(self.translator)) if hold else self.translator
+        found = translator.translate_all(lines, **search)
         return [line_tree(line, words) for line, words in zip(found, sentences, strict=True)]
 
 

@@ -565,14 +565,16 @@ def test_parsers_are_scored_and_the_scores_kept(tmp_path: Path, capsys, monkeypa
     asked = ["parse", "--model", "m", "--treebank", "craft", "--out", str(kept)]
     told = said(capsys, *asked, "--beam", "21")
     assert f"{'Bracketing FMeasure':26}= 87.654" in told
-    shared = {"treebank": "craft", "split": "dev", "alpha": 0.3, "Number of sentence": 2}
-    shared |= {"Bracketing FMeasure": 87.654321}
+    shared = {"treebank": "craft", "split": "dev", "alpha": 0.3}
+    shared |= {"Number of sentence": 2, "Bracketing FMeasure": 87.654321, "hold": True}
     assert json.loads(kept.read_text()) == [shared | {"beam": 21}]
     assert f"{'parser':26}= grammar" in said(capsys, *asked, "--split", "test", "--baselines")
     assert json.loads(kept.read_text()) == [
         shared | {"split": "test", "beam": 4, "parser": "grammar"}
     ]
     assert seen == [
-        ("m", ("craft", "dev", None), {"beam": 21, "alpha": 0.3}),
-        ("m", ("craft", "test", None), {"beam": 4, "alpha": 0.3}),
+        ("m", ("craft", "dev", None), {"beam": 21, "alpha": 0.3, "hold": True}),
+        ("m", ("craft", "test", None), {"beam": 4, "alpha": 0.3, "hold": True}),
     ]
+    said(capsys, *asked, "--free")
+    assert [row["hold"] for row in json.loads(kept.read_text())] == [False]

@@ -261,6 +261,37 @@ def test_masks_may_be_missing_or_zero_and_one():
     same(beam_search(model, src, torch.ones(2, 1, 3), max_extra=5), expected)
 
 
+def rising(ids: list[int]) -> list[int]:
+    """Words 4 to 6, none smaller than the one before, and two at least."""
+    return [*range(max(ids, default=4), 7), *([END] if len(ids) >= 2 else [])]
+
+
+@settings(max_examples=15)
+@given(st.integers(0, 99), st.sampled_from([0.6, 0.0, 2.0]))
+def test_a_search_that_is_held_finds_the_best_of_what_may_be_said(seed, alpha):
+    model, src = wild(7, seed=seed), [4, 5, END]
+    outputs = [w for n in (2, 3, 4) for w in itertools.combinations_with_replacement([4, 5, 6], n)]
+    scores = [by_definition(model, src, w) / penalty(len(w) + 1, alpha) for w in outputs]
+    options = {"beam": 60, "n_best": len(outputs), "alpha": alpha, "max_extra": 2}
+    (found,) = batched(model, [src], follow=[rising], **options)
+    assert {tuple(h.ids) for h in found} == set(outputs)
+    assert [h.score for h in found] == pytest.approx(sorted(scores, reverse=True), rel=1e-5)
+
+
+def test_each_sentence_is_held_to_its_own_rule():
+    model, sources = wild(7), [[4, END], [5, 6, END], [6, END]]
+    model.generator.register_forward_hook(never_end)
+    rules = [rising, lambda ids: [END], lambda ids: [5]]
+    first, second, third = (group[0].ids for group in batched(model, sources, follow=rules))
+    assert first == sorted(first) and len(first) > 1
+    assert second == [] and third == [5] * (len(sources[2]) + 50 - 1)  # the limit ends it
+
+
+def test_a_rule_that_allows_nothing_is_an_error():
+    with pytest.raises(ValueError, match="no numbers"):
+        batched(wild(), [[4]], follow=[lambda ids: []])
+
+
 # --------------------------------------------------------------------------------- when it stops
 
 

@@ -9,13 +9,19 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+import torch
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk import Tree
 
-from annotated.data import find_corpus
+from annotated.data import END, find_corpus, train_bpe
+from annotated.decoding import Translator, load_pretrained
+from annotated.model import make_model
 from annotated.parsing import (
     Grammar,
+    HeldTranslator,
+    LineRules,
+    Parser,
     Rules,
     bare_label,
     bracketed,
@@ -371,3 +377,70 @@ def test_any_line_gives_a_tree_with_all_words_in_order(pieces, n):
 )
 def test_words_say_where_a_tag_belongs(line, tree):
     assert line_tree(line, ["the", "cat", "sat"]) == one(tree)
+
+
+# ------------------------------------------------------------------------ the search held to trees
+
+
+def nested(labels: str, inside: str) -> str:
+    for label in reversed(labels.split()):
+        inside = f"({label} {inside})"
+    return inside
+
+
+SEEN = [
+    SHORT,
+    LONG,
+    nested("S NP", "(PRP we)"),
+    "(S (NP (NP (NN f2)) (PP (IN of) (NP (NNS mice)))) (VP (VBP sleep)) (. .))",
+]
+LINES = [line for text in SEEN for line in (tree_line(one(text)), " ".join(one(text).leaves()))]
+TOKENIZER = train_bpe(LINES * 40, 120)  # small, and each bracket is a piece all the same
+
+
+def allowed(tree: Tree) -> bool:
+    """Whether the rules over its words allow the line of a tree, piece by piece, to its end."""
+    encode = lambda line: TOKENIZER.encode(line, add_special_tokens=False).ids
+    held = HeldTranslator(make_model(120, 120, N=1, d_model=8, h=1), TOKENIZER)
+    follow = held.follow(LineRules(TOKENIZER), encode(sentence_line(tree.leaves())))
+    line = [*encode(tree_line(tree)), END]
+    return all(piece in follow(line[:i]) for i, piece in enumerate(line))
+
+
+@pytest.mark.parametrize("text", SEEN)
+def test_the_rules_allow_trees(text: str):
+    assert allowed(one(text))
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"),
+    [
+        ("S NP NP VP VP PP PP S", True),
+        ("S NP NP VP VP PP PP S NP", False),  # nine
+        ("S NP VP NP PP NP", False),  # NP three times
+        ("NP NP S NP", False),
+    ],
+)
+def test_the_rules_limit_what_is_opened_before_a_word(labels: str, expected: bool):
+    assert allowed(one(nested(labels, "(DT the) (NN cat)"))) == expected
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.lists(st.sampled_from(["the", "cat", "f2", "cats", "."]), min_size=1), st.integers(0, 9))
+def test_a_model_that_knows_nothing_writes_trees_of_the_sentence(words: list[str], seed: int):
+    torch.manual_seed(seed)
+    model = make_model(120, 120, N=1, d_model=8, d_ff=8, h=1).eval()
+    (line,) = HeldTranslator(model, TOKENIZER).translate_all([" ".join(words)], max_extra=600)
+    tree = line_tree(line, words)
+    assert tree.leaves() == words and tree_line(tree) == line  # there was nothing to mend
+
+
+def test_a_letter_that_no_piece_has_is_no_obstacle():
+    model = make_model(120, 120, N=1, d_model=8, d_ff=8, h=1).eval()
+    words = ["the", "\u03b2-cat", "\u4e00", "sleeps"]
+    assert Parser(Translator(model, TOKENIZER)).parse(words).leaves() == words
+
+
+def test_a_model_of_sentences_is_no_parser():
+    with pytest.raises(ValueError, match="expected a model that writes trees"):
+        Parser(load_pretrained("multi30k-en-de")).parse(["mice"])
