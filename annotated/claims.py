@@ -6,6 +6,7 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 import html
 import json
 import math
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -1699,7 +1700,9 @@ def _heads_differ() -> tuple[bool, str]:
 )
 def _heads_follow_grammar() -> tuple[bool, str]:
     follower, bare = (heads.gain_low > 0 for heads in _study("heads"))
-    told = f"{follower.sum()} of {len(follower)} heads follow a relation beyond any fixed place"
+    told = (
+        f"heads that follow a relation beyond any fixed place: {follower.sum()} of {len(follower)}"
+    )
     told += f", untrained {bare.sum()}"
     return bool(follower.mean() >= 0.25 and follower.mean() > bare.mean()), told
 
@@ -2632,7 +2635,8 @@ def _row(row: dict[str, str]) -> str:
     text = {key: html.escape(value) for key, value in row.items()}
     page, _, anchor = text["where"].partition("#")
     link = f"{page}.html#{anchor}" if anchor else f"{page}.html"
-    command = f"<br><code>{text['command']}</code>" if row["command"] else ""
+    words = re.sub(r"\S+", r"<span>\g<0></span>", text["command"])
+    command = f"<br><code>{words}</code>" if words else ""
     return (
         f'<tr id="claim-{text["id"]}" data-section="{text["section"]}" '
         f'data-verdict="{text["verdict"]}" data-kind="{text["kind"]}">'

@@ -63,6 +63,9 @@ def show_paper(cell: nodes.container) -> None:
         return
     cell.children = [output]
     cell["classes"].append("original")
+    for link in output.findall(nodes.reference):
+        if link.astext() == (address := link.get("refuri")):  # in one piece the theme shortens it
+            link.children = [nodes.Text(address[:8]), nodes.Text(address[8:])]
     following = cell.next_node(siblings=True, descend=False)
     if isinstance(following, nodes.block_quote):
         fold = details(summary="in our words")
@@ -78,7 +81,8 @@ class PaperLayer(SphinxPostTransform):
     def run(self, **kwargs) -> None:
         for quote in self.document.findall(nodes.block_quote):
             strong = next(iter(quote.findall(nodes.strong)), None)
-            if strong is None or not MARK.match(strong.astext()):
+            ours = "original" not in quote.parent.parent.get("classes", [])
+            if strong is None or not ours or not MARK.match(strong.astext()):
                 continue
             quote["classes"].append("paper-layer")
             mark = strong.astext()
