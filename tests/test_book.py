@@ -110,7 +110,8 @@ LOOK = """() => ({
 def barriers(tab, code: bool) -> list[tuple[str, str]]:
     """What axe-core calls serious or critical: contrast, names, roles, reach by keyboard.
 
-    Thousands of coloured words of code take it minutes, so they are looked at on one page alone.
+    Thousands of coloured words of code, or marks of charts, take it minutes, so they are looked at
+    on one page alone.
     """
     from axe_playwright_python.sync_playwright import Axe
 
@@ -119,6 +120,7 @@ def barriers(tab, code: bool) -> list[tuple[str, str]]:
         context = {"exclude": [["pre"], [".sig"]]}
         # What is excluded is walked through all the same: so the words become one plain text.
         tab.evaluate("for (const e of document.querySelectorAll('pre, .sig')) e.textContent += ''")
+        tab.evaluate("for (const e of document.querySelectorAll('.chart svg')) e.textContent = ''")
     found = Axe().run(tab, context=context, options={"preload": False}).response
     return [
         (problem["help"], problem["nodes"][0]["html"][:200])
