@@ -2488,7 +2488,7 @@ def _trees_are_long() -> tuple[bool, str]:
     "6.3",
     "definition",
     "Parsing allows 300 tokens more than the input, with α = 0.3 and, if asked, a beam of 21.",
-    "6-3-constituency-parsing#parsing-as-translation",
+    "6-3-constituency-parsing#the-parser",
 )
 @_seeded()
 def _search_for_trees() -> tuple[bool, str]:
@@ -2523,7 +2523,7 @@ python -c "from pathlib import Path; from annotated.parsing import write_treeban
 write_treebank('PENN', Path('runs/{data}'))"{more}
 annotated train --preset base-en-de --data runs/{data}-words-trees --N 4 --d-model 1024 \
 --d-k 64 --d-v 64 --vocab-size {pieces} --max-pieces 1000 --out runs/{run}
-annotated parse --model runs/{run} --treebank PENN --split test --beam 21 \
+annotated parse --model runs/{run} --treebank PENN --split test --beam 21 --free \
 --out data/results/{run}.json"""
 _MORE = """
 # append the 17 million sentences to runs/semi/train.words, their trees to runs/semi/train.trees"""
