@@ -575,20 +575,20 @@ class LineRules:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        pieces = {piece[1:]: i for piece, i in tokenizer.get_vocab().items()}  # without the space
-        self.tags = [i for mark, i in pieces.items() if is_marked(mark) and mark[0] == "→"]
-        opening = {mark: i for mark, i in pieces.items() if is_marked(mark) and mark[0] == "↓"}
-        ends = {i: pieces.get(f"↑{mark[1:]}") for mark, i in opening.items()}
-        self.ends = {i: end for i, end in ends.items() if end is not None}
-        if not (self.tags and self.ends):
+        words = {piece[1:]: i for piece, i in tokenizer.get_vocab().items() if piece[0] == "▁"}
+        marks = {word: i for word, i in words.items() if is_marked(word)}
+        self.tags = [i for mark, i in marks.items() if mark[0] == "→"]
+        pairs = ((i, marks.get(f"↑{mark[1:]}")) for mark, i in marks.items() if mark[0] == "↓")
+        self.closing = {i: end for i, end in pairs if end is not None}
+        if not (self.tags and self.closing):
             raise ValueError("expected a model that writes trees; its vocabulary has no brackets")
 
     def after(self, place: Place, token: int, words: list[tuple[int, ...]]) -> Place:
         """Where a line over these words, in pieces, stands after one more piece."""
         if place.rest:
             return place._replace(rest=place.rest[1:])
-        if token in self.ends:
-            return Place((*place.ends, self.ends[token]), place.empty + 1, place.said)
+        if token in self.closing:
+            return Place((*place.ends, self.closing[token]), place.empty + 1, place.said)
         if token == place.ends[-1]:
             return Place(place.ends[:-1], 0, place.said)
         return Place(place.ends, 0, place.said + 1, words[place.said])
@@ -601,7 +601,7 @@ class LineRules:
         if place.said == len(words):
             return [ends[-1] if ends else END]
         alike = Counter(ends[len(ends) - empty :])
-        down = [i for i, end in self.ends.items() if alike[end] < _MOST_ALIKE]
+        down = [i for i, end in self.closing.items() if alike[end] < _MOST_ALIKE]
         room = empty < _MOST_OPENED and len(ends) < _DEEPEST
         up = [ends[-1]] if len(ends) > 1 and not empty else []
         return (down if room else []) + up + (self.tags if ends else [])
