@@ -109,7 +109,8 @@ def test_the_table_escapes_and_links():
         "numbers": "1 & 2", "where": "3-2-attention#equation-1", "command": "a\nb",
     }  # fmt: skip
     table = as_html([row])
-    assert "n &lt; d" in table and "1 &amp; 2" in table and "<span>a</span>\n<span>b</span>" in table
+    assert "n &lt; d" in table and "1 &amp; 2" in table
+    assert "<code><span>a</span>\n<span>b</span></code>" in table
     assert 'href="3-2-attention.html#equation-1"' in table and 'data-verdict="holds"' in table
     board = claims.scoreboard([row, {**row, "verdict": "open", "section": "3.2.2"}])
     assert board.count("verdict=open&amp;section=3.2#the-ledger") == 1

@@ -437,7 +437,7 @@ def test_a_model_that_knows_nothing_writes_trees_of_the_sentence(words: list[str
 
 def test_a_letter_that_no_piece_has_is_no_obstacle():
     model = make_model(120, 120, N=1, d_model=8, d_ff=8, h=1).eval()
-    words = ["the", "\u03b2-cat", "\u4e00", "sleeps"]
+    words = ["\u4e01", "the", "\u03b2-cat", "\u4e00", "sleeps"]
     assert Parser(Translator(model, TOKENIZER)).parse(words).leaves() == words
 
 
