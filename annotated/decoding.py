@@ -134,7 +134,7 @@ class Beam:
 
     def select(self, rows: list[int]) -> None:
         """Keep these sentences, in this order."""
-        if rows == list(range(self.ids.size(0))):
+        if rows == list(range(self.ids.size(0))):  # as at most steps: nothing to move
             return
         index = torch.tensor(rows, dtype=torch.long, device=self.ids.device)
         for name in "memory", "src_mask", "ids", "log_prob", "ancestry", "places":

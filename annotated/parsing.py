@@ -666,7 +666,9 @@ class Parser:
         """
         lines = [sentence_line(words) for words in sentences]
         search = {"max_extra": 300, "beam": beam, "alpha": alpha, **options}
-        translator = HeldTranslator(**vars(self.translator)) if hold else self.translator
+        translator = self.translator
+        if hold:
+            translator = HeldTranslator(translator.model, translator.tokenizer)
         found = translator.translate_all(lines, **search)
         return [line_tree(line, words) for line, words in zip(found, sentences, strict=True)]
 

@@ -81,8 +81,8 @@ class PaperLayer(SphinxPostTransform):
     def run(self, **kwargs) -> None:
         for quote in self.document.findall(nodes.block_quote):
             strong = next(iter(quote.findall(nodes.strong)), None)
-            ours = "original" not in quote.parent.parent.get("classes", [])
-            if strong is None or not ours or not MARK.match(strong.astext()):
+            original = isinstance(quote.parent, nodes.container)  # the output of a cell
+            if strong is None or original or not MARK.match(strong.astext()):
                 continue
             quote["classes"].append("paper-layer")
             mark = strong.astext()
