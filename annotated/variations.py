@@ -263,8 +263,8 @@ def leads(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
         measure: "BLEU", "accuracy" or "perplexity"; the last in nats a piece, the difference of
             logarithms, so that more is better in all of them.
 
-    Returns: `lead` of each row; `noise`, two standard errors of the difference of means, not a
-        number if no row has two seeds.
+    Returns: `lead` of each row, the mean over the seeds that it shares with base; `noise`, two
+        standard errors of it, not a number if no row shares two seeds with base.
 
     Raises: ValueError if there is no run of base.
 
@@ -273,12 +273,12 @@ def leads(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
     if "base" not in set(runs["row"]):
         raise ValueError(f"expected runs of base to compare with; got {len(runs)} of other rows")
     scores = -np.log(runs["perplexity"]) if measure == "perplexity" else runs[measure]
-    groups = scores.groupby(runs["row"], sort=False)
-    mean, seeds = groups.mean(), groups.size()
-    spread = (groups.var() * (seeds - 1)).sum() / max(1, (seeds - 1).sum())
-    error = (spread * (1 / seeds + 1 / seeds["base"])) ** 0.5
-    noise = 2 * error if seeds.max() > 1 else error * np.nan
-    return pd.DataFrame({"lead": mean - mean["base"], "noise": noise}).drop(index="base")
+    by_seed = runs.assign(score=scores).pivot(index="row", columns="seed", values="score")
+    ahead = (by_seed - by_seed.loc["base"]).reindex(runs["row"].unique()).drop(index="base")
+    seeds = ahead.count(axis=1)
+    freedom = (seeds - 1).clip(lower=0)
+    spread = (ahead.var(axis=1) * freedom).sum() / freedom.sum() if freedom.any() else np.nan
+    return pd.DataFrame({"lead": ahead.mean(axis=1), "noise": 2 * (spread / seeds) ** 0.5})
 
 
 def verdict(paper: float, ours: float, noise: float) -> str:

@@ -141,16 +141,24 @@ def test_a_file_that_is_no_table_of_runs_is_refused(tmp_path, text, said):
     assert results.read_text() == text
 
 
-def test_a_lead_is_a_difference_of_means_and_noise_two_standard_errors():
-    runs = pd.DataFrame({"row": ["base"] * 3 + ["x"] * 2, "BLEU": [1.0, 2, 3, 4, 6]})
-    found = leads(runs, "BLEU").loc["x"]
-    assert found["lead"] == 5 - 2
-    pooled = (2 * 1 + 1 * 2) / 3  # variances 1 and 2, with 2 and 1 degrees of freedom
-    assert found["noise"] == pytest.approx(2 * (pooled * (1 / 3 + 1 / 2)) ** 0.5)
+def test_a_lead_is_over_the_base_of_the_seed_and_noise_two_standard_errors():
+    runs = pd.DataFrame(
+        {
+            "row": ["base"] * 3 + ["x"] * 3 + ["y"] * 2 + ["z"],
+            "seed": [1, 2, 3] * 2 + [3, 1] + [4],
+            "BLEU": [1.0, 20, 3, 4, 22, 4, 5, 6, 7],
+        }
+    )
+    found = leads(runs, "BLEU")  # x is 3, 2 and 1 ahead, y 5 and 2, z has no base of its seed
+    assert found["lead"].drop("z").to_dict() == {"x": 2, "y": 3.5}
+    pooled = (2 * 1 + 1 * 4.5) / 3  # variances 1 and 4.5, with 2 and 1 degrees of freedom
+    assert found.loc["x", "noise"] == pytest.approx(2 * (pooled / 3) ** 0.5)
+    assert found.loc["y", "noise"] == pytest.approx(2 * (pooled / 2) ** 0.5)
+    assert math.isnan(found.loc["z", "lead"]) and list(found.index) == ["x", "y", "z"]
 
 
 def test_perplexity_is_compared_in_nats_and_less_is_better():
-    runs = pd.DataFrame({"row": ["base", "x"], "perplexity": [5.0, 4.0]})
+    runs = pd.DataFrame({"row": ["base", "x"], "seed": [1, 1], "perplexity": [5.0, 4.0]})
     found = leads(runs, "perplexity").loc["x"]
     assert found["lead"] == pytest.approx(math.log(5 / 4))
     assert math.isnan(found["noise"])  # nobody knows, with one run each
