@@ -2030,7 +2030,7 @@ def _lead(row: str, measure: str = "BLEU") -> tuple[float, float]:
     if row not in table.index:
         raise FileNotFoundError(f"{row} of variations.csv")
     lead, noise = table.loc[row]
-    return -float(lead), float(noise)  # noise is nan if no row has two seeds
+    return -float(lead), float(noise)  # noise is nan if no row shares two seeds with base
 
 
 def _decided(*leads: tuple[float, float]) -> bool | None:
