@@ -342,17 +342,24 @@ _BIG = {
 }  # fmt: skip
 _GERMAN = {"data": "wmt14-en-de"}
 _FRENCH = {"data": "wmt14-en-fr", "vocabulary": "wordpiece", "vocab_size": 32000}
+
 _GENERAL = {
     "data": "laws+tatoeba+news+php+multi30k-en-fr", "on_bad": "drop", "vocab_size": 8000,
     "N": 6, "d_model": 192, "d_ff": 768, "h": 8, "dropout": 0.0,
     "src_tokens": 3000, "tgt_tokens": 3000, "parts": 2, "factor": 0.6, "warmup": 1500,
     "updates": 8000, "average": 5, "save_updates": 1000, "log_updates": 50,
 }  # fmt: skip
+_PARSER = {
+    "data": "runs/craft-words-trees", "vocab_size": 6000, "max_pieces": 600, "N": 4,
+    "d_model": 192, "d_ff": 768, "h": 6, "dropout": 0.2, "warmup": 1500, "updates": 24000,
+    "average": 5, "save_updates": 500, "log_updates": 70,
+}  # fmt: skip
 
 PRESETS: dict[str, dict[str, Any]] = {
     "multi30k-en-de": {},
     "multi30k-en-fr": {"data": "multi30k-en-fr", "updates": 28000},
     "general-en-fr": _GENERAL,
+    "craft-parser": _PARSER,
     "base-en-de": {**_PAPER, **_GERMAN},
     "base-en-fr": {**_PAPER, **_FRENCH},
     "big-en-de": {**_BIG, **_GERMAN},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import tarfile
 import zipfile
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk import Tree
 
-from annotated.data import END, find_corpus, train_bpe
+from annotated.data import END, find_corpus, shipped, train_bpe
 from annotated.decoding import Translator, load_pretrained
 from annotated.model import make_model
 from annotated.parsing import (
@@ -32,12 +33,14 @@ from annotated.parsing import (
     line_tokens,
     line_tree,
     linearize,
+    load_parser,
     load_trees,
     read_trees,
     restore,
     right_branching,
     same_punctuation,
     score_parser,
+    score_trees,
     sentence_line,
     summary,
     tree_line,
@@ -444,3 +447,29 @@ def test_a_letter_that_no_piece_has_is_no_obstacle():
 def test_a_model_of_sentences_is_no_parser():
     with pytest.raises(ValueError, match="expected a model that writes trees"):
         Parser(load_pretrained("multi30k-en-de")).parse(["mice"])
+
+
+@pytest.fixture(scope="module")
+def gold() -> list[Tree]:
+    with (shipped("results") / "craft-test-trees.txt").open(encoding="utf-8") as lines:
+        return list(read_trees(lines))
+
+
+def test_the_shipped_parser_is_right_about_most_phrases(gold: list[Tree]):
+    found = load_parser().parse_all([tree.leaves() for tree in gold])
+    assert [tree.leaves() for tree in found] == [tree.leaves() for tree in gold]
+    tags = [[tag for _, tag in tree.pos()] for tree in gold]
+    simple = [right_branching(tree.leaves(), t) for tree, t in zip(gold, tags, strict=True)]
+    (ours, *_), (rule, *_) = score_trees(gold, found), score_trees(gold, simple)
+    assert ours["Bracketing FMeasure"] > max(70, 2 * rule["Bracketing FMeasure"])
+    assert ours["Tagging accuracy"] > 90
+
+
+def test_the_card_of_the_shipped_parser_quotes_its_results():
+    card = (shipped("models") / "craft-parser" / "README.md").read_text(encoding="utf-8")
+    for name, count in ("craft-parser.json", 9099), ("craft-parser-wsj.json", 3914):
+        rows = json.loads((shipped("results") / name).read_text(encoding="utf-8"))
+        assert max(row["Number of sentence"] for row in rows) == count  # no part of the corpus
+        for row in rows:
+            assert f"| {row['Number of sentence']:,} | {row['Bracketing Recall']:.2f} |" in card
+            assert f"| {row['Bracketing FMeasure']:.2f} |" in card

@@ -622,7 +622,7 @@ def test_the_papers_presets():
     assert (base.out, big.out) == ("runs/base-en-de", "x")
     assert training.model_config(base) == TransformerConfig.base(37000, max_len=512)
     assert training.model_config(big) == TransformerConfig.big(37000, max_len=512)
-    for name in PRESETS:
+    for name in PRESETS.keys() - {"craft-parser"}:
         assert preset(name).data.rsplit("-", 2)[1:] == name.rsplit("-", 2)[1:]
     with pytest.raises(ValueError, match="expected a preset out of multi30k-en-de"):
         preset("huge")
