@@ -5,15 +5,21 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed
+PAPER ?= yes
+
+ifeq ($(filter yes no,$(PAPER)),)
+$(error PAPER has to be yes or no, not "$(PAPER)")
+endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install extract check book pdf serve test browser clean
+.PHONY: help install extract check book pdf serve test clean
 
 help:  ## show this help
 	@echo "The executable edition of \"Attention Is All You Need\""
 	@echo
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F'\t' '{printf "  make %-9s %s\n", $$1, $$2}'
 	@echo
+	@echo "  PAPER=no                  leaves the paper's own words out of the book, to publish it"
 	@echo "  ANNOTATED_PAPER_PDF=FILE  shows the paper's own words in the book"
 	@echo "  ANNOTATED_DATA=FOLDER     reads corpora there instead of downloading them"
 
@@ -32,9 +38,15 @@ check: $(STAMP)  ## lint, types, and that the package is what the chapters say
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
+ifeq ($(PAPER),no)
+book: export ANNOTATED_PAPER_PDF = no
+endif
 book: extract  ## execute every chapter; the site is then at _build/html/index.html
-	@$(BIN)/annotated paper get >/dev/null 2>&1 || echo "(built without the paper's own sentences: no PDF at hand)"
+	@test "$$ANNOTATED_PAPER_PDF" = no || said=$$($(BIN)/annotated paper get 2>&1 >/dev/null) || { \
+	  test -z "$$ANNOTATED_PAPER_PDF" || { echo "$$said" >&2; exit 2; }; \
+	  echo "(built without the paper's own sentences: no PDF at hand)"; }
 	$(BIN)/jupyter-book build . --warningiserror --keep-going
 	@echo "open $(CURDIR)/_build/html/index.html"
 

@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from annotated.claims import Check as Check
     from annotated.claims import Claim as Claim
     from annotated.claims import Evidence as Evidence
+    from annotated.claims import Unfinished as Unfinished
     from annotated.claims import as_html as as_html
     from annotated.claims import claim as claim
+    from annotated.claims import count_pairs as count_pairs
     from annotated.claims import decide as decide
     from annotated.claims import ledger as ledger
     from annotated.claims import scoreboard as scoreboard
@@ -185,10 +187,12 @@ if TYPE_CHECKING:
     from annotated.parsing import bare_label as bare_label
     from annotated.parsing import bracketed as bracketed
     from annotated.parsing import bracketing as bracketing
+    from annotated.parsing import check_depth as check_depth
     from annotated.parsing import check_node as check_node
     from annotated.parsing import clean as clean
     from annotated.parsing import compare as compare
     from annotated.parsing import compare_parsers as compare_parsers
+    from annotated.parsing import craft_articles as craft_articles
     from annotated.parsing import is_marked as is_marked
     from annotated.parsing import is_tag as is_tag
     from annotated.parsing import line_tokens as line_tokens
@@ -203,13 +207,16 @@ if TYPE_CHECKING:
     from annotated.parsing import right_branching as right_branching
     from annotated.parsing import same_punctuation as same_punctuation
     from annotated.parsing import score_parser as score_parser
+    from annotated.parsing import score_tree_files as score_tree_files
     from annotated.parsing import score_trees as score_trees
     from annotated.parsing import sentence_line as sentence_line
     from annotated.parsing import split_words as split_words
+    from annotated.parsing import summaries as summaries
     from annotated.parsing import summary as summary
     from annotated.parsing import table_4 as table_4
     from annotated.parsing import tree_files as tree_files
     from annotated.parsing import tree_line as tree_line
+    from annotated.parsing import tree_lines as tree_lines
     from annotated.parsing import tree_svg as tree_svg
     from annotated.parsing import without_empty as without_empty
     from annotated.parsing import write_treebank as write_treebank
@@ -345,9 +352,11 @@ _MODULES = {
         "Evidence",
         "KINDS",
         "MARKS",
+        "Unfinished",
         "VERDICTS",
         "as_html",
         "claim",
+        "count_pairs",
         "decide",
         "ledger",
         "scoreboard",
@@ -520,10 +529,12 @@ _MODULES = {
         "bare_label",
         "bracketed",
         "bracketing",
+        "check_depth",
         "check_node",
         "clean",
         "compare",
         "compare_parsers",
+        "craft_articles",
         "is_marked",
         "is_tag",
         "line_tokens",
@@ -538,13 +549,16 @@ _MODULES = {
         "right_branching",
         "same_punctuation",
         "score_parser",
+        "score_tree_files",
         "score_trees",
         "sentence_line",
         "split_words",
+        "summaries",
         "summary",
         "table_4",
         "tree_files",
         "tree_line",
+        "tree_lines",
         "tree_svg",
         "without_empty",
         "write_treebank",
@@ -755,6 +769,7 @@ __all__ = [
     "TransformerConfig",
     "Translation",
     "Translator",
+    "Unfinished",
     "add_token",
     "agree",
     "ahead",
@@ -784,6 +799,7 @@ __all__ = [
     "can_win",
     "chart_theme",
     "check_config",
+    "check_depth",
     "check_ids",
     "check_mask",
     "check_node",
@@ -806,7 +822,9 @@ __all__ = [
     "corpus_file",
     "corpus_files",
     "corpus_parts",
+    "count_pairs",
     "count_parameters",
+    "craft_articles",
     "decide",
     "decode_lines",
     "describe",
@@ -934,6 +952,7 @@ __all__ = [
     "scaled_dot_product",
     "score_files",
     "score_parser",
+    "score_tree_files",
     "score_trees",
     "scoreboard",
     "sentence_line",
@@ -951,6 +970,7 @@ __all__ = [
     "strongest",
     "study",
     "subsequent_mask",
+    "summaries",
     "summary",
     "table_2",
     "table_4",
@@ -970,6 +990,7 @@ __all__ = [
     "training_work",
     "tree_files",
     "tree_line",
+    "tree_lines",
     "tree_svg",
     "try_searches",
     "untrained",

@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from inspect import signature
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 from unittest.mock import patch
+from urllib.parse import quote
 
 import numpy as np
 import pandas as pd
@@ -48,9 +49,14 @@ from annotated.complexity import (
 from annotated.data import (
     END,
     Batch,
+    clean_pairs,
+    corpus_file,
+    corpus_parts,
     encode_source,
     encode_target,
+    find_corpus,
     learn_vocabulary,
+    open_part,
     shipped,
     token_batches,
 )
@@ -65,7 +71,7 @@ from annotated.parsing import Parser, table_4
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding, sinusoids
 from annotated.regularization import LabelSmoothing
 from annotated.stacks import EncoderLayer, SublayerConnection
-from annotated.training import average_checkpoints, model_config, preset, write_tensors
+from annotated.training import average_checkpoints, model_config, preset, write_tensors, write_text
 from annotated.variations import count_parameters, full_command, leads, row_config
 from annotated.variations import rows as table_3
 from annotated.visualization import Attention, merge_words, read_attention
@@ -78,8 +84,10 @@ __all__ = [
     "Check",
     "Claim",
     "Evidence",
+    "Unfinished",
     "as_html",
     "claim",
+    "count_pairs",
     "decide",
     "ledger",
     "scoreboard",
@@ -102,6 +110,9 @@ class Evidence(NamedTuple):
     numbers: str
 
 
+Check = Callable[[], tuple[bool | None, str]]
+
+
 @dataclass(frozen=True)
 class Claim:
     """An assertion of the paper that can be checked.
@@ -110,7 +121,7 @@ class Claim:
         id: its short name.   section: where the paper makes it.
         kind: one of KINDS.   statement: what it says, in our words.
         where: page and anchor of the cell that shows it.
-        check: finds the evidence; FileNotFoundError if a log is missing.
+        check: finds the evidence; FileNotFoundError or Unfinished if a log cannot tell.
         command: what decides it at full scale.
     """
 
@@ -119,13 +130,11 @@ class Claim:
     kind: str
     statement: str
     where: str
-    check: Callable[[], Evidence]
+    check: Check
     command: str = ""
 
 
 CLAIMS: dict[str, Claim] = {}
-
-Check = Callable[[], tuple[bool | None, str]]
 
 
 def claim(
@@ -141,11 +150,14 @@ def claim(
         )
 
     def enter(check: Check) -> Check:
-        find = lambda: Evidence(*check())
-        CLAIMS[id] = Claim(id, section, kind, statement, where, find, command)
+        CLAIMS[id] = Claim(id, section, kind, statement, where, check, command)
         return check
 
     return enter
+
+
+class Unfinished(Exception):
+    """A log that cannot tell: it is empty, damaged, or lacks what a check looks for."""
 
 
 def decide(claim: Claim) -> tuple[str, str]:
@@ -157,6 +169,8 @@ def decide(claim: Claim) -> tuple[str, str]:
         holds, numbers = claim.check()
     except FileNotFoundError as error:
         holds, numbers = None, f"{Path(error.filename or str(error)).name} is not there yet"
+    except Unfinished as error:
+        holds, numbers = None, str(error)
     except Exception as error:
         holds, numbers = False, f"the check broke off: {type(error).__name__}: {error}"
     if holds is None:
@@ -169,27 +183,40 @@ def decide(claim: Claim) -> tuple[str, str]:
 def ledger(section: str = "", progress: bool = False) -> pd.DataFrame:
     """Run all checks, or those of a section ("3.2" has 3.2.1 in it), and tell the verdicts.
 
-    Returns: a row for each claim: id, section, kind, statement, verdict, numbers, where, command.
+    Returns: a row for each claim: id, section, kind, statement, verdict, numbers, where, command,
+        check (the name of the function that decides).
     """
     chosen = [c for c in CLAIMS.values() if f"{c.section}.".startswith(f"{section}.".lstrip("."))]
     rows: list[dict[str, Any]] = []
     for entry in tqdm(chosen, unit="claim", disable=not progress):
-        row = {name: value for name, value in vars(entry).items() if name != "check"}
         verdict, numbers = decide(entry)
-        rows.append({**row, "verdict": verdict, "numbers": numbers})
+        found = {"verdict": verdict, "numbers": numbers, "check": entry.check.__name__}
+        rows.append({**vars(entry), **found})
     columns = ["id", "section", "kind", "statement", "verdict", "numbers", "where", "command"]
-    return pd.DataFrame(rows, columns=columns)
+    return pd.DataFrame(rows, columns=[*columns, "check"])
 
 
-def _results(name: str) -> Any:
-    """A log in data/results/: a table, or whatever a JSON file holds.
+@contextmanager
+def _log(name: str) -> Iterator[Any]:
+    """A log in data/results/ for a block to look into: a table, or whatever a JSON file holds.
 
-    Raises: FileNotFoundError if it is not there.
+    Raises: FileNotFoundError if it is not there; Unfinished if it cannot be read, or if the block
+        does not find what it looks for.
     """
     path = shipped("results") / name
-    if path.suffix == ".csv":
-        return pd.read_csv(path)
-    return json.loads(path.read_text(encoding="utf-8"))
+    try:
+        csv = path.suffix == ".csv"
+        yield pd.read_csv(path) if csv else json.loads(path.read_text(encoding="utf-8"))
+    except (LookupError, AttributeError, TypeError, ValueError) as error:
+        raise Unfinished(f"{name} is empty, damaged or not complete ({error})") from error
+
+
+def _entry(rows: list[dict[str, Any]], **wanted: str) -> dict[str, Any]:
+    """The first row of a log with these values; LookupError if there is none."""
+    for row in rows:
+        if wanted.items() <= row.items():
+            return row
+    raise LookupError(f"no row of {', '.join(wanted.values())}")
 
 
 def _reproduced(name: str, text: str, expected: float, within: float = 0.3) -> Evidence:
@@ -199,10 +226,10 @@ def _reproduced(name: str, text: str, expected: float, within: float = 0.3) -> E
         name: log of `annotated evaluate`.   text: the kind of BLEU.
         expected: the paper's score.   within: BLEU that a repetition may differ.
 
-    Raises: FileNotFoundError if nobody has made the run yet.
+    Raises: FileNotFoundError if nobody has made the run yet; Unfinished if its log lacks the score.
     """
-    rows = [row for row in _results(name) if row["split"] == "test" and row["text"] == text]
-    score = rows[0]["score"]
+    with _log(name) as rows:
+        score = float(_entry(rows, split="test", text=text)["score"])
     return Evidence(abs(score - expected) <= within, f"{score:.1f}, the paper {expected:.1f}")
 
 
@@ -344,13 +371,17 @@ def _french_cost() -> tuple[bool, str]:
     "6-3-constituency-parsing#what-to-compare-with",
 )
 def _parser_beats_baselines() -> tuple[bool, str]:
-    table = pd.DataFrame(_results("craft-parser.json"))
-    scores = table.pivot(index="parser", columns="sentences", values="Bracketing FMeasure")
-    others = scores.drop("Transformer").max()  # the grammar manages short sentences alone
+    with _log("craft-parser.json") as rows:
+        table = pd.DataFrame(rows)
+        scores = table.pivot(index="parser", columns="sentences", values="Bracketing FMeasure")
+        # The grammar manages short sentences alone.
+        ahead = scores.loc["Transformer"] - scores.loc[["right-branching", "grammar"]].max()
+        if ahead.isna().any():
+            raise LookupError("a score has nothing to compare with")
     numbers = [
         f"{n} {s:.1f} ({which})" for which in scores for n, s in scores[which].dropna().items()
     ]
-    return bool((scores.loc["Transformer"] > others).all()), "F1: " + ", ".join(numbers)
+    return bool((ahead > 0).all()), "F1: " + ", ".join(numbers)
 
 
 @claim(
@@ -1613,9 +1644,10 @@ def _less_work_in_short_sentences() -> tuple[bool, str]:
 
 @claim("s4-n-below-d", "4", "small-scale", "In translation n is mostly smaller than d.", _SENTENCES)
 def _sentences_are_short() -> tuple[bool, str]:
-    lengths, d = _results("multi30k-lengths.csv"), TransformerConfig.base().d_model
-    longest = lengths[["source", "target"]].max(axis=1)
-    share = lengths.loc[longest < d, "pairs"].sum() / lengths["pairs"].sum()
+    d = TransformerConfig.base().d_model
+    with _log("multi30k-lengths.csv") as lengths:
+        longest, pairs = lengths[["source", "target"]].max(axis=1), lengths["pairs"]
+    share = pairs[longest < d].sum() / pairs.sum()
     return bool(share > 0.5), f"{share:.0%} of Multi30k's pairs, longest {longest.max()}; d = {d}"
 
 
@@ -1666,13 +1698,21 @@ def _separable_equals_attention_and_point_wise() -> tuple[bool, str]:
     return 1 <= low <= high <= 2, f"together {low:.2f} to {high:.2f} times as much"
 
 
-def _study(table: str) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """A table of the study of heads: of general-en-fr, and of the same model untrained."""
-    trained, bare = (
-        pd.DataFrame(_results(f"general-en-fr-heads{which}.json")[table])
-        for which in ("", "-untrained")
-    )
-    return trained, bare
+def _study(table: str, **wanted: str) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A table of the study of heads, of general-en-fr and of the same model untrained.
+
+    Args:
+        wanted: values that its rows shall have.
+
+    Raises: FileNotFoundError or Unfinished if there are no such rows.
+    """
+    found = []
+    for which in ("", "-untrained"):
+        with _log(f"general-en-fr-heads{which}.json") as log:
+            _entry(log[table], **wanted)  # there is one at least
+            rows = [row for row in log[table] if wanted.items() <= row.items()]
+        found.append(pd.DataFrame(rows))
+    return found[0], found[1]
 
 
 _VERDICTS_OF_HEADS = "attention-visualizations#what-counts"
@@ -1715,7 +1755,7 @@ def _heads_follow_grammar() -> tuple[bool, str]:
     _VERDICTS_OF_HEADS,
 )
 def _heads_find_antecedents() -> tuple[bool, str]:
-    trained, bare = (found.set_index("pronoun").loc["all"] for found in _study("pronouns"))
+    trained, bare = (found.iloc[0] for found in _study("pronouns", pronoun="all"))
     told = f"right {trained.finds:.0%} ({trained.low:.0%} to {trained.high:.0%}), "
     told += f"the rule “{trained.rule}” {trained.ruled:.0%}"
     beyond = trained.gain_low > 0 and trained.low > bare.high
@@ -1727,7 +1767,8 @@ def _encoder_attention(line: str) -> Attention:
     folder = shipped("models") / "general-en-fr"
     if not (folder / "model.safetensors").exists():
         raise FileNotFoundError(str(folder))
-    text = _results("newstest2013-lines.json")[line]
+    with _log("newstest2013-lines.json") as lines:
+        text = lines[line]
     return merge_words(read_attention(load_pretrained(folder), text, target="")["encoder"])
 
 
@@ -1756,9 +1797,9 @@ def _heads_complete_the_verb() -> tuple[bool, str]:
     _VERDICTS_OF_HEADS,
 )
 def _heads_reach_far() -> tuple[bool, str]:
-    trained, bare = _study("distances")
+    trained, bare = _study("distances", distance="9 or more")
     both = trained.merge(bare, on=["distance", "from"], suffixes=("", "_bare"))
-    far = both[both.distance == "9 or more"].nlargest(1, "when_chosen").iloc[0]
+    far = both.nlargest(1, "when_chosen").iloc[0]
     told = f"nine words and more: {far.follows:.0%} ({far.low:.0%} to {far.high:.0%}) followed"
     told += f", a fixed place {far.fixed:.0%}, untrained {far.follows_bare:.0%}"
     return bool(far.gain_low > 0 and far.low > far.high_bare), told
@@ -1784,14 +1825,34 @@ def _heads_resolve_its() -> tuple[bool, str]:
     return right and sharp, "; ".join(f"head {i}: {word} {weight:.2f}" for i, word, weight in found)
 
 
-def _count(name: str, src: str, tgt: str) -> str:
+def count_pairs(corpus: str, src: str, tgt: str) -> int:
+    """Count the training pairs of a corpus, and write the number to its log.
+
+    It counts the pairs that are left when bad ones are dropped, and holds few of them at a time.
+
+    Args:
+        corpus: a name of the register whose sides are files of their own.
+        src, tgt: languages, such as "en" and "de".
+
+    Raises: as `load_pairs`.
+    """
+    found, good = find_corpus(corpus), 0
+    for names in corpus_parts(found, "train", src, tgt):
+        files = [name.partition("/") for name in names]
+        paths = [(corpus_file(found, file), member) for file, _, member in files]
+        with open_part(*paths[0]) as source, open_part(*paths[1]) as target:
+            pairs = zip_longest(source, target)
+            while some := list(islice(pairs, 10_000)):
+                sources, targets = zip(*some, strict=True)
+                good += clean_pairs(sources, targets, on_bad="drop")[2].good
+    write_text(shipped("results") / f"{corpus}-pairs.json", f"{good}\n")
+    return good
+
+
+def _count(*names: str) -> str:
     """The commands that count the training pairs of a corpus, and keep their number."""
-    pairs = f"len(load_pairs('{name}', 'train', '{src}', '{tgt}')[0])"
-    return (
-        f"annotated data get {name} --split train\n"
-        f'python -c "from annotated.data import load_pairs; print({pairs})"'
-        f" > data/results/{name}-pairs.json"
-    )
+    count = f"from annotated.claims import count_pairs; count_pairs{names}"
+    return f'annotated data get {names[0]} --split train\npython -c "{count}"'
 
 
 _CORPUS = "5-1-data-batching#finding-a-corpus"
@@ -1806,7 +1867,8 @@ _CORPUS = "5-1-data-batching#finding-a-corpus"
     command=_count("wmt14-en-de", "en", "de"),
 )
 def _german_pairs() -> tuple[bool, str]:
-    millions = _results("wmt14-en-de-pairs.json") / 1e6
+    with _log("wmt14-en-de-pairs.json") as pairs:
+        millions = pairs / 1e6
     return round(millions, 1) == 4.5, f"{millions:.2f} million pairs"
 
 
@@ -1819,7 +1881,8 @@ def _german_pairs() -> tuple[bool, str]:
     command=_count("wmt14-en-fr", "en", "fr"),
 )
 def _french_pairs() -> tuple[bool, str]:
-    millions = _results("wmt14-en-fr-pairs.json") / 1e6
+    with _log("wmt14-en-fr-pairs.json") as pairs:
+        millions = pairs / 1e6
     return round(millions) == 36, f"{millions:.2f} million pairs"
 
 
@@ -1845,8 +1908,9 @@ def _two_kinds_of_pieces() -> tuple[bool, str]:
 
 def _captions(number: int | None = None) -> np.ndarray:
     """Lengths (pairs, 2) of Multi30k's captions in any order; or so many, drawn from them."""
-    table, random = _results("multi30k-lengths.csv"), np.random.default_rng(0)
-    lengths = np.repeat(table[["source", "target"]].to_numpy(), table["pairs"], axis=0)
+    random = np.random.default_rng(0)
+    with _log("multi30k-lengths.csv") as table:
+        lengths = np.repeat(table[["source", "target"]].to_numpy(), table["pairs"], axis=0)
     return random.choice(lengths, number) if number else random.permutation(lengths)
 
 
@@ -2021,15 +2085,16 @@ def _three_translations(smoothing: float, steps: int = 240) -> float:
 
 def _by_regularization(measure: str) -> pd.Series:
     """Final scores of the four runs on 10,000 captions, by dropout and smoothing."""
-    return _results("regularization.csv").groupby(["dropout", "label_smoothing"])[measure].last()
+    with _log("regularization.csv") as steps:
+        scores = steps.groupby(["dropout", "label_smoothing"])[measure].last()
+        four = [(dropout, smoothing) for dropout in (0.0, 0.3) for smoothing in (0.0, 0.1)]
+        return pd.Series({run: scores[run] for run in four})
 
 
 def _lead(row: str, measure: str = "BLEU") -> tuple[float, float]:
     """By how much base is better than a row of variations.csv (perplexity: nats), and the noise."""
-    table = leads(_results("variations.csv"), measure)
-    if row not in table.index:
-        raise FileNotFoundError(f"{row} of variations.csv")
-    lead, noise = table.loc[row]
+    with _log("variations.csv") as runs:
+        lead, noise = leads(runs, measure).loc[row]
     return -float(lead), float(noise)  # noise is nan if no row shares two seeds with base
 
 
@@ -2078,7 +2143,8 @@ def _smoothing_gains_bleu() -> tuple[bool | None, str]:
     leads = [_lead("D: label_smoothing = 0.0", measure) for measure in ("accuracy", "BLEU")]
     told = f"10,000 captions {gains[2]:+.1f}, {gains[3]:+.1f}; small Table 3 {_told(leads[1])}"
     better = _decided(*leads)
-    return (better if better is (min(gains) > 0) else None), told  # open if the two disagree
+    agree = better is bool(min(gains) > 0)  # a bool of numpy's would never be the same object
+    return (better if agree else None), told
 
 
 _COSTS = "6-1-machine-translation#quality-against-cost"
@@ -2256,7 +2322,7 @@ _COUNTED = "6-2-model-variations#parameters-counted"
     _COUNTED,
 )
 def _parameters_of_base_and_big() -> tuple[bool, str]:
-    printed = table_3().loc[["base", "big"], "parameters"]
+    printed = table_3().loc[["base", "big"], "parameters_millions"]
     counted = {name: count_parameters(row_config(name)) / 1e6 for name in printed.index}
     right = all(round(counted[name]) == printed[name] for name in counted)
     return right, ", ".join(f"{name} {millions:.1f} million" for name, millions in counted.items())
@@ -2270,7 +2336,7 @@ def _parameters_of_base_and_big() -> tuple[bool, str]:
     _COUNTED,
 )
 def _parameters_agree() -> tuple[bool, str]:
-    printed = table_3()["parameters"].dropna().drop("big")
+    printed = table_3()["parameters_millions"].dropna().drop("big")
     least, most = 0.0, math.inf
     for name, millions in printed.items():
         config = row_config(str(name), vocab=1)
@@ -2298,10 +2364,11 @@ def _on_the_development_set(name: str) -> tuple[bool, str]:
 
     Perplexity is told and does not decide: it belongs to the pieces of one vocabulary.
     """
-    rows = {row["text"]: row for row in _results(f"{name}-dev.json") if row["split"] == "dev"}
-    found, printed = rows[TEXTS["compound-split"]], table_3().loc[name]
-    right = abs(found["score"] - printed["BLEU"]) <= 0.3
-    return bool(right), f"{found['score']:.1f} BLEU, perplexity {found['perplexity']:.2f}"
+    with _log(f"{name}-dev.json") as rows:
+        found = _entry(rows, split="dev", text=TEXTS["compound-split"])
+        score, perplexity = float(found["score"]), float(found["perplexity"])
+    right = abs(score - table_3().loc[name, "BLEU"]) <= 0.3
+    return bool(right), f"{score:.1f} BLEU, perplexity {perplexity:.2f}"
 
 
 @claim(
@@ -2415,7 +2482,7 @@ def _larger_is_better_when_small() -> tuple[bool | None, str]:
     "Dropout helps against over-fitting.",
     "5-4-regularization#four-models-10-000-captions",
 )
-def _dropout_helps() -> tuple[bool, str]:
+def _dropout_helps() -> tuple[bool | None, str]:
     printed = table_3()["BLEU"]
     perplexity, bleu = _by_regularization("perplexity"), _by_regularization("BLEU")
     right = printed["base"] > printed["D: dropout = 0.0"]
@@ -2424,10 +2491,10 @@ def _dropout_helps() -> tuple[bool, str]:
         right &= bleu[0.3, smoothing] > bleu[0.0, smoothing]
     told = f"{perplexity[0.0, 0.1]:.0f} without, {perplexity[0.3, 0.1]:.0f} with"
     gain = bleu[0.3, 0.1] - bleu[0.0, 0.1]
-    small = _told(_lead("D: dropout = 0.0"))
-    return bool(
-        right
-    ), f"10,000 captions: perplexity {told}; {gain:+.1f} BLEU. Table 3, small: {small}"
+    leads = [_lead("D: dropout = 0.0", measure) for measure in ("BLEU", "perplexity")]
+    told += f"; {gain:+.1f} BLEU. Table 3, small: {_told(leads[0])}"
+    holds = None if right and _decided(*leads) is False else bool(right)
+    return holds, f"10,000 captions: perplexity {told}"
 
 
 @claim(
@@ -2483,10 +2550,9 @@ def _perplexities_are_of_their_pieces() -> tuple[bool, str]:
     "6-3-constituency-parsing#a-tree-as-a-sentence",
 )
 def _trees_are_long() -> tuple[bool, str]:
-    lengths = _results("wsj-sample-lengths.csv")
-    ratio = lengths["tokens"] / lengths["words"]
-    trees = lengths["trees"].sum()
-    mean = (ratio * lengths["trees"]).sum() / trees
+    with _log("wsj-sample-lengths.csv") as lengths:
+        ratio, trees = lengths["tokens"] / lengths["words"], lengths["trees"]
+    mean, trees = (ratio * trees).sum() / trees.sum(), trees.sum()
     return bool(mean > 1.5), f"{mean:.2f} times, mean of {trees:,} trees of the Journal"
 
 
@@ -2526,21 +2592,21 @@ def _search_for_trees() -> tuple[bool, str]:
 
 _WSJ = """\
 # PENN: the folder of the Penn Treebank
-python -c "from pathlib import Path; from annotated.parsing import write_treebank; \
-write_treebank('PENN', Path('runs/{data}'))"{more}
-annotated train --preset base-en-de --data runs/{data}-words-trees --N 4 --d-model 1024 \
---d-k 64 --d-v 64 --vocab-size {pieces} --max-pieces 1000 --out runs/{run}
+annotated treebank write PENN runs/{data}{more}
+annotated train --preset {run} --dropout 0.2 --attention-dropout 0.2
 annotated parse --model runs/{run} --treebank PENN --split test --beam 21 --free \
 --out data/results/{run}.json"""
 _MORE = """
 # append the 17 million sentences to runs/semi/train.words, their trees to runs/semi/train.trees"""
-_TREES = "6-3-constituency-parsing#trees-to-learn-from"
+_TREES = "6-3-constituency-parsing#the-full-scale-command"
 
 
 def _f1(run: str, training: str) -> tuple[bool, str]:
     """Whether a parser of the paper's size has the F1 of Table 4."""
     table = table_4().query("parser == 'Transformer'").set_index("training")["F1"]
-    found, printed = _results(f"{run}.json")[0]["Bracketing FMeasure"], table[training]
+    with _log(f"{run}.json") as rows:
+        found = float(_entry(rows, split="test", sentences="all")["Bracketing FMeasure"])
+    printed = table[training]
     return bool(abs(found - printed) <= 0.3), f"{found:.1f}, the paper {printed}"
 
 
@@ -2550,10 +2616,10 @@ def _f1(run: str, training: str) -> tuple[bool, str]:
     "full-scale",
     "Trained on the Journal alone (4 layers, d_model = 1024, 16,000 pieces) it reaches 91.3 F1.",
     _TREES,
-    command=_WSJ.format(run="wsj-parser", data="penn", more="", pieces=16_000),
+    command=_WSJ.format(run="parser-wsj", data="penn", more=""),
 )
 def _parser_of_the_journal() -> tuple[bool, str]:
-    return _f1("wsj-parser", "WSJ only, discriminative")
+    return _f1("parser-wsj", "WSJ only, discriminative")
 
 
 @claim(
@@ -2562,10 +2628,10 @@ def _parser_of_the_journal() -> tuple[bool, str]:
     "full-scale",
     "With 17 million sentences more, parsed by machines, and 32,000 pieces it reaches 92.7 F1.",
     _TREES,
-    command=_WSJ.format(run="wsj-semi-parser", data="semi", more=_MORE, pieces=32_000),
+    command=_WSJ.format(run="parser-semi", data="semi", more=_MORE),
 )
 def _parser_of_many_sentences() -> tuple[bool, str]:
-    return _f1("wsj-semi-parser", "semi-supervised")
+    return _f1("parser-semi", "semi-supervised")
 
 
 _REPORTED = "6-3-constituency-parsing#what-the-paper-reports"
@@ -2649,7 +2715,8 @@ def _row(row: dict[str, str]) -> str:
         f'data-verdict="{text["verdict"]}" data-kind="{text["kind"]}">'
         f'<td><a href="{link}">{text["section"]}</a></td>'
         f"<td>{text['statement']} <small>{text['kind']}</small></td>"
-        f'<td><span class="verdict">{MARKS[row["verdict"]]} {text["verdict"]}</span></td>'
+        f'<td><span class="verdict"><a href="checks.html#claims.{text["check"]}">'
+        f"{MARKS[row['verdict']]} {text['verdict']}</a></span></td>"
         f"<td>{text['numbers']}{command}</td></tr>"
     )
 
@@ -2686,5 +2753,6 @@ def _part(section: str) -> str:
 def _number(section: str, verdict: str, count: int) -> str:
     """A number that leads to the claims it counts."""
     chosen = "" if section == "all" else f"&amp;section={section}"
-    link = f'<a href="claims.html?verdict={verdict}{chosen}#the-ledger">{count}</a>'
+    address = f"claims.html?verdict={quote(verdict)}{chosen}#the-ledger"
+    link = f'<a href="{address}">{count}</a>'
     return f"<td>{link if count else ''}</td>"

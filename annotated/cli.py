@@ -23,11 +23,14 @@ __all__ = [
     "add_sources",
     "add_studies",
     "add_translate",
+    "add_treebank",
     "build_parser",
+    "check_parse",
     "device_for",
     "main",
     "one_line",
     "report",
+    "report_trees",
     "run_average",
     "run_data",
     "run_evaluate",
@@ -37,8 +40,10 @@ __all__ = [
     "run_score",
     "run_train",
     "run_translate",
+    "run_treebank",
     "run_vary",
     "score_on_treebank",
+    "sentences_to_read",
     "sentences_to_translate",
     "text_output",
     "trained_on",
@@ -196,25 +201,36 @@ def run_parse(options: argparse.Namespace) -> None:
     from annotated.parsing import bracketed, load_parser, split_words, tree_svg
     from annotated.training import write_text
 
+    check_parse(options)
     parser = load_parser(options.model, device_for(options.device))
     search = {"beam": options.beam, "alpha": options.alpha, "hold": not options.free}
     if options.treebank:
         score_on_treebank(parser, options, search)
         return
-    for number, line in enumerate(options.text or map(one_line, sys.stdin), start=1):
+    for number, line in enumerate(sentences_to_read(options.text), start=1):
         words = line.split() if options.words else split_words(line)
         if not words:
             raise ValueError(f"sentence {number}: expected words; got a blank line")
         tree = parser.parse(words, **search)
         print(bracketed(tree) if options.lines else f"{tree_picture(tree)}\n")
         if options.svg:
+            Path(options.svg).parent.mkdir(parents=True, exist_ok=True)
             write_text(Path(options.svg), tree_svg(tree))
+
+
+def check_parse(options: argparse.Namespace) -> None:
+    """Raise ValueError for options of `parse` that do not go together."""
+    scoring = {name: getattr(options, name) for name in ("out", "baselines", "limit")}
+    useless = [f"--{name}" for name, given in scoring.items() if given]
+    if useless and not options.treebank:
+        raise ValueError(f"expected --treebank with {useless[0]}, which is about scores")
+    if options.treebank and (options.text or options.svg):
+        raise ValueError("expected either sentences to draw or --treebank to score on; got both")
 
 
 def score_on_treebank(parser: Any, options: argparse.Namespace, search: dict[str, Any]) -> None:
     """Print and keep the scores of a parser, and of the baselines if they are asked for."""
     from annotated.parsing import compare_parsers, score_parser
-    from annotated.training import write_text
 
     about = {"treebank": options.treebank, "split": options.split, **search}
     where = options.treebank, options.split, options.limit
@@ -222,13 +238,29 @@ def score_on_treebank(parser: Any, options: argparse.Namespace, search: dict[str
         rows = compare_parsers(parser, *where, **search)
     else:
         rows = score_parser(parser, *where, **search)
+    report_trees(rows, about, options.out)
+
+
+def report_trees(rows: list[dict[str, Any]], about: dict[str, Any], out: str | None) -> None:
+    """Print scores of trees as EVALB does, and write them as JSON."""
+    from annotated.training import write_text
+
     for row in rows:
         for name, value in row.items():
             print(f"{name:26}= {value if isinstance(value, str) else format(value, '6.5g')}")
-    if options.out:
-        Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-        kept = [about | row for row in rows]
-        write_text(Path(options.out), json.dumps(kept, indent=1) + "\n")
+    if out:
+        Path(out).parent.mkdir(parents=True, exist_ok=True)
+        write_text(Path(out), json.dumps([about | row for row in rows], indent=1) + "\n")
+
+
+def run_treebank(options: argparse.Namespace) -> None:
+    from annotated.parsing import score_tree_files, write_treebank
+
+    if options.action == "write":
+        print(write_treebank(options.treebank, Path(options.folder), options.limit))
+        return
+    about = {"gold": options.gold, "found": options.found}
+    report_trees(score_tree_files(Path(options.gold), Path(options.found)), about, options.out)
 
 
 def tree_picture(tree: Any) -> str:
@@ -251,16 +283,24 @@ def one_line(text: str) -> str:
     return " ".join(text.splitlines()).replace("\t", " ")
 
 
+def sentences_to_read(text: list[str]) -> Iterable[str]:
+    """The sentences of the command line, or the lines of standard input."""
+    from annotated.data import decode_lines
+
+    if text:
+        return [one_line(line) for line in text]
+    return map(one_line, decode_lines(sys.stdin.buffer, "standard input"))
+
+
 def sentences_to_translate(options: argparse.Namespace) -> Iterable[str]:
     """The sentences of the command line, or the lines of a file or of standard input."""
-    from annotated.data import decode_lines, read_lines
+    from annotated.data import read_lines
 
     if options.text and options.input:
         raise ValueError("expected sentences or --input; got both")
-    if not options.text and not options.input:
-        return map(one_line, decode_lines(sys.stdin.buffer, "standard input"))
-    lines = read_lines(Path(options.input)) if options.input else options.text
-    return [one_line(line) for line in lines]
+    if not options.input:
+        return sentences_to_read(options.text)
+    return [one_line(line) for line in read_lines(Path(options.input))]
 
 
 def device_for(name: str | None) -> str:
@@ -357,6 +397,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_translate(commands)
     add_scoring(commands)
     add_parse(commands)
+    add_treebank(commands)
     add_studies(commands)
     add_sources(commands)
     return parser
@@ -460,6 +501,23 @@ def add_parse(commands: Any) -> None:
     add("--out", help="also write the scores to this JSON file")
     add("--device", help="such as cpu or cuda (default: the GPU, if there is one)")
     parser.set_defaults(run=run_parse)
+
+
+def add_treebank(commands: Any) -> None:
+    """The commands about trees in files."""
+    told = "write trees to train on, or score them (section 6.3)"
+    treebank = commands.add_parser("treebank", help=told)
+    actions = treebank.add_subparsers(dest="action", required=True, metavar="write|score")
+    write = actions.add_parser("write", help="as a corpus for train, sentences and trees")
+    write.add_argument("treebank", help="craft, or the folder of a Penn Treebank")
+    write.add_argument("folder", help="where to; --data of train is then what is printed")
+    told = "so many training trees, from the beginning (default: all)"
+    write.add_argument("--limit", type=int, help=told)
+    score = actions.add_parser("score", help="compare two files of trees in brackets as EVALB does")
+    score.add_argument("gold", help="a tree a line, or a blank line")
+    score.add_argument("found", help="the same sentences, as a parser sees them")
+    score.add_argument("--out", help="also write the scores to this JSON file")
+    treebank.set_defaults(run=run_treebank)
 
 
 def add_studies(commands: Any) -> None:

@@ -32,6 +32,7 @@ class BareSelfAttention(nn.Module):
     """
 
     def forward(self, x: Tensor) -> Tensor:
+        """(batch, n, d) to the same."""
         return scaled_dot_product(x, x, x)[0]
 
 
@@ -47,6 +48,7 @@ class Recurrent(nn.Module):
         self.state = nn.Linear(d, d, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        """(batch, n, d) to the same."""
         from_input, h, states = self.input(x), torch.zeros_like(x[:, 0]), []
         for t in range(x.size(1)):
             h = torch.tanh(from_input[:, t] + self.state(h))
@@ -83,6 +85,7 @@ class Convolution(nn.Module):
         self.before = dilation * (k - 1) - self.after
 
     def forward(self, x: Tensor) -> Tensor:
+        """(batch, n, d) to the same."""
         x = F.pad(x.transpose(1, 2), (self.before, self.after))
         return self.pointwise(self.mix(x).transpose(1, 2))
 
@@ -104,6 +107,7 @@ class RestrictedSelfAttention(nn.Module):
         self.r = r
 
     def forward(self, x: Tensor) -> Tensor:
+        """(batch, n, d) to the same."""
         n, side = x.size(1), self.r // 2
         near = F.pad(x, (0, 0, side, side)).unfold(1, self.r, 1)  # (batch, n, d, r)
         place = torch.arange(n, device=x.device)[:, None] + torch.arange(

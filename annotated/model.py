@@ -106,6 +106,7 @@ class TransformerConfig:
         h: heads.
         d_k, d_v: widths in a head; None means d_model / h.
         dropout: P_drop, residual and embedding dropout (section 5.4).
+        attention_dropout: of the weights of attention (section 6.3; section 5.4 has none).
         positions: "sinusoidal" or "learned" (Table 3, row E).
         max_len: longest input in tokens, for learned positions.
         tie_embeddings: one matrix for both embeddings and the output (section 3.4).
@@ -125,6 +126,7 @@ class TransformerConfig:
     d_k: int | None = None
     d_v: int | None = None
     dropout: float = 0.1
+    attention_dropout: float = 0.0
     positions: str = "sinusoidal"
     max_len: int = 5000
     tie_embeddings: bool = False
@@ -158,8 +160,10 @@ def check_config(config: TransformerConfig) -> None:
         if value < 1:
             raise ValueError(f"expected {name} of at least 1; got {value}")
     head_widths(c.h, c.d_model, c.d_k, c.d_v)
-    if not isinstance(c.dropout, Real) or not 0 <= c.dropout < 1:
-        raise ValueError(f"expected dropout in [0, 1); got {c.dropout!r}")
+    for name in ("dropout", "attention_dropout"):
+        rate: float = getattr(c, name)
+        if not isinstance(rate, Real) or not 0 <= rate < 1:
+            raise ValueError(f"expected {name} in [0, 1); got {rate!r}")
     if c.positions not in ("sinusoidal", "learned"):
         raise ValueError(f"expected positions 'sinusoidal' or 'learned'; got {c.positions!r}")
     if c.tie_embeddings and c.src_vocab != c.tgt_vocab:
@@ -182,7 +186,7 @@ def build_model(config: TransformerConfig) -> EncoderDecoder:
     c = config
 
     def attention() -> nn.Module:
-        return MultiHeadedAttention(c.h, c.d_model, d_k=c.d_k, d_v=c.d_v)
+        return MultiHeadedAttention(c.h, c.d_model, c.attention_dropout, c.d_k, c.d_v)
 
     def feed_forward() -> nn.Module:
         return PositionwiseFeedForward(c.d_model, c.d_ff)

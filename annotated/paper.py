@@ -456,7 +456,10 @@ def _read(pdf: Path) -> Paper:
 
 def _pdf() -> Path | None:
     """The PDF to read: the one named by ANNOTATED_PAPER_PDF, else one in the paper's folder."""
-    if named := os.environ.get("ANNOTATED_PAPER_PDF"):
+    named = os.environ.get("ANNOTATED_PAPER_PDF")
+    if named == "no":
+        return None
+    if named:
         here = Path.cwd()
         choices = [base / Path(named).expanduser() for base in (here, *here.parents)]
         if found := next((path for path in choices if path.exists()), None):
@@ -477,7 +480,8 @@ def find_paper() -> Paper | None:
     """The reader's paper, or None if there is none; nothing is downloaded.
 
     It is the PDF that the environment variable ANNOTATED_PAPER_PDF names, else one that lies in
-    `paper_folder()`. Raises: OSError if the named file is missing; ValueError if it is unusable.
+    `paper_folder()`; with "no" in the variable there is none.
+    Raises: OSError if the named file is missing; ValueError if it is unusable.
     """
     pdf = _pdf()
     if pdf is None:

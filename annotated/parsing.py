@@ -3,6 +3,7 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
+import codecs
 import io
 import re
 import tarfile
@@ -21,7 +22,7 @@ from nltk import Nonterminal, Tree, ViterbiParser, induce_pcfg
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
-from annotated.data import DAMAGED, END, UNK, corpus_file, find_corpus, local_file
+from annotated.data import DAMAGED, END, UNK, corpus_file, find_corpus, local_file, read_lines
 from annotated.decoding import Follow, Translation, Translator, load_pretrained
 from annotated.training import write_text
 
@@ -40,10 +41,12 @@ __all__ = [
     "bare_label",
     "bracketed",
     "bracketing",
+    "check_depth",
     "check_node",
     "clean",
     "compare",
     "compare_parsers",
+    "craft_articles",
     "is_marked",
     "is_tag",
     "line_tokens",
@@ -58,13 +61,16 @@ __all__ = [
     "right_branching",
     "same_punctuation",
     "score_parser",
+    "score_tree_files",
     "score_trees",
     "sentence_line",
     "split_words",
+    "summaries",
     "summary",
     "table_4",
     "tree_files",
     "tree_line",
+    "tree_lines",
     "tree_svg",
     "without_empty",
     "write_treebank",
@@ -72,6 +78,7 @@ __all__ = [
 
 
 _TOKEN = re.compile(r"[()]|[^() \t\r\n]+")  # other spaces may be part of a word
+_MOST_OPEN = 200  # brackets inside of each other; Python's recursion has a limit
 
 
 def add_token(tree: Tree, token: str) -> None:
@@ -92,20 +99,30 @@ def check_node(tree: Tree, place: str) -> None:
         )
 
 
-def read_trees(lines: Iterable[str], where: str = "trees") -> Iterator[Tree]:
+def check_depth(depth: int, place: str) -> None:
+    """Raise ValueError if more brackets are open than a tree of a sentence can have."""
+    if depth > _MOST_OPEN:
+        raise ValueError(
+            f"{place}: expected at most {_MOST_OPEN} brackets inside of each other; there are more"
+        )
+
+
+def read_trees(lines: Iterable[str], where: str = "trees", first: int = 1) -> Iterator[Tree]:
     """Trees in brackets, each on one line or on several.
 
     Args:
-        where: name of the source, for errors.
+        where: name of the source, and `first`, number of its first line here, for errors.
 
-    Raises: ValueError that says in which line a bracket is wrong, or that there is no tree.
+    Raises: ValueError that says in which line a bracket is wrong, or more than 200 are open, or
+        that there is no tree.
     """
     stack: list[tuple[Tree, int]] = []  # what is open, and the line where it was opened
     number, count = 0, 0
-    for number, line in enumerate(lines, start=1):
-        for token in _TOKEN.findall(line):
+    for number, line in enumerate(lines, start=first):
+        for token in _TOKEN.findall(line.removeprefix("\ufeff") if number == 1 else line):
             if token == "(":
                 stack.append((Tree("", []), number))
+                check_depth(len(stack), f"{where}, line {number}")
             elif not stack:
                 raise ValueError(f"{where}, line {number}: expected '('; got {token!r}")
             elif token != ")":
@@ -169,6 +186,10 @@ _DEEPEST = 100
 
 def restore(tokens: Iterable[str], words: list[str]) -> Tree:
     """The tree that tokens describe, whatever they are, over these words.
+
+    A phrase inside of a hundred others is not opened, and what it holds belongs to the phrase
+    above. Its closing bracket then closes one of those that are open, if one has its label. So a
+    tree of more than a hundred phrases one in the other does not come back as it was.
 
     Raises: ValueError if there are no words.
     """
@@ -353,14 +374,26 @@ def tree_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
     path = local_file(found, local) or corpus_file(found, remote)
     ids = f"craft-ids-{split}.txt"
     inside = archive_texts(path, (".mrg", ".tree", ids))
-    wanted = {name for name in inside if name.endswith(".mrg")}
+    wanted = [name for name in inside if name.endswith(".mrg")]
     if corpus == "craft":
         listed = " ".join(text for name, text in inside.items() if name.endswith(ids)).split()
-        wanted = {name for name in inside if name.endswith(".tree") and Path(name).stem in listed}
+        wanted = craft_articles(inside, listed, f"{path}: {ids}")
     if not wanted:
         raise ValueError(f"{path}: expected trees of {corpus}, split {split}; there are none")
     for name in sorted(wanted):
-        yield name, inside[name]
+        yield f"{path}: {name}", inside[name]
+
+
+def craft_articles(names: Iterable[str], listed: list[str], where: str) -> list[str]:
+    """The files of trees among these names that belong to the articles listed.
+
+    Raises: ValueError if an article has none.
+    """
+    trees = {Path(name).stem: name for name in names if name.endswith(".tree")}
+    missing = [article for article in listed if article not in trees]
+    if missing:
+        raise ValueError(f"{where} lists {missing[0]}, but there is no {missing[0]}.tree")
+    return [trees[article] for article in listed]
 
 
 def archive_texts(path: Path, endings: tuple[str, ...]) -> dict[str, str]:
@@ -372,17 +405,18 @@ def archive_texts(path: Path, endings: tuple[str, ...]) -> dict[str, str]:
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
                 names = [name for name in archive.namelist() if name.endswith(endings)]
-                return {name: _decoded(archive.read(name), name) for name in names}
+                return {name: _decoded(archive.read(name), f"{path}: {name}") for name in names}
         with tarfile.open(path) as tar:
             members = [member for member in tar if member.name.endswith(endings)]
-            read = lambda member: b"".join(tar.extractfile(member) or ())
-            return {member.name: _decoded(read(member), member.name) for member in members}
+            texts = {m.name: b"".join(tar.extractfile(m) or ()) for m in members}
+            return {name: _decoded(text, f"{path}: {name}") for name, text in texts.items()}
     except DAMAGED as error:
         raise ValueError(f"{path}: expected an archive of trees; {error}") from None
 
 
 def _decoded(data: bytes, name: str) -> str:
-    """UTF-8 text; ValueError that names file and line if it is not."""
+    """UTF-8 text, without a mark at its start; ValueError with file and line if it is not."""
+    data = data.removeprefix(codecs.BOM_UTF8)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -396,6 +430,9 @@ def penn_sections(folder: Path, split: str) -> Iterator[tuple[str, str]]:
     """Name and text of each file of the sections of the Wall Street Journal that a split has."""
     if split not in _SECTIONS:
         raise ValueError(f"expected a split out of {', '.join(_SECTIONS)}; got {split!r}")
+    if not folder.is_dir():
+        known = "craft, wsj-sample, or the folder of a Penn Treebank"
+        raise ValueError(f"expected a treebank: {known}; there is no folder {folder}")
     for section in _SECTIONS[split]:
         files = sorted(folder.glob(f"**/{section:02d}/*.[mM][rR][gG]"))
         if not files:
@@ -405,15 +442,20 @@ def penn_sections(folder: Path, split: str) -> Iterator[tuple[str, str]]:
 
 
 def load_trees(corpus: str, split: str) -> list[Tree]:
-    """All trees of a split of a treebank, cleaned; arguments and errors as for `tree_files`."""
-    found = (
-        clean(tree)
-        for name, text in tree_files(corpus, split)
-        for tree in read_trees(io.StringIO(text), name)
-    )
-    trees = [tree for tree in found if tree is not None]
-    if not trees:
-        raise ValueError(f"{corpus}, split {split}: expected words in its trees; there are none")
+    """All trees of a split of a treebank, cleaned.
+
+    Args:
+        corpus, split: as for `tree_files`.
+
+    Raises: as `tree_files` and `read_trees`; ValueError for a file with nothing but traces.
+    """
+    trees: list[Tree] = []
+    for name, text in tree_files(corpus, split):
+        cleaned = map(clean, read_trees(io.StringIO(text), name))
+        found = [tree for tree in cleaned if tree is not None]
+        if not found:
+            raise ValueError(f"{name}: expected words in its trees; there are only traces")
+        trees += found
     return trees
 
 
@@ -431,12 +473,12 @@ _ARROWS = {"(": "↓", ")": "↑"}
 
 
 def sentence_line(words: list[str]) -> str:
-    """Words as a line of text; a word with spaces in it is one word still.
+    """Words as a line of text; a word with spaces in it, or of nothing else, is one word still.
 
     >>> sentence_line(["Mice", "-LRB-", "two", "-RRB-"])
     'Mice ( two )'
     """
-    joined = ("\u00b7".join(_ESCAPED.get(word, word).split()) for word in words)
+    joined = ("\u00b7".join(_ESCAPED.get(word, word).split()) or "\u00b7" for word in words)
     return " ".join(f"\u00b7{word}" if is_marked(word) else word for word in joined)
 
 
@@ -793,9 +835,17 @@ def score_trees(
         lengths: words of the longest sentence that counts, None for all; a summary for each.
 
     Returns: for each length what sentences were scored, and what `summary` returns.
+
+    Raises: ValueError if a tree and its gold tree have not as many words.
     """
     pairs = zip(gold, found, strict=True)
-    scores = [compare([g], [same_punctuation(f, g)]) for g, f in pairs]
+    return summaries([compare([g], [same_punctuation(f, g)]) for g, f in pairs], lengths)
+
+
+def summaries(
+    scores: list[Score], lengths: Iterable[int | None] = (None, 40)
+) -> list[dict[str, Any]]:
+    """What `summary` says of the sentences up to each length; None: of all."""
     return [
         {"sentences": f"up to {longest} words" if longest else "all"}
         | summary(score for score in scores if not longest or score.length <= longest)
@@ -804,7 +854,14 @@ def score_trees(
 
 
 def same_punctuation(found: Tree, gold: Tree, rules: Rules | None = None) -> Tree:
-    """A tree in which those words are punctuation that are so in the gold tree of the sentence."""
+    """A tree in which those words are punctuation that are so in the gold tree of the sentence.
+
+    Raises: ValueError if the two have not as many words.
+    """
+    words, others = gold.leaves(), found.leaves()
+    if len(words) != len(others):
+        told = f"expected a tree of the {len(words)} words {' '.join(words)!r}"
+        raise ValueError(f"{told}; got one of the {len(others)} words {' '.join(others)!r}")
     deleted, found = (rules or Rules()).deleted, found.copy(deep=True)
     for place, (_, tag) in enumerate(gold.pos()):
         leaf = found[found.leaf_treeposition(place)[:-1]]
@@ -813,6 +870,30 @@ def same_punctuation(found: Tree, gold: Tree, rules: Rules | None = None) -> Tre
         elif leaf.label() in deleted:
             leaf.set_label("X")
     return found
+
+
+def score_tree_files(gold: Path, found: Path) -> list[dict[str, Any]]:
+    """Score a file of trees as EVALB does.
+
+    Args:
+        gold, found: files of the same sentences, a line each; a blank line has no tree.
+
+    Returns: as `score_trees`.
+
+    Raises: ValueError as `read_trees`, or if the files have not as many lines.
+    """
+    sides = [tree_lines(path) for path in (gold, found)]
+    if len(sides[0]) != len(sides[1]):
+        told = f"expected as many lines in {found} as in {gold}"
+        raise ValueError(f"{told}, {len(sides[0])}; got {len(sides[1])}")
+    return summaries([compare(g, f) for g, f in zip(*sides, strict=True)])
+
+
+def tree_lines(path: Path) -> list[list[Tree]]:
+    """The trees on each line of a file, cleaned."""
+    read = lambda line, n: map(clean, read_trees([line], str(path), n)) if line.strip() else []
+    lines = enumerate(read_lines(path), start=1)
+    return [[tree for tree in read(line, n) if tree is not None] for n, line in lines]
 
 
 def right_branching(words: list[str], tags: list[str], label: str = "NP") -> Tree:

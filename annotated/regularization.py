@@ -125,6 +125,7 @@ class BlockwiseLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients for x (positions, d_model) and weight (vocab, d_model), from the sum's."""
         return *(grad * saved for saved in ctx.saved_tensors), None, None
 
 

@@ -257,6 +257,7 @@ class TrainingConfig:
     positions: str = _option("sinusoidal", "encoding of positions", ("sinusoidal", "learned"))
     norm_first: bool = _option(False, "normalise before each sub-layer; the paper: after it")
     dropout: float = _option(0.3, "P_drop (section 5.4)")
+    attention_dropout: float = _option(0.0, "dropout of attention weights (section 6.3)")
     label_smoothing: float = _option(0.1, "ε of label smoothing (section 5.4)")
     src_tokens: int = _option(2000, "source tokens in an update at most, padding included")
     tgt_tokens: int = _option(2000, "target tokens in an update at most, padding included")
@@ -325,6 +326,7 @@ def model_config(config: TrainingConfig) -> TransformerConfig:
         d_k=c.d_k or None,
         d_v=c.d_v or None,
         dropout=c.dropout,
+        attention_dropout=c.attention_dropout,
         positions=c.positions,
         max_len=max(c.max_pieces + 2, 512),  # matters to learned positions only
         norm_first=c.norm_first,
@@ -342,6 +344,7 @@ _BIG = {
 }  # fmt: skip
 _GERMAN = {"data": "wmt14-en-de"}
 _FRENCH = {"data": "wmt14-en-fr", "vocabulary": "wordpiece", "vocab_size": 32000}
+_PENN = {**_PAPER, "N": 4, "d_model": 1024, "max_pieces": 1000}
 
 _GENERAL = {
     "data": "laws+tatoeba+news+php+multi30k-en-fr", "on_bad": "drop", "vocab_size": 8000,
@@ -364,6 +367,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "base-en-fr": {**_PAPER, **_FRENCH},
     "big-en-de": {**_BIG, **_GERMAN},
     "big-en-fr": {**_BIG, **_FRENCH, "dropout": 0.1},
+    "parser-wsj": {**_PENN, "data": "runs/penn-words-trees", "vocab_size": 16000},
+    "parser-semi": {**_PENN, "data": "runs/semi-words-trees", "vocab_size": 32000},
 }
 
 
@@ -375,7 +380,7 @@ def preset(name: str, **changes: Any) -> TrainingConfig:
 
     Raises: ValueError that lists the names if this is none of them.
 
-    Source: sections 5.1 to 5.4 and 6.1, Table 3.
+    Source: sections 5.1 to 5.4, 6.1 and 6.3, Table 3.
     """
     if name not in PRESETS:
         raise ValueError(f"expected a preset out of {', '.join(PRESETS)}; got {name!r}")
@@ -933,7 +938,7 @@ def take_weights(trainer: Trainer, name: str) -> None:
     """
     trained = load_pretrained(name).model
     has, asked = asdict(trained.config), asdict(trainer.model.config)
-    keys = [key for key in has if key != "dropout" and has[key] != asked[key]]
+    keys = [key for key in has if "dropout" not in key and has[key] != asked[key]]
     if keys:
         differ = ", ".join(f"{key}={has[key]} (asked for: {asked[key]})" for key in keys)
         raise ValueError(
@@ -985,6 +990,7 @@ class StopRequest:
         return self
 
     def note(self, number: int, frame: Any) -> None:
+        """Handle a signal: wish to stop, or raise KeyboardInterrupt at the second one, if alone."""
         if self.wanted and self.alone:
             self.__exit__()
             raise KeyboardInterrupt("stopped at once; the last checkpoint stands")

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from scipy.stats import t as student
 
 from annotated.data import parse_data
 from annotated.decoding import load_pretrained
@@ -83,15 +84,15 @@ def rows() -> pd.DataFrame:
     """Table 3: each row a configuration, with the published results.
 
     Returns: a row for each of the paper's, named as by `row_name`; `train_steps` in updates,
-        `perplexity` per word piece and `BLEU` on newstest2013, `parameters` in millions.
+        `perplexity` per word piece and `BLEU` on newstest2013, `parameters_millions` where printed.
 
     Source: section 6.2, Table 3.
     """
     table = {
         row_name(group, changes): BASE | changes | {
-            "group": group, "perplexity": perplexity, "BLEU": bleu, "parameters": parameters,
+            "group": group, "perplexity": perplexity, "BLEU": bleu, "parameters_millions": millions,
         }
-        for group, changes, perplexity, bleu, parameters in _TABLE_3
+        for group, changes, perplexity, bleu, millions in _TABLE_3
     }  # fmt: skip
     return pd.DataFrame(table.values(), index=pd.Index(table, name="row"))
 
@@ -263,8 +264,8 @@ def leads(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
         measure: "BLEU", "accuracy" or "perplexity"; the last in nats a piece, the difference of
             logarithms, so that more is better in all of them.
 
-    Returns: `lead` of each row, the mean over the seeds that it shares with base; `noise`, two
-        standard errors of it, not a number if no row shares two seeds with base.
+    Returns: `lead` of each row, the mean over the seeds that it shares with base; `noise`, half
+        of its 95 % confidence interval, not a number if no row shares two seeds with base.
 
     Raises: ValueError if there is no run of base.
 
@@ -278,7 +279,8 @@ def leads(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
     seeds = ahead.count(axis=1)
     freedom = (seeds - 1).clip(lower=0)
     spread = (ahead.var(axis=1) * freedom).sum() / freedom.sum() if freedom.any() else np.nan
-    return pd.DataFrame({"lead": ahead.mean(axis=1), "noise": 2 * (spread / seeds) ** 0.5})
+    noise = student.ppf(0.975, freedom.sum()) * (spread / seeds) ** 0.5
+    return pd.DataFrame({"lead": ahead.mean(axis=1), "noise": noise})
 
 
 def verdict(paper: float, ours: float, noise: float) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import vl_convert
 from docutils import nodes
-from links import Reference, name_module, paper_url, read_docstring
+from links import Reference, list_constants, name_module, paper_url, read_docstring
 from notebooks import write_notebooks
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -137,11 +137,12 @@ class LargeCharts(SphinxPostTransform):
 SYMBOLS = {  # as they stand in formulas and in code, and their anchors on the page of symbols
     "d_{model}": "d-model", "d_model": "d-model", "d_{ff}": "d-ff", "d_ff": "d-ff", "d_k": "d-k",
     "d_v": "d-v", "N": "n-layers", "h": "h-heads", "P_{drop}": "p-drop",
-    "\\epsilon_{ls}": "epsilon-ls",
+    "\\epsilon_{ls}": "epsilon-ls", "\\beta_1": "betas", "\\beta_2": "betas", "Q": "qkv",
     "W^Q": "projections", "W^K": "projections", "W^V": "projections", "W^O": "projections",
-    "\\alpha": "alpha", "alpha": "alpha", "warmup": "warmup", "memory": "memory",
+    "\\alpha": "alpha", "alpha": "alpha", "warmup": "warmup", "warmup\\_steps": "warmup",
+    "warmup_steps": "warmup", "pos": "position", "memory": "memory",
     "src_mask": "src-mask", "tgt_mask": "tgt-mask",
-}  # fmt: skip
+}  # K, V, ε, n and others are left out: on some pages they mean something else  # fmt: skip
 
 
 class Symbols(SphinxPostTransform):
@@ -157,6 +158,7 @@ class Symbols(SphinxPostTransform):
         for paragraph in self.document.findall(nodes.paragraph):
             for use in [*paragraph.findall(nodes.math), *paragraph.findall(nodes.literal)]:
                 text = re.sub(r"\\(?:text|mathrm){(\w+)}", r"\1", use.astext())
+                text = text.partition("=")[0].strip()  # of "d_k = 64" too
                 anchor = SYMBOLS.get(text)
                 if anchor and anchor not in met and not isinstance(use.parent, nodes.reference):
                     met.add(anchor)
@@ -188,8 +190,7 @@ class Verdicts(SphinxPostTransform):
         for place in list(self.document.findall(nodes.raw)):
             if place.astext().strip() == '<div class="scoreboard"></div>':
                 place.replace_self(nodes.raw("", claims.scoreboard(rows), format="html"))
-        own = [row for row in rows if row["where"].partition("#")[0] == page]
-        if own:
+        if own := [row for row in rows if belongs(row, page)]:
             chapter = next(iter(self.document.findall(nodes.section)))
             section = nodes.section(ids=["verdicts"], names=["verdicts"])
             section += nodes.title("", "Claims of this chapter")
@@ -202,6 +203,14 @@ class Verdicts(SphinxPostTransform):
             if found := self.data.search(raw.astext()):
                 return json.loads(found[1])
         raise ValueError(f"no verdicts in {self.ledger}")
+
+
+def belongs(row: dict[str, str], page: str) -> bool:
+    """Whether a chapter shows a claim, or is about the section of the paper that makes it."""
+    number = re.match(r"(\d)(?:-(\d))?-", page)  # 3-2-attention has 3.2 and all of its parts
+    section = ".".join(filter(None, number.groups())) if number else ""
+    made = ".".join(row["section"].split(".")[:2]) == section
+    return made or row["where"].partition("#")[0] == page
 
 
 def repository() -> str | None:
@@ -219,7 +228,7 @@ def looks() -> str:
 
 
 def add_buttons(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Offer each chapter as a notebook: in Colab, if the clone says where, and as a file."""
+    """Offer each chapter as a notebook: in Colab and Binder, if the clone says where; as a file."""
     buttons = context.get("header_buttons")
     notebook = Path(app.outdir, "notebooks", f"{Path(page).name}.ipynb")
     if buttons is None or doctree is None or not notebook.exists():
@@ -228,6 +237,9 @@ def add_buttons(app: Sphinx, page: str, template: str, context: dict, doctree) -
         colab = "https://colab.research.google.com/github"
         url = f"{colab}/{app.config.book_repository}/blob/gh-pages/notebooks/{notebook.name}"
         buttons.append(button(url, "Open in Colab", "fas fa-rocket", "colab-button"))
+        binder = f"https://mybinder.org/v2/gh/{app.config.book_repository}/HEAD"
+        url = f"{binder}?urlpath=lab/tree/{page}.md"
+        buttons.append(button(url, "Open in Binder", "fas fa-flask", "binder-button"))
     url = context["pathto"](f"notebooks/{notebook.name}", 1)
     buttons.append(button(url, "Download the notebook", "fas fa-download", "notebook-button"))
 
@@ -240,7 +252,7 @@ def describe(app: Sphinx, page: str, template: str, context: dict, doctree) -> N
     """Say in the page's head what those show who link to it: title, first sentences, a picture."""
     paragraphs = doctree.findall(nodes.paragraph) if doctree else []
     text = next((p.astext() for p in paragraphs if len(p.astext()) > 80), app.config.html_title)
-    about = " ".join(text.split())
+    about = re.sub(r" \[[^]]*\]", "", " ".join(text.split()))  # without citations
     about = about if len(about) <= 200 else about[:200].rpartition(" ")[0] + " …"
     title = app.env.titles[page].astext() if page in app.env.titles else app.config.html_title
     picture = context["pathto"]("_static/social.jpg", 1)
@@ -255,6 +267,32 @@ def describe(app: Sphinx, page: str, template: str, context: dict, doctree) -> N
         f'<meta {"property" if ":" in name else "name"}="{name}" content="{html.escape(said)}" />\n'
         for name, said in tags.items()
     )
+
+
+def write_front_door(app: Sphinx, error: Exception | None) -> None:
+    """Write the root of the site: it leads on to the first page, and says what that page says.
+
+    People share this address, and services that preview links do not follow it.
+    """
+    if error or app.builder.name != "html":
+        return
+    first = app.builder.get_target_uri(app.config.root_doc)
+    text = Path(app.outdir, first).read_text(encoding="utf-8")
+    said = re.findall(r'<meta (?:property="\S+|name="description") content="[^"]*" />', text)
+    tags = "\n".join(said).replace('content="../', 'content="')
+    title = html.escape(app.config.html_title)
+    page = f"""<!DOCTYPE html>
+<html lang="{app.config.language}">
+<head>
+<meta charset="utf-8" />
+<meta http-equiv="refresh" content="0; url={first}" />
+<title>{title}</title>
+{tags}
+</head>
+<body><p><a href="{first}">{title}</a></p></body>
+</html>
+"""
+    Path(app.outdir, "index.html").write_text(page, encoding="utf-8")
 
 
 def drop_thebe(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
@@ -312,9 +350,11 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("autodoc-process-docstring", read_docstring, priority=400)  # before napoleon
     app.connect("config-inited", choose_cache, priority=100)
     app.connect("builder-inited", prepare)
+    app.connect("builder-inited", list_constants)
     app.connect("html-page-context", add_buttons, priority=900)
     app.connect("html-page-context", describe, priority=900)
     app.connect("html-page-context", drop_thebe, priority=900)
     app.connect("html-page-context", mend_body, priority=900)
+    app.connect("build-finished", write_front_door)
     app.add_js_file("book.js", loading_method="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

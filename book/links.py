@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from functools import cache
+from importlib import import_module
+from inspect import isroutine
 from pathlib import Path
 
 from docutils import nodes
 from extract import collect, defined_names
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
@@ -74,6 +77,19 @@ def read_docstring(app: Sphinx, what, name, thing, options, lines: list[str]) ->
         indent = " " * (len(line) - len(line.lstrip()))
         told += [indent + entry for entry in re.split(r"   +(?=[\w, ]+: )", line.strip())]
     lines[:] = told
+
+
+def list_constants(app: Sphinx) -> None:
+    """Let the reference have constants too, which autodoc leaves out if nothing documents them."""
+    for path in sorted((CHAPTERS.parent / "annotated").glob("[a-z]*.py")):
+        module = import_module(f"annotated.{path.stem}")
+        analyzer = ModuleAnalyzer.for_module(module.__name__)
+        analyzer.analyze()
+        for name in getattr(module, "__all__", []):
+            value = getattr(module, name)
+            if not isinstance(value, type) and not isroutine(value):
+                told = ":meta hide-value:" if len(repr(value)) > 100 else ""
+                analyzer.attr_docs.setdefault(("", name), [told])
 
 
 def name_module(cell: nodes.container, module: str) -> None:

@@ -11,10 +11,10 @@ from pathlib import Path
 import jupytext
 import nbformat
 from bibliography import labels
+from links import paper_url
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-PAPER = "https://arxiv.org/abs/1706.03762"
 HIDDEN = {"paper", "hide-input", "hide-cell"}  # tags whose code a reader need not see at once
 
 INSTALL = """\
@@ -23,6 +23,27 @@ from importlib.util import find_spec
 
 if find_spec("annotated") is None:
     {install}"""
+
+TITLE = "*A chapter of the executable edition of “Attention Is All You Need”.*"
+QUOTES = """
+
+*Cells named “The paper” show its own sentences once it is at hand: \
+run `!annotated paper get` after the next cell. Until then they show nothing.*"""
+
+MARK = r"(?:§|Abstract|Acknowledgements|Figure|Table|Footnote)[^*]*"
+SCOREBOARD = (
+    "*On the site a table of counts stands here; `annotated.claims.ledger()` makes it anew.*"
+)
+IMPORT = "from IPython.display import HTML"
+NOTEBOOK_LINKS = r'''import re
+
+from IPython import display
+
+
+def HTML(text):
+    """On the site the ledger leads to pages, here to notebooks."""
+    text = re.sub(r'claims\.html\?[^"#]*(?=#)', "", text)
+    return display.HTML(re.sub(r'(?<=[\w-])\.html(?=["#])', ".ipynb", text))'''
 
 
 def write_notebooks(root: Path, folder: Path, repository: str | None) -> None:
@@ -54,16 +75,22 @@ def plain_notebook(notebook: NotebookNode, text, repository: str | None) -> Note
         if cell.cell_type == "markdown":
             cell.source = text(cell.source)
         else:
+            cell.source = lead_to_notebooks(cell.source)
             fold(cell)
     where = "annotated-attention[chapters]"
     if repository:
         where += f" @ git+https://github.com/{repository}"
     notebook.cells.insert(0, new_code_cell(INSTALL.format(install=f'%pip install -q "{where}"')))
-    title = "*A chapter of the executable edition of “Attention Is All You Need”.*"
-    notebook.cells.insert(0, new_markdown_cell(title))
+    quotes = any("paper" in cell.metadata.get("tags", []) for cell in notebook.cells)
+    notebook.cells.insert(0, new_markdown_cell(TITLE + QUOTES * quotes))
     for number, cell in enumerate(notebook.cells, start=1):
         cell.id = f"cell-{number}"  # else a random one: the same chapter, the same file
     return notebook
+
+
+def lead_to_notebooks(code: str) -> str:
+    """Code that shows the ledger, with links to notebooks instead of the site's pages."""
+    return code.replace(IMPORT, NOTEBOOK_LINKS) if "annotated.claims" in code else code
 
 
 def fold(cell: NotebookNode) -> None:
@@ -98,10 +125,14 @@ def plain_text(
         data = base64.b64encode((chapter.parent / match.group(2)).read_bytes()).decode()
         return f'<img alt="{html.escape(match.group(1))}" src="data:image/svg+xml;base64,{data}">'
 
-    source = re.sub(r"^```\{raw\} html\n.*?^```$", "", source, flags=re.MULTILINE | re.DOTALL)
+    def mark(match: re.Match) -> str:
+        return f"> [**{match.group(1)}**]({paper_url(match.group(1))})"
+
+    raw = r"^```\{raw\} html\n<div class=\"scoreboard\"></div>\n```$"
+    source = re.sub(raw, SCOREBOARD, source, flags=re.MULTILINE)
     source = re.sub(r"^\(([\w-]+)\)=$", r'<a id="\1"></a>\n', source, flags=re.MULTILINE)
     source = re.sub(r"\{cite(?::\w+)?\}`([^`]+)`", cite, source)
     source = re.sub(r"\]\(#([\w-]+)\)", link, source)
     source = re.sub(r"\[([^\]]+)\]\(([\w-]+)\.md(#[\w-]+)?\)", link_page, source)
     source = re.sub(r"!\[([^\]]*)\]\(([\w/-]+\.svg)\)", image, source)
-    return re.sub(r"^> \*\*(§[^*]+|Abstract)\*\*", rf"> [**\1**]({PAPER})", source, flags=re.M)
+    return re.sub(rf"^> \*\*({MARK})\*\*", mark, source, flags=re.MULTILINE)

@@ -3,12 +3,16 @@
 import os
 import re
 import shutil
+from functools import cache
+from html import unescape
 from itertools import pairwise
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
 from contents import pages
+
+import annotated
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "_build" / "html"
@@ -28,17 +32,32 @@ def html(page: str) -> str:
     return (SITE / "chapters" / f"{page}.html").read_text(encoding="utf-8")
 
 
+def described(text: str) -> dict[str, str]:
+    """What the head of a page says to services that preview links."""
+    head = text.partition("</head>")[0]
+    pattern = r'<meta (?:property|name)="((?:og|twitter):\w+|description)" content="([^"]+)"'
+    return dict(re.findall(pattern, head))
+
+
+@cache
+def anchors(file: Path) -> set[str]:
+    """What a link into a page may name."""
+    return set(re.findall(r'\bid="([^"]+)"', file.read_text(encoding="utf-8")))
+
+
 @pytest.mark.parametrize("page", pages())
 def test_links_inside_the_book_lead_somewhere(page: str) -> None:
     body = re.sub(r"<pre\b.*?</pre>", "", html(page), flags=re.DOTALL)
-    for target in re.findall(r'(?:href|src|xlink:href)="([^"#][^"]*)"', body):
+    targets = re.findall(r'(?:href|src)="([^"]+)"', body)  # of SVG too: xlink:href
+    assert targets
+    for target in map(unescape, targets):
         parts = urlsplit(target)
-        if not parts.scheme and not parts.netloc:
-            file = SITE / "chapters" / unquote(parts.path)
-            assert file.exists(), f"{page}: {target}"
-            name = re.search(r'="([^"]+)"', f'="{parts.fragment}"')
-            if name and file.suffix == ".html":
-                assert f'id="{parts.fragment}"' in file.read_text(encoding="utf-8"), target
+        if parts.scheme or parts.netloc:
+            continue
+        file = SITE / "chapters" / (unquote(parts.path) or f"{page}.html")
+        assert file.exists(), target
+        if parts.fragment and file.suffix == ".html":
+            assert unquote(parts.fragment) in anchors(file), target
 
 
 @pytest.mark.parametrize("page", pages())
@@ -57,13 +76,19 @@ def test_headings_stand_in_order(page: str) -> None:
     assert all(after <= before + 1 for before, after in pairwise(levels))
 
 
-def test_every_image_has_an_alternative_text() -> None:
-    for page in pages():
-        for image in re.findall(r"<img\b[^>]*>", html(page)):
-            assert re.search(r'alt="[^"]+"', image), f"{page}: {image}"
-        for figure in re.findall(r"<svg\b.*?</svg>", html(page), flags=re.DOTALL):
-            if "fig1-" in figure or "fig2-" in figure:
-                assert "<title" in figure and "<desc" in figure
+@pytest.mark.parametrize("page", pages())
+def test_images_and_charts_are_described(page: str) -> None:
+    for image in re.findall(r"<img\b[^>]*>", html(page)):
+        assert re.search(r'alt="[^"]+"', image), image
+    for chart in re.findall(r'<div class="chart"[^>]*>', html(page)):
+        assert re.search(r'aria-label="[^"]{30,}"', chart), chart
+
+
+@pytest.mark.parametrize("page", ["3-model-architecture", "3-2-attention"])
+def test_the_figures_of_the_paper_are_described(page: str) -> None:
+    figures = re.findall(r"<svg\b.*?</svg>", html(page), flags=re.DOTALL)
+    (figure,) = (figure for figure in figures if re.search("fig[12]-", figure))
+    assert "<title" in figure and "<desc" in figure
 
 
 def test_equations_figures_and_citations_stand_at_their_anchors() -> None:
@@ -85,6 +110,60 @@ def test_paper_layer_is_marked() -> None:
     assert page.count("paper-layer") >= len(marks)
 
 
+def part(section: str) -> str:
+    """3.2 of 3.2.1."""
+    return ".".join(section.split(".")[:2])
+
+
+def test_the_front_page_counts_every_claim_of_the_ledger() -> None:
+    row = r'<tr id="claim-[^"]*" data-section="([^"]*)" data-verdict="([^"]*)"'
+    rows = re.findall(row, html("claims"))
+    counts = re.findall(r'href="claims\.html\?([^"#]+)#the-ledger">(\d+)</a>', html("index"))
+    total = 0
+    for query, number in counts:
+        asked = {name: values[0] for name, values in parse_qs(unescape(query)).items()}
+        meant = [
+            verdict == asked["verdict"] and asked.get("section") in (None, part(section))
+            for section, verdict in rows
+        ]
+        assert int(number) == sum(meant), query
+        total += 0 if "section" in asked else int(number)
+    assert total == len(rows) >= 80
+
+
+def test_each_claim_stands_at_the_end_of_the_chapter_that_shows_it() -> None:
+    claim = r'<tr id="(claim-[^"]*)"'
+    shown = [name for page in pages() if page != "claims" for name in re.findall(claim, html(page))]
+    assert sorted(shown) == sorted(re.findall(claim, html("claims")))
+
+
+def test_symbols_lead_to_their_meaning() -> None:
+    from extension import SYMBOLS
+
+    assert set(SYMBOLS.values()) <= anchors(SITE / "chapters" / "symbols.html")
+    for page, anchor in [
+        ("3-2-attention", "qkv"),
+        ("3-2-attention", "d-k"),
+        ("5-3-optimizer", "betas"),
+        ("5-3-optimizer", "warmup"),
+        ("6-1-machine-translation", "alpha"),
+    ]:
+        link = rf'<a class="symbol[^"]*" href="symbols\.html#{anchor}"'
+        assert len(re.findall(link, html(page))) == 1, f"{page}: {anchor}"
+
+
+def test_the_root_of_the_site_says_what_it_is_and_leads_on() -> None:
+    root = (SITE / "index.html").read_text(encoding="utf-8")
+    first = f"chapters/{pages()[0]}.html"
+    assert f'http-equiv="refresh" content="0; url={first}"' in root  # for browsers
+    assert f'<a href="{first}">' in root  # for those that do not follow it
+    assert "<title>Attention Is All You Need" in root
+    said = described(root)
+    assert said == {**described(html(pages()[0])), "og:image": said["og:image"]}
+    picture = urlsplit(said["og:image"])
+    assert picture.netloc or (SITE / picture.path).exists()
+
+
 @pytest.fixture(scope="module")
 def browser():
     from playwright.sync_api import sync_playwright
@@ -99,24 +178,27 @@ def browser():
 LOOK = """() => ({
     charts: document.querySelectorAll('div.chart').length,
     drawn: document.querySelectorAll('div.chart.drawn').length,
-    sources: document.querySelectorAll('.math').length,
-    formulas: document.querySelectorAll('mjx-container').length,
+    formulas: document.querySelectorAll('.math').length,
+    set: document.querySelectorAll('.math mjx-container').length,
     broken: document.querySelectorAll('mjx-merror, [data-mjx-error]').length,
     overflow: document.documentElement.scrollWidth - innerWidth,
     theme: document.documentElement.dataset.theme,
 })"""
 
 
-def barriers(tab, code: bool) -> list[tuple[str, str]]:
+WHOLE = {"index", "5-3-optimizer"}  # a heat map; many lines and much code
+
+
+def barriers(tab, whole: bool) -> list[tuple[str, str]]:
     """What axe-core calls serious or critical: contrast, names, roles, reach by keyboard.
 
     Thousands of coloured words of code, or marks of charts, take it minutes, so they are looked at
-    on one page alone.
+    on few pages alone.
     """
     from axe_playwright_python.sync_playwright import Axe
 
     context = None
-    if not code:
+    if not whole:
         context = {"exclude": [["pre"], [".sig"]]}
         # What is excluded is walked through all the same: so the words become one plain text.
         tab.evaluate("for (const e of document.querySelectorAll('pre, .sig')) e.textContent += ''")
@@ -129,9 +211,24 @@ def barriers(tab, code: bool) -> list[tuple[str, str]]:
     ]
 
 
+def shown_files(page: str) -> list[Path]:
+    """A page, its images, and the files of its charts; of a choice the first chart alone."""
+    first = lambda choice: choice[0].partition("</div>")[0]
+    text = re.sub(r'<div class="choice">.*?</div></div>', first, html(page), flags=re.DOTALL)
+    charts = re.findall(r'data-spec="(\w+)"', text)
+    images = re.findall(r'<img\b[^>]*?\bsrc="([^":]+)"', text)  # those with a colon are in the page
+    return [
+        SITE / "chapters" / f"{page}.html",
+        *(SITE / "charts" / f"{name}.js" for name in charts),
+        *(SITE / "chapters" / unquote(image) for image in images),
+    ]
+
+
 @pytest.mark.parametrize("page", pages())
 def test_a_page_is_not_heavy(page: str) -> None:
-    assert (SITE / "chapters" / f"{page}.html").stat().st_size < 1_000_000
+    sizes = {file.name: file.stat().st_size for file in shown_files(page)}
+    assert sizes[f"{page}.html"] < 1_000_000
+    assert sum(sizes.values()) < 1_500_000, sizes
 
 
 @needs_browser
@@ -148,18 +245,16 @@ def test_page_in_a_browser_without_network(browser, page: str, width: int, theme
     tab.goto((SITE / "chapters" / f"{page}.html").as_uri())
     tab.evaluate("dispatchEvent(new Event('beforeprint'))")  # draws all charts at once, in light
     tab.evaluate("dispatchEvent(new Event('afterprint'))")
-    tab.wait_for_function(
-        "document.querySelectorAll('div.chart:not(.drawn)').length === 0"
-        " && (!document.querySelector('.math') || document.querySelector('mjx-container'))",
-        timeout=20_000,
-    )
-    seen, hindrances = tab.evaluate(LOOK), barriers(tab, code=page == "index")
+    drawn = "!document.querySelector('div.chart:not(.drawn)')"
+    tab.wait_for_function(drawn, timeout=20_000)
+    tab.evaluate("window.MathJax?.startup.promise.then(() => null)")  # formulas are set
+    seen, hindrances = tab.evaluate(LOOK), barriers(tab, whole=page in WHOLE)
     context.close()
     assert not problems
     assert not hindrances, "not everybody can read this"
     assert seen["theme"] == theme
     assert seen["drawn"] == seen["charts"] == html(page).count('<div class="chart"')
-    assert seen["broken"] == 0
+    assert seen["set"] == seen["formulas"] and seen["broken"] == 0
     assert seen["overflow"] <= 0, "the page is wider than the screen"
 
 
@@ -214,15 +309,83 @@ def test_reference_and_chapters_lead_to_each_other() -> None:
     there = 'href="3-2-attention.html#attention.MultiHeadedAttention"'
     assert there in html("api") and 'id="attention.MultiHeadedAttention"' in html("3-2-attention")
     assert 'href="api.html#annotated.attention.MultiHeadedAttention"' in html("3-2-attention")
-    assert html("api").count(">in the book</a>") > 200
+
+
+def test_the_reference_is_complete() -> None:
+    entries = re.findall(r'<dt class="sig[^"]*" id="([^"]+)">(.*?)</dt>', html("api"), re.DOTALL)
+    linked = {name for name, signature in entries if ">in the book</a>" in signature}
+    names = {f"annotated.{module}.{name}" for name, module in annotated._HOME.items()}
+    assert names and not names - linked
 
 
 def test_pages_say_what_they_are_to_whoever_links_to_them() -> None:
-    head = html("5-3-optimizer").partition("</head>")[0]
-    said = dict(re.findall(r'<meta (?:property|name)="([\w:]+)" content="([^"]+)"', head))
+    said = described(html("5-3-optimizer"))
     assert said["og:title"] == "5.3 Optimizer" and 80 < len(said["og:description"]) <= 202
+    assert "[" not in said["og:description"]  # no citation without its list
     assert said["og:image"].endswith("_static/social.jpg")
     assert (SITE / "_static" / "social.jpg").stat().st_size > 10_000
+
+
+@needs_browser
+def test_the_ledger_is_filtered_by_the_address_and_by_hand(browser) -> None:
+    tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    asked = "?verdict=differs&section=3.5#the-ledger"
+    tab.goto((SITE / "chapters" / "claims.html").as_uri() + asked)
+    ledger = tab.locator("div.ledger")
+    data = "rows => rows.filter((row) => row.checkVisibility()).map((row) => ({...row.dataset}))"
+
+    def shown() -> list[dict[str, str]]:
+        return ledger.locator("tbody tr").evaluate_all(data)
+
+    ledger.locator("output").wait_for()
+    found = shown()
+    assert {(row["section"], row["verdict"]) for row in found} == {("3.5", "differs")}
+    for select in ledger.locator("select").all():
+        select.select_option("")
+    everything = shown()
+    assert len(everything) == ledger.locator("tbody tr").count() > len(found)
+    ledger.locator("select[name=section]").select_option("3.2")
+    ledger.locator("select[name=kind]").select_option("exact")
+    exact = [row for row in everything if row["kind"] == "exact"]
+    few = [row for row in exact if part(row["section"]) == "3.2"]
+    assert few and shown() == few
+    told = ledger.locator("output").inner_text()
+    assert told == f"{len(few)} of {len(everything)} claims"
+    tab.close()
+
+
+@needs_browser
+def test_the_book_can_be_read_with_keys_alone(browser) -> None:
+    first, second = pages()[:2]
+    tab = browser.new_page(viewport={"width": 1280, "height": 900})
+    tab.goto((SITE / "chapters" / f"{first}.html").as_uri())
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.textContent") == "Skip to main content"
+    tab.keyboard.press("Enter")
+    tab.wait_for_url("**#main-content")
+    tab.keyboard.press("Control+K")
+    search = tab.locator("dialog input[type=search]")
+    search.wait_for(state="visible")
+    assert search.evaluate("(input) => input === document.activeElement")
+    tab.keyboard.press("Escape")
+    search.wait_for(state="hidden")
+    tab.keyboard.press("ArrowRight")
+    tab.wait_for_url(f"**/{second}.html")
+    tab.close()
+
+
+@needs_browser
+def test_arrow_keys_scroll_wide_code_and_then_turn_no_page(browser) -> None:
+    tab = browser.new_page(viewport={"width": 390, "height": 900})
+    address = (SITE / "chapters" / "3-2-attention.html").as_uri()
+    tab.goto(address)
+    code = tab.locator("article pre[tabindex='0']:visible").first
+    code.focus()
+    tab.keyboard.press("ArrowRight")
+    scrolled = "() => document.activeElement.scrollLeft > 0"
+    tab.wait_for_function(scrolled, timeout=5_000)
+    assert tab.url == address
+    tab.close()
 
 
 @needs_browser

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
+import tarfile
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from annotated import claims, optimizer
+from annotated import claims, data, optimizer
 from annotated.claims import CLAIMS, KINDS, VERDICTS, Claim, Evidence, as_html, decide, ledger
 from annotated.embeddings import Embeddings
 
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
+RESULTS = CHAPTERS.parent / "data" / "results"
 
 
 def entry(check, kind: str = "exact") -> Claim:
@@ -37,6 +41,23 @@ def test_links_lead_to_headings():
         titles = re.findall(r"^#{2,3} (.+)$", text, flags=re.MULTILINE)
         slugs = {re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") for title in titles}
         assert not anchor or anchor in slugs | set(re.findall(r"^\((.+)\)=$", text, re.MULTILINE))
+
+
+def test_every_check_stands_on_the_page_of_checks():
+    text = (CHAPTERS / "checks.md").read_text(encoding="utf-8")
+    names = [claim.check.__name__ for claim in CLAIMS.values()]
+    assert len(set(names)) == len(names)
+    assert set(names) <= set(re.findall(r"^def (\w+)", text, flags=re.MULTILINE))
+
+
+def test_links_of_the_page_of_claims_lead_to_headings():
+    text = (CHAPTERS / "claims.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\(([\w-]+)\.md#([\w-]+)\)", text)
+    assert len(links) >= 10
+    for page, anchor in links:
+        there = (CHAPTERS / f"{page}.md").read_text(encoding="utf-8")
+        titles = re.findall(r"^#{2,3} (.+)$", there, flags=re.MULTILINE)
+        assert anchor in {re.sub(r"[^a-z0-9]+", "-", t.lower()).strip("-") for t in titles}, anchor
 
 
 def missing() -> tuple[bool, str]:
@@ -72,11 +93,20 @@ def test_a_section_has_its_subsections_and_no_others():
     assert {"3.1", "3.3"} <= {c.section for c in CLAIMS.values() if c.section.startswith("3.")}
 
 
+TRAINED_OR_TIMED = {
+    "s2-hard", "s3.2.1-faster", "s3.2.1-small-dk", "s3.2.1-large-dk", "s3.2.1-scale",
+    "s3.2.2-jointly", "s3.5-relative", "s3.5-extrapolate", "s5.4-perplexity",
+}  # fmt: skip
+
+
 def verdicts() -> dict[str, str]:
-    """All verdicts that need no training."""
-    return {
-        id: decide(c)[0] for id, c in CLAIMS.items() if c.kind not in ("small-scale", "measured")
-    }
+    """All verdicts that need no training and no clock."""
+    return {id: decide(c)[0] for id, c in CLAIMS.items() if id not in TRAINED_OR_TIMED}
+
+
+def test_what_is_left_out_exists_and_trains_or_takes_time():
+    left_out = [CLAIMS[id].kind for id in TRAINED_OR_TIMED]
+    assert set(left_out) == {"small-scale", "measured"} and len(left_out) < len(CLAIMS) / 10
 
 
 def test_broken_code_turns_its_verdicts_and_no_others(monkeypatch: pytest.MonkeyPatch):
@@ -103,14 +133,154 @@ def test_a_missing_log_leaves_open_and_a_run_decides(monkeypatch, tmp_path: Path
         assert decide(CLAIMS["abs-ende-bleu"])[0] == verdict
 
 
+def log_of(id: str) -> tuple[str, object]:
+    """The log that decides a full-scale claim, with a number far from the paper's."""
+    evaluated = {"split": "test", "text": "", "score": 1.0, "perplexity": 1.0}
+    name = {
+        "abs-ende-bleu": "big-en-de.json", "abs-enfr-bleu": "big-en-fr.json",
+        "t3-base-dev": "base-dev.json", "t3-big-dev": "big-dev.json",
+        "s5.1-ende-size": "wmt14-en-de-pairs.json", "s5.1-enfr-size": "wmt14-en-fr-pairs.json",
+        "s6.3-wsj": "parser-wsj.json", "s6.3-semi": "parser-semi.json",
+    }[id]  # fmt: skip
+    if id.startswith("s5.1"):
+        return name, 7
+    if id.startswith("s6.3"):
+        return name, [{"split": "test", "sentences": "all", "Bracketing FMeasure": 1.0}]
+    kind = "tokenized" if id == "abs-enfr-bleu" else "compound-split"
+    split = "dev" if name.endswith("-dev.json") else "test"
+    return name, [{**evaluated, "split": split, "text": claims.TEXTS[kind]}]
+
+
+FULL = sorted(id for id, c in CLAIMS.items() if c.kind == "full-scale" and id != "t2-base")
+
+
+@pytest.mark.parametrize("id", FULL)
+def test_a_log_that_cannot_tell_leaves_a_claim_open(id: str, monkeypatch, tmp_path: Path):
+    monkeypatch.setattr(claims, "shipped", lambda name: tmp_path)
+    name, whole = log_of(id)
+    assert f"data/results/{name}" in CLAIMS[id].command or "count_pairs" in CLAIMS[id].command
+    text = json.dumps(whole)
+    other = text.replace('"split": "', '"split": "another ') if "split" in text else "[]"
+    for bad in "", text[:-1] + "{", "[]", other, text.replace("1.0", "null").replace("7", "null"):
+        (tmp_path / name).write_text(bad)
+        verdict, numbers = decide(CLAIMS[id])
+        assert verdict == "open" and numbers.startswith(f"{name} is empty, damaged or not complete")
+    (tmp_path / name).write_text(text)
+    assert decide(CLAIMS[id])[0] == "differs"
+
+
+def test_a_row_or_a_column_that_logs_lack_leaves_their_claims_open(monkeypatch, tmp_path: Path):
+    readers = {
+        "variations.csv": ("D: label_smoothing = 0.0,", {"s5.4-bleu"}),
+        "regularization.csv": (",0.3,0.1,", {"s5.4-bleu", "t3-D-dropout"}),
+        "craft-parser.json": ('"parser": "right-branching"', {"abs-parsing"}),
+        "general-en-fr-heads.json": ('"pronoun": "all"', {"s4-heads-meaning"}),
+    }
+    monkeypatch.setattr(claims, "shipped", lambda name: tmp_path)
+    for name, (mark, ids) in readers.items():
+        shutil.copytree(RESULTS, tmp_path, dirs_exist_ok=True)
+        whole = (tmp_path / name).read_text()
+        assert mark in whole
+        lines = [line for line in whole.splitlines() if mark not in line]
+        lacks = "\n".join(lines) if name.endswith(".csv") else whole.replace(mark, '"x": "y"')
+        for text in lacks, "", whole[: len(whole) // 9]:
+            (tmp_path / name).write_text(text)
+            for id in ids:
+                verdict, numbers = decide(CLAIMS[id])
+                assert verdict == "open" and numbers.startswith(f"{name} is empty"), (id, numbers)
+
+
+@pytest.mark.parametrize(
+    ("lead", "verdict"),
+    [((5.0, 0.1), "holds at small scale"), ((0.1, 5.0), "open"), ((-5.0, 0.1), "open")],
+)
+def test_smoothing_gains_bleu_if_both_trainings_say_so(monkeypatch, lead, verdict: str):
+    monkeypatch.setattr(claims, "_lead", lambda row, measure="BLEU": lead)
+    assert decide(CLAIMS["s5.4-bleu"])[0] == verdict
+
+
+@pytest.mark.parametrize(
+    ("lead", "verdict"),
+    [
+        ((0.1, 5.0), "holds at small scale"),
+        ((-0.1, 5.0), "holds at small scale"),
+        ((-5.0, 0.1), "open"),
+    ],
+)
+def test_dropout_that_lost_in_the_small_table_would_leave_its_claim_open(
+    monkeypatch, lead, verdict: str
+):
+    monkeypatch.setattr(claims, "_lead", lambda row, measure="BLEU": lead)
+    assert decide(CLAIMS["t3-D-dropout"])[0] == verdict
+
+
+def test_by_bleu_two_claims_of_table_3_would_stay_open():
+    """What the page says of the two that perplexity decides."""
+    for names in (["A: h = 32"], ["B: d_k = 16", "B: d_k = 32"]):
+        by = {
+            m: claims._decided(*(claims._lead(n, m) for n in names)) for m in ("BLEU", "perplexity")
+        }
+        assert by == {"BLEU": None, "perplexity": True}
+
+
+def test_pairs_are_counted_as_they_pass(monkeypatch, tmp_path: Path):
+    """The counting command agrees with `load_pairs`, on parts in an archive and beside it."""
+    lines = {"en": [b"a dog"] * 10_050 + [b"", b"a cat", b"\xff"], "de": [b"ein Hund"] * 10_053}
+    for lang, side in lines.items():
+        (tmp_path / f"a.{lang}").write_bytes(b"\n".join(side) + b"\n")
+    with tarfile.open(tmp_path / "b.tar", "w") as archive:
+        for lang in lines:
+            archive.add(tmp_path / f"a.{lang}", arcname=f"in/a.{lang}")
+    parts = [("a.en", "a.de"), ("b.tar/in/a.en", "b.tar/in/a.de")]
+    for module in claims, data:
+        monkeypatch.setattr(module, "corpus_parts", lambda *of: parts)
+        monkeypatch.setattr(module, "corpus_file", lambda of, name, fetch=None: tmp_path / name)
+    monkeypatch.setattr(claims, "shipped", lambda name: tmp_path)
+    with pytest.warns(UserWarning, match="good pairs"):
+        loaded = len(data.load_pairs("wmt14-en-de", "train", "en", "de")[0])
+    assert claims.count_pairs("wmt14-en-de", "en", "de") == loaded == 2 * 10_051
+    assert decide(CLAIMS["s5.1-ende-size"]) == ("differs", "0.02 million pairs")
+    assert not list(tmp_path.glob("*.part"))
+
+
 def test_the_table_escapes_and_links():
     row = {
         "id": "x", "section": "3.2.1", "kind": "exact", "statement": "n < d", "verdict": "holds",
         "numbers": "1 & 2", "where": "3-2-attention#equation-1", "command": "a\nb",
+        "check": "_shorter",
     }  # fmt: skip
     table = as_html([row])
     assert "n &lt; d" in table and "1 &amp; 2" in table
     assert "<code><span>a</span>\n<span>b</span></code>" in table
     assert 'href="3-2-attention.html#equation-1"' in table and 'data-verdict="holds"' in table
+    assert '<a href="checks.html#claims._shorter">✓ holds</a>' in table
     board = claims.scoreboard([row, {**row, "verdict": "open", "section": "3.2.2"}])
     assert board.count("verdict=open&amp;section=3.2#the-ledger") == 1
+    small = claims.scoreboard([{**row, "verdict": "holds at small scale"}])
+    assert "verdict=holds%20at%20small%20scale&amp;" in small
+
+
+def test_rows_of_the_ledger_name_their_checks():
+    (row,) = ledger("5.2").to_dict("records")
+    assert row["check"] == "_steps_make_hours"
+    assert 'href="checks.html#claims._steps_make_hours"' in as_html([row])
+
+
+@pytest.mark.parametrize(
+    ("section", "where", "pages"),
+    [
+        ("5.2", "1-introduction#twelve-hours", {"1-introduction", "5-2-hardware-schedule"}),
+        ("7", "6-1-machine-translation#x", {"7-conclusion", "6-1-machine-translation"}),
+        ("3.2.1", "3-2-attention", {"3-2-attention"}),
+        ("3", "3-model-architecture", {"3-model-architecture"}),
+        ("abstract", "2-background", {"2-background"}),
+    ],
+)
+def test_a_chapter_shows_the_claims_of_its_section_and_those_that_lead_to_it(section, where, pages):
+    pytest.importorskip("sphinx", reason="needs the extra `book`")
+    pytest.importorskip("vl_convert", reason="needs the extra `book`")
+    from extension import belongs
+
+    row = {"section": section, "where": where}
+    chapters = {path.stem for path in CHAPTERS.glob("*.md")}
+    assert {page for page in chapters if belongs(row, page)} == pages

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from nltk import Tree
 from safetensors.torch import load_file, save_file
 
 from annotated import cli
@@ -87,10 +88,12 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_help_names_every_command(capsys):
     text = helped(capsys)
-    for command in "train", "translate", "evaluate", "score", "average", "data", "paper":
+    commands = "train translate evaluate score parse treebank average data paper"
+    for command in commands.split():
         assert re.search(rf" {command} [a-z]", text)
         assert f"usage: annotated {command}" in helped(capsys, command)
-    for parts in ("data", "list get"), ("paper", "get import show"):
+    parts_of = {"data": "list get", "paper": "get import show", "treebank": "write score"}
+    for parts in parts_of.items():
         for action in parts[1].split():
             assert f"usage: annotated {parts[0]} {action}" in helped(capsys, parts[0], action)
 
@@ -578,3 +581,65 @@ def test_parsers_are_scored_and_the_scores_kept(tmp_path: Path, capsys, monkeypa
     ]
     said(capsys, *asked, "--free")
     assert [row["hold"] for row in json.loads(kept.read_text())] == [False]
+
+
+class LikeWords:
+    """A parser that takes every sentence for a row of nouns."""
+
+    def parse(self, words: list[str], **search: object) -> Tree:
+        return Tree("S", [Tree("NN", [word]) for word in words])
+
+
+@pytest.fixture
+def nouns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("annotated.parsing.load_parser", lambda name, device: LikeWords())
+
+
+def test_lines_of_standard_input_are_parsed(nouns, capsys, monkeypatch):
+    give(monkeypatch, "A cät sat.\r\nIt\u2028slept.".encode())
+    lines = ["(S (NN A) (NN cät) (NN sat) (NN .))", "(S (NN It) (NN slept) (NN .))"]
+    assert said(capsys, "parse", "--lines").splitlines() == lines
+    assert said(capsys, "parse", "--lines", "A cät sat.").splitlines() == lines[:1]
+
+
+def test_what_is_not_utf8_is_not_parsed(nouns, capsys, monkeypatch):
+    give(monkeypatch, b"The cat\xe9 sat.\n")
+    error = refused(capsys, "parse")
+    assert error == "annotated: standard input, line 1: not UTF-8 (invalid continuation byte)\n"
+
+
+def test_a_drawing_may_go_to_a_folder_that_is_not_there(nouns, tmp_path, capsys):
+    said(capsys, "parse", "a cat", "--svg", str(tmp_path / "new" / "x.svg"))
+    assert (tmp_path / "new" / "x.svg").read_text(encoding="utf-8").startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--out", "x.json"], "expected --treebank with --out"),
+        (["--baselines"], "expected --treebank with --baselines"),
+        (["--limit", "3"], "expected --treebank with --limit"),
+        (["--treebank", "craft"], "expected either sentences to draw or --treebank"),
+        (["--treebank", "craft", "--svg", "x.svg"], "expected either sentences to draw or"),
+    ],
+)
+def test_options_of_parse_that_would_do_nothing_are_refused(nouns, capsys, more, message):
+    assert message in refused(capsys, "parse", "a cat", *more)
+
+
+def test_a_treebank_is_written_and_files_of_trees_are_scored(tmp_path: Path, capsys):
+    for section in range(2, 23):
+        (tmp_path / f"penn/{section:02}").mkdir(parents=True)
+        text = "( (S (NP-SBJ (NN a)) (. .)) )\n" * 2
+        (tmp_path / f"penn/{section:02}/a.mrg").write_text(text, encoding="utf-8")
+    told = said(capsys, "treebank", "write", "penn", "runs/penn", "--limit", "3")
+    assert told == "runs/penn-words-trees\n"
+    line = "↓S ↓NP →NN a ↑NP →STOP . ↑S\n"
+    assert (tmp_path / "runs/penn/train.trees").read_text(encoding="utf-8") == line * 3
+    assert (tmp_path / "runs/penn/dev.words").read_text(encoding="utf-8") == "a .\n" * 2
+    (tmp_path / "gold").write_text("(S (NP (NN a)) (. .))\n", encoding="utf-8")
+    (tmp_path / "found").write_text("(S (NN a) (. .))\n", encoding="utf-8")
+    told = said(capsys, "treebank", "score", "gold", "found", "--out", "new/x.json")
+    assert f"{'Bracketing Recall':26}=     50\n" in told
+    (kept, _) = json.loads((tmp_path / "new/x.json").read_text(encoding="utf-8"))
+    assert (kept["gold"], kept["found"], kept["Bracketing Precision"]) == ("gold", "found", 100)

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import venv
-from importlib.metadata import distribution
+from importlib.metadata import distribution, distributions
 from pathlib import Path
 
 import pytest
@@ -56,6 +56,13 @@ def lend(names: set[str], folder: Path) -> None:
                 (folder / top).symlink_to(Path(str(lent.locate_file(top))))
 
 
+def pins() -> str:
+    """The versions that are installed here, so that what is lent and what is not go together."""
+    found = {d.metadata["Name"]: d.version for d in distributions()}
+    found.pop("annotated-attention", None)  # the wheel's counts, not that of the clone
+    return "".join(f"{name}=={version}\n" for name, version in sorted(found.items()))
+
+
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """A folder of notebooks, far from the clone, and the variables of a process that runs one."""
@@ -67,11 +74,12 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir"]
     subprocess.run([*command, str(folder / "dist"), str(ROOT)], check=True, capture_output=True)
     write_notebooks(ROOT, folder / "notebooks", repository=None)
+    (folder / "pins.txt").write_text(pins())
     ours = {key: value for key, value in os.environ.items() if not key.startswith("ANNOTATED_")}
     index = f"{folder / 'dist'} {os.environ.get('PIP_FIND_LINKS', '')}"
     return folder, ours | {
         "PIP_FIND_LINKS": index,  # the wheel as if it were published
-        "PIP_CONSTRAINT": str(ROOT / "constraints.txt"),
+        "PIP_CONSTRAINT": str(folder / "pins.txt"),
         "PYTHONPATH": "",
         "XDG_CACHE_HOME": str(folder / "cache"),  # a new user has downloaded nothing
         "JUPYTER_PATH": "",

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import Tensor, nn
 
+from annotated.attention import MultiHeadedAttention
 from annotated.data import Batch
 from annotated.model import (
     EncoderDecoder,
@@ -405,6 +406,26 @@ def test_dropout_is_where_section_5_4_puts_it_and_nowhere_else():
     assert torch.equal(log_probs(model, src, tgt), log_probs(model, src, tgt))
 
 
+def test_dropout_of_attention_acts_in_training_alone():
+    model = make_model(V, V, **TINY | {"dropout": 0.0}, attention_dropout=0.5)
+    active = {name for name, m in model.named_modules() if isinstance(m, nn.Dropout) and m.p > 0}
+    attentions = [name for name, m in model.named_modules() if isinstance(m, MultiHeadedAttention)]
+    assert active == {f"{name}.dropout" for name in attentions} and len(attentions) == 2 + 2 * 2
+    src, tgt = ids(2, 5), ids(2, 4)
+    assert not torch.equal(log_probs(model, src, tgt), log_probs(model, src, tgt))
+    plain = make_model(V, V, **TINY | {"dropout": 0.0})
+    plain.load_state_dict(model.state_dict())
+    model.eval()
+    assert torch.equal(log_probs(model, src, tgt), log_probs(plain, src, tgt))
+
+
+def test_a_configuration_from_before_attention_dropout_has_none():
+    config = TransformerConfig(9, 9, dropout=0.3)
+    old = dataclasses.asdict(config)
+    del old["attention_dropout"]
+    assert TransformerConfig(**old) == config and config.attention_dropout == 0
+
+
 def test_the_same_seed_makes_the_same_model():
     def parameters(seed: int) -> list[Tensor]:
         torch.manual_seed(seed)
@@ -441,6 +462,7 @@ def test_any_shape_builds_and_computes(width, h, N, d_ff, norm_first):
         ({"dropout": -0.1}, r"expected dropout in \[0, 1\); got -0.1"),
         ({"dropout": 1.0}, r"expected dropout in \[0, 1\); got 1.0"),
         ({"dropout": math.nan}, r"expected dropout in \[0, 1\); got nan"),
+        ({"attention_dropout": 1.0}, r"expected attention_dropout in \[0, 1\); got 1.0"),
         ({"positions": "rotary"}, "expected positions 'sinusoidal' or 'learned'; got 'rotary'"),
         ({"N": 0}, "expected N of at least 1; got 0"),
         ({"N": -2}, "expected N of at least 1; got -2"),

@@ -5,6 +5,7 @@ import html
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,7 +14,7 @@ pytest.importorskip("jupytext", reason="needs the extra `test`")
 
 import jupytext
 import nbformat
-from notebooks import write_notebooks
+from notebooks import NOTEBOOK_LINKS, lead_to_notebooks, write_notebooks
 
 ROOT = Path(__file__).resolve().parent.parent
 CHAPTERS = [
@@ -96,10 +97,44 @@ def anchors(notebook: nbformat.NotebookNode) -> set[str]:
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_the_code_is_the_chapters(folder: Path, name: str):
     chapter = jupytext.read(ROOT / "chapters" / f"{name}.md", fmt="md:myst")
-    told = [cell.source for cell in chapter.cells if cell.cell_type == "code"]
+    told = [lead_to_notebooks(cell.source) for cell in chapter.cells if cell.cell_type == "code"]
     first, *rest = [cell for cell in read(folder, name).cells if cell.cell_type == "code"]
     assert 'find_spec("annotated") is None' in first.source
     assert [re.sub(r"\A# @title .*\n", "", cell.source) for cell in rest] == told
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_every_mark_leads_to_its_page_of_the_paper(folder: Path, name: str):
+    source = (ROOT / "chapters" / f"{name}.md").read_text(encoding="utf-8")
+    marks = re.findall(r"^> \*\*([^*]+)\*\*", source, re.MULTILINE)
+    pdf = r"https://arxiv\.org/pdf/1706\.03762v5#page=\d+"
+    found = re.findall(rf"^> \[\*\*([^*]+)\*\*\]\({pdf}\)", texts(read(folder, name)), re.MULTILINE)
+    assert found == marks
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_the_title_says_how_the_papers_sentences_come(folder: Path, name: str):
+    title, *rest = read(folder, name).cells
+    quotes = any("paper" in cell.metadata.get("tags", []) for cell in rest)
+    assert ("`!annotated paper get`" in title.source) == quotes
+
+
+def test_the_ledger_leads_to_notebooks(folder: Path):
+    assert any(NOTEBOOK_LINKS in cell.source for cell in read(folder, "claims").cells)
+    names: dict = {}
+    exec(NOTEBOOK_LINKS, names)
+    shown = names["HTML"](
+        '<a href="3-2-attention.html#eq-1"> <a href="checks.html"> a.html'
+        '<a href="claims.html?verdict=holds%20at&amp;section=3.2#the-ledger">'
+    )
+    assert shown.data == (
+        '<a href="3-2-attention.ipynb#eq-1"> <a href="checks.ipynb"> a.html<a href="#the-ledger">'
+    )
+
+
+def test_what_only_the_site_has_is_named(folder: Path):
+    text = texts(read(folder, "index"))
+    assert "On the site a table of counts stands here" in text and "scoreboard" not in text
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
@@ -182,7 +217,7 @@ def test_what_becomes_of_each_construct(small: Path):
     assert r"See \[2\]\[Rush18\], \[11\], [there](2-two.ipynb#there)," in text
     assert "[here](#here), [two](2-two.ipynb), [a part](2-two.ipynb#there) and" in text
     assert "and plain\nwords." in text  # a page without code has no notebook to link to
-    assert "> [**§1 ¶1**](https://arxiv.org/abs/1706.03762) What it says." in text
+    assert "> [**§1 ¶1**](https://arxiv.org/pdf/1706.03762v5#page=1) What it says." in text
     assert "%pip install" in notebook.cells[1].source
     codes = [c.source.splitlines()[0] for c in notebook.cells if c.cell_type == "code"]
     assert codes[1:] == ["# @title The paper", "# @title Solution"]
@@ -208,3 +243,19 @@ def test_writing_again_changes_nothing(small: Path):
     before = (small / "out" / "1-one.ipynb").read_bytes()
     write_notebooks(small, small / "out", None)
     assert (small / "out" / "1-one.ipynb").read_bytes() == before
+
+
+@pytest.mark.parametrize("repository", ["me/mine", None])
+def test_a_page_offers_itself_as_a_notebook(folder: Path, repository: str | None):
+    extension = pytest.importorskip("extension", reason="needs the extra `book`")
+    config = SimpleNamespace(book_repository=repository)
+    app = SimpleNamespace(outdir=folder.parent, config=config)
+    context = {"header_buttons": [], "pathto": lambda path, resource: f"../{path}"}
+    extension.add_buttons(app, "chapters/2-background", "page.html", context, object())
+    urls = [button["url"] for button in context["header_buttons"]]
+    *online, file = urls
+    assert file == "../notebooks/2-background.ipynb"
+    assert online == (repository is not None) * [
+        "https://colab.research.google.com/github/me/mine/blob/gh-pages/notebooks/2-background.ipynb",
+        "https://mybinder.org/v2/gh/me/mine/HEAD?urlpath=lab/tree/chapters/2-background.md",
+    ]

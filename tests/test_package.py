@@ -3,9 +3,14 @@
 import importlib
 import importlib.util
 import inspect
+import os
+import re
+import shutil
 import subprocess
 import sys
 import zipfile
+from email import message_from_bytes
+from email.message import Message
 from pathlib import Path
 
 import pytest
@@ -75,19 +80,37 @@ def test_unknown_names_are_refused():
         _ = annotated.make_modle
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Names of the files in the wheel."""
-    for name in "build", "hatchling":
+def need_build() -> None:
+    """Skip where packages cannot be built without a network."""
+    for name in "build", "hatchling", "hatch_fancy_pypi_readme":
         if importlib.util.find_spec(name) is None:
             pytest.skip(f"needs {name}, of the extra `test`")
+
+
+@pytest.fixture(scope="module")
+def wheel_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    need_build()
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
     done = subprocess.run([*command, str(ROOT)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = folder.glob("*.whl")
-    with zipfile.ZipFile(path) as file:
+    return path
+
+
+@pytest.fixture(scope="module")
+def wheel(wheel_file: Path) -> set[str]:
+    """Names of the files in the wheel."""
+    with zipfile.ZipFile(wheel_file) as file:
         return set(file.namelist())
+
+
+@pytest.fixture(scope="module")
+def metadata(wheel_file: Path) -> Message:
+    """What the wheel says of itself."""
+    with zipfile.ZipFile(wheel_file) as file:
+        (name,) = [name for name in file.namelist() if name.endswith(".dist-info/METADATA")]
+        return message_from_bytes(file.read(name))
 
 
 def test_the_wheel_holds_the_package_and_its_data(wheel: set[str]):
@@ -100,17 +123,77 @@ def test_the_wheel_holds_the_package_and_its_data(wheel: set[str]):
     assert packaged == {f"annotated/{name}" for name in inside | data}
 
 
-def test_the_wheel_has_command_and_licence(wheel: set[str]):
-    ends = [name.split(".dist-info/")[1] for name in wheel if ".dist-info/" in name]
-    assert "entry_points.txt" in ends and "licenses/LICENSE" in ends
+def test_the_wheel_has_command_and_licences(wheel: set[str], metadata: Message):
+    ends = {name.split(".dist-info/")[1] for name in wheel if ".dist-info/" in name}
+    assert ends >= {"entry_points.txt", "licenses/LICENSE", "licenses/data/README.md"}
+    licences = set(str(metadata["License-Expression"]).split(" AND "))
+    assert licences == {"MIT", "CC-BY-3.0", "LicenseRef-Research-and-Education"}
+
+
+def test_the_description_leads_nowhere_inside_the_repository(metadata: Message):
+    text = metadata.get_payload(decode=True).decode()
+    assert text.startswith("# Attention Is All You Need") and "![" not in text
+    targets = re.findall(r"\]\(([^)]*)\)", text)
+    assert targets and all(target.startswith("https://") for target in targets)
+    assert "section 3.2" in text  # a link's words stay
 
 
 def test_a_wheel_can_be_built_from_the_source_distribution(tmp_path: Path):
     """As `pip install` does of a source distribution, and `python -m build` by default."""
-    for name in "build", "hatchling":
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"needs {name}, of the extra `test`")
+    need_build()
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path)]
     done = subprocess.run([*command, str(ROOT)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert {path.suffix for path in tmp_path.iterdir()} == {".whl", ".gz"}
+
+
+# ------------------------------------------------------------------------------------- make book
+
+
+@pytest.fixture
+def make(tmp_path: Path):
+    """Runs `make book` with programs that only write down how they were called."""
+    if shutil.which("make") is None or sys.platform == "win32":
+        pytest.skip("no make on this machine")
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    log = tmp_path / "log"
+    for name in "python", "annotated", "jupyter-book":
+        fails = "echo 'annotated: told why' >&2; exit 2" if name == "annotated" else ""
+        path = programs / name
+        path.write_text(f'#!/bin/sh\necho "{name} $ANNOTATED_PAPER_PDF" >> {log}\n{fails}\n')
+        path.chmod(0o755)
+    (tmp_path / ".installed").touch()
+
+    def run(*arguments: str, pdf: str | None = None) -> tuple[subprocess.CompletedProcess, str]:
+        variables = {k: v for k, v in os.environ.items() if k != "ANNOTATED_PAPER_PDF"}
+        variables |= {"ANNOTATED_PAPER_PDF": pdf} if pdf else {}
+        command = ["make", "-C", str(ROOT), "book", f"VENV={tmp_path}", *arguments]
+        done = subprocess.run(command, env=variables, capture_output=True, text=True)
+        return done, log.read_text() if log.exists() else ""
+
+    return run
+
+
+@pytest.mark.parametrize("pdf", [None, "paper.pdf"])
+def test_a_book_without_the_paper_neither_fetches_nor_finds_it(make, pdf: str | None):
+    done, log = make("PAPER=no", pdf=pdf)
+    assert done.returncode == 0, done.stderr
+    assert "annotated" not in log and "jupyter-book no\n" in log
+
+
+def test_a_book_is_made_also_where_no_paper_can_be_had(make):
+    done, log = make()
+    assert done.returncode == 0 and "built without the paper's own sentences" in done.stdout
+    assert "annotated \n" in log and "jupyter-book \n" in log
+
+
+def test_a_paper_that_is_named_and_cannot_be_read_stops_the_book(make):
+    done, log = make(pdf="paper.pdf")
+    assert done.returncode != 0 and "annotated: told why" in done.stderr
+    assert "jupyter-book" not in log
+
+
+def test_make_knows_with_and_without_the_paper_alone(make):
+    done, log = make("PAPER=No")
+    assert done.returncode != 0 and 'PAPER has to be yes or no, not "No"' in done.stderr and not log

@@ -357,6 +357,14 @@ def test_without_a_paper_there_is_no_quotation():
     assert quote("no such section", 99) is None
 
 
+def test_the_word_no_hides_a_paper_that_is_at_hand(pdf, repository, monkeypatch):
+    import_paper(pdf)
+    monkeypatch.setenv("ANNOTATED_PAPER_PDF", "no")
+    assert find_paper() is None and quote("abstract") is None
+    monkeypatch.delenv("ANNOTATED_PAPER_PDF")
+    assert quote("abstract") is not None
+
+
 def test_import_keeps_a_copy(pdf, made, repository):
     kept = import_paper(pdf)
     assert kept == repository / "data" / "paper" / "paper.pdf"
@@ -742,7 +750,8 @@ def test_table_3_is_as_printed(printed):
         if row.group == "big":
             changed = [row["N"], *changed, "300K"]
         results = [f"{row.perplexity:.2f}", row.BLEU]
-        counted = [int(row.parameters)] if pd.notna(row.parameters) else []
+        size = row.parameters_millions
+        counted = [int(size)] if pd.notna(size) else []
         name = ["big"] if row.group == "big" else []
         assert line == numbers([*name, *changed, *results, *counted])
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import io
 import json
+import os
 import re
 import tarfile
 import zipfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -40,6 +43,7 @@ from annotated.parsing import (
     right_branching,
     same_punctuation,
     score_parser,
+    score_tree_files,
     score_trees,
     sentence_line,
     summary,
@@ -47,18 +51,28 @@ from annotated.parsing import (
     tree_svg,
 )
 
+CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
 SAMPLE_RULES = Rules(
     deleted=frozenset(["TOP", "-NONE-", ",", ":", "``", "''"]),
     same_labels={"TT": "T"},
     same_words={"This": "this"},
 )
 LABELS, TAGS = st.sampled_from(["S", "NP", "VP", "-LRB-", "X"]), st.sampled_from(["DT", "NN", "."])
-WORDS = st.text("abc'.,-$", min_size=1, max_size=4)
-TREES = st.recursive(
-    st.builds(lambda tag, word: Tree(tag, [word]), TAGS, WORDS),
-    lambda inside: st.builds(Tree, LABELS, st.lists(inside, min_size=1, max_size=4)),
-    max_leaves=12,
-).filter(lambda tree: not is_tag(tree))
+LETTERS = "ab'.,-$·→↓↑\u00a0"
+
+
+def trees_of(letters: str) -> st.SearchStrategy[Tree]:
+    """Trees over words of these letters."""
+    words = st.text(letters, min_size=1, max_size=4)
+    return st.recursive(
+        st.builds(lambda tag, word: Tree(tag, [word]), TAGS, words),
+        lambda inside: st.builds(Tree, LABELS, st.lists(inside, min_size=1, max_size=4)),
+        max_leaves=12,
+    ).filter(lambda tree: not is_tag(tree))
+
+
+TREES = trees_of(LETTERS)  # as a file can hold them
+ANY_TREES = trees_of(LETTERS + "()[ \u2003\u2028\x85")
 
 
 def one(text: str) -> Tree:
@@ -87,11 +101,22 @@ def test_a_tree_is_read_as_it_was_written(tree):
         (["()"], r"file, line 1: \(\) holds no word"),
         ([], "file: expected trees in brackets; there are none in 0 lines"),
         (["", " "], "there are none in 2 lines"),
+        (["", "(S" * 3000], "file, line 2: expected at most 200 brackets inside of each other"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(lines, message):
     with pytest.raises(ValueError, match=message):
         list(read_trees(lines, "file"))
+
+
+def test_the_deepest_tree_can_be_used():
+    (tree,) = read_trees(["(S " * 199 + "(NN a)" + ")" * 199])
+    assert clean(tree) == one(bracketed(tree)) and len(linearize(tree)) == 2 * 199 + 1
+    assert compare([tree], [tree]).matched == 199 and tree_svg(tree).count(">S<") == 199
+
+
+def test_a_mark_at_the_start_is_no_word():
+    assert list(read_trees(["\ufeff(S (NN \ufeff))"])) == [Tree("S", [Tree("NN", ["\ufeff"])])]
 
 
 def test_what_does_not_count_is_taken_out():
@@ -104,7 +129,7 @@ def test_what_does_not_count_is_taken_out():
     assert bare_label("-RRB-") == "-RRB-" and bare_label("PRP$") == "PRP$"
 
 
-@given(TREES)
+@given(ANY_TREES)
 def test_linear_trees_come_back_as_they_were(tree):
     assert restore(linearize(tree), tree.leaves()) == tree
 
@@ -221,7 +246,7 @@ def test_right_branching_opens_a_phrase_at_each_word():
     assert right_branching(["a", "."], ["X", "."]) == one("(S (X a) (. .))")
 
 
-@given(TREES)
+@given(ANY_TREES)
 def test_lines_come_back_as_the_tokens_that_they_were(tree):
     assert line_tokens(tree_line(tree)) == linearize(tree)
 
@@ -234,6 +259,7 @@ def test_brackets_in_words_can_be_read_again():
 
 def test_a_line_has_as_many_words_as_the_sentence():
     assert sentence_line(["a\u00a0b", "-LRB-", "c"]).split() == ["a·b", "(", "c"]
+    assert sentence_line(["a", "\u00a0", "c"]).split() == ["a", "·", "c"]
 
 
 def test_a_drawing_has_all_words_and_shows_what_is_wrong():
@@ -262,16 +288,35 @@ def test_a_treebank_is_found_in_its_folder(tmp_path):
     (tmp_path / "wsj" / "22" / "WSJ_2202.MRG").write_text("")
     with pytest.raises(ValueError, match=r"WSJ_2202\.MRG: expected trees .* none in 0 lines"):
         load_trees(str(tmp_path), "dev")
+    (tmp_path / "wsj" / "22" / "WSJ_2202.MRG").write_text("( (S (-NONE- *)) )\n" * 2)
+    with pytest.raises(ValueError, match=r"WSJ_2202\.MRG: expected words .* there are only traces"):
+        load_trees(str(tmp_path), "dev")
+    (tmp_path / "wsj" / "22" / "WSJ_2202.MRG").write_bytes(b"\xef\xbb\xbf( (S (NN b)) )\n")
+    assert load_trees(str(tmp_path), "dev")[1:] == [one("(S (NN b))")]
+    (tmp_path / "wsj" / "22" / "WSJ_2202.MRG").write_bytes(b"\xef\xbb\xbf\n( (S (NN \xff)) )\n")
+    with pytest.raises(ValueError, match="line 2: expected UTF-8; got byte 0xff"):
+        load_trees(str(tmp_path), "dev")
+    known = "craft, wsj-sample, or the folder of a Penn Treebank; there is no folder crft"
+    with pytest.raises(ValueError, match=f"expected a treebank: {known}"):
+        load_trees("crft", "dev")
 
 
 @pytest.mark.parametrize(
     "corpus, split, files, said",
     [
-        ("wsj-sample", "test", {"README": ""}, "expected trees of wsj-sample, split test"),
-        ("wsj-sample", "test", None, "expected an archive of trees"),
-        ("wsj-sample", "test", {"a.mrg": "( (S (-NONE- *)) )"}, "expected words in its trees"),
-        ("wsj-sample", "test", {"a.mrg": "(S (NN a)\n"}, "a.mrg, line 1: a bracket is opened"),
-        ("craft", "dev", {"treebank/1.tree": "(S (NN a))"}, "expected trees of craft, split dev"),
+        ("wsj-sample", "test", {"README": ""}, "{}: expected trees of wsj-sample, split test"),
+        ("wsj-sample", "test", None, "{}: expected an archive of trees"),
+        ("wsj-sample", "test", {"a.mrg": "( (S (-NONE- *)) )"}, "{}: a.mrg: expected words in"),
+        ("wsj-sample", "test", {"a.mrg": "(S (NN a)\n"}, "{}: a.mrg, line 1: a bracket is opened"),
+        ("wsj-sample", "test", {"a.mrg": "\n\udcff"}, "{}: a.mrg, line 2: expected UTF-8"),
+        ("craft", "dev", {"1.tree": "(S (NN a))"}, "{}: expected trees of craft, split dev"),
+        ("craft", "dev", {"1.tree": "\udcff"}, "{}: 1.tree, line 1: expected UTF-8"),
+        (
+            "craft",
+            "dev",
+            {"1.tree": "(S (NN a))", "craft-ids-dev.txt": "1\n2\n"},
+            "{}: craft-ids-dev.txt lists 2, but there is no 2.tree",
+        ),
     ],
 )
 def test_an_archive_without_trees_is_refused(tmp_path, monkeypatch, corpus, split, files, said):
@@ -283,13 +328,14 @@ def test_an_archive_without_trees_is_refused(tmp_path, monkeypatch, corpus, spli
     elif path.suffix == ".zip":
         with zipfile.ZipFile(path, "w") as archive:
             for name, text in files.items():
-                archive.writestr(name, text)
+                archive.writestr(name, text.encode("utf-8", "surrogateescape"))
     else:
         with tarfile.open(path, "w:gz") as archive:
             for name, text in files.items():
-                (info := tarfile.TarInfo(name)).size = len(text)
-                archive.addfile(info, io.BytesIO(text.encode()))
-    with pytest.raises(ValueError, match=said):
+                data = text.encode("utf-8", "surrogateescape")
+                (info := tarfile.TarInfo(name)).size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+    with pytest.raises(ValueError, match=re.escape(said.format(path))):
         load_trees(corpus, split)
 
 
@@ -301,6 +347,29 @@ def test_one_wrong_comma_costs_something_but_not_the_sentence():
     assert (score.status, score.matched, score.gold, score.found) == (0, 3, 3, 3)
     assert (score.words, score.tags) == (3, 2)
     assert found[0][1].label() == "NN"  # the tree itself is as it was
+
+
+def test_a_tree_of_other_words_is_named():
+    told = "expected a tree of the 2 words 'a b'; got one of the 1 words 'a'"
+    with pytest.raises(ValueError, match=told):
+        score_trees([one("(S (NN a) (NN b))")], [one("(S (NN a))")])
+
+
+def test_files_of_trees_are_scored_as_evalb_does(tmp_path):
+    gold, found = tmp_path / "gold", tmp_path / "found"
+    gold.write_text("( (S (NP-SBJ (-NONE- *)) (NP (NN a)) (. .)) )\n(S (NN a))\n(S (NN a) (. .))\n")
+    found.write_text("(S (NP (NN a)) (. .))\n\n(S (NN a) (NN .))\n")
+    (row, _) = score_tree_files(gold, found)
+    counts = [row[f"Number of {what} sentence"] for what in ("Error", "Skip ", "Valid")]
+    assert counts == [1, 1, 1] and row["Bracketing FMeasure"] == 100
+    found.write_text("(S (NN a))\n")
+    with pytest.raises(
+        ValueError, match=r"expected as many lines in .*found as in .*gold, 3; got 1"
+    ):
+        score_tree_files(gold, found)
+    found.write_text("(S (NN a))\n\n(S (NN a)\n")
+    with pytest.raises(ValueError, match="found, line 3: a bracket is opened and never closed"):
+        score_tree_files(gold, found)
 
 
 def test_a_nested_phrase_is_right_once():
@@ -352,8 +421,9 @@ def test_parsers_are_compared_on_the_same_sentences(treebank: str):
     assert (first["sentences"], first["Number of sentence"]) == ("all", 1)
 
 
-@given(TREES)
+@given(ANY_TREES)
 def test_a_line_comes_back_as_the_tree_that_it_was(tree):
+    assert len(sentence_line(tree.leaves()).split()) == len(tree.leaves())
     assert line_tree(tree_line(tree), tree.leaves()) == tree
 
 
@@ -465,11 +535,65 @@ def test_the_shipped_parser_is_right_about_most_phrases(gold: list[Tree]):
     assert ours["Tagging accuracy"] > 90
 
 
+SHARES = "Recall", "Precision", "FMeasure"
+
+
 def test_the_card_of_the_shipped_parser_quotes_its_results():
     card = (shipped("models") / "craft-parser" / "README.md").read_text(encoding="utf-8")
+    expected = []
     for name, count in ("craft-parser.json", 9099), ("craft-parser-wsj.json", 3914):
         rows = json.loads((shipped("results") / name).read_text(encoding="utf-8"))
         assert max(row["Number of sentence"] for row in rows) == count  # no part of the corpus
         for row in rows:
-            assert f"| {row['Number of sentence']:,} | {row['Bracketing Recall']:.2f} |" in card
-            assert f"| {row['Bracketing FMeasure']:.2f} |" in card
+            who = row.get("parser", "Transformer, NLTK's sample")
+            shares = [f"{row[f'Bracketing {name}']:.2f}" for name in SHARES]
+            cells = [who, row["sentences"], f"{row['Number of sentence']:,}", *shares]
+            expected.append(f"| {' | '.join(cells)} |")
+    table = card[card.index("| parser |") :].split("\n\n")[0].splitlines()
+    assert table[2:] == expected
+
+
+# --------------------------------------------------------------------- what the page says of CRAFT
+
+
+@pytest.fixture(scope="module")
+def craft() -> dict[str, list[Tree]]:
+    if "ANNOTATED_DATA" not in os.environ:
+        pytest.skip("no corpora at hand: ANNOTATED_DATA is not set")
+    return {split: load_trees("craft", split) for split in ("train", "dev", "test")}
+
+
+def test_the_log_of_openings_counts_the_trees_that_are_held_to_two(craft):
+    with (shipped("results") / "craft-openings.csv").open(encoding="utf-8") as file:
+        log = [{**row, "rows": int(row["rows"])} for row in csv.DictReader(file)]
+    for split, trees in craft.items():
+        lines = [linearize(tree) for tree in trees]
+        rows = sum(a[0] == "(" and b[0] != "(" for line in lines for a, b in pairwise(line))
+        assert rows == sum(row["rows"] for row in log if row["split"] == split)
+        alike = re.compile(
+            r"(\(\S+ )(?:\(\S+ )*?\1(?:\(\S+ )*?\1"
+        )  # one label three times in a row
+        beyond = sum(bool(alike.search(" ".join(line))) for line in lines)
+        told = [int(row["trees"]) for row in log if row["split"] == split and int(row["alike"]) > 2]
+        assert beyond == sum(told) == {"train": 3113, "dev": 408, "test": 1482}[split]
+
+
+def test_how_many_trees_of_craft_have_more_than_300_marks(craft):
+    counts = [sum(len(linearize(tree)) > 300 for tree in trees) for trees in craft.values()]
+    assert counts == [15, 3, 5]
+    chapter = (CHAPTERS / "6-3-constituency-parsing.md").read_text(encoding="utf-8")
+    assert f"\n{counts}\n" in chapter
+
+
+def test_what_the_shipped_parser_can_write_of_crafts_labels(craft):
+    tokenizer = load_parser().translator.tokenizer
+    rules = LineRules(tokenizer)
+    name = lambda piece: tokenizer.id_to_token(piece)[2:]
+    labels, tags = set(), set()
+    for tree in craft["train"]:
+        for part in tree.subtrees():
+            (tags if is_tag(part) else labels).add(part.label())
+    assert labels - set(map(name, rules.closing)) == {"NAC", "RRC", "SQ", "SBARQ", "WHADJP", "X"}
+    marks = {line_tokens(f"→{name(piece)}")[0] for piece in rules.tags}
+    assert tags <= marks
+    assert " ".join(sorted(marks - tags)) == "C CLOS CO HY L N OP P R S W"

@@ -26,7 +26,7 @@ from annotated.cli import main
 from annotated.data import Batch, make_batch, train_bpe
 from annotated.decoding import load_pretrained
 from annotated.launcher import command
-from annotated.model import EncoderDecoder, TransformerConfig, make_model
+from annotated.model import EncoderDecoder, TransformerConfig, build_model, make_model
 from annotated.optimizer import paper_optimizer, rate
 from annotated.regularization import LabelSmoothing
 from annotated.training import (
@@ -622,10 +622,43 @@ def test_the_papers_presets():
     assert (base.out, big.out) == ("runs/base-en-de", "x")
     assert training.model_config(base) == TransformerConfig.base(37000, max_len=512)
     assert training.model_config(big) == TransformerConfig.big(37000, max_len=512)
-    for name in PRESETS.keys() - {"craft-parser"}:
+    for name in PRESETS.keys() - {"craft-parser", "parser-wsj", "parser-semi"}:
         assert preset(name).data.rsplit("-", 2)[1:] == name.rsplit("-", 2)[1:]
     with pytest.raises(ValueError, match="expected a preset out of multi30k-en-de"):
         preset("huge")
+
+
+@pytest.mark.parametrize(
+    ("name", "pieces", "data"), [("parser-wsj", 16_000, "penn"), ("parser-semi", 32_000, "semi")]
+)
+def test_the_papers_parsers_differ_from_base_as_section_6_3_says(name, pieces, data):
+    base, parser = asdict(preset("base-en-de")), asdict(preset(name))
+    assert {key: parser[key] for key in base if parser[key] != base[key]} == {
+        "out": f"runs/{name}",
+        "data": f"runs/{data}-words-trees",
+        "vocab_size": pieces,
+        "N": 4,
+        "d_model": 1024,
+        "max_pieces": 1000,
+    }
+    model = training.model_config(preset(name))
+    assert model == TransformerConfig.base(pieces, N=4, d_model=1024, max_len=1002)
+    with torch.device("meta"):
+        attention = build_model(model).encoder.layers[0].self_attn
+    assert (attention.h, attention.d_k, attention.d_v) == (8, 128, 128)
+
+
+def test_the_dropout_of_attention_reaches_the_model(config: TrainingConfig):
+    options = command(replace(config, updates=1, save_updates=1), 1)
+    main([*options[options.index("train") :], "--attention-dropout", "0.25"])
+    folder = Path(config.out)
+    assert training.read_config(folder).attention_dropout == 0.25
+    attention = load_pretrained(str(folder)).model.decoder.layers[0].src_attn
+    assert attention.dropout.p == 0.25
+    old = json.loads((folder / "training.json").read_text(encoding="utf-8"))
+    del old["attention_dropout"]  # a run from before there was such an option
+    training.write_text(folder / "training.json", json.dumps(old))
+    assert training.read_config(folder).attention_dropout == 0
 
 
 def test_precision_is_chosen_by_the_device(monkeypatch: pytest.MonkeyPatch):

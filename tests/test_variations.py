@@ -141,7 +141,7 @@ def test_a_file_that_is_no_table_of_runs_is_refused(tmp_path, text, said):
     assert results.read_text() == text
 
 
-def test_a_lead_is_over_the_base_of_the_seed_and_noise_two_standard_errors():
+def test_a_lead_is_over_the_base_of_the_seed_and_noise_half_its_confidence_interval():
     runs = pd.DataFrame(
         {
             "row": ["base"] * 3 + ["x"] * 3 + ["y"] * 2 + ["z"],
@@ -152,8 +152,9 @@ def test_a_lead_is_over_the_base_of_the_seed_and_noise_two_standard_errors():
     found = leads(runs, "BLEU")  # x is 3, 2 and 1 ahead, y 5 and 2, z has no base of its seed
     assert found["lead"].drop("z").to_dict() == {"x": 2, "y": 3.5}
     pooled = (2 * 1 + 1 * 4.5) / 3  # variances 1 and 4.5, with 2 and 1 degrees of freedom
-    assert found.loc["x", "noise"] == pytest.approx(2 * (pooled / 3) ** 0.5)
-    assert found.loc["y", "noise"] == pytest.approx(2 * (pooled / 2) ** 0.5)
+    t = 3.1824  # as tables of Student's distribution have it: 95 %, 3 degrees of freedom
+    assert found.loc["x", "noise"] == pytest.approx(t * (pooled / 3) ** 0.5, rel=1e-4)
+    assert found.loc["y", "noise"] == pytest.approx(t * (pooled / 2) ** 0.5, rel=1e-4)
     assert math.isnan(found.loc["z", "lead"]) and list(found.index) == ["x", "y", "z"]
 
 

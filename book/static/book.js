@@ -98,16 +98,16 @@
   }
 
   // A ledger of claims: one control each for section, verdict and kind; the address may set them.
+  // Sections are those of the front page's count: 3.2.1 belongs to 3.2, and 3.2 does not to 3.
   function filter(ledger) {
     const rows = [...ledger.querySelectorAll("tbody tr")];
     if (rows.length < 20) return;
+    const valueOf = (row, name) => row.dataset[name].split(".").slice(0, 2).join(".");
     const asked = new URLSearchParams(location.search);
     const controls = document.createElement("p");
     controls.className = "controls";
     const selects = ["section", "verdict", "kind"].map((name) => {
-      const values = [...new Set(rows.map((row) => row.dataset[name]))];
-      const parents = values.map((value) => value.split(".").slice(0, 2).join("."));
-      const options = name === "section" ? [...new Set(parents)] : values;
+      const options = [...new Set(rows.map((row) => valueOf(row, name)))];
       const label = controls.appendChild(document.createElement("label"));
       const select = document.createElement("select");
       select.name = name;
@@ -119,8 +119,7 @@
     });
     const count = controls.appendChild(document.createElement("output"));
     function show() {
-      const fits = (row, { name, value }) => !value || row.dataset[name] === value
-        || (name === "section" && row.dataset.section.startsWith(`${value}.`));
+      const fits = (row, { name, value }) => !value || valueOf(row, name) === value;
       rows.forEach((row) => { row.hidden = !selects.every((select) => fits(row, select)); });
       count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} claims`;
     }
@@ -128,10 +127,12 @@
     show();
   }
 
-  // What scrolls can be scrolled with keys, and every button has a name.
+  // What scrolls can be scrolled with keys, which then turn no page; every button has a name.
   function makeReachable() {
     for (const box of document.querySelectorAll("article table, article pre, mjx-container")) {
-      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+      if (box.scrollWidth <= box.clientWidth) continue;
+      box.tabIndex = 0;
+      box.onkeydown = (event) => { if (event.key.startsWith("Arrow")) event.stopPropagation(); };
     }
     for (const toggle of document.querySelectorAll(".bd-sidebar-primary details > summary")) {
       const chapter = toggle.closest("li").querySelector("a").textContent.trim();
