@@ -12,13 +12,13 @@ from pathlib import Path
 
 import vl_convert
 from docutils import nodes
+from execution import choose_cache, execute_chapters
 from links import Reference, list_constants, name_module, paper_url, read_docstring
 from notebooks import write_notebooks
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 from annotated import claims
-from annotated.paper import find_paper
 
 BOOK = Path(__file__).resolve().parent
 LARGE = 60_000  # characters of a chart's data
@@ -311,21 +311,6 @@ def mend_body(app: Sphinx, page: str, template: str, context: dict, doctree) -> 
     context["body"] = re.sub(r'<span class="pre">([^<]*)</span>', r"\1", body)
 
 
-def choose_cache(app: Sphinx, config) -> None:
-    """Keep results apart that came from another package, other data, or without the paper.
-
-    The cache of executed notebooks looks at a chapter's code alone; what the code imports and
-    reads matters as much.
-    """
-    root = Path(app.srcdir)
-    files = [*root.glob("annotated/*.py"), *root.glob("data/*.toml"), *root.glob("data/*/**/*")]
-    digest = hashlib.sha256(str(find_paper()).encode())
-    for file in sorted(file for file in files if file.is_file() and "paper" not in file.parts):
-        digest.update(file.name.encode() + file.read_bytes())
-    cache = Path(app.outdir).parent / ".jupyter_cache" / digest.hexdigest()[:16]
-    config.nb_execution_cache_path = str(cache)
-
-
 def prepare(app: Sphinx) -> None:
     """Before anything is read: kernels that hand charts over as data; the chart scripts."""
     os.environ["IPYTHONDIR"] = str(BOOK / "ipython")
@@ -351,6 +336,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("config-inited", choose_cache, priority=100)
     app.connect("builder-inited", prepare)
     app.connect("builder-inited", list_constants)
+    app.connect("env-before-read-docs", execute_chapters)
     app.connect("html-page-context", add_buttons, priority=900)
     app.connect("html-page-context", describe, priority=900)
     app.connect("html-page-context", drop_thebe, priority=900)
