@@ -203,8 +203,8 @@ WHOLE = {"index", "5-3-optimizer"}  # a heat map; many lines and much code
 def barriers(tab, whole: bool) -> list[tuple[str, str]]:
     """What axe-core calls serious or critical: contrast, names, roles, reach by keyboard.
 
-    Thousands of coloured words of code, or marks of charts, take it minutes, so they are looked at
-    on few pages alone.
+    Thousands of coloured words of code, of marks of charts or of parts of formulas take it minutes,
+    so they are looked at on few pages alone.
     """
     from axe_playwright_python.sync_playwright import Axe
 
@@ -214,7 +214,12 @@ def barriers(tab, whole: bool) -> list[tuple[str, str]]:
         # What is excluded is walked through all the same: so the words become one plain text.
         tab.evaluate("for (const e of document.querySelectorAll('pre, .sig')) e.textContent += ''")
         tab.evaluate("for (const e of document.querySelectorAll('.chart svg')) e.textContent = ''")
-    found = Axe().run(tab, context=context, options={"preload": False}).response
+        tab.evaluate(
+            "for (const e of document.querySelectorAll('mjx-container')) e.textContent = 'x'"
+        )
+    # Whether all stands in a region is not serious, and slow to tell.
+    options = {"preload": False, "rules": {"region": {"enabled": False}}}
+    found = Axe().run(tab, context=context, options=options).response
     return [
         (problem["help"], problem["nodes"][0]["html"][:200])
         for problem in found["violations"]
@@ -249,7 +254,7 @@ def test_page_in_a_browser_without_network(browser, page: str, width: int, theme
     tab.evaluate("dispatchEvent(new Event('beforeprint'))")  # draws all charts at once, in light
     tab.evaluate("dispatchEvent(new Event('afterprint'))")
     drawn = "!document.querySelector('div.chart:not(.drawn)')"
-    tab.wait_for_function(drawn, timeout=20_000)
+    tab.wait_for_function(drawn, timeout=60_000)
     tab.evaluate("window.MathJax?.startup.promise.then(() => null)")  # formulas are set
     seen, hindrances = tab.evaluate(LOOK), barriers(tab, whole=page in WHOLE)
     context.close()

@@ -63,7 +63,7 @@ def pins() -> str:
     return "".join(f"{name}=={version}\n" for name, version in sorted(found.items()))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # tests of other files may come between
 def machine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """A folder of notebooks, far from the clone, and the variables of a process that runs one."""
     folder = tmp_path_factory.mktemp("colab")
@@ -80,6 +80,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
     return folder, ours | {
         "PIP_FIND_LINKS": index,  # the wheel as if it were published
         "PIP_CONSTRAINT": str(folder / "pins.txt"),
+        "PIP_NO_COMPILE": "1",
         "PYTHONPATH": "",
         "XDG_CACHE_HOME": str(folder / "cache"),  # a new user has downloaded nothing
         "JUPYTER_PATH": "",

@@ -8,6 +8,7 @@ def _show_charts_as_data():
     import json
 
     import altair as alt
+    from altair.utils.schemapi import disable_debug_mode
     from IPython import get_ipython
     from IPython.display import HTML, display
 
@@ -27,6 +28,7 @@ def _show_charts_as_data():
         "book", lambda spec, **_: {"text/html": div(spec), "text/plain": "<chart>"}
     )
     alt.renderers.enable("book")
+    disable_debug_mode()  # a chart is validated when it is shown, so its parts need not be before
     formatter = get_ipython().display_formatter.ipython_display_formatter
     for module in "annotated.visualization", "__main__":  # the chapter defines the class itself
         formatter.for_type_by_name(module, "Choice", show_choice)
