@@ -23,10 +23,9 @@ help:  ## show this help
 	@echo "  ANNOTATED_PAPER_PDF=FILE  shows the paper's own words in the book"
 	@echo "  ANNOTATED_DATA=FOLDER     reads corpora there instead of downloading them"
 
-# What is never imported need not be compiled: pip would spend a minute on it.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[book,test]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[book,test]'
 	touch $@
 
 install: $(STAMP)  ## install everything into .venv

@@ -80,7 +80,6 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
     return folder, ours | {
         "PIP_FIND_LINKS": index,  # the wheel as if it were published
         "PIP_CONSTRAINT": str(folder / "pins.txt"),
-        "PIP_NO_COMPILE": "1",
         "PYTHONPATH": "",
         "XDG_CACHE_HOME": str(folder / "cache"),  # a new user has downloaded nothing
         "JUPYTER_PATH": "",
