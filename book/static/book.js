@@ -85,7 +85,10 @@
     charts.forEach((chart) => seen.observe(chart));
     new MutationObserver(() => charts.forEach((chart) => chart.canvas && draw(chart)))
       .observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
-    addEventListener("beforeprint", () => charts.forEach((chart) => chart.canvas || draw(chart)));
+    const shown = (chart) => !chart.hidden;
+    addEventListener("beforeprint", () => {
+      charts.filter(shown).forEach((chart) => chart.canvas || draw(chart));
+    });
   }
 
   // Of the charts of a choice, the one that is chosen is shown; the others wait undrawn.
