@@ -222,8 +222,10 @@ def barriers(tab, whole: bool, again: bool) -> list[tuple[str, str]]:
     # Whether all stands in a region is not serious, and slow to tell.
     options = {"preload": False, "rules": {"region": {"enabled": False}}}
     if again:
-        looks = ["color-contrast", "link-name", "button-name", "scrollable-region-focusable"]
-        options["runOnly"] = looks
+        colours = ["color-contrast", "link-in-text-block"]
+        room = ["target-size", "scrollable-region-focusable"]
+        shown = ["link-name", "button-name", "aria-hidden-focus"]  # on a phone there is a menu
+        options["runOnly"] = colours + room + shown
     found = Axe().run(tab, context=context, options=options).response
     return [
         (problem["help"], problem["nodes"][0]["html"][:200])
@@ -238,9 +240,8 @@ def test_a_page_is_not_heavy(page: str) -> None:
     images = re.findall(r'<img\b[^>]*?\bsrc="([^":]+)"', text)  # those with a colon are in the page
     files = [f"{page}.html", *map(unquote, images)]
     assert sum((SITE / "chapters" / file).stat().st_size for file in files) < 1_000_000
-    for name in re.findall(
-        r'data-spec="(\w+)"', text
-    ):  # a large chart comes when it is scrolled to
+    large = re.findall(r'data-spec="(\w+)"', text)  # charts that come when they are scrolled to
+    for name in large:
         assert (SITE / "charts" / f"{name}.js").stat().st_size < 500_000
 
 
