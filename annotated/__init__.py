@@ -119,6 +119,19 @@ if TYPE_CHECKING:
     from annotated.evaluation import training_cost as training_cost
     from annotated.evaluation import try_searches as try_searches
     from annotated.feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
+    from annotated.files import FileError as FileError
+    from annotated.files import InputError as InputError
+    from annotated.files import MissingFile as MissingFile
+    from annotated.files import T as T
+    from annotated.files import fits as fits
+    from annotated.files import locked as locked
+    from annotated.files import read_json as read_json
+    from annotated.files import read_tensors as read_tensors
+    from annotated.files import reading as reading
+    from annotated.files import settings as settings
+    from annotated.files import write_tensors as write_tensors
+    from annotated.files import write_text as write_text
+    from annotated.files import writing as writing
     from annotated.heads import DISTANCES as DISTANCES
     from annotated.heads import PLACES as PLACES
     from annotated.heads import Arrows as Arrows
@@ -295,8 +308,6 @@ if TYPE_CHECKING:
     from annotated.training import to_device as to_device
     from annotated.training import train as train
     from annotated.training import update as update
-    from annotated.training import write_tensors as write_tensors
-    from annotated.training import write_text as write_text
     from annotated.variations import BASE as BASE
     from annotated.variations import count_parameters as count_parameters
     from annotated.variations import full_command as full_command
@@ -453,6 +464,21 @@ _MODULES = {
         "try_searches",
     ],
     "feed_forward": ["PositionwiseFeedForward"],
+    "files": [
+        "FileError",
+        "InputError",
+        "MissingFile",
+        "T",
+        "fits",
+        "locked",
+        "read_json",
+        "read_tensors",
+        "reading",
+        "settings",
+        "write_tensors",
+        "write_text",
+        "writing",
+    ],
     "heads": [
         "Arrows",
         "DISTANCES",
@@ -645,8 +671,6 @@ _MODULES = {
         "to_device",
         "train",
         "update",
-        "write_tensors",
-        "write_text",
     ],
     "variations": [
         "BASE",
@@ -728,17 +752,20 @@ __all__ = [
     "EncoderDecoder",
     "EncoderLayer",
     "Evidence",
+    "FileError",
     "Follow",
     "Generator",
     "Grammar",
     "Group",
     "HeldTranslator",
     "Hypothesis",
+    "InputError",
     "KeyValueCache",
     "LabelSmoothing",
     "LearnedPositionalEncoding",
     "Likelihood",
     "LineRules",
+    "MissingFile",
     "ModelLoss",
     "MultiHeadedAttention",
     "PairReport",
@@ -762,6 +789,7 @@ __all__ = [
     "SimpleLossCompute",
     "StopRequest",
     "SublayerConnection",
+    "T",
     "Tagger",
     "TrainState",
     "Trainer",
@@ -842,6 +870,7 @@ __all__ = [
     "find_corpus",
     "find_paper",
     "find_precision",
+    "fits",
     "forbid",
     "full_command",
     "full_config",
@@ -883,6 +912,7 @@ __all__ = [
     "load_pretrained",
     "load_trees",
     "local_file",
+    "locked",
     "longest_chain",
     "longest_sentence",
     "look",
@@ -929,12 +959,15 @@ __all__ = [
     "read_checkpoint",
     "read_config",
     "read_conllu",
+    "read_json",
     "read_lines",
     "read_log",
     "read_runs",
+    "read_tensors",
     "read_trees",
     "readable",
     "reader_controls",
+    "reading",
     "ready",
     "record",
     "restore",
@@ -956,6 +989,7 @@ __all__ = [
     "score_trees",
     "scoreboard",
     "sentence_line",
+    "settings",
     "sha256_of",
     "share_parts",
     "shipped",
@@ -1005,6 +1039,7 @@ __all__ = [
     "write_tensors",
     "write_text",
     "write_treebank",
+    "writing",
 ]
 
 

@@ -64,6 +64,7 @@ from annotated.decoding import Hypothesis, beam_search, load_pretrained
 from annotated.embeddings import Embeddings, Generator
 from annotated.evaluation import TEXTS, TFLOPS, likelihood, moses_tokenise, table_2, training_cost
 from annotated.feed_forward import PositionwiseFeedForward
+from annotated.files import write_tensors, write_text
 from annotated.heads import tasks
 from annotated.model import TransformerConfig, build_model, initialise, make_model
 from annotated.optimizer import paper_optimizer, rate
@@ -71,7 +72,7 @@ from annotated.parsing import Parser, table_4
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding, sinusoids
 from annotated.regularization import LabelSmoothing
 from annotated.stacks import EncoderLayer, SublayerConnection
-from annotated.training import average_checkpoints, model_config, preset, write_tensors, write_text
+from annotated.training import average_checkpoints, model_config, preset
 from annotated.variations import count_parameters, full_command, leads, row_config
 from annotated.variations import rows as table_3
 from annotated.visualization import Attention, merge_words, read_attention

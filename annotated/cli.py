@@ -136,7 +136,7 @@ def run_score(options: argparse.Namespace) -> None:
 
 def report(rows: list[dict[str, Any]], names: list[str], out: str | None) -> None:
     """Print scores, one a line, and write them as JSON."""
-    from annotated.training import write_text
+    from annotated.files import write_text
 
     for row in rows:
         name = " ".join(row[name] for name in names)
@@ -181,8 +181,8 @@ def run_paper(options: argparse.Namespace) -> None:
 
 def run_heads(options: argparse.Namespace) -> None:
     from annotated.decoding import load_pretrained
+    from annotated.files import write_text
     from annotated.heads import load_gum, study, untrained
-    from annotated.training import write_text
 
     translator = load_pretrained(options.model)
     if options.untrained:
@@ -198,8 +198,8 @@ def run_heads(options: argparse.Namespace) -> None:
 
 
 def run_parse(options: argparse.Namespace) -> None:
+    from annotated.files import write_text
     from annotated.parsing import bracketed, load_parser, split_words, tree_svg
-    from annotated.training import write_text
 
     check_parse(options)
     parser = load_parser(options.model, device_for(options.device))
@@ -243,7 +243,7 @@ def score_on_treebank(parser: Any, options: argparse.Namespace, search: dict[str
 
 def report_trees(rows: list[dict[str, Any]], about: dict[str, Any], out: str | None) -> None:
     """Print scores of trees as EVALB does, and write them as JSON."""
-    from annotated.training import write_text
+    from annotated.files import write_text
 
     for row in rows:
         for name, value in row.items():
@@ -271,7 +271,8 @@ def tree_picture(tree: Any) -> str:
 
 
 def run_average(options: argparse.Namespace) -> None:
-    from annotated.training import average_checkpoints, write_tensors
+    from annotated.files import write_tensors
+    from annotated.training import average_checkpoints
 
     tensors = average_checkpoints([Path(path) for path in options.checkpoints])
     write_tensors(Path(options.out), tensors, {"format": "pt"})

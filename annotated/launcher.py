@@ -18,7 +18,8 @@ import pandas as pd
 import torch
 
 from annotated.evaluation import TFLOPS, model_cost
-from annotated.training import TrainingConfig, model_config, read_log, write_text
+from annotated.files import write_text
+from annotated.training import TrainingConfig, model_config, read_log
 
 __all__ = [
     "PEAK_TFLOPS",

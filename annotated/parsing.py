@@ -24,7 +24,7 @@ from tqdm import tqdm
 
 from annotated.data import DAMAGED, END, UNK, corpus_file, find_corpus, local_file, read_lines
 from annotated.decoding import Follow, Translation, Translator, load_pretrained
-from annotated.training import write_text
+from annotated.files import write_text
 
 __all__ = [
     "Bracketing",

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -43,6 +43,7 @@ from annotated.data import (
     token_batches,
 )
 from annotated.decoding import load_pretrained
+from annotated.files import write_tensors, write_text
 from annotated.model import TransformerConfig, build_model
 from annotated.optimizer import paper_optimizer
 from annotated.regularization import projected_cross_entropy
@@ -106,8 +107,6 @@ __all__ = [
     "to_device",
     "train",
     "update",
-    "write_tensors",
-    "write_text",
 ]
 
 
@@ -702,20 +701,6 @@ def dev_loss(trainer: Trainer) -> float:
         total += torch.stack([measure(src, tgt).double(), (tgt[:, 1:] != PAD).sum().double()])
     loss, tokens = processes.reduce(total).tolist()
     return loss / tokens
-
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file: the name holds the old file or the whole new one."""
-    part = path.with_name(path.name + ".part")
-    save_file({k: v.detach().cpu().contiguous() for k, v in tensors.items()}, part, metadata)
-    os.replace(part, path)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a text file: the name holds the old file or the whole new one."""
-    part = path.with_name(path.name + ".part")
-    part.write_text(text, encoding="utf-8")
-    os.replace(part, path)
 
 
 _MOMENTS = "step", "exp_avg", "exp_avg_sq"  # what Adam keeps for each parameter

@@ -21,8 +21,9 @@ from annotated import cli
 from annotated.data import corpora, train_bpe
 from annotated.decoding import Translation, load_pretrained
 from annotated.evaluation import TEXTS
+from annotated.files import write_text
 from annotated.model import make_model
-from annotated.training import TrainingConfig, checkpoints, preset, save_model, write_text
+from annotated.training import TrainingConfig, checkpoints, preset, save_model
 
 TINY = ["--vocab-size", "50", "--N", "1", "--d-model", "16", "--d-ff", "32", "--h", "2"]
 TINY += ["--src-tokens", "100", "--tgt-tokens", "100", "--warmup", "10", "--save-updates", "3"]

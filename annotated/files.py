@@ -1,0 +1,227 @@
+"""Files: whole, or not at all (chapters/files.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
+import dataclasses
+import json
+import math
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from filelock import FileLock, Timeout
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+__all__ = [
+    "FileError",
+    "InputError",
+    "MissingFile",
+    "T",
+    "fits",
+    "locked",
+    "read_json",
+    "read_tensors",
+    "reading",
+    "settings",
+    "write_tensors",
+    "write_text",
+    "writing",
+]
+
+
+class InputError(ValueError):
+    """Something given to the book cannot be used; the message says what was expected instead."""
+
+
+class FileError(OSError, InputError):
+    """A file that cannot be read, written or believed; the message names it."""
+
+
+class MissingFile(FileNotFoundError, FileError):
+    """A file that is not where it is expected."""
+
+
+def _reason(error: BaseException) -> str:
+    """What an exception says, in one short line."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    if isinstance(error, MemoryError):
+        return "too large for the memory of this machine"
+    text = re.sub(r"\s+", " ", str(error)).strip() or type(error).__name__
+    return text if len(text) <= 200 else text[:200] + "…"
+
+
+@contextmanager
+def reading(path: Path | str, expected: str, advice: str = "") -> Iterator[None]:
+    """Around the lines that read one file: what they raise becomes one line that names it.
+
+    Args:
+        path: the file.   expected: what it should hold, such as "the weights of a model".
+        advice: what to do if it does not.
+
+    Raises: MissingFile if there is no such file, FileError for all else; errors that are
+        already ours pass.
+    """
+    more = f"; {advice}" if advice else ""
+    try:
+        yield
+    except (InputError, NameError, ImportError):  # ours already, or a fault of the code
+        raise
+    except FileNotFoundError as error:
+        raise MissingFile(f"expected {expected} at {path}; there is no such file{more}") from error
+    except Exception as error:
+        raise FileError(f"{path}: expected {expected}; got: {_reason(error)}{more}") from error
+
+
+T = TypeVar("T")
+
+
+def read_json(path: Path, expected: str) -> dict[str, Any]:
+    """The object that a JSON file holds.
+
+    Raises: MissingFile or FileError that names the file.
+    """
+    with reading(path, expected):
+        value = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(value, dict):
+        raise FileError(f"{path}: expected {expected}; got: {type(value).__name__}, not an object")
+    return value
+
+
+def fits(value: object, kind: Any) -> bool:
+    """Whether a value that was read from a file is of the type of a field."""
+    if kind is Any:
+        return True
+    if get_origin(kind) in (Union, UnionType):
+        return any(fits(value, one) for one in get_args(kind))
+    if kind is float:
+        return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
+    if kind in (bool, int, str, NoneType):
+        return type(value) is kind  # True is no int here
+    origin, inner = get_origin(kind) or kind, get_args(kind)
+    if not isinstance(value, origin):
+        return False
+    if isinstance(value, dict) and inner:
+        return all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items())
+    return not inner or all(fits(one, inner[0]) for one in value)
+
+
+def settings(kind: type[T], values: Mapping[str, Any], where: str) -> T:
+    """A dataclass out of what a file says.
+
+    Args:
+        kind: the dataclass.   values: its fields by name.
+        where: begins the message if something is wrong: the file, or a part of it.
+
+    Raises: FileError that names fields which are unknown, missing, or of another type, and what
+        the dataclass itself refuses.
+    """
+    fields, types = dataclasses.fields(kind), get_type_hints(kind)  # type: ignore[arg-type]
+    if unknown := values.keys() - types.keys():
+        names = ", ".join(sorted(map(str, unknown)))
+        raise FileError(f"{where}: expected settings out of {', '.join(types)}; got {names}")
+    for field in fields:
+        needed = field.default is field.default_factory is dataclasses.MISSING
+        if field.name in values:
+            value, hint = values[field.name], types[field.name]
+            if not fits(value, hint):
+                said = getattr(hint, "__name__", hint) if not get_args(hint) else hint
+                raise FileError(f"{where}: expected {field.name} as {said}; got {value!r:.80}")
+        elif needed:
+            raise FileError(f"{where}: expected a setting {field.name}; it is missing")
+    with reading(where, "settings that go together"):
+        return kind(**values)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """Where to write a file that shall stand at `path`; it is moved there when it is whole.
+
+    Raises: FileError if the disk is full or the place cannot be written to; then `path` holds
+        what it held before.
+    """
+    part = path.with_name(path.name + ".part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield part
+        os.replace(part, path)
+    except (OSError, SafetensorError) as error:
+        with suppress(OSError):
+            part.unlink()
+        kept = f"; {path} is as it was" if path.exists() else ""
+        raise FileError(f"{path} could not be written: {_reason(error)}{kept}") from error
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file: the name holds the old file or the whole new one."""
+    with writing(path) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+_FLOATS = "F64", "F32", "F16", "BF16"
+
+
+def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
+    """Write a safetensors file: the name holds the old file or the whole new one."""
+    whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    with writing(path) as part:
+        save_file(whole, part, metadata)
+
+
+def read_tensors(
+    path: Path, expected: str, shapes: Mapping[str, Sequence[int]] | None = None
+) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and metadata of a safetensors file.
+
+    Args:
+        expected: what the file should hold, for messages.
+        shapes: of each tensor by name; with them exactly these floating-point tensors are
+            accepted, and compared before any is read.
+
+    Raises: MissingFile or FileError that names the file and the tensor.
+    """
+    with reading(path, expected), safe_open(path, "pt") as file:
+        names = set(file.keys())
+        for name in sorted(names ^ shapes.keys() if shapes is not None else ()):
+            problem = "is missing" if name not in names else "does not belong there"
+            raise FileError(f"{path}: expected {expected}; tensor {name} {problem}")
+        for name, shape in (shapes or {}).items():
+            part = file.get_slice(name)
+            has, kind = tuple(part.get_shape()), part.get_dtype()
+            if has != tuple(shape) or kind not in _FLOATS:
+                wanted = f"{tuple(shape)} of floating-point numbers"
+                raise FileError(f"{path}: expected {name} as {wanted}; got {has} of {kind}")
+        return {name: file.get_tensor(name) for name in sorted(names)}, file.metadata() or {}
+
+
+@contextmanager
+def locked(path: Path, busy: str, timeout: float = 0) -> Iterator[None]:
+    """Hold a lock while the block runs.
+
+    Args:
+        path: the lock's own file.   busy: what to say if another process holds it.
+        timeout: seconds to wait for it; -1 waits as long as it takes.
+
+    Raises: FileError if another process holds it, or if it cannot be made.
+    """
+    lock = FileLock(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=timeout)
+    except Timeout:
+        raise FileError(busy) from None
+    except OSError as error:
+        raise FileError(f"{path} could not be locked: {_reason(error)}") from error
+    try:
+        yield
+    finally:
+        lock.release()

@@ -1,0 +1,216 @@
+"""annotated.files: what goes wrong with a file ends in one line; what is written is whole."""
+
+import errno
+import json
+import multiprocessing
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from annotated.files import (
+    FileError,
+    InputError,
+    MissingFile,
+    fits,
+    locked,
+    read_json,
+    read_tensors,
+    reading,
+    settings,
+    write_tensors,
+    write_text,
+    writing,
+)
+
+
+@dataclass
+class Example:
+    size: int
+    rate: float = 0.5
+    on: bool = False
+    names: list[str] = field(default_factory=list)
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"expected a size of at least 1; got {self.size}")
+
+
+def test_our_errors_are_also_pythons_own():
+    assert issubclass(InputError, ValueError)
+    assert issubclass(FileError, OSError) and issubclass(FileError, InputError)
+    assert issubclass(MissingFile, FileNotFoundError) and issubclass(MissingFile, FileError)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(errno.EIO, "Input/output error"), KeyError("a"), RecursionError(), MemoryError(),
+     UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), Exception("x\n" * 999)],
+)  # fmt: skip
+def test_whatever_fails_while_reading_is_one_line_with_the_name(error: Exception):
+    with pytest.raises(FileError) as found, reading("some/file", "a list", "make it anew"):
+        raise error
+    text = str(found.value)
+    assert text.startswith("some/file: expected a list; got: ") and text.endswith("; make it anew")
+    assert "\n" not in text and len(text) < 300
+    assert found.value.__cause__ is error
+
+
+def test_a_missing_file_is_told_from_a_broken_one(tmp_path: Path):
+    with pytest.raises(MissingFile, match="no such file"):
+        read_json(tmp_path / "none.json", "settings")
+    (tmp_path / "a.json").write_text("[1, 2]")
+    with pytest.raises(FileError, match="list, not an object"):
+        read_json(tmp_path / "a.json", "settings")
+
+
+def test_our_own_errors_pass_unchanged():
+    with pytest.raises(InputError) as found, reading("some/file", "a list"):
+        raise InputError("what was said")
+    assert str(found.value) == "what was said"
+
+
+def test_a_fault_of_the_code_is_not_blamed_on_the_file():
+    with pytest.raises(NameError), reading("some/file", "a list"):
+        no_such_name  # noqa: B018, F821  # type: ignore[name-defined]
+
+
+@pytest.mark.parametrize("text", ["", "{", "nul", '{"a": 1', "\xff", "[" * 100_000])
+def test_broken_json(tmp_path: Path, text: str):
+    (tmp_path / "a.json").write_text(text, encoding="latin-1")
+    with pytest.raises(FileError, match=r"a\.json"):
+        read_json(tmp_path / "a.json", "settings")
+
+
+@pytest.mark.parametrize(
+    "value, kind, right",
+    [
+        (1, int, True), (True, int, False), (1.0, int, False), ("1", int, False),
+        (1, float, True), (1.5, float, True), (True, float, False), (float("nan"), float, False),
+        (float("inf"), float, False), ("no", bool, False), (1, bool, False), (False, bool, True),
+        (None, int | None, True), (1, int | None, True), ("x", int | None, False),
+        (["a"], list[str], True), (["a", 1], list[str], False), ("ab", list[str], False),
+        ({"a": 1}, dict, True), ({"a": ["b"]}, dict[str, list[str]], True),
+        ({"a": "b"}, dict[str, list[str]], False), ([], dict, False),
+    ],
+)  # fmt: skip
+def test_types_of_settings(value: object, kind: object, right: bool):
+    assert fits(value, kind) is right
+
+
+def test_settings_become_a_dataclass():
+    assert settings(Example, {"size": 2, "rate": 1, "names": ["a"]}, "x") == Example(
+        2, 1, False, ["a"]
+    )
+
+
+@pytest.mark.parametrize(
+    "values, said",
+    [
+        ({}, "size"), ({"size": 1, "sise": 2}, "sise"), ({"size": "1"}, "size"),
+        ({"size": 1, "on": "no"}, "on"), ({"size": 0}, "at least 1"), ({"size": None}, "size"),
+    ],
+)  # fmt: skip
+def test_wrong_settings_are_named(values: dict, said: str):
+    with pytest.raises(FileError, match=said) as found:
+        settings(Example, values, "runs/training.json")
+    assert str(found.value).startswith("runs/training.json")
+
+
+def test_what_is_written_is_whole_or_absent(tmp_path: Path):
+    file = tmp_path / "deep" / "a.txt"
+    write_text(file, "old")
+    with pytest.raises(RuntimeError), writing(file) as part:
+        part.write_text("half")
+        raise RuntimeError("the process is told to stop")
+    assert file.read_text() == "old"
+    write_text(file, "new")
+    assert file.read_text() == "new" and os.listdir(file.parent) == ["a.txt"]
+
+
+def test_a_disk_that_takes_no_more_is_said_and_nothing_is_lost(tmp_path: Path):
+    resource = pytest.importorskip("resource", reason="no limits of files on this system")
+    file = tmp_path / "a.safetensors"
+    write_tensors(file, {"a": torch.zeros(2)}, {})
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))  # files grow no further
+    try:
+        with pytest.raises(FileError, match=r"a\.safetensors could not be written: .*as it was"):
+            write_tensors(file, {"a": torch.ones(9999)}, {})
+        with pytest.raises(FileError, match="could not be written"):
+            write_text(tmp_path / "new.txt", "x" * 20_000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert load_file(file)["a"].tolist() == [0, 0]
+    assert os.listdir(tmp_path) == ["a.safetensors"]
+
+
+def test_a_place_that_cannot_be_written_to(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError, match="could not be written"):
+        write_text(tmp_path / "file" / "a.txt", "text")
+
+
+def test_tensors_come_back(tmp_path: Path):
+    tensors = {"a": torch.randn(2, 3), "b": torch.randn(4, dtype=torch.float64).half()}
+    write_tensors(tmp_path / "t", tensors, {"format": "pt"})
+    found, metadata = read_tensors(tmp_path / "t", "weights", {"a": (2, 3), "b": (4,)})
+    assert metadata == {"format": "pt"}
+    assert all(torch.equal(found[name], tensors[name]) for name in tensors)
+
+
+@pytest.mark.parametrize(
+    "tensors, said",
+    [
+        ({"a": torch.zeros(1, 3)}, r"\(2, 3\)"), ({"a": torch.zeros(1)}, r"\(2, 3\)"),
+        ({"a": torch.zeros(2, 3, dtype=torch.int8)}, "I8"), ({}, "a is missing"),
+        ({"a": torch.zeros(2, 3), "b": torch.zeros(1)}, "b does not belong"),
+        ({"a": torch.zeros(2, 3, dtype=torch.bool)}, "BOOL"),
+        ({"a": torch.zeros(2, 3, dtype=torch.complex64)}, "C64"),
+    ],
+)  # fmt: skip
+def test_foreign_tensors_are_refused(tmp_path: Path, tensors: dict, said: str):
+    save_file(tensors, tmp_path / "t")
+    with pytest.raises(FileError, match=said):
+        read_tensors(tmp_path / "t", "weights", {"a": (2, 3)})
+
+
+def test_every_cut_of_a_file_of_tensors_is_noticed(tmp_path: Path):
+    save_file({"a": torch.zeros(2, 3)}, tmp_path / "whole")
+    whole = (tmp_path / "whole").read_bytes()
+    for size in range(len(whole)):
+        (tmp_path / "t").write_bytes(whole[:size])
+        with pytest.raises(FileError):
+            read_tensors(tmp_path / "t", "weights", {"a": (2, 3)})
+
+
+def hold(path: Path, held, go) -> None:
+    with locked(path, "never"):
+        held.set()
+        go.wait(60)
+
+
+def test_a_lock_keeps_another_process_out(tmp_path: Path):
+    context = multiprocessing.get_context("spawn")
+    held, go = context.Event(), context.Event()
+    other = context.Process(target=hold, args=(tmp_path / ".lock", held, go))
+    other.start()
+    try:
+        assert held.wait(60)
+        with pytest.raises(FileError, match="in use"), locked(tmp_path / ".lock", "in use"):
+            pass
+    finally:
+        other.kill()  # the system lets go of the lock of a process that is killed
+        other.join()
+    with locked(tmp_path / ".lock", "in use"):
+        (tmp_path / "written").write_text(json.dumps(1))
+
+
+def test_a_lock_that_cannot_be_made(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(FileError), locked(tmp_path / "file" / ".lock", "in use"):
+        pass
