@@ -6,7 +6,6 @@ import hashlib
 import http.server
 import io
 import lzma
-import os
 import re
 import tarfile
 import threading
@@ -173,17 +172,17 @@ def test_word_vocabulary():
 
 @pytest.fixture(scope="module")
 def multi30k() -> tuple[list[str], list[str]]:
-    if "ANNOTATED_DATA" not in os.environ:
-        pytest.skip("no corpora at hand: ANNOTATED_DATA is not set")
     return load_pairs("multi30k", "train", "en", "de")
 
 
+@pytest.mark.corpora
 def test_the_shipped_vocabulary_is_what_training_gives(multi30k):
     path = shipped("models") / "multi30k-en-de" / "tokenizer.json"
     english, german = multi30k
     assert train_bpe(english + german, 5000).to_str() == Tokenizer.from_file(str(path)).to_str()
 
 
+@pytest.mark.corpora
 def test_pieces_of_a_real_corpus_spell_it_exactly(multi30k):
     tokenizer = train_wordpiece(multi30k[1][:2000], 2000)
     sentences = [s for s in multi30k[1][:2000] if not s.startswith(" ")]
@@ -340,6 +339,7 @@ def test_sorting_keeps_padding_small():
     assert padding(lengths, in_order) > 0.3
 
 
+@pytest.mark.corpora
 def test_padding_on_multi30k_stays_below_five_per_cent(multi30k):
     path = shipped("models") / "multi30k-en-de" / "tokenizer.json"
     lengths = EncodedPairs.encode(Tokenizer.from_file(str(path)), *multi30k).lengths
@@ -1037,10 +1037,9 @@ def test_a_file_of_two_corpora_is_the_same():
             assert seen.setdefault((corpus.folder, name), entry) == entry
 
 
+@pytest.mark.corpora
 @CORPORA
 def test_files_at_hand_are_those_of_the_register(corpus: Corpus):
-    if "ANNOTATED_DATA" not in os.environ:
-        pytest.skip("no corpora at hand: ANNOTATED_DATA is not set")
     checked = 0
     for name, entry in corpus.files.items():
         with contextlib.suppress(FileNotFoundError):
@@ -1052,6 +1051,7 @@ def test_files_at_hand_are_those_of_the_register(corpus: Corpus):
         pytest.skip(f"ANNOTATED_DATA holds nothing of {corpus.name}")
 
 
+@pytest.mark.corpora
 @pytest.mark.parametrize(
     ("corpus", "foreign", "sizes"),
     [
@@ -1063,8 +1063,6 @@ def test_files_at_hand_are_those_of_the_register(corpus: Corpus):
     ],
 )
 def test_real_corpora_have_the_sizes_that_they_should(corpus: str, foreign: str, sizes):
-    if "ANNOTATED_DATA" not in os.environ:
-        pytest.skip("no corpora at hand: ANNOTATED_DATA is not set")
     for split, size in sizes.items():
         try:
             src, tgt = load_pairs(corpus, split, "en", foreign, fetch=False)

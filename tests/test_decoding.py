@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -642,10 +641,9 @@ def test_the_shipped_models_are_small_and_come_with_their_logs(translators, name
     assert translators[name].tokenizer.get_vocab_size() <= config["tgt_vocab"]
 
 
+@pytest.mark.corpora
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_the_shipped_vocabularies_know_the_letters_of_their_corpora(translators, name: str):
-    if "ANNOTATED_DATA" not in os.environ:
-        pytest.skip("no corpora at hand: ANNOTATED_DATA is not set")
     from annotated.data import load_pairs
 
     for side in load_pairs("multi30k", "train", *name.split("-")[1:]):

@@ -49,8 +49,6 @@ KINDS = "cased", "tokenized", "compound-split", "lower-tokenized"
 
 def folder(name: str) -> Path:
     """A folder of ANNOTATED_DATA."""
-    if "ANNOTATED_DATA" not in os.environ:
-        pytest.skip("no corpora at hand: ANNOTATED_DATA is not set")
     path = Path(os.environ["ANNOTATED_DATA"]) / name
     if not path.is_dir():
         pytest.skip(f"ANNOTATED_DATA has no folder {name}")
@@ -301,6 +299,7 @@ def test_operations_of_the_model_are_those_of_its_matrix_products(length: int):
 # ------------------------------------------------------------------------------------ real corpora
 
 
+@pytest.mark.corpora
 @pytest.mark.parametrize("lang", ["de", "en", "fr"])
 @pytest.mark.parametrize("split", ["val", "test_2016_flickr"])
 def test_tokenized_text_is_as_in_the_corpus_own_files(split: str, lang: str):
@@ -314,6 +313,7 @@ def test_tokenized_text_is_as_in_the_corpus_own_files(split: str, lang: str):
     assert sum(equal) >= 0.995 * len(equal)
 
 
+@pytest.mark.corpora
 @pytest.mark.parametrize(
     ("system", "published", "tokenized", "split"),
     [  # the last two: Moses' substitutions and n-gram counts run in Perl on the same files

@@ -269,6 +269,7 @@ def test_joining_undoes_breaking(words, width):
 FORMULAS = module._FORMULAS | module._MORE_FORMULAS
 
 
+@pytest.mark.paper
 @pytest.mark.parametrize("printed", FORMULAS)
 def test_every_formula_is_found_however_it_is_spaced(printed):
     wanted = f"With ${FORMULAS[printed]}$, all is well."
@@ -589,8 +590,6 @@ def test_when_no_version_can_be_read_every_reason_is_told(monkeypatch):
 
 @pytest.fixture(scope="module")
 def real():
-    if not PDF:
-        pytest.skip("ANNOTATED_PAPER_PDF names no PDF of the paper")
     return extract_paper(PDF)
 
 
@@ -599,15 +598,18 @@ def texts(real):
     return {(name, n): t for name, ts in real.sections.items() for n, t in enumerate(ts, start=1)}
 
 
+@pytest.mark.paper
 def test_every_section_has_its_paragraphs(real):
     assert {name: len(found) for name, found in real.sections.items()} == COUNTS
 
 
+@pytest.mark.paper
 def test_sections_come_in_order(real):
     names = [name for name in real.sections if not re.match("fig|tab|foot|ack", name)]
     assert names == [name for name in module._TITLES.values() if name not in ("", "6")]
 
 
+@pytest.mark.paper
 def test_every_line_is_used_once_and_in_order(real):
     lines = module._lines(module._pages(Path(PDF)))
     blocks = module._paragraphs(lines)
@@ -626,6 +628,7 @@ def test_every_line_is_used_once_and_in_order(real):
     ]
 
 
+@pytest.mark.paper
 def test_no_debris_is_left(texts):
     for place, text in texts.items():
         kinds = {unicodedata.category(sign) for sign in text}
@@ -635,6 +638,7 @@ def test_no_debris_is_left(texts):
         assert not re.search(r" [.,;:)]|\( ", re.sub(r"\$.*?\$", "x", text)), place
 
 
+@pytest.mark.paper
 def test_all_mathematics_is_typeset(texts):
     """Outside the dollar signs no Greek letter, relation, root or name of a variable is left."""
     for place, text in texts.items():
@@ -643,6 +647,7 @@ def test_all_mathematics_is_typeset(texts):
         assert not re.search(r"\b(dmodel|dff|d[kv]|h ?t|Pdrop|[b-zF-HJ-Z])\b(?!’)", words), place
 
 
+@pytest.mark.paper
 def test_paragraphs_begin_and_end_as_paragraphs(texts):
     begins = {("3.5", 3): "where ", ("figure-2", 1): "(left) "}  # after an equation; a caption
     ends = {("table-4", 1): ")"}
@@ -653,6 +658,7 @@ def test_paragraphs_begin_and_end_as_paragraphs(texts):
         assert plain.endswith((".", ":", ends.get(place, "."))), place
 
 
+@pytest.mark.paper
 @pytest.mark.parametrize(
     "section, number, start, inside",
     [
@@ -696,6 +702,7 @@ def test_spots(section, number, start, inside, real):
     assert inside in text
 
 
+@pytest.mark.paper
 def test_line_end_hyphens_are_mended(real, texts):
     """Where the document shows a word unbroken, paragraphs write it so."""
     lines = [line.text for line in module._lines(module._pages(Path(PDF)))]
@@ -723,6 +730,7 @@ def numbers(cells) -> str:
     return " ".join(str(cell) for cell in cells if pd.notna(cell))
 
 
+@pytest.mark.paper
 def test_table_2_is_as_printed(printed):
     power = lambda flops: f"{flops / 10 ** (n := int(math.log10(flops))):.1f} · 10{n}"
     for row in table_2().itertuples(index=False):
@@ -736,6 +744,7 @@ def test_table_2_is_as_printed(printed):
         assert len(found) == 1, (name, marks)
 
 
+@pytest.mark.paper
 def test_table_3_is_as_printed(printed):
     start = printed.index("base 6 512 2048 8 64 64 0.1 0.1 100K 4.92 25.8 65")
     lines = [line for line in printed[start:] if line.strip() and not line.startswith("(")]
@@ -756,6 +765,7 @@ def test_table_3_is_as_printed(printed):
         assert line == numbers([*name, *changed, *results, *counted])
 
 
+@pytest.mark.paper
 def test_table_4_is_as_printed(printed):
     start = next(i for i, line in enumerate(printed) if line.startswith("Parser Training"))
     lines = [line for line in printed[start + 1 :] if line.strip()]
@@ -765,6 +775,7 @@ def test_table_4_is_as_printed(printed):
         assert line.endswith(f" {row.training} {row.F1}")
 
 
+@pytest.mark.paper
 def test_the_quotation_of_the_real_paper(real, monkeypatch):
     monkeypatch.setenv("ANNOTATED_PAPER_PDF", str(Path(PDF).resolve()))
     assert quote("3.2.1", 1).place == "§3.2.1 ¶1"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
 import tarfile
 import zipfile
@@ -558,11 +557,10 @@ def test_the_card_of_the_shipped_parser_quotes_its_results():
 
 @pytest.fixture(scope="module")
 def craft() -> dict[str, list[Tree]]:
-    if "ANNOTATED_DATA" not in os.environ:
-        pytest.skip("no corpora at hand: ANNOTATED_DATA is not set")
     return {split: load_trees("craft", split) for split in ("train", "dev", "test")}
 
 
+@pytest.mark.corpora
 def test_the_log_of_openings_counts_the_trees_that_are_held_to_two(craft):
     with (shipped("results") / "craft-openings.csv").open(encoding="utf-8") as file:
         log = [{**row, "rows": int(row["rows"])} for row in csv.DictReader(file)]
@@ -578,6 +576,7 @@ def test_the_log_of_openings_counts_the_trees_that_are_held_to_two(craft):
         assert beyond == sum(told) == {"train": 3113, "dev": 408, "test": 1482}[split]
 
 
+@pytest.mark.corpora
 def test_how_many_trees_of_craft_have_more_than_300_marks(craft):
     counts = [sum(len(linearize(tree)) > 300 for tree in trees) for trees in craft.values()]
     assert counts == [15, 3, 5]
@@ -585,6 +584,7 @@ def test_how_many_trees_of_craft_have_more_than_300_marks(craft):
     assert f"\n{counts}\n" in chapter
 
 
+@pytest.mark.corpora
 def test_what_the_shipped_parser_can_write_of_crafts_labels(craft):
     tokenizer = load_parser().translator.tokenizer
     rules = LineRules(tokenizer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -176,8 +175,6 @@ def weights() -> Tensor:
 @pytest.fixture
 def tab(weights: Tensor, tmp_path: Path):
     """The chart alone in a page, in Chromium and offline."""
-    if BROWSER is None and "ANNOTATED_REQUIRE_BROWSER" not in os.environ:
-        pytest.skip("no Chromium on this machine")
     vl_convert = pytest.importorskip("vl_convert")
     from playwright.sync_api import sync_playwright
 
@@ -226,10 +223,12 @@ def control(tab, name: str):
     return tab.locator(".vega-bind").filter(has_text=name).locator("select")
 
 
+@pytest.mark.browser
 def test_the_chart_draws_the_strong_connections_of_its_layer(tab, weights: Tensor):
     assert drawn(tab) == strong(weights, 1)
 
 
+@pytest.mark.browser
 def test_pointing_at_a_word_isolates_it(tab, weights: Tensor):
     tab.mouse.move(*word(tab, "above", 2))
     assert drawn(tab) == {line for line in strong(weights, 1) if line[2] == 2}
@@ -239,6 +238,7 @@ def test_pointing_at_a_word_isolates_it(tab, weights: Tensor):
     assert drawn(tab) == strong(weights, 1)
 
 
+@pytest.mark.browser
 def test_a_word_that_was_clicked_stays_isolated(tab, weights: Tensor):
     tab.mouse.click(*word(tab, "above", 3))
     tab.mouse.move(1, 1)
@@ -248,6 +248,7 @@ def test_a_word_that_was_clicked_stays_isolated(tab, weights: Tensor):
     assert drawn(tab) == strong(weights, 1)
 
 
+@pytest.mark.browser
 def test_a_head_is_taken_out_and_put_back(tab, weights: Tensor):
     second = tab.locator(".role-legend-symbol path").nth(1)
     second.click(force=True)
@@ -256,6 +257,7 @@ def test_a_head_is_taken_out_and_put_back(tab, weights: Tensor):
     assert drawn(tab) == strong(weights, 1)
 
 
+@pytest.mark.browser
 def test_the_keyboard_reaches_layer_and_word(tab, weights: Tensor):
     layer, origin, full = (control(tab, name) for name in ("Layer", "From", "Full at"))
     layer.focus()
