@@ -137,27 +137,31 @@ if TYPE_CHECKING:
     from annotated.heads import Arrows as Arrows
     from annotated.heads import Pronouns as Pronouns
     from annotated.heads import Seen as Seen
+    from annotated.heads import answer as answer
     from annotated.heads import antecedents as antecedents
     from annotated.heads import archived_texts as archived_texts
     from annotated.heads import arrows as arrows
     from annotated.heads import at_place as at_place
+    from annotated.heads import beside_place as beside_place
     from annotated.heads import best_for_pronouns as best_for_pronouns
     from annotated.heads import best_head as best_head
     from annotated.heads import best_heads as best_heads
     from annotated.heads import best_place as best_place
     from annotated.heads import by_distance as by_distance
     from annotated.heads import common_relations as common_relations
+    from annotated.heads import gain_p as gain_p
     from annotated.heads import head_relations as head_relations
+    from annotated.heads import holm as holm
     from annotated.heads import interval as interval
     from annotated.heads import load_gum as load_gum
     from annotated.heads import look as look
-    from annotated.heads import lower_end as lower_end
     from annotated.heads import places as places
     from annotated.heads import profile as profile
     from annotated.heads import pronouns as pronouns
     from annotated.heads import read_conllu as read_conllu
     from annotated.heads import strongest as strongest
     from annotated.heads import study as study
+    from annotated.heads import sure as sure
     from annotated.heads import tasks as tasks
     from annotated.heads import untrained as untrained
     from annotated.heads import word_weights as word_weights
@@ -485,27 +489,31 @@ _MODULES = {
         "PLACES",
         "Pronouns",
         "Seen",
+        "answer",
         "antecedents",
         "archived_texts",
         "arrows",
         "at_place",
+        "beside_place",
         "best_for_pronouns",
         "best_head",
         "best_heads",
         "best_place",
         "by_distance",
         "common_relations",
+        "gain_p",
         "head_relations",
+        "holm",
         "interval",
         "load_gum",
         "look",
-        "lower_end",
         "places",
         "profile",
         "pronouns",
         "read_conllu",
         "strongest",
         "study",
+        "sure",
         "tasks",
         "untrained",
         "word_weights",
@@ -802,6 +810,7 @@ __all__ = [
     "agree",
     "ahead",
     "all_scores",
+    "answer",
     "antecedents",
     "archive_texts",
     "archived_texts",
@@ -813,6 +822,7 @@ __all__ = [
     "average_checkpoints",
     "bare_label",
     "beam_search",
+    "beside_place",
     "best_for_pronouns",
     "best_head",
     "best_heads",
@@ -875,12 +885,14 @@ __all__ = [
     "full_command",
     "full_config",
     "fused_attention",
+    "gain_p",
     "get_paper",
     "greedy_decode",
     "groups",
     "head_relations",
     "head_widths",
     "heat_map",
+    "holm",
     "import_paper",
     "initialise",
     "interrupt",
@@ -917,7 +929,6 @@ __all__ = [
     "longest_sentence",
     "look",
     "loss_chart",
-    "lower_end",
     "lower_tokenise",
     "make_batch",
     "make_model",
@@ -1006,6 +1017,7 @@ __all__ = [
     "subsequent_mask",
     "summaries",
     "summary",
+    "sure",
     "table_2",
     "table_4",
     "take_complete",

@@ -192,7 +192,8 @@ def run_heads(options: argparse.Namespace) -> None:
         print(f"\n{name}\n{table.round(3).to_string(index=False)}")
     if options.out:
         Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-        rows = {name: table.to_dict(orient="records") for name, table in tables.items()}
+        as_json = {"orient": "records", "double_precision": 15}  # what is missing becomes null
+        rows = {name: json.loads(table.to_json(**as_json)) for name, table in tables.items()}
         about = {"model": options.model, "untrained": options.untrained}
         write_text(Path(options.out), json.dumps(about | rows, indent=1) + "\n")
 

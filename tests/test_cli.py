@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import torch
 from nltk import Tree
@@ -644,3 +645,18 @@ def test_a_treebank_is_written_and_files_of_trees_are_scored(tmp_path: Path, cap
     assert f"{'Bracketing Recall':26}=     50\n" in told
     (kept, _) = json.loads((tmp_path / "new/x.json").read_text(encoding="utf-8"))
     assert (kept["gold"], kept["found"], kept["Bracketing Precision"]) == ("gold", "found", 100)
+
+
+def test_a_study_of_heads_is_written_as_valid_json(run: Path, tmp_path: Path, monkeypatch):
+    """A head without a relation has nulls, for NaN is no JSON; numbers keep their digits."""
+    table = pd.DataFrame({"relation": ["det", None], "gain": [1 / 3, float("nan")]})
+    monkeypatch.setattr("annotated.heads.load_gum", lambda split: [])
+    monkeypatch.setattr("annotated.heads.study", lambda *of: {"heads": table})
+    cli.main(["heads", str(run), "--out", str(tmp_path / "heads.json")])
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no JSON")
+
+    found = json.loads((tmp_path / "heads.json").read_text(), parse_constant=refuse)
+    assert found["heads"][1] == {"relation": None, "gain": None}
+    assert found["heads"][0]["gain"] == pytest.approx(1 / 3, abs=1e-14)

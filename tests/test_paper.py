@@ -753,11 +753,15 @@ def test_table_3_is_as_printed(printed):
     table = rows()
     assert table.index[-2] == "E: positions = learned"
     varied = ["N", "d_model", "d_ff", "h", "d_k", "d_v", "dropout", "label_smoothing"]
+    steps = (table["train_steps"] // 1000).map("{}K".format)
+    assert lines[0].split()[1:10] == [*map(str, table.loc["base"][varied]), steps["base"]]
     table = table.drop(["base", "E: positions = learned"])
     for line, (_, row) in zip(lines[1 : len(table) + 1], table.iterrows(), strict=True):
         changed = [row[x] for x in varied if row[x] != BASE[x]]
         if row.group == "big":
-            changed = [row["N"], *changed, "300K"]
+            changed = [row["N"], *changed, steps["big"]]
+        else:
+            assert steps[row.name] == steps["base"]  # not listed, so as in base
         results = [f"{row.perplexity:.2f}", row.BLEU]
         size = row.parameters_millions
         counted = [int(size)] if pd.notna(size) else []
@@ -772,6 +776,7 @@ def test_table_4_is_as_printed(printed):
     table = table_4()
     for line, row in zip(lines[: len(table)], table.itertuples(index=False), strict=True):
         assert line.split()[0] == row.parser.split()[0]
+        assert ("(4 layers)" in line) == ("(4 layers)" in row.parser)
         assert line.endswith(f" {row.training} {row.F1}")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -271,3 +272,18 @@ def test_the_keyboard_reaches_layer_and_word(tab, weights: Tensor):
     full.select_option(label="0.5")
     tab.wait_for_timeout(200)
     assert float(tab.evaluate(opacity)) == pytest.approx(min(1.0, 2 * before), abs=0.01)
+
+
+@pytest.mark.parametrize("heads", [[2], [1, 3], [1, 2, 3]])
+def test_the_heads_shown_share_the_height_of_the_words(weights: Tensor, heads: list[int]):
+    """As in Figures 3 and 4: eight heads have an eighth each, two a half, one all of it."""
+    vl_convert = pytest.importorskip("vl_convert")
+    chart = attention_lines(weights, WORDS, layer=1, heads=heads, query=2, threshold=0.0)
+    drawing = vl_convert.vegalite_to_svg(chart.properties(width=600).to_dict())
+    cells = re.findall(r"y: ([\d.]+); right: [^;]+; y2: ([\d.]+); head: (\d);", drawing)
+    assert len(cells) == len(heads) * len(WORDS)
+    (bottom, end), *_ = re.findall(r"edge: ([\d.]+); right: 0.5; far: ([1-9][\d.]*)", drawing)
+    edges = torch.linspace(float(bottom), float(end), len(heads) + 1).tolist()
+    for top, low, head in cells:
+        place = heads.index(int(head))
+        assert [float(top), float(low)] == pytest.approx(edges[place : place + 2])
