@@ -258,7 +258,8 @@ def make_model(
     Args:
         src_vocab, tgt_vocab: number of source and target ids.
         N, d_model, d_ff, h, dropout: as in Table 3.
-        options: any other field of `TransformerConfig`, such as tie_embeddings=True.
+        options: any other field of `TransformerConfig`; the paper's models have
+            tie_embeddings=True (section 3.4), which takes one vocabulary for both sides.
 
     Returns: the model, in training mode.
 
