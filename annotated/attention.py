@@ -269,15 +269,12 @@ class MultiHeadedAttention(nn.Module):
         if self._last is None:
             return None
         query, key, mask = self._last
-        scores = query @ key.transpose(-2, -1) / math.sqrt(self.d_k)
-        return masked_softmax(scores, mask)
+        return scaled_dot_product(query, key, key, mask)[1]  # weights do not ask for values
 
     def train(self, mode: bool = True) -> "MultiHeadedAttention":
         """As in every module; a layer that is trained forgets the last call."""
-        if mode:
-            self._last = None
-        super().train(mode)
-        return self
+        self._last = None if mode else self._last
+        return super().train(mode)
 
     def __getstate__(self) -> dict[str, Any]:
         """What a copy or a file gets: everything but the last call."""

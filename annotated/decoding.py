@@ -324,8 +324,8 @@ def forbid(log_probs: Tensor, last: list[int]) -> None:
     Raises: ValueError for a vocabulary that lacks one of them.
     """
     if log_probs.size(-1) < len(SPECIALS):
-        wanted = f"at least {len(SPECIALS)} ids, for {', '.join(SPECIALS)}"
-        raise ValueError(f"expected a target vocabulary of {wanted}; got {log_probs.size(-1)}")
+        wanted = f"a target vocabulary of at least {len(SPECIALS)} ids, for {', '.join(SPECIALS)}"
+        raise ValueError(f"expected {wanted}; got {log_probs.size(-1)}")
     for token in PAD, START, UNK:
         log_probs[..., token] = -math.inf
     for row in last:
