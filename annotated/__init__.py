@@ -101,6 +101,7 @@ if TYPE_CHECKING:
     from annotated.embeddings import Embeddings as Embeddings
     from annotated.embeddings import Generator as Generator
     from annotated.embeddings import check_ids as check_ids
+    from annotated.embeddings import check_tokens as check_tokens
     from annotated.evaluation import TEXTS as TEXTS
     from annotated.evaluation import TFLOPS as TFLOPS
     from annotated.evaluation import Likelihood as Likelihood
@@ -447,7 +448,7 @@ _MODULES = {
         "output_limits",
         "take_complete",
     ],
-    "embeddings": ["Embeddings", "Generator", "check_ids"],
+    "embeddings": ["Embeddings", "Generator", "check_ids", "check_tokens"],
     "evaluation": [
         "Likelihood",
         "TEXTS",
@@ -845,6 +846,7 @@ __all__ = [
     "check_resume",
     "check_search",
     "check_sentences",
+    "check_tokens",
     "check_training",
     "checkpoints",
     "claim",

@@ -35,6 +35,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from annotated.attention import subsequent_mask
+from annotated.embeddings import check_tokens
 
 __all__ = [
     "DAMAGED",
@@ -873,13 +874,17 @@ class Batch:
         its first (what the model must predict), tgt_mask (batch, tgt_len, tgt_len), and
         ntokens, the number of target tokens to predict.
 
+    Raises: ValueError for ids that are no whole numbers (batch, len).
+
     Source: sections 3.1 and 5.1.
     """
 
     def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = PAD) -> None:
+        check_tokens("src", src)
         self.src = src
         self.src_mask = (src != pad).unsqueeze(-2)
         if tgt is not None:
+            check_tokens("tgt", tgt)
             self.tgt = tgt[:, :-1]
             self.tgt_y = tgt[:, 1:]
             self.tgt_mask = self.make_std_mask(self.tgt, pad)
@@ -900,6 +905,8 @@ def pad_ids(rows: Sequence[list[int]], pad: int = PAD) -> Tensor:
 def make_batch(
     pairs: list[tuple[list[int], list[int]]], device: torch.device | str = "cpu"
 ) -> Batch:
-    """Pairs of id lists to a batch on a device."""
+    """Pairs of id lists to a batch on a device; ValueError if there are none."""
+    if not pairs:
+        raise ValueError("expected at least one pair for a batch; got none")
     src, tgt = zip(*pairs, strict=True)
     return Batch(pad_ids(src).to(device), pad_ids(tgt).to(device))

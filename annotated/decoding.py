@@ -19,7 +19,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from annotated.attention import subsequent_mask
-from annotated.data import END, PAD, START, UNK, Batch, encode_source, pad_ids, shipped
+from annotated.data import END, PAD, SPECIALS, START, UNK, Batch, encode_source, pad_ids, shipped
+from annotated.embeddings import check_tokens
 from annotated.model import EncoderDecoder, TransformerConfig, build_model
 from annotated.stacks import DecoderCache
 
@@ -310,6 +311,7 @@ def output_limits(
     model: EncoderDecoder, src: Tensor, src_mask: Tensor | None, max_extra: int
 ) -> list[int]:
     """Tokens of the longest output of each sentence, its end symbol counted."""
+    check_tokens("src", src)
     lengths = [src.size(1)] * src.size(0) if src_mask is None else src_mask.sum((1, 2)).tolist()
     *_, encoding = model.tgt_embed.children()
     room = getattr(encoding, "max_len", math.inf)  # learned positions come to an end
@@ -317,7 +319,13 @@ def output_limits(
 
 
 def forbid(log_probs: Tensor, last: list[int]) -> None:
-    """Set to -inf what may not be said: PAD, START and UNK; in the `last` rows all but END."""
+    """Set to -inf what may not be said: PAD, START and UNK; in the `last` rows all but END.
+
+    Raises: ValueError for a vocabulary that lacks one of them.
+    """
+    if log_probs.size(-1) < len(SPECIALS):
+        wanted = f"a target vocabulary of at least {len(SPECIALS)} ids, for {', '.join(SPECIALS)}"
+        raise ValueError(f"expected {wanted}; got {log_probs.size(-1)}")
     for token in PAD, START, UNK:
         log_probs[..., token] = -math.inf
     for row in last:

@@ -9,8 +9,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from annotated.attention import MultiHeadedAttention, head_widths
-from annotated.embeddings import Embeddings, Generator
+from annotated.attention import MultiHeadedAttention, check_mask, head_widths
+from annotated.embeddings import Embeddings, Generator, check_tokens
 from annotated.feed_forward import PositionwiseFeedForward
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
 from annotated.stacks import Decoder, DecoderCache, DecoderLayer, Encoder, EncoderLayer
@@ -69,7 +69,13 @@ class EncoderDecoder(nn.Module):
         return self.decode(self.encode(src, src_mask), src_mask, tgt, tgt_mask)
 
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
-        """ids (batch, src_len) to memory (batch, src_len, d_model)."""
+        """ids (batch, src_len) to memory (batch, src_len, d_model).
+
+        Raises: ValueError for ids or a mask of another kind or shape, as does `decode`.
+        """
+        check_tokens("src", src)
+        if src_mask is not None:
+            check_mask(src_mask, src.size(0), src.size(1), src.size(1), "src_mask")
         return self.encoder(self.src_embed(src), src_mask)
 
     def decode(
@@ -86,6 +92,12 @@ class EncoderDecoder(nn.Module):
         all at the position after those decoded before; tgt_mask (batch, width, cached tokens
         + width) says which of them each continues (section 6.1).
         """
+        check_tokens("tgt", tgt)
+        batch, length = tgt.shape
+        if src_mask is not None:
+            check_mask(src_mask, batch, length, memory.size(1), "src_mask")
+        if tgt_mask is not None and cache is None:
+            check_mask(tgt_mask, batch, length, length, "tgt_mask")
         if cache is None:
             return self.decoder(self.tgt_embed(tgt), memory, src_mask, tgt_mask)
         embed, encoding = self.tgt_embed.children()
@@ -164,6 +176,9 @@ def check_config(config: TransformerConfig) -> None:
         rate: float = getattr(c, name)
         if not isinstance(rate, Real) or not 0 <= rate < 1:
             raise ValueError(f"expected {name} in [0, 1); got {rate!r}")
+    for name in ("tie_embeddings", "norm_first"):
+        if not isinstance(getattr(c, name), bool):
+            raise ValueError(f"expected True or False for {name}; got {getattr(c, name)!r}")
     if c.positions not in ("sinusoidal", "learned"):
         raise ValueError(f"expected positions 'sinusoidal' or 'learned'; got {c.positions!r}")
     if c.tie_embeddings and c.src_vocab != c.tgt_vocab:
@@ -258,7 +273,8 @@ def make_model(
     Args:
         src_vocab, tgt_vocab: number of source and target ids.
         N, d_model, d_ff, h, dropout: as in Table 3.
-        options: any other field of `TransformerConfig`, such as tie_embeddings=True.
+        options: any other field of `TransformerConfig`; the paper's models have
+            tie_embeddings=True (section 3.4), which takes one vocabulary for both sides.
 
     Returns: the model, in training mode.
 

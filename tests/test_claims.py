@@ -248,6 +248,25 @@ def test_dropout_that_lost_in_the_small_table_would_leave_its_claim_open(
     assert decide(CLAIMS["t3-D-dropout"])[0] == verdict
 
 
+@pytest.mark.parametrize(
+    ("additive", "verdict"),
+    [
+        ({4: 0.10, 64: 0.12}, "holds at small scale"),
+        ({4: 0.30, 64: 0.10}, "open"),
+        ({4: 0.10, 64: 0.30}, "open"),
+        ({4: 0.30, 64: 0.40}, "differs"),
+    ],
+)
+def test_scorers_at_small_width_are_judged_if_both_hidden_layers_agree(
+    monkeypatch, additive: dict[int, float], verdict: str
+):
+    def error(scores: str, d_k: int, lr: float, steps: int, hidden: int | None) -> float:
+        return 0.11 if hidden is None else additive[hidden]
+
+    monkeypatch.setattr(claims, "_retrieval_error", error)
+    assert decide(CLAIMS["s3.2.1-small-dk"])[0] == verdict
+
+
 def test_by_bleu_two_claims_of_table_3_would_stay_open():
     """What the page says of the two that perplexity decides."""
     for names in (["A: h = 32"], ["B: d_k = 16", "B: d_k = 32"]):

@@ -387,6 +387,21 @@ def test_padding_inside_the_target_is_masked_for_every_query():
     assert batch.ntokens == 1
 
 
+@pytest.mark.parametrize(
+    "wrong", [torch.ones(3).long(), torch.ones(2, 3), torch.ones(1, 2, 3).long()]
+)
+def test_a_batch_is_of_ids(wrong):
+    right = torch.tensor([[4, 5, 6]])
+    for name, sides in ("src", (wrong, right)), ("tgt", (right, wrong)):
+        with pytest.raises(ValueError, match=rf"expected {name} as ids \(batch, len\)"):
+            Batch(*sides)
+
+
+def test_a_batch_has_pairs():
+    with pytest.raises(ValueError, match="expected at least one pair for a batch; got none"):
+        make_batch([])
+
+
 def test_batch_without_target():
     batch = Batch(torch.tensor([[4, 0]]), pad=0)
     assert batch.src_mask.tolist() == [[[True, False]]]

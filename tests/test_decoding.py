@@ -378,6 +378,19 @@ def test_a_broken_model_is_an_error():
         batched(model, [[4]], max_extra=3)
 
 
+@pytest.mark.parametrize("vocab", [2, 3])
+def test_a_vocabulary_has_the_special_symbols(vocab):
+    model = make_model(vocab, vocab, N=1, d_model=8, d_ff=8, h=2).eval()
+    with pytest.raises(ValueError, match=f"vocabulary of at least 4 ids, .*; got {vocab}$"):
+        batched(model, [[1]])
+
+
+def test_sources_of_a_search_are_ids():
+    for src in torch.tensor([4, 5]), torch.ones(1, 2):
+        with pytest.raises(ValueError, match=r"expected src as ids \(batch, len\)"):
+            beam_search(wild(), src)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

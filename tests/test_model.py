@@ -516,6 +516,43 @@ def test_sinusoidal_positions_have_no_longest_input():
     assert log_probs(model, ids(1, 20), ids(1, 15)).isfinite().all()
 
 
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"src": ids(4)}, r"expected src as ids \(batch, len\), .*; got int64 \(4,\)"),
+        ({"src": ids(2, 4).float()}, r"expected src as ids .*; got float32 \(2, 4\)"),
+        ({"tgt": ids(3)}, r"expected tgt as ids .*; got int64 \(3,\)"),
+        ({"tgt": ids(2, 3).bool()}, r"expected tgt as ids .*; got bool \(2, 3\)"),
+        ({"src_mask": torch.ones(2, 1, 5)}, r"a src_mask .*\(2, 1 or 4, 4\); got \(2, 1, 5\)"),
+        ({"src_mask": torch.ones(2, 4)}, r"expected a src_mask .*; got \(2, 4\)"),
+        ({"tgt_mask": torch.ones(1, 4, 4)}, r"a tgt_mask .*\(2, 1 or 3, 3\); got \(1, 4, 4\)"),
+        ({"tgt_mask": torch.ones(5, 3, 3)}, r"expected a tgt_mask .*; got \(5, 3, 3\)"),
+    ],
+)
+def test_ids_and_masks_of_another_kind_are_refused_by_name(wrong, message):
+    right = {"src": ids(2, 4), "tgt": ids(2, 3), "src_mask": None, "tgt_mask": None}
+    with pytest.raises(ValueError, match=message):
+        tiny()(**right | wrong)
+    memory = torch.randn(2, 6, 8)
+    with pytest.raises(ValueError, match=r"a src_mask .*\(2, 1 or 3, 6\); got \(2, 1, 4\)"):
+        tiny().decode(memory, torch.ones(2, 1, 4), ids(2, 3), None)
+
+
+def test_masks_for_every_query_or_for_all_of_them_are_taken():
+    model, src, tgt = tiny(), ids(2, 4).int(), ids(2, 3).int()
+    expected = model(src, tgt, None, None)
+    for src_mask in torch.ones(1, 1, 4), torch.ones(2, 1, 4).bool(), None:
+        for tgt_mask in torch.ones(1, 1, 3), torch.ones(2, 3, 3).long(), None:
+            close(model(src, tgt, src_mask, tgt_mask), expected)
+
+
+@pytest.mark.parametrize("name", ["tie_embeddings", "norm_first"])
+def test_switches_are_true_or_false(name):
+    for wrong in "no", 1, None:
+        with pytest.raises(ValueError, match=f"expected True or False for {name}; got {wrong!r}"):
+            make_model(V, V, **TINY, **{name: wrong})
+
+
 def test_unknown_options_are_refused():
     with pytest.raises(TypeError, match="heads"):
         make_model(V, V, heads=3)
