@@ -123,6 +123,7 @@ if TYPE_CHECKING:
     from annotated.files import InputError as InputError
     from annotated.files import MissingFile as MissingFile
     from annotated.files import T as T
+    from annotated.files import append_text as append_text
     from annotated.files import fits as fits
     from annotated.files import locked as locked
     from annotated.files import read_json as read_json
@@ -259,13 +260,17 @@ if TYPE_CHECKING:
     from annotated.training import Progress as Progress
     from annotated.training import RunLog as RunLog
     from annotated.training import SimpleLossCompute as SimpleLossCompute
+    from annotated.training import Stopped as Stopped
     from annotated.training import StopRequest as StopRequest
     from annotated.training import Trainer as Trainer
     from annotated.training import TrainingConfig as TrainingConfig
     from annotated.training import TrainState as TrainState
+    from annotated.training import adam_state as adam_state
     from annotated.training import agree as agree
     from annotated.training import ahead as ahead
     from annotated.training import average_checkpoints as average_checkpoints
+    from annotated.training import check_checkpoint as check_checkpoint
+    from annotated.training import check_digest as check_digest
     from annotated.training import check_resume as check_resume
     from annotated.training import check_training as check_training
     from annotated.training import checkpoints as checkpoints
@@ -274,17 +279,22 @@ if TYPE_CHECKING:
     from annotated.training import drop_old as drop_old
     from annotated.training import encode_corpus as encode_corpus
     from annotated.training import find_precision as find_precision
+    from annotated.training import fixed_options as fixed_options
     from annotated.training import groups as groups
     from annotated.training import interrupt as interrupt
+    from annotated.training import is_row as is_row
     from annotated.training import join_processes as join_processes
     from annotated.training import keep_gradients as keep_gradients
+    from annotated.training import leaving as leaving
     from annotated.training import load_checkpoint as load_checkpoint
     from annotated.training import longest_sentence as longest_sentence
     from annotated.training import mix as mix
     from annotated.training import model_config as model_config
+    from annotated.training import model_weights as model_weights
     from annotated.training import new_row as new_row
     from annotated.training import newest_checkpoint as newest_checkpoint
     from annotated.training import not_finite as not_finite
+    from annotated.training import part as part
     from annotated.training import parts_from as parts_from
     from annotated.training import prepare as prepare
     from annotated.training import preset as preset
@@ -292,13 +302,16 @@ if TYPE_CHECKING:
     from annotated.training import read_checkpoint as read_checkpoint
     from annotated.training import read_config as read_config
     from annotated.training import read_log as read_log
+    from annotated.training import read_pairs as read_pairs
     from annotated.training import ready as ready
     from annotated.training import record as record
     from annotated.training import run as run
     from annotated.training import run_epoch as run_epoch
+    from annotated.training import run_lock as run_lock
     from annotated.training import run_vocabulary as run_vocabulary
     from annotated.training import save_checkpoint as save_checkpoint
     from annotated.training import save_model as save_model
+    from annotated.training import scan_log as scan_log
     from annotated.training import share_parts as share_parts
     from annotated.training import short_enough as short_enough
     from annotated.training import show as show
@@ -469,6 +482,7 @@ _MODULES = {
         "InputError",
         "MissingFile",
         "T",
+        "append_text",
         "fits",
         "locked",
         "read_json",
@@ -623,12 +637,16 @@ _MODULES = {
         "RunLog",
         "SimpleLossCompute",
         "StopRequest",
+        "Stopped",
         "TrainState",
         "Trainer",
         "TrainingConfig",
+        "adam_state",
         "agree",
         "ahead",
         "average_checkpoints",
+        "check_checkpoint",
+        "check_digest",
         "check_resume",
         "check_training",
         "checkpoints",
@@ -637,17 +655,22 @@ _MODULES = {
         "drop_old",
         "encode_corpus",
         "find_precision",
+        "fixed_options",
         "groups",
         "interrupt",
+        "is_row",
         "join_processes",
         "keep_gradients",
+        "leaving",
         "load_checkpoint",
         "longest_sentence",
         "mix",
         "model_config",
+        "model_weights",
         "new_row",
         "newest_checkpoint",
         "not_finite",
+        "part",
         "parts_from",
         "prepare",
         "preset",
@@ -655,13 +678,16 @@ _MODULES = {
         "read_checkpoint",
         "read_config",
         "read_log",
+        "read_pairs",
         "ready",
         "record",
         "run",
         "run_epoch",
+        "run_lock",
         "run_vocabulary",
         "save_checkpoint",
         "save_model",
+        "scan_log",
         "share_parts",
         "short_enough",
         "show",
@@ -788,6 +814,7 @@ __all__ = [
     "Seen",
     "SimpleLossCompute",
     "StopRequest",
+    "Stopped",
     "SublayerConnection",
     "T",
     "Tagger",
@@ -798,11 +825,13 @@ __all__ = [
     "Translation",
     "Translator",
     "Unfinished",
+    "adam_state",
     "add_token",
     "agree",
     "ahead",
     "all_scores",
     "antecedents",
+    "append_text",
     "archive_texts",
     "archived_texts",
     "arrows",
@@ -826,8 +855,10 @@ __all__ = [
     "cache_folder",
     "can_win",
     "chart_theme",
+    "check_checkpoint",
     "check_config",
     "check_depth",
+    "check_digest",
     "check_ids",
     "check_mask",
     "check_node",
@@ -871,6 +902,7 @@ __all__ = [
     "find_paper",
     "find_precision",
     "fits",
+    "fixed_options",
     "forbid",
     "full_command",
     "full_config",
@@ -887,6 +919,7 @@ __all__ = [
     "interval",
     "is_blank",
     "is_marked",
+    "is_row",
     "is_tag",
     "join_processes",
     "keep_gradients",
@@ -899,6 +932,7 @@ __all__ = [
     "leads",
     "learn_vocabulary",
     "leave_out",
+    "leaving",
     "ledger",
     "length_penalty",
     "likelihood",
@@ -927,6 +961,7 @@ __all__ = [
     "model_config",
     "model_cost",
     "model_folder",
+    "model_weights",
     "moses_tokenise",
     "multiply_adds",
     "new_row",
@@ -942,6 +977,7 @@ __all__ = [
     "paper_folder",
     "paper_optimizer",
     "parse_data",
+    "part",
     "parts_from",
     "penn_sections",
     "piece_names",
@@ -962,6 +998,7 @@ __all__ = [
     "read_json",
     "read_lines",
     "read_log",
+    "read_pairs",
     "read_runs",
     "read_tensors",
     "read_trees",
@@ -978,11 +1015,13 @@ __all__ = [
     "run",
     "run_epoch",
     "run_folder",
+    "run_lock",
     "run_vocabulary",
     "same_punctuation",
     "save_checkpoint",
     "save_model",
     "scaled_dot_product",
+    "scan_log",
     "score_files",
     "score_parser",
     "score_tree_files",

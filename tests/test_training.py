@@ -216,11 +216,12 @@ def test_a_damaged_checkpoint_is_set_aside(config: TrainingConfig, tmp_path: Pat
         changed = bytearray(whole)
         changed[-100] ^= 1
         path.write_bytes({"cut off": whole[:-1], "altered": bytes(changed), "empty": b""}[damage])
-        with pytest.raises(ValueError, match="no whole checkpoint"):
+        with pytest.raises(ValueError, match="expected a whole checkpoint"):
             read_checkpoint(path)
         train(hurt, resume=True)
         said = "".join(capsys.readouterr())
-        assert f"{path.name} is no whole checkpoint" in said and "going on from" in said
+        assert f"{path}: expected a whole checkpoint" in said and "going on from" in said
+        assert path.with_name(path.name + ".damaged").exists()
         assert_same_run(config, hurt)
 
 
@@ -241,7 +242,7 @@ def test_a_checkpoint_that_cannot_be_written_costs_no_other(config, tmp_path, mo
     other = replace(config, out=str(tmp_path / "other"))
     train(replace(other, updates=10))
     with monkeypatch.context() as patch:
-        patch.setattr("annotated.training.save_file", half_written)
+        patch.setattr("annotated.files.save_file", half_written)
         with pytest.raises(OSError, match="no space"):
             train(other, resume=True)
     assert [path.name for path in checkpoints(other.out)] == ["checkpoint-00000010.safetensors"]
@@ -265,6 +266,7 @@ def test_what_a_run_leaves_behind(config: TrainingConfig, corpus: Path):
     folder = train(config)
     assert folder == Path(config.out)
     assert sorted(path.name for path in folder.iterdir()) == [
+        ".lock",
         "checkpoint-00000020.safetensors",
         "checkpoint-00000030.safetensors",  # average = 2 are kept
         "config.json",
@@ -720,7 +722,7 @@ def test_tensors_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch, na
     path = tmp_path / "weights.safetensors"
     write_tensors(path, {"x": torch.ones(2)}, {})
     old = path.read_bytes()
-    monkeypatch.setattr(f"annotated.training.{name}", failure)
+    monkeypatch.setattr(f"annotated.files.{name}", failure)
     with pytest.raises(OSError, match="no space"):
         write_tensors(path, {"x": torch.zeros(3)}, {})
     assert path.read_bytes() == old
@@ -733,7 +735,7 @@ def test_tensors_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch, na
 def test_text_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch):
     path = tmp_path / "log.csv"
     write_text(path, "old\n")
-    monkeypatch.setattr("annotated.training.os.replace", broken)
+    monkeypatch.setattr("annotated.files.os.replace", broken)
     with pytest.raises(OSError, match="no space"):
         write_text(path, "new\n")
     assert path.read_text(encoding="utf-8") == "old\n"
