@@ -168,6 +168,7 @@ if TYPE_CHECKING:
     from annotated.launcher import keep_results as keep_results
     from annotated.launcher import launch as launch
     from annotated.launcher import loss_chart as loss_chart
+    from annotated.launcher import peak_tflops as peak_tflops
     from annotated.launcher import training_plan as training_plan
     from annotated.launcher import training_work as training_work
     from annotated.model import EncoderDecoder as EncoderDecoder
@@ -531,6 +532,7 @@ _MODULES = {
         "keep_results",
         "launch",
         "loss_chart",
+        "peak_tflops",
         "training_plan",
         "training_work",
     ],
@@ -979,6 +981,7 @@ __all__ = [
     "parse_data",
     "part",
     "parts_from",
+    "peak_tflops",
     "penn_sections",
     "piece_names",
     "places",

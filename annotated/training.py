@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from importlib.util import find_spec
@@ -1206,6 +1206,11 @@ def leaving(processes: Processes) -> Iterator[None]:
         yield
     except Stopped:
         part(processes)
+        raise
+    except BaseException:
+        if processes.size > 1 and processes.device.type == "cuda" and distributed.group.WORLD:
+            with suppress(AttributeError):  # torch before 2.6
+                distributed.group.WORLD.abort()  # a sum that no GPU will finish holds nobody up
         raise
     part(processes)
 
