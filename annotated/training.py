@@ -43,6 +43,7 @@ from annotated.data import (
 from annotated.decoding import load_pretrained
 from annotated.files import (
     FileError,
+    MissingFile,
     append_text,
     fits,
     locked,
@@ -913,9 +914,14 @@ def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
 
 def model_weights(path: Path) -> dict[str, Tensor]:
     """The weights of a checkpoint, by parameter name."""
-    tensors, metadata = read_tensors(path, _CHECKPOINT)
-    if "sha256" in metadata:
-        check_digest(path, tensors, metadata)
+    try:
+        tensors, metadata = read_tensors(path, _CHECKPOINT)
+        if "sha256" in metadata:
+            check_digest(path, tensors, metadata)
+    except FileError as error:
+        if isinstance(error, MissingFile):
+            raise
+        raise FileError(f"{error}; move it away for a mean of the others") from error
     weights = {n.removeprefix("model."): x for n, x in tensors.items() if n.startswith("model.")}
     if not weights:
         raise FileError(f"{path}: expected {_CHECKPOINT}; it has no tensor called model.…")
