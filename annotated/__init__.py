@@ -124,6 +124,7 @@ if TYPE_CHECKING:
     from annotated.files import InputError as InputError
     from annotated.files import MissingFile as MissingFile
     from annotated.files import T as T
+    from annotated.files import append_text as append_text
     from annotated.files import fits as fits
     from annotated.files import locked as locked
     from annotated.files import read_json as read_json
@@ -172,6 +173,7 @@ if TYPE_CHECKING:
     from annotated.launcher import keep_results as keep_results
     from annotated.launcher import launch as launch
     from annotated.launcher import loss_chart as loss_chart
+    from annotated.launcher import peak_tflops as peak_tflops
     from annotated.launcher import training_plan as training_plan
     from annotated.launcher import training_work as training_work
     from annotated.model import EncoderDecoder as EncoderDecoder
@@ -264,13 +266,17 @@ if TYPE_CHECKING:
     from annotated.training import Progress as Progress
     from annotated.training import RunLog as RunLog
     from annotated.training import SimpleLossCompute as SimpleLossCompute
+    from annotated.training import Stopped as Stopped
     from annotated.training import StopRequest as StopRequest
     from annotated.training import Trainer as Trainer
     from annotated.training import TrainingConfig as TrainingConfig
     from annotated.training import TrainState as TrainState
+    from annotated.training import adam_state as adam_state
     from annotated.training import agree as agree
     from annotated.training import ahead as ahead
     from annotated.training import average_checkpoints as average_checkpoints
+    from annotated.training import check_checkpoint as check_checkpoint
+    from annotated.training import check_digest as check_digest
     from annotated.training import check_resume as check_resume
     from annotated.training import check_training as check_training
     from annotated.training import checkpoints as checkpoints
@@ -279,17 +285,22 @@ if TYPE_CHECKING:
     from annotated.training import drop_old as drop_old
     from annotated.training import encode_corpus as encode_corpus
     from annotated.training import find_precision as find_precision
+    from annotated.training import fixed_options as fixed_options
     from annotated.training import groups as groups
     from annotated.training import interrupt as interrupt
+    from annotated.training import is_row as is_row
     from annotated.training import join_processes as join_processes
     from annotated.training import keep_gradients as keep_gradients
+    from annotated.training import leaving as leaving
     from annotated.training import load_checkpoint as load_checkpoint
     from annotated.training import longest_sentence as longest_sentence
     from annotated.training import mix as mix
     from annotated.training import model_config as model_config
+    from annotated.training import model_weights as model_weights
     from annotated.training import new_row as new_row
     from annotated.training import newest_checkpoint as newest_checkpoint
     from annotated.training import not_finite as not_finite
+    from annotated.training import part as part
     from annotated.training import parts_from as parts_from
     from annotated.training import prepare as prepare
     from annotated.training import preset as preset
@@ -297,13 +308,16 @@ if TYPE_CHECKING:
     from annotated.training import read_checkpoint as read_checkpoint
     from annotated.training import read_config as read_config
     from annotated.training import read_log as read_log
+    from annotated.training import read_pairs as read_pairs
     from annotated.training import ready as ready
     from annotated.training import record as record
     from annotated.training import run as run
     from annotated.training import run_epoch as run_epoch
+    from annotated.training import run_lock as run_lock
     from annotated.training import run_vocabulary as run_vocabulary
     from annotated.training import save_checkpoint as save_checkpoint
     from annotated.training import save_model as save_model
+    from annotated.training import scan_log as scan_log
     from annotated.training import share_parts as share_parts
     from annotated.training import short_enough as short_enough
     from annotated.training import show as show
@@ -474,6 +488,7 @@ _MODULES = {
         "InputError",
         "MissingFile",
         "T",
+        "append_text",
         "fits",
         "locked",
         "read_json",
@@ -526,6 +541,7 @@ _MODULES = {
         "keep_results",
         "launch",
         "loss_chart",
+        "peak_tflops",
         "training_plan",
         "training_work",
     ],
@@ -632,12 +648,16 @@ _MODULES = {
         "RunLog",
         "SimpleLossCompute",
         "StopRequest",
+        "Stopped",
         "TrainState",
         "Trainer",
         "TrainingConfig",
+        "adam_state",
         "agree",
         "ahead",
         "average_checkpoints",
+        "check_checkpoint",
+        "check_digest",
         "check_resume",
         "check_training",
         "checkpoints",
@@ -646,17 +666,22 @@ _MODULES = {
         "drop_old",
         "encode_corpus",
         "find_precision",
+        "fixed_options",
         "groups",
         "interrupt",
+        "is_row",
         "join_processes",
         "keep_gradients",
+        "leaving",
         "load_checkpoint",
         "longest_sentence",
         "mix",
         "model_config",
+        "model_weights",
         "new_row",
         "newest_checkpoint",
         "not_finite",
+        "part",
         "parts_from",
         "prepare",
         "preset",
@@ -664,13 +689,16 @@ _MODULES = {
         "read_checkpoint",
         "read_config",
         "read_log",
+        "read_pairs",
         "ready",
         "record",
         "run",
         "run_epoch",
+        "run_lock",
         "run_vocabulary",
         "save_checkpoint",
         "save_model",
+        "scan_log",
         "share_parts",
         "short_enough",
         "show",
@@ -797,6 +825,7 @@ __all__ = [
     "Seen",
     "SimpleLossCompute",
     "StopRequest",
+    "Stopped",
     "SublayerConnection",
     "T",
     "Tagger",
@@ -807,12 +836,14 @@ __all__ = [
     "Translation",
     "Translator",
     "Unfinished",
+    "adam_state",
     "add_token",
     "agree",
     "ahead",
     "all_scores",
     "answer",
     "antecedents",
+    "append_text",
     "archive_texts",
     "archived_texts",
     "arrows",
@@ -837,8 +868,10 @@ __all__ = [
     "cache_folder",
     "can_win",
     "chart_theme",
+    "check_checkpoint",
     "check_config",
     "check_depth",
+    "check_digest",
     "check_ids",
     "check_mask",
     "check_node",
@@ -883,6 +916,7 @@ __all__ = [
     "find_paper",
     "find_precision",
     "fits",
+    "fixed_options",
     "forbid",
     "full_command",
     "full_config",
@@ -901,6 +935,7 @@ __all__ = [
     "interval",
     "is_blank",
     "is_marked",
+    "is_row",
     "is_tag",
     "join_processes",
     "keep_gradients",
@@ -913,6 +948,7 @@ __all__ = [
     "leads",
     "learn_vocabulary",
     "leave_out",
+    "leaving",
     "ledger",
     "length_penalty",
     "likelihood",
@@ -940,6 +976,7 @@ __all__ = [
     "model_config",
     "model_cost",
     "model_folder",
+    "model_weights",
     "moses_tokenise",
     "multiply_adds",
     "new_row",
@@ -955,7 +992,9 @@ __all__ = [
     "paper_folder",
     "paper_optimizer",
     "parse_data",
+    "part",
     "parts_from",
+    "peak_tflops",
     "penn_sections",
     "piece_names",
     "places",
@@ -975,6 +1014,7 @@ __all__ = [
     "read_json",
     "read_lines",
     "read_log",
+    "read_pairs",
     "read_runs",
     "read_tensors",
     "read_trees",
@@ -991,11 +1031,13 @@ __all__ = [
     "run",
     "run_epoch",
     "run_folder",
+    "run_lock",
     "run_vocabulary",
     "same_punctuation",
     "save_checkpoint",
     "save_model",
     "scaled_dot_product",
+    "scan_log",
     "score_files",
     "score_parser",
     "score_tree_files",

@@ -18,7 +18,8 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from http.client import HTTPException
 from importlib import resources
 from itertools import count, islice, zip_longest
@@ -36,6 +37,7 @@ from tqdm import tqdm
 
 from annotated.attention import subsequent_mask
 from annotated.embeddings import check_tokens
+from annotated.files import FileError, reading, writing
 
 __all__ = [
     "DAMAGED",
@@ -781,21 +783,43 @@ class EncodedPairs:
         src = self.src[self.src_ends[i] : self.src_ends[i + 1]]
         return src.tolist(), self.tgt[self.tgt_ends[i] : self.tgt_ends[i + 1]].tolist()
 
-    @property
+    @cached_property
     def lengths(self) -> np.ndarray:
         """Number of ids of each source and target, (pairs, 2)."""
         return np.stack([np.diff(self.src_ends), np.diff(self.tgt_ends)], axis=1)
 
     def save(self, path: Path) -> None:
-        """Write a safetensors file; a half-written one never stands at `path`."""
-        part = path.with_name(path.name + ".part")
-        save_file(dict(vars(self)), part)
-        part.replace(path)
+        """Write a safetensors file: the name holds the old file or the whole new one."""
+        with writing(path) as part:
+            save_file({field.name: getattr(self, field.name) for field in fields(self)}, part)
 
     @classmethod
     def load(cls, path: Path) -> "EncodedPairs":
-        """Read what `save` wrote."""
-        return cls(**load_file(path))
+        """Read what `save` wrote.
+
+        Raises: MissingFile or FileError if it is not there, or damaged.
+        """
+        with reading(path, _ENCODED, _ANEW):
+            pairs = cls(**load_file(path))
+        if problem := _misfit(pairs):
+            raise FileError(f"{path}: expected {_ENCODED}; got {problem}; {_ANEW}")
+        return pairs
+
+
+_ENCODED = "the encoded pairs of a run"
+_ANEW = "delete the folder of the run and start it anew"
+
+
+def _misfit(pairs: EncodedPairs) -> str:
+    """What is wrong with arrays that were read as pairs; empty if nothing is."""
+    for ids, ends in (pairs.src, pairs.src_ends), (pairs.tgt, pairs.tgt_ends):
+        if ids.dtype not in (np.uint16, np.int32) or ends.dtype != np.int64:
+            return f"numbers of type {ids.dtype} and {ends.dtype}"
+        if ids.ndim != 1 or ends.ndim != 1 or not len(ends) or (np.diff(ends) < 1).any():
+            return "sentences without ids"
+        if ends[0] != 0 or ends[-1] != len(ids) or ids.min(initial=0) < 0:
+            return "ends that do not fit the ids"
+    return "" if len(pairs.src_ends) == len(pairs.tgt_ends) else "sides of different lengths"
 
 
 def _length_order(

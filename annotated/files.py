@@ -24,6 +24,7 @@ __all__ = [
     "InputError",
     "MissingFile",
     "T",
+    "append_text",
     "fits",
     "locked",
     "read_json",
@@ -165,6 +166,18 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file: the name holds the old file or the whole new one."""
     with writing(path) as part:
         part.write_text(text, encoding="utf-8")
+
+
+def append_text(path: Path, text: str) -> None:
+    """Add to the end of a text file, such as a log.
+
+    Raises: FileError if it cannot be written to; a part of `text` may stand there then.
+    """
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise FileError(f"{path} could not be written: {_reason(error)}") from error
 
 
 _FLOATS = "F64", "F32", "F16", "BF16"
