@@ -173,8 +173,10 @@ if TYPE_CHECKING:
     from annotated.model import TransformerConfig as TransformerConfig
     from annotated.model import build_model as build_model
     from annotated.model import check_config as check_config
+    from annotated.model import check_whole as check_whole
     from annotated.model import initialise as initialise
     from annotated.model import make_model as make_model
+    from annotated.model import parameter_shapes as parameter_shapes
     from annotated.model import tie_embeddings as tie_embeddings
     from annotated.optimizer import paper_optimizer as paper_optimizer
     from annotated.optimizer import rate as rate
@@ -525,8 +527,10 @@ _MODULES = {
         "TransformerConfig",
         "build_model",
         "check_config",
+        "check_whole",
         "initialise",
         "make_model",
+        "parameter_shapes",
         "tie_embeddings",
     ],
     "optimizer": ["paper_optimizer", "rate"],
@@ -836,6 +840,7 @@ __all__ = [
     "check_search",
     "check_sentences",
     "check_training",
+    "check_whole",
     "checkpoints",
     "claim",
     "clean",
@@ -941,6 +946,7 @@ __all__ = [
     "pad_ids",
     "paper_folder",
     "paper_optimizer",
+    "parameter_shapes",
     "parse_data",
     "parts_from",
     "penn_sections",
