@@ -85,7 +85,11 @@ if TYPE_CHECKING:
     from annotated.decoding import beam_search as beam_search
     from annotated.decoding import budget_batches as budget_batches
     from annotated.decoding import can_win as can_win
+    from annotated.decoding import check_device as check_device
     from annotated.decoding import check_search as check_search
+    from annotated.decoding import check_source as check_source
+    from annotated.decoding import each_sentence as each_sentence
+    from annotated.decoding import encode_beginnings as encode_beginnings
     from annotated.decoding import extend as extend
     from annotated.decoding import forbid as forbid
     from annotated.decoding import greedy_decode as greedy_decode
@@ -93,10 +97,13 @@ if TYPE_CHECKING:
     from annotated.decoding import keep_to as keep_to
     from annotated.decoding import length_penalty as length_penalty
     from annotated.decoding import load_pretrained as load_pretrained
+    from annotated.decoding import model_files as model_files
     from annotated.decoding import model_folder as model_folder
+    from annotated.decoding import most_tokens as most_tokens
     from annotated.decoding import next_log_probs as next_log_probs
     from annotated.decoding import open_beam as open_beam
     from annotated.decoding import output_limits as output_limits
+    from annotated.decoding import read_tokenizer as read_tokenizer
     from annotated.decoding import take_complete as take_complete
     from annotated.embeddings import Embeddings as Embeddings
     from annotated.embeddings import Generator as Generator
@@ -431,7 +438,11 @@ _MODULES = {
         "beam_search",
         "budget_batches",
         "can_win",
+        "check_device",
         "check_search",
+        "check_source",
+        "each_sentence",
+        "encode_beginnings",
         "extend",
         "forbid",
         "greedy_decode",
@@ -439,10 +450,13 @@ _MODULES = {
         "keep_to",
         "length_penalty",
         "load_pretrained",
+        "model_files",
         "model_folder",
+        "most_tokens",
         "next_log_probs",
         "open_beam",
         "output_limits",
+        "read_tokenizer",
         "take_complete",
     ],
     "embeddings": ["Embeddings", "Generator", "check_ids"],
@@ -832,6 +846,7 @@ __all__ = [
     "chart_theme",
     "check_config",
     "check_depth",
+    "check_device",
     "check_ids",
     "check_mask",
     "check_node",
@@ -839,6 +854,7 @@ __all__ = [
     "check_resume",
     "check_search",
     "check_sentences",
+    "check_source",
     "check_training",
     "check_whole",
     "checkpoints",
@@ -865,6 +881,8 @@ __all__ = [
     "digest",
     "download",
     "drop_old",
+    "each_sentence",
+    "encode_beginnings",
     "encode_corpus",
     "encode_source",
     "encode_target",
@@ -931,8 +949,10 @@ __all__ = [
     "mix",
     "model_config",
     "model_cost",
+    "model_files",
     "model_folder",
     "moses_tokenise",
+    "most_tokens",
     "multiply_adds",
     "new_row",
     "newest_checkpoint",
@@ -970,6 +990,7 @@ __all__ = [
     "read_log",
     "read_runs",
     "read_tensors",
+    "read_tokenizer",
     "read_trees",
     "readable",
     "reader_controls",

@@ -160,9 +160,9 @@ def check_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -
     """Raise InputError unless a value is a whole number from least to most; True is none."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise InputError(f"expected a whole number for {name}; got {value!r:.80}")
-    if value < least:
+    if int(value) < least:
         raise InputError(f"expected {name} of at least {least}; got {value}")
-    if value > most:
+    if int(value) > most:
         raise InputError(f"expected {name} of at most {most:,}; got {value}")
 
 

@@ -382,9 +382,18 @@ def test_a_broken_model_is_an_error():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam": 0}, "n_best=1, beam=0"),
+        ({"beam": 0}, "beam of at least 1; got 0"),
+        ({"beam": 99_999_999}, "beam of at most 1,000; got 99999999"),
+        ({"beam": True}, "whole number for beam; got True"),
+        ({"beam": 2.0}, "whole number for beam; got 2.0"),
         ({"n_best": 5}, "n_best=5, beam=4"),
-        ({"n_best": 0}, "n_best=0"),
+        ({"n_best": 0}, "n_best of at least 1; got 0"),
+        ({"n_best": None}, "whole number for n_best; got None"),
+        ({"max_extra": 10**9}, "max_extra of at most 10,000; got 1000000000"),
+        ({"alpha": "x"}, "alpha between -10 and 10; got 'x'"),
+        ({"alpha": True}, "alpha between -10 and 10; got True"),
+        ({"alpha": -math.inf}, "alpha between -10 and 10; got -inf"),
+        ({"follow": []}, "follow for 1 sentences; got 0"),
         ({"max_extra": -1}, "max_extra of at least 0; got -1"),
         ({"alpha": math.nan}, "alpha between -10 and 10; got nan"),
         ({"alpha": 11.0}, "alpha between -10 and 10; got 11"),
@@ -393,6 +402,71 @@ def test_a_broken_model_is_an_error():
 def test_wrong_arguments_of_a_search(options, message):
     with pytest.raises(ValueError, match=message):
         batched(wild(), [[4]], **options)
+
+
+IDS = torch.tensor([[4, 5, END], [6, END, PAD]])
+
+
+@pytest.mark.parametrize(
+    ("src", "mask", "said"),
+    [
+        ([[4, 5]], None, "src as ids .*; got list"),
+        (None, None, "src as ids .*; got NoneType"),
+        (IDS[0], None, r"src as ids .*; got \(3,\) of torch.int64"),
+        (IDS.float(), None, r"src as ids .*; got \(2, 3\) of torch.float32"),
+        (IDS > 0, None, "src as ids .*; got .* torch.bool"),
+        (IDS[:, :0], None, r"src as ids .*; got \(2, 0\)"),
+        (IDS, torch.ones(2, 1, 2), r"src_mask as \(2, 1, 3\), for src; got \(2, 1, 2\)"),
+        (IDS, torch.ones(2, 3), r"src_mask as \(2, 1, 3\), for src; got \(2, 3\)"),
+        (IDS, torch.ones(3, 1, 3), r"src_mask as \(2, 1, 3\), for src; got \(3, 1, 3\)"),
+        (IDS, [[[1, 1, 1]]], r"src_mask as \(2, 1, 3\), for src; got list"),
+        (IDS + 5, None, "expected token ids from 0 to 8; got 11"),
+    ],
+)
+def test_what_is_no_batch_of_ids_is_refused(src, mask, said):
+    for look in (
+        lambda: greedy_decode(wild(), src, mask, 5, START),
+        lambda: beam_search(wild(), src, mask),
+    ):
+        with pytest.raises(ValueError, match=said):
+            look()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((0, START), "max_len of at least 1; got 0"),
+        ((2.5, START), "whole number for max_len; got 2.5"),
+        ((None, START), "whole number for max_len; got None"),
+        ((3, None), "whole number for start_symbol; got None"),
+        ((3, -1), "start_symbol of at least 0; got -1"),
+        ((3, V), f"token ids from 0 to {V - 1}; got {V}"),
+        ((3, START, "x"), "whole number for end_symbol; got 'x'"),
+    ],
+)
+def test_wrong_arguments_of_a_greedy_search(arguments, said):
+    with pytest.raises(ValueError, match=said):
+        greedy_decode(wild(), IDS, None, *arguments)
+
+
+def test_one_mask_for_all_sentences():
+    """A mask (1, 1, src_len) is that of each of them, as everywhere in attention."""
+    model, mask = wild(), torch.tensor([[[True, True, False]]])
+    each = mask.expand(2, -1, -1)
+    same(beam_search(model, IDS, mask, max_extra=3), beam_search(model, IDS, each, max_extra=3))
+    found = greedy_decode(model, IDS, mask, 5, START)
+    assert torch.equal(found, greedy_decode(model, IDS, each, 5, START))
+
+
+@pytest.mark.parametrize("vocab", [1, 2, 4])
+def test_a_vocabulary_without_words_is_refused(vocab: int):
+    if vocab == 4:  # it can say that it has nothing to say
+        assert ids_of(batched(wild(4), [[1]], beam=2)) == [[[]]]
+        return
+    with pytest.raises(
+        ValueError, match=f"vocabulary of more than 3 tokens; got {vocab}|token ids"
+    ):
+        beam_search(wild(vocab), torch.zeros(1, 2, dtype=torch.long))
 
 
 # ----------------------------------------------------------------------------------------- caches
@@ -526,17 +600,103 @@ def test_a_line_of_two_thousand_tokens():
     lines = ["one two", "two three " * 1000, "four"]
     (_, long, _) = encode_source(TOKENIZER, lines)
     assert len(long) > 2000
-    found = list(translator.candidates(lines, max_extra=0))
+    found = list(translator.candidates(lines, max_extra=0, max_source=3000))
     assert [group[0].text for group in found[::2]] == [
         translator.translate(line, max_extra=0) for line in lines[::2]
     ]
     assert found[1][0].text and math.isfinite(found[1][0].score)
 
 
-@pytest.mark.parametrize("name", ["batch_tokens", "chunk"])
-def test_wrong_arguments_of_a_translation(name: str):
-    with pytest.raises(ValueError, match=f"{name} of at least 1; got 0"):
-        Translator(wild(60), TOKENIZER).translate_all(["one"], **{name: 0})
+@pytest.mark.parametrize("name", ["batch_tokens", "chunk", "max_source"])
+@pytest.mark.parametrize("sentences", [["one"], []])
+def test_wrong_arguments_of_a_translation(name: str, sentences: list[str]):
+    translator = Translator(wild(60), TOKENIZER)
+    for wrong, said in [
+        (0, f"{name} of at least [12]; got 0"), (10**9, f"{name} of at most 1,000,000; got 10+"),
+        ("7", f"whole number for {name}; got '7'"), (1.5, f"whole number for {name}; got 1.5"),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=said):
+            translator.translate_all(sentences, **{name: wrong})
+    with pytest.raises(ValueError, match="beam of at least 1; got 0"):
+        translator.translate(sentences, beam=0)
+
+
+def test_one_sentence_or_several():
+    translator = Translator(wild(60, seed=3), TOKENIZER)
+    one, two = (translator.translate(word, max_extra=4) for word in ("one", "two"))
+    assert isinstance(one, str) and one != two
+    for several in (
+        ["one", "two"],
+        ("one", "two"),
+        iter(["one", "two"]),
+        {"one": 1, "two": 2}.keys(),
+    ):
+        assert translator.translate(several, max_extra=4) == [one, two]
+    assert translator.translate(["one"], max_extra=4) == [one]
+    for empty in [], (), iter(()):
+        assert translator.translate(empty) == []
+    assert translator.translate("") == "" and translator.translate([""]) == [""]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (None, "each a string; got NoneType"), (7, "each a string; got int"),
+        (b"one", "each a string; got bytes"), (b"", "each a string; got bytes"),
+        ({}, "each a string; got dict"), ({"one": "two"}, "each a string; got dict"),
+        ({"one"}, "each a string; got set"), (torch.ones(2), "sentence 1 as a string; got Tensor"),
+        ([None], "sentence 1 as a string; got NoneType"),
+        (["one", 2], "sentence 2 as a string; got int"),
+        (["one", "", b"two"], "sentence 3 as a string; got bytes"),
+        ([["one"]], "sentence 1 as a string; got list"),
+        ([("one", "two")], "sentence 1 as a string; got tuple"),
+    ],
+)  # fmt: skip
+def test_what_is_no_text_is_not_translated(wrong: object, said: str):
+    translator = Translator(wild(60), TOKENIZER)
+    for translate in translator.translate, translator.translate_all:
+        with pytest.raises(ValueError, match=said):
+            translate(wrong, max_extra=0)
+
+
+def test_a_single_string_is_no_list():
+    with pytest.raises(ValueError, match="got a single string"):
+        Translator(wild(60), TOKENIZER).translate_all("one")
+
+
+def cut_to(most: int, text: str, **options: object) -> list[int]:
+    """The source ids that a translator searches with."""
+    translator, seen = Translator(wild(60, **options), TOKENIZER), []
+    translator.search = lambda sources, **search: seen.extend(sources) or [[Translation("", 0, 0)]]
+    with pytest.warns(UserWarning, match=rf"sentence 1 \('.*'…\) has more than {most:,} pieces"):
+        translator.translate(text, **({"max_source": most} if most < 80 else {}))
+    return seen[0]
+
+
+def test_a_line_that_is_too_long_is_cut_with_a_warning():
+    whole = encode_source(TOKENIZER, ["one two " * 700])[0]
+    for text in "one two " * 700, "one two " * 400_000:
+        ids = cut_to(1000, text, positions="sinusoidal")
+        assert ids == [*whole[:999], END]
+    assert len(cut_to(1000, "z" * 100_000, positions="sinusoidal")) <= 1000
+    few = "one two three four five six"
+    assert cut_to(5, few) == [*encode_source(TOKENIZER, [few])[0][:4], END]
+    assert len(cut_to(80, "one two " * 700)) == 80  # learned positions end there
+
+
+def test_the_warning_names_the_line_and_its_neighbours_are_translated(recwarn):
+    translator = Translator(wild(60, seed=3), TOKENIZER)
+    lines = ["one", "", "two " * 30, "two"]
+    found = translator.translate(lines, chunk=1, max_source=9, max_extra=2)
+    assert [str(w.message).split(" (")[0] for w in recwarn.list] == ["sentence 3"]
+    assert "only these are translated" in str(recwarn.list[0].message)
+    assert found == [*translator.translate(lines[:2], max_extra=2), found[2], found[3]]
+    assert found[3] == translator.translate("two", max_extra=2)
+    beginning = [*encode_source(TOKENIZER, lines)[2][:8], END]
+    assert found[2] == translator.search([beginning], max_extra=2)[0][0].text
+    exact = " ".join(["one"] * 4)
+    translator.translate(exact, max_source=len(encode_source(TOKENIZER, [exact])[0]), max_extra=0)
+    assert len(recwarn.list) == 1
 
 
 def test_lines_are_read_as_they_are_needed():
