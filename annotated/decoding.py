@@ -555,7 +555,7 @@ def model_folder(name: str | Path) -> Path:
     if not isinstance(name, str | Path):
         raise InputError(f"expected a model as a string or a Path; got {type(name).__name__}")
     folder = Path(name) if os.path.isdir(name) else shipped("models") / str(name)
-    if not os.path.exists(folder / "model.safetensors"):
+    if not os.path.isfile(folder / "model.safetensors"):
         known = sorted(path.parent.name for path in shipped("models").glob("*/model.safetensors"))
         models = f"a folder with model.safetensors, or a model out of {', '.join(known)}"
         raise InputError(f"expected {models}; got {str(name)!r}")
@@ -592,8 +592,8 @@ def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
         raise FileError(
             f"{path}: expected at most {vocab} pieces, as the model has; got {last + 1}"
         )
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
+    if tokenizer.padding or tokenizer.truncation or tokenizer.post_processor:
+        raise FileError(f"{path}: expected no padding, truncation or post_processor; it has some")
     return tokenizer
 
 
@@ -619,7 +619,7 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
             parameter.copy_(weights[key])
             if not parameter.isfinite().all():
                 path = folder / "model.safetensors"
-                raise FileError(f"{path}: expected numbers in {key}; some are infinite or none")
+                raise FileError(f"{path}: expected finite numbers in {key}; got NaN or infinity")
     return Translator(model.to(device), tokenizer)
 
 
@@ -635,7 +635,7 @@ def model_files(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor]]:
         names = file.keys()
     layers = len({name.split(".")[2] for name in names if name.startswith("encoder.layers.")})
     if layers != config.N:  # before 100,000 layers are counted
-        raise FileError(f"{path}: expected N={layers}, as {weights} has; got N={config.N}")
+        raise FileError(f"{path}: expected N={layers}, the layers in {weights}; got N={config.N}")
     with reading(path, f"{expected} that can be built"):
         shapes = parameter_shapes(config)
     return config, read_tensors(weights, f"the weights of the model in {path}", shapes)[0]

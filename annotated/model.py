@@ -153,7 +153,7 @@ class TransformerConfig:
         return cls.base(vocab, **{**larger, **changes})
 
 
-_FARTHEST = 1_000_000  # positions; attention over so many has 10^12 weights in each head
+_FARTHEST = 100_000  # positions; attention over so many has 10^10 weights in each head
 
 
 def check_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:

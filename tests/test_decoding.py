@@ -13,6 +13,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from annotated.attention import KeyValueCache, subsequent_mask
@@ -27,6 +28,7 @@ from annotated.decoding import (
     greedy_decode,
     load_pretrained,
 )
+from annotated.files import FileError
 from annotated.model import EncoderDecoder, make_model
 from annotated.stacks import DecoderCache
 from annotated.training import preset, save_model
@@ -766,6 +768,144 @@ def test_an_unknown_model_is_refused_with_the_known(tmp_path: Path, monkeypatch)
     for name in "three", "unfinished", str(tmp_path):  # a folder without a model is none
         with pytest.raises(ValueError, match=re.escape(f"one, two; got {name!r}")):
             load_pretrained(name)
+
+
+@pytest.mark.parametrize("name", [None, 7, b"multi30k-en-de", "", "x" * 9999, "a\0b", "\ud800"])
+def test_what_names_no_model_is_refused(name: object, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"expected a (folder with|model as)"):
+        load_pretrained(name)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """The folder of a tiny model, whole."""
+    model = wild(60, positions="sinusoidal", tie_embeddings=True)
+    save_model(tmp_path, dict(model.named_parameters()), model.config)
+    TOKENIZER.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path
+
+
+def not_loaded(folder: Path, file: str) -> str:
+    """The line that refuses a model; it begins with the name of the file."""
+    with pytest.raises(FileError) as found:
+        load_pretrained(folder)
+    line = str(found.value)
+    assert str(folder / file) in line and "\n" not in line
+    return line
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_every_cut_of_a_models_files_is_noticed(saved: Path, file: str):
+    whole = (saved / file).read_bytes()
+    for size in {0, 1, *range(2, len(whole), len(whole) // 7)} - {len(whole)}:
+        (saved / file).write_bytes(whole[:size])
+        not_loaded(saved, file)
+    for other in b"<html>" * 99, b"\xff" * 99, b"[" * 99_999, b"[]", b"null", b"{}":
+        (saved / file).write_bytes(other)
+        not_loaded(saved, file)
+    if file != "model.safetensors":  # a folder without weights is no model
+        (saved / file).unlink()
+        assert "there is no such file" in not_loaded(saved, file)
+        (saved / file).mkdir()
+        not_loaded(saved, file)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"N": 1}, "N=2, the layers in"), ({"N": 3}, "N=2, the layers in"),
+        ({"N": 10**5}, "got N=100000"), ({"N": 10**30}, "got N=1000"), ({"N": 0}, "at least 1"),
+        ({"N": "2"}, "N as int; got '2'"), ({"N": 2.0}, "N as int"), ({"N": None}, "N as int"),
+        ({"d_model": 32}, r"\(60, 32\)|\(32, 32\)"), ({"d_model": 10**30}, "can be built"),
+        ({"d_ff": 10**15}, r"w_1.* as \(1000000000000000, 16\)"), ({"d_k": 3}, "w_"),
+        ({"norm_first": True}, "norm.* is missing"), ({"norm_first": "no"}, "norm_first as bool"),
+        ({"positions": "learned"}, "embed.1.pe is missing"), ({"positions": "x"}, "'sinusoidal'"),
+        ({"max_len": 10**9}, "at most 100,000"), ({"max_len": -1}, "at least 1"),
+        ({"src_vocab": 61, "tgt_vocab": 61}, r"\(61, 16\)"), ({"tgt_vocab": 61}, "equal"),
+        ({"tie_embeddings": False}, "is missing"), ({"dropout": 1}, r"dropout in \[0, 1\)"),
+        ({"heads": 2}, "got heads"),
+    ],
+)  # fmt: skip
+def test_a_configuration_of_another_model_is_refused(saved: Path, change: dict, said: str):
+    config = json.loads((saved / "config.json").read_text(encoding="utf-8"))
+    (saved / "config.json").write_text(json.dumps(config | change), encoding="utf-8")
+    assert re.search(said, not_loaded(saved, "config.json" if "N" in change else ""))
+
+
+NAME = "decoder.layers.1.feed_forward.w_1.weight"  # (32, 16)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda w: w[:1], r"\(32, 16\) .*; got \(1, 16\)"),
+        (lambda w: w[:1, :1], r"\(32, 16\) .*; got \(1, 1\)"),
+        (lambda w: w.T, r"\(32, 16\) .*; got \(16, 32\)"),
+        (lambda w: w[:0], r"got \(0, 16\)"),
+        (lambda w: w.char(), "got .* of I8"),
+        (lambda w: w.long(), "got .* of I64"),
+        (lambda w: w > 0, "got .* of BOOL"),
+        (lambda w: w.to(torch.complex64), "got .* of C64"),
+        (lambda w: w * math.nan, "finite numbers"),
+        (lambda w: w.double() + 1e300, "finite numbers"),  # more than single precision holds
+        (lambda w: w.index_fill(0, torch.tensor(3), math.inf), "finite numbers"),
+    ],
+)
+def test_a_wrong_tensor_is_refused(saved: Path, change, said: str):
+    tensors = load_file(saved / "model.safetensors")
+    tensors[NAME] = change(tensors[NAME].float()).contiguous()
+    save_file(tensors, saved / "model.safetensors")
+    line = not_loaded(saved, "model.safetensors")
+    assert NAME in line and re.search(said, line)
+
+
+def test_tensors_too_few_or_too_many_are_refused(saved: Path):
+    tensors = load_file(saved / "model.safetensors")
+    for changed, said in [
+        ({name: t for name, t in tensors.items() if name != NAME}, f"{NAME} is missing"),
+        (tensors | {"generator.proj.weight": torch.ones(60, 16)}, "does not belong there"),
+        ({"a": torch.ones(1)}, "N=0, the layers in"),
+    ]:
+        save_file(changed, saved / "model.safetensors")
+        assert said in not_loaded(saved, "model.safetensors")
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16])
+def test_weights_of_any_precision_are_loaded(saved: Path, kind: torch.dtype):
+    before = load_pretrained(saved).translate("one two", max_extra=3)
+    tensors = {k: t.to(kind) for k, t in load_file(saved / "model.safetensors").items()}
+    save_file(tensors, saved / "model.safetensors")
+    after = load_pretrained(saved)
+    assert next(after.model.parameters()).dtype == torch.float32
+    assert after.translate("one two", max_extra=3) == before or kind == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: t["model"]["vocab"].update({"zzz": 60}), "at most 60 pieces, .*; got 61"),
+        (lambda t: t["model"]["vocab"].update({"zzz": 2**31}), "at most 60 pieces"),
+        (lambda t: t["model"]["vocab"].update({"<s>": 1, "</s>": 0}), "the first pieces as"),
+        (lambda t: (t["added_tokens"].clear(), t["model"]["vocab"].clear(),
+                    t["model"]["merges"].clear()), "<unk>"),
+        (lambda t: t["model"].update(unk_token="none"), "none"),
+        (lambda t: t.update(truncation={"direction": "Right", "max_length": 3,
+                                        "strategy": "LongestFirst", "stride": 0}), "truncation"),
+        (lambda t: t.update(model=None), "a vocabulary as"),
+    ],
+)  # fmt: skip
+def test_a_vocabulary_that_the_model_does_not_know_is_refused(saved: Path, change, said: str):
+    vocabulary = json.loads((saved / "tokenizer.json").read_text(encoding="utf-8"))
+    change(vocabulary)
+    (saved / "tokenizer.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    assert re.search(said, not_loaded(saved, "tokenizer.json"))
+
+
+@pytest.mark.parametrize("device", ["meta", "tpu", "", "cuda:99", "cpu:x", 3.5])
+def test_a_device_that_cannot_compute_is_refused(saved: Path, device: object):
+    with pytest.raises(ValueError, match="expected a device that torch can use; got"):
+        load_pretrained(saved, device)
 
 
 @pytest.fixture(scope="module")
