@@ -156,11 +156,14 @@ def writing(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part
         os.replace(part, path)
+    except InputError:  # it is about something else
+        raise
     except (OSError, SafetensorError) as error:
-        with suppress(OSError):
-            part.unlink()
         kept = f"; {path} is as it was" if path.exists() else ""
         raise FileError(f"{path} could not be written: {_reason(error)}{kept}") from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
 
 
 def write_text(path: Path, text: str) -> None:

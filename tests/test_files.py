@@ -130,7 +130,9 @@ def test_what_is_written_is_whole_or_absent(tmp_path: Path):
     with pytest.raises(RuntimeError), writing(file) as part:
         part.write_text("half")
         raise RuntimeError("the process is told to stop")
-    assert file.read_text() == "old"
+    assert file.read_text() == "old" and os.listdir(file.parent) == ["a.txt"]
+    with pytest.raises(MissingFile, match="another"), writing(file):
+        raise MissingFile("another file is not there")
     write_text(file, "new")
     assert file.read_text() == "new" and os.listdir(file.parent) == ["a.txt"]
 
