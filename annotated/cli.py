@@ -216,6 +216,10 @@ def run_parse(options: argparse.Namespace) -> None:
         score_on_treebank(parser, options, search)
         return
     for number, line in enumerate(sentences_to_read(options.text), start=1):
+        if len(line) > 2000:  # half a tree would be none
+            raise ValueError(
+                f"sentence {number}: expected at most 2,000 letters; got {len(line):,}"
+            )
         words = line.split() if options.words else split_words(line)
         if not words:
             raise ValueError(f"sentence {number}: expected words; got a blank line")

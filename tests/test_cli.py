@@ -757,6 +757,13 @@ def test_what_is_not_utf8_is_not_parsed(nouns, capsys, monkeypatch):
     assert error == "annotated: standard input, line 1: not UTF-8 (invalid continuation byte)\n"
 
 
+def test_a_sentence_without_end_is_not_parsed(nouns, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["parse", "--lines", "a cat", "a" * 100_000])
+    told = "sentence 2: expected at most 2,000 letters; got 100,000"
+    assert capsys.readouterr() == ("(S (NN a) (NN cat))\n", f"annotated: {told}\n")
+
+
 def test_a_drawing_may_go_to_a_folder_that_is_not_there(nouns, tmp_path, capsys):
     said(capsys, "parse", "a cat", "--svg", str(tmp_path / "new" / "x.svg"))
     assert (tmp_path / "new" / "x.svg").read_text(encoding="utf-8").startswith("<svg")
