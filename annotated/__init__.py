@@ -85,7 +85,11 @@ if TYPE_CHECKING:
     from annotated.decoding import beam_search as beam_search
     from annotated.decoding import budget_batches as budget_batches
     from annotated.decoding import can_win as can_win
+    from annotated.decoding import check_device as check_device
     from annotated.decoding import check_search as check_search
+    from annotated.decoding import check_source as check_source
+    from annotated.decoding import each_sentence as each_sentence
+    from annotated.decoding import encode_beginnings as encode_beginnings
     from annotated.decoding import extend as extend
     from annotated.decoding import forbid as forbid
     from annotated.decoding import greedy_decode as greedy_decode
@@ -93,10 +97,13 @@ if TYPE_CHECKING:
     from annotated.decoding import keep_to as keep_to
     from annotated.decoding import length_penalty as length_penalty
     from annotated.decoding import load_pretrained as load_pretrained
+    from annotated.decoding import model_files as model_files
     from annotated.decoding import model_folder as model_folder
+    from annotated.decoding import most_tokens as most_tokens
     from annotated.decoding import next_log_probs as next_log_probs
     from annotated.decoding import open_beam as open_beam
     from annotated.decoding import output_limits as output_limits
+    from annotated.decoding import read_tokenizer as read_tokenizer
     from annotated.decoding import take_complete as take_complete
     from annotated.embeddings import Embeddings as Embeddings
     from annotated.embeddings import Generator as Generator
@@ -180,8 +187,10 @@ if TYPE_CHECKING:
     from annotated.model import TransformerConfig as TransformerConfig
     from annotated.model import build_model as build_model
     from annotated.model import check_config as check_config
+    from annotated.model import check_whole as check_whole
     from annotated.model import initialise as initialise
     from annotated.model import make_model as make_model
+    from annotated.model import parameter_shapes as parameter_shapes
     from annotated.model import tie_embeddings as tie_embeddings
     from annotated.optimizer import paper_optimizer as paper_optimizer
     from annotated.optimizer import rate as rate
@@ -448,7 +457,11 @@ _MODULES = {
         "beam_search",
         "budget_batches",
         "can_win",
+        "check_device",
         "check_search",
+        "check_source",
+        "each_sentence",
+        "encode_beginnings",
         "extend",
         "forbid",
         "greedy_decode",
@@ -456,10 +469,13 @@ _MODULES = {
         "keep_to",
         "length_penalty",
         "load_pretrained",
+        "model_files",
         "model_folder",
+        "most_tokens",
         "next_log_probs",
         "open_beam",
         "output_limits",
+        "read_tokenizer",
         "take_complete",
     ],
     "embeddings": ["Embeddings", "Generator", "check_ids", "check_tokens"],
@@ -550,8 +566,10 @@ _MODULES = {
         "TransformerConfig",
         "build_model",
         "check_config",
+        "check_whole",
         "initialise",
         "make_model",
+        "parameter_shapes",
         "tie_embeddings",
     ],
     "optimizer": ["paper_optimizer", "rate"],
@@ -871,6 +889,7 @@ __all__ = [
     "check_checkpoint",
     "check_config",
     "check_depth",
+    "check_device",
     "check_digest",
     "check_ids",
     "check_mask",
@@ -879,8 +898,10 @@ __all__ = [
     "check_resume",
     "check_search",
     "check_sentences",
+    "check_source",
     "check_tokens",
     "check_training",
+    "check_whole",
     "checkpoints",
     "claim",
     "clean",
@@ -905,6 +926,8 @@ __all__ = [
     "digest",
     "download",
     "drop_old",
+    "each_sentence",
+    "encode_beginnings",
     "encode_corpus",
     "encode_source",
     "encode_target",
@@ -975,9 +998,11 @@ __all__ = [
     "mix",
     "model_config",
     "model_cost",
+    "model_files",
     "model_folder",
     "model_weights",
     "moses_tokenise",
+    "most_tokens",
     "multiply_adds",
     "new_row",
     "newest_checkpoint",
@@ -991,6 +1016,7 @@ __all__ = [
     "pad_ids",
     "paper_folder",
     "paper_optimizer",
+    "parameter_shapes",
     "parse_data",
     "part",
     "parts_from",
@@ -1017,6 +1043,7 @@ __all__ = [
     "read_pairs",
     "read_runs",
     "read_tensors",
+    "read_tokenizer",
     "read_trees",
     "readable",
     "reader_controls",

@@ -178,6 +178,8 @@ def head_widths(
 
 def check_mask(mask: Tensor, batch: int, len_q: int, len_k: int, name: str = "mask") -> None:
     """Raise ValueError unless a mask says yes or no to each query and key, or to each key."""
+    if not isinstance(mask, Tensor):
+        raise ValueError(f"expected a {name} as a tensor; got {type(mask).__name__}")
     rows, columns, shape = (1, batch), (1, len_q), tuple(mask.shape)
     if len(shape) != 3 or shape[0] not in rows or shape[1] not in columns or shape[2] != len_k:
         wanted = f"(batch, 1 or len_q, len_k), here ({batch}, 1 or {len_q}, {len_k})"

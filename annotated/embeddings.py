@@ -54,9 +54,13 @@ def check_ids(ids: Tensor, vocab: int) -> None:
 
 def check_tokens(name: str, ids: Tensor) -> None:
     """Raise ValueError unless ids are whole numbers (batch, len); looks at no number."""
-    if ids.dim() != 2 or ids.dtype not in (torch.int64, torch.int32):
+    if not isinstance(ids, Tensor):
+        kind = type(ids).__name__
+    elif ids.dim() == 2 and ids.dtype in (torch.int64, torch.int32):
+        return
+    else:
         kind = f"{str(ids.dtype).removeprefix('torch.')} {tuple(ids.shape)}"
-        raise ValueError(f"expected {name} as ids (batch, len), of int64 or int32; got {kind}")
+    raise ValueError(f"expected {name} as ids (batch, len), of int64 or int32; got {kind}")
 
 
 class Generator(nn.Module):

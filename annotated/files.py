@@ -139,8 +139,10 @@ def settings(kind: type[T], values: Mapping[str, Any], where: str) -> T:
                 raise FileError(f"{where}: expected {field.name} as {said}; got {value!r:.80}")
         elif needed:
             raise FileError(f"{where}: expected a setting {field.name}; it is missing")
-    with reading(where, "settings that go together"):
+    try:
         return kind(**values)
+    except ValueError as error:  # it says itself what it expected
+        raise FileError(f"{where}: {_reason(error)}") from error
 
 
 @contextmanager
@@ -155,11 +157,14 @@ def writing(path: Path) -> Iterator[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part
         os.replace(part, path)
+    except InputError:  # it is about something else
+        raise
     except (OSError, SafetensorError) as error:
-        with suppress(OSError):
-            part.unlink()
         kept = f"; {path} is as it was" if path.exists() else ""
         raise FileError(f"{path} could not be written: {_reason(error)}{kept}") from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
 
 
 def write_text(path: Path, text: str) -> None:

@@ -3,15 +3,18 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from annotated.attention import MultiHeadedAttention, check_mask, head_widths
 from annotated.embeddings import Embeddings, Generator, check_tokens
 from annotated.feed_forward import PositionwiseFeedForward
+from annotated.files import InputError
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
 from annotated.stacks import Decoder, DecoderCache, DecoderLayer, Encoder, EncoderLayer
 
@@ -20,8 +23,10 @@ __all__ = [
     "TransformerConfig",
     "build_model",
     "check_config",
+    "check_whole",
     "initialise",
     "make_model",
+    "parameter_shapes",
     "tie_embeddings",
 ]
 
@@ -160,29 +165,38 @@ class TransformerConfig:
         return cls.base(vocab, **{**larger, **changes})
 
 
+_FARTHEST = 100_000  # positions; attention over so many has 10^10 weights in each head
+
+
+def check_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
+    """Raise InputError unless a value is a whole number from least to most; True is none."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InputError(f"expected a whole number for {name}; got {value!r:.80}")
+    if int(value) < least:
+        raise InputError(f"expected {name} of at least {least}; got {value}")
+    if int(value) > most:
+        raise InputError(f"expected {name} of at most {most:,}; got {value}")
+
+
 def check_config(config: TransformerConfig) -> None:
     """Raise ValueError unless the configuration describes a model that can be built."""
     c = config
-    for name in ("src_vocab", "tgt_vocab", "N", "d_model", "d_ff", "h", "d_k", "d_v", "max_len"):
-        value = getattr(c, name)
-        if value is None and name in ("d_k", "d_v"):
-            continue
-        if not isinstance(value, Integral):
-            raise ValueError(f"expected a whole number for {name}; got {value!r}")
-        if value < 1:
-            raise ValueError(f"expected {name} of at least 1; got {value}")
+    for name in ("src_vocab", "tgt_vocab", "N", "d_model", "d_ff", "h", "d_k", "d_v"):
+        if getattr(c, name) is not None or name not in ("d_k", "d_v"):
+            check_whole(name, getattr(c, name))
+    check_whole("max_len", c.max_len, most=_FARTHEST)
+    for name in ("tie_embeddings", "norm_first"):
+        if not isinstance(getattr(c, name), bool):
+            raise InputError(f"expected True or False for {name}; got {getattr(c, name)!r:.80}")
     head_widths(c.h, c.d_model, c.d_k, c.d_v)
     for name in ("dropout", "attention_dropout"):
         rate: float = getattr(c, name)
-        if not isinstance(rate, Real) or not 0 <= rate < 1:
-            raise ValueError(f"expected {name} in [0, 1); got {rate!r}")
-    for name in ("tie_embeddings", "norm_first"):
-        if not isinstance(getattr(c, name), bool):
-            raise ValueError(f"expected True or False for {name}; got {getattr(c, name)!r}")
+        if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < 1:
+            raise InputError(f"expected {name} in [0, 1); got {rate!r:.80}")
     if c.positions not in ("sinusoidal", "learned"):
-        raise ValueError(f"expected positions 'sinusoidal' or 'learned'; got {c.positions!r}")
+        raise InputError(f"expected positions 'sinusoidal' or 'learned'; got {c.positions!r:.80}")
     if c.tie_embeddings and c.src_vocab != c.tgt_vocab:
-        raise ValueError(
+        raise InputError(
             "expected equal vocabularies for tie_embeddings=True; "
             f"got src_vocab={c.src_vocab}, tgt_vocab={c.tgt_vocab}"
         )
@@ -227,6 +241,20 @@ def build_model(config: TransformerConfig) -> EncoderDecoder:
         tie_embeddings(model)
     initialise(model)
     return model
+
+
+def parameter_shapes(config: TransformerConfig) -> dict[str, torch.Size]:
+    """Name and shape of each parameter of the model that a configuration describes.
+
+    A tied matrix has one name, as in `named_parameters`.
+    """
+    with torch.device("meta"):
+        small = build_model(replace(config, N=1))
+    shapes = {}
+    for name, parameter in small.named_parameters():
+        for i in range(config.N if ".layers.0." in name else 1):
+            shapes[name.replace(".layers.0.", f".layers.{i}.")] = parameter.shape
+    return shapes
 
 
 def tie_embeddings(model: EncoderDecoder) -> None:

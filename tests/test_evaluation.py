@@ -135,6 +135,26 @@ def test_unequal_numbers_are_refused(kind: str):
         bleu("Ein Hund", "Ein Hund", "de", kind)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (None, "lists of sentences; got NoneType"),
+        (b"Ein", "lists of sentences; got bytes"),
+        ({"a": "b"}, "lists of sentences; got dict"),
+        (["a", None, "c"], "sentence 2 as a string; got NoneType"),
+        (["a", "b", 3], "sentence 3 as a string; got int"),
+    ],
+)
+def test_what_is_no_list_of_sentences_is_refused(translator, wrong: object, said: str):
+    for score in (
+        lambda: bleu(wrong, REFERENCE, "de"),
+        lambda: bleu(OUTPUT, wrong, "de"),
+        lambda: likelihood(translator, wrong, REFERENCE),
+    ):
+        with pytest.raises(ValueError, match=said):
+            score()
+
+
 def test_an_unknown_kind_is_refused():
     with pytest.raises(ValueError, match=r"cased, tokenized, compound-split, .*; got 'detok'"):
         bleu(OUTPUT, REFERENCE, "de", "detok")

@@ -20,6 +20,7 @@ from annotated.model import (
     TransformerConfig,
     build_model,
     make_model,
+    parameter_shapes,
     tie_embeddings,
 )
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
@@ -251,6 +252,13 @@ def test_two_vocabularies():
     assert model.generator(out).shape == (1, 1, 9)
 
 
+@given(OPTIONS)
+def test_shapes_are_known_before_a_model_is_built(options):
+    model = make_model(V, V, **TINY, **options, max_len=9)
+    built = {name: p.shape for name, p in model.named_parameters()}
+    assert parameter_shapes(model.config) == built
+
+
 # Tying
 
 
@@ -473,6 +481,13 @@ def test_any_shape_builds_and_computes(width, h, N, d_ff, norm_first):
         ({"d_k": 0}, "expected d_k of at least 1.*; got 0"),
         ({"d_v": 0}, "expected d_v of at least 1.*; got 0"),
         ({"d_k": -4}, "expected d_k of at least 1.*; got -4"),
+        ({"max_len": 10**9}, "expected max_len of at most 100,000; got 1000000000"),
+        ({"norm_first": "no"}, "expected True or False for norm_first; got 'no'"),
+        ({"tie_embeddings": 1}, "expected True or False for tie_embeddings; got 1"),
+        ({"dropout": True}, r"expected dropout in \[0, 1\); got True"),
+        ({"dropout": "0.1"}, r"expected dropout in \[0, 1\); got '0.1'"),
+        ({"positions": None}, "expected positions 'sinusoidal' or 'learned'; got None"),
+        ({"positions": ["learned"]}, r"expected positions .*; got \['learned'\]"),
     ],
     ids=str,
 )
@@ -567,7 +582,11 @@ def test_linear_maps_start_from_xaviers_rule_and_values_at_a_fourth_of_it():
             assert weight.abs().max().item() == pytest.approx(largest, rel=0.01), name
 
 
-@pytest.mark.parametrize("wrong", [{"N": 2.5}, {"d_model": 8.0}, {"h": None}, {"src_vocab": "10"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"N": 2.5}, {"d_model": 8.0}, {"h": None}, {"src_vocab": "10"}, {"N": True}, {"max_len": []},
+     {"d_k": "4"}],
+)  # fmt: skip
 def test_sizes_are_whole_numbers(wrong):
     with pytest.raises(ValueError, match=f"expected a whole number for {next(iter(wrong))}; got"):
         TransformerConfig(**{"src_vocab": 10, "tgt_vocab": 10} | wrong)
