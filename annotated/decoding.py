@@ -429,8 +429,8 @@ def each_sentence(sentences: Iterable[str]) -> Iterator[str]:
 
     Raises: InputError, as soon as it is met, for what is not a string, or not several of them.
     """
-    unordered_or_one = str | bytes | bytearray | Mapping | set | frozenset
-    if isinstance(sentences, unordered_or_one) or not isinstance(sentences, Iterable):
+    others = str | bytes | bytearray | Mapping | set | frozenset  # one, or without an order
+    if isinstance(sentences, others) or not isinstance(sentences, Iterable):
         kind = "a single string" if isinstance(sentences, str) else type(sentences).__name__
         raise InputError(f"expected a list of sentences, each a string; got {kind}")
     for number, sentence in enumerate(sentences, start=1):

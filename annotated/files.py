@@ -149,8 +149,8 @@ def settings(kind: type[T], values: Mapping[str, Any], where: str) -> T:
 def writing(path: Path) -> Iterator[Path]:
     """Where to write a file that shall stand at `path`; it is moved there when it is whole.
 
-    Raises: FileError if the disk is full or the place cannot be written to; then `path` holds
-        what it held before.
+    Raises: FileError if the disk is full or the place cannot be written to. Then, and after any
+        other error in the block, `path` holds what it held before.
     """
     part = path.with_name(path.name + ".part")
     try:

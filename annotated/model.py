@@ -125,7 +125,7 @@ class TransformerConfig:
         dropout: P_drop, residual and embedding dropout (section 5.4).
         attention_dropout: of the weights of attention (section 6.3; section 5.4 has none).
         positions: "sinusoidal" or "learned" (Table 3, row E).
-        max_len: longest input in tokens, for learned positions.
+        max_len: longest input in tokens, for learned positions; 100,000 at most.
         tie_embeddings: one matrix for both embeddings and the output (section 3.4).
         norm_first: normalise before each sub-layer; the paper does it after.
 
