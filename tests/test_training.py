@@ -855,8 +855,9 @@ def test_the_speed_in_the_log_is_that_of_the_clock_on_the_wall(config, monkeypat
     seen = [0, *(int(row["target_tokens"]) for row in log)]
     speeds = [int(row["tokens_per_second"]) for row in log]
     seconds = sum((b - a) / speed for a, b, speed in zip(seen, seen[1:], speeds, strict=False))
-    # No faster than its data, no slower than all that happened but for two saves of a second.
-    assert 20 * 0.1 < 1.01 * seconds < wall - 2 * 1
+    # No faster than its data, of which a little comes while it saves, and no slower than all that
+    # happened but for two saves of a second.
+    assert 18 * 0.1 < seconds < wall - 2 * 1
     assert 60 * float(log[-1]["minutes"]) == pytest.approx(seconds, abs=0.4)
     assert all(float(row["waiting"]) > 0.3 for row in log)
 
