@@ -209,10 +209,7 @@ def run_epoch(
     Raises: ValueError if the loss of a batch is not finite, if an optimizer is missing, or for
         another mode or an accum_iter below 1.
     """
-    if mode not in ("train", "train+log", "eval"):
-        raise ValueError(f"expected mode out of train, train+log, eval; got {mode!r}")
-    if not fits(accum_iter, int) or accum_iter < 1:
-        raise ValueError(f"expected accum_iter of at least 1; got {accum_iter!r}")
+    _check_epoch(mode, accum_iter)
     state, training = train_state or TrainState(), mode != "eval"
     total_loss, total_tokens = 0.0, 0
     pending = 0  # batches whose gradients wait for the update
@@ -232,6 +229,13 @@ def run_epoch(
         _scale_gradients(model, accum_iter / pending)
         state.update(optimizer, scheduler)
     return total_loss / max(total_tokens, 1), state
+
+
+def _check_epoch(mode: str, accum_iter: int) -> None:
+    if mode not in ("train", "train+log", "eval"):
+        raise ValueError(f"expected mode out of train, train+log, eval; got {mode!r}")
+    if not fits(accum_iter, int) or accum_iter < 1:
+        raise ValueError(f"expected accum_iter of at least 1; got {accum_iter!r}")
 
 
 def _step(

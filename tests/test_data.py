@@ -238,6 +238,7 @@ def test_encoded_pairs_need_two_sides():
 def test_encoded_pairs_are_small_and_survive_a_file(tmp_path: Path):
     pairs = EncodedPairs.encode(BPE, TEXT, TEXT[::-1])
     assert pairs.src.dtype == pairs.tgt.dtype == np.uint16
+    assert len(pairs.lengths) == len(TEXT)  # worked out, and not written
     pairs.save(tmp_path / "pairs.safetensors")
     assert files(tmp_path) == ["pairs.safetensors"]
     again = EncodedPairs.load(tmp_path / "pairs.safetensors")
