@@ -217,6 +217,7 @@ if TYPE_CHECKING:
     from annotated.parsing import bracketed as bracketed
     from annotated.parsing import bracketing as bracketing
     from annotated.parsing import check_depth as check_depth
+    from annotated.parsing import check_limit as check_limit
     from annotated.parsing import check_node as check_node
     from annotated.parsing import clean as clean
     from annotated.parsing import compare as compare
@@ -231,6 +232,7 @@ if TYPE_CHECKING:
     from annotated.parsing import load_trees as load_trees
     from annotated.parsing import one_tag_each as one_tag_each
     from annotated.parsing import penn_sections as penn_sections
+    from annotated.parsing import read_rules as read_rules
     from annotated.parsing import read_trees as read_trees
     from annotated.parsing import restore as restore
     from annotated.parsing import right_branching as right_branching
@@ -599,6 +601,7 @@ _MODULES = {
         "bracketed",
         "bracketing",
         "check_depth",
+        "check_limit",
         "check_node",
         "clean",
         "compare",
@@ -613,6 +616,7 @@ _MODULES = {
         "load_trees",
         "one_tag_each",
         "penn_sections",
+        "read_rules",
         "read_trees",
         "restore",
         "right_branching",
@@ -892,6 +896,7 @@ __all__ = [
     "check_device",
     "check_digest",
     "check_ids",
+    "check_limit",
     "check_mask",
     "check_node",
     "check_odd",
@@ -1040,7 +1045,11 @@ __all__ = [
     "read_json",
     "read_lines",
     "read_log",
+<<<<<<< HEAD
     "read_pairs",
+=======
+    "read_rules",
+>>>>>>> paper
     "read_runs",
     "read_tensors",
     "read_tokenizer",

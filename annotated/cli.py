@@ -274,14 +274,16 @@ def check_limit(limit: int | None) -> None:
 
 
 def run_treebank(options: argparse.Namespace) -> None:
-    from annotated.parsing import score_tree_files, write_treebank
+    from annotated.parsing import read_rules, score_tree_files, write_treebank
 
     if options.action == "write":
         check_limit(options.limit)
         print(write_treebank(options.treebank, Path(options.folder), options.limit))
         return
-    about = {"gold": options.gold, "found": options.found}
-    report_trees(score_tree_files(Path(options.gold), Path(options.found)), about, options.out)
+    about = {"gold": options.gold, "found": options.found, "param": options.param}
+    rules = read_rules(Path(options.param)) if options.param else None
+    rows = score_tree_files(Path(options.gold), Path(options.found), rules)
+    report_trees(rows, about, options.out)
 
 
 def tree_picture(tree: Any) -> str:
@@ -560,6 +562,8 @@ def add_treebank(commands: Any) -> None:
     score = actions.add_parser("score", help="compare two files of trees in brackets as EVALB does")
     score.add_argument("gold", help="a tree a line, or a blank line")
     score.add_argument("found", help="the same sentences, as a parser sees them")
+    told = "EVALB's parameter file (DEBUG and MAX_ERROR change nothing; default: as COLLINS.prm)"
+    score.add_argument("--param", metavar="FILE", help=told)
     score.add_argument("--out", help="also write the scores to this JSON file")
     treebank.set_defaults(run=run_treebank)
 

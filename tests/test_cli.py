@@ -815,3 +815,31 @@ def test_a_study_of_heads_is_written_as_valid_json(run: Path, tmp_path: Path, mo
     found = json.loads((tmp_path / "heads.json").read_text(), parse_constant=refuse)
     assert found["heads"][1] == {"relation": None, "gain": None}
     assert found["heads"][0]["gain"] == pytest.approx(1 / 3, abs=1e-14)
+
+
+def test_trees_are_scored_by_the_rules_of_a_file(tmp_path: Path, capsys):
+    sample = Path(__file__).parent / "evalb"
+    files = [str(sample / f"sample.{end}") for end in ("gld", "tst", "prm")]
+    kept = tmp_path / "x.json"
+    score = ["treebank", "score", *files[:2]]
+    told = said(capsys, *score, "--param", files[2], "--out", str(kept))
+    (scores, _) = json.loads(kept.read_text(encoding="utf-8"))
+    printed = (sample / "sample.rsl").read_text(encoding="utf-8")
+    for line in printed.split("-- All --\n")[1].split("\n\n")[0].splitlines():
+        name, value = line.split("=")
+        assert f"{scores[name.rstrip()]:.2f}" == f"{float(value):.2f}", name
+    assert scores["param"] == files[2]
+    assert said(capsys, *score) != told  # COLLINS.prm, which has no EQ_WORD
+    (tmp_path / "short.prm").write_text("CUTOFF_LEN 4\n", encoding="utf-8")
+    assert "= up to 4 words\n" in said(capsys, *score, "--param", str(tmp_path / "short.prm"))
+    (tmp_path / "bad.prm").write_text("\nDELETE TOP\n", encoding="utf-8")
+    error = refused(capsys, *score, "--param", str(tmp_path / "bad.prm"))
+    assert "bad.prm, line 2: expected one of DELETE_LABEL" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("limit", ["0", "-1"])
+def test_a_limit_below_one_is_refused(limit: str, capsys):
+    for asked in ["treebank", "write", "craft", "new"], ["parse", "--treebank", "craft"]:
+        error = refused(capsys, *asked, "--limit", limit)
+        assert error == f"annotated: expected a limit of at least 1 sentence; got {limit}\n"
+    assert not Path("new").exists()
