@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from annotated.decoding import Translation as Translation
     from annotated.decoding import Translator as Translator
     from annotated.decoding import beam_search as beam_search
+    from annotated.decoding import best_of as best_of
     from annotated.decoding import budget_batches as budget_batches
     from annotated.decoding import can_win as can_win
     from annotated.decoding import check_device as check_device
@@ -457,6 +458,7 @@ _MODULES = {
         "Translation",
         "Translator",
         "beam_search",
+        "best_of",
         "budget_batches",
         "can_win",
         "check_device",
@@ -880,6 +882,7 @@ __all__ = [
     "best_for_pronouns",
     "best_head",
     "best_heads",
+    "best_of",
     "best_place",
     "bleu",
     "bracketed",
@@ -1045,11 +1048,8 @@ __all__ = [
     "read_json",
     "read_lines",
     "read_log",
-<<<<<<< HEAD
     "read_pairs",
-=======
     "read_rules",
->>>>>>> paper
     "read_runs",
     "read_tensors",
     "read_tokenizer",

@@ -29,7 +29,6 @@ __all__ = [
     "add_treebank",
     "at_terminal",
     "build_parser",
-    "check_limit",
     "check_parse",
     "device_for",
     "explain",
@@ -232,6 +231,8 @@ def run_parse(options: argparse.Namespace) -> None:
 
 def check_parse(options: argparse.Namespace) -> None:
     """Raise ValueError for options of `parse` that do not go together."""
+    from annotated.parsing import check_limit
+
     check_limit(options.limit)
     scoring = {name: getattr(options, name) for name in ("out", "baselines", "limit")}
     useless = [f"--{name}" for name, given in scoring.items() if given not in (None, False)]
@@ -265,19 +266,10 @@ def report_trees(rows: list[dict[str, Any]], about: dict[str, Any], out: str | N
         write_text(Path(out), json.dumps([about | row for row in rows], indent=1) + "\n")
 
 
-def check_limit(limit: int | None) -> None:
-    """Raise ValueError for a number of sentences below 1."""
-    from annotated.model import check_whole
-
-    if limit is not None:
-        check_whole("--limit", limit)
-
-
 def run_treebank(options: argparse.Namespace) -> None:
     from annotated.parsing import read_rules, score_tree_files, write_treebank
 
     if options.action == "write":
-        check_limit(options.limit)
         print(write_treebank(options.treebank, Path(options.folder), options.limit))
         return
     about = {"gold": options.gold, "found": options.found, "param": options.param}

@@ -40,6 +40,7 @@ __all__ = [
     "Translation",
     "Translator",
     "beam_search",
+    "best_of",
     "budget_batches",
     "can_win",
     "check_device",
@@ -291,13 +292,11 @@ def beam_search(
     Source: section 6.1.
     """
     check_search(beam, alpha, max_extra, n_best)
-    check_source(src, src_mask)
+    check_source(src, src_mask, follow)
     src_mask = None if src_mask is None else src_mask.expand(src.size(0), -1, -1)
     limits = output_limits(model, src, src_mask, max_extra)
     found: list[list[Hypothesis]] = [[] for _ in limits]
     rows = list(range(len(limits)))  # the sentence in each row of the batch
-    if follow is not None and len(follow) != len(limits):
-        raise InputError(f"expected follow for {len(limits)} sentences; got {len(follow)}")
     state = open_beam(model, src, src_mask, beam, cache)
     while rows:
         length = state.ids.size(-1)  # of a hypothesis after this step, start symbol apart
@@ -316,9 +315,7 @@ def beam_search(
                 keep.append(row)
         state.select(keep)
         rows = [rows[row] for row in keep]
-    if not all(found):
-        raise InputError("expected probabilities of what may follow from the model; got no numbers")
-    return [sorted(group, key=lambda h: h.score, reverse=True)[:n_best] for group in found]
+    return [best_of(group, n_best) for group in found]
 
 
 _WIDEST, _LONGEST = 1000, 10_000  # hypotheses; tokens that an output may have more than its input
@@ -337,13 +334,27 @@ def check_search(
         raise InputError(f"expected n_best of at most beam; got n_best={n_best}, beam={beam}")
 
 
-def check_source(src: Tensor, src_mask: Tensor | None) -> None:
-    """Raise ValueError unless these are ids (batch, src_len) and a mask (batch, 1, src_len)."""
+def check_source(
+    src: Tensor, src_mask: Tensor | None, follow: Sequence[Follow] | None = None
+) -> None:
+    """Raise ValueError unless these are ids (batch, src_len), their mask, and a rule for each row."""
     check_tokens("src", src)
     if not src.size(1):
         raise InputError(f"expected src of at least one id; got {tuple(src.shape)}")
     if src_mask is not None:
         check_mask(src_mask, src.size(0), 1, src.size(1), "src_mask")
+    if follow is not None and len(follow) != src.size(0):
+        raise InputError(f"expected follow for {src.size(0)} sentences; got {len(follow)}")
+
+
+def best_of(found: list[Hypothesis], n_best: int) -> list[Hypothesis]:
+    """The best of the complete hypotheses of a sentence, the best first.
+
+    Raises: InputError if there is none, for then the model's probabilities are no numbers.
+    """
+    if not found:
+        raise InputError("expected probabilities of what may follow from the model; got no numbers")
+    return sorted(found, key=lambda h: h.score, reverse=True)[:n_best]
 
 
 def output_limits(

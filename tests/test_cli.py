@@ -487,8 +487,14 @@ def test_paper_show(monkeypatch, capsys):
         (["translate", "", "x"], "a folder with model.safetensors, or a model out of"),
         (["translate", "x" * 5000, "x"], "a folder with model.safetensors, or a model out of"),
         (["evaluate", "MODEL", "--data", "multi30k-en-de", "--beam", "-3"], "beam of at least 1"),
-        (["parse", "x", "--treebank", "craft", "--limit", "0"], "--limit of at least 1; got 0"),
-        (["treebank", "write", "craft", "x", "--limit", "-1"], "--limit of at least 1; got -1"),
+        (
+            ["parse", "x", "--treebank", "craft", "--limit", "0"],
+            "a limit of at least 1 sentence; got 0",
+        ),
+        (
+            ["treebank", "write", "craft", "x", "--limit", "-1"],
+            "a limit of at least 1 sentence; got -1",
+        ),
         (["translate", "MODEL", "x", "--n-best", "5"], "n_best=5, beam=4"),
         (["translate", "MODEL", "x", "--alpha", "nan"], "alpha between -10 and 10; got nan"),
         (["translate", "MODEL", "x", "--max-extra", "-1"], "max_extra of at least 0; got -1"),
