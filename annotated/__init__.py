@@ -88,6 +88,7 @@ if TYPE_CHECKING:
     from annotated.decoding import can_win as can_win
     from annotated.decoding import check_device as check_device
     from annotated.decoding import check_search as check_search
+    from annotated.decoding import check_sizes as check_sizes
     from annotated.decoding import check_source as check_source
     from annotated.decoding import each_sentence as each_sentence
     from annotated.decoding import encode_beginnings as encode_beginnings
@@ -463,6 +464,7 @@ _MODULES = {
         "can_win",
         "check_device",
         "check_search",
+        "check_sizes",
         "check_source",
         "each_sentence",
         "encode_beginnings",
@@ -906,6 +908,7 @@ __all__ = [
     "check_resume",
     "check_search",
     "check_sentences",
+    "check_sizes",
     "check_source",
     "check_tokens",
     "check_training",

@@ -45,6 +45,7 @@ __all__ = [
     "can_win",
     "check_device",
     "check_search",
+    "check_sizes",
     "check_source",
     "each_sentence",
     "encode_beginnings",
@@ -337,7 +338,7 @@ def check_search(
 def check_source(
     src: Tensor, src_mask: Tensor | None, follow: Sequence[Follow] | None = None
 ) -> None:
-    """Raise ValueError unless these are ids (batch, src_len), their mask, and a rule for each row."""
+    """Raise ValueError unless these are ids (batch, src_len), a mask, and a rule for each row."""
     check_tokens("src", src)
     if not src.size(1):
         raise InputError(f"expected src of at least one id; got {tuple(src.shape)}")
@@ -472,6 +473,13 @@ def encode_beginnings(
 _MANY = 1_000_000  # tokens of a batch, or sentences of a chunk; more is a slip of the keyboard
 
 
+def check_sizes(batch_tokens: int, chunk: int | None, max_source: int) -> None:
+    """Raise InputError unless these are sizes of what is translated at a time."""
+    check_whole("batch_tokens", batch_tokens, most=_MANY)
+    check_whole("chunk", 1 if chunk is None else chunk, most=_MANY)
+    check_whole("max_source", max_source, least=2, most=_MANY)
+
+
 @dataclass
 class Translator:
     """A trained model with its vocabulary.
@@ -489,9 +497,8 @@ class Translator:
     def translate(self, text: Iterable[str], **options: Any) -> list[str]: ...
     def translate(self, text: str | Iterable[str], **options: Any) -> str | list[str]:
         """Translate a sentence, or each of several; options and errors as for `candidates`."""
-        if isinstance(text, str):
-            return self.translate_all([text], **options)[0]
-        return self.translate_all(text, **options)
+        found = self.translate_all([text] if isinstance(text, str) else text, **options)
+        return found[0] if isinstance(text, str) else found
 
     def translate_all(self, sentences: Iterable[str], **options: Any) -> list[str]:
         """Translate sentences; options and errors as for `candidates`."""
@@ -519,9 +526,7 @@ class Translator:
         Raises: ValueError for a wrong argument, and for a sentence that is not a string.
         """
         check_search(**search)
-        check_whole("batch_tokens", batch_tokens, most=_MANY)
-        check_whole("chunk", 1 if chunk is None else chunk, most=_MANY)
-        check_whole("max_source", max_source, least=2, most=_MANY)
+        check_sizes(batch_tokens, chunk, max_source)
         longest = int(min(max_source, most_tokens(self.model.src_embed)))
         total = len(sentences) if isinstance(sentences, list) else None
         waiting, before = each_sentence(sentences), 0
@@ -544,10 +549,8 @@ class Translator:
         """The best translations of source ids, all in one batch."""
         batch = Batch(pad_ids(sources).to(next(self.model.parameters()).device))
         found = beam_search(self.model, batch.src, batch.src_mask, **options)
-        return [
-            [Translation(self.tokenizer.decode(h.ids), h.log_prob, h.score) for h in group]
-            for group in found
-        ]
+        text = self.tokenizer.decode
+        return [[Translation(text(h.ids), h.log_prob, h.score) for h in group] for group in found]
 
 
 def model_folder(name: str | Path) -> Path:
