@@ -305,7 +305,7 @@ def test_a_treebank_is_found_in_its_folder(tmp_path):
     "corpus, split, files, said",
     [
         ("wsj-sample", "test", {"README": ""}, "{}: expected trees of wsj-sample, split test"),
-        ("wsj-sample", "test", None, "{}: expected an archive of trees"),
+        ("wsj-sample", "test", None, "{}: expected a whole archive"),
         ("wsj-sample", "test", {"a.mrg": "( (S (-NONE- *)) )"}, "{}: a.mrg: expected words in"),
         ("wsj-sample", "test", {"a.mrg": "(S (NN a)\n"}, "{}: a.mrg, line 1: a bracket is opened"),
         ("wsj-sample", "test", {"a.mrg": "\n\udcff"}, "{}: a.mrg, line 2: expected UTF-8"),
