@@ -293,11 +293,10 @@ def fetch_url(url: str, place: Path, size: int | None = None, advice: str = "") 
                 place.unlink()  # nothing lies beyond what we have, so this is not its beginning
                 fresh = True
             elif now - before < _LITTLE:
-                kept = f"{now} bytes are kept, and the same command continues there" if now else ""
+                if now and size is not None:
+                    advice = f"{now} bytes are kept, and the same command continues there"
                 said = " ".join(f"{code or ''} {getattr(error, 'reason', error)}".split())
-                raise FileError(
-                    "; ".join(filter(None, (f"{url}: {said}", kept or advice)))
-                ) from None
+                raise FileError(f"{url}: {said}" + f"; {advice}" * bool(advice)) from None
     return arrival.ends
 
 
