@@ -521,7 +521,7 @@ def _members(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
                 with archive.open(info) as file:
                     yield info.filename, info.file_size, file
     else:
-        with tarfile.open(path, "r|*") as tar:
+        with tarfile.open(path) as tar:  # not as a stream, which unpacks in blocks of any size
             for member in tar:
                 content = tar.extractfile(member) if member.isfile() else None
                 if content:
@@ -1196,7 +1196,8 @@ def pad_ids(rows: Sequence[Sequence[int]], pad: int = PAD) -> Tensor:
         longest = max(map(len, rows))
         ids = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
         text = any(isinstance(row, str | bytes) for row in rows)
-        if not text and (ids.dtype == torch.int64 or not longest):
+        whole = ids.dtype != torch.bool and torch.can_cast(ids.dtype, torch.int64)
+        if not text and ids.dim() == 2 and (whole or not longest):
             return ids.long()
     raise InputError(f"expected lists of ids, at least one; got {rows!r:.80}")
 

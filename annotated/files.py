@@ -141,8 +141,10 @@ def settings(kind: type[T], values: Mapping[str, Any], where: str) -> T:
                 raise FileError(f"{where}: expected {field.name} as {said}; got {value!r:.80}")
         elif needed:
             raise FileError(f"{where}: expected a setting {field.name}; it is missing")
-    with reading(where, "settings that go together"):
+    try:
         return kind(**values)
+    except ValueError as error:  # it says itself what it expected
+        raise FileError(f"{where}: {_reason(error)}") from error
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import sys
 import tarfile
 import threading
 import time
+import tracemalloc
 import unicodedata
 import warnings
 import zipfile
@@ -43,6 +44,7 @@ from annotated.data import (
     CorpusFile,
     EncodedPairs,
     HeldOut,
+    archive_texts,
     check_whole,
     clean_pairs,
     corpora,
@@ -64,9 +66,10 @@ from annotated.data import (
     token_batches,
     train_bpe,
     train_wordpiece,
+    well_formed,
     word_vocabulary,
 )
-from annotated.files import FileError
+from annotated.files import FileError, MissingFile
 
 # ------------------------------------------------------------------------------------- vocabulary
 
@@ -1393,3 +1396,161 @@ def test_a_byte_order_mark_is_no_letter(tmp_path: Path):
 def test_a_pair_without_tokens_is_refused():
     with pytest.raises(ValueError, match="expected tokens on both sides; pair 1 lacks them"):
         token_batches([[3, 4], [2, 0]])
+
+
+# --------------------------------------------------------------------------------- hostile input
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('licence = "f', 'license = "f', r"multi30k: expected settings out of .*; got license"),
+        ("languages = [", "#", r"multi30k: expected a setting languages; it is missing"),
+        (
+            'languages = ["en", "de", "fr"]',
+            "languages = 3",
+            r"multi30k: .*languages as list",
+        ),
+        (
+            "sha256 =",
+            "sha265 =",
+            r"multi30k, files, train\.en\.gz: .* got sha265",
+        ),
+        ("size = 568929", 'size = "1"', r"train\.en\.gz: expected size as int \| None; got '1'"),
+        ('"test_2017_flickr.en.gz" = {}', '"a.gz" = 3', r"files, a\.gz: expected settings by name"),
+        ('\nby = "hash"', '\nby = "luck"', r"tatoeba, held_out: .*expected by as .*luck"),
+        ('\nby = "end"', "", r"laws, held_out: expected a setting by; it is missing"),
+        ("train.{lang}.gz", "train.{land}.gz", r"multi30k: .*placeholders out of .*; got 'land'"),
+        ('on_bad = "drop"', 'on_bad = "drip"', r"wmt14-en-de: .*expected on_bad as .*'drip'"),
+        ("[news.local]", "[news.locale]", r"news: expected settings out of .*; got locale"),
+        ("[multi30k]", "odd = 3\n[multi30k]", r"odd: expected the table of a corpus; got 3"),
+        ("[multi30k]", "[multi30k", r": expected a register of corpora; got: "),
+    ],
+)
+def test_a_register_with_a_mistake_names_corpus_and_key(tmp_path, monkeypatch, old, new, told):
+    text = shipped("corpora.toml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "corpora.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
+    monkeypatch.setattr(data, "shipped", lambda name: tmp_path / name)
+    with pytest.raises(FileError, match=f"corpora.toml.*{told}") as error:
+        corpora()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("suffix", ["tgz", "tar.xz", "zip", "gz"])
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path, suffix: str):
+    huge, path = b"short\n" + b"x" * (64 << 20), tmp_path / f"a.{suffix}"
+    if suffix == "zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("m", huge)
+    elif suffix == "gz":
+        path.write_bytes(gzip.compress(huge))
+    else:
+        tar(path, {"m": huge}, {"tgz": "w:gz", "tar.xz": "w:xz"}[suffix])
+    del huge
+    tracemalloc.start()
+    with pytest.raises(FileError, match=r"a\.\w+.*, line 2: longer than 1,048,576 bytes"):
+        list(part_lines(path, "" if suffix == "gz" else "m"))
+    assert tracemalloc.get_traced_memory()[1] < 12 << 20
+    tracemalloc.stop()
+    (tmp_path / "edge").write_bytes(b"x" * ((1 << 20) - 1) + b"\ny\n")
+    assert [len(line) for line in read_lines(tmp_path / "edge")] == [(1 << 20) - 1, 1]
+
+
+def test_texts_of_an_archive_are_limited_together(tmp_path: Path, monkeypatch):
+    tar(tmp_path / "a.tgz", {"a.txt": b"x\n" * 40, "b.txt": b"y\n" * 40, "c": b"z" * 999}, "w:gz")
+    assert archive_texts(tmp_path / "a.tgz", (".txt",)) == {
+        "a.txt": "\n".join("x" * 40),
+        "b.txt": "\n".join("y" * 40),
+    }
+    monkeypatch.setattr(data, "_MOST", 159)
+    with pytest.raises(FileError, match=r"a\.tgz: expected at most 159 bytes of texts; got more"):
+        archive_texts(tmp_path / "a.tgz", (".txt",))
+    with pytest.raises(MissingFile, match=r"expected a whole archive at .*b\.tgz"):
+        archive_texts(tmp_path / "b.tgz", (".txt",))
+
+
+def test_too_few_lines_to_hold_any_out_are_refused(data_folder: Path):
+    put(data_folder / "laws" / "laws.en-fr.tsv.xz", lzma.compress(b"a\tb\n" * 3999))
+    with pytest.raises(FileError, match=r"laws\.en-fr\.tsv\.xz: .* 3999 lines, of which 4000"):
+        load_pairs("laws", "dev", "en", "fr")
+
+
+@given(st.text(st.characters(categories=["Cs", "Lu", "So"]), max_size=8))
+def test_lone_surrogates_become_the_replacement_character(text: str):
+    """Compared with a walk over the text: a high half and a low one make a character."""
+    expected, rest = "", text
+    while rest:
+        high, low = ord(rest[0]), ord(rest[1]) if len(rest) > 1 else 0
+        pair = 0xD800 <= high < 0xDC00 <= low < 0xE000
+        lone = "\ufffd" if 0xD800 <= high < 0xE000 else rest[0]
+        expected += chr(0x10000 + (high - 0xD800 << 10) + low - 0xDC00) if pair else lone
+        rest = rest[2:] if pair else rest[1:]
+    assert well_formed(text) == expected
+    assert encode_source(BPE, [text]) == encode_source(BPE, [expected])
+
+
+def test_a_line_that_is_no_text_costs_the_others_nothing():
+    bad = ["one \ud83d", "\udcf6n", "cafe\u0301"]
+    good = ["one \ufffd", "\ufffdn", "cafe\u0301"]
+    assert encode_target(BPE, bad) == encode_target(BPE, good)
+    pairs, expected = EncodedPairs.encode(BPE, bad, bad), EncodedPairs.encode(BPE, good, good)
+    assert [pairs[i] for i in range(3)] == [expected[i] for i in range(3)]
+    for train in train_bpe, train_wordpiece:
+        assert train(bad, 40).to_str() == train(good, 40).to_str()
+
+
+@pytest.mark.parametrize("wrong", ["text", b"text", None, 3, [None], [3], [b"text"], [["text"]]])
+def test_what_is_no_list_of_sentences_is_refused(wrong):
+    for use in (
+        lambda: encode_source(BPE, wrong),
+        lambda: encode_target(BPE, wrong),
+        lambda: learn_vocabulary("bpe", wrong, 100),
+    ):
+        with pytest.raises(ValueError, match=r"expected (text|several sentences); got "):
+            use()
+
+
+@pytest.mark.parametrize("size", [2, 4, 0, -1, None, 40.0, "40", True])
+def test_a_vocabulary_has_room_for_more_than_symbols(size):
+    with pytest.raises(ValueError, match="expected vocab_size as a whole number, at least 5; got"):
+        learn_vocabulary("bpe", TEXT, size)
+
+
+@pytest.mark.parametrize(
+    "rows", [[], (), None, 3, [3], [None], ["ab"], [b"ab"], [[1.5]], [["a"]], [[None]], [[True]],
+             [[1], 2], [[[1]]], [[10**30]], "ab", b"ab"],
+)  # fmt: skip
+def test_what_is_no_list_of_ids_is_refused(rows):
+    with pytest.raises(ValueError, match="expected lists of ids, at least one; got "):
+        pad_ids(rows)
+
+
+def test_ids_come_in_any_sequence():
+    for kind in tuple, np.array, torch.tensor:
+        found = pad_ids([kind([5, 6, 7]), kind([8])])
+        assert found.tolist() == [[5, 6, 7], [8, PAD, PAD]] and found.dtype == torch.int64
+    assert pad_ids([[], []]).shape == (2, 0) and pad_ids([[], []]).dtype == torch.int64
+
+
+@pytest.mark.parametrize("budget", [0, -5, None, 10.0, "10", True, float("inf"), float("nan")])
+def test_a_silly_budget_is_refused(budget):
+    for side in "src_tokens", "tgt_tokens":
+        with pytest.raises(ValueError, match=f"expected {side} as a whole number, at least 1; got"):
+            token_batches([(1, 2)], **{side: budget})
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [[1, 2], [[1, 2, 3]], [[1.5, 2.0]], [["a", "b"]], [[True, True]], [[[1, 2]]], 7, "ab"],
+)
+def test_lengths_are_two_whole_numbers_a_pair(lengths):
+    with pytest.raises(ValueError, match=r"expected whole numbers \(pairs, 2\); got "):
+        token_batches(lengths)
+
+
+def test_a_budget_without_end_makes_one_batch():
+    lengths = normal_lengths(100)
+    for budget in 10**9, 2**63 - 1, 10**30:
+        (batch,) = token_batches(lengths, budget, budget, seed=0)
+        assert sorted(batch) == list(range(100))
