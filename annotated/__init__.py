@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from annotated.complexity import layers_to_link as layers_to_link
     from annotated.complexity import longest_chain as longest_chain
     from annotated.complexity import multiply_adds as multiply_adds
-    from annotated.data import DAMAGED as DAMAGED
     from annotated.data import END as END
     from annotated.data import PAD as PAD
     from annotated.data import SPECIALS as SPECIALS
@@ -49,9 +48,14 @@ if TYPE_CHECKING:
     from annotated.data import UNK as UNK
     from annotated.data import Batch as Batch
     from annotated.data import Corpus as Corpus
+    from annotated.data import CorpusFile as CorpusFile
     from annotated.data import EncodedPairs as EncodedPairs
+    from annotated.data import HeldOut as HeldOut
     from annotated.data import PairReport as PairReport
+    from annotated.data import archive_texts as archive_texts
     from annotated.data import cache_folder as cache_folder
+    from annotated.data import check_complete as check_complete
+    from annotated.data import check_number as check_number
     from annotated.data import clean_pairs as clean_pairs
     from annotated.data import corpora as corpora
     from annotated.data import corpus_file as corpus_file
@@ -59,23 +63,26 @@ if TYPE_CHECKING:
     from annotated.data import corpus_parts as corpus_parts
     from annotated.data import decode_lines as decode_lines
     from annotated.data import download as download
+    from annotated.data import each_text as each_text
     from annotated.data import encode_source as encode_source
     from annotated.data import encode_target as encode_target
+    from annotated.data import fetch_url as fetch_url
     from annotated.data import find_corpus as find_corpus
     from annotated.data import known_split as known_split
     from annotated.data import learn_vocabulary as learn_vocabulary
     from annotated.data import load_pairs as load_pairs
     from annotated.data import local_file as local_file
     from annotated.data import make_batch as make_batch
-    from annotated.data import open_part as open_part
     from annotated.data import pad_ids as pad_ids
     from annotated.data import parse_data as parse_data
+    from annotated.data import part_lines as part_lines
     from annotated.data import read_lines as read_lines
     from annotated.data import sha256_of as sha256_of
     from annotated.data import shipped as shipped
     from annotated.data import token_batches as token_batches
     from annotated.data import train_bpe as train_bpe
     from annotated.data import train_wordpiece as train_wordpiece
+    from annotated.data import well_formed as well_formed
     from annotated.data import word_vocabulary as word_vocabulary
     from annotated.decoding import Beam as Beam
     from annotated.decoding import Follow as Follow
@@ -214,7 +221,6 @@ if TYPE_CHECKING:
     from annotated.parsing import Score as Score
     from annotated.parsing import Tagger as Tagger
     from annotated.parsing import add_token as add_token
-    from annotated.parsing import archive_texts as archive_texts
     from annotated.parsing import bare_label as bare_label
     from annotated.parsing import bracketed as bracketed
     from annotated.parsing import bracketing as bracketing
@@ -417,15 +423,19 @@ _MODULES = {
     "data": [
         "Batch",
         "Corpus",
-        "DAMAGED",
+        "CorpusFile",
         "END",
         "EncodedPairs",
+        "HeldOut",
         "PAD",
         "PairReport",
         "SPECIALS",
         "START",
         "UNK",
+        "archive_texts",
         "cache_folder",
+        "check_complete",
+        "check_number",
         "clean_pairs",
         "corpora",
         "corpus_file",
@@ -433,23 +443,26 @@ _MODULES = {
         "corpus_parts",
         "decode_lines",
         "download",
+        "each_text",
         "encode_source",
         "encode_target",
+        "fetch_url",
         "find_corpus",
         "known_split",
         "learn_vocabulary",
         "load_pairs",
         "local_file",
         "make_batch",
-        "open_part",
         "pad_ids",
         "parse_data",
+        "part_lines",
         "read_lines",
         "sha256_of",
         "shipped",
         "token_batches",
         "train_bpe",
         "train_wordpiece",
+        "well_formed",
         "word_vocabulary",
     ],
     "decoding": [
@@ -600,7 +613,6 @@ _MODULES = {
         "Score",
         "Tagger",
         "add_token",
-        "archive_texts",
         "bare_label",
         "bracketed",
         "bracketing",
@@ -776,7 +788,6 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = [
     "BASE",
     "CLAIMS",
-    "DAMAGED",
     "DISTANCES",
     "END",
     "INTERRUPTED",
@@ -805,6 +816,7 @@ __all__ = [
     "Claim",
     "Convolution",
     "Corpus",
+    "CorpusFile",
     "Decoder",
     "DecoderCache",
     "DecoderLayer",
@@ -820,6 +832,7 @@ __all__ = [
     "Generator",
     "Grammar",
     "Group",
+    "HeldOut",
     "HeldTranslator",
     "Hypothesis",
     "InputError",
@@ -896,6 +909,7 @@ __all__ = [
     "can_win",
     "chart_theme",
     "check_checkpoint",
+    "check_complete",
     "check_config",
     "check_depth",
     "check_device",
@@ -904,6 +918,7 @@ __all__ = [
     "check_limit",
     "check_mask",
     "check_node",
+    "check_number",
     "check_odd",
     "check_resume",
     "check_search",
@@ -938,6 +953,7 @@ __all__ = [
     "download",
     "drop_old",
     "each_sentence",
+    "each_text",
     "encode_beginnings",
     "encode_corpus",
     "encode_source",
@@ -945,6 +961,7 @@ __all__ = [
     "evaluate",
     "extend",
     "extract_paper",
+    "fetch_url",
     "final_norm",
     "find_corpus",
     "find_paper",
@@ -1021,7 +1038,6 @@ __all__ = [
     "not_finite",
     "one_tag_each",
     "open_beam",
-    "open_part",
     "output_limits",
     "overview",
     "pad_ids",
@@ -1030,6 +1046,7 @@ __all__ = [
     "parameter_shapes",
     "parse_data",
     "part",
+    "part_lines",
     "parts_from",
     "peak_tflops",
     "penn_sections",
@@ -1127,6 +1144,7 @@ __all__ = [
     "vary",
     "verdict",
     "weight_rows",
+    "well_formed",
     "without_empty",
     "word_groups",
     "word_vocabulary",

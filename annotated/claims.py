@@ -56,7 +56,7 @@ from annotated.data import (
     encode_target,
     find_corpus,
     learn_vocabulary,
-    open_part,
+    part_lines,
     shipped,
     token_batches,
 )
@@ -1862,11 +1862,10 @@ def count_pairs(corpus: str, src: str, tgt: str) -> int:
     for names in corpus_parts(found, "train", src, tgt):
         files = [name.partition("/") for name in names]
         paths = [(corpus_file(found, file), member) for file, _, member in files]
-        with open_part(*paths[0]) as source, open_part(*paths[1]) as target:
-            pairs = zip_longest(source, target)
-            while some := list(islice(pairs, 10_000)):
-                sources, targets = zip(*some, strict=True)
-                good += clean_pairs(sources, targets, on_bad="drop")[2].good
+        pairs = zip_longest(*(part_lines(*path) for path in paths))
+        while some := list(islice(pairs, 10_000)):
+            sources, targets = zip(*some, strict=True)
+            good += clean_pairs(sources, targets, on_bad="drop")[2].good
     _OWN.mkdir(parents=True, exist_ok=True)
     write_text(_OWN / f"{corpus}-pairs.json", f"{good}\n")
     return good

@@ -162,7 +162,7 @@ def run_data(options: argparse.Namespace) -> None:
             print(path, flush=True)
         return
     for corpus in corpora().values():
-        known = sum(file.get("size", 0) for file in corpus.files.values() if "url" in file)
+        known = sum(file.size or 0 for file in corpus.files.values() if file.url)
         size = f"; {known / 1e9:.1f} GB to download" if known > 1e9 else ""
         print(f"{corpus.name:12} {' '.join(corpus.languages)}  {corpus.title}")
         print(f"{'':12} splits: {' '.join(corpus.splits)}{size}")

@@ -14,15 +14,15 @@ import tarfile
 import urllib.request
 import warnings
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
 from importlib import resources
 from itertools import count, islice, zip_longest
+from numbers import Integral
 from pathlib import Path
 from typing import IO, Any
 from urllib.error import HTTPError
@@ -37,10 +37,18 @@ from tqdm import tqdm
 
 from annotated.attention import subsequent_mask
 from annotated.embeddings import check_tokens
-from annotated.files import FileError, reading, writing
+from annotated.files import (
+    FileError,
+    InputError,
+    MissingFile,
+    locked,
+    reading,
+    settings,
+    write_text,
+    writing,
+)
 
 __all__ = [
-    "DAMAGED",
     "END",
     "PAD",
     "SPECIALS",
@@ -48,9 +56,14 @@ __all__ = [
     "UNK",
     "Batch",
     "Corpus",
+    "CorpusFile",
     "EncodedPairs",
+    "HeldOut",
     "PairReport",
+    "archive_texts",
     "cache_folder",
+    "check_complete",
+    "check_number",
     "clean_pairs",
     "corpora",
     "corpus_file",
@@ -58,23 +71,26 @@ __all__ = [
     "corpus_parts",
     "decode_lines",
     "download",
+    "each_text",
     "encode_source",
     "encode_target",
+    "fetch_url",
     "find_corpus",
     "known_split",
     "learn_vocabulary",
     "load_pairs",
     "local_file",
     "make_batch",
-    "open_part",
     "pad_ids",
     "parse_data",
+    "part_lines",
     "read_lines",
     "sha256_of",
     "shipped",
     "token_batches",
     "train_bpe",
     "train_wordpiece",
+    "well_formed",
     "word_vocabulary",
 ]
 
@@ -93,14 +109,39 @@ def shipped(name: str) -> Path:
 
 
 @dataclass(frozen=True)
+class CorpusFile:
+    """What is known of a file: size (bytes), SHA-256, and its URL if it is not its corpus's own."""
+
+    size: int | None = None
+    sha256: str | None = None
+    url: str = ""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """How dev and test come out of parts that they share with train: `corpora.toml` explains it."""
+
+    by: str
+    dev: int
+    test: int = 0
+
+    def __post_init__(self) -> None:
+        if self.by not in ("hash", "end", "turn") or self.dev < 1 or self.test < 0:
+            raise InputError(f'expected by as "hash", "end" or "turn", and numbers; got {self}')
+
+
+_PLACE = re.compile(r"{(.*?)}")
+_PLACES = {"lang", "foreign", "role", "lang3", "foreign3"}
+
+
+@dataclass(frozen=True)
 class Corpus:
     """A corpus of the register: what it is, and what its splits are made of.
 
     `splits` names the parts of each split: files, or members of archives (ARCHIVE/MEMBER), with
     {lang} and its relatives for the languages; `local` names other shapes of a split that may lie
-    in ANNOTATED_DATA/`folder`. `held_out` says how dev and test come out of parts that they share
-    with train, `on_bad` what becomes of bad pairs of train. `files` gives size (bytes), SHA-256 and
-    URL of files where they are known; the URL is `url`/NAME if none is given.
+    in ANNOTATED_DATA/`folder`. `on_bad` says what becomes of bad pairs of train. The URL of a file
+    is `url`/NAME if it has none of its own.
     """
 
     name: str
@@ -110,17 +151,45 @@ class Corpus:
     languages: list[str]
     folder: str
     splits: dict[str, list[str]]
-    files: dict[str, dict]
+    files: dict[str, CorpusFile]
     local: dict[str, list[str]] = field(default_factory=dict)
-    held_out: dict = field(default_factory=dict)
+    held_out: HeldOut | None = None
     on_bad: str = "refuse"
     url: str = ""
 
+    def __post_init__(self) -> None:
+        if self.on_bad not in ("refuse", "drop"):
+            raise InputError(f'expected on_bad as "refuse" or "drop"; got {self.on_bad!r}')
+        for split, parts in [*self.splits.items(), *self.local.items()]:
+            if split not in self.splits:
+                raise InputError(f"expected local for splits that there are; got {split!r}")
+            if strange := {place for part in parts for place in _PLACE.findall(part)} - _PLACES:
+                known = ", ".join(sorted(_PLACES))
+                raise InputError(f"expected placeholders out of {known}; got {min(strange)!r}")
+
 
 def corpora() -> dict[str, Corpus]:
-    """All corpora of the register, by name."""
-    with shipped("corpora.toml").open("rb") as file:
-        return {name: Corpus(name, **entry) for name, entry in tomllib.load(file).items()}
+    """All corpora of the register, by name.
+
+    Raises: FileError that names the corpus and the key, if the register is not as its head says.
+    """
+    path = shipped("corpora.toml")
+    with reading(path, "a register of corpora"), path.open("rb") as file:
+        register = tomllib.load(file)
+    return {name: _entry(name, entry, f"{path}, {name}") for name, entry in register.items()}
+
+
+def _entry(name: str, entry: Any, where: str) -> Corpus:
+    """A corpus out of its table in the register."""
+    if not isinstance(entry, dict):
+        raise FileError(f"{where}: expected the table of a corpus; got {entry!r:.80}")
+    entry = {"name": name, **entry}
+    if isinstance(entry.get("files"), dict):
+        known = entry["files"].items()
+        entry["files"] = {n: settings(CorpusFile, f, f"{where}, files, {n}") for n, f in known}
+    if "held_out" in entry:
+        entry["held_out"] = settings(HeldOut, entry["held_out"], f"{where}, held_out")
+    return settings(Corpus, entry, where)
 
 
 def find_corpus(name: str) -> Corpus:
@@ -130,58 +199,168 @@ def find_corpus(name: str) -> Corpus:
     """
     known = corpora()
     if name not in known:
-        raise ValueError(f"expected a corpus out of {', '.join(known)}; got {name!r}")
+        raise InputError(f"expected a corpus out of {', '.join(known)}; got {name!r}")
     return known[name]
 
 
-def _fetch(url: str, part: Path, size: int | None) -> None:
-    """Append to a file what it still lacks of a URL.
+_SILENCE = 30  # seconds without a byte after which a connection is given up
 
-    Raises: OSError or HTTPException if the connection breaks; ValueError if the server offers
-        another size than the registered one.
+
+@dataclass
+class _Arrival:
+    """A file that arrives: from where, at which place, its size if that is known, and whether
+    a server said where it ends."""
+
+    url: str
+    place: Path
+    size: int | None
+    ends: bool = False
+
+    def have(self) -> int:
+        """How many bytes are there."""
+        return self.place.stat().st_size if self.place.exists() else 0
+
+    def begins(self, answer: HTTPResponse) -> int:
+        """At which byte of the file an answer begins, 0 or what we asked for.
+
+        Raises: FileError if it is no answer to our question.
+        """
+        start, said = self.have(), answer.headers.get("Content-Range", "")
+        span = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", said)
+        goes_on = answer.status == 206 and start and span and int(span[1]) == start
+        if answer.status != 200 and not goes_on:
+            asked = f"the bytes from {start} on" if start else "the file"
+            got = f"{answer.status} {said}".strip()
+            raise FileError(f"{self.url}: expected {asked}; the server answers {got}")
+        if self.size is None and answer.headers.get_content_type() == "text/html":
+            raise FileError(f"{self.url}: expected a file; the server sends a web page")
+        total = answer.length
+        if span and goes_on:
+            total = None if span[2] == "*" else int(span[2])
+        if None not in (self.size, total) and total != self.size:
+            raise FileError(f"{self.url}: expected {self.size} bytes; the server offers {total}")
+        self.size = total if self.size is None else self.size
+        self.ends = self.size is not None or bool(answer.chunked)
+        return start if goes_on else 0
+
+
+def _attempt(arrival: _Arrival) -> None:
+    """Append to a file what it still lacks.
+
+    Raises: OSError or HTTPException if the connection breaks; FileError if the server offers
+        something else.
     """
-    have = part.stat().st_size if part.exists() else 0
-    headers = {"User-Agent": "annotated"} | ({"Range": f"bytes={have}-"} if have else {})
-    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30) as answer:
-        if not answer.headers.get("Content-Range", "").startswith(f"bytes {have}-"):
-            have = 0  # the server sends the whole file
-        left = answer.headers.get("Content-Length")
-        total = have + int(left) if left else size
-        if size and total != size:
-            raise ValueError(f"{url}: expected {size} bytes; the server offers {total}")
-        bar = tqdm(
-            desc=part.stem, initial=have, total=total, unit="B", unit_scale=True, leave=False
-        )
-        with part.open("ab" if have else "wb") as file, bar:
-            while block := answer.read(1 << 16):
+    headers = {"User-Agent": "annotated"}
+    if have := arrival.have():
+        headers["Range"] = f"bytes={have}-"
+    request = urllib.request.Request(arrival.url, headers=headers)
+    with urllib.request.urlopen(request, timeout=_SILENCE) as answer:
+        start, most = arrival.begins(answer), arrival.size
+        bar = tqdm(desc=arrival.place.stem, initial=start, total=most, unit="B", unit_scale=True,
+                   leave=False)  # fmt: skip
+        with arrival.place.open("ab" if start else "wb") as file, bar:
+            while block := answer.read1(1 << 16):  # what has come by now, to lose none of it
                 file.write(block)
                 bar.update(len(block))
-    if total and part.stat().st_size < total:
-        raise ConnectionError(f"the connection ended after {part.stat().st_size} of {total} bytes")
+                if most is not None and file.tell() > most:
+                    raise FileError(f"{arrival.url}: expected {most} bytes; the server sends more")
+    if most and arrival.have() < most:
+        raise ConnectionError(f"the connection ended after {arrival.have()} of {most} bytes")
 
 
-def _fetch_all(url: str, part: Path, size: int | None) -> None:
+_LITTLE = 1 << 14  # an attempt that brings fewer bytes than these is the last
+
+
+def fetch_url(url: str, place: Path, size: int | None = None, advice: str = "") -> bool:
     """Fetch a file, in as many attempts as it takes while each of them brings something.
 
-    Raises: OSError that names the URL, what is kept, and what to do.
+    Args:
+        url: where it is.   place: where it goes; what lies there is taken for its beginning.
+        size: its bytes, if they are known.   advice: what to do if it cannot be had at all.
+
+    Returns: whether a size was known or told, so that the file is known to have arrived whole.
+
+    Raises: FileError that names the URL, what is kept, and what to do.
     """
-    while not (size and part.exists() and part.stat().st_size == size):
-        before = part.stat().st_size if part.exists() else 0
+    arrival, fresh = _Arrival(url, place, size, ends=size is not None), False
+    while size is None or arrival.have() != size:
+        before = arrival.have()
         try:
-            return _fetch(url, part, size)
-        except HTTPError as error:
-            if error.code != 416 or not before:
-                by_hand = f"a copy from elsewhere may be put at {part.with_suffix('')}"
-                raise OSError(f"{url}: {error.code} {error.reason}; {by_hand}") from None
-            part.unlink()  # 416: nothing lies beyond what we have, so this is not its beginning
-        except (OSError, HTTPException) as error:
-            now = part.stat().st_size if part.exists() else 0
-            if now <= before:
-                kept = (
-                    f"; {now} bytes are kept, and the same command continues there" if now else ""
-                )
-                raise OSError(f"{url}: {getattr(error, 'reason', error)}{kept}") from None
-    return None
+            _attempt(arrival)
+            break
+        except FileError:
+            raise
+        except (OSError, HTTPException, ValueError) as error:
+            now, code = arrival.have(), error.code if isinstance(error, HTTPError) else None
+            if code == 416 and before and not fresh:
+                place.unlink()  # nothing lies beyond what we have, so this is not its beginning
+                fresh = True
+            elif now - before < _LITTLE:
+                if now and size is not None:
+                    advice = f"{now} bytes are kept, and the same command continues there"
+                said = " ".join(f"{code or ''} {getattr(error, 'reason', error)}".split())
+                raise FileError(f"{url}: {said}" + f"; {advice}" * bool(advice)) from None
+    return arrival.ends
+
+
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open}
+_BEGINS = {
+    ".gz": b"\x1f\x8b",
+    ".tgz": b"\x1f\x8b",
+    ".xz": b"\xfd7zXZ\0",
+    ".zip": b"PK\3\4",
+    ".conllu": b"#",
+}
+_PAGE = re.compile(
+    rb"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?<(!doctype\s+html|html|head|body)\b", re.I
+)
+
+
+def check_complete(file: Path, name: str, ends: bool = True) -> None:
+    """Read a file through: it has to be what its name says, from its beginning to its end.
+
+    Args:
+        file: where it is.   name: what it is called.
+        ends: whether its length is known to be right; a text is not believed without.
+
+    Raises: FileError that says what is wrong.
+    """
+    with reading(file.with_name(name), "the whole file"):
+        with file.open("rb") as raw:
+            start = raw.read(512)
+            raw.seek(-min(1024, file.stat().st_size), os.SEEK_END)
+            finish = raw.read()
+        if not start:
+            raise ValueError("nothing")
+        if not start.startswith(_BEGINS.get(Path(name).suffix, b"")) or _PAGE.match(start):
+            what = "a web page" if _PAGE.match(start) else f"what begins with {start[:8]!r}"
+            raise ValueError(what)
+        if name.endswith(".zip"):
+            with zipfile.ZipFile(file) as archive:
+                if damaged := archive.testzip():
+                    raise ValueError(f"a damaged {damaged} in it")
+        else:
+            _read_through(file, name)
+        packed = name.endswith((*_OPENERS, ".zip"))
+        if not packed and (any(finish) if name.endswith(".tar") else not ends):
+            raise ValueError("a file without an end, of which more may be missing")
+
+
+def _read_through(file: Path, name: str) -> None:
+    """Unpack a file to its end, where its sum of itself stands, and throw away what is in it.
+
+    Raises: whatever Python raises over a damaged file; ValueError for a web page inside.
+    """
+    with _OPENERS.get(Path(name).suffix, open)(file, "rb") as unpacked:
+        if _PAGE.match(unpacked.read(512)):
+            raise ValueError("a web page")
+        unpacked.seek(0)
+        if name.removesuffix(Path(name).suffix).endswith(".tar") or name.endswith((".tgz", ".tar")):
+            with tarfile.open(fileobj=unpacked, mode="r|") as archive:
+                for _ in archive:
+                    pass
+        while unpacked.read(1 << 20):
+            pass
 
 
 def sha256_of(path: Path) -> str:
@@ -193,42 +372,73 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _is_right(file: Path, place: Path, sha256: str | None) -> bool:
-    """Whether a file that belongs at a place is the expected one; if none is known, this one is."""
-    note, found = place.with_name(place.name + ".sha256"), sha256_of(file)
-    if sha256 is None and not note.exists():
-        part = note.with_name(note.name + ".part")
-        part.write_text(f"{found}  {place.name}\n", encoding="utf-8")
-        part.replace(note)
-        print(f"{place.name}: SHA-256 {found}, remembered in {note.name}", file=sys.stderr)
-    return found == (sha256 or note.read_text(encoding="utf-8").split()[0])
+def _note(place: Path) -> Path:
+    """Where the SHA-256 of a file is remembered that the register does not know."""
+    return place.with_name(place.name + ".sha256")
+
+
+def _known_sum(place: Path, sha256: str | None) -> str | None:
+    """The SHA-256 that a file must have: the registered one, else the remembered one, else none."""
+    note = _note(place)
+    if sha256 or not note.exists():
+        return sha256
+    with reading(note, f"the SHA-256 of {place.name}", "delete it"):
+        return re.findall(r"\b[0-9a-f]{64}\b", note.read_text(encoding="utf-8"))[0]
+
+
+def _believe(file: Path, place: Path, sha256: str | None, ends: bool = True) -> None:
+    """Compare a file with the sum that it must have; if none is known, this one is remembered.
+
+    Raises: FileError if it is another file, or if none is known and it is not whole.
+    """
+    known, found = _known_sum(place, sha256), sha256_of(file)
+    if found != known:
+        check_complete(file, place.name, ends)  # which may say what it is instead
+    if known is None:
+        write_text(_note(place), f"{found}  {place.name}\n")
+        print(f"{place.name}: SHA-256 {found}, remembered in {_note(place).name}", file=sys.stderr)
+    elif found != known:
+        accept = "" if sha256 else f"; to accept it, delete {_note(place)}"
+        raise FileError(
+            f"{place.name}: its SHA-256 is {found}, not the expected one; try again, and if it "
+            f"stays so, the file has changed at its source{accept}"
+        )
 
 
 def download(url: str, path: Path, size: int | None = None, sha256: str | None = None) -> Path:
-    """Fetch a file to its place; a broken download is continued.
+    """Fetch a file to its place, unless the right one is there; a broken download is continued.
 
     Args:
         url: where it is.   path: where it goes.
         size, sha256: bytes and SHA-256 that it must have, if they are known.
 
-    Raises: OSError if it cannot be fetched; what has arrived is kept. ValueError if it is not
-        the file that was expected; then nothing changes at `path`.
+    Raises: FileError if it cannot be fetched; what has arrived is kept. FileError also if it is
+        not the file that was expected, or not whole; then nothing changes at `path`.
     """
-    part = path.with_name(path.name + ".part")
-    part.parent.mkdir(parents=True, exist_ok=True)
-    if sha256 is None:
-        part.unlink(missing_ok=True)
-    _fetch_all(url, part, size)
-    if not _is_right(part, path, sha256):
-        found = sha256_of(part)
-        part.unlink()
-        accept = "" if sha256 else f"; to accept it, delete {path}.sha256"
-        raise ValueError(
-            f"{url}: its SHA-256 is {found}, not the expected one; try again, and if it stays so, "
-            f"the file has changed at its source{accept}"
-        )
-    part.replace(path)
+    part, advice = (
+        path.with_name(path.name + ".part"),
+        f"a copy from elsewhere may be put at {path}",
+    )
+    with _one_at_a_time(path):
+        known = _known_sum(path, sha256)
+        if known and path.exists() and sha256_of(path) == known:
+            return path
+        if known is None:
+            part.unlink(missing_ok=True)  # nobody would notice a file half old and half new
+        ends = fetch_url(url, part, size, advice)
+        try:
+            _believe(part, path, sha256, ends)
+        except FileError as error:
+            part.unlink()
+            raise FileError(f"{url}: {error}; {advice}") from error
+        part.replace(path)
     return path
+
+
+def _one_at_a_time(path: Path) -> AbstractContextManager[None]:
+    """A lock on the download of a file, for which others wait."""
+    busy = f"another process downloads {path.name}; waiting for it"
+    return locked(path.with_name(f".{path.name}.lock"), busy, timeout=-1)
 
 
 def cache_folder() -> Path:
@@ -251,67 +461,91 @@ def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None) -> Path:
     Args:
         fetch: whether to download it if need be; by default, if ANNOTATED_DATA is not set.
 
-    Raises: FileNotFoundError if it is not on this machine and shall not or cannot be downloaded;
-        OSError or ValueError as `download`.
+    Raises: MissingFile if it is not on this machine and shall not or cannot be downloaded;
+        FileError as `download`.
     """
-    entry, cached = corpus.files.get(name, {}), cache_folder() / corpus.folder / name
+    entry, cached = corpus.files.get(name, CorpusFile()), cache_folder() / corpus.folder / name
     local = local_file(corpus, name)
-    if local:
-        return local
-    if cached.exists() and _is_right(cached, cached, entry.get("sha256")):
-        return cached
+    if local or _lies_there(cached, entry.sha256):
+        return local or cached
     folder = f"{os.environ.get('ANNOTATED_DATA', '$ANNOTATED_DATA')}/{corpus.folder}"
-    url = entry.get("url") or (f"{corpus.url}/{name}" if corpus.url else None)
+    url = entry.url or (f"{corpus.url}/{name}" if corpus.url else None)
     if url is None:
-        raise FileNotFoundError(f"expected {name} in {folder}; no place to download it is known")
+        raise MissingFile(f"expected {name} in {folder}; no place to download it is known")
     if fetch is False or (fetch is None and "ANNOTATED_DATA" in os.environ):
         how = f"put it there, or run: annotated data get {corpus.name}"
-        raise FileNotFoundError(f"expected {name} in {folder}; {how}")
-    return download(url, cached, entry.get("size"), entry.get("sha256"))
+        raise MissingFile(f"expected {name} in {folder}; {how}")
+    return download(url, cached, entry.size, entry.sha256)
 
 
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open}
-DAMAGED = (  # what Python raises over a broken archive
-    EOFError, gzip.BadGzipFile, lzma.LZMAError, tarfile.TarError, zipfile.BadZipFile, zlib.error,
-)  # fmt: skip
+def _lies_there(place: Path, sha256: str | None) -> bool:
+    """Whether the right file is at its place; one that somebody put there is read through once.
 
-
-@contextmanager
-def open_part(path: Path, member: str = "") -> Iterator[IO[bytes]]:
-    """Open a file, or a member of a tar or zip archive, decompressed, for reading bytes.
-
-    Raises: ValueError if the archive has no such member, or is damaged.
+    Raises: FileError if that one is not whole.
     """
-    try:
-        with (
-            _open_member(path, member)
-            if member
-            else _OPENERS.get(path.suffix, open)(path, "rb") as file
-        ):
-            yield file
-    except DAMAGED as error:
-        raise ValueError(f"{path}: damaged, or not what its name says ({error})") from None
+    if not place.exists():
+        return False
+    if known := _known_sum(place, sha256):
+        return sha256_of(place) == known
+    with _one_at_a_time(place):
+        _believe(place, place, sha256)
+    return True
 
 
-@contextmanager
-def _open_member(path: Path, member: str) -> Iterator[IO[bytes]]:
-    """Open a member of an archive, as `open_part`."""
+_LONGEST = 1 << 20  # bytes of a line
+
+
+def _bounded(file: IO[bytes], name: str) -> Iterator[bytes]:
+    """Lines of an open file; FileError for one that is too long."""
+    for number in count(1):
+        line = file.readline(_LONGEST + 1)
+        if len(line) > _LONGEST:
+            raise FileError(f"{name}, line {number}: longer than {_LONGEST:,} bytes")
+        if not line:
+            return
+        yield line
+
+
+def part_lines(path: Path, member: str = "") -> Iterator[bytes]:
+    """Lines of a file, or of a member of a tar or zip archive, decompressed, as they are needed.
+
+    Raises: MissingFile or FileError that names the file, if it is damaged, if the archive has no
+        such member, or if a line is longer than 2^20 bytes.
+    """
+    name = f"{path}: {member}" if member else str(path)
+    with reading(path, "a whole file of the kind that its name says"):
+        if not member:
+            if path.suffix in _OPENERS and not path.stat().st_size:
+                raise FileError(f"{path}: expected a compressed file; it is empty")
+            with _OPENERS.get(path.suffix, open)(path, "rb") as file:
+                yield from _bounded(file, name)
+            return
+        met = False
+        for found, _, file in _members(path):
+            if found == member and not met:
+                met = True
+                unpack: Any = gzip.open if member.endswith(".gz") else nullcontext
+                with unpack(file) as unpacked:
+                    yield from _bounded(unpacked, name)
+        if not met:
+            raise FileError(f"expected {member} in {path}")
+
+
+def _members(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Name, size and content of each file in an archive; what nobody reads is passed over."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
-            if member not in archive.namelist():
-                raise ValueError(f"expected {member} in {path}")
-            with archive.open(member) as file:
-                yield file
+            for info in archive.infolist():
+                with archive.open(info) as file:
+                    yield info.filename, info.file_size, file
     else:
-        with tarfile.open(path, "r|*") as archive:  # a stream: the rest is not even unpacked
-            inside = next(
-                (archive.extractfile(item) for item in archive if item.name == member), None
-            )
-            if inside is None:
-                raise ValueError(f"expected {member} in {path}")
-            unpacked: Any = gzip.open if member.endswith(".gz") else nullcontext
-            with unpacked(inside) as file:
-                yield file
+        with tarfile.open(path) as tar:  # not as a stream, which unpacks in blocks of any size
+            for member in tar:
+                content = tar.extractfile(member) if member.isfile() else None
+                if content:
+                    yield member.name, member.size, content
+            while tar.fileobj and tar.fileobj.read(_LONGEST):
+                pass
 
 
 _SEGMENT = re.compile(rb"<seg[^>]*>(.*?)</seg>")
@@ -333,9 +567,9 @@ def _sentences(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
 
 def _lines(path: Path, member: str = "") -> Iterator[bytes]:
     """The sentences of a file or a member of an archive, as bytes."""
-    with open_part(path, member) as file:
-        bare = (line.removesuffix(b"\n").removesuffix(b"\r") for line in _unmarked(file))
-        yield from _sentences(f"{path.name}/{member}", bare)
+    lines = _unmarked(part_lines(path, member))
+    bare = (line.removesuffix(b"\n").removesuffix(b"\r") for line in lines)
+    yield from _sentences(f"{path.name}/{member}", bare)
 
 
 def _unmarked(lines: Iterable[bytes]) -> Iterator[bytes]:
@@ -347,23 +581,45 @@ def _unmarked(lines: Iterable[bytes]) -> Iterator[bytes]:
 def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
     """Lines as text, as they arrive, without their ends.
 
-    Raises: ValueError with name and number of a line that is not UTF-8.
+    Raises: FileError with name and number of a line that is not UTF-8.
     """
     for number, line in enumerate(_unmarked(lines), start=1):
         try:
             text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
         except UnicodeDecodeError as error:
-            raise ValueError(f"{name}, line {number}: not UTF-8 ({error.reason})") from None
+            byte = f"byte 0x{line[error.start]:02x}"
+            raise FileError(f"{name}, line {number}: expected UTF-8; got {byte}") from None
         yield text
 
 
 def read_lines(path: Path) -> list[str]:
     """Lines of a UTF-8 text file, which may be compressed by gzip or xz, without their ends.
 
-    Raises: ValueError that names the file and line if it is not UTF-8.
+    Raises: as `part_lines`; FileError that names the file and line if it is not UTF-8.
     """
-    with open_part(path) as file:
-        return list(decode_lines(file, str(path)))
+    return list(decode_lines(part_lines(path), str(path)))
+
+
+_MOST = 1 << 28  # bytes, of all texts that are taken out of an archive at once
+
+
+def archive_texts(path: Path, endings: tuple[str, ...]) -> dict[str, str]:
+    """The texts in a tar or zip archive whose names end so, by name; lines end at line feeds.
+
+    Raises: MissingFile, or FileError if the archive is damaged, if a text is not UTF-8, or if
+        they have more than 2^28 bytes together.
+    """
+    texts: dict[str, str] = {}
+    left = _MOST
+    with reading(path, "a whole archive"):
+        for name, size, file in _members(path):
+            if name.endswith(endings):
+                left -= size
+                if left < 0:
+                    raise FileError(f"{path}: expected at most {_MOST:,} bytes of texts; got more")
+                where = f"{path}: {name}"
+                texts[name] = "\n".join(decode_lines(_bounded(file, where), where))
+    return texts
 
 
 _THREE = {"en": "eng", "de": "deu", "fr": "fra"}
@@ -373,7 +629,8 @@ def _fill(part: str, lang: str, foreign: str) -> str:
     """A part of the register, for one side of a pair."""
     role = "ref" if lang == "en" else "src"
     names = {"lang": lang, "foreign": foreign, "role": role}
-    return part.format(**names, lang3=_THREE[lang], foreign3=_THREE[foreign])
+    names |= {"lang3": _THREE.get(lang, lang), "foreign3": _THREE.get(foreign, foreign)}
+    return _PLACE.sub(lambda place: names[place[1]], part)
 
 
 def corpus_parts(corpus: Corpus, split: str, src: str, tgt: str) -> list[tuple[str, str]]:
@@ -434,12 +691,17 @@ def _bucket(english: bytes) -> int:
     return int.from_bytes(hashlib.sha256(letters).digest()[:4], "big") % 100
 
 
-def _split_of(rule: dict, english: list[bytes]) -> list[str]:
-    """Which split each line of a shared part belongs to, by the rule of the register."""
-    dev, test = rule["dev"], rule.get("test", 0)
-    if rule["by"] == "end":
+def _split_of(rule: HeldOut, english: list[bytes]) -> list[str]:
+    """Which split each line of a shared part belongs to, by the rule of the register.
+
+    Raises: ValueError if there are too few lines to hold so many out.
+    """
+    dev, test = rule.dev, rule.test
+    if rule.by == "end":
+        if len(english) < dev + test:
+            raise ValueError(f"{len(english)} lines, of which {dev + test} are to be held out")
         return ["train"] * (len(english) - dev - test) + ["dev"] * dev + ["test"] * test
-    if rule["by"] == "turn":
+    if rule.by == "turn":
         return ["train" if number % dev else "dev" for number in range(1, len(english) + 1)]
     buckets = (_bucket(line) for line in english)
     return ["dev" if b < dev else "test" if b < dev + test else "train" for b in buckets]
@@ -531,11 +793,12 @@ def _read_part(
         rows = [(*line.split(b"\t"), None)[:2] for line in source]
         english, other = ([row[side] for row in rows] for side in (0, 1))
         source, target = (english, other) if src == "en" else (other, english)
-    if not corpus.held_out or corpus.splits[split] != corpus.splits["train"]:
+    if not corpus.held_out or corpus.splits[split] != corpus.splits.get("train"):
         return source, target, None
     pairs = list(zip_longest(source, target))
     sides = [pair[0 if src == "en" else 1] or b"" for pair in pairs]
-    chosen = [i for i, of in enumerate(_split_of(corpus.held_out, sides)) if of == split]
+    with reading(paths[0][0], "the lines of all splits"):
+        chosen = [i for i, of in enumerate(_split_of(corpus.held_out, sides)) if of == split]
     return (pairs[i][0] for i in chosen), (pairs[i][1] for i in chosen), (i + 1 for i in chosen)
 
 
@@ -596,7 +859,7 @@ def _load_folder(
         paths = [folder / f"{split}.{lang}{ending}" for ending in ("", ".gz", ".xz")]
         path = next((path for path in paths if path.exists()), None)
         if path is None:
-            raise FileNotFoundError(f"expected {paths[0].name} in {folder}")
+            raise MissingFile(f"expected {paths[0].name} in {folder}")
         sides.append(_lines(path))
     source, target, report = clean_pairs(
         sides[0], sides[1], on_bad, max_words, f"{folder}, {split}"
@@ -623,6 +886,27 @@ SPECIALS = ["<s>", "</s>", "<pad>", "<unk>"]
 START, END, PAD, UNK = range(4)
 
 
+def well_formed(text: str) -> str:
+    """The same text with U+FFFD for each lone surrogate, so that it has a form in UTF-8.
+
+    Raises: ValueError if it is no text.
+    """
+    if not isinstance(text, str):
+        raise InputError(f"expected text; got {type(text).__name__}")
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def each_text(sentences: Iterable[str]) -> Iterator[str]:
+    """Each sentence, well formed.
+
+    Raises: ValueError if these are not sentences: a single text is refused, for its letters
+        would be taken for them.
+    """
+    if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):
+        raise InputError(f"expected several sentences; got {type(sentences).__name__}")
+    yield from map(well_formed, sentences)
+
+
 def _train(model: Any, trainer: Any, sentences: Iterable[str]) -> Tokenizer:
     """What both kinds of vocabulary share: NFC, spaces as ▁, punctuation on its own."""
     tokenizer = Tokenizer(model)
@@ -631,7 +915,7 @@ def _train(model: Any, trainer: Any, sentences: Iterable[str]) -> Tokenizer:
         [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
     )
     tokenizer.decoder = decoders.Metaspace()
-    tokenizer.train_from_iterator(sentences, trainer)
+    tokenizer.train_from_iterator(each_text(sentences), trainer)
     return tokenizer
 
 
@@ -671,6 +955,12 @@ def train_wordpiece(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
     return _train(model, trainer, sentences)
 
 
+def check_number(name: str, value: object, least: int) -> None:
+    """Raises: ValueError unless a value is a whole number of at least so much."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
+        raise InputError(f"expected {name} as a whole number, at least {least}; got {value!r}")
+
+
 _VOCABULARIES: dict[str, Callable[[Iterable[str], int], Tokenizer]] = {
     "bpe": train_bpe,
     "wordpiece": train_wordpiece,
@@ -685,12 +975,14 @@ def learn_vocabulary(kind: str, sentences: Iterable[str], vocab_size: int) -> To
             English-French (32,000).
         sentences: text of both languages.   vocab_size: number of pieces at most.
 
-    Raises: ValueError for another kind.
+    Raises: ValueError for another kind, for a size that leaves no piece beside the special
+        symbols, or if these are not sentences.
 
     Source: section 5.1.
     """
     if kind not in _VOCABULARIES:
-        raise ValueError(f"expected a vocabulary out of {', '.join(_VOCABULARIES)}; got {kind!r}")
+        raise InputError(f"expected a vocabulary out of {', '.join(_VOCABULARIES)}; got {kind!r}")
+    check_number("vocab_size", vocab_size, len(SPECIALS) + 1)
     return _VOCABULARIES[kind](sentences, vocab_size)
 
 
@@ -708,14 +1000,17 @@ def word_vocabulary(sentences: Iterable[str], lang: str, min_count: int = 2) -> 
     return {word: i for i, word in enumerate([*SPECIALS, *known])}
 
 
-def encode_source(tokenizer: Tokenizer, sentences: list[str]) -> list[list[int]]:
-    """Sentences to ids, each closed by the end symbol."""
+def encode_source(tokenizer: Tokenizer, sentences: Iterable[str]) -> list[list[int]]:
+    """Sentences to ids, each closed by the end symbol; lone surrogates count as U+FFFD.
+
+    Raises: ValueError if these are not sentences.
+    """
     tokenizer.encode_special_tokens = True  # "</s>" in a text is text
-    return [[*encoding.ids, END] for encoding in tokenizer.encode_batch(sentences)]
+    return [[*encoding.ids, END] for encoding in tokenizer.encode_batch(list(each_text(sentences)))]
 
 
-def encode_target(tokenizer: Tokenizer, sentences: list[str]) -> list[list[int]]:
-    """Sentences to ids between start and end symbol."""
+def encode_target(tokenizer: Tokenizer, sentences: Iterable[str]) -> list[list[int]]:
+    """Sentences to ids between start and end symbol, as `encode_source`."""
     return [[START, *ids] for ids in encode_source(tokenizer, sentences)]
 
 
@@ -865,19 +1160,26 @@ def token_batches(
 
     Returns: batches, each an array of indices of pairs.
 
-    Raises: ValueError if one pair alone exceeds a budget, or if a sentence has no tokens.
+    Raises: ValueError if one pair alone exceeds a budget, if a sentence has no tokens, or if the
+        numbers are none.
 
     Source: section 5.1.
     """
-    lengths = np.asarray(lengths, dtype=np.int64).reshape(-1, 2)
+    for name, tokens in ("src_tokens", src_tokens), ("tgt_tokens", tgt_tokens):
+        check_number(name, tokens, 1)
+    lengths = np.asarray(lengths)
+    if lengths.size and (lengths.dtype.kind not in "iu" or lengths.shape[1:] != (2,)):
+        raise InputError(f"expected whole numbers (pairs, 2); got {lengths.dtype} {lengths.shape}")
+    lengths = lengths.astype(np.int64).reshape(-1, 2)
     if (lengths < 1).any():
-        raise ValueError(
+        raise InputError(
             f"expected tokens on both sides; pair {lengths.min(axis=1).argmin()} lacks them"
         )
-    budget = np.array([src_tokens, tgt_tokens])
+    most = np.iinfo(np.int64).max // (len(lengths) + 1)  # a product of these is still a number
+    budget = np.array([min(src_tokens, most), min(tgt_tokens, most)])
     too_long = np.flatnonzero((lengths > budget).any(axis=1))
     if len(too_long):
-        raise ValueError(
+        raise InputError(
             f"expected pairs of at most {src_tokens} and {tgt_tokens} tokens; {len(too_long)} are "
             f"longer, the first is pair {too_long[0]} with {lengths[too_long[0]].tolist()}"
         )
@@ -920,10 +1222,19 @@ class Batch:
         return (tgt != pad).unsqueeze(-2) & subsequent_mask(tgt.size(-1)).to(tgt.device)
 
 
-def pad_ids(rows: Sequence[list[int]], pad: int = PAD) -> Tensor:
-    """Lists of ids to one tensor (batch, longest), padded on the right."""
-    longest = max(map(len, rows))
-    return torch.tensor([row + [pad] * (longest - len(row)) for row in rows])
+def pad_ids(rows: Sequence[Sequence[int]], pad: int = PAD) -> Tensor:
+    """Lists of ids to one tensor (batch, longest), padded on the right.
+
+    Raises: ValueError if there are no lists, or if they hold something else than whole numbers.
+    """
+    with suppress(TypeError, ValueError, RuntimeError):  # which say little of what is wrong
+        longest = max(map(len, rows))
+        ids = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
+        text = any(isinstance(row, str | bytes) for row in rows)
+        whole = ids.dtype != torch.bool and torch.can_cast(ids.dtype, torch.int64)
+        if not text and ids.dim() == 2 and (whole or not longest):
+            return ids.long()
+    raise InputError(f"expected lists of ids, at least one; got {rows!r:.80}")
 
 
 def make_batch(

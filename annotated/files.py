@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -126,6 +127,8 @@ def settings(kind: type[T], values: Mapping[str, Any], where: str) -> T:
     Raises: FileError that names fields which are unknown, missing, or of another type, and what
         the dataclass itself refuses.
     """
+    if not isinstance(values, Mapping):
+        raise FileError(f"{where}: expected settings by name; got {values!r:.80}")
     fields, types = dataclasses.fields(kind), get_type_hints(kind)  # type: ignore[arg-type]
     if unknown := values.keys() - types.keys():
         names = ", ".join(sorted(map(str, unknown)))
@@ -226,7 +229,8 @@ def locked(path: Path, busy: str, timeout: float = 0) -> Iterator[None]:
     """Hold a lock while the block runs.
 
     Args:
-        path: the lock's own file.   busy: what to say if another process holds it.
+        path: the lock's own file.   busy: what to say if another process holds it: the error,
+            or, if there is time to wait, one line on standard error.
         timeout: seconds to wait for it; -1 waits as long as it takes.
 
     Raises: FileError if another process holds it, or if it cannot be made.
@@ -234,7 +238,12 @@ def locked(path: Path, busy: str, timeout: float = 0) -> Iterator[None]:
     lock = FileLock(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire(timeout=timeout)
+        with suppress(Timeout):
+            lock.acquire(timeout=0)
+        if not lock.is_locked:
+            if timeout:
+                print(busy, file=sys.stderr, flush=True)
+            lock.acquire(timeout=timeout)
     except Timeout:
         raise FileError(busy) from None
     except OSError as error:

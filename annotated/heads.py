@@ -5,7 +5,6 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 
 import math
 import re
-import tarfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,8 +18,17 @@ from spacy.vocab import Vocab
 from torch import Tensor
 from tqdm import tqdm
 
-from annotated.data import corpus_file, encode_source, find_corpus, known_split, local_file
+from annotated.data import (
+    archive_texts,
+    corpus_file,
+    encode_source,
+    find_corpus,
+    known_split,
+    local_file,
+    read_lines,
+)
 from annotated.decoding import Translator
+from annotated.files import reading
 from annotated.model import EncoderDecoder, build_model
 
 __all__ = [
@@ -126,7 +134,8 @@ def read_conllu(text: str) -> Iterator[Doc]:
 def load_gum(split: str) -> list[Doc]:
     """The sentences of a split of GUM, "train", "dev" or "test".
 
-    Raises: ValueError for another split; FileNotFoundError if GUM is not at hand.
+    Raises: ValueError for another split; MissingFile if GUM is not at hand; FileError that names
+        the file if it is not in the format.
     """
     corpus = find_corpus("gum")
     names = known_split(corpus, split)
@@ -134,20 +143,27 @@ def load_gum(split: str) -> list[Doc]:
     if archive:
         texts = archived_texts(archive, split)
     else:
-        texts = [corpus_file(corpus, name).read_text("utf-8") for name in names]
-    docs = [doc for text in texts for doc in read_conllu(text)]
+        paths = [corpus_file(corpus, name) for name in names]
+        texts = {str(path): "\n".join(read_lines(path)) for path in paths}
+    docs: list[Doc] = []
+    for name, text in texts.items():
+        with reading(name, "sentences in CoNLL-U"):
+            docs += read_conllu(text)
     return [doc for doc in docs if any(token.text != "_" for token in doc)]
 
 
-def archived_texts(path: Path, split: str) -> list[str]:
-    """The texts of a split, whose names the archive's splits.md lists under its title."""
-    with tarfile.open(path) as archive:
-        members = {member.name.removeprefix("./"): member for member in archive}
-        read = lambda name: b"".join(archive.extractfile(members[name]) or ()).decode("utf-8")
-        _, *parts = re.split(r"^## (\w+)$", read("splits.md"), flags=re.M)
+def archived_texts(path: Path, split: str) -> dict[str, str]:
+    """The texts of a split, whose names the archive's splits.md lists under its title, by name.
+
+    Raises: FileError if the archive is damaged, or if it lacks the split or a text of it.
+    """
+    found = archive_texts(path, (".conllu", "splits.md"))
+    texts = {name.removeprefix("./"): text for name, text in found.items()}
+    with reading(path, f"splits.md, and the texts of {split} that it lists"):
+        _, *parts = re.split(r"^## (\w+)$", texts["splits.md"], flags=re.M)
         listed = dict(zip(parts[::2], parts[1::2], strict=True))[split]
         chosen = {f"dep/{name}.conllu" for name in re.findall(r"\w+_\w+", listed)}
-        return [read(name) for name in members if name in chosen]
+        return {f"{path}: {name}": texts[name] for name in texts if name in chosen}
 
 
 @torch.no_grad()

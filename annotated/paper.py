@@ -612,13 +612,12 @@ def _download(url: str) -> Path:
     """Fetch a PDF of the paper, with a progress bar, and import it."""
     import tempfile
 
-    import pooch
+    from annotated.data import fetch_url
 
-    pooch.get_logger().setLevel("WARNING")
     with tempfile.TemporaryDirectory() as folder:
-        fetch = pooch.HTTPDownloader(progressbar=True, timeout=30)
+        pdf = Path(folder) / "paper.pdf"
         try:
-            pdf = pooch.retrieve(url, None, "paper.pdf", folder, downloader=fetch)
+            fetch_url(url, pdf)
         except OSError as error:
             raise ConnectionError(
                 f"{url} could not be downloaded ({type(error).__name__}). Download it by other "

@@ -3,11 +3,8 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
-import codecs
 import io
 import re
-import tarfile
-import zipfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +20,7 @@ from nltk import Nonterminal, Tree, ViterbiParser, induce_pcfg
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
-from annotated.data import DAMAGED, END, UNK, corpus_file, find_corpus, local_file, read_lines
+from annotated.data import END, UNK, archive_texts, corpus_file, find_corpus, local_file, read_lines
 from annotated.decoding import Follow, Translation, Translator, load_pretrained
 from annotated.files import write_text
 
@@ -38,7 +35,6 @@ __all__ = [
     "Score",
     "Tagger",
     "add_token",
-    "archive_texts",
     "bare_label",
     "bracketed",
     "bracketing",
@@ -462,8 +458,8 @@ def tree_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
             folders 00 to 24 in it, at any depth.
         split: "train", "dev" or "test"; of "wsj-sample" there is "test" alone.
 
-    Raises: ValueError for another split, or if a section holds no trees; FileNotFoundError or
-        OSError if the treebank cannot be had.
+    Raises: ValueError for another split, or if a section holds no trees; MissingFile or FileError
+        if the treebank cannot be had or read.
 
     Source: section 6.3.
     """
@@ -500,36 +496,6 @@ def craft_articles(names: Iterable[str], listed: list[str], where: str) -> list[
     return [trees[article] for article in listed]
 
 
-def archive_texts(path: Path, endings: tuple[str, ...]) -> dict[str, str]:
-    """The files of a tar or zip archive whose names end so, by name.
-
-    Raises: ValueError if one is not UTF-8, or if the archive cannot be read.
-    """
-    try:
-        if path.suffix == ".zip":
-            with zipfile.ZipFile(path) as archive:
-                names = [name for name in archive.namelist() if name.endswith(endings)]
-                return {name: _decoded(archive.read(name), f"{path}: {name}") for name in names}
-        with tarfile.open(path) as tar:
-            members = [member for member in tar if member.name.endswith(endings)]
-            texts = {m.name: b"".join(tar.extractfile(m) or ()) for m in members}
-            return {name: _decoded(text, f"{path}: {name}") for name, text in texts.items()}
-    except DAMAGED as error:
-        raise ValueError(f"{path}: expected an archive of trees; {error}") from None
-
-
-def _decoded(data: bytes, name: str) -> str:
-    """UTF-8 text, without a mark at its start; ValueError with file and line if it is not."""
-    data = data.removeprefix(codecs.BOM_UTF8)
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        line = data[: error.start].count(b"\n") + 1
-        raise ValueError(
-            f"{name}, line {line}: expected UTF-8; got byte 0x{data[error.start]:02x}"
-        ) from None
-
-
 def penn_sections(folder: Path, split: str) -> Iterator[tuple[str, str]]:
     """Name and text of each file of the sections of the Wall Street Journal that a split has."""
     if split not in _SECTIONS:
@@ -542,7 +508,7 @@ def penn_sections(folder: Path, split: str) -> Iterator[tuple[str, str]]:
         if not files:
             raise ValueError(f"expected trees in {folder}/**/{section:02d}/*.mrg; there are none")
         for path in files:
-            yield str(path), _decoded(path.read_bytes(), str(path))
+            yield str(path), "\n".join(read_lines(path))
 
 
 def load_trees(corpus: str, split: str) -> list[Tree]:

@@ -381,7 +381,7 @@ def test_what_is_not_utf8_is_refused_with_its_line(model, tmp_path, capsys, monk
         (tmp_path / "out.txt").write_text(old, encoding="utf-8")
         give(monkeypatch, lines)
         error = refused(capsys, "translate", model, *source, "--output", "out.txt")
-        assert "line 4: not UTF-8 (invalid start byte)" in error
+        assert "line 4: expected UTF-8; got byte 0xff" in error
         assert ("in.txt" if source else "standard input") in error
         assert (tmp_path / "out.txt").read_text(encoding="utf-8") == old
         assert not list(tmp_path.glob("*.part"))
@@ -761,7 +761,7 @@ def test_lines_of_standard_input_are_parsed(nouns, capsys, monkeypatch):
 def test_what_is_not_utf8_is_not_parsed(nouns, capsys, monkeypatch):
     give(monkeypatch, b"The cat\xe9 sat.\n")
     error = refused(capsys, "parse")
-    assert error == "annotated: standard input, line 1: not UTF-8 (invalid continuation byte)\n"
+    assert error == "annotated: standard input, line 1: expected UTF-8; got byte 0xe9\n"
 
 
 def test_a_sentence_without_end_is_not_parsed(nouns, capsys):

@@ -7,13 +7,19 @@ import http.server
 import io
 import lzma
 import re
+import socket
+import struct
+import subprocess
+import sys
 import tarfile
 import threading
 import time
+import tracemalloc
 import unicodedata
 import warnings
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -34,7 +40,11 @@ from annotated.data import (
     UNK,
     Batch,
     Corpus,
+    CorpusFile,
     EncodedPairs,
+    HeldOut,
+    archive_texts,
+    check_complete,
     clean_pairs,
     corpora,
     corpus_file,
@@ -47,16 +57,18 @@ from annotated.data import (
     learn_vocabulary,
     load_pairs,
     make_batch,
-    open_part,
     pad_ids,
     parse_data,
+    part_lines,
     read_lines,
     shipped,
     token_batches,
     train_bpe,
     train_wordpiece,
+    well_formed,
     word_vocabulary,
 )
+from annotated.files import FileError, MissingFile
 
 # ------------------------------------------------------------------------------------- vocabulary
 
@@ -445,7 +457,9 @@ def test_bytes_that_are_not_utf8_name_file_and_line(tmp_path: Path, suffix: str)
     path = tmp_path / f"text.de{suffix}"
     raw = "schön\n".encode() * 2 + "schön\n".encode("latin-1")
     path.write_bytes(gzip.compress(raw) if suffix else raw)
-    with pytest.raises(ValueError, match=rf"{re.escape(str(path))}, line 3: not UTF-8"):
+    with pytest.raises(
+        ValueError, match=rf"{re.escape(str(path))}, line 3: expected UTF-8; got byte 0xf6"
+    ):
         read_lines(path)
 
 
@@ -532,14 +546,10 @@ def test_a_member_of_an_archive(tmp_path: Path, suffix: str):
                 archive.writestr(name, content)
     else:
         tar(path, MEMBERS, {"tgz": "w:gz", "tar": "w", "tar.xz": "w:xz"}[suffix])
-    with open_part(path, "a/text.en") as file:
-        assert list(file) == [b"one\n", b"two\n"]
-    if suffix != "zip":
-        with open_part(path, "text.gz") as file:
-            assert file.read() == b"three\n"
-    with pytest.raises(ValueError, match=rf"expected missing in {re.escape(str(path))}"):  # noqa: SIM117
-        with open_part(path, "missing"):
-            pass
+    assert list(part_lines(path, "a/text.en")) == [b"one\n", b"two\n"]
+    assert list(part_lines(path, "text.gz")) == [b"three\n"]
+    with pytest.raises(FileError, match=rf"expected missing in {re.escape(str(path))}"):
+        list(part_lines(path, "missing"))
 
 
 @pytest.fixture
@@ -646,7 +656,7 @@ def test_no_english_sentence_of_tatoeba_crosses_splits(data_folder: Path, shape:
 
 def test_the_split_of_a_sentence_never_changes():
     """Where these fall was computed once; a change would move sentences of old models' training."""
-    kinds = data._split_of({"by": "hash", "dev": 1, "test": 1}, [b"Run!", b"I resign.", b"Hi."])
+    kinds = data._split_of(HeldOut("hash", 1, 1), [b"Run!", b"I resign.", b"Hi."])
     assert kinds == ["test", "dev", "train"]
 
 
@@ -808,6 +818,8 @@ class Server(http.server.ThreadingHTTPServer):
         self.ranges = True  # whether it knows the header Range
         self.missing = False
         self.drops: list[int] = []  # after how many bytes it hangs up, one answer after another
+        self.says: list[bytes | float | None] = []  # what it sends instead; pauses; None: a reset
+        self.stubborn = False  # whether it says the same to everybody
         self.asked: list[str | None] = []
 
     @property
@@ -821,6 +833,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         server, asked = self.server, self.headers.get("Range")
         server.asked.append(asked)
+        if server.says:
+            return self.say(server.says if server.stubborn else list(server.says))
         start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and server.ranges else 0
         if server.missing:
             return self.send_error(404)
@@ -835,8 +849,34 @@ class Handler(http.server.BaseHTTPRequestHandler):
         most = server.drops.pop(0) if server.drops else len(server.content)
         self.wfile.write(server.content[start:][:most])
 
+    def say(self, said: list[bytes | float | None]) -> None:
+        if not self.server.stubborn:
+            self.server.says.clear()
+        for what in said:
+            if isinstance(what, bytes):
+                self.wfile.write(what)
+            elif what is None:
+                self.connection.setsockopt(
+                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                )
+                self.connection.close()
+            else:
+                time.sleep(what)
+
     def log_message(self, *arguments: object) -> None:
         pass
+
+    def log_error(self, *arguments: object) -> None:
+        pass
+
+
+def answer(
+    body: bytes = b"", *headers: str, status: str = "200 OK", length: int | None = -1
+) -> bytes:
+    """An answer to a request; its length is told, told wrong, or (None) not told."""
+    told = [] if length is None else [f"Content-Length: {len(body) if length < 0 else length}"]
+    head = "\r\n".join([f"HTTP/1.1 {status}", "Connection: close", *told, *headers])
+    return head.encode() + b"\r\n\r\n" + body
 
 
 @pytest.fixture
@@ -853,12 +893,15 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         thread.join()
 
 
-CONTENT = np.random.default_rng(0).bytes(300_000)
+CONTENT = gzip.compress(np.random.default_rng(0).bytes(300_000), mtime=0)
+OTHER = gzip.compress(np.random.default_rng(1).bytes(300_000), mtime=0)  # which is whole too
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 def files(folder: Path) -> list[str]:
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    """What lies in a folder, but for locks, which are empty and stay."""
+    found = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
+    return sorted(str(path) for path in found if path.suffix != ".lock")
 
 
 def test_a_download_is_checked_and_placed(server: Server, tmp_path: Path, capsys):
@@ -903,15 +946,15 @@ def test_a_server_that_ignores_ranges_starts_anew(server: Server, tmp_path: Path
     assert server.asked == ["bytes=14-"]
 
 
-def test_a_connection_that_brings_nothing_is_given_up_and_nothing_lost(
+def test_a_connection_that_brings_hardly_anything_is_given_up_and_nothing_lost(
     server: Server, tmp_path: Path
 ):
-    server.drops = [1000, 0]
+    server.drops = [20_000, 1000]
     with pytest.raises(OSError) as error:
         download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256)
-    for part in server.url, "1000 bytes are kept", "continues":
+    for part in server.url, "21000 bytes are kept", "continues":
         assert part in str(error.value)
-    assert (tmp_path / "text.gz.part").read_bytes() == CONTENT[:1000]
+    assert (tmp_path / "text.gz.part").read_bytes() == CONTENT[:21_000]
     assert download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256).read_bytes() == CONTENT
 
 
@@ -933,7 +976,7 @@ def test_a_wrong_checksum_is_refused_and_what_was_there_stays(server: Server, tm
 
 
 def test_a_wrong_size_is_refused_before_it_is_fetched(server: Server, tmp_path: Path):
-    with pytest.raises(ValueError, match=r"expected 99 bytes; the server offers 300000"):
+    with pytest.raises(ValueError, match=rf"expected 99 bytes; the server offers {len(CONTENT)}"):
         download(server.url, tmp_path / "text.gz", size=99)
     assert files(tmp_path) == []
 
@@ -952,10 +995,265 @@ def test_an_unknown_checksum_is_told_and_remembered(server: Server, tmp_path: Pa
     note = (tmp_path / "text.gz.sha256").read_text(encoding="utf-8")
     assert note == f"{SHA256}  text.gz\n"  # as sha256sum --check reads it
     (tmp_path / "text.gz").unlink()
-    server.content = CONTENT[::-1]
-    with pytest.raises(ValueError, match="has changed at its source"):
+    server.content = OTHER
+    with pytest.raises(FileError, match="has changed at its source"):
         download(server.url, tmp_path / "text.gz")
     assert (tmp_path / "text.gz.sha256").read_text(encoding="utf-8") == note
+
+
+PAGE = b"\xef\xbb\xbf\n<!DOCTYPE html><html><body>Please log in.</body></html>"
+HALF = CONTENT[: len(CONTENT) // 2]
+LIES = {  # what a server may say of a file whose sum is not known, and what is said to the reader
+    "a page": (answer(PAGE, "Content-Type: text/html; charset=utf-8"), "sends a web page"),
+    "a page without a type": (answer(PAGE), "got: a web page"),
+    "a page of XHTML": (answer(b'<?xml version="1.0"?>\n<html xmlns="x">'), "got: a web page"),
+    "a packed page": (answer(gzip.compress(PAGE), "Content-Encoding: gzip"), "got: a web page"),
+    "nothing": (answer(), "got: nothing"),
+    "nothing without a length": (answer(length=None), "got: nothing"),
+    "no content": (answer(status="204 No Content", length=None), "the server answers 204"),
+    "half": (answer(HALF, length=len(CONTENT)), "ended after|offers"),
+    "half without a length": (answer(HALF, length=None), "got: Compressed file ended before"),
+    "half as if it were all": (answer(HALF), "got: Compressed file ended before"),
+    "half a chunk": (
+        answer(b"ffff\r\n" + HALF[:1000], "Transfer-Encoding: chunked", length=None),
+        "IncompleteRead",
+    ),
+    "a part": (
+        answer(
+            HALF, f"Content-Range: bytes 0-{len(HALF) - 1}/{len(CONTENT)}", status="206 Partial"
+        ),
+        "expected the file; the server answers 206",
+    ),
+    "garbage": (answer(CONTENT[50:]), "got: what begins with"),
+    "packed garbage": (answer(CONTENT[:5000] + b"garbage" * 999), "got: "),
+    "too much": (answer(CONTENT + b"garbage"), "got: Not a gzipped file"),
+    "forbidden": (answer(b"no", status="403 Forbidden"), "403 Forbidden; a copy from elsewhere"),
+    "nonsense": (b"\0\1\2\r\n\r\n", "text.gz: "),
+    "a length of nonsense": (answer(HALF, "Content-Length: x", length=None), "got: Compressed"),
+    "a circle": (answer(b"", "Location: text.gz", status="302 Found"), "infinite loop"),
+    "a reset": (None, "reset by peer"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_an_unknown_file_is_believed_only_if_it_is_whole(server: Server, tmp_path: Path, lie: str):
+    said, told = LIES[lie]
+    server.says, server.stubborn = [said], True
+    with pytest.raises(FileError) as error:
+        download(server.url, tmp_path / "text.gz")
+    text = str(error.value)
+    assert server.url in text and re.search(told, text) and "\n" not in text and len(text) < 600
+    assert set(files(tmp_path)) <= {"text.gz.part"} and len(server.asked) < 15
+    server.says = []  # and what is left behind is no obstacle to the truth
+    assert download(server.url, tmp_path / "text.gz").read_bytes() == CONTENT
+    assert files(tmp_path) == ["text.gz", "text.gz.sha256"]
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_no_answer_passes_for_a_file_whose_sum_is_known(server: Server, tmp_path: Path, lie: str):
+    server.says, server.stubborn = [LIES[lie][0]], True
+    with pytest.raises(FileError) as error:
+        download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256)
+    assert server.url in str(error.value) and "\n" not in str(error.value)
+    assert set(files(tmp_path)) <= {"text.gz.part"}
+
+
+def ranged(start: int, total: object, body: bytes) -> bytes:
+    span = f"Content-Range: bytes {start}-{start + len(body) - 1}/{total}"
+    return answer(body, span, status="206 Partial Content")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (ranged(5, len(CONTENT), CONTENT[5:]), "expected the bytes from 100000 on; .*206 bytes 5-"),
+        (answer(CONTENT[100_000:], status="206 Partial Content"), "expected the bytes from 100000"),
+        (ranged(100_000, 400_000, CONTENT[100_000:]), "bytes; the server offers 400000"),
+        (
+            answer(OTHER + b"x"),
+            f"expected {len(CONTENT)} bytes; the server offers {len(OTHER) + 1}",
+        ),
+    ],
+)
+@pytest.mark.parametrize("known", [True, False])
+def test_what_does_not_go_on_where_it_should_is_refused(server, tmp_path: Path, said, told, known):
+    server.drops = [100_000]
+    with pytest.raises(ConnectionError):  # the first half, as an earlier attempt has left it
+        data._attempt(data._Arrival(server.url, tmp_path / "text.gz", len(CONTENT)))
+    server.says, server.stubborn = [said], True
+    with pytest.raises(FileError, match=told):
+        data.fetch_url(server.url, tmp_path / "text.gz", len(CONTENT))
+    if not known:
+        server.says, server.drops, server.stubborn = [], [100_000], False
+        arrival = data._Arrival(server.url, tmp_path / "new.gz", None)
+        with pytest.raises(ConnectionError):
+            data._attempt(arrival)
+        server.says = [said]
+        with pytest.raises(FileError, match=told):
+            data._attempt(arrival)
+
+
+def test_a_server_that_takes_back_what_it_sent_is_left_after_one_more_try(server, tmp_path: Path):
+    (tmp_path / "text.gz.part").write_bytes(HALF)
+    server.says, server.stubborn = [answer(status="416 Range Not Satisfiable")], True
+    with pytest.raises(FileError, match="416 Range Not Satisfiable; a copy from elsewhere"):
+        download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256)
+    assert server.asked == [f"bytes={len(HALF)}-", None]
+
+
+def test_a_server_that_sends_more_than_it_should_is_stopped(server: Server, tmp_path: Path):
+    server.says = [answer(CONTENT + b"x" * 500_000, length=None)]
+    with pytest.raises(FileError, match=f"expected {len(CONTENT)} bytes; the server sends more"):
+        download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256)
+
+
+def test_slow_is_not_dead(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(data, "_SILENCE", 0.5)
+    head, body = (
+        answer(length=len(CONTENT)),
+        [CONTENT[i : i + 30_000] for i in range(0, 10**6, 30_000)],
+    )
+    server.says = [head, *(what for piece in body if piece for what in (0.1, piece))]
+    assert download(server.url, tmp_path / "text.gz").read_bytes() == CONTENT
+    assert server.asked == [None]
+
+
+@pytest.mark.parametrize("end", [2.0, None], ids=["silence", "reset"])
+def test_a_dead_connection_is_replaced_and_none_of_it_lost(server, tmp_path, monkeypatch, end):
+    monkeypatch.setattr(data, "_SILENCE", 0.5)
+    server.says = [answer(length=len(CONTENT)) + CONTENT[:20_001], 0.2, end]
+    assert download(server.url, tmp_path / "text.gz").read_bytes() == CONTENT
+    assert server.asked == [None, "bytes=20001-"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_threads_that_want_the_same_file_take_turns(server, tmp_path, known: bool, capsys):
+    server.says = [answer(length=len(CONTENT)) + HALF, 0.5, CONTENT[len(HALF) :]]
+    sums = (len(CONTENT), SHA256) if known else ()
+    with ThreadPoolExecutor(8) as pool:
+        found = list(
+            pool.map(lambda _: download(server.url, tmp_path / "text.gz", *sums), range(8))
+        )
+    assert {path.read_bytes() for path in found} == {CONTENT} and server.asked == [None]
+    assert files(tmp_path) == ["text.gz"] + ["text.gz.sha256"] * (not known)
+    assert "another process downloads text.gz; waiting for it\n" in capsys.readouterr().err
+
+
+def test_a_process_that_waits_for_another_goes_on_when_that_one_dies(server, tmp_path: Path):
+    server.says = [answer(length=len(CONTENT)) + HALF, 60.0]  # to the first that comes
+    place = tmp_path / "text.gz"
+    code = (
+        "import sys, pathlib; from annotated.data import download;"
+        "download(sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4])"
+    )
+    command = [sys.executable, "-c", code, server.url, str(place), str(len(CONTENT)), SHA256]
+    with (
+        subprocess.Popen(command, stderr=subprocess.DEVNULL) as other,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        part = tmp_path / "text.gz.part"
+        while other.poll() is None and not (part.exists() and part.stat().st_size == len(HALF)):
+            time.sleep(0.05)
+        job = pool.submit(download, server.url, place, len(CONTENT), SHA256)
+        time.sleep(0.3)
+        assert not job.done() and server.asked == [None]
+        other.kill()
+        assert job.result(60).read_bytes() == CONTENT
+    assert files(tmp_path) == ["text.gz"]
+    assert server.asked == [None, f"bytes={len(HALF)}-"]  # and nothing is fetched twice
+
+
+CONLLU = b"# text = A dog\n" + b"1\tdog\t_\n" * 999
+
+
+def packed(kind: str) -> bytes:
+    """An archive with two texts."""
+    made = io.BytesIO()
+    if kind == "zip":
+        with zipfile.ZipFile(made, "w") as archive:
+            for name in "ab":
+                archive.writestr(name, CONTENT)
+    else:
+        with tarfile.open(fileobj=made, mode=f"w:{kind}") as tar:
+            for name in "ab":
+                (info := tarfile.TarInfo(name)).size = len(CONTENT)
+                tar.addfile(info, io.BytesIO(CONTENT))
+    return made.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [
+        ("a.tgz", packed("gz")),
+        ("a.tar.gz", packed("gz")),
+        ("a.tar.xz", packed("xz")),
+        ("a.tar", packed("")),
+        ("a.zip", packed("zip")),
+        ("a.xz", lzma.compress(CONTENT)),
+        ("a.gz", CONTENT),
+    ],
+)
+def test_an_archive_tells_itself_whether_it_is_whole(tmp_path: Path, name: str, whole: bytes):
+    path = tmp_path / "file"
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 1
+    path.write_bytes(whole)
+    check_complete(path, name, ends=False)
+    cuts = [whole[:n] for n in (0, 1, 512, len(whole) // 2)]
+    if name == "a.tar":  # without a sum of its own, but with zeros at its end
+        cuts.append(whole[: 512 + -(-len(CONTENT) // 512) * 512])  # where the second member begins
+    else:
+        cuts += [whole[:-9], bytes(flipped), whole[:-4] + b"oops"]
+    for broken in [*cuts, PAGE, b"x" * 9999]:
+        path.write_bytes(broken)
+        with pytest.raises(FileError, match=rf"{name}: expected the whole file; got: "):
+            check_complete(path, name, ends=False)
+
+
+def test_a_packed_file_is_no_archive_for_that(tmp_path: Path):
+    """Its own check is right at the end, but what it holds is cut off, or is no archive."""
+    for inside in packed("")[:5000], b"x" * 9999:
+        (tmp_path / "file").write_bytes(gzip.compress(inside))
+        check_complete(tmp_path / "file", "a.gz")
+        with pytest.raises(FileError, match="expected the whole file"):
+            check_complete(tmp_path / "file", "a.tgz")
+
+
+@pytest.mark.parametrize(
+    ("said", "good"),
+    [
+        (answer(CONLLU), True),
+        (answer(b"%x\r\n%s\r\n0\r\n\r\n" % (len(CONLLU), CONLLU), "Transfer-Encoding: chunked",
+                length=None), True),
+        (answer(CONLLU, length=None), False),  # nobody can tell whether this is all
+        (answer(gzip.compress(CONLLU), "Content-Encoding: gzip"), False),
+        (answer(b'{"error": "try again later"}'), False),
+    ],
+)  # fmt: skip
+def test_a_text_is_whole_if_the_server_says_where_it_ends(server, tmp_path: Path, said, good):
+    server.says = [said]
+    if good:
+        path = download(server.url, tmp_path / "a.conllu")
+        assert path.read_bytes() == CONLLU and len(files(tmp_path)) == 2
+    else:
+        with pytest.raises(FileError, match=r"a\.conllu: expected the whole file; got: "):
+            download(server.url, tmp_path / "a.conllu")
+        assert files(tmp_path) == []
+
+
+def test_a_broken_copy_that_somebody_put_there_is_named(tiny: Corpus, server: Server, tmp_path):
+    corpus = replace(tiny, files={"text.gz": CorpusFile(url=server.url)})
+    put(tmp_path / "cache" / "tiny" / "text.gz", HALF)
+    with pytest.raises(FileError, match=r"cache/tiny/text\.gz: expected the whole file; got: Comp"):
+        corpus_file(corpus, "text.gz")
+    assert files(tmp_path) == ["cache/tiny/text.gz"] and server.asked == []
+
+
+def test_a_note_that_is_no_sum_is_named(tiny: Corpus, server: Server, tmp_path: Path):
+    corpus = replace(tiny, files={"text.gz": CorpusFile(url=server.url)})
+    put(tmp_path / "cache" / "tiny" / "text.gz.sha256", b"")
+    with pytest.raises(FileError, match=r"text\.gz\.sha256: expected the SHA-256 .*; delete it"):
+        corpus_file(corpus, "text.gz")
 
 
 @pytest.fixture
@@ -963,7 +1261,7 @@ def tiny(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cor
     """A corpus whose only file the server offers; its cache is empty."""
     monkeypatch.setattr(data, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.delenv("ANNOTATED_DATA", raising=False)
-    entry = {"size": len(CONTENT), "sha256": SHA256, "url": server.url}
+    entry = CorpusFile(len(CONTENT), SHA256, server.url)
     splits = {"train": ["text.gz/{lang}"]}
     languages = ["en", "de"]
     return Corpus("tiny", "", "", "", languages, "tiny", splits, {"text.gz": entry})
@@ -983,18 +1281,18 @@ def test_a_spoilt_copy_is_fetched_again(tiny: Corpus, server: Server, tmp_path: 
 
 @pytest.mark.parametrize("known", [True, False])
 def test_a_copy_that_somebody_put_there_is_taken(tiny: Corpus, server: Server, tmp_path, known):
-    corpus = tiny if known else replace(tiny, files={"text.gz": {"url": server.url}})
+    corpus = tiny if known else replace(tiny, files={"text.gz": CorpusFile(url=server.url)})
     put(tmp_path / "cache" / "tiny" / "text.gz", CONTENT)
     assert corpus_file(corpus, "text.gz").read_bytes() == CONTENT
     assert server.asked == []
 
 
 def test_a_later_change_of_an_unknown_file_is_noticed(tiny: Corpus, server: Server, tmp_path: Path):
-    corpus = replace(tiny, files={"text.gz": {"url": server.url}})
+    corpus = replace(tiny, files={"text.gz": CorpusFile(url=server.url)})
     path = corpus_file(corpus, "text.gz")
     path.write_bytes(b"spoilt")
     assert corpus_file(corpus, "text.gz").read_bytes() == CONTENT  # fetched again, and right
-    server.content = CONTENT[::-1]
+    server.content = OTHER
     path.write_bytes(b"spoilt")
     with pytest.raises(ValueError, match="has changed"):
         corpus_file(corpus, "text.gz")
@@ -1035,11 +1333,10 @@ def test_the_register_is_complete(corpus: Corpus, monkeypatch: pytest.MonkeyPatc
     named = {part.partition("/")[0] for part in every_part(corpus)}
     assert named <= set(corpus.files)
     for name, entry in corpus.files.items():
-        assert set(entry) <= {"url", "size", "sha256"}
-        assert ("size" in entry) == ("sha256" in entry)
-        assert re.fullmatch("[0-9a-f]{64}", entry.get("sha256", "0" * 64))
-        assert entry.get("size", 1) > 0
-        url = entry.get("url") or f"{corpus.url}/{name}"
+        assert (entry.size is None) == (entry.sha256 is None)
+        assert re.fullmatch("[0-9a-f]{64}", entry.sha256 or "0" * 64)
+        assert entry.size is None or entry.size > 0
+        url = entry.url or f"{corpus.url}/{name}"
         assert url.startswith("https://") or not corpus.url
         assert url.endswith("/" + name) or "/archive/" in url  # there GitHub names it by its tag
     if corpus.held_out:
@@ -1047,7 +1344,7 @@ def test_the_register_is_complete(corpus: Corpus, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_file_of_two_corpora_is_the_same():
-    seen: dict[tuple[str, str], dict] = {}
+    seen: dict[tuple[str, str], CorpusFile] = {}
     for corpus in corpora().values():
         for name, entry in corpus.files.items():
             assert seen.setdefault((corpus.folder, name), entry) == entry
@@ -1060,8 +1357,8 @@ def test_files_at_hand_are_those_of_the_register(corpus: Corpus):
     for name, entry in corpus.files.items():
         with contextlib.suppress(FileNotFoundError):
             path = corpus_file(corpus, name, fetch=False)
-            assert path.stat().st_size == entry["size"]
-            assert hashlib.sha256(path.read_bytes()).hexdigest() == entry["sha256"]
+            assert path.stat().st_size == entry.size
+            assert hashlib.sha256(path.read_bytes()).hexdigest() == entry.sha256
             checked += 1
     if not checked:
         pytest.skip(f"ANNOTATED_DATA holds nothing of {corpus.name}")
@@ -1091,14 +1388,13 @@ def test_real_corpora_have_the_sizes_that_they_should(corpus: str, foreign: str,
 def test_a_damaged_file_is_named(tmp_path: Path, name: str):
     path = tmp_path / name
     path.write_bytes(b"no archive")
-    with (
-        pytest.raises(ValueError, match=rf"{name}: damaged, or not what its name says"),
-        open_part(path, "" if name in ("a.gz", "a.xz") else "member") as file,
+    with pytest.raises(
+        FileError, match=rf"{name}: expected a whole file of the kind that its name"
     ):
-        file.read()
+        list(part_lines(path, "" if name in ("a.gz", "a.xz") else "member"))
     whole = gzip.compress(b"some words, and more of them")
     (tmp_path / "cut.gz").write_bytes(whole[:-9])
-    with pytest.raises(ValueError, match=r"cut\.gz: damaged"):
+    with pytest.raises(ValueError, match=r"cut\.gz: expected a whole file"):
         read_lines(tmp_path / "cut.gz")
 
 
@@ -1114,3 +1410,161 @@ def test_a_byte_order_mark_is_no_letter(tmp_path: Path):
 def test_a_pair_without_tokens_is_refused():
     with pytest.raises(ValueError, match="expected tokens on both sides; pair 1 lacks them"):
         token_batches([[3, 4], [2, 0]])
+
+
+# --------------------------------------------------------------------------------- hostile input
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('licence = "f', 'license = "f', r"multi30k: expected settings out of .*; got license"),
+        ("languages = [", "#", r"multi30k: expected a setting languages; it is missing"),
+        (
+            'languages = ["en", "de", "fr"]',
+            "languages = 3",
+            r"multi30k: .*languages as list",
+        ),
+        (
+            "sha256 =",
+            "sha265 =",
+            r"multi30k, files, train\.en\.gz: .* got sha265",
+        ),
+        ("size = 568929", 'size = "1"', r"train\.en\.gz: expected size as int \| None; got '1'"),
+        ('"test_2017_flickr.en.gz" = {}', '"a.gz" = 3', r"files, a\.gz: expected settings by name"),
+        ('\nby = "hash"', '\nby = "luck"', r"tatoeba, held_out: .*expected by as .*luck"),
+        ('\nby = "end"', "", r"laws, held_out: expected a setting by; it is missing"),
+        ("train.{lang}.gz", "train.{land}.gz", r"multi30k: .*placeholders out of .*; got 'land'"),
+        ('on_bad = "drop"', 'on_bad = "drip"', r"wmt14-en-de: .*expected on_bad as .*'drip'"),
+        ("[news.local]", "[news.locale]", r"news: expected settings out of .*; got locale"),
+        ("[multi30k]", "odd = 3\n[multi30k]", r"odd: expected the table of a corpus; got 3"),
+        ("[multi30k]", "[multi30k", r": expected a register of corpora; got: "),
+    ],
+)
+def test_a_register_with_a_mistake_names_corpus_and_key(tmp_path, monkeypatch, old, new, told):
+    text = shipped("corpora.toml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "corpora.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
+    monkeypatch.setattr(data, "shipped", lambda name: tmp_path / name)
+    with pytest.raises(FileError, match=f"corpora.toml.*{told}") as error:
+        corpora()
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("suffix", ["tgz", "tar.xz", "zip", "gz"])
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path, suffix: str):
+    huge, path = b"short\n" + b"x" * (64 << 20), tmp_path / f"a.{suffix}"
+    if suffix == "zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("m", huge)
+    elif suffix == "gz":
+        path.write_bytes(gzip.compress(huge))
+    else:
+        tar(path, {"m": huge}, {"tgz": "w:gz", "tar.xz": "w:xz"}[suffix])
+    del huge
+    tracemalloc.start()
+    with pytest.raises(FileError, match=r"a\.\w+.*, line 2: longer than 1,048,576 bytes"):
+        list(part_lines(path, "" if suffix == "gz" else "m"))
+    assert tracemalloc.get_traced_memory()[1] < 12 << 20
+    tracemalloc.stop()
+    (tmp_path / "edge").write_bytes(b"x" * ((1 << 20) - 1) + b"\ny\n")
+    assert [len(line) for line in read_lines(tmp_path / "edge")] == [(1 << 20) - 1, 1]
+
+
+def test_texts_of_an_archive_are_limited_together(tmp_path: Path, monkeypatch):
+    tar(tmp_path / "a.tgz", {"a.txt": b"x\n" * 40, "b.txt": b"y\n" * 40, "c": b"z" * 999}, "w:gz")
+    assert archive_texts(tmp_path / "a.tgz", (".txt",)) == {
+        "a.txt": "\n".join("x" * 40),
+        "b.txt": "\n".join("y" * 40),
+    }
+    monkeypatch.setattr(data, "_MOST", 159)
+    with pytest.raises(FileError, match=r"a\.tgz: expected at most 159 bytes of texts; got more"):
+        archive_texts(tmp_path / "a.tgz", (".txt",))
+    with pytest.raises(MissingFile, match=r"expected a whole archive at .*b\.tgz"):
+        archive_texts(tmp_path / "b.tgz", (".txt",))
+
+
+def test_too_few_lines_to_hold_any_out_are_refused(data_folder: Path):
+    put(data_folder / "laws" / "laws.en-fr.tsv.xz", lzma.compress(b"a\tb\n" * 3999))
+    with pytest.raises(FileError, match=r"laws\.en-fr\.tsv\.xz: .* 3999 lines, of which 4000"):
+        load_pairs("laws", "dev", "en", "fr")
+
+
+@given(st.text(st.characters(categories=["Cs", "Lu", "So"]), max_size=8))
+def test_lone_surrogates_become_the_replacement_character(text: str):
+    """Compared with a walk over the text: a high half and a low one make a character."""
+    expected, rest = "", text
+    while rest:
+        high, low = ord(rest[0]), ord(rest[1]) if len(rest) > 1 else 0
+        pair = 0xD800 <= high < 0xDC00 <= low < 0xE000
+        lone = "\ufffd" if 0xD800 <= high < 0xE000 else rest[0]
+        expected += chr(0x10000 + (high - 0xD800 << 10) + low - 0xDC00) if pair else lone
+        rest = rest[2:] if pair else rest[1:]
+    assert well_formed(text) == expected
+    assert encode_source(BPE, [text]) == encode_source(BPE, [expected])
+
+
+def test_a_line_that_is_no_text_costs_the_others_nothing():
+    bad = ["one \ud83d", "\udcf6n", "cafe\u0301"]
+    good = ["one \ufffd", "\ufffdn", "cafe\u0301"]
+    assert encode_target(BPE, bad) == encode_target(BPE, good)
+    pairs, expected = EncodedPairs.encode(BPE, bad, bad), EncodedPairs.encode(BPE, good, good)
+    assert [pairs[i] for i in range(3)] == [expected[i] for i in range(3)]
+    for train in train_bpe, train_wordpiece:
+        assert train(bad, 40).to_str() == train(good, 40).to_str()
+
+
+@pytest.mark.parametrize("wrong", ["text", b"text", None, 3, [None], [3], [b"text"], [["text"]]])
+def test_what_is_no_list_of_sentences_is_refused(wrong):
+    for use in (
+        lambda: encode_source(BPE, wrong),
+        lambda: encode_target(BPE, wrong),
+        lambda: learn_vocabulary("bpe", wrong, 100),
+    ):
+        with pytest.raises(ValueError, match=r"expected (text|several sentences); got "):
+            use()
+
+
+@pytest.mark.parametrize("size", [2, 4, 0, -1, None, 40.0, "40", True])
+def test_a_vocabulary_has_room_for_more_than_symbols(size):
+    with pytest.raises(ValueError, match="expected vocab_size as a whole number, at least 5; got"):
+        learn_vocabulary("bpe", TEXT, size)
+
+
+@pytest.mark.parametrize(
+    "rows", [[], (), None, 3, [3], [None], ["ab"], [b"ab"], [[1.5]], [["a"]], [[None]], [[True]],
+             [[1], 2], [[[1]]], [[10**30]], "ab", b"ab"],
+)  # fmt: skip
+def test_what_is_no_list_of_ids_is_refused(rows):
+    with pytest.raises(ValueError, match="expected lists of ids, at least one; got "):
+        pad_ids(rows)
+
+
+def test_ids_come_in_any_sequence():
+    for kind in tuple, np.array, torch.tensor:
+        found = pad_ids([kind([5, 6, 7]), kind([8])])
+        assert found.tolist() == [[5, 6, 7], [8, PAD, PAD]] and found.dtype == torch.int64
+    assert pad_ids([[], []]).shape == (2, 0) and pad_ids([[], []]).dtype == torch.int64
+
+
+@pytest.mark.parametrize("budget", [0, -5, None, 10.0, "10", True, float("inf"), float("nan")])
+def test_a_silly_budget_is_refused(budget):
+    for side in "src_tokens", "tgt_tokens":
+        with pytest.raises(ValueError, match=f"expected {side} as a whole number, at least 1; got"):
+            token_batches([(1, 2)], **{side: budget})
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [[1, 2], [[1, 2, 3]], [[1.5, 2.0]], [["a", "b"]], [[True, True]], [[[1, 2]]], 7, "ab"],
+)
+def test_lengths_are_two_whole_numbers_a_pair(lengths):
+    with pytest.raises(ValueError, match=r"expected whole numbers \(pairs, 2\); got "):
+        token_batches(lengths)
+
+
+def test_a_budget_without_end_makes_one_batch():
+    lengths = normal_lengths(100)
+    for budget in 10**9, 2**63 - 1, 10**30:
+        (batch,) = token_batches(lengths, budget, budget, seed=0)
+        assert sorted(batch) == list(range(100))

@@ -4,6 +4,8 @@ import errno
 import json
 import multiprocessing
 import os
+import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -219,3 +221,28 @@ def test_a_lock_that_cannot_be_made(tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(FileError), locked(tmp_path / "file" / ".lock", "in use"):
         pass
+
+
+def test_who_waits_for_a_lock_says_so_and_gets_it(tmp_path: Path, capsys):
+    order: list[str] = []
+
+    def other() -> None:
+        with locked(tmp_path / ".lock", "in use; waiting", timeout=-1):
+            order.append("other")
+
+    with locked(tmp_path / ".lock", "in use"):
+        thread = threading.Thread(target=other)
+        thread.start()
+        time.sleep(0.3)
+        order.append("first")
+    thread.join()
+    assert order == ["first", "other"] and capsys.readouterr().err == "in use; waiting\n"
+    with locked(tmp_path / ".lock", "in use"), pytest.raises(FileError, match="in use"):  # noqa: SIM117
+        with locked(tmp_path / ".lock", "in use", timeout=0.2):
+            pass
+
+
+@pytest.mark.parametrize("values", [None, 3, "size", ["size"]])
+def test_settings_are_names_with_values(values):
+    with pytest.raises(FileError, match="here: expected settings by name; got "):
+        settings(Example, values, "here")

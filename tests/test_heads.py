@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import tarfile
 from statistics import NormalDist
 
@@ -13,6 +14,7 @@ import torch
 
 from annotated.data import train_bpe
 from annotated.decoding import Translator
+from annotated.files import FileError
 from annotated.heads import (
     PLACES,
     Arrows,
@@ -234,6 +236,8 @@ def test_gum_is_read_from_either_shape(tmp_path, monkeypatch):
         for name in "splits.md", "dep":
             archive.add(folder / name, f"./{name}")
     assert [len(load_gum(split)) for split in ("dev", "test")] == [2, 1]
+    with pytest.raises(FileError, match=r"splits\.md, and the texts of train that it lists; got"):
+        load_gum("train")
     with pytest.raises(ValueError, match="expected a split out of train, dev, test of gum"):
         load_gum("valid")
 
@@ -413,3 +417,32 @@ def test_the_control_is_the_model_before_training():
         assert torch.equal(parameter, before.get_parameter(name)), name
     other = untrained(trained, seed=4)
     assert not torch.equal(other.generator.proj.weight, before.generator.proj.weight)
+
+
+@pytest.mark.parametrize(
+    ("rows", "told"),
+    [
+        ("1 no tabs\n", "sentence 1: expected lines of ten fields"),
+        (ROWS.replace("\t2\t", "\t999\t"), "sentence 1: "),
+        (ROWS.replace("\t2\t", "\tx\t"), "sentence 1: "),
+        ("\udcff", "line 1: expected UTF-8"),
+    ],
+)
+def test_a_broken_file_of_gum_is_named(tmp_path, monkeypatch, rows, told):
+    monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path))
+    (tmp_path / "gum").mkdir()
+    path = tmp_path / "gum" / "en_gum-ud-dev.conllu"
+    path.write_bytes(rows.encode("utf-8", "surrogateescape"))
+    with pytest.raises(FileError, match=rf"en_gum-ud-dev\.conllu.*{told}"):
+        load_gum("dev")
+    path.unlink()
+    with tarfile.open(tmp_path / "gum" / "gum-dep-coref.tar.xz", "w:xz") as archive:
+        for name, text in ("splits.md", "## dev\n * GUM_b_one\n"), ("dep/GUM_b_one.conllu", rows):
+            content = text.encode("utf-8", "surrogateescape")
+            (info := tarfile.TarInfo(name)).size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    with pytest.raises(FileError, match=rf"tar\.xz: dep/GUM_b_one\.conllu.*{told}"):
+        load_gum("dev")
+    (tmp_path / "gum" / "gum-dep-coref.tar.xz").write_bytes(b"no archive")
+    with pytest.raises(FileError, match=r"gum-dep-coref\.tar\.xz: expected a whole archive"):
+        load_gum("dev")

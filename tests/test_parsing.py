@@ -266,7 +266,7 @@ def test_a_parameter_file_is_read_whole(new_rules):
         ("CUTOFF_LEN forty", "line 1: expected a whole number after CUTOFF_LEN; got 'forty'"),
         ("LABELED -1", "line 1: expected a whole number after LABELED; got '-1'"),
         (f"MAX_ERROR {'9' * 5000}", "line 1: expected a whole number after MAX_ERROR"),
-        ("EQ_WORD a \udcff", "line 1: not UTF-8"),
+        ("EQ_WORD a \udcff", "line 1: expected UTF-8; got byte 0xff"),
     ],
 )
 def test_a_line_that_is_no_rule_is_named(tmp_path, text, message):
@@ -417,7 +417,7 @@ def test_a_treebank_is_found_in_its_folder(tmp_path):
     "corpus, split, files, said",
     [
         ("wsj-sample", "test", {"README": ""}, "{}: expected trees of wsj-sample, split test"),
-        ("wsj-sample", "test", None, "{}: expected an archive of trees"),
+        ("wsj-sample", "test", None, "{}: expected a whole archive"),
         ("wsj-sample", "test", {"a.mrg": "( (S (-NONE- *)) )"}, "{}: a.mrg: expected words in"),
         ("wsj-sample", "test", {"a.mrg": "(S (NN a)\n"}, "{}: a.mrg, line 1: a bracket is opened"),
         ("wsj-sample", "test", {"a.mrg": "\n\udcff"}, "{}: a.mrg, line 2: expected UTF-8"),
