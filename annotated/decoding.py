@@ -290,13 +290,10 @@ def beam_search(
     Source: section 6.1.
     """
     check_search(beam, alpha, max_extra, n_best)
-    check_source(src, src_mask)
-    src_mask = None if src_mask is None else src_mask.expand(src.size(0), -1, -1)
+    src_mask = check_source(src, src_mask, follow)
     limits = output_limits(model, src, src_mask, max_extra)
     found: list[list[Hypothesis]] = [[] for _ in limits]
     rows = list(range(len(limits)))  # the sentence in each row of the batch
-    if follow is not None and len(follow) != len(limits):
-        raise InputError(f"expected follow for {len(limits)} sentences; got {len(follow)}")
     state = open_beam(model, src, src_mask, beam, cache)
     while rows:
         length = state.ids.size(-1)  # of a hypothesis after this step, start symbol apart
@@ -309,10 +306,15 @@ def beam_search(
         extend(state, log_probs, beam)
         for row, hypothesis in take_complete(state, alpha):
             found[rows[row]].append(hypothesis)
-        best, keep = state.log_prob.amax(dim=1).tolist(), []
-        for row, i in enumerate(rows):
-            if can_win(best[row], length, limits[i], [h.score for h in found[i]], alpha, n_best):
-                keep.append(row)
+        best, scores = (
+            state.log_prob.amax(dim=1).tolist(),
+            [[h.score for h in found[i]] for i in rows],
+        )
+        keep = [
+            row
+            for row, i in enumerate(rows)
+            if can_win(best[row], length, limits[i], scores[row], alpha, n_best)
+        ]
         state.select(keep)
         rows = [rows[row] for row in keep]
     if not all(found):
@@ -336,14 +338,22 @@ def check_search(
         raise InputError(f"expected n_best of at most beam; got n_best={n_best}, beam={beam}")
 
 
-def check_source(src: Tensor, src_mask: Tensor | None) -> None:
-    """Raise InputError unless these are ids (batch, src_len) and a mask (batch, 1, src_len)."""
+def check_source(
+    src: Tensor, src_mask: Tensor | None, follow: Sequence[Follow] | None = None
+) -> Tensor | None:
+    """Raise InputError unless these are ids (batch, src_len), a mask, and a rule for each row.
+
+    Returns: the mask (batch, 1, src_len), or None.
+    """
     whole = torch.int32, torch.int64
     if not (isinstance(src, Tensor) and src.dim() == 2 and src.size(1) and src.dtype in whole):
         raise InputError(f"expected src as ids (batch, src_len), whole numbers; got {_kind(src)}")
     shapes = (src.size(0), 1, src.size(1)), (1, 1, src.size(1))
     if src_mask is not None and getattr(src_mask, "shape", None) not in shapes:
         raise InputError(f"expected src_mask as {shapes[0]}, for src; got {_kind(src_mask)}")
+    if follow is not None and len(follow) != src.size(0):
+        raise InputError(f"expected follow for {src.size(0)} sentences; got {len(follow)}")
+    return None if src_mask is None else src_mask.expand(src.size(0), -1, -1)
 
 
 def _kind(value: object) -> str:
