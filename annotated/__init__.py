@@ -85,6 +85,7 @@ if TYPE_CHECKING:
     from annotated.decoding import beam_search as beam_search
     from annotated.decoding import budget_batches as budget_batches
     from annotated.decoding import can_win as can_win
+    from annotated.decoding import check_batches as check_batches
     from annotated.decoding import check_device as check_device
     from annotated.decoding import check_search as check_search
     from annotated.decoding import check_source as check_source
@@ -438,6 +439,7 @@ _MODULES = {
         "beam_search",
         "budget_batches",
         "can_win",
+        "check_batches",
         "check_device",
         "check_search",
         "check_source",
@@ -844,6 +846,7 @@ __all__ = [
     "cache_folder",
     "can_win",
     "chart_theme",
+    "check_batches",
     "check_config",
     "check_depth",
     "check_device",

@@ -41,6 +41,7 @@ __all__ = [
     "beam_search",
     "budget_batches",
     "can_win",
+    "check_batches",
     "check_device",
     "check_search",
     "check_source",
@@ -276,9 +277,9 @@ def beam_search(
     Args:
         model: in eval mode.
         src: ids (batch, src_len), end symbols included   src_mask: (batch, 1, src_len)
-        beam: hypotheses that are followed at the same time; 1 is greedy search.
+        beam: hypotheses that are followed at the same time, at most 1,000; 1 is greedy search.
         alpha: exponent of the length penalty.
-        max_extra: tokens that an output may have more than its input.
+        max_extra: tokens that an output may have more than its input, at most 10,000.
         n_best: hypotheses to return for each sentence, at most `beam`.
         cache: keep keys and values; False computes everything anew at each step.
         follow: for each sentence, what may be said in it; None: everything.
@@ -323,6 +324,7 @@ def beam_search(
 
 
 _WIDEST, _LONGEST = 1000, 10_000  # hypotheses; tokens that an output may have more than its input
+_MANY = 1_000_000  # tokens of a batch, or sentences of a chunk; more is a slip of the keyboard
 
 
 def check_search(
@@ -336,6 +338,14 @@ def check_search(
     check_whole("n_best", n_best)
     if n_best > beam:
         raise InputError(f"expected n_best of at most beam; got n_best={n_best}, beam={beam}")
+
+
+def check_batches(batch_tokens: int, chunk: int | None, max_source: int, **search: Any) -> None:
+    """Raise InputError unless these are arguments of `Translator.candidates`."""
+    check_search(**search)
+    check_whole("batch_tokens", batch_tokens, most=_MANY)
+    check_whole("chunk", 1 if chunk is None else chunk, most=_MANY)
+    check_whole("max_source", max_source, least=2, most=_MANY)
 
 
 def check_source(
@@ -476,9 +486,6 @@ def encode_beginnings(
     return encoded
 
 
-_MANY = 1_000_000  # tokens of a batch, or sentences of a chunk; more is a slip of the keyboard
-
-
 @dataclass
 class Translator:
     """A trained model with its vocabulary.
@@ -525,18 +532,15 @@ class Translator:
 
         Raises: ValueError for a wrong argument, and for a sentence that is not a string.
         """
-        check_search(**search)
-        check_whole("batch_tokens", batch_tokens, most=_MANY)
-        check_whole("chunk", 1 if chunk is None else chunk, most=_MANY)
-        check_whole("max_source", max_source, least=2, most=_MANY)
+        check_batches(batch_tokens, chunk, max_source, **search)
         longest = int(min(max_source, most_tokens(self.model.src_embed)))
         total = len(sentences) if isinstance(sentences, list) else None
-        waiting, before = each_sentence(sentences), 0
+        waiting, before = each_sentence(sentences), 1  # sentences are counted from 1
         with tqdm(total=total, disable=not progress, unit=" sentences") as bar:
             while texts := list(islice(waiting, chunk)):
                 results = [[Translation("", 0.0, 0.0)]] * len(texts)  # right for blank lines
                 filled = [i for i, text in enumerate(texts) if not is_blank(text)]
-                numbered = {before + i + 1: texts[i] for i in filled}
+                numbered = {before + i: texts[i] for i in filled}
                 ids = encode_beginnings(self.tokenizer, numbered, longest)
                 for batch in budget_batches([len(row) for row in ids], batch_tokens):
                     found = self.search([ids[i] for i in batch], **search)
