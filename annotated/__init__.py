@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from annotated.data import archive_texts as archive_texts
     from annotated.data import cache_folder as cache_folder
     from annotated.data import check_complete as check_complete
-    from annotated.data import check_number as check_number
     from annotated.data import clean_pairs as clean_pairs
     from annotated.data import corpora as corpora
     from annotated.data import corpus_file as corpus_file
@@ -141,6 +140,7 @@ if TYPE_CHECKING:
     from annotated.files import MissingFile as MissingFile
     from annotated.files import T as T
     from annotated.files import append_text as append_text
+    from annotated.files import check_whole as check_whole
     from annotated.files import fits as fits
     from annotated.files import locked as locked
     from annotated.files import read_json as read_json
@@ -196,7 +196,6 @@ if TYPE_CHECKING:
     from annotated.model import TransformerConfig as TransformerConfig
     from annotated.model import build_model as build_model
     from annotated.model import check_config as check_config
-    from annotated.model import check_whole as check_whole
     from annotated.model import initialise as initialise
     from annotated.model import make_model as make_model
     from annotated.model import parameter_shapes as parameter_shapes
@@ -435,7 +434,6 @@ _MODULES = {
         "archive_texts",
         "cache_folder",
         "check_complete",
-        "check_number",
         "clean_pairs",
         "corpora",
         "corpus_file",
@@ -524,6 +522,7 @@ _MODULES = {
         "MissingFile",
         "T",
         "append_text",
+        "check_whole",
         "fits",
         "locked",
         "read_json",
@@ -585,7 +584,6 @@ _MODULES = {
         "TransformerConfig",
         "build_model",
         "check_config",
-        "check_whole",
         "initialise",
         "make_model",
         "parameter_shapes",
@@ -918,7 +916,6 @@ __all__ = [
     "check_limit",
     "check_mask",
     "check_node",
-    "check_number",
     "check_odd",
     "check_resume",
     "check_search",

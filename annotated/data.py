@@ -22,7 +22,6 @@ from functools import cached_property
 from http.client import HTTPException, HTTPResponse
 from importlib import resources
 from itertools import count, islice, zip_longest
-from numbers import Integral
 from pathlib import Path
 from typing import IO, Any
 from urllib.error import HTTPError
@@ -41,6 +40,7 @@ from annotated.files import (
     FileError,
     InputError,
     MissingFile,
+    check_whole,
     locked,
     reading,
     settings,
@@ -63,7 +63,6 @@ __all__ = [
     "archive_texts",
     "cache_folder",
     "check_complete",
-    "check_number",
     "clean_pairs",
     "corpora",
     "corpus_file",
@@ -955,12 +954,7 @@ def train_wordpiece(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
     return _train(model, trainer, sentences)
 
 
-def check_number(name: str, value: object, least: int) -> None:
-    """Raises: ValueError unless a value is a whole number of at least so much."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InputError(f"expected {name} as a whole number, at least {least}; got {value!r}")
-
-
+_LARGEST = 10_000_000  # pieces; the library makes room for all that are asked for
 _VOCABULARIES: dict[str, Callable[[Iterable[str], int], Tokenizer]] = {
     "bpe": train_bpe,
     "wordpiece": train_wordpiece,
@@ -982,7 +976,7 @@ def learn_vocabulary(kind: str, sentences: Iterable[str], vocab_size: int) -> To
     """
     if kind not in _VOCABULARIES:
         raise InputError(f"expected a vocabulary out of {', '.join(_VOCABULARIES)}; got {kind!r}")
-    check_number("vocab_size", vocab_size, len(SPECIALS) + 1)
+    check_whole("vocab_size", vocab_size, len(SPECIALS) + 1, _LARGEST)
     return _VOCABULARIES[kind](sentences, vocab_size)
 
 
@@ -1166,7 +1160,7 @@ def token_batches(
     Source: section 5.1.
     """
     for name, tokens in ("src_tokens", src_tokens), ("tgt_tokens", tgt_tokens):
-        check_number(name, tokens, 1)
+        check_whole(name, tokens)
     lengths = np.asarray(lengths)
     if lengths.size and (lengths.dtype.kind not in "iu" or lengths.shape[1:] != (2,)):
         raise InputError(f"expected whole numbers (pairs, 2); got {lengths.dtype} {lengths.shape}")

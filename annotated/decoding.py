@@ -23,14 +23,16 @@ from tqdm import tqdm
 from annotated.attention import check_mask, subsequent_mask
 from annotated.data import END, PAD, SPECIALS, START, UNK, Batch, encode_source, pad_ids, shipped
 from annotated.embeddings import check_tokens
-from annotated.files import FileError, InputError, read_json, read_tensors, reading, settings
-from annotated.model import (
-    EncoderDecoder,
-    TransformerConfig,
-    build_model,
+from annotated.files import (
+    FileError,
+    InputError,
     check_whole,
-    parameter_shapes,
+    read_json,
+    read_tensors,
+    reading,
+    settings,
 )
+from annotated.model import EncoderDecoder, TransformerConfig, build_model, parameter_shapes
 from annotated.stacks import DecoderCache
 
 __all__ = [

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from numbers import Integral
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -26,6 +27,7 @@ __all__ = [
     "MissingFile",
     "T",
     "append_text",
+    "check_whole",
     "fits",
     "locked",
     "read_json",
@@ -48,6 +50,16 @@ class FileError(OSError, InputError):
 
 class MissingFile(FileNotFoundError, FileError):
     """A file that is not where it is expected."""
+
+
+def check_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
+    """Raise InputError unless a value is a whole number from least to most; True is none."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InputError(f"expected a whole number for {name}; got {value!r:.80}")
+    if int(value) < least:
+        raise InputError(f"expected {name} of at least {least}; got {value}")
+    if int(value) > most:
+        raise InputError(f"expected {name} of at most {most:,}; got {value}")
 
 
 def _reason(error: BaseException) -> str:

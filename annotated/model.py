@@ -3,9 +3,8 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
-import math
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import torch
@@ -14,7 +13,7 @@ from torch import Tensor, nn
 from annotated.attention import MultiHeadedAttention, check_mask, head_widths
 from annotated.embeddings import Embeddings, Generator, check_tokens
 from annotated.feed_forward import PositionwiseFeedForward
-from annotated.files import InputError
+from annotated.files import InputError, check_whole
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
 from annotated.stacks import Decoder, DecoderCache, DecoderLayer, Encoder, EncoderLayer
 
@@ -23,7 +22,6 @@ __all__ = [
     "TransformerConfig",
     "build_model",
     "check_config",
-    "check_whole",
     "initialise",
     "make_model",
     "parameter_shapes",
@@ -166,16 +164,6 @@ class TransformerConfig:
 
 
 _FARTHEST = 100_000  # positions; attention over so many has 10^10 weights in each head
-
-
-def check_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
-    """Raise InputError unless a value is a whole number from least to most; True is none."""
-    if isinstance(value, bool) or not isinstance(value, Integral):
-        raise InputError(f"expected a whole number for {name}; got {value!r:.80}")
-    if int(value) < least:
-        raise InputError(f"expected {name} of at least {least}; got {value}")
-    if int(value) > most:
-        raise InputError(f"expected {name} of at most {most:,}; got {value}")
 
 
 def check_config(config: TransformerConfig) -> None:

@@ -1527,7 +1527,7 @@ def test_what_is_no_list_of_sentences_is_refused(wrong):
 
 @pytest.mark.parametrize("size", [2, 4, 0, -1, None, 40.0, "40", True])
 def test_a_vocabulary_has_room_for_more_than_symbols(size):
-    with pytest.raises(ValueError, match="expected vocab_size as a whole number, at least 5; got"):
+    with pytest.raises(ValueError, match="vocab_size( of at least 5)?; got"):
         learn_vocabulary("bpe", TEXT, size)
 
 
@@ -1550,7 +1550,7 @@ def test_ids_come_in_any_sequence():
 @pytest.mark.parametrize("budget", [0, -5, None, 10.0, "10", True, float("inf"), float("nan")])
 def test_a_silly_budget_is_refused(budget):
     for side in "src_tokens", "tgt_tokens":
-        with pytest.raises(ValueError, match=f"expected {side} as a whole number, at least 1; got"):
+        with pytest.raises(ValueError, match=f"{side}( of at least 1)?; got"):
             token_batches([(1, 2)], **{side: budget})
 
 
