@@ -873,7 +873,7 @@ def parse_data(data: str) -> tuple[str, str, str]:
 
     Raises: ValueError unless it ends in two languages.
     """
-    corpus, *pair = data.rsplit("-", 2)
+    corpus, *pair = data.rsplit("-", 2) if isinstance(data, str) else ""
     if len(pair) < 2 or not corpus:
         raise ValueError(f"expected data as CORPUS-SRC-TGT, such as multi30k-en-de; got {data!r}")
     src, tgt = pair
@@ -1235,6 +1235,10 @@ def make_batch(
     pairs: list[tuple[list[int], list[int]]], device: torch.device | str = "cpu"
 ) -> Batch:
     """Pairs of id lists to a batch on a device; ValueError if there are none."""
+    if not isinstance(pairs, Sequence) or not all(
+        isinstance(p, Sequence) and len(p) == 2 for p in pairs
+    ):
+        raise ValueError(f"expected a list of pairs of lists of ids; got {pairs!r:.80}")
     if not pairs:
         raise ValueError("expected at least one pair for a batch; got none")
     src, tgt = zip(*pairs, strict=True)

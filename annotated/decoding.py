@@ -3,12 +3,13 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
+import json
 import math
 import os
 import unicodedata
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from numbers import Real
 from pathlib import Path
@@ -646,4 +647,9 @@ def model_files(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor]]:
         raise FileError(f"{path}: expected N={layers}, the layers in {weights}; got N={config.N}")
     with reading(path, f"{expected} that can be built"):
         shapes = parameter_shapes(config)
-    return config, read_tensors(weights, f"the weights of the model in {path}", shapes)[0]
+    tensors, said = read_tensors(weights, f"the weights of the model in {path}", shapes)
+    with reading(weights, "a configuration in its header"):
+        trained = json.loads(said.get("config", "{}"))
+        if asdict(config) | trained != asdict(config):
+            raise FileError(f"{path}: expected the configuration that {weights} has: {trained}")
+    return config, tensors

@@ -7,6 +7,8 @@ from torch import nn
 from torch.optim import Adam
 from torch.optim.lr_scheduler import LambdaLR
 
+from annotated.files import check_whole
+
 __all__ = ["paper_optimizer", "rate"]
 
 
@@ -21,13 +23,13 @@ def rate(step: int, model_size: int, factor: float = 1.0, warmup: int = 4000) ->
 
     Returns: the learning rate.
 
-    Raises: ValueError for a model size or a warmup below 1.
+    Raises: ValueError for a model size or a warmup below 1, or a negative step.
 
     Source: section 5.3, equation 3.
     """
-    for name, value in ("model_size", model_size), ("warmup", warmup):
-        if value < 1:
-            raise ValueError(f"expected {name} of at least 1; got {value}")
+    check_whole("step", step, least=0)
+    check_whole("model_size", model_size)
+    check_whole("warmup", warmup)
     step = max(step, 1)
     return factor * model_size**-0.5 * min(step**-0.5, step * warmup**-1.5)
 

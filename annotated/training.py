@@ -54,7 +54,7 @@ from annotated.files import (
     write_tensors,
     write_text,
 )
-from annotated.model import TransformerConfig, build_model
+from annotated.model import TransformerConfig, build_model, parameter_shapes
 from annotated.optimizer import paper_optimizer
 from annotated.regularization import projected_cross_entropy
 
@@ -934,8 +934,9 @@ def model_weights(path: Path) -> dict[str, Tensor]:
 
 def save_model(folder: Path, tensors: dict[str, Tensor], config: TransformerConfig) -> None:
     """Write weights, in half precision, and configuration, as `load_pretrained` reads them."""
-    half = {name: tensor.half() for name, tensor in tensors.items()}
-    write_tensors(folder / "model.safetensors", half, {"format": "pt"})
+    half = {name: tensors[name].half() for name in parameter_shapes(config)}  # what is tied, once
+    said = {"format": "pt", "config": json.dumps(asdict(config))}
+    write_tensors(folder / "model.safetensors", half, said)
     write_text(folder / "config.json", json.dumps(asdict(config), indent=2) + "\n")
 
 

@@ -1527,7 +1527,7 @@ def test_what_is_no_list_of_sentences_is_refused(wrong):
 
 @pytest.mark.parametrize("size", [2, 4, 0, -1, None, 40.0, "40", True])
 def test_a_vocabulary_has_room_for_more_than_symbols(size):
-    with pytest.raises(ValueError, match="vocab_size( of at least 5)?; got"):
+    with pytest.raises(ValueError, match=r"vocab_size( of at least 5)?; got"):
         learn_vocabulary("bpe", TEXT, size)
 
 
