@@ -354,7 +354,7 @@ def _read_through(file: Path, name: str) -> None:
         if _PAGE.match(unpacked.read(512)):
             raise ValueError("a web page")
         unpacked.seek(0)
-        if name.removesuffix(Path(name).suffix).endswith(".tar") or name.endswith((".tgz", ".tar")):
+        if re.search(r"\.(tgz|tar(\.[gx]z)?)$", name):
             with tarfile.open(fileobj=unpacked, mode="r|") as archive:
                 for _ in archive:
                     pass
