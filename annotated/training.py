@@ -935,7 +935,9 @@ def model_weights(path: Path) -> dict[str, Tensor]:
 def save_model(folder: Path, tensors: dict[str, Tensor], config: TransformerConfig) -> None:
     """Write weights, in half precision, and configuration, as `load_pretrained` reads them."""
     half = {name: tensors[name].half() for name in parameter_shapes(config)}  # what is tied, once
-    said = {"format": "pt", "config": json.dumps(asdict(config))}
+    said = {
+        "config": json.dumps(asdict(config))
+    }  # one entry: of several the library mixes the order
     write_tensors(folder / "model.safetensors", half, said)
     write_text(folder / "config.json", json.dumps(asdict(config), indent=2) + "\n")
 
