@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from annotated.data import PairReport as PairReport
     from annotated.data import archive_texts as archive_texts
     from annotated.data import cache_folder as cache_folder
-    from annotated.data import check_complete as check_complete
     from annotated.data import clean_pairs as clean_pairs
     from annotated.data import corpora as corpora
     from annotated.data import corpus_file as corpus_file
@@ -62,7 +61,6 @@ if TYPE_CHECKING:
     from annotated.data import corpus_parts as corpus_parts
     from annotated.data import decode_lines as decode_lines
     from annotated.data import download as download
-    from annotated.data import each_text as each_text
     from annotated.data import encode_source as encode_source
     from annotated.data import encode_target as encode_target
     from annotated.data import fetch_url as fetch_url
@@ -81,7 +79,6 @@ if TYPE_CHECKING:
     from annotated.data import token_batches as token_batches
     from annotated.data import train_bpe as train_bpe
     from annotated.data import train_wordpiece as train_wordpiece
-    from annotated.data import well_formed as well_formed
     from annotated.data import word_vocabulary as word_vocabulary
     from annotated.decoding import Beam as Beam
     from annotated.decoding import Follow as Follow
@@ -89,15 +86,11 @@ if TYPE_CHECKING:
     from annotated.decoding import Translation as Translation
     from annotated.decoding import Translator as Translator
     from annotated.decoding import beam_search as beam_search
-    from annotated.decoding import best_of as best_of
     from annotated.decoding import budget_batches as budget_batches
     from annotated.decoding import can_win as can_win
     from annotated.decoding import check_device as check_device
     from annotated.decoding import check_search as check_search
-    from annotated.decoding import check_sizes as check_sizes
-    from annotated.decoding import check_source as check_source
     from annotated.decoding import each_sentence as each_sentence
-    from annotated.decoding import encode_beginnings as encode_beginnings
     from annotated.decoding import extend as extend
     from annotated.decoding import forbid as forbid
     from annotated.decoding import greedy_decode as greedy_decode
@@ -105,9 +98,7 @@ if TYPE_CHECKING:
     from annotated.decoding import keep_to as keep_to
     from annotated.decoding import length_penalty as length_penalty
     from annotated.decoding import load_pretrained as load_pretrained
-    from annotated.decoding import model_files as model_files
     from annotated.decoding import model_folder as model_folder
-    from annotated.decoding import most_tokens as most_tokens
     from annotated.decoding import next_log_probs as next_log_probs
     from annotated.decoding import open_beam as open_beam
     from annotated.decoding import output_limits as output_limits
@@ -138,7 +129,6 @@ if TYPE_CHECKING:
     from annotated.files import FileError as FileError
     from annotated.files import InputError as InputError
     from annotated.files import MissingFile as MissingFile
-    from annotated.files import T as T
     from annotated.files import append_text as append_text
     from annotated.files import check_whole as check_whole
     from annotated.files import fits as fits
@@ -160,14 +150,12 @@ if TYPE_CHECKING:
     from annotated.heads import archived_texts as archived_texts
     from annotated.heads import arrows as arrows
     from annotated.heads import at_place as at_place
-    from annotated.heads import beside_place as beside_place
     from annotated.heads import best_for_pronouns as best_for_pronouns
     from annotated.heads import best_head as best_head
     from annotated.heads import best_heads as best_heads
     from annotated.heads import best_place as best_place
     from annotated.heads import by_distance as by_distance
     from annotated.heads import common_relations as common_relations
-    from annotated.heads import gain_p as gain_p
     from annotated.heads import head_relations as head_relations
     from annotated.heads import holm as holm
     from annotated.heads import interval as interval
@@ -289,12 +277,9 @@ if TYPE_CHECKING:
     from annotated.training import Trainer as Trainer
     from annotated.training import TrainingConfig as TrainingConfig
     from annotated.training import TrainState as TrainState
-    from annotated.training import adam_state as adam_state
     from annotated.training import agree as agree
     from annotated.training import ahead as ahead
     from annotated.training import average_checkpoints as average_checkpoints
-    from annotated.training import check_checkpoint as check_checkpoint
-    from annotated.training import check_digest as check_digest
     from annotated.training import check_resume as check_resume
     from annotated.training import check_training as check_training
     from annotated.training import checkpoints as checkpoints
@@ -303,10 +288,8 @@ if TYPE_CHECKING:
     from annotated.training import drop_old as drop_old
     from annotated.training import encode_corpus as encode_corpus
     from annotated.training import find_precision as find_precision
-    from annotated.training import fixed_options as fixed_options
     from annotated.training import groups as groups
     from annotated.training import interrupt as interrupt
-    from annotated.training import is_row as is_row
     from annotated.training import join_processes as join_processes
     from annotated.training import keep_gradients as keep_gradients
     from annotated.training import leaving as leaving
@@ -314,7 +297,6 @@ if TYPE_CHECKING:
     from annotated.training import longest_sentence as longest_sentence
     from annotated.training import mix as mix
     from annotated.training import model_config as model_config
-    from annotated.training import model_weights as model_weights
     from annotated.training import new_row as new_row
     from annotated.training import newest_checkpoint as newest_checkpoint
     from annotated.training import not_finite as not_finite
@@ -326,7 +308,6 @@ if TYPE_CHECKING:
     from annotated.training import read_checkpoint as read_checkpoint
     from annotated.training import read_config as read_config
     from annotated.training import read_log as read_log
-    from annotated.training import read_pairs as read_pairs
     from annotated.training import ready as ready
     from annotated.training import record as record
     from annotated.training import run as run
@@ -335,7 +316,6 @@ if TYPE_CHECKING:
     from annotated.training import run_vocabulary as run_vocabulary
     from annotated.training import save_checkpoint as save_checkpoint
     from annotated.training import save_model as save_model
-    from annotated.training import scan_log as scan_log
     from annotated.training import share_parts as share_parts
     from annotated.training import short_enough as short_enough
     from annotated.training import show as show
@@ -433,7 +413,6 @@ _MODULES = {
         "UNK",
         "archive_texts",
         "cache_folder",
-        "check_complete",
         "clean_pairs",
         "corpora",
         "corpus_file",
@@ -441,7 +420,6 @@ _MODULES = {
         "corpus_parts",
         "decode_lines",
         "download",
-        "each_text",
         "encode_source",
         "encode_target",
         "fetch_url",
@@ -460,7 +438,6 @@ _MODULES = {
         "token_batches",
         "train_bpe",
         "train_wordpiece",
-        "well_formed",
         "word_vocabulary",
     ],
     "decoding": [
@@ -470,15 +447,11 @@ _MODULES = {
         "Translation",
         "Translator",
         "beam_search",
-        "best_of",
         "budget_batches",
         "can_win",
         "check_device",
         "check_search",
-        "check_sizes",
-        "check_source",
         "each_sentence",
-        "encode_beginnings",
         "extend",
         "forbid",
         "greedy_decode",
@@ -486,9 +459,7 @@ _MODULES = {
         "keep_to",
         "length_penalty",
         "load_pretrained",
-        "model_files",
         "model_folder",
-        "most_tokens",
         "next_log_probs",
         "open_beam",
         "output_limits",
@@ -520,7 +491,6 @@ _MODULES = {
         "FileError",
         "InputError",
         "MissingFile",
-        "T",
         "append_text",
         "check_whole",
         "fits",
@@ -544,14 +514,12 @@ _MODULES = {
         "archived_texts",
         "arrows",
         "at_place",
-        "beside_place",
         "best_for_pronouns",
         "best_head",
         "best_heads",
         "best_place",
         "by_distance",
         "common_relations",
-        "gain_p",
         "head_relations",
         "holm",
         "interval",
@@ -688,12 +656,9 @@ _MODULES = {
         "TrainState",
         "Trainer",
         "TrainingConfig",
-        "adam_state",
         "agree",
         "ahead",
         "average_checkpoints",
-        "check_checkpoint",
-        "check_digest",
         "check_resume",
         "check_training",
         "checkpoints",
@@ -702,10 +667,8 @@ _MODULES = {
         "drop_old",
         "encode_corpus",
         "find_precision",
-        "fixed_options",
         "groups",
         "interrupt",
-        "is_row",
         "join_processes",
         "keep_gradients",
         "leaving",
@@ -713,7 +676,6 @@ _MODULES = {
         "longest_sentence",
         "mix",
         "model_config",
-        "model_weights",
         "new_row",
         "newest_checkpoint",
         "not_finite",
@@ -725,7 +687,6 @@ _MODULES = {
         "read_checkpoint",
         "read_config",
         "read_log",
-        "read_pairs",
         "ready",
         "record",
         "run",
@@ -734,7 +695,6 @@ _MODULES = {
         "run_vocabulary",
         "save_checkpoint",
         "save_model",
-        "scan_log",
         "share_parts",
         "short_enough",
         "show",
@@ -864,7 +824,6 @@ __all__ = [
     "StopRequest",
     "Stopped",
     "SublayerConnection",
-    "T",
     "Tagger",
     "TrainState",
     "Trainer",
@@ -873,7 +832,6 @@ __all__ = [
     "Translation",
     "Translator",
     "Unfinished",
-    "adam_state",
     "add_token",
     "agree",
     "ahead",
@@ -891,11 +849,9 @@ __all__ = [
     "average_checkpoints",
     "bare_label",
     "beam_search",
-    "beside_place",
     "best_for_pronouns",
     "best_head",
     "best_heads",
-    "best_of",
     "best_place",
     "bleu",
     "bracketed",
@@ -906,12 +862,9 @@ __all__ = [
     "cache_folder",
     "can_win",
     "chart_theme",
-    "check_checkpoint",
-    "check_complete",
     "check_config",
     "check_depth",
     "check_device",
-    "check_digest",
     "check_ids",
     "check_limit",
     "check_mask",
@@ -920,8 +873,6 @@ __all__ = [
     "check_resume",
     "check_search",
     "check_sentences",
-    "check_sizes",
-    "check_source",
     "check_tokens",
     "check_training",
     "check_whole",
@@ -950,8 +901,6 @@ __all__ = [
     "download",
     "drop_old",
     "each_sentence",
-    "each_text",
-    "encode_beginnings",
     "encode_corpus",
     "encode_source",
     "encode_target",
@@ -964,12 +913,10 @@ __all__ = [
     "find_paper",
     "find_precision",
     "fits",
-    "fixed_options",
     "forbid",
     "full_command",
     "full_config",
     "fused_attention",
-    "gain_p",
     "get_paper",
     "greedy_decode",
     "groups",
@@ -983,7 +930,6 @@ __all__ = [
     "interval",
     "is_blank",
     "is_marked",
-    "is_row",
     "is_tag",
     "join_processes",
     "keep_gradients",
@@ -1023,11 +969,8 @@ __all__ = [
     "mix",
     "model_config",
     "model_cost",
-    "model_files",
     "model_folder",
-    "model_weights",
     "moses_tokenise",
-    "most_tokens",
     "multiply_adds",
     "new_row",
     "newest_checkpoint",
@@ -1065,7 +1008,6 @@ __all__ = [
     "read_json",
     "read_lines",
     "read_log",
-    "read_pairs",
     "read_rules",
     "read_runs",
     "read_tensors",
@@ -1090,7 +1032,6 @@ __all__ = [
     "save_checkpoint",
     "save_model",
     "scaled_dot_product",
-    "scan_log",
     "score_files",
     "score_parser",
     "score_tree_files",
@@ -1141,7 +1082,6 @@ __all__ = [
     "vary",
     "verdict",
     "weight_rows",
-    "well_formed",
     "without_empty",
     "word_groups",
     "word_vocabulary",

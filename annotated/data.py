@@ -62,7 +62,6 @@ __all__ = [
     "PairReport",
     "archive_texts",
     "cache_folder",
-    "check_complete",
     "clean_pairs",
     "corpora",
     "corpus_file",
@@ -70,7 +69,6 @@ __all__ = [
     "corpus_parts",
     "decode_lines",
     "download",
-    "each_text",
     "encode_source",
     "encode_target",
     "fetch_url",
@@ -89,7 +87,6 @@ __all__ = [
     "token_batches",
     "train_bpe",
     "train_wordpiece",
-    "well_formed",
     "word_vocabulary",
 ]
 
@@ -315,7 +312,7 @@ _PAGE = re.compile(
 )
 
 
-def check_complete(file: Path, name: str, ends: bool = True) -> None:
+def _check_complete(file: Path, name: str, ends: bool = True) -> None:
     """Read a file through: it has to be what its name says, from its beginning to its end.
 
     Args:
@@ -392,7 +389,7 @@ def _believe(file: Path, place: Path, sha256: str | None, ends: bool = True) -> 
     """
     known, found = _known_sum(place, sha256), sha256_of(file)
     if found != known:
-        check_complete(file, place.name, ends)  # which may say what it is instead
+        _check_complete(file, place.name, ends)  # which may say what it is instead
     if known is None:
         write_text(_note(place), f"{found}  {place.name}\n")
         print(f"{place.name}: SHA-256 {found}, remembered in {_note(place).name}", file=sys.stderr)
@@ -885,7 +882,7 @@ SPECIALS = ["<s>", "</s>", "<pad>", "<unk>"]
 START, END, PAD, UNK = range(4)
 
 
-def well_formed(text: str) -> str:
+def _well_formed(text: str) -> str:
     """The same text with U+FFFD for each lone surrogate, so that it has a form in UTF-8.
 
     Raises: ValueError if it is no text.
@@ -895,7 +892,7 @@ def well_formed(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def each_text(sentences: Iterable[str]) -> Iterator[str]:
+def _each_text(sentences: Iterable[str]) -> Iterator[str]:
     """Each sentence, well formed.
 
     Raises: ValueError if these are not sentences: a single text is refused, for its letters
@@ -903,7 +900,7 @@ def each_text(sentences: Iterable[str]) -> Iterator[str]:
     """
     if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):
         raise InputError(f"expected several sentences; got {type(sentences).__name__}")
-    yield from map(well_formed, sentences)
+    yield from map(_well_formed, sentences)
 
 
 def _train(model: Any, trainer: Any, sentences: Iterable[str]) -> Tokenizer:
@@ -914,7 +911,7 @@ def _train(model: Any, trainer: Any, sentences: Iterable[str]) -> Tokenizer:
         [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
     )
     tokenizer.decoder = decoders.Metaspace()
-    tokenizer.train_from_iterator(each_text(sentences), trainer)
+    tokenizer.train_from_iterator(_each_text(sentences), trainer)
     return tokenizer
 
 
@@ -1000,7 +997,9 @@ def encode_source(tokenizer: Tokenizer, sentences: Iterable[str]) -> list[list[i
     Raises: ValueError if these are not sentences.
     """
     tokenizer.encode_special_tokens = True  # "</s>" in a text is text
-    return [[*encoding.ids, END] for encoding in tokenizer.encode_batch(list(each_text(sentences)))]
+    return [
+        [*encoding.ids, END] for encoding in tokenizer.encode_batch(list(_each_text(sentences)))
+    ]
 
 
 def encode_target(tokenizer: Tokenizer, sentences: Iterable[str]) -> list[list[int]]:

@@ -43,15 +43,11 @@ __all__ = [
     "Translation",
     "Translator",
     "beam_search",
-    "best_of",
     "budget_batches",
     "can_win",
     "check_device",
     "check_search",
-    "check_sizes",
-    "check_source",
     "each_sentence",
-    "encode_beginnings",
     "extend",
     "forbid",
     "greedy_decode",
@@ -59,9 +55,7 @@ __all__ = [
     "keep_to",
     "length_penalty",
     "load_pretrained",
-    "model_files",
     "model_folder",
-    "most_tokens",
     "next_log_probs",
     "open_beam",
     "output_limits",
@@ -94,7 +88,7 @@ def greedy_decode(
 
     Source: section 6.1, with a beam of one.
     """
-    check_source(src, src_mask)
+    _check_source(src, src_mask)
     check_whole("max_len", max_len)
     check_whole("start_symbol", start_symbol, least=0)
     if end_symbol is not None:
@@ -296,7 +290,7 @@ def beam_search(
     Source: section 6.1.
     """
     check_search(beam, alpha, max_extra, n_best)
-    check_source(src, src_mask, follow)
+    _check_source(src, src_mask, follow)
     src_mask = None if src_mask is None else src_mask.expand(src.size(0), -1, -1)
     limits = output_limits(model, src, src_mask, max_extra)
     found: list[list[Hypothesis]] = [[] for _ in limits]
@@ -319,7 +313,7 @@ def beam_search(
                 keep.append(row)
         state.select(keep)
         rows = [rows[row] for row in keep]
-    return [best_of(group, n_best) for group in found]
+    return [_best_of(group, n_best) for group in found]
 
 
 _WIDEST, _LONGEST = 1000, 10_000  # hypotheses; tokens that an output may have more than its input
@@ -338,7 +332,7 @@ def check_search(
         raise InputError(f"expected n_best of at most beam; got n_best={n_best}, beam={beam}")
 
 
-def check_source(
+def _check_source(
     src: Tensor, src_mask: Tensor | None, follow: Sequence[Follow] | None = None
 ) -> None:
     """Raise ValueError unless these are ids (batch, src_len), a mask, and a rule for each row."""
@@ -351,7 +345,7 @@ def check_source(
         raise InputError(f"expected follow for {src.size(0)} sentences; got {len(follow)}")
 
 
-def best_of(found: list[Hypothesis], n_best: int) -> list[Hypothesis]:
+def _best_of(found: list[Hypothesis], n_best: int) -> list[Hypothesis]:
     """The best of the complete hypotheses of a sentence, the best first.
 
     Raises: InputError if there is none, for then the model's probabilities are no numbers.
@@ -366,11 +360,11 @@ def output_limits(
 ) -> list[int]:
     """Tokens of the longest output of each sentence, its end symbol counted."""
     lengths = [src.size(1)] * src.size(0) if src_mask is None else src_mask.sum((1, 2)).tolist()
-    room = most_tokens(model.tgt_embed)
+    room = _most_tokens(model.tgt_embed)
     return [max(1, int(min(length + max_extra, room))) for length in lengths]
 
 
-def most_tokens(embed: nn.Module) -> float:
+def _most_tokens(embed: nn.Module) -> float:
     """Tokens for which embedding and encoding have positions; learned ones come to an end."""
     *_, encoding = embed.children()
     return getattr(encoding, "max_len", math.inf)
@@ -455,7 +449,7 @@ def each_sentence(sentences: Iterable[str]) -> Iterator[str]:
         yield sentence
 
 
-def encode_beginnings(
+def _encode_beginnings(
     tokenizer: Tokenizer, sentences: Mapping[int, str], most: int
 ) -> list[list[int]]:
     """Sentences to ids, `most` of them with the end symbol; a warning says what is cut.
@@ -476,7 +470,7 @@ def encode_beginnings(
 _MANY = 1_000_000  # tokens of a batch, or sentences of a chunk; more is a slip of the keyboard
 
 
-def check_sizes(batch_tokens: int, chunk: int | None, max_source: int) -> None:
+def _check_sizes(batch_tokens: int, chunk: int | None, max_source: int) -> None:
     """Raise InputError unless these are sizes of what is translated at a time."""
     check_whole("batch_tokens", batch_tokens, most=_MANY)
     check_whole("chunk", 1 if chunk is None else chunk, most=_MANY)
@@ -529,8 +523,8 @@ class Translator:
         Raises: ValueError for a wrong argument, and for a sentence that is not a string.
         """
         check_search(**search)
-        check_sizes(batch_tokens, chunk, max_source)
-        longest = int(min(max_source, most_tokens(self.model.src_embed)))
+        _check_sizes(batch_tokens, chunk, max_source)
+        longest = int(min(max_source, _most_tokens(self.model.src_embed)))
         total = len(sentences) if isinstance(sentences, list) else None
         waiting, before = each_sentence(sentences), 0
         with tqdm(total=total, disable=not progress, unit=" sentences") as bar:
@@ -538,7 +532,7 @@ class Translator:
                 results = [[Translation("", 0.0, 0.0)]] * len(texts)  # right for blank lines
                 filled = [i for i, text in enumerate(texts) if not is_blank(text)]
                 numbered = {before + i + 1: texts[i] for i in filled}
-                ids = encode_beginnings(self.tokenizer, numbered, longest)
+                ids = _encode_beginnings(self.tokenizer, numbered, longest)
                 for batch in budget_batches([len(row) for row in ids], batch_tokens):
                     found = self.search([ids[i] for i in batch], **search)
                     for i, translations in zip(batch, found, strict=True):
@@ -620,7 +614,7 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
     """
     check_device(device)
     folder = model_folder(name)
-    config, weights = model_files(folder)
+    config, weights = _model_files(folder)
     tokenizer = read_tokenizer(folder / "tokenizer.json", min(config.src_vocab, config.tgt_vocab))
     model = build_model(config).eval()
     with torch.no_grad():
@@ -632,7 +626,7 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
     return Translator(model.to(device), tokenizer)
 
 
-def model_files(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor]]:
+def _model_files(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor]]:
     """Configuration and weights of a model, if they go together.
 
     Raises: MissingFile or FileError that names the file.

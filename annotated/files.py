@@ -25,7 +25,6 @@ __all__ = [
     "FileError",
     "InputError",
     "MissingFile",
-    "T",
     "append_text",
     "check_whole",
     "fits",
@@ -96,7 +95,7 @@ def reading(path: Path | str, expected: str, advice: str = "") -> Iterator[None]
         raise FileError(f"{path}: expected {expected}; got: {_reason(error)}{more}") from error
 
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 def read_json(path: Path, expected: str) -> dict[str, Any]:
@@ -129,7 +128,7 @@ def fits(value: object, kind: Any) -> bool:
     return not inner or all(fits(one, inner[0]) for one in value)
 
 
-def settings(kind: type[T], values: Mapping[str, Any], where: str) -> T:
+def settings(kind: type[_T], values: Mapping[str, Any], where: str) -> _T:
     """A dataclass out of what a file says.
 
     Args:

@@ -42,14 +42,12 @@ __all__ = [
     "archived_texts",
     "arrows",
     "at_place",
-    "beside_place",
     "best_for_pronouns",
     "best_head",
     "best_heads",
     "best_place",
     "by_distance",
     "common_relations",
-    "gain_p",
     "head_relations",
     "holm",
     "interval",
@@ -283,7 +281,7 @@ def best_place(found: Arrows) -> str:
     return max(names, key=lambda place: at_place(found, place).mean())
 
 
-def gain_p(gain: np.ndarray, sentence: np.ndarray) -> float:
+def _gain_p(gain: np.ndarray, sentence: np.ndarray) -> float:
     """One-sided p-value of a mean gain (n,) against none, counted by sentence (n,); normal."""
     _, group = np.unique(sentence, return_inverse=True)
     rest = np.bincount(group, gain - gain.mean())  # the gains of a sentence vary together
@@ -302,7 +300,7 @@ def holm(p: np.ndarray) -> np.ndarray:
     return raised
 
 
-def beside_place(found: Arrows, layer: int, head: int) -> dict[str, Any]:
+def _beside_place(found: Arrows, layer: int, head: int) -> dict[str, Any]:
     """How many arrows a head follows, and how many end at the place that is best for them.
 
     Args:
@@ -316,7 +314,7 @@ def beside_place(found: Arrows, layer: int, head: int) -> dict[str, Any]:
     return {
         "arrows": len(hits), "follows": hits.mean(), "low": low, "high": high, "place": place,
         "fixed": fixed.mean(), "gain": gain.mean(), "gain_low": gain_low, "gain_high": gain_high,
-        "p": gain_p(gain, found.sentence),
+        "p": _gain_p(gain, found.sentence),
     }  # fmt: skip
 
 
@@ -325,7 +323,7 @@ def best_head(first: Arrows, second: Arrows) -> dict[str, Any]:
     share = first.hits.mean(axis=0)  # (layers, h)
     layer, head = (int(i) for i in np.unravel_index(share.argmax(), share.shape))
     chosen = {"layer": layer + 1, "head": head + 1, "when_chosen": share.max()}
-    return chosen | beside_place(second, layer, head)
+    return chosen | _beside_place(second, layer, head)
 
 
 def best_heads(chosen_on: Arrows, measured_on: Arrows, least: int = 100) -> pd.DataFrame:
@@ -463,7 +461,7 @@ def head_relations(
         row = {"layer": layer + 1, "head": head + 1, "gain_when_chosen": gain, "p": 1.0}
         if gain > 0:
             measured = _only(measured_on[start], measured_on[start].relation == relation)
-            row |= {"from": start, "relation": relation} | beside_place(measured, layer, head)
+            row |= {"from": start, "relation": relation} | _beside_place(measured, layer, head)
         table.append(row)
     return pd.DataFrame(table, columns=_HEAD_COLUMNS)
 

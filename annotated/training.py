@@ -73,12 +73,9 @@ __all__ = [
     "TrainState",
     "Trainer",
     "TrainingConfig",
-    "adam_state",
     "agree",
     "ahead",
     "average_checkpoints",
-    "check_checkpoint",
-    "check_digest",
     "check_resume",
     "check_training",
     "checkpoints",
@@ -87,10 +84,8 @@ __all__ = [
     "drop_old",
     "encode_corpus",
     "find_precision",
-    "fixed_options",
     "groups",
     "interrupt",
-    "is_row",
     "join_processes",
     "keep_gradients",
     "leaving",
@@ -98,7 +93,6 @@ __all__ = [
     "longest_sentence",
     "mix",
     "model_config",
-    "model_weights",
     "new_row",
     "newest_checkpoint",
     "not_finite",
@@ -110,7 +104,6 @@ __all__ = [
     "read_checkpoint",
     "read_config",
     "read_log",
-    "read_pairs",
     "ready",
     "record",
     "run",
@@ -119,7 +112,6 @@ __all__ = [
     "run_vocabulary",
     "save_checkpoint",
     "save_model",
-    "scan_log",
     "share_parts",
     "short_enough",
     "show",
@@ -762,7 +754,7 @@ def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
     return sha.hexdigest()
 
 
-def adam_state(trainer: Trainer, parameter: nn.Parameter) -> dict[str, Tensor]:
+def _adam_state(trainer: Trainer, parameter: nn.Parameter) -> dict[str, Tensor]:
     """What Adam keeps for a parameter: zeros before the first step."""
     zeros = {"step": torch.zeros(())}
     kept = trainer.optimizer.state.get(parameter, zeros)
@@ -774,8 +766,8 @@ def save_checkpoint(trainer: Trainer, name: str = "") -> Path:
     tensors: dict[str, Tensor] = {}
     for key, parameter in trainer.model.named_parameters():
         tensors[f"model.{key}"] = parameter
-        tensors |= {f"{kind}.{key}": x for kind, x in adam_state(trainer, parameter).items()}
-    scaler, config = trainer.scaler.state_dict(), fixed_options(trainer.config)
+        tensors |= {f"{kind}.{key}": x for kind, x in _adam_state(trainer, parameter).items()}
+    scaler, config = trainer.scaler.state_dict(), _fixed_options(trainer.config)
     state = json.dumps({"progress": asdict(trainer.progress), "scaler": scaler, "config": config})
     path = (
         Path(trainer.config.out)
@@ -785,7 +777,7 @@ def save_checkpoint(trainer: Trainer, name: str = "") -> Path:
     return path
 
 
-def fixed_options(config: TrainingConfig) -> dict[str, Any]:
+def _fixed_options(config: TrainingConfig) -> dict[str, Any]:
     """The options that a run keeps from start to end."""
     return {o.name: getattr(config, o.name) for o in fields(config) if o.metadata["fixed"]}
 
@@ -799,12 +791,12 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     Raises: FileError if the file is cut off or altered.
     """
     tensors, metadata = read_tensors(path, _CHECKPOINT)
-    check_digest(path, tensors, metadata)
+    _check_digest(path, tensors, metadata)
     with reading(path, _CHECKPOINT):
         return tensors, json.loads(metadata["state"])
 
 
-def check_digest(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+def _check_digest(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Raise FileError unless a checkpoint holds what was written into it."""
     said = metadata.get("sha256")
     with reading(path, _CHECKPOINT):  # the second is that of earlier editions, without the progress
@@ -819,7 +811,7 @@ def load_checkpoint(trainer: Trainer, path: Path) -> None:
     Raises: FileError if the file is damaged, or of another run; the trainer is as it was then.
     """
     tensors, state = read_checkpoint(path)
-    check_checkpoint(trainer, path, tensors, state)
+    _check_checkpoint(trainer, path, tensors, state)
     trainer.progress = settings(Progress, state["progress"], str(path))
     if state["scaler"]:  # empty unless written in float16
         trainer.scaler.load_state_dict(state["scaler"])
@@ -832,11 +824,11 @@ def load_checkpoint(trainer: Trainer, path: Path) -> None:
     trainer.optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
 
-def check_checkpoint(
+def _check_checkpoint(
     trainer: Trainer, path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]
 ) -> None:
     """Raise FileError unless a checkpoint is of the run that a trainer is to continue."""
-    for name, now in fixed_options(trainer.config).items():
+    for name, now in _fixed_options(trainer.config).items():
         if (was := state.get("config", {}).get(name, now)) != now:
             raise FileError(
                 f"{path}: expected a checkpoint of a run with {name}={now}, as training.json has "
@@ -904,7 +896,7 @@ def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
         raise ValueError("expected at least one checkpoint to average; got none")
     total: dict[str, Tensor] = {}
     for path in paths:
-        weights = model_weights(path)
+        weights = _model_weights(path)
         if total and {n: x.shape for n, x in weights.items()} != {
             n: x.shape for n, x in total.items()
         }:
@@ -916,12 +908,12 @@ def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
     return total
 
 
-def model_weights(path: Path) -> dict[str, Tensor]:
+def _model_weights(path: Path) -> dict[str, Tensor]:
     """The weights of a checkpoint, by parameter name."""
     try:
         tensors, metadata = read_tensors(path, _CHECKPOINT)
         if "sha256" in metadata:
-            check_digest(path, tensors, metadata)
+            _check_digest(path, tensors, metadata)
     except FileError as error:
         if isinstance(error, MissingFile):
             raise
@@ -958,7 +950,7 @@ class RunLog:
 
     def __init__(self, folder: Path, update: int = 0, tensorboard: bool = False) -> None:
         self.path = folder / "log.csv"
-        rows, problems = scan_log(self.path)
+        rows, problems = _scan_log(self.path)
         if problems:
             write_text(
                 folder / "log.csv.damaged", self.path.read_text(encoding="utf-8", errors="replace")
@@ -984,7 +976,7 @@ class RunLog:
                 self.board.add_scalar(name, row[name], row["update"])
 
 
-def is_row(row: Mapping[str, str], after: str) -> bool:
+def _is_row(row: Mapping[str, str], after: str) -> bool:
     """Whether a line of a log is whole: finite numbers or nothing, and a later update."""
     try:
         finite = all(math.isfinite(float(value)) for value in row.values() if value)
@@ -995,13 +987,13 @@ def is_row(row: Mapping[str, str], after: str) -> bool:
 
 def read_log(path: Path) -> list[dict[str, str]]:
     """The whole rows of a log; none if there is no file. Damaged lines are named and left out."""
-    rows, problems = scan_log(path)
+    rows, problems = _scan_log(path)
     if problems:
         tqdm.write("; ".join(problems))
     return rows
 
 
-def scan_log(path: Path) -> tuple[list[dict[str, str]], list[str]]:
+def _scan_log(path: Path) -> tuple[list[dict[str, str]], list[str]]:
     """The whole rows of a log, and which lines are none; a last line without its end is ignored."""
     if not path.exists():
         return [], []
@@ -1017,7 +1009,7 @@ def scan_log(path: Path) -> tuple[list[dict[str, str]], list[str]]:
     for number, line in enumerate(lines if not problems else (), start=2):
         values = line.split(",")
         row = dict(zip(names, values, strict=False))
-        if len(values) == len(names) and is_row(row, after=rows[-1]["update"] if rows else "0"):
+        if len(values) == len(names) and _is_row(row, after=rows[-1]["update"] if rows else "0"):
             rows.append(row)
         else:
             expected = f"{len(names)} numbers, of a later update than the row before"
@@ -1087,14 +1079,14 @@ def check_resume(config: TrainingConfig, old: TrainingConfig, resume: bool) -> N
         raise ValueError(
             f"{config.out} already holds a run; continue it with --resume, or choose another --out"
         )
-    for name, was in fixed_options(old).items():
+    for name, was in _fixed_options(old).items():
         if (now := getattr(config, name)) != was:
             raise ValueError(
                 f"the run in {config.out} has {name}={was}; it cannot go on with {now}"
             )
 
 
-def read_pairs(folder: Path) -> tuple[EncodedPairs, EncodedPairs]:
+def _read_pairs(folder: Path) -> tuple[EncodedPairs, EncodedPairs]:
     """The training and validation pairs that `prepare` left in the folder of a run.
 
     Raises: FileError if they, or the vocabulary whose numbers they hold, are damaged.
@@ -1146,7 +1138,7 @@ def start_run(
     if processes.rank == 0:
         prepare(config, resume)
     saved = processes.first(newest_checkpoint(folder) if processes.rank == 0 else None)
-    trainer = Trainer(config, *read_pairs(folder), processes)
+    trainer = Trainer(config, *_read_pairs(folder), processes)
     if saved:
         load_checkpoint(trainer, saved)
     elif config.weights:

@@ -254,7 +254,7 @@ def test_dropout_that_lost_in_the_small_table_would_leave_its_claim_open(
         ({4: 0.10, 64: 0.12}, "holds at small scale"),
         ({4: 0.30, 64: 0.10}, "open"),
         ({4: 0.10, 64: 0.30}, "open"),
-        ({4: 0.30, 64: 0.40}, "differs"),
+        ({4: 0.30, 64: 0.40}, "not reproduced here"),
     ],
 )
 def test_scorers_at_small_width_are_judged_if_both_hidden_layers_agree(

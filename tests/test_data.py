@@ -43,8 +43,9 @@ from annotated.data import (
     CorpusFile,
     EncodedPairs,
     HeldOut,
+    _check_complete,
+    _well_formed,
     archive_texts,
-    check_complete,
     clean_pairs,
     corpora,
     corpus_file,
@@ -65,7 +66,6 @@ from annotated.data import (
     token_batches,
     train_bpe,
     train_wordpiece,
-    well_formed,
     word_vocabulary,
 )
 from annotated.files import FileError, MissingFile
@@ -1198,7 +1198,7 @@ def test_an_archive_tells_itself_whether_it_is_whole(tmp_path: Path, name: str, 
     flipped = bytearray(whole)
     flipped[len(whole) // 2] ^= 1
     path.write_bytes(whole)
-    check_complete(path, name, ends=False)
+    _check_complete(path, name, ends=False)
     cuts = [whole[:n] for n in (0, 1, 512, len(whole) // 2)]
     if name == "a.tar":  # without a sum of its own, but with zeros at its end
         cuts.append(whole[: 512 + -(-len(CONTENT) // 512) * 512])  # where the second member begins
@@ -1207,16 +1207,16 @@ def test_an_archive_tells_itself_whether_it_is_whole(tmp_path: Path, name: str, 
     for broken in [*cuts, PAGE, b"x" * 9999]:
         path.write_bytes(broken)
         with pytest.raises(FileError, match=rf"{name}: expected the whole file; got: "):
-            check_complete(path, name, ends=False)
+            _check_complete(path, name, ends=False)
 
 
 def test_a_packed_file_is_no_archive_for_that(tmp_path: Path):
     """Its own check is right at the end, but what it holds is cut off, or is no archive."""
     for inside in packed("")[:5000], b"x" * 9999:
         (tmp_path / "file").write_bytes(gzip.compress(inside))
-        check_complete(tmp_path / "file", "a.gz")
+        _check_complete(tmp_path / "file", "a.gz")
         with pytest.raises(FileError, match="expected the whole file"):
-            check_complete(tmp_path / "file", "a.tgz")
+            _check_complete(tmp_path / "file", "a.tgz")
 
 
 @pytest.mark.parametrize(
@@ -1500,7 +1500,7 @@ def test_lone_surrogates_become_the_replacement_character(text: str):
         lone = "\ufffd" if 0xD800 <= high < 0xE000 else rest[0]
         expected += chr(0x10000 + (high - 0xD800 << 10) + low - 0xDC00) if pair else lone
         rest = rest[2:] if pair else rest[1:]
-    assert well_formed(text) == expected
+    assert _well_formed(text) == expected
     assert encode_source(BPE, [text]) == encode_source(BPE, [expected])
 
 

@@ -19,6 +19,7 @@ from annotated.heads import (
     PLACES,
     Arrows,
     Pronouns,
+    _gain_p,
     answer,
     antecedents,
     arrows,
@@ -28,7 +29,6 @@ from annotated.heads import (
     best_place,
     by_distance,
     common_relations,
-    gain_p,
     head_relations,
     holm,
     interval,
@@ -294,7 +294,7 @@ def test_of_many_heads_that_guess_hardly_ever_one_is_sure():
     guessed = rng.random((60, 40, 200)) < 0.3  # tables, questions, arrows
     fixed = rng.random((60, 40, 200)) < 0.3
     tables = [
-        np.array([gain_p(gain, sentences) for gain in hits * 1.0 - place])
+        np.array([_gain_p(gain, sentences) for gain in hits * 1.0 - place])
         for hits, place in zip(guessed, fixed, strict=True)
     ]
     alone = np.mean([p < 0.05 for p in tables])
@@ -374,10 +374,10 @@ def test_a_gain_counts_by_sentence():
     gains = np.array([1.0, 0.0, 1.0, 1.0, -1.0, 1.0])
     error = (gains.var() / 6) ** 0.5
     above = NormalDist().cdf(-gains.mean() / error)
-    assert gain_p(gains, np.arange(6)) == pytest.approx(above)
-    assert gain_p(gains.repeat(2), np.arange(6).repeat(2)) == pytest.approx(above)
-    assert gain_p(-gains, np.arange(6)) == pytest.approx(1 - above)
-    assert [gain_p(np.full(3, x), np.arange(3)) for x in (1.0, 0.0, -1.0)] == [0, 0.5, 1]
+    assert _gain_p(gains, np.arange(6)) == pytest.approx(above)
+    assert _gain_p(gains.repeat(2), np.arange(6).repeat(2)) == pytest.approx(above)
+    assert _gain_p(-gains, np.arange(6)) == pytest.approx(1 - above)
+    assert [_gain_p(np.full(3, x), np.arange(3)) for x in (1.0, 0.0, -1.0)] == [0, 0.5, 1]
 
 
 def test_the_study_tells_of_every_head(translator: Translator, doc):

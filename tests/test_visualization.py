@@ -6,6 +6,7 @@ import re
 import shutil
 from pathlib import Path
 
+import altair as alt
 import pytest
 import torch
 from hypothesis import given
@@ -279,7 +280,8 @@ def test_the_heads_shown_share_the_height_of_the_words(weights: Tensor, heads: l
     """As in Figures 3 and 4: eight heads have an eighth each, two a half, one all of it."""
     vl_convert = pytest.importorskip("vl_convert")
     chart = attention_lines(weights, WORDS, layer=1, heads=heads, query=2, threshold=0.0)
-    drawing = vl_convert.vegalite_to_svg(chart.properties(width=600).to_dict())
+    with alt.theme.enable("default"):  # the book's look leaves out what cells are called
+        drawing = vl_convert.vegalite_to_svg(chart.properties(width=600).to_dict())
     cells = re.findall(r"y: ([\d.]+); right: [^;]+; y2: ([\d.]+); head: (\d);", drawing)
     assert len(cells) == len(heads) * len(WORDS)
     (bottom, end), *_ = re.findall(r"edge: ([\d.]+); right: 0.5; far: ([1-9][\d.]*)", drawing)
