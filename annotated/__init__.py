@@ -54,8 +54,7 @@ if TYPE_CHECKING:
     from annotated.data import PairReport as PairReport
     from annotated.data import archive_texts as archive_texts
     from annotated.data import cache_folder as cache_folder
-    from annotated.data import check_number as check_number
-    from annotated.data import check_whole as check_whole
+    from annotated.data import check_complete as check_complete
     from annotated.data import clean_pairs as clean_pairs
     from annotated.data import corpora as corpora
     from annotated.data import corpus_file as corpus_file
@@ -90,9 +89,15 @@ if TYPE_CHECKING:
     from annotated.decoding import Translation as Translation
     from annotated.decoding import Translator as Translator
     from annotated.decoding import beam_search as beam_search
+    from annotated.decoding import best_of as best_of
     from annotated.decoding import budget_batches as budget_batches
     from annotated.decoding import can_win as can_win
+    from annotated.decoding import check_device as check_device
     from annotated.decoding import check_search as check_search
+    from annotated.decoding import check_sizes as check_sizes
+    from annotated.decoding import check_source as check_source
+    from annotated.decoding import each_sentence as each_sentence
+    from annotated.decoding import encode_beginnings as encode_beginnings
     from annotated.decoding import extend as extend
     from annotated.decoding import forbid as forbid
     from annotated.decoding import greedy_decode as greedy_decode
@@ -100,14 +105,18 @@ if TYPE_CHECKING:
     from annotated.decoding import keep_to as keep_to
     from annotated.decoding import length_penalty as length_penalty
     from annotated.decoding import load_pretrained as load_pretrained
+    from annotated.decoding import model_files as model_files
     from annotated.decoding import model_folder as model_folder
+    from annotated.decoding import most_tokens as most_tokens
     from annotated.decoding import next_log_probs as next_log_probs
     from annotated.decoding import open_beam as open_beam
     from annotated.decoding import output_limits as output_limits
+    from annotated.decoding import read_tokenizer as read_tokenizer
     from annotated.decoding import take_complete as take_complete
     from annotated.embeddings import Embeddings as Embeddings
     from annotated.embeddings import Generator as Generator
     from annotated.embeddings import check_ids as check_ids
+    from annotated.embeddings import check_tokens as check_tokens
     from annotated.evaluation import TEXTS as TEXTS
     from annotated.evaluation import TFLOPS as TFLOPS
     from annotated.evaluation import Likelihood as Likelihood
@@ -130,6 +139,8 @@ if TYPE_CHECKING:
     from annotated.files import InputError as InputError
     from annotated.files import MissingFile as MissingFile
     from annotated.files import T as T
+    from annotated.files import append_text as append_text
+    from annotated.files import check_whole as check_whole
     from annotated.files import fits as fits
     from annotated.files import locked as locked
     from annotated.files import read_json as read_json
@@ -144,27 +155,31 @@ if TYPE_CHECKING:
     from annotated.heads import Arrows as Arrows
     from annotated.heads import Pronouns as Pronouns
     from annotated.heads import Seen as Seen
+    from annotated.heads import answer as answer
     from annotated.heads import antecedents as antecedents
     from annotated.heads import archived_texts as archived_texts
     from annotated.heads import arrows as arrows
     from annotated.heads import at_place as at_place
+    from annotated.heads import beside_place as beside_place
     from annotated.heads import best_for_pronouns as best_for_pronouns
     from annotated.heads import best_head as best_head
     from annotated.heads import best_heads as best_heads
     from annotated.heads import best_place as best_place
     from annotated.heads import by_distance as by_distance
     from annotated.heads import common_relations as common_relations
+    from annotated.heads import gain_p as gain_p
     from annotated.heads import head_relations as head_relations
+    from annotated.heads import holm as holm
     from annotated.heads import interval as interval
     from annotated.heads import load_gum as load_gum
     from annotated.heads import look as look
-    from annotated.heads import lower_end as lower_end
     from annotated.heads import places as places
     from annotated.heads import profile as profile
     from annotated.heads import pronouns as pronouns
     from annotated.heads import read_conllu as read_conllu
     from annotated.heads import strongest as strongest
     from annotated.heads import study as study
+    from annotated.heads import sure as sure
     from annotated.heads import tasks as tasks
     from annotated.heads import untrained as untrained
     from annotated.heads import word_weights as word_weights
@@ -174,6 +189,7 @@ if TYPE_CHECKING:
     from annotated.launcher import keep_results as keep_results
     from annotated.launcher import launch as launch
     from annotated.launcher import loss_chart as loss_chart
+    from annotated.launcher import peak_tflops as peak_tflops
     from annotated.launcher import training_plan as training_plan
     from annotated.launcher import training_work as training_work
     from annotated.model import EncoderDecoder as EncoderDecoder
@@ -182,6 +198,7 @@ if TYPE_CHECKING:
     from annotated.model import check_config as check_config
     from annotated.model import initialise as initialise
     from annotated.model import make_model as make_model
+    from annotated.model import parameter_shapes as parameter_shapes
     from annotated.model import tie_embeddings as tie_embeddings
     from annotated.optimizer import paper_optimizer as paper_optimizer
     from annotated.optimizer import rate as rate
@@ -207,6 +224,7 @@ if TYPE_CHECKING:
     from annotated.parsing import bracketed as bracketed
     from annotated.parsing import bracketing as bracketing
     from annotated.parsing import check_depth as check_depth
+    from annotated.parsing import check_limit as check_limit
     from annotated.parsing import check_node as check_node
     from annotated.parsing import clean as clean
     from annotated.parsing import compare as compare
@@ -221,6 +239,7 @@ if TYPE_CHECKING:
     from annotated.parsing import load_trees as load_trees
     from annotated.parsing import one_tag_each as one_tag_each
     from annotated.parsing import penn_sections as penn_sections
+    from annotated.parsing import read_rules as read_rules
     from annotated.parsing import read_trees as read_trees
     from annotated.parsing import restore as restore
     from annotated.parsing import right_branching as right_branching
@@ -265,13 +284,17 @@ if TYPE_CHECKING:
     from annotated.training import Progress as Progress
     from annotated.training import RunLog as RunLog
     from annotated.training import SimpleLossCompute as SimpleLossCompute
+    from annotated.training import Stopped as Stopped
     from annotated.training import StopRequest as StopRequest
     from annotated.training import Trainer as Trainer
     from annotated.training import TrainingConfig as TrainingConfig
     from annotated.training import TrainState as TrainState
+    from annotated.training import adam_state as adam_state
     from annotated.training import agree as agree
     from annotated.training import ahead as ahead
     from annotated.training import average_checkpoints as average_checkpoints
+    from annotated.training import check_checkpoint as check_checkpoint
+    from annotated.training import check_digest as check_digest
     from annotated.training import check_resume as check_resume
     from annotated.training import check_training as check_training
     from annotated.training import checkpoints as checkpoints
@@ -280,17 +303,22 @@ if TYPE_CHECKING:
     from annotated.training import drop_old as drop_old
     from annotated.training import encode_corpus as encode_corpus
     from annotated.training import find_precision as find_precision
+    from annotated.training import fixed_options as fixed_options
     from annotated.training import groups as groups
     from annotated.training import interrupt as interrupt
+    from annotated.training import is_row as is_row
     from annotated.training import join_processes as join_processes
     from annotated.training import keep_gradients as keep_gradients
+    from annotated.training import leaving as leaving
     from annotated.training import load_checkpoint as load_checkpoint
     from annotated.training import longest_sentence as longest_sentence
     from annotated.training import mix as mix
     from annotated.training import model_config as model_config
+    from annotated.training import model_weights as model_weights
     from annotated.training import new_row as new_row
     from annotated.training import newest_checkpoint as newest_checkpoint
     from annotated.training import not_finite as not_finite
+    from annotated.training import part as part
     from annotated.training import parts_from as parts_from
     from annotated.training import prepare as prepare
     from annotated.training import preset as preset
@@ -298,13 +326,16 @@ if TYPE_CHECKING:
     from annotated.training import read_checkpoint as read_checkpoint
     from annotated.training import read_config as read_config
     from annotated.training import read_log as read_log
+    from annotated.training import read_pairs as read_pairs
     from annotated.training import ready as ready
     from annotated.training import record as record
     from annotated.training import run as run
     from annotated.training import run_epoch as run_epoch
+    from annotated.training import run_lock as run_lock
     from annotated.training import run_vocabulary as run_vocabulary
     from annotated.training import save_checkpoint as save_checkpoint
     from annotated.training import save_model as save_model
+    from annotated.training import scan_log as scan_log
     from annotated.training import share_parts as share_parts
     from annotated.training import short_enough as short_enough
     from annotated.training import show as show
@@ -402,8 +433,7 @@ _MODULES = {
         "UNK",
         "archive_texts",
         "cache_folder",
-        "check_number",
-        "check_whole",
+        "check_complete",
         "clean_pairs",
         "corpora",
         "corpus_file",
@@ -440,9 +470,15 @@ _MODULES = {
         "Translation",
         "Translator",
         "beam_search",
+        "best_of",
         "budget_batches",
         "can_win",
+        "check_device",
         "check_search",
+        "check_sizes",
+        "check_source",
+        "each_sentence",
+        "encode_beginnings",
         "extend",
         "forbid",
         "greedy_decode",
@@ -450,13 +486,16 @@ _MODULES = {
         "keep_to",
         "length_penalty",
         "load_pretrained",
+        "model_files",
         "model_folder",
+        "most_tokens",
         "next_log_probs",
         "open_beam",
         "output_limits",
+        "read_tokenizer",
         "take_complete",
     ],
-    "embeddings": ["Embeddings", "Generator", "check_ids"],
+    "embeddings": ["Embeddings", "Generator", "check_ids", "check_tokens"],
     "evaluation": [
         "Likelihood",
         "TEXTS",
@@ -482,6 +521,8 @@ _MODULES = {
         "InputError",
         "MissingFile",
         "T",
+        "append_text",
+        "check_whole",
         "fits",
         "locked",
         "read_json",
@@ -498,27 +539,31 @@ _MODULES = {
         "PLACES",
         "Pronouns",
         "Seen",
+        "answer",
         "antecedents",
         "archived_texts",
         "arrows",
         "at_place",
+        "beside_place",
         "best_for_pronouns",
         "best_head",
         "best_heads",
         "best_place",
         "by_distance",
         "common_relations",
+        "gain_p",
         "head_relations",
+        "holm",
         "interval",
         "load_gum",
         "look",
-        "lower_end",
         "places",
         "profile",
         "pronouns",
         "read_conllu",
         "strongest",
         "study",
+        "sure",
         "tasks",
         "untrained",
         "word_weights",
@@ -530,6 +575,7 @@ _MODULES = {
         "keep_results",
         "launch",
         "loss_chart",
+        "peak_tflops",
         "training_plan",
         "training_work",
     ],
@@ -540,6 +586,7 @@ _MODULES = {
         "check_config",
         "initialise",
         "make_model",
+        "parameter_shapes",
         "tie_embeddings",
     ],
     "optimizer": ["paper_optimizer", "rate"],
@@ -568,6 +615,7 @@ _MODULES = {
         "bracketed",
         "bracketing",
         "check_depth",
+        "check_limit",
         "check_node",
         "clean",
         "compare",
@@ -582,6 +630,7 @@ _MODULES = {
         "load_trees",
         "one_tag_each",
         "penn_sections",
+        "read_rules",
         "read_trees",
         "restore",
         "right_branching",
@@ -635,12 +684,16 @@ _MODULES = {
         "RunLog",
         "SimpleLossCompute",
         "StopRequest",
+        "Stopped",
         "TrainState",
         "Trainer",
         "TrainingConfig",
+        "adam_state",
         "agree",
         "ahead",
         "average_checkpoints",
+        "check_checkpoint",
+        "check_digest",
         "check_resume",
         "check_training",
         "checkpoints",
@@ -649,17 +702,22 @@ _MODULES = {
         "drop_old",
         "encode_corpus",
         "find_precision",
+        "fixed_options",
         "groups",
         "interrupt",
+        "is_row",
         "join_processes",
         "keep_gradients",
+        "leaving",
         "load_checkpoint",
         "longest_sentence",
         "mix",
         "model_config",
+        "model_weights",
         "new_row",
         "newest_checkpoint",
         "not_finite",
+        "part",
         "parts_from",
         "prepare",
         "preset",
@@ -667,13 +725,16 @@ _MODULES = {
         "read_checkpoint",
         "read_config",
         "read_log",
+        "read_pairs",
         "ready",
         "record",
         "run",
         "run_epoch",
+        "run_lock",
         "run_vocabulary",
         "save_checkpoint",
         "save_model",
+        "scan_log",
         "share_parts",
         "short_enough",
         "show",
@@ -801,6 +862,7 @@ __all__ = [
     "Seen",
     "SimpleLossCompute",
     "StopRequest",
+    "Stopped",
     "SublayerConnection",
     "T",
     "Tagger",
@@ -811,11 +873,14 @@ __all__ = [
     "Translation",
     "Translator",
     "Unfinished",
+    "adam_state",
     "add_token",
     "agree",
     "ahead",
     "all_scores",
+    "answer",
     "antecedents",
+    "append_text",
     "archive_texts",
     "archived_texts",
     "arrows",
@@ -826,9 +891,11 @@ __all__ = [
     "average_checkpoints",
     "bare_label",
     "beam_search",
+    "beside_place",
     "best_for_pronouns",
     "best_head",
     "best_heads",
+    "best_of",
     "best_place",
     "bleu",
     "bracketed",
@@ -839,16 +906,23 @@ __all__ = [
     "cache_folder",
     "can_win",
     "chart_theme",
+    "check_checkpoint",
+    "check_complete",
     "check_config",
     "check_depth",
+    "check_device",
+    "check_digest",
     "check_ids",
+    "check_limit",
     "check_mask",
     "check_node",
-    "check_number",
     "check_odd",
     "check_resume",
     "check_search",
     "check_sentences",
+    "check_sizes",
+    "check_source",
+    "check_tokens",
     "check_training",
     "check_whole",
     "checkpoints",
@@ -875,7 +949,9 @@ __all__ = [
     "digest",
     "download",
     "drop_old",
+    "each_sentence",
     "each_text",
+    "encode_beginnings",
     "encode_corpus",
     "encode_source",
     "encode_target",
@@ -888,22 +964,26 @@ __all__ = [
     "find_paper",
     "find_precision",
     "fits",
+    "fixed_options",
     "forbid",
     "full_command",
     "full_config",
     "fused_attention",
+    "gain_p",
     "get_paper",
     "greedy_decode",
     "groups",
     "head_relations",
     "head_widths",
     "heat_map",
+    "holm",
     "import_paper",
     "initialise",
     "interrupt",
     "interval",
     "is_blank",
     "is_marked",
+    "is_row",
     "is_tag",
     "join_processes",
     "keep_gradients",
@@ -916,6 +996,7 @@ __all__ = [
     "leads",
     "learn_vocabulary",
     "leave_out",
+    "leaving",
     "ledger",
     "length_penalty",
     "likelihood",
@@ -934,7 +1015,6 @@ __all__ = [
     "longest_sentence",
     "look",
     "loss_chart",
-    "lower_end",
     "lower_tokenise",
     "make_batch",
     "make_model",
@@ -943,8 +1023,11 @@ __all__ = [
     "mix",
     "model_config",
     "model_cost",
+    "model_files",
     "model_folder",
+    "model_weights",
     "moses_tokenise",
+    "most_tokens",
     "multiply_adds",
     "new_row",
     "newest_checkpoint",
@@ -957,9 +1040,12 @@ __all__ = [
     "pad_ids",
     "paper_folder",
     "paper_optimizer",
+    "parameter_shapes",
     "parse_data",
+    "part",
     "part_lines",
     "parts_from",
+    "peak_tflops",
     "penn_sections",
     "piece_names",
     "places",
@@ -979,8 +1065,11 @@ __all__ = [
     "read_json",
     "read_lines",
     "read_log",
+    "read_pairs",
+    "read_rules",
     "read_runs",
     "read_tensors",
+    "read_tokenizer",
     "read_trees",
     "readable",
     "reader_controls",
@@ -995,11 +1084,13 @@ __all__ = [
     "run",
     "run_epoch",
     "run_folder",
+    "run_lock",
     "run_vocabulary",
     "same_punctuation",
     "save_checkpoint",
     "save_model",
     "scaled_dot_product",
+    "scan_log",
     "score_files",
     "score_parser",
     "score_tree_files",
@@ -1023,6 +1114,7 @@ __all__ = [
     "subsequent_mask",
     "summaries",
     "summary",
+    "sure",
     "table_2",
     "table_4",
     "take_complete",

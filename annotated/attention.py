@@ -4,6 +4,7 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -175,13 +176,17 @@ def head_widths(
     return d_model // h if d_k is None else d_k, d_model // h if d_v is None else d_v
 
 
-def check_mask(mask: Tensor) -> None:
-    """Raise ValueError unless a mask has three dimensions and says yes or no."""
-    if mask.dim() != 3:
-        raise ValueError(f"expected a mask (batch, 1 or len_q, len_k); got {tuple(mask.shape)}")
+def check_mask(mask: Tensor, batch: int, len_q: int, len_k: int, name: str = "mask") -> None:
+    """Raise ValueError unless a mask says yes or no to each query and key, or to each key."""
+    if not isinstance(mask, Tensor):
+        raise ValueError(f"expected a {name} as a tensor; got {type(mask).__name__}")
+    rows, columns, shape = (1, batch), (1, len_q), tuple(mask.shape)
+    if len(shape) != 3 or shape[0] not in rows or shape[1] not in columns or shape[2] != len_k:
+        wanted = f"(batch, 1 or len_q, len_k), here ({batch}, 1 or {len_q}, {len_k})"
+        raise ValueError(f"expected a {name} {wanted}; got {shape}")
     if mask.is_floating_point() and (mask < 0).any():
         raise ValueError(
-            "expected a mask that is 0 where attention is forbidden; got negative numbers"
+            f"expected a {name} that is 0 where attention is forbidden; got negative numbers"
         )
 
 
@@ -238,14 +243,14 @@ class MultiHeadedAttention(nn.Module):
 
         Raises: ValueError for a mask of another shape, or one to be added to scores.
         """
-        if mask is not None:
-            check_mask(mask)
-            mask = mask.bool().unsqueeze(-3)  # (batch, 1, len_q, len_k): one mask for all heads
         query = self.split_heads(self.w_q(query))  # (batch, h, len_q, d_k)
         if cache is None or not cache.complete:
             key, value = self.split_heads(self.w_k(key)), self.split_heads(self.w_v(value))
         if cache is not None:
             key, value = cache.kept() if cache.complete else cache.extend(key, value)
+        if mask is not None:
+            check_mask(mask, query.size(0), query.size(2), key.size(2))
+            mask = mask.bool().unsqueeze(-3)  # (batch, 1, len_q, len_k): one mask for all heads
         if not self.training and cache is None:
             self._last = (query.detach(), key.detach(), mask)
         dropout = self.dropout.p if self.training else 0.0
@@ -258,15 +263,24 @@ class MultiHeadedAttention(nn.Module):
 
     @property
     def attn(self) -> Tensor | None:
-        """Weights (batch, h, len_q, len_k) of the last call in eval mode; None before it.
+        """Weights (batch, h, len_q, len_k) of the last call in eval mode; None before it, or if
+        the layer has been trained or copied since.
 
         The fused kernel does not keep them, so they are computed when asked for.
         """
         if self._last is None:
             return None
         query, key, mask = self._last
-        scores = query @ key.transpose(-2, -1) / math.sqrt(self.d_k)
-        return masked_softmax(scores, mask)
+        return scaled_dot_product(query, key, key, mask)[1]  # weights do not ask for values
+
+    def train(self, mode: bool = True) -> "MultiHeadedAttention":
+        """As in every module; a layer that is trained forgets the last call."""
+        self._last = None if mode else self._last
+        return super().train(mode)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a file gets: everything but the last call."""
+        return {**self.__dict__, "_last": None}
 
 
 def subsequent_mask(size: int) -> Tensor:

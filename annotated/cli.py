@@ -8,15 +8,18 @@ import dataclasses
 import io
 import json
 import os
+import re
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import product
 from pathlib import Path
 from typing import Any, TextIO
 
 __all__ = [
     "HOW_TO_TRANSLATE",
+    "CommandParser",
     "add_fields",
     "add_parse",
     "add_scoring",
@@ -24,11 +27,16 @@ __all__ = [
     "add_studies",
     "add_translate",
     "add_treebank",
+    "at_terminal",
     "build_parser",
     "check_parse",
     "device_for",
+    "explain",
+    "let_go_of_output",
+    "lines_of_input",
     "main",
     "one_line",
+    "prepare_streams",
     "report",
     "report_trees",
     "run_average",
@@ -45,6 +53,7 @@ __all__ = [
     "score_on_treebank",
     "sentences_to_read",
     "sentences_to_translate",
+    "short_warnings",
     "text_output",
     "trained_on",
     "tree_picture",
@@ -142,7 +151,6 @@ def report(rows: list[dict[str, Any]], names: list[str], out: str | None) -> Non
         name = " ".join(row[name] for name in names)
         print(f"{name:5} {row['text']:33} {row['score']:.2f}  {row['signature']}")
     if out:
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
         write_text(Path(out), json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -191,8 +199,8 @@ def run_heads(options: argparse.Namespace) -> None:
     for name, table in tables.items():
         print(f"\n{name}\n{table.round(3).to_string(index=False)}")
     if options.out:
-        Path(options.out).parent.mkdir(parents=True, exist_ok=True)
-        rows = {name: table.to_dict(orient="records") for name, table in tables.items()}
+        as_json = {"orient": "records", "double_precision": 15}  # what is missing becomes null
+        rows = {name: json.loads(table.to_json(**as_json)) for name, table in tables.items()}
         about = {"model": options.model, "untrained": options.untrained}
         write_text(Path(options.out), json.dumps(about | rows, indent=1) + "\n")
 
@@ -208,20 +216,26 @@ def run_parse(options: argparse.Namespace) -> None:
         score_on_treebank(parser, options, search)
         return
     for number, line in enumerate(sentences_to_read(options.text), start=1):
+        if len(line) > 2000:  # half a tree would be none
+            raise ValueError(
+                f"sentence {number}: expected at most 2,000 letters; got {len(line):,}"
+            )
         words = line.split() if options.words else split_words(line)
         if not words:
             raise ValueError(f"sentence {number}: expected words; got a blank line")
         tree = parser.parse(words, **search)
         print(bracketed(tree) if options.lines else f"{tree_picture(tree)}\n")
         if options.svg:
-            Path(options.svg).parent.mkdir(parents=True, exist_ok=True)
             write_text(Path(options.svg), tree_svg(tree))
 
 
 def check_parse(options: argparse.Namespace) -> None:
     """Raise ValueError for options of `parse` that do not go together."""
+    from annotated.parsing import check_limit
+
+    check_limit(options.limit)
     scoring = {name: getattr(options, name) for name in ("out", "baselines", "limit")}
-    useless = [f"--{name}" for name, given in scoring.items() if given]
+    useless = [f"--{name}" for name, given in scoring.items() if given not in (None, False)]
     if useless and not options.treebank:
         raise ValueError(f"expected --treebank with {useless[0]}, which is about scores")
     if options.treebank and (options.text or options.svg):
@@ -249,18 +263,19 @@ def report_trees(rows: list[dict[str, Any]], about: dict[str, Any], out: str | N
         for name, value in row.items():
             print(f"{name:26}= {value if isinstance(value, str) else format(value, '6.5g')}")
     if out:
-        Path(out).parent.mkdir(parents=True, exist_ok=True)
         write_text(Path(out), json.dumps([about | row for row in rows], indent=1) + "\n")
 
 
 def run_treebank(options: argparse.Namespace) -> None:
-    from annotated.parsing import score_tree_files, write_treebank
+    from annotated.parsing import read_rules, score_tree_files, write_treebank
 
     if options.action == "write":
         print(write_treebank(options.treebank, Path(options.folder), options.limit))
         return
-    about = {"gold": options.gold, "found": options.found}
-    report_trees(score_tree_files(Path(options.gold), Path(options.found)), about, options.out)
+    about = {"gold": options.gold, "found": options.found, "param": options.param}
+    rules = read_rules(Path(options.param)) if options.param else None
+    rows = score_tree_files(Path(options.gold), Path(options.found), rules)
+    report_trees(rows, about, options.out)
 
 
 def tree_picture(tree: Any) -> str:
@@ -280,17 +295,35 @@ def run_average(options: argparse.Namespace) -> None:
 
 
 def one_line(text: str) -> str:
-    """The text without the characters at which a reader might break it in lines or fields."""
+    """The text without the characters at which a reader might break it in lines or fields.
+
+    What is left of a byte that was not UTF-8, a lone surrogate, becomes �.
+    """
+    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return " ".join(text.splitlines()).replace("\t", " ")
 
 
 def sentences_to_read(text: list[str]) -> Iterable[str]:
-    """The sentences of the command line, or the lines of standard input."""
+    """The sentences of the command line, or the lines of standard input.
+
+    Raises: ValueError if standard input is closed or, when it comes to that, cannot be read.
+    """
     from annotated.data import decode_lines
+    from annotated.files import InputError
 
     if text:
         return [one_line(line) for line in text]
-    return map(one_line, decode_lines(sys.stdin.buffer, "standard input"))
+    if sys.stdin is None:
+        raise InputError("expected sentences, as arguments or on standard input, which is closed")
+    return map(one_line, decode_lines(lines_of_input(), "standard input"))
+
+
+def lines_of_input() -> Iterator[bytes]:
+    """The lines of standard input, as they come."""
+    from annotated.files import reading
+
+    with reading("standard input", "sentences, one a line"):
+        yield from sys.stdin.buffer
 
 
 def sentences_to_translate(options: argparse.Namespace) -> Iterable[str]:
@@ -305,78 +338,81 @@ def sentences_to_translate(options: argparse.Namespace) -> Iterable[str]:
 
 
 def device_for(name: str | None) -> str:
-    """The device of this name; None: the GPU if there is one.
-
-    Raises: ValueError if there is no such device.
-    """
+    """The device of this name; None: the GPU if there is one."""
     import torch
 
-    name = name or ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        torch.empty(1, device=name)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"expected a device that torch can use; got {name!r}: {reason}") from None
-    return name
+    return name or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def at_terminal(stream: Any) -> bool:
+    """Whether somebody sits at the other end of a stream; it may be closed."""
+    return stream is not None and stream.isatty()
 
 
 @contextmanager
 def text_output(path: str | None) -> Iterator[TextIO]:
     """A file that takes its name once it is written, or standard output; UTF-8 in either case.
 
-    Raises: ValueError if the name is that of something else than a file.
+    Raises: ValueError if the name is that of something else than a file, if the file cannot be
+        written, or if standard output is closed.
     """
+    from annotated.files import InputError, writing
+
     if path is None:
+        if sys.stdout is None:
+            raise InputError("expected --output, for standard output is closed")
         if isinstance(sys.stdout, io.TextIOWrapper):  # not so in a notebook
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         yield sys.stdout
         return
     target = Path(path).resolve()
     if target.exists() and not target.is_file():
-        raise ValueError(f"expected the name of a file; got {path}")
-    part = target.with_name(target.name + ".part")
-    try:
-        with part.open("w", encoding="utf-8", newline="\n") as file:
-            yield file
-        os.replace(part, target)
-    finally:
-        part.unlink(missing_ok=True)
+        raise InputError(f"expected the name of a file; got {path}")
+    with writing(target) as part, part.open("w", encoding="utf-8", newline="\n") as file:
+        yield file
 
 
 def run_translate(options: argparse.Namespace) -> None:
     from annotated.decoding import load_pretrained
 
     sentences = sentences_to_translate(options)
-    translator = load_pretrained(options.model, device_for(options.device))
     piped = not (options.text or options.input)
     progress = options.progress
     if progress is None:
-        progress = sys.stderr.isatty() and (options.output is not None or not sys.stdout.isatty())
+        silent = options.output is not None or not at_terminal(sys.stdout)
+        progress = at_terminal(sys.stderr) and silent
+    names = "beam", "alpha", "max_extra", "max_source", "batch_tokens"
+    search = {name: getattr(options, name) for name in names}
     with text_output(options.output) as out:
-        groups = translator.candidates(
+        groups = load_pretrained(options.model, device_for(options.device)).candidates(
             sentences,
-            batch_tokens=options.batch_tokens,
-            chunk=1 if piped and sys.stdin.isatty() else options.chunk,
+            chunk=1 if piped and at_terminal(sys.stdin) else options.chunk,
             progress=progress,
-            beam=options.beam,
-            alpha=options.alpha,
-            max_extra=options.max_extra,
-            n_best=options.n_best or 1,
+            n_best=1 if options.n_best is None else options.n_best,
+            **search,
         )
         for number, group in enumerate(groups, start=1):
             for found in group:
                 fields = [number, f"{found.score:.4f}", f"{found.log_prob:.4f}"]
-                line = [*fields, one_line(found.text)] if options.n_best else [one_line(found.text)]
+                scored = options.n_best is not None
+                line = [*fields, one_line(found.text)] if scored else [one_line(found.text)]
                 print(*line, sep="\t", file=out, flush=True)
+
+
+class CommandParser(argparse.ArgumentParser):
+    """A parser that knows --debug; so do those of its subcommands."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        told = "if something goes wrong, show Python's traceback in place of one line"
+        self.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=told)
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the command `annotated`."""
     from annotated.training import PRESETS, TrainingConfig
 
-    parser = argparse.ArgumentParser(
-        prog="annotated", description="Attention Is All You Need, executable."
-    )
+    parser = CommandParser(prog="annotated", description="Attention Is All You Need, executable.")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
     train = commands.add_parser(
@@ -436,6 +472,7 @@ def add_translate(commands: Any) -> None:
         ("--beam", 4, "hypotheses to follow; 1 is greedy"),
         ("--alpha", 0.6, "length penalty"),
         ("--max-extra", 50, "tokens that an output may have more than its input"),
+        ("--max-source", 1000, "tokens of an input; of a longer one the beginning is translated"),
         ("--batch-tokens", 2000, "tokens of a batch, padding included"),
         ("--chunk", 1000, "lines to read ahead and sort by length; 1 answers each at once"),
     ):
@@ -517,6 +554,8 @@ def add_treebank(commands: Any) -> None:
     score = actions.add_parser("score", help="compare two files of trees in brackets as EVALB does")
     score.add_argument("gold", help="a tree a line, or a blank line")
     score.add_argument("found", help="the same sentences, as a parser sees them")
+    told = "EVALB's parameter file (DEBUG and MAX_ERROR change nothing; default: as COLLINS.prm)"
+    score.add_argument("--param", metavar="FILE", help=told)
     score.add_argument("--out", help="also write the scores to this JSON file")
     treebank.set_defaults(run=run_treebank)
 
@@ -577,8 +616,44 @@ def add_sources(commands: Any) -> None:
     paper.set_defaults(run=run_paper)
 
 
+def explain(error: Exception) -> tuple[int, str]:
+    """Exit status, and what went wrong in one line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    no_memory = re.search("out of memory|allocate memory", text, re.IGNORECASE)
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and no_memory):
+        less = "--parts, other commands less with a smaller --beam or --batch-tokens"
+        return 2, f"out of memory; train needs less with more {less}, or try --device cpu"
+    if isinstance(error, ModuleNotFoundError):
+        return 2, f"expected the package {error.name}; it is not installed"
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename is not None else ""
+        return 2, f"{place}{error.strerror}"
+    if isinstance(error, ValueError | OSError):
+        return 2, text
+    told = f"this should not happen, and is no mistake of yours ({type(error).__name__}: {text})"
+    return 70, f"{told}; --debug shows where"
+
+
+@contextmanager
+def short_warnings() -> Iterator[None]:
+    """Around a command: our warnings are a line, without a place in the code."""
+    usual = warnings.formatwarning
+
+    def short(message: Any, category: Any, *where: Any, **more: Any) -> str:
+        if category is not UserWarning:
+            return usual(message, category, *where, **more)
+        return f"annotated: {' '.join(str(message).split())}\n"
+
+    warnings.formatwarning = short
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command `annotated`."""
+    prepare_streams()
     parser = build_parser()
     options, rest = parser.parse_known_args(arguments)
     if "text" in options and not any(word.startswith("-") for word in rest):
@@ -586,15 +661,37 @@ def main(arguments: list[str] | None = None) -> None:
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
-        options.run(options)
-        sys.stdout.flush()
+        with nullcontext() if "debug" in options else short_warnings():
+            options.run(options)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except BrokenPipeError:
-        # What is still in the buffer must not fail again when Python writes it at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        let_go_of_output()
         sys.exit(141)  # as of a program that the signal SIGPIPE has ended
-    except (ValueError, OSError) as error:
-        print(f"annotated: {error}", file=sys.stderr)
-        sys.exit(2)
     except KeyboardInterrupt as stop:
         print(f"annotated: {str(stop) or 'interrupted'}", file=sys.stderr)
         sys.exit(130)
+    except Exception as error:
+        let_go_of_output()
+        if "debug" in options:
+            raise
+        status, line = explain(error)
+        print(f"annotated: {line}", file=sys.stderr)
+        sys.exit(status)
+
+
+def prepare_streams() -> None:
+    """Let every character be printed, escaped if need be; and errors, though nobody reads them."""
+    if sys.stderr is None:  # closed
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def let_go_of_output() -> None:
+    """Print what is in the buffer; if it cannot be, it must not fail again when Python ends."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -17,11 +17,11 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from http.client import HTTPException, HTTPResponse
 from importlib import resources
 from itertools import count, islice, zip_longest
-from numbers import Integral
 from pathlib import Path
 from typing import IO, Any
 from urllib.error import HTTPError
@@ -35,14 +35,17 @@ from torch import Tensor
 from tqdm import tqdm
 
 from annotated.attention import subsequent_mask
+from annotated.embeddings import check_tokens
 from annotated.files import (
     FileError,
     InputError,
     MissingFile,
+    check_whole,
     locked,
     reading,
     settings,
     write_text,
+    writing,
 )
 
 __all__ = [
@@ -59,8 +62,7 @@ __all__ = [
     "PairReport",
     "archive_texts",
     "cache_folder",
-    "check_number",
-    "check_whole",
+    "check_complete",
     "clean_pairs",
     "corpora",
     "corpus_file",
@@ -313,7 +315,7 @@ _PAGE = re.compile(
 )
 
 
-def check_whole(file: Path, name: str, ends: bool = True) -> None:
+def check_complete(file: Path, name: str, ends: bool = True) -> None:
     """Read a file through: it has to be what its name says, from its beginning to its end.
 
     Args:
@@ -390,7 +392,7 @@ def _believe(file: Path, place: Path, sha256: str | None, ends: bool = True) -> 
     """
     known, found = _known_sum(place, sha256), sha256_of(file)
     if found != known:
-        check_whole(file, place.name, ends)  # which may say what it is instead
+        check_complete(file, place.name, ends)  # which may say what it is instead
     if known is None:
         write_text(_note(place), f"{found}  {place.name}\n")
         print(f"{place.name}: SHA-256 {found}, remembered in {_note(place).name}", file=sys.stderr)
@@ -492,6 +494,17 @@ def _lies_there(place: Path, sha256: str | None) -> bool:
 _LONGEST = 1 << 20  # bytes of a line
 
 
+def _bounded(file: IO[bytes], name: str) -> Iterator[bytes]:
+    """Lines of an open file; FileError for one that is too long."""
+    for number in count(1):
+        line = file.readline(_LONGEST + 1)
+        if len(line) > _LONGEST:
+            raise FileError(f"{name}, line {number}: longer than {_LONGEST:,} bytes")
+        if not line:
+            return
+        yield line
+
+
 def part_lines(path: Path, member: str = "") -> Iterator[bytes]:
     """Lines of a file, or of a member of a tar or zip archive, decompressed, as they are needed.
 
@@ -501,16 +514,20 @@ def part_lines(path: Path, member: str = "") -> Iterator[bytes]:
     name = f"{path}: {member}" if member else str(path)
     with reading(path, "a whole file of the kind that its name says"):
         if not member:
+            if path.suffix in _OPENERS and not path.stat().st_size:
+                raise FileError(f"{path}: expected a compressed file; it is empty")
             with _OPENERS.get(path.suffix, open)(path, "rb") as file:
                 yield from _bounded(file, name)
             return
+        met = False
         for found, _, file in _members(path):
-            if found == member:
+            if found == member and not met:
+                met = True
                 unpack: Any = gzip.open if member.endswith(".gz") else nullcontext
                 with unpack(file) as unpacked:
                     yield from _bounded(unpacked, name)
-                return
-        raise FileError(f"expected {member} in {path}")
+        if not met:
+            raise FileError(f"expected {member} in {path}")
 
 
 def _members(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
@@ -526,17 +543,8 @@ def _members(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
                 content = tar.extractfile(member) if member.isfile() else None
                 if content:
                     yield member.name, member.size, content
-
-
-def _bounded(file: IO[bytes], name: str) -> Iterator[bytes]:
-    """Lines of an open file; FileError for one that is too long."""
-    for number in count(1):
-        line = file.readline(_LONGEST + 1)
-        if len(line) > _LONGEST:
-            raise FileError(f"{name}, line {number}: longer than {_LONGEST:,} bytes")
-        if not line:
-            return
-        yield line
+            while tar.fileobj and tar.fileobj.read(_LONGEST):
+                pass
 
 
 _SEGMENT = re.compile(rb"<seg[^>]*>(.*?)</seg>")
@@ -946,12 +954,7 @@ def train_wordpiece(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
     return _train(model, trainer, sentences)
 
 
-def check_number(name: str, value: object, least: int) -> None:
-    """Raises: ValueError unless a value is a whole number of at least so much."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        raise InputError(f"expected {name} as a whole number, at least {least}; got {value!r}")
-
-
+_LARGEST = 10_000_000  # pieces; the library makes room for all that are asked for
 _VOCABULARIES: dict[str, Callable[[Iterable[str], int], Tokenizer]] = {
     "bpe": train_bpe,
     "wordpiece": train_wordpiece,
@@ -973,7 +976,7 @@ def learn_vocabulary(kind: str, sentences: Iterable[str], vocab_size: int) -> To
     """
     if kind not in _VOCABULARIES:
         raise InputError(f"expected a vocabulary out of {', '.join(_VOCABULARIES)}; got {kind!r}")
-    check_number("vocab_size", vocab_size, len(SPECIALS) + 1)
+    check_whole("vocab_size", vocab_size, len(SPECIALS) + 1, _LARGEST)
     return _VOCABULARIES[kind](sentences, vocab_size)
 
 
@@ -1069,21 +1072,43 @@ class EncodedPairs:
         src = self.src[self.src_ends[i] : self.src_ends[i + 1]]
         return src.tolist(), self.tgt[self.tgt_ends[i] : self.tgt_ends[i + 1]].tolist()
 
-    @property
+    @cached_property
     def lengths(self) -> np.ndarray:
         """Number of ids of each source and target, (pairs, 2)."""
         return np.stack([np.diff(self.src_ends), np.diff(self.tgt_ends)], axis=1)
 
     def save(self, path: Path) -> None:
-        """Write a safetensors file; a half-written one never stands at `path`."""
-        part = path.with_name(path.name + ".part")
-        save_file(dict(vars(self)), part)
-        part.replace(path)
+        """Write a safetensors file: the name holds the old file or the whole new one."""
+        with writing(path) as part:
+            save_file({field.name: getattr(self, field.name) for field in fields(self)}, part)
 
     @classmethod
     def load(cls, path: Path) -> "EncodedPairs":
-        """Read what `save` wrote."""
-        return cls(**load_file(path))
+        """Read what `save` wrote.
+
+        Raises: MissingFile or FileError if it is not there, or damaged.
+        """
+        with reading(path, _ENCODED, _ANEW):
+            pairs = cls(**load_file(path))
+        if problem := _misfit(pairs):
+            raise FileError(f"{path}: expected {_ENCODED}; got {problem}; {_ANEW}")
+        return pairs
+
+
+_ENCODED = "the encoded pairs of a run"
+_ANEW = "delete the folder of the run and start it anew"
+
+
+def _misfit(pairs: EncodedPairs) -> str:
+    """What is wrong with arrays that were read as pairs; empty if nothing is."""
+    for ids, ends in (pairs.src, pairs.src_ends), (pairs.tgt, pairs.tgt_ends):
+        if ids.dtype not in (np.uint16, np.int32) or ends.dtype != np.int64:
+            return f"numbers of type {ids.dtype} and {ends.dtype}"
+        if ids.ndim != 1 or ends.ndim != 1 or not len(ends) or (np.diff(ends) < 1).any():
+            return "sentences without ids"
+        if ends[0] != 0 or ends[-1] != len(ids) or ids.min(initial=0) < 0:
+            return "ends that do not fit the ids"
+    return "" if len(pairs.src_ends) == len(pairs.tgt_ends) else "sides of different lengths"
 
 
 def _length_order(
@@ -1135,7 +1160,7 @@ def token_batches(
     Source: section 5.1.
     """
     for name, tokens in ("src_tokens", src_tokens), ("tgt_tokens", tgt_tokens):
-        check_number(name, tokens, 1)
+        check_whole(name, tokens)
     lengths = np.asarray(lengths)
     if lengths.size and (lengths.dtype.kind not in "iu" or lengths.shape[1:] != (2,)):
         raise InputError(f"expected whole numbers (pairs, 2); got {lengths.dtype} {lengths.shape}")
@@ -1169,13 +1194,17 @@ class Batch:
         its first (what the model must predict), tgt_mask (batch, tgt_len, tgt_len), and
         ntokens, the number of target tokens to predict.
 
+    Raises: ValueError for ids that are no whole numbers (batch, len).
+
     Source: sections 3.1 and 5.1.
     """
 
     def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = PAD) -> None:
+        check_tokens("src", src)
         self.src = src
         self.src_mask = (src != pad).unsqueeze(-2)
         if tgt is not None:
+            check_tokens("tgt", tgt)
             self.tgt = tgt[:, :-1]
             self.tgt_y = tgt[:, 1:]
             self.tgt_mask = self.make_std_mask(self.tgt, pad)
@@ -1205,6 +1234,8 @@ def pad_ids(rows: Sequence[Sequence[int]], pad: int = PAD) -> Tensor:
 def make_batch(
     pairs: list[tuple[list[int], list[int]]], device: torch.device | str = "cpu"
 ) -> Batch:
-    """Pairs of id lists to a batch on a device."""
+    """Pairs of id lists to a batch on a device; ValueError if there are none."""
+    if not pairs:
+        raise ValueError("expected at least one pair for a batch; got none")
     src, tgt = zip(*pairs, strict=True)
     return Batch(pad_ids(src).to(device), pad_ids(tgt).to(device))

@@ -3,24 +3,36 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
-import json
 import math
+import os
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import torch
-from safetensors.torch import load_file
+from safetensors import safe_open
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm import tqdm
 
-from annotated.attention import subsequent_mask
-from annotated.data import END, PAD, START, UNK, Batch, encode_source, pad_ids, shipped
-from annotated.model import EncoderDecoder, TransformerConfig, build_model
+from annotated.attention import check_mask, subsequent_mask
+from annotated.data import END, PAD, SPECIALS, START, UNK, Batch, encode_source, pad_ids, shipped
+from annotated.embeddings import check_tokens
+from annotated.files import (
+    FileError,
+    InputError,
+    check_whole,
+    read_json,
+    read_tensors,
+    reading,
+    settings,
+)
+from annotated.model import EncoderDecoder, TransformerConfig, build_model, parameter_shapes
 from annotated.stacks import DecoderCache
 
 __all__ = [
@@ -30,9 +42,15 @@ __all__ = [
     "Translation",
     "Translator",
     "beam_search",
+    "best_of",
     "budget_batches",
     "can_win",
+    "check_device",
     "check_search",
+    "check_sizes",
+    "check_source",
+    "each_sentence",
+    "encode_beginnings",
     "extend",
     "forbid",
     "greedy_decode",
@@ -40,10 +58,13 @@ __all__ = [
     "keep_to",
     "length_penalty",
     "load_pretrained",
+    "model_files",
     "model_folder",
+    "most_tokens",
     "next_log_probs",
     "open_beam",
     "output_limits",
+    "read_tokenizer",
     "take_complete",
 ]
 
@@ -68,8 +89,15 @@ def greedy_decode(
 
     Returns: ids (batch, at most max_len).
 
+    Raises: ValueError for a wrong argument.
+
     Source: section 6.1, with a beam of one.
     """
+    check_source(src, src_mask)
+    check_whole("max_len", max_len)
+    check_whole("start_symbol", start_symbol, least=0)
+    if end_symbol is not None:
+        check_whole("end_symbol", end_symbol, least=0)
     memory = model.encode(src, src_mask)
     ys = src.new_full((src.size(0), 1), start_symbol)
     while ys.size(1) < max_len:
@@ -267,6 +295,8 @@ def beam_search(
     Source: section 6.1.
     """
     check_search(beam, alpha, max_extra, n_best)
+    check_source(src, src_mask, follow)
+    src_mask = None if src_mask is None else src_mask.expand(src.size(0), -1, -1)
     limits = output_limits(model, src, src_mask, max_extra)
     found: list[list[Hypothesis]] = [[] for _ in limits]
     rows = list(range(len(limits)))  # the sentence in each row of the batch
@@ -288,22 +318,46 @@ def beam_search(
                 keep.append(row)
         state.select(keep)
         rows = [rows[row] for row in keep]
-    if not all(found):
-        raise ValueError("expected probabilities of what may follow from the model; got no numbers")
-    return [sorted(group, key=lambda h: h.score, reverse=True)[:n_best] for group in found]
+    return [best_of(group, n_best) for group in found]
 
 
-def check_search(beam: int, alpha: float, max_extra: int, n_best: int) -> None:
-    """Raise ValueError unless these are arguments of a search."""
-    if not abs(alpha) <= 10:
-        raise ValueError(f"expected alpha between -10 and 10; got {alpha}")
-    for name, value in ("beam", beam), ("max_extra", max_extra), ("n_best", n_best):
-        if not isinstance(value, int):
-            raise ValueError(f"expected a whole number for {name}; got {value}")
-    if not 1 <= n_best <= beam:
-        raise ValueError(f"expected 1 <= n_best <= beam; got n_best={n_best}, beam={beam}")
-    if max_extra < 0:
-        raise ValueError(f"expected max_extra of at least 0; got {max_extra}")
+_WIDEST, _LONGEST = 1000, 10_000  # hypotheses; tokens that an output may have more than its input
+
+
+def check_search(
+    beam: int = 4, alpha: float = 0.6, max_extra: int = 50, n_best: int = 1, **_: object
+) -> None:
+    """Raise InputError unless these are arguments of a search; see `beam_search`."""
+    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not abs(alpha) <= 10:
+        raise InputError(f"expected alpha between -10 and 10; got {alpha!r:.80}")
+    check_whole("beam", beam, most=_WIDEST)
+    check_whole("max_extra", max_extra, least=0, most=_LONGEST)
+    check_whole("n_best", n_best)
+    if n_best > beam:
+        raise InputError(f"expected n_best of at most beam; got n_best={n_best}, beam={beam}")
+
+
+def check_source(
+    src: Tensor, src_mask: Tensor | None, follow: Sequence[Follow] | None = None
+) -> None:
+    """Raise ValueError unless these are ids (batch, src_len), a mask, and a rule for each row."""
+    check_tokens("src", src)
+    if not src.size(1):
+        raise InputError(f"expected src of at least one id; got {tuple(src.shape)}")
+    if src_mask is not None:
+        check_mask(src_mask, src.size(0), 1, src.size(1), "src_mask")
+    if follow is not None and len(follow) != src.size(0):
+        raise InputError(f"expected follow for {src.size(0)} sentences; got {len(follow)}")
+
+
+def best_of(found: list[Hypothesis], n_best: int) -> list[Hypothesis]:
+    """The best of the complete hypotheses of a sentence, the best first.
+
+    Raises: InputError if there is none, for then the model's probabilities are no numbers.
+    """
+    if not found:
+        raise InputError("expected probabilities of what may follow from the model; got no numbers")
+    return sorted(found, key=lambda h: h.score, reverse=True)[:n_best]
 
 
 def output_limits(
@@ -311,13 +365,24 @@ def output_limits(
 ) -> list[int]:
     """Tokens of the longest output of each sentence, its end symbol counted."""
     lengths = [src.size(1)] * src.size(0) if src_mask is None else src_mask.sum((1, 2)).tolist()
-    *_, encoding = model.tgt_embed.children()
-    room = getattr(encoding, "max_len", math.inf)  # learned positions come to an end
+    room = most_tokens(model.tgt_embed)
     return [max(1, int(min(length + max_extra, room))) for length in lengths]
 
 
+def most_tokens(embed: nn.Module) -> float:
+    """Tokens for which embedding and encoding have positions; learned ones come to an end."""
+    *_, encoding = embed.children()
+    return getattr(encoding, "max_len", math.inf)
+
+
 def forbid(log_probs: Tensor, last: list[int]) -> None:
-    """Set to -inf what may not be said: PAD, START and UNK; in the `last` rows all but END."""
+    """Set to -inf what may not be said: PAD, START and UNK; in the `last` rows all but END.
+
+    Raises: InputError if the vocabulary is too small to hold these.
+    """
+    if log_probs.size(-1) < len(SPECIALS):
+        wanted = f"a target vocabulary of at least {len(SPECIALS)} ids, for {', '.join(SPECIALS)}"
+        raise InputError(f"expected {wanted}; got {log_probs.size(-1)}")
     for token in PAD, START, UNK:
         log_probs[..., token] = -math.inf
     for row in last:
@@ -370,6 +435,53 @@ class Translation:
     score: float
 
 
+_LETTERS = 100  # a piece has fewer
+
+
+def each_sentence(sentences: Iterable[str]) -> Iterator[str]:
+    """The sentences, one by one.
+
+    Raises: InputError, as soon as it is met, for what is not a string, or not several of them.
+    """
+    others = str | bytes | bytearray | Mapping | set | frozenset  # one, or without an order
+    if isinstance(sentences, others) or not isinstance(sentences, Iterable):
+        kind = "a single string" if isinstance(sentences, str) else type(sentences).__name__
+        raise InputError(f"expected a list of sentences, each a string; got {kind}")
+    for number, sentence in enumerate(sentences, start=1):
+        if not isinstance(sentence, str):
+            kind = type(sentence).__name__
+            raise InputError(f"expected sentence {number} as a string; got {kind}")
+        yield sentence
+
+
+def encode_beginnings(
+    tokenizer: Tokenizer, sentences: Mapping[int, str], most: int
+) -> list[list[int]]:
+    """Sentences to ids, `most` of them with the end symbol; a warning says what is cut.
+
+    Args:
+        sentences: by the numbers that warnings give them.
+    """
+    letters = most * _LETTERS  # more need not be cut into pieces
+    encoded = encode_source(tokenizer, [text[:letters] for text in sentences.values()])
+    for (number, text), ids in zip(sentences.items(), encoded, strict=True):
+        if len(ids) > most or len(text) > letters:
+            ids[most - 1 :] = [END]
+            told = f"sentence {number} ({text[:20]!r}…) has more than {most:,} pieces"
+            warnings.warn(f"{told}; only these are translated", stacklevel=2)
+    return encoded
+
+
+_MANY = 1_000_000  # tokens of a batch, or sentences of a chunk; more is a slip of the keyboard
+
+
+def check_sizes(batch_tokens: int, chunk: int | None, max_source: int) -> None:
+    """Raise InputError unless these are sizes of what is translated at a time."""
+    check_whole("batch_tokens", batch_tokens, most=_MANY)
+    check_whole("chunk", 1 if chunk is None else chunk, most=_MANY)
+    check_whole("max_source", max_source, least=2, most=_MANY)
+
+
 @dataclass
 class Translator:
     """A trained model with its vocabulary.
@@ -381,12 +493,17 @@ class Translator:
     model: EncoderDecoder
     tokenizer: Tokenizer
 
-    def translate(self, text: str, **options: Any) -> str:
-        """Translate one sentence; options as for `candidates`."""
-        return self.translate_all([text], **options)[0]
+    @overload
+    def translate(self, text: str, **options: Any) -> str: ...
+    @overload
+    def translate(self, text: Iterable[str], **options: Any) -> list[str]: ...
+    def translate(self, text: str | Iterable[str], **options: Any) -> str | list[str]:
+        """Translate a sentence, or each of several; options and errors as for `candidates`."""
+        found = self.translate_all([text] if isinstance(text, str) else text, **options)
+        return found[0] if isinstance(text, str) else found
 
     def translate_all(self, sentences: Iterable[str], **options: Any) -> list[str]:
-        """Translate sentences; options as for `candidates`."""
+        """Translate sentences; options and errors as for `candidates`."""
         return [best.text for best, *_ in self.candidates(sentences, **options)]
 
     def candidates(
@@ -395,6 +512,7 @@ class Translator:
         batch_tokens: int = 2000,
         chunk: int | None = None,
         progress: bool = False,
+        max_source: int = 1000,
         **search: Any,
     ) -> Iterator[list[Translation]]:
         """The best translations of each sentence, in the order of the sentences.
@@ -403,38 +521,38 @@ class Translator:
             batch_tokens: source tokens of a batch, padding included.
             chunk: sentences to read ahead and to batch by length; None: all.
             progress: show a bar.
+            max_source: source tokens of a sentence, its end included; of a longer one only its
+                beginning is translated, with a warning.
             search: beam, alpha, max_extra and n_best, as for `beam_search`.
 
-        Raises: ValueError for a wrong argument.
+        Raises: ValueError for a wrong argument, and for a sentence that is not a string.
         """
-        if isinstance(sentences, str):
-            raise ValueError("expected a list of sentences; got a single string")
-        for name, value in ("batch_tokens", batch_tokens), ("chunk", chunk):
-            if value is not None and value < 1:
-                raise ValueError(f"expected {name} of at least 1; got {value}")
+        check_search(**search)
+        check_sizes(batch_tokens, chunk, max_source)
+        longest = int(min(max_source, most_tokens(self.model.src_embed)))
         total = len(sentences) if isinstance(sentences, list) else None
-        waiting = iter(sentences)
+        waiting, before = each_sentence(sentences), 0
         with tqdm(total=total, disable=not progress, unit=" sentences") as bar:
             while texts := list(islice(waiting, chunk)):
                 results = [[Translation("", 0.0, 0.0)]] * len(texts)  # right for blank lines
                 filled = [i for i, text in enumerate(texts) if not is_blank(text)]
-                ids = encode_source(self.tokenizer, [texts[i] for i in filled])
+                numbered = {before + i + 1: texts[i] for i in filled}
+                ids = encode_beginnings(self.tokenizer, numbered, longest)
                 for batch in budget_batches([len(row) for row in ids], batch_tokens):
                     found = self.search([ids[i] for i in batch], **search)
                     for i, translations in zip(batch, found, strict=True):
                         results[filled[i]] = translations
                     bar.update(len(batch))
                 bar.update(len(texts) - len(filled))
+                before += len(texts)
                 yield from results
 
     def search(self, sources: list[list[int]], **options: Any) -> list[list[Translation]]:
         """The best translations of source ids, all in one batch."""
         batch = Batch(pad_ids(sources).to(next(self.model.parameters()).device))
         found = beam_search(self.model, batch.src, batch.src_mask, **options)
-        return [
-            [Translation(self.tokenizer.decode(h.ids), h.log_prob, h.score) for h in group]
-            for group in found
-        ]
+        text = self.tokenizer.decode
+        return [[Translation(text(h.ids), h.log_prob, h.score) for h in group] for group in found]
 
 
 def model_folder(name: str | Path) -> Path:
@@ -442,11 +560,49 @@ def model_folder(name: str | Path) -> Path:
 
     Raises: ValueError that lists the models if there is no such name or folder.
     """
-    folder = Path(name) if Path(name).is_dir() else shipped("models") / str(name)
-    if not (folder / "model.safetensors").exists():
+    if not isinstance(name, str | Path):
+        raise InputError(f"expected a model as a string or a Path; got {type(name).__name__}")
+    folder = Path(name) if os.path.isdir(name) else shipped("models") / str(name)
+    if not os.path.isfile(folder / "model.safetensors"):
         known = sorted(path.parent.name for path in shipped("models").glob("*/model.safetensors"))
-        raise ValueError(f"expected a folder or a model out of {', '.join(known)}; got {name!r}")
+        models = f"a folder with model.safetensors, or a model out of {', '.join(known)}"
+        raise InputError(f"expected {models}; got {str(name)!r}")
     return folder
+
+
+def check_device(device: torch.device | str) -> None:
+    """Raise InputError unless torch can compute on a device."""
+    try:
+        torch.zeros(1, device=device).item()
+    except Exception as error:  # every kind of device has its own
+        reason = str(error).partition("\n")[0]
+        raise InputError(
+            f"expected a device that torch can use; got {device!r}: {reason}"
+        ) from None
+
+
+def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
+    """The vocabulary of a model.
+
+    Args:
+        vocab: of the model; a piece has a lower number.
+
+    Raises: MissingFile or FileError that names the file.
+    """
+    with reading(path, "a vocabulary as a training writes it"):
+        tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+        tokenizer.decode(tokenizer.encode("a \u2603").ids)  # a file can be read and be of no use
+    found = [tokenizer.id_to_token(i) for i in range(len(SPECIALS))]
+    if found != SPECIALS:
+        raise FileError(f"{path}: expected the first pieces as {SPECIALS}; got {found}")
+    last = max(tokenizer.get_vocab().values())
+    if last >= vocab:
+        raise FileError(
+            f"{path}: expected at most {vocab} pieces, as the model has; got {last + 1}"
+        )
+    if tokenizer.padding or tokenizer.truncation or tokenizer.post_processor:
+        raise FileError(f"{path}: expected no padding, truncation or post_processor; it has some")
+    return tokenizer
 
 
 def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Translator:
@@ -458,13 +614,36 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
 
     Returns: a translator, in eval mode.
 
-    Raises: ValueError that lists the models if there is no such name or folder.
+    Raises: ValueError that lists the models if there is no such name or folder; FileError that
+        names the file if one is missing or damaged, or does not go with the others.
     """
+    check_device(device)
     folder = model_folder(name)
-    config = TransformerConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    config, weights = model_files(folder)
+    tokenizer = read_tokenizer(folder / "tokenizer.json", min(config.src_vocab, config.tgt_vocab))
     model = build_model(config).eval()
-    tensors = load_file(folder / "model.safetensors")
     with torch.no_grad():
         for key, parameter in model.named_parameters():
-            parameter.copy_(tensors[key])
-    return Translator(model.to(device), Tokenizer.from_file(str(folder / "tokenizer.json")))
+            parameter.copy_(weights[key])
+            if not parameter.isfinite().all():
+                path = folder / "model.safetensors"
+                raise FileError(f"{path}: expected finite numbers in {key}; got NaN or infinity")
+    return Translator(model.to(device), tokenizer)
+
+
+def model_files(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor]]:
+    """Configuration and weights of a model, if they go together.
+
+    Raises: MissingFile or FileError that names the file.
+    """
+    path, expected = folder / "config.json", "the configuration of a model"
+    config = settings(TransformerConfig, read_json(path, expected), str(path))
+    weights = folder / "model.safetensors"
+    with reading(weights, "the weights of a model"), safe_open(weights, "pt") as file:
+        names = file.keys()
+    layers = len({name.split(".")[2] for name in names if name.startswith("encoder.layers.")})
+    if layers != config.N:  # before 100,000 layers are counted
+        raise FileError(f"{path}: expected N={layers}, the layers in {weights}; got N={config.N}")
+    with reading(path, f"{expected} that can be built"):
+        shapes = parameter_shapes(config)
+    return config, read_tensors(weights, f"the weights of the model in {path}", shapes)[0]

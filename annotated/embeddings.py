@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Embeddings", "Generator", "check_ids"]
+__all__ = ["Embeddings", "Generator", "check_ids", "check_tokens"]
 
 
 class Embeddings(nn.Module):
@@ -50,6 +50,17 @@ def check_ids(ids: Tensor, vocab: int) -> None:
     if low < 0 or high >= vocab:
         wrong = low if low < 0 else high
         raise ValueError(f"expected token ids from 0 to {vocab - 1}; got {wrong}")
+
+
+def check_tokens(name: str, ids: Tensor) -> None:
+    """Raise ValueError unless ids are whole numbers (batch, len); looks at no number."""
+    if not isinstance(ids, Tensor):
+        kind = type(ids).__name__
+    elif ids.dim() == 2 and ids.dtype in (torch.int64, torch.int32):
+        return
+    else:
+        kind = f"{str(ids.dtype).removeprefix('torch.')} {tuple(ids.shape)}"
+    raise ValueError(f"expected {name} as ids (batch, len), of int64 or int32; got {kind}")
 
 
 class Generator(nn.Module):

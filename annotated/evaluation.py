@@ -18,7 +18,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from annotated.attention import subsequent_mask
 from annotated.data import PAD, encode_source, encode_target, load_pairs, make_batch, read_lines
-from annotated.decoding import Translator, budget_batches
+from annotated.decoding import Translator, budget_batches, each_sentence
+from annotated.files import InputError
 from annotated.model import TransformerConfig, build_model
 
 __all__ = [
@@ -127,11 +128,15 @@ def as_scored(sentences: list[str], lang: str, kind: str) -> list[str]:
 
 
 def check_sentences(ours: list[str], theirs: list[str]) -> None:
-    """Raise ValueError unless these are two lists of equally many sentences, and of some."""
-    if isinstance(ours, str) or isinstance(theirs, str):
-        raise ValueError("expected lists of sentences; got a single string")
+    """Raise ValueError unless these are two lists of equally many strings, and of some."""
+    for side in ours, theirs:
+        if not isinstance(side, list | tuple):
+            kind = "a single string" if isinstance(side, str) else type(side).__name__
+            raise InputError(f"expected lists of sentences; got {kind}")
+        for _ in each_sentence(side):
+            pass
     if len(ours) != len(theirs) or not ours:
-        raise ValueError(
+        raise InputError(
             f"expected as many sentences on both sides; got {len(ours)}, {len(theirs)}"
         )
 

@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from numbers import Integral
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -25,6 +26,8 @@ __all__ = [
     "InputError",
     "MissingFile",
     "T",
+    "append_text",
+    "check_whole",
     "fits",
     "locked",
     "read_json",
@@ -47,6 +50,16 @@ class FileError(OSError, InputError):
 
 class MissingFile(FileNotFoundError, FileError):
     """A file that is not where it is expected."""
+
+
+def check_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
+    """Raise InputError unless a value is a whole number from least to most; True is none."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InputError(f"expected a whole number for {name}; got {value!r:.80}")
+    if int(value) < least:
+        raise InputError(f"expected {name} of at least {least}; got {value}")
+    if int(value) > most:
+        raise InputError(f"expected {name} of at most {most:,}; got {value}")
 
 
 def _reason(error: BaseException) -> str:
@@ -151,25 +164,40 @@ def settings(kind: type[T], values: Mapping[str, Any], where: str) -> T:
 def writing(path: Path) -> Iterator[Path]:
     """Where to write a file that shall stand at `path`; it is moved there when it is whole.
 
-    Raises: FileError if the disk is full or the place cannot be written to; then `path` holds
-        what it held before.
+    Raises: FileError if the disk is full or the place cannot be written to. Then, and after any
+        other error in the block, `path` holds what it held before.
     """
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part
         os.replace(part, path)
+    except InputError:  # it is about something else
+        raise
     except (OSError, SafetensorError) as error:
-        with suppress(OSError):
-            part.unlink()
         kept = f"; {path} is as it was" if path.exists() else ""
         raise FileError(f"{path} could not be written: {_reason(error)}{kept}") from error
+    finally:
+        with suppress(OSError):
+            part.unlink()
 
 
 def write_text(path: Path, text: str) -> None:
     """Write a text file: the name holds the old file or the whole new one."""
     with writing(path) as part:
         part.write_text(text, encoding="utf-8")
+
+
+def append_text(path: Path, text: str) -> None:
+    """Add to the end of a text file, such as a log.
+
+    Raises: FileError if it cannot be written to; a part of `text` may stand there then.
+    """
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise FileError(f"{path} could not be written: {_reason(error)}") from error
 
 
 _FLOATS = "F64", "F32", "F16", "BF16"

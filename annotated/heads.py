@@ -3,6 +3,7 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -36,27 +37,31 @@ __all__ = [
     "Arrows",
     "Pronouns",
     "Seen",
+    "answer",
     "antecedents",
     "archived_texts",
     "arrows",
     "at_place",
+    "beside_place",
     "best_for_pronouns",
     "best_head",
     "best_heads",
     "best_place",
     "by_distance",
     "common_relations",
+    "gain_p",
     "head_relations",
+    "holm",
     "interval",
     "load_gum",
     "look",
-    "lower_end",
     "places",
     "profile",
     "pronouns",
     "read_conllu",
     "strongest",
     "study",
+    "sure",
     "tasks",
     "untrained",
     "word_weights",
@@ -278,22 +283,49 @@ def best_place(found: Arrows) -> str:
     return max(names, key=lambda place: at_place(found, place).mean())
 
 
-def best_head(first: Arrows, second: Arrows) -> dict[str, Any]:
-    """The head that follows most of the first arrows, and how many of the second it follows.
+def gain_p(gain: np.ndarray, sentence: np.ndarray) -> float:
+    """One-sided p-value of a mean gain (n,) against none, counted by sentence (n,); normal."""
+    _, group = np.unique(sentence, return_inverse=True)
+    rest = np.bincount(group, gain - gain.mean())  # the gains of a sentence vary together
+    error = float(np.sqrt((rest**2).sum())) / len(gain)
+    return math.erfc(gain.mean() / max(error, 1e-12) / math.sqrt(2)) / 2
 
-    Beside it the place that is best for the second.
+
+def holm(p: np.ndarray) -> np.ndarray:
+    """p-values of several questions, raised for their number by Holm's method.
+
+    >>> holm(np.array([0.04, 0.01, 0.03])).round(2).tolist()
+    [0.06, 0.03, 0.06]
     """
-    share = first.hits.mean(axis=0)  # (layers, h)
-    layer, head = np.unravel_index(share.argmax(), share.shape)
-    place = best_place(second)
-    hits, fixed = second.hits[:, layer, head], at_place(second, place)
-    low, high = interval(hits, second.sentence)
-    gain_low, gain_high = interval(hits.astype(float) - fixed, second.sentence)
+    order, raised = p.argsort(), np.empty_like(p)
+    raised[order] = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)).clip(max=1.0)
+    return raised
+
+
+def beside_place(found: Arrows, layer: int, head: int) -> dict[str, Any]:
+    """How many arrows a head follows, and how many end at the place that is best for them.
+
+    Args:
+        layer, head: counted from 0.
+    """
+    place = best_place(found)
+    hits, fixed = found.hits[:, layer, head], at_place(found, place)
+    gain = hits.astype(float) - fixed
+    low, high = interval(hits, found.sentence)
+    gain_low, gain_high = interval(gain, found.sentence)
     return {
-        "arrows": len(hits), "layer": layer + 1, "head": head + 1, "follows": hits.mean(),
-        "low": low, "high": high, "place": place, "fixed": fixed.mean(), "gain_low": gain_low,
-        "gain_high": gain_high, "when_chosen": share.max(),
+        "arrows": len(hits), "follows": hits.mean(), "low": low, "high": high, "place": place,
+        "fixed": fixed.mean(), "gain": gain.mean(), "gain_low": gain_low, "gain_high": gain_high,
+        "p": gain_p(gain, found.sentence),
     }  # fmt: skip
+
+
+def best_head(first: Arrows, second: Arrows) -> dict[str, Any]:
+    """The head that follows most of the first arrows, and how it does on the second."""
+    share = first.hits.mean(axis=0)  # (layers, h)
+    layer, head = (int(i) for i in np.unravel_index(share.argmax(), share.shape))
+    chosen = {"layer": layer + 1, "head": head + 1, "when_chosen": share.max()}
+    return chosen | beside_place(second, layer, head)
 
 
 def best_heads(chosen_on: Arrows, measured_on: Arrows, least: int = 100) -> pd.DataFrame:
@@ -303,8 +335,8 @@ def best_heads(chosen_on: Arrows, measured_on: Arrows, least: int = 100) -> pd.D
         chosen_on, measured_on: arrows of different sentences.
         least: arrows that a relation must have in either part.
 
-    Returns: shares of the arrows to measure on, with a 95 % interval; `when_chosen` is the head's
-        share of the others.
+    Returns: shares of the arrows to measure on and the gain, each with a 95 % interval;
+        `when_chosen` is the head's share of the others.
     """
     rows: list[dict[str, Any]] = []
     for relation in common_relations(chosen_on, measured_on, least):
@@ -399,50 +431,46 @@ def pronouns(docs: list[Doc], weights: list[Tensor]) -> Pronouns:
     return Pronouns(*map(np.array, columns))
 
 
-def lower_end(values: np.ndarray, sentence: np.ndarray) -> np.ndarray:
-    """Means of values (n, …) less two standard errors, counted by sentence (n,)."""
-    mean = values.mean(axis=0)
-    _, group = np.unique(sentence, return_inverse=True)
-    rest = np.zeros((group.max() + 1, *mean.shape))
-    np.add.at(rest, group, values - mean)  # the values of a sentence vary together
-    return mean - 2 * np.sqrt((rest**2).sum(axis=0)) / len(values)
+_HEAD_COLUMNS = [
+    "layer", "head", "gain_when_chosen", "from", "relation", "arrows", "follows", "low", "high",
+    "place", "fixed", "gain", "gain_low", "gain_high", "p",
+]  # fmt: skip
 
 
 def head_relations(
     chosen_on: dict[str, Arrows], measured_on: dict[str, Arrows], least: int = 100
 ) -> pd.DataFrame:
-    """For each head the relation that it follows with the surest gain over a fixed place.
+    """For each head the relation on which it gains most over a fixed place.
 
     Args:
         chosen_on, measured_on: arrows by where they start, such as "dependent" and "governor".
         least: arrows that a relation must have in either part.
 
-    Returns: shares of the arrows to measure on, with the relation that the others chose, and a 95 %
-        interval of the gain; `gain_when_chosen` is the lower end of the gain on the others.
+    Returns: shares of the arrows to measure on, with the relation that the others chose, and their
+        gain; `gain_when_chosen` is the gain on the others. Where that is not above 0, the head has
+        no relation, and its p is 1.
     """
-    gains, rows = [], []
+    asked, gains = [], []
     for start, first in chosen_on.items():
         for relation in common_relations(first, measured_on[start], least):
             chosen = _only(first, first.relation == relation)
-            fixed = at_place(chosen, best_place(chosen))[:, None, None]
-            gains.append(
-                lower_end(chosen.hits - fixed.astype(float), chosen.sentence)
-            )  # (layers, h)
-            rows.append((start, relation))
+            fixed = at_place(chosen, best_place(chosen)).mean()
+            gains.append(chosen.hits.mean(axis=0) - fixed)  # (layers, h)
+            asked.append((start, relation))
     table = []
     for (layer, head), best in np.ndenumerate(np.argmax(gains, axis=0)):
-        start, relation = rows[best]
-        measured = _only(measured_on[start], measured_on[start].relation == relation)
-        place = best_place(measured)
-        fixed, hits = at_place(measured, place), measured.hits[:, layer, head]
-        low, high = interval(hits.astype(float) - fixed, measured.sentence)
-        table.append({
-            "layer": layer + 1, "head": head + 1, "from": start, "relation": relation,
-            "follows": hits.mean(), "place": place, "fixed": fixed.mean(),
-            "gain": hits.mean() - fixed.mean(), "gain_low": low, "gain_high": high,
-            "gain_when_chosen": gains[best][layer, head],
-        })  # fmt: skip
-    return pd.DataFrame(table)
+        gain, (start, relation) = gains[best][layer, head], asked[best]
+        row = {"layer": layer + 1, "head": head + 1, "gain_when_chosen": gain, "p": 1.0}
+        if gain > 0:
+            measured = _only(measured_on[start], measured_on[start].relation == relation)
+            row |= {"from": start, "relation": relation} | beside_place(measured, layer, head)
+        table.append(row)
+    return pd.DataFrame(table, columns=_HEAD_COLUMNS)
+
+
+def sure(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows whose gain is sure: p-values, raised for the number of rows, below 0.05."""
+    return table[table["p_holm"] < 0.05]
 
 
 def tasks(heads: pd.DataFrame) -> list[str]:
@@ -452,7 +480,7 @@ def tasks(heads: pd.DataFrame) -> list[str]:
         heads: a row a head, as in the table "heads" of `study`.
     """
     busy = [place for place in PLACES if place != "elsewhere" and (heads[place] > 0.5).any()]
-    return busy + sorted(heads[heads.gain_low > 0].relation.unique())
+    return busy + sorted(sure(heads).relation.unique())
 
 
 DISTANCES = {"1": (1, 1), "2": (2, 2), "3 or 4": (3, 4), "5 to 8": (5, 8), "9 or more": (9, 999)}
@@ -532,7 +560,8 @@ def study(
 
     Raises: ValueError if either part is empty.
 
-    Returns: the tables "relations", "distances", "pronouns" and "heads".
+    Returns: the tables "relations", "distances", "pronouns" and "heads"; but for pronouns with
+        `p_holm`, the p-values raised for the number of rows.
 
     Source: section 4 and the captions of Figures 3, 4 and 5.
     """
@@ -550,12 +579,15 @@ def study(
         by_distance(first.arrows[start], second.arrows[start]).assign(**{"from": start})
         for start in first.arrows
     ]
-    return {
+    tables = {
         "relations": pd.concat(relations, ignore_index=True),
         "distances": pd.concat(distances, ignore_index=True),
-        "pronouns": best_for_pronouns(first.pronouns, second.pronouns),
         "heads": heads.join(second.places).reset_index(),
     }
+    raised = {
+        name: table.assign(p_holm=holm(table["p"].to_numpy())) for name, table in tables.items()
+    }
+    return raised | {"pronouns": best_for_pronouns(first.pronouns, second.pronouns)}
 
 
 def untrained(model: EncoderDecoder, seed: int = 0) -> EncoderDecoder:
@@ -563,3 +595,22 @@ def untrained(model: EncoderDecoder, seed: int = 0) -> EncoderDecoder:
     assert model.config is not None
     torch.manual_seed(seed)
     return build_model(model.config).eval()
+
+
+def answer(tables: dict[str, pd.DataFrame], control: dict[str, pd.DataFrame]) -> str:
+    """What a study found about relations, in one sentence.
+
+    Args:
+        tables, control: as from `study`, of a model and of the same model untrained.
+    """
+    heads, relations = sure(tables["heads"]), sure(tables["relations"])
+    numbers = [f"{row.layer}.{row.head}" for row in heads[["layer", "head"]].itertuples()]
+    names = sorted(relations.relation.unique())
+    bare = len(sure(control["heads"])), sure(control["relations"]).relation.nunique()
+    listed = lambda found: f" ({', '.join(found)})" if found else ""
+    return (
+        f"Of {len(tables['heads'])} heads, {len(heads)}{listed(numbers)} surely follow a relation "
+        f"more often than any fixed place does, and of {tables['relations'].relation.nunique()} "
+        f"relations {len(names)}{listed(names)} surely have such a head; "
+        f"before training it is {bare[0]} heads and {bare[1]} relations."
+    )

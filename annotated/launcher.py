@@ -6,6 +6,7 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ import torch
 
 from annotated.evaluation import TFLOPS, model_cost
 from annotated.files import write_text
-from annotated.training import TrainingConfig, model_config, read_log
+from annotated.training import TrainingConfig, model_config, read_log, run_lock
 
 __all__ = [
     "PEAK_TFLOPS",
@@ -28,6 +29,7 @@ __all__ = [
     "keep_results",
     "launch",
     "loss_chart",
+    "peak_tflops",
     "training_plan",
     "training_work",
 ]
@@ -39,24 +41,25 @@ def training_work(config: TrainingConfig) -> float:
     return tokens * model_cost(model_config(config))
 
 
-PEAK_TFLOPS = {"P100": TFLOPS["P100"], "T4": 65.0, "A100": 312.0, "H100": 989.0}
+PEAK_TFLOPS = {"P100": TFLOPS["P100"], "T4": 65.0, "A100": 312.0, "H100": 989.0, "H200": 989.0}
 
 
 def training_plan(
-    config: TrainingConfig, number: int = 8, utilisation: float = 0.4
+    config: TrainingConfig, number: int = 1, utilisation: float = 0.4
 ) -> pd.DataFrame:
     """What a run would take on various GPUs.
 
     Args:
         config: the run.   number: GPUs.   utilisation: share of their peak that is reached.
 
-    Returns: a row a GPU, with hours of the run and GPU-hours in all.
+    Returns: a row a GPU, with milliseconds of an update, hours of the run, and GPU-hours in all.
     """
     work, rows = training_work(config), []
     for name, tflops in PEAK_TFLOPS.items():
-        gpu_hours = work / (tflops * 1e12 * utilisation) / 3600
-        hours = {f"hours on {number}": gpu_hours / number, "GPU-hours": gpu_hours}
-        rows.append({"GPU": name, "peak (TFLOPS)": tflops, **hours})
+        seconds = work / (tflops * 1e12 * utilisation)
+        update = {f"ms an update on {number}": seconds / number / config.updates * 1000}
+        hours = {f"hours on {number}": seconds / number / 3600, "GPU-hours": seconds / 3600}
+        rows.append({"GPU": name, "peak (TFLOPS)": tflops, **update, **hours})
     return pd.DataFrame(rows)
 
 
@@ -81,10 +84,13 @@ def launch(config: TrainingConfig, processes: int = 0, resume: bool = False) -> 
         processes: how many; 0: one for each GPU, or two where there is none.
 
     Returns: a handle to look at it, interrupt it or wait for it.
+
+    Raises: FileError if another process trains in the folder.
     """
     processes = processes or torch.cuda.device_count() or min(2, os.cpu_count() or 1)
     folder = Path(config.out)
-    folder.mkdir(parents=True, exist_ok=True)
+    with run_lock(folder):
+        pass  # nobody else trains there, whose output the next line would wipe out
     with (folder / "output.txt").open("w", encoding="utf-8") as output:
         started = subprocess.Popen(
             command(config, processes, resume),
@@ -92,18 +98,19 @@ def launch(config: TrainingConfig, processes: int = 0, resume: bool = False) -> 
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C in the notebook does not reach it
         )
-    return Run(config, started)
+    return Run(config, started, processes)
 
 
 class Run:
     """A training in the background.
 
     Args:
-        config: the run.   process: that of torchrun.
+        config: the run.   process: that of torchrun.   processes: how many it has started.
     """
 
-    def __init__(self, config: TrainingConfig, process: subprocess.Popen) -> None:
+    def __init__(self, config: TrainingConfig, process: subprocess.Popen, processes: int) -> None:
         self.config, self.process, self.folder = config, process, Path(config.out)
+        self.processes = processes
 
     @property
     def running(self) -> bool:
@@ -141,7 +148,8 @@ class Run:
 
     def keep(self, results: str | Path) -> Path:
         """Copy the log to a folder, with a note of the settings, the machine and the speed."""
-        return keep_results(self.config, self.log(), Path(results) / self.folder.name)
+        path = Path(results) / self.folder.name
+        return keep_results(self.config, self.log(), path, self.processes)
 
     def watch(self, seconds: float = 5) -> None:
         """Draw the chart anew every few seconds until the training ends.
@@ -157,25 +165,37 @@ class Run:
                 shown.update(self.chart())
 
 
-def keep_results(config: TrainingConfig, log: pd.DataFrame, path: Path) -> Path:
+def peak_tflops(device: str) -> float | None:
+    """The peak of a GPU with this name; None for one that is not in PEAK_TFLOPS.
+
+    Slower forms of the same name (PCIe, NVL) and slices (MIG) are not there.
+    """
+    words = set(re.split(r"[\s-]+", device))
+    if {word.upper() for word in words} & {"PCIE", "NVL", "MIG"}:
+        return None
+    return next((tflops for name, tflops in PEAK_TFLOPS.items() if name in words), None)
+
+
+def keep_results(config: TrainingConfig, log: pd.DataFrame, path: Path, processes: int = 1) -> Path:
     """Write PATH.csv, the log of a run, and PATH.json, what it takes to judge it and do it again.
+
+    Args:
+        processes: how many trained, each on a GPU of its own if there are any.
 
     Returns: the latter's path. It has the speed (median tokens per second) and, for a GPU of
         PEAK_TFLOPS, the utilisation: counted operations, in relation to what it could do.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    gpus, speed = torch.cuda.device_count(), float(log.tokens_per_second.median())
-    device = torch.cuda.get_device_name(0) if gpus else "CPU"
+    gpu, speed = torch.cuda.is_available(), float(log.tokens_per_second.median())
+    device = torch.cuda.get_device_name(0) if gpu else "CPU"
     note = {
         "command": " ".join(["annotated", *command(config, 1)[7:]]),
         "device": device,
-        "number": gpus or os.cpu_count(),
+        "number": processes if gpu else os.cpu_count(),
         "torch": torch.__version__,
         "tokens_per_second": speed,
     }
-    peak = next((tflops for name, tflops in PEAK_TFLOPS.items() if name in device), None)
-    if peak:
-        note["utilisation"] = speed * model_cost(model_config(config)) / (peak * 1e12 * gpus)
+    if peak := peak_tflops(device):
+        note["utilisation"] = speed * model_cost(model_config(config)) / (peak * 1e12 * processes)
     write_text(path.with_suffix(".csv"), log.to_csv(index=False))
     write_text(
         path.with_suffix(".json"), json.dumps(note | {"config": asdict(config)}, indent=2) + "\n"

@@ -3,15 +3,17 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
-from dataclasses import dataclass
-from numbers import Integral, Real
+from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from annotated.attention import MultiHeadedAttention, head_widths
-from annotated.embeddings import Embeddings, Generator
+from annotated.attention import MultiHeadedAttention, check_mask, head_widths
+from annotated.embeddings import Embeddings, Generator, check_tokens
 from annotated.feed_forward import PositionwiseFeedForward
+from annotated.files import InputError, check_whole
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
 from annotated.stacks import Decoder, DecoderCache, DecoderLayer, Encoder, EncoderLayer
 
@@ -22,6 +24,7 @@ __all__ = [
     "check_config",
     "initialise",
     "make_model",
+    "parameter_shapes",
     "tie_embeddings",
 ]
 
@@ -69,7 +72,13 @@ class EncoderDecoder(nn.Module):
         return self.decode(self.encode(src, src_mask), src_mask, tgt, tgt_mask)
 
     def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
-        """ids (batch, src_len) to memory (batch, src_len, d_model)."""
+        """ids (batch, src_len) to memory (batch, src_len, d_model).
+
+        Raises: ValueError for ids or a mask of another kind or shape, as does `decode`.
+        """
+        check_tokens("src", src)
+        if src_mask is not None:
+            check_mask(src_mask, src.size(0), src.size(1), src.size(1), "src_mask")
         return self.encoder(self.src_embed(src), src_mask)
 
     def decode(
@@ -86,6 +95,12 @@ class EncoderDecoder(nn.Module):
         all at the position after those decoded before; tgt_mask (batch, width, cached tokens
         + width) says which of them each continues (section 6.1).
         """
+        check_tokens("tgt", tgt)
+        batch, length = tgt.shape
+        if src_mask is not None:
+            check_mask(src_mask, batch, length, memory.size(1), "src_mask")
+        if tgt_mask is not None and cache is None:
+            check_mask(tgt_mask, batch, length, length, "tgt_mask")
         if cache is None:
             return self.decoder(self.tgt_embed(tgt), memory, src_mask, tgt_mask)
         embed, encoding = self.tgt_embed.children()
@@ -108,7 +123,7 @@ class TransformerConfig:
         dropout: P_drop, residual and embedding dropout (section 5.4).
         attention_dropout: of the weights of attention (section 6.3; section 5.4 has none).
         positions: "sinusoidal" or "learned" (Table 3, row E).
-        max_len: longest input in tokens, for learned positions.
+        max_len: longest input in tokens, for learned positions; 100,000 at most.
         tie_embeddings: one matrix for both embeddings and the output (section 3.4).
         norm_first: normalise before each sub-layer; the paper does it after.
 
@@ -148,26 +163,28 @@ class TransformerConfig:
         return cls.base(vocab, **{**larger, **changes})
 
 
+_FARTHEST = 100_000  # positions; attention over so many has 10^10 weights in each head
+
+
 def check_config(config: TransformerConfig) -> None:
     """Raise ValueError unless the configuration describes a model that can be built."""
     c = config
-    for name in ("src_vocab", "tgt_vocab", "N", "d_model", "d_ff", "h", "d_k", "d_v", "max_len"):
-        value = getattr(c, name)
-        if value is None and name in ("d_k", "d_v"):
-            continue
-        if not isinstance(value, Integral):
-            raise ValueError(f"expected a whole number for {name}; got {value!r}")
-        if value < 1:
-            raise ValueError(f"expected {name} of at least 1; got {value}")
+    for name in ("src_vocab", "tgt_vocab", "N", "d_model", "d_ff", "h", "d_k", "d_v"):
+        if getattr(c, name) is not None or name not in ("d_k", "d_v"):
+            check_whole(name, getattr(c, name))
+    check_whole("max_len", c.max_len, most=_FARTHEST)
+    for name in ("tie_embeddings", "norm_first"):
+        if not isinstance(getattr(c, name), bool):
+            raise InputError(f"expected True or False for {name}; got {getattr(c, name)!r:.80}")
     head_widths(c.h, c.d_model, c.d_k, c.d_v)
     for name in ("dropout", "attention_dropout"):
         rate: float = getattr(c, name)
-        if not isinstance(rate, Real) or not 0 <= rate < 1:
-            raise ValueError(f"expected {name} in [0, 1); got {rate!r}")
+        if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < 1:
+            raise InputError(f"expected {name} in [0, 1); got {rate!r:.80}")
     if c.positions not in ("sinusoidal", "learned"):
-        raise ValueError(f"expected positions 'sinusoidal' or 'learned'; got {c.positions!r}")
+        raise InputError(f"expected positions 'sinusoidal' or 'learned'; got {c.positions!r:.80}")
     if c.tie_embeddings and c.src_vocab != c.tgt_vocab:
-        raise ValueError(
+        raise InputError(
             "expected equal vocabularies for tie_embeddings=True; "
             f"got src_vocab={c.src_vocab}, tgt_vocab={c.tgt_vocab}"
         )
@@ -214,6 +231,20 @@ def build_model(config: TransformerConfig) -> EncoderDecoder:
     return model
 
 
+def parameter_shapes(config: TransformerConfig) -> dict[str, torch.Size]:
+    """Name and shape of each parameter of the model that a configuration describes.
+
+    A tied matrix has one name, as in `named_parameters`.
+    """
+    with torch.device("meta"):
+        small = build_model(replace(config, N=1))
+    shapes = {}
+    for name, parameter in small.named_parameters():
+        for i in range(config.N if ".layers.0." in name else 1):
+            shapes[name.replace(".layers.0.", f".layers.{i}.")] = parameter.shape
+    return shapes
+
+
 def tie_embeddings(model: EncoderDecoder) -> None:
     """Make both embeddings and the generator share one matrix.
 
@@ -258,7 +289,8 @@ def make_model(
     Args:
         src_vocab, tgt_vocab: number of source and target ids.
         N, d_model, d_ff, h, dropout: as in Table 3.
-        options: any other field of `TransformerConfig`, such as tie_embeddings=True.
+        options: any other field of `TransformerConfig`; the paper's models have
+            tie_embeddings=True (section 3.4), which takes one vocabulary for both sides.
 
     Returns: the model, in training mode.
 

@@ -21,8 +21,13 @@ def rate(step: int, model_size: int, factor: float = 1.0, warmup: int = 4000) ->
 
     Returns: the learning rate.
 
+    Raises: ValueError for a model size or a warmup below 1.
+
     Source: section 5.3, equation 3.
     """
+    for name, value in ("model_size", model_size), ("warmup", warmup):
+        if value < 1:
+            raise ValueError(f"expected {name} of at least 1; got {value}")
     step = max(step, 1)
     return factor * model_size**-0.5 * min(step**-0.5, step * warmup**-1.5)
 

@@ -40,13 +40,64 @@ def _letters(painted: Iterable[Any], inside: bool = False) -> Iterator[Any]:
             yield from _letters(item, inside)
 
 
+_LOST = "\ufffd"  # stands for a letter of which nothing is known
+_LIGATURES = ("ff", "fi", "fl", "ffi", "ffl")
+_TEX = {  # what has which number in a font whose name has this in it; "": in all others
+    "CMMI": {11: "α", 12: "β", 15: "ϵ", 25: "π"},
+    "CMSY": {0: "−", 1: "·", 2: "×", 3: "∗", 15: "•", 49: "∞", 50: "∈", 112: "√"},
+    "CMEX": {80: "∑"},
+    "": dict(zip((*range(11, 16), *range(27, 32)), 2 * _LIGATURES, strict=True)),
+}
+
+
+def _is_text(text: str | None) -> bool:
+    """Whether what a PDF gives for a letter are characters, and none invisible or private."""
+    hidden = lambda sign: sign != "\xad" and unicodedata.category(sign).startswith("C")
+    return bool(text) and not any(sign == _LOST or hidden(sign) for sign in text or "")
+
+
+def _character(font: Any, number: int, told: str) -> str:
+    """What stands at a place in a font, if the PDF tells nothing usable of it."""
+    names = getattr(font, "cid2unicode", None)
+    if names is None:  # a font of glyphs in an order of its own
+        return _LOST
+    if _is_text(names.get(number)):
+        return str(names[number])
+    known = next(table for name, table in _TEX.items() if name in str(font.fontname))
+    private = [ord(sign) & 0xFF for sign in told if unicodedata.category(sign) in ("Cc", "Co")]
+    return next((known[n] for n in (*private, number) if n in known), _LOST)  # U+E00C is number 12
+
+
+def _fonts() -> Any:
+    """pdfminer's store of fonts, with `_character` where a font tells no character."""
+    from pdfminer.pdffont import PDFUnicodeNotDefined
+    from pdfminer.pdfinterp import PDFResourceManager
+
+    class Fonts(PDFResourceManager):
+        def get_font(self, objid: Any, spec: Any) -> Any:
+            font: Any = super().get_font(objid, spec)
+            tell = type(font).to_unichr
+
+            def to_unichr(number: int) -> str:
+                try:
+                    told = tell(font, number)
+                except PDFUnicodeNotDefined:
+                    told = ""
+                return told if _is_text(told) else _character(font, number, told)
+
+            font.to_unichr = to_unichr
+            return font
+
+    return Fonts()
+
+
 def _pages(pdf: Path) -> Iterator[list[Any]]:
     """The letters of each page that belong to the text."""
     from pdfminer.converter import PDFPageAggregator
-    from pdfminer.pdfinterp import PDFPageInterpreter, PDFResourceManager
+    from pdfminer.pdfinterp import PDFPageInterpreter
     from pdfminer.pdfpage import PDFPage
 
-    resources = PDFResourceManager()
+    resources = _fonts()
     device = PDFPageAggregator(resources, laparams=None)  # letters only, no guess at lines
     interpreter = PDFPageInterpreter(resources, device)
     with pdf.open("rb") as file:
@@ -224,7 +275,8 @@ def _paragraphs(lines: list[_Line]) -> list[tuple[str, list[_Line]]]:
     return found
 
 
-_WORD = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)*")
+_LETTER = rf"[A-Za-z{_LOST}]"
+_WORD = re.compile(rf"{_LETTER}+(?:-{_LETTER}+)*")
 
 
 def _vocabulary(lines: Iterable[str]) -> set[str]:
@@ -245,13 +297,45 @@ def _join(lines: Iterable[str], known: set[str]) -> str:
     """Make one string of the lines of a paragraph."""
     text = ""
     for line in lines:
-        left = re.search(r"([A-Za-z-]*[A-Za-z])-$", text)
+        left = re.search(rf"((?:{_LETTER}|-)*{_LETTER})-$", text)
         right = re.match(_WORD, line)
         if left and right:
             word = _unbroken(left[1], right[0], known)
             text = text[: left.start()] + word + line[right.end() :]
         else:
             text += line if not text or re.search(r"https?://\S+/$", text) else f" {line}"
+    return text
+
+
+_LIGATED = (
+    *("affecting", "beneficial", "benefit", "confidence", "configuration", "different"),
+    *("difficult", "effect", "effective", "efficiency", "efficient", "efficiently", "effort"),
+    *("efforts", "final", "firmly", "first", "fitting", "fixed", "floating", "flow", "off"),
+    *("offset", "significant", "significantly", "specific", "tensorflow"),
+)
+
+
+def _without(word: str) -> re.Pattern[str]:
+    """Find a word also if ligatures are lost in it; of "efficient" one may be ff, fi or ffi."""
+    rest = re.sub("f[fil]+", "", word)
+    gap = f"[{_LOST} ]?" if len(rest) > 1 else _LOST  # an "o" alone need not have been "off"
+
+    def lost(match: re.Match[str]) -> str:
+        first, last = match[0][0], match[0][-1]
+        parts = [match[0], gap, *([f"{first}{gap}", f"{gap}{last}"] if len(match[0]) > 2 else [])]
+        return f"(?:{'|'.join(parts)})"
+
+    letters = re.sub("f[fil]+", lost, word)
+    if word[0] != "f":  # a capital is never a part of a ligature
+        letters = f"[{word[0]}{word[0].upper()}]{letters[1:]}"
+    return re.compile(rf"(?<!\w)(?! ){letters}(?!\w)")
+
+
+def _whole_words(text: str) -> str:
+    """The text with the ligatures that its words have lost."""
+    for word in _LIGATED:
+        whole = lambda found, word=word: word.capitalize() if found[0][0].isupper() else word
+        text = _without(word).sub(whole, text)
     return text
 
 
@@ -383,8 +467,11 @@ def extract_paper(pdf: str | Path) -> Paper:
     Raises: OSError if there is no such file; ValueError if it is not a PDF, is encrypted, has no
         text layer, is cut short, is another paper, or is a version that lacks some sections.
     """
+    import logging
+
     from pdfminer.pdfdocument import PDFPasswordIncorrect
 
+    logging.getLogger("pdfminer").setLevel(logging.ERROR)  # what ails a file, we say in one line
     pdf = Path(pdf)
     with pdf.open("rb") as file:
         if b"%PDF-" not in file.read(1024):
@@ -401,10 +488,12 @@ def extract_paper(pdf: str | Path) -> Paper:
 
 def _paper(lines: list[_Line]) -> Paper:
     """Make the paper of its lines; ValueError if parts of it are missing."""
+    if len(lines) < 2:
+        raise ValueError("it has hardly any text, as if it were scanned")
     known = _vocabulary(line.text for line in lines)
     sections: dict[str, list[str]] = {}
     for section, block in _paragraphs(lines):
-        text = _LABEL.sub("", _join((line.text for line in block), known))
+        text = _whole_words(_LABEL.sub("", _join((line.text for line in block), known)))
         name = "acknowledgements" if text.startswith("Acknowledgements") else section
         bold = _RUN_IN.sub(lambda head: f"**{head[0]}**", text)
         sections.setdefault(name, []).append(_typeset(bold))
@@ -438,7 +527,7 @@ def _write(path: Path, content: bytes) -> None:
         part.unlink(missing_ok=True)
 
 
-_FORMAT = b"1"  # to be raised when extraction changes, so that stored text is made anew
+_FORMAT = b"2"  # to be raised when extraction changes, so that stored text is made anew
 
 
 def _read(pdf: Path) -> Paper:

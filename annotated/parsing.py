@@ -6,12 +6,13 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache, lru_cache
 from html import escape
 from pathlib import Path
+from reprlib import repr as cut  # of a long string, its ends
 from typing import Any, NamedTuple
 
 import pandas as pd
@@ -38,6 +39,7 @@ __all__ = [
     "bracketed",
     "bracketing",
     "check_depth",
+    "check_limit",
     "check_node",
     "clean",
     "compare",
@@ -52,6 +54,7 @@ __all__ = [
     "load_trees",
     "one_tag_each",
     "penn_sections",
+    "read_rules",
     "read_trees",
     "restore",
     "right_branching",
@@ -87,11 +90,12 @@ def add_token(tree: Tree, token: str) -> None:
 
 def check_node(tree: Tree, place: str) -> None:
     """Raise ValueError unless a tree is a word with its tag, or phrases and tags."""
+    label = tree.label()[:40]
     if not tree:
-        raise ValueError(f"{place}: ({tree.label()}) holds no word")
+        raise ValueError(f"{place}: ({label}) holds no word")
     if len(tree) > 1 and any(isinstance(child, str) for child in tree):
         raise ValueError(
-            f"{place}: expected one word, or phrases and tags with a word, in ({tree.label()} ...)"
+            f"{place}: expected one word, or phrases and tags with a word, in ({label} ...)"
         )
 
 
@@ -120,7 +124,7 @@ def read_trees(lines: Iterable[str], where: str = "trees", first: int = 1) -> It
                 stack.append((Tree("", []), number))
                 check_depth(len(stack), f"{where}, line {number}")
             elif not stack:
-                raise ValueError(f"{where}, line {number}: expected '('; got {token!r}")
+                raise ValueError(f"{where}, line {number}: expected '('; got {cut(token)}")
             elif token != ")":
                 add_token(stack[-1][0], token)
             else:
@@ -219,6 +223,11 @@ def without_empty(tree: Tree) -> Tree | None:
     return Tree(tree.label(), children) if children else None
 
 
+def _same(one: str, other: str, pairs: frozenset[frozenset[str]]) -> bool:
+    """Whether two labels or words are equal, or one of these pairs; pairs do not form chains."""
+    return one == other or frozenset([one, other]) in pairs
+
+
 @dataclass(frozen=True)
 class Rules:
     """What counts in the comparison of trees; the defaults are those of COLLINS.prm.
@@ -226,55 +235,135 @@ class Rules:
     Args:
         deleted: labels that do not count; a word with such a tag is taken out.
         not_long: tags that do not count for the length of a sentence.
-        same_labels, same_words: what is taken for the same, as {one: the other}.
+        quotes: tags of a word that may be a quote or not, as parsers see it (see `compare`).
+        same_labels, same_words: pairs of what is taken for the same.
+        labelled: whether brackets with other labels differ.
+        longest: words of the longest sentence in the second summary.
 
     Source: EVALB's parameter file.
     """
 
     deleted: frozenset[str] = frozenset(["TOP", "-NONE-", ",", ":", "``", "''", "."])
     not_long: frozenset[str] = frozenset(["-NONE-"])
-    same_labels: dict[str, str] = field(default_factory=lambda: {"PRT": "ADVP"})
-    same_words: dict[str, str] = field(default_factory=dict)
+    quotes: frozenset[str] = frozenset()
+    same_labels: frozenset[frozenset[str]] = frozenset([frozenset(["ADVP", "PRT"])])
+    same_words: frozenset[frozenset[str]] = frozenset()
+    labelled: bool = True
+    longest: int = 40
+
+    def counts(self, label: str) -> bool:
+        """Whether brackets with this label count; a bracket without a label never does."""
+        return bool(label) and not any(
+            _same(label, other, self.same_labels) for other in self.deleted
+        )
+
+
+_SETS = {"DELETE_LABEL": "deleted", "DELETE_LABEL_FOR_LENGTH": "not_long", "QUOTE_LABEL": "quotes"}
+_PAIRS = {"EQ_LABEL": "same_labels", "EQ_WORD": "same_words"}
+_NUMBERS = "CUTOFF_LEN", "LABELED", "DEBUG", "MAX_ERROR"
+
+
+def read_rules(path: Path) -> Rules:
+    """The rules of a parameter file of EVALB, such as COLLINS.prm or new.prm.
+
+    Raises: ValueError for a line that is no rule; OSError if there is no such file.
+
+    Source: EVALB.
+    """
+    sets: dict[str, set[Any]] = {name: set() for name in (*_SETS.values(), *_PAIRS.values())}
+    numbers = {"CUTOFF_LEN": 40, "LABELED": 1}
+    for number, line in enumerate(read_lines(path), start=1):
+        name, *values = line.split() or ["#"]
+        if name.startswith("#"):
+            continue
+        where = f"{path}, line {number}"
+        if name not in (names := (*_SETS, *_PAIRS, *_NUMBERS)):
+            raise ValueError(f"{where}: expected one of {', '.join(names)}; got {cut(name)}")
+        if len(values) != (wanted := 1 + (name in _PAIRS)):
+            told = f"{wanted} {'labels or words' if wanted > 1 else 'value'}"
+            raise ValueError(f"{where}: expected {told} after {name}; got {cut(' '.join(values))}")
+        if name in _PAIRS:
+            sets[_PAIRS[name]].add(frozenset(values))
+        elif name in _SETS:
+            sets[_SETS[name]].add(values[0])
+        elif re.fullmatch(r"\d{1,9}", values[0], re.ASCII):
+            numbers[name] = int(values[0])
+        else:
+            raise ValueError(f"{where}: expected a whole number after {name}; got {cut(values[0])}")
+    frozen = {name: frozenset(values) for name, values in sets.items()}
+    return Rules(**frozen, labelled=numbers["LABELED"] != 0, longest=numbers["CUTOFF_LEN"])
 
 
 class Bracketing(NamedTuple):
-    """What EVALB sees of a sentence: words, tags, brackets (label, start, end), length."""
+    """What EVALB sees of a sentence: words, tags, brackets (label, start, end), length.
+
+    `quotes` are the words that may be quotes: the number of each among all words of the tree, and
+    among those that count, and its tag.
+    """
 
     words: list[str]
     tags: list[str]
     brackets: list[tuple[str, int, int]]
     length: int
+    quotes: list[tuple[int, int, str]]
 
 
-def bracketing(trees: Iterable[Tree], rules: Rules) -> Bracketing:
+def bracketing(trees: Iterable[Tree], rules: Rules, kept: Sequence[int] = ()) -> Bracketing:
     """Words and brackets of a sentence that count.
 
     Args:
         trees: the tree of a sentence; several, or none, if a parser left it in pieces.
+        kept: numbers of words that count whatever their tags are.
     """
-    words: list[str] = []
-    tags: list[str] = []
-    brackets: list[tuple[str, int, int]] = []
-    length = 0
+    seen = Bracketing([], [], [], 0, [])
+    length, number = 0, 0
 
     def visit(tree: Tree) -> None:
-        nonlocal length
+        nonlocal length, number
+        start, place, label = len(seen.words), len(seen.brackets), tree.label()
         if is_tag(tree):
-            length += tree.label() not in rules.not_long
-            if tree.label() not in rules.deleted:
-                words.append(rules.same_words.get(tree[0], tree[0]))
-                tags.append(rules.same_labels.get(tree.label(), tree.label()))
+            length += label not in rules.not_long
+            if label in rules.quotes and tree[0] in _QUOTES:
+                seen.quotes.append((number, start, label))
+            times = kept.count(number) + (label not in rules.deleted)
+            seen.words.extend([tree[0]] * times)
+            seen.tags.extend([label] * times)
+            number += 1
             return
-        start, place = len(words), len(brackets)
         for child in tree:
             visit(child)
-        label = re.split("[-=]", tree.label())[0]
-        if len(words) > start and label not in rules.deleted:
-            brackets.insert(place, (rules.same_labels.get(label, label), start, len(words)))
+        label = re.split("[-=]", label)[0]
+        if len(seen.words) > start and rules.counts(label):
+            seen.brackets.insert(place, (label, start, len(seen.words)))
 
     for tree in trees:
         visit(tree)
-    return Bracketing(words, tags, brackets, length)
+    return seen._replace(length=length)
+
+
+_QUOTES = ("'", '"', "/")
+
+
+def _kept_quotes(gold: Bracketing, found: Bracketing, rules: Rules) -> tuple[list[int], list[int]]:
+    """The words, by number, that each side has to keep as the other did not delete them.
+
+    Of signs side by side EVALB may keep one twice, and so does this.
+
+    Source: EVALB, releases of 2008 and later.
+    """
+    kept_gold: list[int] = []
+    kept_found: list[int] = []
+    moved = lambda number, kept: sum(before <= number for before in kept)
+    for number, place, tag in found.quotes:
+        here = place + moved(number, kept_found)
+        for other, there, other_tag in gold.quotes:
+            if here != there + moved(other, kept_gold) or tag == other_tag:
+                continue
+            if other_tag in rules.deleted and tag not in rules.deleted:
+                kept_gold.append(other)
+            elif tag in rules.deleted and other_tag not in rules.deleted:
+                kept_found.append(number)
+    return kept_gold, kept_found
 
 
 class Score(NamedTuple):
@@ -295,22 +384,37 @@ def compare(gold: Iterable[Tree], found: Iterable[Tree], rules: Rules | None = N
 
     Source: EVALB.
     """
-    rules = rules or Rules()
-    g, f = bracketing(gold, rules), bracketing(found, rules)
+    rules, trees = rules or Rules(), (list(gold), list(found))
+    g, f = (bracketing(side, rules) for side in trees)
     if not f.words:
         return Score(g.length, status=2, words=len(g.words))
-    if g.words != f.words:
+    if len(g.words) != len(f.words):
+        kept = _kept_quotes(g, f, rules)
+        g, f = (bracketing(side, rules, keep) for side, keep in zip(trees, kept, strict=True))
+    alike = [_same(a, b, rules.same_words) for a, b in zip(g.words, f.words, strict=False)]
+    if len(g.words) != len(f.words) or not all(alike):
         return Score(g.length, status=1, words=len(g.words))
     spans = {(start, end) for _, start, end in g.brackets}
     crossing = sum(
         any(a < start < b < end or start < a < end < b for a, b in spans)
         for _, start, end in f.brackets
     )
-    return Score(
-        g.length, 0, sum((Counter(g.brackets) & Counter(f.brackets)).values()),
-        len(g.brackets), len(f.brackets), crossing, len(g.words),
-        sum(a == b for a, b in zip(g.tags, f.tags, strict=True)),
-    )  # fmt: skip
+    left = list(f.brackets)
+    matched = sum(_take(left, bracket, rules) for bracket in g.brackets)
+    tags = sum(_same(a, b, rules.same_labels) for a, b in zip(g.tags, f.tags, strict=True))
+    sizes = len(g.brackets), len(f.brackets), crossing, len(g.words)
+    return Score(g.length, 0, matched, *sizes, tags)
+
+
+def _take(left: list[tuple[str, int, int]], bracket: tuple[str, int, int], rules: Rules) -> bool:
+    """Take the first bracket that is the same out of those that are left; False if none is."""
+    label, *span = bracket
+    for other in left:
+        alike = not rules.labelled or _same(label, other[0], rules.same_labels)
+        if list(other[1:]) == span and alike:
+            left.remove(other)
+            return True
+    return False
 
 
 def summary(scores: Iterable[Score]) -> dict[str, float]:
@@ -535,6 +639,12 @@ def one_tag_each(tokens: list[str], said: list[str], words: list[str]) -> list[s
     return result
 
 
+def check_limit(limit: int | None) -> None:
+    """Raise ValueError unless a number of sentences, if there is one, is at least 1."""
+    if limit is not None and limit < 1:
+        raise ValueError(f"expected a limit of at least 1 sentence; got {limit}")
+
+
 def write_treebank(corpus: str, folder: Path, limit: int | None = None) -> str:
     """Write a treebank as a corpus for the trainer: train and dev, words and trees.
 
@@ -542,7 +652,10 @@ def write_treebank(corpus: str, folder: Path, limit: int | None = None) -> str:
         corpus: as for `tree_files`.   limit: number of training sentences, from the beginning.
 
     Returns: what `--data` of `annotated train` has to be.
+
+    Raises: ValueError for a limit below 1, and as `load_trees`.
     """
+    check_limit(limit)
     folder.mkdir(parents=True, exist_ok=True)
     for split in "train", "dev":
         trees = load_trees(corpus, split)[: limit if split == "train" else None]
@@ -714,7 +827,7 @@ class _Drawing:
     def __init__(self, tree: Tree, compared: Tree) -> None:
         self.parts: list[str] = []
         self.right, self.bottom = 0.0, _LEVEL * (tree.height() - 1) + 2
-        self.known = Counter(bracketing([compared], self.rules).brackets)
+        self.known = bracketing([compared], self.rules).brackets
 
     def place(self, tree: Tree, level: int, start: int) -> tuple[float, int]:
         """Draw what is under a node; returns its x and the number of words before its end."""
@@ -739,9 +852,8 @@ class _Drawing:
     def kind(self, label: str, start: int, end: int) -> str:
         """Whether a phrase is one of those that are known; each of them counts once."""
         cut = re.split("[-=]", label)[0]
-        key = self.rules.same_labels.get(cut, cut), start, end
-        self.known[key] -= 1
-        return "tree-phrase" if self.known[key] >= 0 or cut in self.rules.deleted else "tree-wrong"
+        right = _take(self.known, (cut, start, end), self.rules) or not self.rules.counts(cut)
+        return "tree-phrase" if right else "tree-wrong"
 
     def line(self, x: float, y: float, x2: float, y2: float, more: str = "") -> None:
         self.parts.append(f'<line x1="{x:.1f}" y1="{y}" x2="{x2:.1f}" y2="{y2}"{more}/>')
@@ -787,6 +899,7 @@ def score_parser(
 
     Source: section 6.3, Table 4.
     """
+    check_limit(limit)
     gold = load_trees(treebank, split)[:limit]
     found = parser.parse_all([tree.leaves() for tree in gold], progress=True, **options)
     return score_trees(gold, found)
@@ -813,8 +926,8 @@ def summaries(
 ) -> list[dict[str, Any]]:
     """What `summary` says of the sentences up to each length; None: of all."""
     return [
-        {"sentences": f"up to {longest} words" if longest else "all"}
-        | summary(score for score in scores if not longest or score.length <= longest)
+        {"sentences": "all" if longest is None else f"up to {longest} words"}
+        | summary(score for score in scores if longest is None or score.length <= longest)
         for longest in lengths
     ]
 
@@ -838,28 +951,29 @@ def same_punctuation(found: Tree, gold: Tree, rules: Rules | None = None) -> Tre
     return found
 
 
-def score_tree_files(gold: Path, found: Path) -> list[dict[str, Any]]:
+def score_tree_files(gold: Path, found: Path, rules: Rules | None = None) -> list[dict[str, Any]]:
     """Score a file of trees as EVALB does.
 
     Args:
         gold, found: files of the same sentences, a line each; a blank line has no tree.
+        rules: what counts; None: what COLLINS.prm says (see `read_rules`).
 
-    Returns: as `score_trees`.
+    Returns: as `score_trees`, for all sentences and for those up to the length in the rules.
 
     Raises: ValueError as `read_trees`, or if the files have not as many lines.
     """
-    sides = [tree_lines(path) for path in (gold, found)]
+    rules, sides = rules or Rules(), [tree_lines(path) for path in (gold, found)]
     if len(sides[0]) != len(sides[1]):
         told = f"expected as many lines in {found} as in {gold}"
         raise ValueError(f"{told}, {len(sides[0])}; got {len(sides[1])}")
-    return summaries([compare(g, f) for g, f in zip(*sides, strict=True)])
+    scores = [compare(g, f, rules) for g, f in zip(*sides, strict=True)]
+    return summaries(scores, (None, rules.longest))
 
 
 def tree_lines(path: Path) -> list[list[Tree]]:
-    """The trees on each line of a file, cleaned."""
-    read = lambda line, n: map(clean, read_trees([line], str(path), n)) if line.strip() else []
-    lines = enumerate(read_lines(path), start=1)
-    return [[tree for tree in read(line, n) if tree is not None] for n, line in lines]
+    """The trees on each line of a file, as they stand there."""
+    read = lambda line, n: list(read_trees([line], str(path), n)) if line.strip() else []
+    return [read(line, n) for n, line in enumerate(read_lines(path), start=1)]
 
 
 def right_branching(words: list[str], tags: list[str], label: str = "NP") -> Tree:
@@ -963,6 +1077,7 @@ def compare_parsers(
 
     Returns: rows as those of `score_trees`, with the parser's name.
     """
+    check_limit(limit)
     train, gold = load_trees(treebank, "train"), load_trees(treebank, split)[:limit]
     words = [tree.leaves() for tree in gold]
     tagger, grammar = Tagger(train), Grammar(train)
@@ -985,11 +1100,11 @@ def compare_parsers(
 _TABLE_4 = {
     "WSJ only, discriminative": {
         "Vinyals & Kaiser 2014": 88.3, "Petrov 2006": 90.4, "Zhu 2013": 90.4, "Dyer 2016": 91.7,
-        "Transformer": 91.3,
+        "Transformer (4 layers)": 91.3,
     },
     "semi-supervised": {
         "Zhu 2013": 91.3, "Huang & Harper 2009": 91.3, "McClosky 2006": 92.1,
-        "Vinyals & Kaiser 2014": 92.1, "Transformer": 92.7,
+        "Vinyals & Kaiser 2014": 92.1, "Transformer (4 layers)": 92.7,
     },
     "multi-task": {"Luong 2015": 93.0},
     "generative": {"Dyer 2016": 93.3},

@@ -3,18 +3,18 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
-import csv
 import hashlib
 import itertools
 import json
 import math
 import os
+import re
 import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import timedelta
 from importlib.util import find_spec
@@ -23,8 +23,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file
 from tokenizers import Tokenizer
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
@@ -43,7 +41,19 @@ from annotated.data import (
     token_batches,
 )
 from annotated.decoding import load_pretrained
-from annotated.files import write_tensors, write_text
+from annotated.files import (
+    FileError,
+    MissingFile,
+    append_text,
+    fits,
+    locked,
+    read_json,
+    read_tensors,
+    reading,
+    settings,
+    write_tensors,
+    write_text,
+)
 from annotated.model import TransformerConfig, build_model
 from annotated.optimizer import paper_optimizer
 from annotated.regularization import projected_cross_entropy
@@ -59,12 +69,16 @@ __all__ = [
     "RunLog",
     "SimpleLossCompute",
     "StopRequest",
+    "Stopped",
     "TrainState",
     "Trainer",
     "TrainingConfig",
+    "adam_state",
     "agree",
     "ahead",
     "average_checkpoints",
+    "check_checkpoint",
+    "check_digest",
     "check_resume",
     "check_training",
     "checkpoints",
@@ -73,17 +87,22 @@ __all__ = [
     "drop_old",
     "encode_corpus",
     "find_precision",
+    "fixed_options",
     "groups",
     "interrupt",
+    "is_row",
     "join_processes",
     "keep_gradients",
+    "leaving",
     "load_checkpoint",
     "longest_sentence",
     "mix",
     "model_config",
+    "model_weights",
     "new_row",
     "newest_checkpoint",
     "not_finite",
+    "part",
     "parts_from",
     "prepare",
     "preset",
@@ -91,13 +110,16 @@ __all__ = [
     "read_checkpoint",
     "read_config",
     "read_log",
+    "read_pairs",
     "ready",
     "record",
     "run",
     "run_epoch",
+    "run_lock",
     "run_vocabulary",
     "save_checkpoint",
     "save_model",
+    "scan_log",
     "share_parts",
     "short_enough",
     "show",
@@ -184,10 +206,11 @@ def run_epoch(
 
     Returns: mean loss per target token in nats, and the counters.
 
-    Raises: ValueError if the loss of a batch is not finite, or if an optimizer is missing.
+    Raises: ValueError if the loss of a batch is not finite, if an optimizer is missing, or for
+        another mode or an accum_iter below 1.
     """
-    state = train_state or TrainState()
-    training = mode.startswith("train")
+    _check_epoch(mode, accum_iter)
+    state, training = train_state or TrainState(), mode != "eval"
     total_loss, total_tokens = 0.0, 0
     pending = 0  # batches whose gradients wait for the update
     progress = tqdm(data_iter, disable=not mode.endswith("log"), leave=False, unit="batch")
@@ -206,6 +229,13 @@ def run_epoch(
         _scale_gradients(model, accum_iter / pending)
         state.update(optimizer, scheduler)
     return total_loss / max(total_tokens, 1), state
+
+
+def _check_epoch(mode: str, accum_iter: int) -> None:
+    if mode not in ("train", "train+log", "eval"):
+        raise ValueError(f"expected mode out of train, train+log, eval; got {mode!r}")
+    if not fits(accum_iter, int) or accum_iter < 1:
+        raise ValueError(f"expected accum_iter of at least 1; got {accum_iter!r}")
 
 
 def _step(
@@ -295,12 +325,15 @@ def check_training(config: TrainingConfig) -> None:
     may_be_zero = {"d_k", "d_v", "parts", "seed", "save_updates", "save_minutes"}
     for option in fields(config):
         value, choices = getattr(config, option.name), option.metadata["choices"]
+        kind = type(option.default)
+        if not fits(value, kind):
+            number = "a finite " if kind is float else ""
+            raise ValueError(f"expected {option.name} as {number}{kind.__name__}; got {value!r}")
         if choices and value not in choices:
             raise ValueError(f"expected {option.name} out of {', '.join(choices)}; got {value!r}")
-        if isinstance(value, (int, float)) and not isinstance(value, bool):
-            least = 0 if option.name in may_be_zero or isinstance(value, float) else 1
-            if not value >= least:
-                raise ValueError(f"expected {option.name} of at least {least}; got {value}")
+        least = 0 if option.name in may_be_zero or kind is float else 1
+        if kind in (int, float) and value < least:
+            raise ValueError(f"expected {option.name} of at least {least}; got {value}")
     if not 0 <= config.label_smoothing < 1:
         raise ValueError(f"expected label_smoothing in [0, 1); got {config.label_smoothing}")
     if not config.save_updates and not config.save_minutes:
@@ -471,13 +504,16 @@ class Progress:
     """How far a run has come.
 
     Args:
-        update: updates made.   epoch, batch: the place in the data of the next batch.
-        tokens: target tokens learnt from.   seconds: time spent in updates, not in validating or
-            saving.
+        update: updates made.   skipped: those of them that left the weights alone (float16).
+        epoch, batch: the place in the data of the next batch.
+        tokens: target tokens learnt from.   seconds: time by the clock on the wall, but for
+            validating and saving.
         row_loss, row_tokens, row_seconds: the same since the last row of the log.
+        row_waited: those of row_seconds that went by in waiting for data.
     """
 
     update: int = 0
+    skipped: int = 0
     epoch: int = 0
     batch: int = 0
     tokens: int = 0
@@ -485,13 +521,19 @@ class Progress:
     row_loss: float = 0.0
     row_tokens: int = 0
     row_seconds: float = 0.0
+    row_waited: float = 0.0
 
-    def count(self, loss: float, tokens: int, seconds: float) -> None:
+    @property
+    def moves(self) -> int:
+        """Updates that moved the weights: the schedule counts these."""
+        return self.update - self.skipped
+
+    def count(self, loss: float, tokens: int, seconds: float, waited: float) -> None:
         """Add an update."""
         self.update += 1
         self.tokens, self.row_tokens = self.tokens + tokens, self.row_tokens + tokens
         self.seconds, self.row_seconds = self.seconds + seconds, self.row_seconds + seconds
-        self.row_loss += loss
+        self.row_loss, self.row_waited = self.row_loss + loss, self.row_waited + waited
 
 
 class Part(NamedTuple):
@@ -539,7 +581,7 @@ class Trainer:
         """Optimizer and schedule, from the update that the run has reached."""
         c = self.config
         self.optimizer, self.scheduler = paper_optimizer(
-            self.model, c.d_model, c.factor, c.warmup, done=self.progress.update
+            self.model, c.d_model, c.factor, c.warmup, done=self.progress.moves
         )
 
     def autocast(self) -> torch.autocast:
@@ -660,10 +702,14 @@ def update(trainer: Trainer, group: Group) -> float:
     summed = float(trainer.processes.reduce(total))
     if not math.isfinite(summed):
         raise ValueError(not_finite(trainer, group, summed))
+    factor = trainer.scaler.get_scale()
     trainer.scaler.step(trainer.optimizer)
     trainer.scaler.update()
     trainer.optimizer.zero_grad(set_to_none=True)
-    trainer.scheduler.step()
+    if trainer.scaler.get_scale() < factor:  # it overflowed, and the weights are as they were
+        trainer.progress.skipped += 1
+    else:
+        trainer.scheduler.step()
     return summed
 
 
@@ -706,13 +752,21 @@ def dev_loss(trainer: Trainer) -> float:
 _MOMENTS = "step", "exp_avg", "exp_avg_sq"  # what Adam keeps for each parameter
 
 
-def digest(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 of tensors and their names."""
+def digest(tensors: Mapping[str, Tensor], text: str = "") -> str:
+    """SHA-256 of tensors, their names, and a text."""
     sha = hashlib.sha256()
     for name in sorted(tensors):
         sha.update(name.encode())
         sha.update(tensors[name].detach().cpu().contiguous().numpy().tobytes())
+    sha.update(text.encode())
     return sha.hexdigest()
+
+
+def adam_state(trainer: Trainer, parameter: nn.Parameter) -> dict[str, Tensor]:
+    """What Adam keeps for a parameter: zeros before the first step."""
+    zeros = {"step": torch.zeros(())}
+    kept = trainer.optimizer.state.get(parameter, zeros)
+    return {key: kept[key] if key in kept else torch.zeros_like(parameter) for key in _MOMENTS}
 
 
 def save_checkpoint(trainer: Trainer, name: str = "") -> Path:
@@ -720,42 +774,55 @@ def save_checkpoint(trainer: Trainer, name: str = "") -> Path:
     tensors: dict[str, Tensor] = {}
     for key, parameter in trainer.model.named_parameters():
         tensors[f"model.{key}"] = parameter
-        for moment in _MOMENTS:
-            tensors[f"{moment}.{key}"] = trainer.optimizer.state[parameter][moment]
-    state = {"progress": asdict(trainer.progress), "scaler": trainer.scaler.state_dict()}
+        tensors |= {f"{kind}.{key}": x for kind, x in adam_state(trainer, parameter).items()}
+    scaler, config = trainer.scaler.state_dict(), fixed_options(trainer.config)
+    state = json.dumps({"progress": asdict(trainer.progress), "scaler": scaler, "config": config})
     path = (
         Path(trainer.config.out)
         / f"{name or f'checkpoint-{trainer.progress.update:08d}'}.safetensors"
     )
-    write_tensors(path, tensors, {"state": json.dumps(state), "sha256": digest(tensors)})
+    write_tensors(path, tensors, {"state": state, "sha256": digest(tensors, state)})
     return path
+
+
+def fixed_options(config: TrainingConfig) -> dict[str, Any]:
+    """The options that a run keeps from start to end."""
+    return {o.name: getattr(config, o.name) for o in fields(config) if o.metadata["fixed"]}
+
+
+_CHECKPOINT = "a whole checkpoint"
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors of a checkpoint, and what it says of the run.
 
-    Raises: ValueError if the file is cut off or altered.
+    Raises: FileError if the file is cut off or altered.
     """
-    try:
-        with safe_open(path, "pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-        state = json.loads(metadata.get("state", "null"))
-    except (SafetensorError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is no whole checkpoint ({error})") from None
-    if state is None or digest(tensors) != metadata.get("sha256"):
-        raise ValueError(f"{path} is no whole checkpoint (its SHA-256 differs)")
-    return tensors, state
+    tensors, metadata = read_tensors(path, _CHECKPOINT)
+    check_digest(path, tensors, metadata)
+    with reading(path, _CHECKPOINT):
+        return tensors, json.loads(metadata["state"])
+
+
+def check_digest(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    """Raise FileError unless a checkpoint holds what was written into it."""
+    said = metadata.get("sha256")
+    with reading(path, _CHECKPOINT):  # the second is that of earlier editions, without the progress
+        right = said == digest(tensors, metadata.get("state", "")) or said == digest(tensors)
+    if not right:
+        raise FileError(f"{path}: expected {_CHECKPOINT}; its SHA-256 differs from what it says")
 
 
 def load_checkpoint(trainer: Trainer, path: Path) -> None:
     """Continue where a checkpoint was written.
 
-    Raises: ValueError if the file is damaged.
+    Raises: FileError if the file is damaged, or of another run; the trainer is as it was then.
     """
     tensors, state = read_checkpoint(path)
-    trainer.progress = Progress(**state["progress"])
-    trainer.scaler.load_state_dict(state["scaler"])
+    check_checkpoint(trainer, path, tensors, state)
+    trainer.progress = settings(Progress, state["progress"], str(path))
+    if state["scaler"]:  # empty unless written in float16
+        trainer.scaler.load_state_dict(state["scaler"])
     trainer.start_optimizer()
     moments = {}
     for i, (name, parameter) in enumerate(trainer.model.named_parameters()):
@@ -765,25 +832,57 @@ def load_checkpoint(trainer: Trainer, path: Path) -> None:
     trainer.optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
 
+def check_checkpoint(
+    trainer: Trainer, path: Path, tensors: Mapping[str, Tensor], state: Mapping[str, Any]
+) -> None:
+    """Raise FileError unless a checkpoint is of the run that a trainer is to continue."""
+    for name, now in fixed_options(trainer.config).items():
+        if (was := state.get("config", {}).get(name, now)) != now:
+            raise FileError(
+                f"{path}: expected a checkpoint of a run with {name}={now}, as training.json has "
+                f"it; got {name}={was}; correct training.json, or move the checkpoint away"
+            )
+    shapes: dict[str, torch.Size] = {}
+    for name, parameter in trainer.model.named_parameters():
+        shapes |= {f"{kind}.{name}": parameter.shape for kind in ("model", *_MOMENTS[1:])}
+        shapes[f"step.{name}"] = torch.Size()
+    has = {name: x.shape for name, x in tensors.items() if x.is_floating_point()}
+    for name in sorted(shapes.keys() | tensors.keys()):
+        if (is_now := has.get(name)) != (wanted := shapes.get(name)):
+            raise FileError(
+                f"{path}: expected {name} as {wanted}, as training.json has it; got {is_now}"
+            )
+
+
 INTERRUPTED = "interrupted.safetensors"
 
 
 def checkpoints(folder: str | Path) -> list[Path]:
     """The regular checkpoints of a run, oldest first."""
-    return sorted(Path(folder).glob("checkpoint-*.safetensors"))
+    found = Path(folder).glob("checkpoint-*.safetensors")
+    own = (path for path in found if re.fullmatch(r"checkpoint-[0-9]+", path.stem))
+    return sorted(own, key=lambda path: int(path.stem.removeprefix("checkpoint-")))
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """The furthest checkpoint that can be read; damaged ones are renamed, and reported."""
-    found: list[tuple[int, Path]] = []
-    for path in [*checkpoints(folder), *folder.glob(INTERRUPTED)]:
+    """The furthest checkpoint that is whole; damaged ones on the way are renamed, and reported.
+
+    Raises: FileError if one cannot be read at all.
+    """
+    # The one of an interruption is the furthest: the next regular one removes it.
+    for path in [*Path(folder).glob(INTERRUPTED), *reversed(checkpoints(folder))]:
         try:
-            found.append((read_checkpoint(path)[1]["progress"]["update"], path))
-        except ValueError as error:
+            read_checkpoint(path)
+            return path
+        except FileError as error:
+            if isinstance(error.__cause__, (OSError, MemoryError)):
+                raise
             aside = path.with_name(path.name + ".damaged")
             os.replace(path, aside)
-            tqdm.write(f"{error}; set aside as {aside.name}, going on from the one before it")
-    return max(found)[1] if found else None
+            tqdm.write(
+                f"{error}; set aside as {aside.name}, going on from the one before it, if any"
+            )
+    return None
 
 
 def drop_old(trainer: Trainer) -> None:
@@ -797,7 +896,7 @@ def drop_old(trainer: Trainer) -> None:
 def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
     """Mean of the weights of several checkpoints, by parameter name.
 
-    Raises: ValueError if there is none.
+    Raises: ValueError if there is none; FileError if one is damaged, or of another model.
 
     Source: section 6.1.
     """
@@ -805,11 +904,32 @@ def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
         raise ValueError("expected at least one checkpoint to average; got none")
     total: dict[str, Tensor] = {}
     for path in paths:
-        for name, tensor in load_file(path).items():
-            if name.startswith("model."):
-                name = name.removeprefix("model.")
-                total[name] = total.get(name, torch.zeros(())) + tensor / len(paths)
+        weights = model_weights(path)
+        if total and {n: x.shape for n, x in weights.items()} != {
+            n: x.shape for n, x in total.items()
+        }:
+            raise FileError(
+                f"{path}: expected a checkpoint of the same model as {paths[0]}; it differs"
+            )
+        for name, tensor in weights.items():
+            total[name] = total.get(name, torch.zeros(())) + tensor / len(paths)
     return total
+
+
+def model_weights(path: Path) -> dict[str, Tensor]:
+    """The weights of a checkpoint, by parameter name."""
+    try:
+        tensors, metadata = read_tensors(path, _CHECKPOINT)
+        if "sha256" in metadata:
+            check_digest(path, tensors, metadata)
+    except FileError as error:
+        if isinstance(error, MissingFile):
+            raise
+        raise FileError(f"{error}; move it away for a mean of the others") from error
+    weights = {n.removeprefix("model."): x for n, x in tensors.items() if n.startswith("model.")}
+    if not weights:
+        raise FileError(f"{path}: expected {_CHECKPOINT}; it has no tensor called model.…")
+    return weights
 
 
 def save_model(folder: Path, tensors: dict[str, Tensor], config: TransformerConfig) -> None:
@@ -824,39 +944,88 @@ class RunLog:
 
     Args:
         folder: of the run.   update: rows beyond it are dropped.   tensorboard: write its files.
+
+    Raises: FileError if it cannot be read or written.
     """
 
     columns = (
-        "update", "epoch", "minutes", "target_tokens", "tokens_per_second",
+        "update", "epoch", "minutes", "target_tokens", "tokens_per_second", "waiting",
         "learning_rate", "train_loss", "dev_loss",
     )  # fmt: skip
 
     def __init__(self, folder: Path, update: int = 0, tensorboard: bool = False) -> None:
         self.path = folder / "log.csv"
-        rows = [row for row in read_log(self.path) if int(row["update"]) <= update]
-        lines = [",".join(self.columns), *(",".join(row.values()) for row in rows)]
-        write_text(self.path, "\n".join(lines) + "\n")
+        rows, problems = scan_log(self.path)
+        if problems:
+            write_text(
+                folder / "log.csv.damaged", self.path.read_text(encoding="utf-8", errors="replace")
+            )
+            tqdm.write(f"{'; '.join(problems)}; left out, and kept in log.csv.damaged")
+        kept = [self.line(row) for row in rows if int(row["update"]) <= update]
+        write_text(self.path, ",".join(self.columns) + "\n" + "".join(kept))
         self.board: Any = None
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter  # needs the package tensorboard
 
             self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=update + 1)
 
-    def add(self, row: dict[str, Any]) -> None:
-        """Append a row; a column that it lacks stays empty."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(",".join(str(row.get(name, "")) for name in self.columns) + "\n")
+    def line(self, row: Mapping[str, Any]) -> str:
+        """A row as it is written; a column that it lacks stays empty."""
+        return ",".join(str(row.get(name, "")) for name in self.columns) + "\n"
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Append a row."""
+        append_text(self.path, self.line(row))
         for name in self.columns[2:] if self.board else ():
             if name in row:
                 self.board.add_scalar(name, row[name], row["update"])
 
 
+def is_row(row: Mapping[str, str], after: str) -> bool:
+    """Whether a line of a log is whole: finite numbers or nothing, and a later update."""
+    try:
+        finite = all(math.isfinite(float(value)) for value in row.values() if value)
+        return finite and int(row["update"]) > int(after)
+    except ValueError:
+        return False
+
+
 def read_log(path: Path) -> list[dict[str, str]]:
-    """The whole rows of a log; none if there is no file."""
+    """The whole rows of a log; none if there is no file. Damaged lines are named and left out."""
+    rows, problems = scan_log(path)
+    if problems:
+        tqdm.write("; ".join(problems))
+    return rows
+
+
+def scan_log(path: Path) -> tuple[list[dict[str, str]], list[str]]:
+    """The whole rows of a log, and which lines are none; a last line without its end is ignored."""
     if not path.exists():
-        return []
-    whole, _, _ = path.read_text(encoding="utf-8").rpartition("\n")
-    return list(csv.DictReader(whole.splitlines()))
+        return [], []
+    with reading(path, "the log of a run"):
+        head, *lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] or [""]
+    names = head.split(",")
+    rows: list[dict[str, str]] = []
+    problems = (
+        []
+        if "update" in names
+        else [f"{path}, line 1: expected names of columns; got {head[:60]!r}"]
+    )
+    for number, line in enumerate(lines if not problems else (), start=2):
+        values = line.split(",")
+        row = dict(zip(names, values, strict=False))
+        if len(values) == len(names) and is_row(row, after=rows[-1]["update"] if rows else "0"):
+            rows.append(row)
+        else:
+            expected = f"{len(names)} numbers, of a later update than the row before"
+            problems.append(f"{path}, line {number}: expected {expected}; got {line[:60]!r}")
+    return rows, problems
+
+
+def run_lock(folder: str | Path) -> AbstractContextManager[None]:
+    """Hold the lock of a run's folder. Raises: FileError if another process trains there."""
+    advice = "wait until it ends, stop it, or choose another --out"
+    return locked(Path(folder) / ".lock", f"another process trains in {folder}; {advice}")
 
 
 def prepare(config: TrainingConfig, resume: bool) -> None:
@@ -865,13 +1034,16 @@ def prepare(config: TrainingConfig, resume: bool) -> None:
     Raises: ValueError if the folder holds a run that is not to be continued, or another one.
     """
     folder = Path(config.out)
-    settings = folder / "training.json"
-    if settings.exists():
+    if (folder / "training.json").exists():
         check_resume(config, read_config(folder), resume)
+    elif left := checkpoints(folder):
+        raise FileError(
+            f"{folder}: expected training.json beside {left[-1].name}; there is none; put it back, "
+            "or choose another --out"
+        )
     else:
-        folder.mkdir(parents=True, exist_ok=True)
         encode_corpus(config, folder)
-    write_text(settings, json.dumps(asdict(config), indent=2) + "\n")
+    write_text(folder / "training.json", json.dumps(asdict(config), indent=2) + "\n")
 
 
 def run_vocabulary(config: TrainingConfig, sentences: list[str]) -> Tokenizer:
@@ -898,8 +1070,12 @@ def encode_corpus(config: TrainingConfig, folder: Path) -> None:
 
 
 def read_config(folder: Path) -> TrainingConfig:
-    """The configuration of the run in a folder."""
-    return TrainingConfig(**json.loads((folder / "training.json").read_text(encoding="utf-8")))
+    """The configuration of the run in a folder.
+
+    Raises: MissingFile or FileError that names training.json, and the setting that is wrong.
+    """
+    path = folder / "training.json"
+    return settings(TrainingConfig, read_json(path, "the configuration of a run"), str(path))
 
 
 def check_resume(config: TrainingConfig, old: TrainingConfig, resume: bool) -> None:
@@ -908,12 +1084,30 @@ def check_resume(config: TrainingConfig, old: TrainingConfig, resume: bool) -> N
         raise ValueError(
             f"{config.out} already holds a run; continue it with --resume, or choose another --out"
         )
-    for option in fields(TrainingConfig):
-        was, now = getattr(old, option.name), getattr(config, option.name)
-        if option.metadata["fixed"] and was != now:
+    for name, was in fixed_options(old).items():
+        if (now := getattr(config, name)) != was:
             raise ValueError(
-                f"the run in {config.out} has {option.name}={was}; it cannot go on with {now}"
+                f"the run in {config.out} has {name}={was}; it cannot go on with {now}"
             )
+
+
+def read_pairs(folder: Path) -> tuple[EncodedPairs, EncodedPairs]:
+    """The training and validation pairs that `prepare` left in the folder of a run.
+
+    Raises: FileError if they, or the vocabulary whose numbers they hold, are damaged.
+    """
+    path, again = folder / "tokenizer.json", "delete the folder of the run and start it anew"
+    with reading(path, "the vocabulary of the run", again):
+        size = Tokenizer.from_file(str(path)).get_vocab_size()
+    paths = folder / "train.pairs", folder / "dev.pairs"
+    train_pairs, dev_pairs = found = EncodedPairs.load(paths[0]), EncodedPairs.load(paths[1])
+    for path, pairs in zip(paths, found, strict=True):
+        largest = max(pairs.src.max(initial=0), pairs.tgt.max(initial=0))
+        if largest >= size or not len(pairs):
+            got = f"got {largest}" if len(pairs) else "there are none"
+            expected = f"pairs of ids below {size}, the size of tokenizer.json's vocabulary"
+            raise FileError(f"{path}: expected {expected}; {got}; {again}")
+    return train_pairs, dev_pairs
 
 
 def take_weights(trainer: Trainer, name: str) -> None:
@@ -949,8 +1143,7 @@ def start_run(
     if processes.rank == 0:
         prepare(config, resume)
     saved = processes.first(newest_checkpoint(folder) if processes.rank == 0 else None)
-    pairs, dev_pairs = (EncodedPairs.load(folder / f"{split}.pairs") for split in ("train", "dev"))
-    trainer = Trainer(config, pairs, dev_pairs, processes)
+    trainer = Trainer(config, *read_pairs(folder), processes)
     if saved:
         load_checkpoint(trainer, saved)
     elif config.weights:
@@ -1004,11 +1197,39 @@ def new_row(trainer: Trainer, loss: float | None = None) -> dict[str, Any]:
         "minutes": round(p.seconds / 60, 2),
         "target_tokens": p.tokens,
         "tokens_per_second": round(p.row_tokens / p.row_seconds),
+        "waiting": round(p.row_waited / p.row_seconds, 3),
         "learning_rate": trainer.scheduler.get_last_lr()[0],
         "train_loss": round(p.row_loss / p.row_tokens, 4),
     }
-    p.row_loss, p.row_tokens, p.row_seconds = 0.0, 0, 0.0
+    p.row_loss, p.row_tokens, p.row_seconds, p.row_waited = 0.0, 0, 0.0, 0.0
     return row if loss is None else row | {"dev_loss": round(loss, 4)}
+
+
+class Stopped(KeyboardInterrupt):
+    """A run that was told to stop has saved, in all its processes."""
+
+
+@contextmanager
+def leaving(processes: Processes) -> Iterator[None]:
+    """Around a run: at its orderly end the processes part; one that fails waits for nobody."""
+    try:
+        yield
+    except Stopped:
+        part(processes)
+        raise
+    except BaseException:
+        if processes.size > 1 and processes.device.type == "cuda" and distributed.group.WORLD:
+            with suppress(AttributeError):  # torch before 2.6
+                distributed.group.WORLD.abort()  # a sum that no GPU will finish holds nobody up
+        raise
+    part(processes)
+
+
+def part(processes: Processes) -> None:
+    """End the talk among the processes; all of them must be here."""
+    if processes.size > 1:
+        time.sleep(0.5)  # Gloo's threads need the interpreter to let go of their last tensors
+        distributed.destroy_process_group()
 
 
 def train(config: TrainingConfig, resume: bool = False) -> Path:
@@ -1026,7 +1247,8 @@ def train(config: TrainingConfig, resume: bool = False) -> Path:
     Source: section 5.
     """
     processes, folder = join_processes(), Path(config.out)
-    try:
+    lock = run_lock(folder) if processes.rank == 0 else nullcontext()
+    with leaving(processes), lock:
         trainer = start_run(config, resume, processes)
         if trainer.progress.update > config.updates:
             made = f"{trainer.progress.update} updates"
@@ -1039,10 +1261,6 @@ def train(config: TrainingConfig, resume: bool = False) -> Path:
             last = checkpoints(folder)[-config.average :]
             save_model(folder, average_checkpoints(last), model_config(config))
         processes.wait()  # nobody leaves before it is saved
-    finally:
-        if processes.size > 1:
-            time.sleep(0.5)  # Gloo's threads need the interpreter to let go of their last tensors
-            distributed.destroy_process_group()
     return folder
 
 
@@ -1051,15 +1269,16 @@ def run(trainer: Trainer) -> None:
     config, progress = trainer.config, trainer.progress
     leader = trainer.processes.rank == 0
     log = RunLog(Path(config.out), progress.update, config.tensorboard) if leader else None
-    last_save = time.monotonic()
+    coming, last_save = ahead(groups(trainer)), time.monotonic()
     with StopRequest(trainer.processes.size == 1) as stop, progress_bar(trainer) as bar:
-        for group in ahead(groups(trainer)):
-            timed_update(trainer, group)
+        since = time.perf_counter()
+        while True:
+            since = timed_update(trainer, coming, since)
             show(bar, trainer)
             save_now, stop_now = agree(trainer, stop, last_save)
             if save_now:
                 record(trainer, log)
-                last_save = time.monotonic()
+                last_save, since = time.monotonic(), time.perf_counter()
             elif log and progress.update % config.log_updates == 0:
                 log.add(new_row(trainer))
             if progress.update == config.updates:
@@ -1068,15 +1287,25 @@ def run(trainer: Trainer) -> None:
                 interrupt(trainer)
 
 
-def timed_update(trainer: Trainer, group: Group) -> None:
-    """Make one update, and note it in the progress."""
-    started = time.perf_counter()
+def timed_update(trainer: Trainer, coming: Iterator[Group], since: float) -> float:
+    """Make one update, and note it in the progress.
+
+    Args:
+        coming: where its work comes from.   since: when the update before it ended.
+
+    Returns: when it ended.
+    """
+    asked = time.perf_counter()
+    group = next(coming)
+    waited = time.perf_counter() - asked
     loss = update(trainer, group)
-    trainer.progress.count(loss, group.tokens, time.perf_counter() - started)
+    now = time.perf_counter()
+    trainer.progress.count(loss, group.tokens, now - since, waited)
     trainer.progress.epoch, trainer.progress.batch = (
         group.parts[-1].epoch,
         group.parts[-1].batch + 1,
     )
+    return now
 
 
 def record(trainer: Trainer, log: RunLog | None) -> None:
@@ -1097,11 +1326,11 @@ def record(trainer: Trainer, log: RunLog | None) -> None:
 
 
 def interrupt(trainer: Trainer) -> None:
-    """Save, and leave with a KeyboardInterrupt that says how to go on."""
+    """Save, and leave with a Stopped that says how to go on."""
     if trainer.processes.rank == 0:
         save_checkpoint(trainer, INTERRUPTED.removesuffix(".safetensors"))
     trainer.processes.wait()  # the others stay until it is saved
-    raise KeyboardInterrupt(
+    raise Stopped(
         f"stopped after update {trainer.progress.update}, and saved; to go on: "
         f"annotated train --out {trainer.config.out} --resume"
     )

@@ -157,7 +157,7 @@ def run_folder(name: str) -> str:
 
 
 def full_command(name: str) -> str:
-    """The command that trains a row at full size.
+    """The command that trains a row at full size, on all GPUs of a machine.
 
     Raises: ValueError if there is no such row.
     """
@@ -167,7 +167,8 @@ def full_command(name: str) -> str:
         for key, value in vars(config).items()
         if value != getattr(usual, key) and (key, value) not in (("d_k", 64), ("d_v", 64))
     ]
-    return " ".join(["annotated train --preset base-en-de", *options])
+    train = "torchrun --standalone --nproc-per-node gpu -m annotated train --preset base-en-de"
+    return " ".join([train, *options])
 
 
 def small_config(name: str, seed: int = 1, **changes: Any) -> TrainingConfig:

@@ -224,13 +224,18 @@ def _is_set(name: str) -> str:
 def connections(
     heads: alt.Parameter, queries: list[str], keys: list[str], threshold: float
 ) -> alt.Chart:
-    """Transforms from rows of weights to the connections that are to be seen."""
+    """Transforms from rows of weights to the connections that are to be seen.
+
+    Beside each stand the number of heads shown and the rank of its own among them.
+    """
     name = lambda words, place: f"{json.dumps(words)}[datum.{place}]"
     return (
         alt.Chart()
         .transform_filter("datum.layer == layer")
         .transform_filter(heads)
         .transform_filter(_isolated(otherwise=True))
+        .transform_window(rank="dense_rank()", sort=[alt.SortField("head")])  # of the heads shown
+        .transform_joinaggregate(shown="distinct(head)")
         .transform_flatten(["weight"])
         .transform_window(key="row_number()", groupby=["layer", "head", "query"])
         .transform_calculate(key="datum.key - 1", weight="datum.weight / 10000")
@@ -288,12 +293,12 @@ def _marks(seen: alt.Chart, frame: _Frame) -> list[alt.Chart]:
         ],
     }  # fmt: skip
     lines = seen.transform_calculate(y=str(frame.top + 3), y2=str(frame.bottom - 3))
-    height = frame.top / frame.h
+    height = f"{frame.top} / datum.shown"  # the heads shown share the height of the words
     cells = seen.transform_filter(_isolated(otherwise=False)).transform_calculate(
         left="datum.key - 0.5",
         right="datum.key + 0.5",
-        y=f"{frame.bottom} + {height} * (datum.head - 1)",
-        y2=f"{frame.bottom} + {height} * datum.head",
+        y=f"{frame.bottom} + {height} * (datum.rank - 1)",
+        y2=f"{frame.bottom} + {height} * datum.rank",
     )
     rule = lines.mark_rule(strokeWidth=2, strokeCap="round")
     return [

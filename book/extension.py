@@ -57,8 +57,10 @@ class Cells(SphinxPostTransform):
 
 def show_paper(cell: nodes.container) -> None:
     """Drop the call; if it showed the paper's paragraph, fold our restatement below it."""
-    output = cell.children[-1]
+    output, following = cell.children[-1], cell.next_node(siblings=True, descend=False)
     if output.get("nb_element") != "cell_code_output":
+        if following is not None:
+            following["ids"] += cell["ids"]  # what links lead to
         cell.parent.remove(cell)
         return
     cell.children = [output]
@@ -66,7 +68,6 @@ def show_paper(cell: nodes.container) -> None:
     for link in output.findall(nodes.reference):
         if link.astext() == (address := link.get("refuri")):  # in one piece the theme shortens it
             link.children = [nodes.Text(address[:8]), nodes.Text(address[8:])]
-    following = cell.next_node(siblings=True, descend=False)
     if isinstance(following, nodes.block_quote):
         fold = details(summary="in our words")
         following.parent.replace(following, fold)

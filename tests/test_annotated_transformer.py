@@ -1,14 +1,17 @@
-"""Code written for The Annotated Transformer runs here with only its imports changed.
+"""Scripts in the vocabulary of The Annotated Transformer run here with their imports changed.
 
-The scripts below are ours, in that API's vocabulary: its names, its order of arguments, its
-masks, its way of driving an epoch.
+The scripts are ours, in that API's names, order of arguments, masks, and way of driving an epoch.
+What it has and we lack is named on the front page.
 """
+
+from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
+import annotated
 from annotated import (
     Batch,
     LabelSmoothing,
@@ -143,3 +146,12 @@ def test_the_copy_task_is_learned():
     others = next(data_gen(V, 100, 1))
     copied = greedy_decode(model, others.src, others.src_mask, max_len=10, start_symbol=1)
     assert (copied == others.src).float().mean() > 0.95
+
+
+def test_the_front_page_names_what_that_api_has_and_this_package_lacks():
+    page = (Path(__file__).parent.parent / "chapters" / "index.md").read_text(encoding="utf-8")
+    missing = page.split("What it would miss are")[1].split("It is still")[0]
+    for name in "LayerNorm", "data_gen", "DummyOptimizer", "DummyScheduler", "average":
+        assert f"`{name}`" in missing and not hasattr(annotated, name)
+    assert not callable(annotated.attention) and callable(annotated.scaled_dot_product)
+    assert not hasattr(LabelSmoothing(5, 0, 0.1), "true_dist")

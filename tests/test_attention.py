@@ -1,6 +1,9 @@
 """Section 3.2 against torch's attention, plain loops, and the paper's formula head by head."""
 
+import copy
 import math
+import pickle
+import weakref
 
 import pytest
 import torch
@@ -17,6 +20,7 @@ from annotated.attention import (
     scaled_dot_product,
     subsequent_mask,
 )
+from annotated.model import make_model
 
 
 def explicit(query, key, value, mask=None):
@@ -275,14 +279,38 @@ def test_attn_is_computed_for_the_last_call_in_eval_mode():
         close(output, attention.w_o(heads.transpose(1, 2).reshape(2, 3, 10)))
 
 
-def test_attn_is_not_changed_by_training():
+def test_training_neither_leaves_nor_keeps_weights():
     attention = MultiHeadedAttention(2, 8)
-    attention.train()(*[torch.randn(1, 3, 8)] * 3)
+    assert attention.train()(*[torch.randn(1, 3, 8)] * 3).requires_grad
     assert attention.attn is None
     attention.eval()(*[torch.randn(1, 3, 8)] * 3)
-    kept = attention.attn
-    attention.train()(*[torch.randn(1, 5, 8)] * 3)
-    assert torch.equal(attention.attn, kept)
+    assert attention.eval().attn.shape == (1, 2, 3, 3)  # asked to rest once more, it remembers
+    assert attention.train() is attention and attention.training
+    assert attention.attn is None
+
+
+def test_training_frees_what_evaluation_held():
+    """No tensor of a validation batch outlives the return to training, of all the layers."""
+    model = make_model(7, 7, N=2, d_model=8, d_ff=8, h=2).eval()
+    ids = torch.randint(7, (3, 5))
+    model(ids, ids, None, None)
+    layers = [m for m in model.modules() if isinstance(m, MultiHeadedAttention)]
+    held = [weakref.ref(x) for layer in layers for x in layer._last[:2]]
+    assert len(held) == 2 * 6 and all(ref() is not None for ref in held)
+    model.train()
+    assert not any(ref() is not None for ref in held)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))])
+def test_copies_and_files_do_not_carry_the_last_call(copied):
+    attention = MultiHeadedAttention(2, 8).eval()
+    size = len(pickle.dumps(attention))
+    x = torch.randn(4, 100, 8)
+    expected = attention(x, x, x)
+    assert len(pickle.dumps(attention)) == size
+    other = copied(attention)
+    assert other.attn is None and attention.attn is not None
+    assert torch.equal(other(x, x, x), expected)
 
 
 def test_attention_dropout_acts_in_training_only():
@@ -327,10 +355,13 @@ def test_sixteen_bits_go_in_and_come_out(how: str):
     torch.testing.assert_close(rough.float(), exact, rtol=0.05, atol=0.02)
 
 
-@pytest.mark.parametrize("shape", [(4,), (4, 4), (2, 1, 1, 4)])
+@pytest.mark.parametrize(
+    "shape", [(4,), (4, 4), (2, 1, 1, 4), (2, 1, 3), (2, 1, 1), (2, 3, 4), (3, 1, 4)]
+)
 def test_a_mask_of_another_shape_is_refused(shape):
     attention, x = MultiHeadedAttention(2, 8), torch.randn(2, 4, 8)
-    with pytest.raises(ValueError, match=r"expected a mask \(batch, 1 or len_q, len_k\); got"):
+    wanted = r"expected a mask \(batch, 1 or len_q, len_k\), here \(2, 1 or 4, 4\); got \("
+    with pytest.raises(ValueError, match=wanted):
         attention(x, x, x, torch.ones(shape, dtype=torch.bool))
     with pytest.raises(ValueError, match="0 where attention is forbidden; got negative"):
         attention(x, x, x, torch.zeros(1, 4, 4).masked_fill(torch.eye(4).bool(), -torch.inf))

@@ -97,10 +97,8 @@ def test_chapters_cite_what_is_listed_and_all_of_it():
 
 @pytest.fixture(scope="module")
 def paper() -> str:
-    pdf = os.environ.get("ANNOTATED_PAPER_PDF")
-    if not pdf:
-        pytest.skip("the paper is not at hand: ANNOTATED_PAPER_PDF is not set")
-    return pytest.importorskip("pdfminer.high_level").extract_text(pdf)
+    extract_text = pytest.importorskip("pdfminer.high_level").extract_text
+    return extract_text(os.environ["ANNOTATED_PAPER_PDF"])
 
 
 # Where the paper's list names its authors otherwise than the work itself does.
@@ -117,6 +115,7 @@ def listed_authors(text: str) -> list[str]:
     return [letters(name) for name in re.split(r",(?: and)?|\sand\s|\s&\s", names)]
 
 
+@pytest.mark.paper
 def test_numbers_agree_with_the_paper(paper: str):
     references = re.sub(r"\s+", " ", paper[paper.index("[1] Jimmy") :])
     found = re.findall(r"\[(\d+)\] (.*?)(?=\[\d+\]|\Z)", references)
@@ -144,6 +143,7 @@ def test_authors_that_differ_are_told():
     assert all(f"{{cite}}`{NUMBERED[number].key}`" in page for number in UNLIKE)
 
 
+@pytest.mark.paper
 def test_where_the_paper_cites_byte_pair_encoding(paper: str):
     body = paper[: paper.index("[1] Jimmy")]
     groups = [re.findall(r"\d+", group) for group in re.findall(r"\[([\d,\s]+)\]", body)]

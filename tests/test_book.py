@@ -1,6 +1,5 @@
 """The built site, as a browser without a network shows it. Needs `make book` before."""
 
-import os
 import re
 import shutil
 from functools import cache
@@ -17,15 +16,8 @@ import annotated
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "_build" / "html"
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
-REQUIRED = "ANNOTATED_REQUIRE_BROWSER" in os.environ  # then nothing here may be skipped
 
-pytestmark = pytest.mark.skipif(
-    not (SITE / "index.html").exists() and not REQUIRED,
-    reason="the site is not built; run `make book`",
-)
-needs_browser = pytest.mark.skipif(
-    BROWSER is None and not REQUIRED, reason="no Chromium on this machine"
-)
+pytestmark = pytest.mark.site
 
 
 def html(page: str) -> str:
@@ -245,7 +237,7 @@ def test_a_page_is_not_heavy(page: str) -> None:
         assert (SITE / "charts" / f"{name}.js").stat().st_size < 500_000
 
 
-@needs_browser
+@pytest.mark.browser
 @pytest.mark.parametrize("page", pages())
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
 def test_page_in_a_browser_without_network(browser, page: str, width: int, theme: str) -> None:
@@ -287,7 +279,7 @@ WORK = """() => {
 WORK_AT_REST = 0.21  # what it takes on the two cores of 2026 on which the limit was set
 
 
-@needs_browser
+@pytest.mark.browser
 @pytest.mark.parametrize("page", pages())
 def test_a_page_answers_within_two_seconds(browser, page: str) -> None:
     """From the call to the first moment at which the page has loaded and has nothing to do."""
@@ -304,7 +296,7 @@ def test_a_page_answers_within_two_seconds(browser, page: str) -> None:
     assert min(seconds) < 2
 
 
-@needs_browser
+@pytest.mark.browser
 @pytest.mark.parametrize(
     ("asked", "place"),
     [
@@ -345,7 +337,7 @@ def test_pages_say_what_they_are_to_whoever_links_to_them() -> None:
     assert (SITE / "_static" / "social.jpg").stat().st_size > 10_000
 
 
-@needs_browser
+@pytest.mark.browser
 def test_the_ledger_is_filtered_by_the_address_and_by_hand(browser) -> None:
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
     asked = "?verdict=differs&section=3.5#the-ledger"
@@ -373,7 +365,7 @@ def test_the_ledger_is_filtered_by_the_address_and_by_hand(browser) -> None:
     tab.close()
 
 
-@needs_browser
+@pytest.mark.browser
 def test_the_book_can_be_read_with_keys_alone(browser) -> None:
     first, second = pages()[:2]
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
@@ -393,7 +385,7 @@ def test_the_book_can_be_read_with_keys_alone(browser) -> None:
     tab.close()
 
 
-@needs_browser
+@pytest.mark.browser
 def test_arrow_keys_scroll_wide_code_and_then_turn_no_page(browser) -> None:
     tab = browser.new_page(viewport={"width": 390, "height": 900})
     address = (SITE / "chapters" / "3-2-attention.html").as_uri()
@@ -407,7 +399,7 @@ def test_arrow_keys_scroll_wide_code_and_then_turn_no_page(browser) -> None:
     tab.close()
 
 
-@needs_browser
+@pytest.mark.browser
 def test_on_paper_the_page_is_light_and_whole(browser) -> None:
     tab = browser.new_page()
     tab.add_init_script("localStorage.setItem('mode', 'dark')")
@@ -422,7 +414,7 @@ def test_on_paper_the_page_is_light_and_whole(browser) -> None:
     tab.close()
 
 
-@needs_browser
+@pytest.mark.browser
 def test_the_book_becomes_one_pdf(browser, tmp_path: Path) -> None:
     pypdf = pytest.importorskip("pypdf", reason="needs the extra `pdf`")
     from pdf import bind, links, print_page
@@ -440,7 +432,7 @@ def test_the_book_becomes_one_pdf(browser, tmp_path: Path) -> None:
     assert left and not left & set(printed)  # those between the two pages lead inside
 
 
-@needs_browser
+@pytest.mark.browser
 def test_of_the_prepared_sentences_one_is_shown_and_loaded(browser) -> None:
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
     tab.goto((SITE / "chapters" / "attention-visualizations.html").as_uri())
@@ -459,7 +451,7 @@ def test_of_the_prepared_sentences_one_is_shown_and_loaded(browser) -> None:
     tab.close()
 
 
-@needs_browser
+@pytest.mark.browser
 def test_solutions_unfold_and_charts_follow_the_theme(browser) -> None:
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
     tab.goto((SITE / "chapters" / "5-3-optimizer.html").as_uri())

@@ -174,9 +174,7 @@ def test_paragraphs_come_in_the_papers_order(name: str):
         assert numbers == list(range(1, len(numbers) + 1)), f"§{section}: {numbers}"
 
 
-@pytest.mark.skipif(
-    "ANNOTATED_PAPER_PDF" not in os.environ, reason="ANNOTATED_PAPER_PDF names no PDF"
-)
+@pytest.mark.paper
 def test_every_paragraph_of_the_paper_is_shown_once():
     from annotated.paper import find_paper
 

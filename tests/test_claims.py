@@ -69,16 +69,33 @@ def missing() -> tuple[bool, str]:
     [
         (lambda: Evidence(True, "9 = 2·4 + 1"), "exact", "holds", "9 = 2·4 + 1"),
         (lambda: Evidence(True, "n"), "small-scale", "holds at small scale", "n"),
-        (lambda: Evidence(False, "n"), "small-scale", "differs", "n"),
+        (lambda: Evidence(False, "n"), "small-scale", "not reproduced here", "n"),
+        (lambda: Evidence(False, "n"), "exact", "differs", "n"),
+        (lambda: Evidence(False, "n"), "full-scale", "differs", "n"),
         (lambda: Evidence(None, "too noisy"), "small-scale", "open", "too noisy"),
         (missing, "full-scale", "open", "run.json is not there yet"),
-        (lambda: Evidence(bool(1 / 0), ""), "exact", "differs", "ZeroDivisionError"),
     ],
 )
 def test_a_verdict_follows_from_kind_and_evidence(check, kind, verdict, numbers):
     found = decide(entry(check, kind))
     assert found[0] == verdict and numbers in found[1]
     assert verdict in VERDICTS
+
+
+def test_a_check_that_breaks_is_an_error_and_no_verdict(monkeypatch):
+    broken = entry(lambda: Evidence(bool(1 / 0), ""))
+    monkeypatch.setitem(CLAIMS, "x", broken)
+    for ask in lambda: decide(broken), lambda: ledger("9"):
+        with pytest.raises(ZeroDivisionError):
+            ask()
+
+
+def test_every_verdict_has_a_sign_and_a_colour():
+    css = (CHAPTERS.parent / "book" / "static" / "book.css").read_text(encoding="utf-8")
+    assert set(claims.MARKS) == set(VERDICTS) and len(set(claims.MARKS.values())) == len(VERDICTS)
+    coloured = re.findall(r'tr\[data-verdict="(.*?)"\] { --verdict: (#\w+); }', css)
+    assert {verdict for verdict, _ in coloured} | {"holds"} == set(VERDICTS)
+    assert len({colour for _, colour in coloured}) == len(VERDICTS) - 1
 
 
 def test_a_claim_is_entered_once_and_under_a_known_kind():
@@ -95,7 +112,7 @@ def test_a_section_has_its_subsections_and_no_others():
 
 TRAINED_OR_TIMED = {
     "s2-hard", "s3.2.1-faster", "s3.2.1-small-dk", "s3.2.1-large-dk", "s3.2.1-scale",
-    "s3.2.2-jointly", "s3.5-relative", "s3.5-extrapolate", "s5.4-perplexity",
+    "s3.2.2-jointly", "s3.5-relative", "s3.5-extrapolate",
 }  # fmt: skip
 
 
@@ -115,7 +132,8 @@ def test_broken_code_turns_its_verdicts_and_no_others(monkeypatch: pytest.Monkey
     with monkeypatch.context() as broken:
         broken.setattr(Embeddings, "forward", lambda self, x: self.lut(x))  # no √d_model
         broken.setattr(optimizer, "rate", lambda *args, **options: 1e-3)  # no schedule
-        broken.setattr(claims, "average_checkpoints", lambda paths: load_file(paths[-1]))  # no mean
+        last = lambda paths: {"w": load_file(paths[-1])["model.w"]}  # no mean
+        broken.setattr(claims, "average_checkpoints", last)
         after = verdicts()
     assert verdicts() == before
     turned = {id for id in before if before[id] != after[id]}
@@ -123,8 +141,26 @@ def test_broken_code_turns_its_verdicts_and_no_others(monkeypatch: pytest.Monkey
     assert torch.equal(torch.random.get_rng_state(), state)
 
 
-def test_a_missing_log_leaves_open_and_a_run_decides(monkeypatch, tmp_path: Path):
+@pytest.fixture
+def elsewhere(monkeypatch, tmp_path: Path) -> Path:
+    """The folder of logs that come with the package; the reader's own folder has none."""
+    (tmp_path / "own").mkdir()
+    monkeypatch.chdir(tmp_path / "own")
     monkeypatch.setattr(claims, "shipped", lambda name: tmp_path)
+    return tmp_path
+
+
+def test_a_log_of_the_reader_s_comes_before_that_of_the_package(elsewhere: Path):
+    text = claims.TEXTS["compound-split"]
+    for folder, score in (elsewhere, "28.2"), (elsewhere / "own" / "data" / "results", "26.9"):
+        folder.mkdir(parents=True, exist_ok=True)
+        row = f'{{"split": "test", "text": "{text}", "score": {score}}}'
+        (folder / "big-en-de.json").write_text(f"[{row}]")
+        verdict, numbers = decide(CLAIMS["abs-ende-bleu"])
+        assert numbers.startswith(score) and verdict == ("holds" if score == "28.2" else "differs")
+
+
+def test_a_missing_log_leaves_open_and_a_run_decides(elsewhere, tmp_path: Path):
     assert decide(CLAIMS["abs-ende-bleu"]) == ("open", "big-en-de.json is not there yet")
     text = claims.TEXTS["compound-split"]
     for score, verdict in ("28.2", "holds"), ("26.9", "differs"):
@@ -155,8 +191,7 @@ FULL = sorted(id for id, c in CLAIMS.items() if c.kind == "full-scale" and id !=
 
 
 @pytest.mark.parametrize("id", FULL)
-def test_a_log_that_cannot_tell_leaves_a_claim_open(id: str, monkeypatch, tmp_path: Path):
-    monkeypatch.setattr(claims, "shipped", lambda name: tmp_path)
+def test_a_log_that_cannot_tell_leaves_a_claim_open(id: str, elsewhere, tmp_path: Path):
     name, whole = log_of(id)
     assert f"data/results/{name}" in CLAIMS[id].command or "count_pairs" in CLAIMS[id].command
     text = json.dumps(whole)
@@ -169,14 +204,13 @@ def test_a_log_that_cannot_tell_leaves_a_claim_open(id: str, monkeypatch, tmp_pa
     assert decide(CLAIMS[id])[0] == "differs"
 
 
-def test_a_row_or_a_column_that_logs_lack_leaves_their_claims_open(monkeypatch, tmp_path: Path):
+def test_a_row_or_a_column_that_logs_lack_leaves_their_claims_open(elsewhere, tmp_path: Path):
     readers = {
         "variations.csv": ("D: label_smoothing = 0.0,", {"s5.4-bleu"}),
         "regularization.csv": (",0.3,0.1,", {"s5.4-bleu", "t3-D-dropout"}),
-        "craft-parser.json": ('"parser": "right-branching"', {"abs-parsing"}),
+        "craft-parser-baselines.csv": ("right-branching,", {"abs-parsing"}),
         "general-en-fr-heads.json": ('"pronoun": "all"', {"s4-heads-meaning"}),
     }
-    monkeypatch.setattr(claims, "shipped", lambda name: tmp_path)
     for name, (mark, ids) in readers.items():
         shutil.copytree(RESULTS, tmp_path, dirs_exist_ok=True)
         whole = (tmp_path / name).read_text()
@@ -214,6 +248,25 @@ def test_dropout_that_lost_in_the_small_table_would_leave_its_claim_open(
     assert decide(CLAIMS["t3-D-dropout"])[0] == verdict
 
 
+@pytest.mark.parametrize(
+    ("additive", "verdict"),
+    [
+        ({4: 0.10, 64: 0.12}, "holds at small scale"),
+        ({4: 0.30, 64: 0.10}, "open"),
+        ({4: 0.10, 64: 0.30}, "open"),
+        ({4: 0.30, 64: 0.40}, "differs"),
+    ],
+)
+def test_scorers_at_small_width_are_judged_if_both_hidden_layers_agree(
+    monkeypatch, additive: dict[int, float], verdict: str
+):
+    def error(scores: str, d_k: int, lr: float, steps: int, hidden: int | None) -> float:
+        return 0.11 if hidden is None else additive[hidden]
+
+    monkeypatch.setattr(claims, "_retrieval_error", error)
+    assert decide(CLAIMS["s3.2.1-small-dk"])[0] == verdict
+
+
 def test_by_bleu_two_claims_of_table_3_would_stay_open():
     """What the page says of the two that perplexity decides."""
     for names in (["A: h = 32"], ["B: d_k = 16", "B: d_k = 32"]):
@@ -223,7 +276,7 @@ def test_by_bleu_two_claims_of_table_3_would_stay_open():
         assert by == {"BLEU": None, "perplexity": True}
 
 
-def test_pairs_are_counted_as_they_pass(monkeypatch, tmp_path: Path):
+def test_pairs_are_counted_as_they_pass(elsewhere, monkeypatch, tmp_path: Path):
     """The counting command agrees with `load_pairs`, on parts in an archive and beside it."""
     lines = {"en": [b"a dog"] * 10_050 + [b"", b"a cat", b"\xff"], "de": [b"ein Hund"] * 10_053}
     for lang, side in lines.items():
@@ -235,12 +288,12 @@ def test_pairs_are_counted_as_they_pass(monkeypatch, tmp_path: Path):
     for module in claims, data:
         monkeypatch.setattr(module, "corpus_parts", lambda *of: parts)
         monkeypatch.setattr(module, "corpus_file", lambda of, name, fetch=None: tmp_path / name)
-    monkeypatch.setattr(claims, "shipped", lambda name: tmp_path)
     with pytest.warns(UserWarning, match="good pairs"):
         loaded = len(data.load_pairs("wmt14-en-de", "train", "en", "de")[0])
     assert claims.count_pairs("wmt14-en-de", "en", "de") == loaded == 2 * 10_051
     assert decide(CLAIMS["s5.1-ende-size"]) == ("differs", "0.02 million pairs")
-    assert not list(tmp_path.glob("*.part"))
+    log = Path("data/results/wmt14-en-de-pairs.json")  # where the reader is, not in the package
+    assert json.loads(log.read_text()) == loaded and not list(tmp_path.rglob("*.part"))
 
 
 def test_the_table_escapes_and_links():

@@ -4,6 +4,7 @@ import dataclasses
 import gzip
 import io
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -12,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 import torch
 from nltk import Tree
@@ -312,14 +314,16 @@ def test_options_of_translate_arrive(model, capsys, monkeypatch):
 
     monkeypatch.setattr("annotated.decoding.Translator.candidates", candidates)
     said(capsys, "translate", model, "a")
-    given = "--beam 7 --alpha -0.5 --max-extra 3 --n-best 2 --batch-tokens 9 --chunk 4 --progress"
+    given = "--beam 7 --alpha -0.5 --max-extra 3 --n-best 2 --batch-tokens 9 --chunk 4 --progress "
+    given += "--max-source 8"
     said(capsys, "translate", model, "a", *given.split(), "b")  # a sentence behind the options
     give(monkeypatch, b"c\n", terminal=True)
     said(capsys, "translate", model)
     search = {"beam": 4, "alpha": 0.6, "max_extra": 50, "n_best": 1}  # the paper's
+    search["max_source"] = 1000
     default = search | {"sentences": ["a"], "batch_tokens": 2000, "chunk": 1000, "progress": False}
     assert seen[0] == default
-    search = {"beam": 7, "alpha": -0.5, "max_extra": 3, "n_best": 2}
+    search = {"beam": 7, "alpha": -0.5, "max_extra": 3, "n_best": 2, "max_source": 8}
     given = {"sentences": ["a", "b"], "batch_tokens": 9, "chunk": 4, "progress": True}
     assert seen[1] == search | given
     assert seen[2] == default | {"sentences": ["c"], "chunk": 1}  # somebody waits for an answer
@@ -463,9 +467,34 @@ def test_paper_show(monkeypatch, capsys):
         (["translate", "MODEL", "x", "--input", "y"], "sentences or --input; got both"),
         (["translate", "MODEL", "--input", "missing.txt"], "missing.txt"),
         (["translate", "MODEL", "x", "--output", "."], "the name of a file; got ."),
-        (["translate", "MODEL", "x", "--output", "missing/x"], "missing/x"),
+        (
+            ["translate", "MODEL", "x", "--output", "data/multi30k/train.en.gz/x"],
+            "train.en.gz/x could not be written",
+        ),
         (["translate", "MODEL", "x", "--device", "tpu"], "got 'tpu'"),
-        (["translate", "MODEL", "x", "--beam", "0"], "beam=0"),
+        (["translate", "MODEL", "x", "--beam", "0"], "beam of at least 1; got 0"),
+        (["translate", "MODEL", "x", "--beam", "99999999"], "beam of at most 1,000; got 99999999"),
+        (
+            ["translate", "MODEL", "x", "--device", "meta"],
+            "a device that torch can use; got 'meta'",
+        ),
+        (["translate", "MODEL", "x", "--n-best", "0"], "n_best of at least 1; got 0"),
+        (["translate", "MODEL", "x", "--alpha=-inf"], "alpha between -10 and 10; got -inf"),
+        (["translate", "MODEL", "x", "--max-extra", "9" * 18], "max_extra of at most 10,000"),
+        (["translate", "MODEL", "x", "--chunk", "9" * 99], "chunk of at most 1,000,000"),
+        (["translate", "MODEL", "x", "--batch-tokens", "9" * 99], "batch_tokens of at most 1,000,"),
+        (["translate", "MODEL", "x", "--max-source", "1"], "max_source of at least 2; got 1"),
+        (["translate", "", "x"], "a folder with model.safetensors, or a model out of"),
+        (["translate", "x" * 5000, "x"], "a folder with model.safetensors, or a model out of"),
+        (["evaluate", "MODEL", "--data", "multi30k-en-de", "--beam", "-3"], "beam of at least 1"),
+        (
+            ["parse", "x", "--treebank", "craft", "--limit", "0"],
+            "a limit of at least 1 sentence; got 0",
+        ),
+        (
+            ["treebank", "write", "craft", "x", "--limit", "-1"],
+            "a limit of at least 1 sentence; got -1",
+        ),
         (["translate", "MODEL", "x", "--n-best", "5"], "n_best=5, beam=4"),
         (["translate", "MODEL", "x", "--alpha", "nan"], "alpha between -10 and 10; got nan"),
         (["translate", "MODEL", "x", "--max-extra", "-1"], "max_extra of at least 0; got -1"),
@@ -546,10 +575,136 @@ def test_a_preset_is_not_forgotten_when_a_run_goes_on(tmp_path: Path, monkeypatc
     )  # train refuses that, see test_training
 
 
-def test_an_error_of_ours_keeps_its_traceback(monkeypatch):
-    monkeypatch.setattr("annotated.training.train", lambda config, resume: {}["nothing"])
-    with pytest.raises(KeyError):
+def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    def train(config: object, resume: bool) -> None:
+        raise error
+
+    monkeypatch.setattr("annotated.training.train", train)
+
+
+@pytest.mark.parametrize("error", [KeyError("a key"), TypeError("line 1\nline 2"), RuntimeError()])
+def test_a_fault_of_ours_is_one_line_that_says_so(monkeypatch, capsys, error: Exception):
+    failing(monkeypatch, error)
+    with pytest.raises(SystemExit) as end:
         cli.main(["train"])
+    out, line = capsys.readouterr()
+    assert end.value.code == 70 and out == "" and line.count("\n") == 1
+    assert type(error).__name__ in line and "--debug" in line and "no mistake of yours" in line
+    for arguments in (
+        ["--debug", "train"],
+        ["train", "--debug"],
+        ["train", "--debug", "--seed", "3"],
+    ):
+        with pytest.raises(type(error)):
+            cli.main(arguments)
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2 GiB"), "--batch-tokens"),
+        (
+            RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory"),
+            "out of memory",
+        ),
+        (MemoryError(), "out of memory"),
+        (OSError(28, "No space left on device"), "annotated: No space left on device\n"),
+        (OSError(13, "Permission denied", "a/b"), "annotated: a/b: Permission denied\n"),
+        (ValueError("one\n  two\u2028three"), "annotated: one two three\n"),
+        (ValueError(), "annotated: ValueError\n"),
+        (ModuleNotFoundError("No module named 'x'", name="x"), "expected the package x"),
+    ],
+)
+def test_what_is_no_fault_of_ours_is_one_line(monkeypatch, capsys, error: Exception, said: str):
+    failing(monkeypatch, error)
+    assert said in refused(capsys, "train")
+    with pytest.raises(type(error)):
+        cli.main(["train", "--debug"])
+
+
+def test_help_says_how_to_see_a_traceback(capsys):
+    for command in [], ["translate"], ["data", "get"], ["treebank", "score"]:
+        assert "--debug if something goes wrong, show Python's traceback" in helped(
+            capsys, *command
+        )
+
+
+def test_debug_is_no_sentence(model, capsys):
+    assert said(capsys, "translate", "--debug", model, "red") == said(
+        capsys, "translate", model, "red", "--debug"
+    )
+    assert said(capsys, "translate", model, "--", "red", "--debug").count("\n") == 2
+
+
+def started(*arguments: str, shell: str = "", **more: object) -> subprocess.CompletedProcess:
+    """The command in a process of its own; `shell` is what a shell does to its streams."""
+    command = shlex.join([sys.executable, "-m", "annotated", *arguments])
+    options = {"capture_output": True, "timeout": 120, "input": b"red dog\n"} | more
+    return subprocess.run(["sh", "-c", f"{command} {shell}"], **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shell", "status", "line"),
+    [
+        ([], "<&-", 2, "expected sentences, as arguments or on standard input, which is closed"),
+        ([], ">&-", 2, "expected --output, for standard output is closed"),
+        (["red"], "<&-", 0, ""),
+        (["red", "--output", "x"], "<&- >&-", 0, ""),
+        (["red"], "2>&-", 0, ""),
+        (["red", "--beam", "0"], "2>&-", 2, ""),
+        pytest.param(
+            ["red"],
+            "> /dev/full",
+            2,
+            "No space left on device",
+            marks=pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device"),
+        ),
+        ([], "< /dev/null", 0, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full(model, tmp_path, arguments, shell, status, line):
+    done = started("translate", model, *arguments, shell=shell)
+    assert done.returncode == status
+    assert done.stderr.decode() == (f"annotated: {line}\n" if line else "")
+    assert not list(tmp_path.glob("*.part"))
+
+
+def test_bytes_that_are_no_text_and_terminals_that_print_little(model, tmp_path):
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    bad = b"red \xff\xed\xa0\x80 dog"
+    command = [sys.executable, "-m", "annotated", "translate", model, bad, b"\xff", "red"]
+    done = subprocess.run(command, env=environment, capture_output=True, timeout=120)
+    assert done.returncode == 0 and done.stderr == b""
+    lines = done.stdout.decode().split("\n")
+    assert len(lines) == 4 and lines[2] == load_pretrained(model).translate("red")
+    (tmp_path / "gelöst").write_text("Der Hund ist im Haus.\n", encoding="utf-8")
+    done = started("score", "gelöst", "--ref", "gelöst", env=environment)
+    assert done.returncode == 0 and done.stdout.startswith(b"gel\\xf6st ")
+
+
+def test_an_input_that_breaks_off_is_one_line(model, capsys, monkeypatch):
+    def broken() -> Iterator[bytes]:
+        yield b"red\n"
+        raise OSError(5, "Input/output error")
+
+    give(monkeypatch, broken())
+    told = "annotated: standard input: expected sentences, one a line; got: Input/output error\n"
+    assert refused(capsys, "translate", model) == told
+
+
+@pytest.mark.parametrize("text", ["\ud800", "a \udcff b", "\ud83d\ude00", "x\udfffy\ud800"])
+def test_lone_surrogates_become_marks(text: str):
+    line = cli.one_line(text)
+    line.encode("utf-8")
+    assert line == ("😀" if text == "\ud83d\ude00" else re.sub("[\ud800-\udfff]", "\ufffd", text))
+
+
+def test_a_line_without_end_is_cut_and_said_so(model):
+    lines = b"red dog\n" + b"red" * 100_000 + b"\nhen\n"
+    done = started("translate", model, "--max-extra", "0", "--chunk", "2", input=lines)
+    assert done.returncode == 0 and done.stdout.count(b"\n") == 3
+    told = "annotated: sentence 2 ('redredredredredredre'…) has more than 60 pieces; only these are"
+    assert done.stderr.decode() == f"{told} translated\n"
 
 
 def test_parsers_are_scored_and_the_scores_kept(tmp_path: Path, capsys, monkeypatch):
@@ -609,6 +764,13 @@ def test_what_is_not_utf8_is_not_parsed(nouns, capsys, monkeypatch):
     assert error == "annotated: standard input, line 1: expected UTF-8; got byte 0xe9\n"
 
 
+def test_a_sentence_without_end_is_not_parsed(nouns, capsys):
+    with pytest.raises(SystemExit):
+        cli.main(["parse", "--lines", "a cat", "a" * 100_000])
+    told = "sentence 2: expected at most 2,000 letters; got 100,000"
+    assert capsys.readouterr() == ("(S (NN a) (NN cat))\n", f"annotated: {told}\n")
+
+
 def test_a_drawing_may_go_to_a_folder_that_is_not_there(nouns, tmp_path, capsys):
     said(capsys, "parse", "a cat", "--svg", str(tmp_path / "new" / "x.svg"))
     assert (tmp_path / "new" / "x.svg").read_text(encoding="utf-8").startswith("<svg")
@@ -644,3 +806,46 @@ def test_a_treebank_is_written_and_files_of_trees_are_scored(tmp_path: Path, cap
     assert f"{'Bracketing Recall':26}=     50\n" in told
     (kept, _) = json.loads((tmp_path / "new/x.json").read_text(encoding="utf-8"))
     assert (kept["gold"], kept["found"], kept["Bracketing Precision"]) == ("gold", "found", 100)
+
+
+def test_a_study_of_heads_is_written_as_valid_json(run: Path, tmp_path: Path, monkeypatch):
+    """A head without a relation has nulls, for NaN is no JSON; numbers keep their digits."""
+    table = pd.DataFrame({"relation": ["det", None], "gain": [1 / 3, float("nan")]})
+    monkeypatch.setattr("annotated.heads.load_gum", lambda split: [])
+    monkeypatch.setattr("annotated.heads.study", lambda *of: {"heads": table})
+    cli.main(["heads", str(run), "--out", str(tmp_path / "heads.json")])
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no JSON")
+
+    found = json.loads((tmp_path / "heads.json").read_text(), parse_constant=refuse)
+    assert found["heads"][1] == {"relation": None, "gain": None}
+    assert found["heads"][0]["gain"] == pytest.approx(1 / 3, abs=1e-14)
+
+
+def test_trees_are_scored_by_the_rules_of_a_file(tmp_path: Path, capsys):
+    sample = Path(__file__).parent / "evalb"
+    files = [str(sample / f"sample.{end}") for end in ("gld", "tst", "prm")]
+    kept = tmp_path / "x.json"
+    score = ["treebank", "score", *files[:2]]
+    told = said(capsys, *score, "--param", files[2], "--out", str(kept))
+    (scores, _) = json.loads(kept.read_text(encoding="utf-8"))
+    printed = (sample / "sample.rsl").read_text(encoding="utf-8")
+    for line in printed.split("-- All --\n")[1].split("\n\n")[0].splitlines():
+        name, value = line.split("=")
+        assert f"{scores[name.rstrip()]:.2f}" == f"{float(value):.2f}", name
+    assert scores["param"] == files[2]
+    assert said(capsys, *score) != told  # COLLINS.prm, which has no EQ_WORD
+    (tmp_path / "short.prm").write_text("CUTOFF_LEN 4\n", encoding="utf-8")
+    assert "= up to 4 words\n" in said(capsys, *score, "--param", str(tmp_path / "short.prm"))
+    (tmp_path / "bad.prm").write_text("\nDELETE TOP\n", encoding="utf-8")
+    error = refused(capsys, *score, "--param", str(tmp_path / "bad.prm"))
+    assert "bad.prm, line 2: expected one of DELETE_LABEL" in error and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("limit", ["0", "-1"])
+def test_a_limit_below_one_is_refused(limit: str, capsys):
+    for asked in ["treebank", "write", "craft", "new"], ["parse", "--treebank", "craft"]:
+        error = refused(capsys, *asked, "--limit", limit)
+        assert error == f"annotated: expected a limit of at least 1 sentence; got {limit}\n"
+    assert not Path("new").exists()

@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -13,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from annotated.attention import KeyValueCache, subsequent_mask
@@ -27,6 +27,7 @@ from annotated.decoding import (
     greedy_decode,
     load_pretrained,
 )
+from annotated.files import FileError
 from annotated.model import EncoderDecoder, make_model
 from annotated.stacks import DecoderCache
 from annotated.training import preset, save_model
@@ -379,12 +380,34 @@ def test_a_broken_model_is_an_error():
         batched(model, [[4]], max_extra=3)
 
 
+@pytest.mark.parametrize("vocab", [2, 3])
+def test_a_vocabulary_has_the_special_symbols(vocab):
+    model = make_model(vocab, vocab, N=1, d_model=8, d_ff=8, h=2).eval()
+    with pytest.raises(ValueError, match=f"vocabulary of at least 4 ids, .*; got {vocab}$"):
+        batched(model, [[1]])
+
+
+def test_sources_of_a_search_are_ids():
+    for src in torch.tensor([4, 5]), torch.ones(1, 2):
+        with pytest.raises(ValueError, match=r"expected src as ids \(batch, len\)"):
+            beam_search(wild(), src)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"beam": 0}, "n_best=1, beam=0"),
+        ({"beam": 0}, "beam of at least 1; got 0"),
+        ({"beam": 99_999_999}, "beam of at most 1,000; got 99999999"),
+        ({"beam": True}, "whole number for beam; got True"),
+        ({"beam": 2.0}, "whole number for beam; got 2.0"),
         ({"n_best": 5}, "n_best=5, beam=4"),
-        ({"n_best": 0}, "n_best=0"),
+        ({"n_best": 0}, "n_best of at least 1; got 0"),
+        ({"n_best": None}, "whole number for n_best; got None"),
+        ({"max_extra": 10**9}, "max_extra of at most 10,000; got 1000000000"),
+        ({"alpha": "x"}, "alpha between -10 and 10; got 'x'"),
+        ({"alpha": True}, "alpha between -10 and 10; got True"),
+        ({"alpha": -math.inf}, "alpha between -10 and 10; got -inf"),
+        ({"follow": []}, "follow for 1 sentences; got 0"),
         ({"max_extra": -1}, "max_extra of at least 0; got -1"),
         ({"alpha": math.nan}, "alpha between -10 and 10; got nan"),
         ({"alpha": 11.0}, "alpha between -10 and 10; got 11"),
@@ -393,6 +416,69 @@ def test_a_broken_model_is_an_error():
 def test_wrong_arguments_of_a_search(options, message):
     with pytest.raises(ValueError, match=message):
         batched(wild(), [[4]], **options)
+
+
+IDS = torch.tensor([[4, 5, END], [6, END, PAD]])
+
+
+@pytest.mark.parametrize(
+    ("src", "mask", "said"),
+    [
+        ([[4, 5]], None, "src as ids .*; got list"),
+        (None, None, "src as ids .*; got NoneType"),
+        (IDS[0], None, r"src as ids .*; got int64 \(3,\)"),
+        (IDS.float(), None, r"src as ids .*; got float32 \(2, 3\)"),
+        (IDS > 0, None, "src as ids .*; got bool"),
+        (IDS[:, :0], None, r"src of at least one id; got \(2, 0\)"),
+        (IDS, torch.ones(2, 1, 2), r"src_mask .* \(2, 1 or 1, 3\); got \(2, 1, 2\)"),
+        (IDS, torch.ones(2, 3), r"src_mask .* \(2, 1 or 1, 3\); got \(2, 3\)"),
+        (IDS, torch.ones(3, 1, 3), r"src_mask .* \(2, 1 or 1, 3\); got \(3, 1, 3\)"),
+        (IDS, [[[1, 1, 1]]], "src_mask as a tensor; got list"),
+        (IDS + 5, None, "expected token ids from 0 to 8; got 11"),
+    ],
+)
+def test_what_is_no_batch_of_ids_is_refused(src, mask, said):
+    for look in (
+        lambda: greedy_decode(wild(), src, mask, 5, START),
+        lambda: beam_search(wild(), src, mask),
+    ):
+        with pytest.raises(ValueError, match=said):
+            look()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((0, START), "max_len of at least 1; got 0"),
+        ((2.5, START), "whole number for max_len; got 2.5"),
+        ((None, START), "whole number for max_len; got None"),
+        ((3, None), "whole number for start_symbol; got None"),
+        ((3, -1), "start_symbol of at least 0; got -1"),
+        ((3, V), f"token ids from 0 to {V - 1}; got {V}"),
+        ((3, START, "x"), "whole number for end_symbol; got 'x'"),
+    ],
+)
+def test_wrong_arguments_of_a_greedy_search(arguments, said):
+    with pytest.raises(ValueError, match=said):
+        greedy_decode(wild(), IDS, None, *arguments)
+
+
+def test_one_mask_for_all_sentences():
+    """A mask (1, 1, src_len) is that of each of them, as everywhere in attention."""
+    model, mask = wild(), torch.tensor([[[True, True, False]]])
+    each = mask.expand(2, -1, -1)
+    same(beam_search(model, IDS, mask, max_extra=3), beam_search(model, IDS, each, max_extra=3))
+    found = greedy_decode(model, IDS, mask, 5, START)
+    assert torch.equal(found, greedy_decode(model, IDS, each, 5, START))
+
+
+@pytest.mark.parametrize("vocab", [1, 2, 4])
+def test_a_vocabulary_without_words_is_refused(vocab: int):
+    if vocab == 4:  # it can say that it has nothing to say
+        assert ids_of(batched(wild(4), [[1]], beam=2)) == [[[]]]
+        return
+    with pytest.raises(ValueError, match=f"at least 4 ids, .*; got {vocab}|token ids"):
+        beam_search(wild(vocab), torch.zeros(1, 2, dtype=torch.long))
 
 
 # ----------------------------------------------------------------------------------------- caches
@@ -526,17 +612,103 @@ def test_a_line_of_two_thousand_tokens():
     lines = ["one two", "two three " * 1000, "four"]
     (_, long, _) = encode_source(TOKENIZER, lines)
     assert len(long) > 2000
-    found = list(translator.candidates(lines, max_extra=0))
+    found = list(translator.candidates(lines, max_extra=0, max_source=3000))
     assert [group[0].text for group in found[::2]] == [
         translator.translate(line, max_extra=0) for line in lines[::2]
     ]
     assert found[1][0].text and math.isfinite(found[1][0].score)
 
 
-@pytest.mark.parametrize("name", ["batch_tokens", "chunk"])
-def test_wrong_arguments_of_a_translation(name: str):
-    with pytest.raises(ValueError, match=f"{name} of at least 1; got 0"):
-        Translator(wild(60), TOKENIZER).translate_all(["one"], **{name: 0})
+@pytest.mark.parametrize("name", ["batch_tokens", "chunk", "max_source"])
+@pytest.mark.parametrize("sentences", [["one"], []])
+def test_wrong_arguments_of_a_translation(name: str, sentences: list[str]):
+    translator = Translator(wild(60), TOKENIZER)
+    for wrong, said in [
+        (0, f"{name} of at least [12]; got 0"), (10**9, f"{name} of at most 1,000,000; got 10+"),
+        ("7", f"whole number for {name}; got '7'"), (1.5, f"whole number for {name}; got 1.5"),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=said):
+            translator.translate_all(sentences, **{name: wrong})
+    with pytest.raises(ValueError, match="beam of at least 1; got 0"):
+        translator.translate(sentences, beam=0)
+
+
+def test_one_sentence_or_several():
+    translator = Translator(wild(60, seed=3), TOKENIZER)
+    one, two = (translator.translate(word, max_extra=4) for word in ("one", "two"))
+    assert isinstance(one, str) and one != two
+    for several in (
+        ["one", "two"],
+        ("one", "two"),
+        iter(["one", "two"]),
+        {"one": 1, "two": 2}.keys(),
+    ):
+        assert translator.translate(several, max_extra=4) == [one, two]
+    assert translator.translate(["one"], max_extra=4) == [one]
+    for empty in [], (), iter(()):
+        assert translator.translate(empty) == []
+    assert translator.translate("") == "" and translator.translate([""]) == [""]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (None, "each a string; got NoneType"), (7, "each a string; got int"),
+        (b"one", "each a string; got bytes"), (b"", "each a string; got bytes"),
+        ({}, "each a string; got dict"), ({"one": "two"}, "each a string; got dict"),
+        ({"one"}, "each a string; got set"), (torch.ones(2), "sentence 1 as a string; got Tensor"),
+        ([None], "sentence 1 as a string; got NoneType"),
+        (["one", 2], "sentence 2 as a string; got int"),
+        (["one", "", b"two"], "sentence 3 as a string; got bytes"),
+        ([["one"]], "sentence 1 as a string; got list"),
+        ([("one", "two")], "sentence 1 as a string; got tuple"),
+    ],
+)  # fmt: skip
+def test_what_is_no_text_is_not_translated(wrong: object, said: str):
+    translator = Translator(wild(60), TOKENIZER)
+    for translate in translator.translate, translator.translate_all:
+        with pytest.raises(ValueError, match=said):
+            translate(wrong, max_extra=0)
+
+
+def test_a_single_string_is_no_list():
+    with pytest.raises(ValueError, match="got a single string"):
+        Translator(wild(60), TOKENIZER).translate_all("one")
+
+
+def cut_to(most: int, text: str, **options: object) -> list[int]:
+    """The source ids that a translator searches with."""
+    translator, seen = Translator(wild(60, **options), TOKENIZER), []
+    translator.search = lambda sources, **search: seen.extend(sources) or [[Translation("", 0, 0)]]
+    with pytest.warns(UserWarning, match=rf"sentence 1 \('.*'…\) has more than {most:,} pieces"):
+        translator.translate(text, **({"max_source": most} if most < 80 else {}))
+    return seen[0]
+
+
+def test_a_line_that_is_too_long_is_cut_with_a_warning():
+    whole = encode_source(TOKENIZER, ["one two " * 700])[0]
+    for text in "one two " * 700, "one two " * 400_000:
+        ids = cut_to(1000, text, positions="sinusoidal")
+        assert ids == [*whole[:999], END]
+    assert len(cut_to(1000, "z" * 100_000, positions="sinusoidal")) <= 1000
+    few = "one two three four five six"
+    assert cut_to(5, few) == [*encode_source(TOKENIZER, [few])[0][:4], END]
+    assert len(cut_to(80, "one two " * 700)) == 80  # learned positions end there
+
+
+def test_the_warning_names_the_line_and_its_neighbours_are_translated(recwarn):
+    translator = Translator(wild(60, seed=3), TOKENIZER)
+    lines = ["one", "", "two " * 30, "two"]
+    found = translator.translate(lines, chunk=1, max_source=9, max_extra=2)
+    assert [str(w.message).split(" (")[0] for w in recwarn.list] == ["sentence 3"]
+    assert "only these are translated" in str(recwarn.list[0].message)
+    assert found == [*translator.translate(lines[:2], max_extra=2), found[2], found[3]]
+    assert found[3] == translator.translate("two", max_extra=2)
+    beginning = [*encode_source(TOKENIZER, lines)[2][:8], END]
+    assert found[2] == translator.search([beginning], max_extra=2)[0][0].text
+    exact = " ".join(["one"] * 4)
+    translator.translate(exact, max_source=len(encode_source(TOKENIZER, [exact])[0]), max_extra=0)
+    assert len(recwarn.list) == 1
 
 
 def test_lines_are_read_as_they_are_needed():
@@ -608,6 +780,144 @@ def test_an_unknown_model_is_refused_with_the_known(tmp_path: Path, monkeypatch)
             load_pretrained(name)
 
 
+@pytest.mark.parametrize("name", [None, 7, b"multi30k-en-de", "", "x" * 9999, "a\0b", "\ud800"])
+def test_what_names_no_model_is_refused(name: object, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"expected a (folder with|model as)"):
+        load_pretrained(name)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """The folder of a tiny model, whole."""
+    model = wild(60, positions="sinusoidal", tie_embeddings=True)
+    save_model(tmp_path, dict(model.named_parameters()), model.config)
+    TOKENIZER.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path
+
+
+def not_loaded(folder: Path, file: str) -> str:
+    """The line that refuses a model; it begins with the name of the file."""
+    with pytest.raises(FileError) as found:
+        load_pretrained(folder)
+    line = str(found.value)
+    assert str(folder / file) in line and "\n" not in line
+    return line
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_every_cut_of_a_models_files_is_noticed(saved: Path, file: str):
+    whole = (saved / file).read_bytes()
+    for size in {0, 1, *range(2, len(whole), len(whole) // 7)} - {len(whole)}:
+        (saved / file).write_bytes(whole[:size])
+        not_loaded(saved, file)
+    for other in b"<html>" * 99, b"\xff" * 99, b"[" * 99_999, b"[]", b"null", b"{}":
+        (saved / file).write_bytes(other)
+        not_loaded(saved, file)
+    if file != "model.safetensors":  # a folder without weights is no model
+        (saved / file).unlink()
+        assert "there is no such file" in not_loaded(saved, file)
+        (saved / file).mkdir()
+        not_loaded(saved, file)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"N": 1}, "N=2, the layers in"), ({"N": 3}, "N=2, the layers in"),
+        ({"N": 10**5}, "got N=100000"), ({"N": 10**30}, "got N=1000"), ({"N": 0}, "at least 1"),
+        ({"N": "2"}, "N as int; got '2'"), ({"N": 2.0}, "N as int"), ({"N": None}, "N as int"),
+        ({"d_model": 32}, r"\(60, 32\)|\(32, 32\)"), ({"d_model": 10**30}, "can be built"),
+        ({"d_ff": 10**15}, r"w_1.* as \(1000000000000000, 16\)"), ({"d_k": 3}, "w_"),
+        ({"norm_first": True}, "norm.* is missing"), ({"norm_first": "no"}, "norm_first as bool"),
+        ({"positions": "learned"}, "embed.1.pe is missing"), ({"positions": "x"}, "'sinusoidal'"),
+        ({"max_len": 10**9}, "at most 100,000"), ({"max_len": -1}, "at least 1"),
+        ({"src_vocab": 61, "tgt_vocab": 61}, r"\(61, 16\)"), ({"tgt_vocab": 61}, "equal"),
+        ({"tie_embeddings": False}, "is missing"), ({"dropout": 1}, r"dropout in \[0, 1\)"),
+        ({"heads": 2}, "got heads"),
+    ],
+)  # fmt: skip
+def test_a_configuration_of_another_model_is_refused(saved: Path, change: dict, said: str):
+    config = json.loads((saved / "config.json").read_text(encoding="utf-8"))
+    (saved / "config.json").write_text(json.dumps(config | change), encoding="utf-8")
+    assert re.search(said, not_loaded(saved, "config.json" if "N" in change else ""))
+
+
+NAME = "decoder.layers.1.feed_forward.w_1.weight"  # (32, 16)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda w: w[:1], r"\(32, 16\) .*; got \(1, 16\)"),
+        (lambda w: w[:1, :1], r"\(32, 16\) .*; got \(1, 1\)"),
+        (lambda w: w.T, r"\(32, 16\) .*; got \(16, 32\)"),
+        (lambda w: w[:0], r"got \(0, 16\)"),
+        (lambda w: w.char(), "got .* of I8"),
+        (lambda w: w.long(), "got .* of I64"),
+        (lambda w: w > 0, "got .* of BOOL"),
+        (lambda w: w.to(torch.complex64), "got .* of C64"),
+        (lambda w: w * math.nan, "finite numbers"),
+        (lambda w: w.double() + 1e300, "finite numbers"),  # more than single precision holds
+        (lambda w: w.index_fill(0, torch.tensor(3), math.inf), "finite numbers"),
+    ],
+)
+def test_a_wrong_tensor_is_refused(saved: Path, change, said: str):
+    tensors = load_file(saved / "model.safetensors")
+    tensors[NAME] = change(tensors[NAME].float()).contiguous()
+    save_file(tensors, saved / "model.safetensors")
+    line = not_loaded(saved, "model.safetensors")
+    assert NAME in line and re.search(said, line)
+
+
+def test_tensors_too_few_or_too_many_are_refused(saved: Path):
+    tensors = load_file(saved / "model.safetensors")
+    for changed, said in [
+        ({name: t for name, t in tensors.items() if name != NAME}, f"{NAME} is missing"),
+        (tensors | {"generator.proj.weight": torch.ones(60, 16)}, "does not belong there"),
+        ({"a": torch.ones(1)}, "N=0, the layers in"),
+    ]:
+        save_file(changed, saved / "model.safetensors")
+        assert said in not_loaded(saved, "model.safetensors")
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16])
+def test_weights_of_any_precision_are_loaded(saved: Path, kind: torch.dtype):
+    before = load_pretrained(saved).translate("one two", max_extra=3)
+    tensors = {k: t.to(kind) for k, t in load_file(saved / "model.safetensors").items()}
+    save_file(tensors, saved / "model.safetensors")
+    after = load_pretrained(saved)
+    assert next(after.model.parameters()).dtype == torch.float32
+    assert after.translate("one two", max_extra=3) == before or kind == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: t["model"]["vocab"].update({"zzz": 60}), "at most 60 pieces, .*; got 61"),
+        (lambda t: t["model"]["vocab"].update({"zzz": 2**31}), "at most 60 pieces"),
+        (lambda t: t["model"]["vocab"].update({"<s>": 1, "</s>": 0}), "the first pieces as"),
+        (lambda t: (t["added_tokens"].clear(), t["model"]["vocab"].clear(),
+                    t["model"]["merges"].clear()), "<unk>"),
+        (lambda t: t["model"].update(unk_token="none"), "none"),
+        (lambda t: t.update(truncation={"direction": "Right", "max_length": 3,
+                                        "strategy": "LongestFirst", "stride": 0}), "truncation"),
+        (lambda t: t.update(model=None), "a vocabulary as"),
+    ],
+)  # fmt: skip
+def test_a_vocabulary_that_the_model_does_not_know_is_refused(saved: Path, change, said: str):
+    vocabulary = json.loads((saved / "tokenizer.json").read_text(encoding="utf-8"))
+    change(vocabulary)
+    (saved / "tokenizer.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    assert re.search(said, not_loaded(saved, "tokenizer.json"))
+
+
+@pytest.mark.parametrize("device", ["meta", "tpu", "", "cuda:99", "cpu:x", 3.5])
+def test_a_device_that_cannot_compute_is_refused(saved: Path, device: object):
+    with pytest.raises(ValueError, match="expected a device that torch can use; got"):
+        load_pretrained(saved, device)
+
+
 @pytest.fixture(scope="module")
 def translators() -> dict[str, Translator]:
     return {name: load_pretrained(name) for name in SHIPPED}
@@ -642,10 +952,9 @@ def test_the_shipped_models_are_small_and_come_with_their_logs(translators, name
     assert translators[name].tokenizer.get_vocab_size() <= config["tgt_vocab"]
 
 
+@pytest.mark.corpora
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_the_shipped_vocabularies_know_the_letters_of_their_corpora(translators, name: str):
-    if "ANNOTATED_DATA" not in os.environ:
-        pytest.skip("no corpora at hand: ANNOTATED_DATA is not set")
     from annotated.data import load_pairs
 
     for side in load_pairs("multi30k", "train", *name.split("-")[1:]):

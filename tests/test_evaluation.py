@@ -49,8 +49,6 @@ KINDS = "cased", "tokenized", "compound-split", "lower-tokenized"
 
 def folder(name: str) -> Path:
     """A folder of ANNOTATED_DATA."""
-    if "ANNOTATED_DATA" not in os.environ:
-        pytest.skip("no corpora at hand: ANNOTATED_DATA is not set")
     path = Path(os.environ["ANNOTATED_DATA"]) / name
     if not path.is_dir():
         pytest.skip(f"ANNOTATED_DATA has no folder {name}")
@@ -135,6 +133,26 @@ def test_unequal_numbers_are_refused(kind: str):
         bleu([], [], "de", kind)
     with pytest.raises(ValueError, match="expected lists of sentences; got a single string"):
         bleu("Ein Hund", "Ein Hund", "de", kind)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (None, "lists of sentences; got NoneType"),
+        (b"Ein", "lists of sentences; got bytes"),
+        ({"a": "b"}, "lists of sentences; got dict"),
+        (["a", None, "c"], "sentence 2 as a string; got NoneType"),
+        (["a", "b", 3], "sentence 3 as a string; got int"),
+    ],
+)
+def test_what_is_no_list_of_sentences_is_refused(translator, wrong: object, said: str):
+    for score in (
+        lambda: bleu(wrong, REFERENCE, "de"),
+        lambda: bleu(OUTPUT, wrong, "de"),
+        lambda: likelihood(translator, wrong, REFERENCE),
+    ):
+        with pytest.raises(ValueError, match=said):
+            score()
 
 
 def test_an_unknown_kind_is_refused():
@@ -301,6 +319,7 @@ def test_operations_of_the_model_are_those_of_its_matrix_products(length: int):
 # ------------------------------------------------------------------------------------ real corpora
 
 
+@pytest.mark.corpora
 @pytest.mark.parametrize("lang", ["de", "en", "fr"])
 @pytest.mark.parametrize("split", ["val", "test_2016_flickr"])
 def test_tokenized_text_is_as_in_the_corpus_own_files(split: str, lang: str):
@@ -314,6 +333,7 @@ def test_tokenized_text_is_as_in_the_corpus_own_files(split: str, lang: str):
     assert sum(equal) >= 0.995 * len(equal)
 
 
+@pytest.mark.corpora
 @pytest.mark.parametrize(
     ("system", "published", "tokenized", "split"),
     [  # the last two: Moses' substitutions and n-gram counts run in Perl on the same files

@@ -40,6 +40,8 @@ class Example:
     def __post_init__(self) -> None:
         if self.size < 1:
             raise ValueError(f"expected a size of at least 1; got {self.size}")
+        if self.rate < 0:
+            raise InputError(f"expected a rate of at least 0; got {self.rate}")
 
 
 def test_our_errors_are_also_pythons_own():
@@ -114,7 +116,8 @@ def test_settings_become_a_dataclass():
     "values, said",
     [
         ({}, "size"), ({"size": 1, "sise": 2}, "sise"), ({"size": "1"}, "size"),
-        ({"size": 1, "on": "no"}, "on"), ({"size": 0}, "at least 1"), ({"size": None}, "size"),
+        ({"size": 1, "on": "no"}, "on"), ({"size": 0}, "size of at least 1"),
+        ({"size": 1, "rate": -1}, "rate of at least 0"), ({"size": None}, "size"),
     ],
 )  # fmt: skip
 def test_wrong_settings_are_named(values: dict, said: str):
@@ -129,7 +132,9 @@ def test_what_is_written_is_whole_or_absent(tmp_path: Path):
     with pytest.raises(RuntimeError), writing(file) as part:
         part.write_text("half")
         raise RuntimeError("the process is told to stop")
-    assert file.read_text() == "old"
+    assert file.read_text() == "old" and os.listdir(file.parent) == ["a.txt"]
+    with pytest.raises(MissingFile, match="another"), writing(file):
+        raise MissingFile("another file is not there")
     write_text(file, "new")
     assert file.read_text() == "new" and os.listdir(file.parent) == ["a.txt"]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import tarfile
+from statistics import NormalDist
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from annotated.heads import (
     PLACES,
     Arrows,
     Pronouns,
+    answer,
     antecedents,
     arrows,
     at_place,
@@ -26,16 +28,18 @@ from annotated.heads import (
     best_place,
     by_distance,
     common_relations,
+    gain_p,
     head_relations,
+    holm,
     interval,
     load_gum,
-    lower_end,
     places,
     profile,
     pronouns,
     read_conllu,
     strongest,
     study,
+    sure,
     tasks,
     untrained,
     word_weights,
@@ -251,8 +255,7 @@ def test_each_head_gets_the_relation_that_it_follows_beyond_a_fixed_distance():
     )
     assert table.relation.tolist() == ["obj", "det"] and set(table["from"]) == {"dependent"}
     assert table.follows.tolist() == [1, 1] and table.fixed.tolist() == [0.5, 0.5]
-    error = 0.5 / 200**0.5  # the gain is 0 or 1, equally often
-    assert table.gain_when_chosen.tolist() == pytest.approx([0.5 - 2 * error] * 2)
+    assert table.gain_when_chosen.tolist() == [0.5, 0.5] and (table.p < 1e-9).all()
     assert ((table.gain_low > 0.4) & (table.gain_high < 0.6)).all()
     assert (table.place == "+1").all()
     turned = head_relations(
@@ -261,9 +264,48 @@ def test_each_head_gets_the_relation_that_it_follows_beyond_a_fixed_distance():
     assert set(turned["from"]) == {"governor"}
 
 
+def test_a_weak_rival_draws_no_head():
+    """A head that follows no arrow loses least where places do worst, and is given nothing."""
+    relation = np.repeat(["det", "advcl"], 200)
+    offset = np.concatenate([np.ones(200, dtype=int), np.arange(200) // 4 + 2])
+    never = np.zeros(400, dtype=bool)
+    hits = np.stack([never, np.arange(400) % 20 < 19, relation == "advcl"], axis=-1)[:, None]
+    hits[200:, 0, 1] = False  # it follows 95 % of the first relation, where a place has all
+    found = Arrows(relation, np.arange(400), offset, never, never, hits)
+    table = head_relations({"dependent": found}, {"dependent": found})
+    assert table.relation.isna().tolist() == [True, True, False]
+    assert table.p.tolist()[:2] == [1, 1] and table.p[2] < 1e-9
+    assert table.relation[2] == "advcl" and table.gain_when_chosen.round(2).tolist() == [
+        -0.02,
+        -0.02,
+        0.98,
+    ]
+
+
+def test_holm_raises_p_values_as_by_hand():
+    assert holm(np.array([0.01, 0.2, 0.03, 0.9])).round(3).tolist() == [0.04, 0.4, 0.09, 0.9]
+    assert holm(np.array([0.7, 0.7])).tolist() == [1, 1]
+    assert holm(np.array([0.02, 0.02])).tolist() == [0.04, 0.04]
+
+
+def test_of_many_heads_that_guess_hardly_ever_one_is_sure():
+    """What Holm's method is for: one table in twenty at most, not one row in twenty."""
+    rng, sentences = np.random.default_rng(0), np.arange(200)
+    guessed = rng.random((60, 40, 200)) < 0.3  # tables, questions, arrows
+    fixed = rng.random((60, 40, 200)) < 0.3
+    tables = [
+        np.array([gain_p(gain, sentences) for gain in hits * 1.0 - place])
+        for hits, place in zip(guessed, fixed, strict=True)
+    ]
+    alone = np.mean([p < 0.05 for p in tables])
+    together = np.mean([(holm(p) < 0.05).any() for p in tables])
+    assert 0.03 < alone < 0.07 and together <= 0.1
+
+
 def test_tasks_are_what_some_head_does_for_sure():
     heads = pd.DataFrame(0.0, index=range(3), columns=PLACES)
-    heads = heads.assign(relation=["obj", "det", "det"], gain_low=[-0.1, 0.1, 0.2])
+    heads = heads.assign(relation=["obj", "det", "det"], p_holm=[0.05, 0.049, 0.001])
+    assert sure(heads).index.tolist() == [1, 2]
     assert tasks(heads) == ["det"]
     heads.loc[0, ["end", "elsewhere"]] = 0.6, 0.9
     heads.loc[1, "next word"] = 0.5
@@ -318,8 +360,9 @@ def test_heads_are_chosen_on_the_first_part_and_measured_on_the_second():
     (row,) = best_heads(first, second, 1).itertuples()
     assert row.place == "+2" and row.fixed == 0.75  # the place may be the luckiest
     table = head_relations({"dependent": first}, {"dependent": second}, 1)
-    assert table.follows.tolist() == [0, 1] and table.place.tolist() == ["+2", "+2"]
-    assert table.gain_when_chosen.iloc[0] > 0 > table.gain_when_chosen.iloc[1]
+    assert table.follows[0] == 0 and table.place[0] == "+2" and table.p[0] > 0.99
+    assert table.gain_when_chosen[0] > 0 > table.gain_when_chosen[1]
+    assert table.relation.isna().tolist() == [False, True] and table.p[1] == 1
     asked = Pronouns(np.repeat(["its"], 40), sentence, ~never, never, never, np.ones(40), hits)
     table = best_for_pronouns(asked, asked._replace(nearest=never, first=~never, hits=~hits))
     assert set(table["head"]) == {1} and set(table.finds) == {0}
@@ -328,10 +371,13 @@ def test_heads_are_chosen_on_the_first_part_and_measured_on_the_second():
 
 def test_a_gain_counts_by_sentence():
     """Arrows of one sentence that agree tell no more than one of them."""
-    values = np.array([0.0, 1.0, 1.0, 0.0])
-    assert lower_end(values, np.arange(4)) == pytest.approx(0.5 - 2 * 0.25)
-    doubled = lower_end(values.repeat(2), np.arange(4).repeat(2))
-    assert doubled == pytest.approx(0.5 - 2 * 0.25)
+    gains = np.array([1.0, 0.0, 1.0, 1.0, -1.0, 1.0])
+    error = (gains.var() / 6) ** 0.5
+    above = NormalDist().cdf(-gains.mean() / error)
+    assert gain_p(gains, np.arange(6)) == pytest.approx(above)
+    assert gain_p(gains.repeat(2), np.arange(6).repeat(2)) == pytest.approx(above)
+    assert gain_p(-gains, np.arange(6)) == pytest.approx(1 - above)
+    assert [gain_p(np.full(3, x), np.arange(3)) for x in (1.0, 0.0, -1.0)] == [0, 0.5, 1]
 
 
 def test_the_study_tells_of_every_head(translator: Translator, doc):
@@ -343,6 +389,22 @@ def test_the_study_tells_of_every_head(translator: Translator, doc):
     for name in "relations", "distances":
         assert set(tables[name]["from"]) == {"dependent", "governor"}
     assert tables["heads"].pronouns.isin([0.0, 1.0]).all()  # there is one pronoun
+    for name in "relations", "heads", "distances":
+        found = tables[name]
+        np.testing.assert_array_equal(found.p_holm, holm(found.p.to_numpy()))
+
+
+def test_the_answer_counts_what_is_sure():
+    heads = pd.DataFrame({"layer": [1, 2], "head": [3, 4], "p_holm": [0.2, 0.01]})
+    relations = pd.DataFrame({"relation": ["det", "det", "case"], "p_holm": [0.01, 0.01, 0.5]})
+    found = {"heads": heads, "relations": relations}
+    bare = {name: table.assign(p_holm=1.0) for name, table in found.items()}
+    assert answer(found, bare) == (
+        "Of 2 heads, 1 (2.4) surely follow a relation more often than any fixed place does, "
+        "and of 2 relations 1 (det) surely have such a head; before training it is 0 heads and 0 "
+        "relations."
+    )
+    assert "Of 2 heads, 0 surely follow" in answer(bare, bare)
 
 
 def test_the_control_is_the_model_before_training():

@@ -16,6 +16,7 @@ from annotated.launcher import (
     keep_results,
     launch,
     loss_chart,
+    peak_tflops,
     training_plan,
     training_work,
 )
@@ -46,6 +47,7 @@ def test_the_plan_is_operations_over_speed():
     seconds = training_work(config) / (9.5e12 * 0.5)
     assert plan.loc["P100", "GPU-hours"] == pytest.approx(seconds / 3600)
     assert plan.loc["P100", "hours on 4"] == pytest.approx(seconds / 3600 / 4)
+    assert plan.loc["P100", "ms an update on 4"] == pytest.approx(seconds / 4 / 100_000 * 1000)
     assert list(plan.index) == list(PEAK_TFLOPS)
 
 
@@ -83,14 +85,39 @@ def test_the_chart_shows_the_log():
 def test_results_say_how_they_were_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     config = preset("base-en-de")
     log = pd.DataFrame({"update": [1, 2, 3], "tokens_per_second": [1, 400_000, 10**9]})
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H100 80GB")
-    note = json.loads(keep_results(config, log, tmp_path / "kept" / "base").read_text())
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)  # of which two trained
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H100 80GB HBM3")
+    note = json.loads(keep_results(config, log, tmp_path / "kept" / "base", 2).read_text())
+    assert note["number"] == 2
     per_token = training_work(config) / (100_000 * 25_000)
     assert note["utilisation"] == pytest.approx(400_000 * per_token / (2 * 989e12))
     assert note["command"].startswith("annotated train --out runs/base-en-de --data wmt14-en-de")
     assert TrainingConfig(**note["config"]) == config
     assert pd.read_csv(tmp_path / "kept" / "base.csv").equals(log)
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [
+        ("Tesla T4", "T4"),
+        ("NVIDIA T400", None),
+        ("NVIDIA T400 4GB", None),
+        ("NVIDIA T1000", None),
+        ("Tesla P100-SXM2-16GB", "P100"),
+        ("NVIDIA A100-SXM4-80GB", "A100"),
+        ("NVIDIA A1000 Laptop GPU", None),
+        ("NVIDIA H100 80GB HBM3", "H100"),
+        ("NVIDIA H100 PCIe", None),
+        ("NVIDIA H100 NVL", None),
+        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
+        ("NVIDIA H200", "H200"),
+        ("NVIDIA GH200 480GB", None),
+        ("CPU", None),
+    ],
+)
+def test_a_gpu_is_known_by_its_whole_name(device: str, name: str | None):
+    assert peak_tflops(device) == (PEAK_TFLOPS[name] if name else None)
 
 
 @pytest.fixture
@@ -121,6 +148,7 @@ def test_launch_interrupt_resume(config: TrainingConfig):
     done = int(run.log()["update"].iloc[-1])
     assert (run.folder / INTERRUPTED).exists() and done >= 3
     again = launch(replace(config, updates=done + 5), processes=1, resume=True).wait()
+    assert again.processes == 1
     assert again.log()["update"].tolist() == list(range(1, done + 6))
     assert again.chart().to_dict()["title"] == "run: loss by update"
 

@@ -23,9 +23,7 @@ def test_every_mark_of_the_chapters_leads_to_a_page():
             assert re.fullmatch(r"https://arxiv\.org/pdf/1706\.03762v5#page=\d+", paper_url(mark))
 
 
-@pytest.mark.skipif(
-    "ANNOTATED_PAPER_PDF" not in os.environ, reason="ANNOTATED_PAPER_PDF names no PDF"
-)
+@pytest.mark.paper
 def test_the_pages_are_the_papers():
     from pdfminer.high_level import extract_pages
     from pdfminer.layout import LTTextContainer
@@ -65,6 +63,17 @@ def test_what_a_docstring_names_becomes_a_link():
         "`equation 2 <3-3-feed-forward.html#eq-2>`__; Wu et al. 2016."
     )
     assert link_parts("section 3.3", set()) == "section 3.3"  # no link to a page that is not there
+
+
+def test_where_the_paper_is_not_at_hand_links_lead_to_our_words():
+    extension = pytest.importorskip("extension", reason="needs the extra `book`")
+    from docutils import nodes
+
+    ours = nodes.block_quote("", nodes.paragraph("", "our words"))
+    call = nodes.container("", nodes.literal_block(), nb_element="cell_code", ids=["table-2"])
+    page = nodes.section("", call, ours)
+    extension.show_paper(call)
+    assert page.children == [ours] and ours["ids"] == ["table-2"]
 
 
 def test_short_fields_of_docstrings_become_fields():

@@ -20,6 +20,7 @@ from annotated.model import (
     TransformerConfig,
     build_model,
     make_model,
+    parameter_shapes,
     tie_embeddings,
 )
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
@@ -251,6 +252,13 @@ def test_two_vocabularies():
     assert model.generator(out).shape == (1, 1, 9)
 
 
+@given(OPTIONS)
+def test_shapes_are_known_before_a_model_is_built(options):
+    model = make_model(V, V, **TINY, **options, max_len=9)
+    built = {name: p.shape for name, p in model.named_parameters()}
+    assert parameter_shapes(model.config) == built
+
+
 # Tying
 
 
@@ -473,6 +481,13 @@ def test_any_shape_builds_and_computes(width, h, N, d_ff, norm_first):
         ({"d_k": 0}, "expected d_k of at least 1.*; got 0"),
         ({"d_v": 0}, "expected d_v of at least 1.*; got 0"),
         ({"d_k": -4}, "expected d_k of at least 1.*; got -4"),
+        ({"max_len": 10**9}, "expected max_len of at most 100,000; got 1000000000"),
+        ({"norm_first": "no"}, "expected True or False for norm_first; got 'no'"),
+        ({"tie_embeddings": 1}, "expected True or False for tie_embeddings; got 1"),
+        ({"dropout": True}, r"expected dropout in \[0, 1\); got True"),
+        ({"dropout": "0.1"}, r"expected dropout in \[0, 1\); got '0.1'"),
+        ({"positions": None}, "expected positions 'sinusoidal' or 'learned'; got None"),
+        ({"positions": ["learned"]}, r"expected positions .*; got \['learned'\]"),
     ],
     ids=str,
 )
@@ -516,6 +531,43 @@ def test_sinusoidal_positions_have_no_longest_input():
     assert log_probs(model, ids(1, 20), ids(1, 15)).isfinite().all()
 
 
+@pytest.mark.parametrize(
+    "wrong, message",
+    [
+        ({"src": ids(4)}, r"expected src as ids \(batch, len\), .*; got int64 \(4,\)"),
+        ({"src": ids(2, 4).float()}, r"expected src as ids .*; got float32 \(2, 4\)"),
+        ({"tgt": ids(3)}, r"expected tgt as ids .*; got int64 \(3,\)"),
+        ({"tgt": ids(2, 3).bool()}, r"expected tgt as ids .*; got bool \(2, 3\)"),
+        ({"src_mask": torch.ones(2, 1, 5)}, r"a src_mask .*\(2, 1 or 4, 4\); got \(2, 1, 5\)"),
+        ({"src_mask": torch.ones(2, 4)}, r"expected a src_mask .*; got \(2, 4\)"),
+        ({"tgt_mask": torch.ones(1, 4, 4)}, r"a tgt_mask .*\(2, 1 or 3, 3\); got \(1, 4, 4\)"),
+        ({"tgt_mask": torch.ones(5, 3, 3)}, r"expected a tgt_mask .*; got \(5, 3, 3\)"),
+    ],
+)
+def test_ids_and_masks_of_another_kind_are_refused_by_name(wrong, message):
+    right = {"src": ids(2, 4), "tgt": ids(2, 3), "src_mask": None, "tgt_mask": None}
+    with pytest.raises(ValueError, match=message):
+        tiny()(**right | wrong)
+    memory = torch.randn(2, 6, 8)
+    with pytest.raises(ValueError, match=r"a src_mask .*\(2, 1 or 3, 6\); got \(2, 1, 4\)"):
+        tiny().decode(memory, torch.ones(2, 1, 4), ids(2, 3), None)
+
+
+def test_masks_for_every_query_or_for_all_of_them_are_taken():
+    model, src, tgt = tiny(), ids(2, 4).int(), ids(2, 3).int()
+    expected = model(src, tgt, None, None)
+    for src_mask in torch.ones(1, 1, 4), torch.ones(2, 1, 4).bool(), None:
+        for tgt_mask in torch.ones(1, 1, 3), torch.ones(2, 3, 3).long(), None:
+            close(model(src, tgt, src_mask, tgt_mask), expected)
+
+
+@pytest.mark.parametrize("name", ["tie_embeddings", "norm_first"])
+def test_switches_are_true_or_false(name):
+    for wrong in "no", 1, None:
+        with pytest.raises(ValueError, match=f"expected True or False for {name}; got {wrong!r}"):
+            make_model(V, V, **TINY, **{name: wrong})
+
+
 def test_unknown_options_are_refused():
     with pytest.raises(TypeError, match="heads"):
         make_model(V, V, heads=3)
@@ -530,7 +582,11 @@ def test_linear_maps_start_from_xaviers_rule_and_values_at_a_fourth_of_it():
             assert weight.abs().max().item() == pytest.approx(largest, rel=0.01), name
 
 
-@pytest.mark.parametrize("wrong", [{"N": 2.5}, {"d_model": 8.0}, {"h": None}, {"src_vocab": "10"}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"N": 2.5}, {"d_model": 8.0}, {"h": None}, {"src_vocab": "10"}, {"N": True}, {"max_len": []},
+     {"d_k": "4"}],
+)  # fmt: skip
 def test_sizes_are_whole_numbers(wrong):
     with pytest.raises(ValueError, match=f"expected a whole number for {next(iter(wrong))}; got"):
         TransformerConfig(**{"src_vocab": 10, "tgt_vocab": 10} | wrong)

@@ -56,6 +56,15 @@ def test_rises_linearly_peaks_at_warmup_then_falls_as_the_inverse_root():
             assert rates[step] == pytest.approx(rates[warmup] * (warmup / step) ** 0.5)
 
 
+@pytest.mark.parametrize("wrong", [{"warmup": 0}, {"warmup": -4}, {"model_size": 0}])
+def test_a_size_and_a_warmup_below_1_are_refused(wrong):
+    (name, value), arguments = *wrong.items(), {"model_size": 512, "warmup": 4} | wrong
+    with pytest.raises(ValueError, match=f"expected {name} of at least 1; got {value}"):
+        rate(1, **arguments)
+    with pytest.raises(ValueError, match=f"expected {name} of at least 1; got {value}"):
+        paper_optimizer(nn.Linear(2, 1), **arguments)
+
+
 def test_step_0_counts_as_1():
     assert rate(0, 512) == rate(1, 512) > 0
 

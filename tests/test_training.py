@@ -2,6 +2,7 @@
 
 import copy
 import csv
+import errno
 import itertools
 import json
 import math
@@ -12,20 +13,22 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 from torch import Tensor, nn
 
 import annotated.training as training
 from annotated.cli import main
-from annotated.data import Batch, make_batch, train_bpe
+from annotated.data import Batch, EncodedPairs, make_batch, train_bpe
 from annotated.decoding import load_pretrained
-from annotated.launcher import command
+from annotated.files import FileError
+from annotated.launcher import command, launch
 from annotated.model import EncoderDecoder, TransformerConfig, build_model, make_model
 from annotated.optimizer import paper_optimizer, rate
 from annotated.regularization import LabelSmoothing
@@ -216,11 +219,12 @@ def test_a_damaged_checkpoint_is_set_aside(config: TrainingConfig, tmp_path: Pat
         changed = bytearray(whole)
         changed[-100] ^= 1
         path.write_bytes({"cut off": whole[:-1], "altered": bytes(changed), "empty": b""}[damage])
-        with pytest.raises(ValueError, match="no whole checkpoint"):
+        with pytest.raises(ValueError, match="expected a whole checkpoint"):
             read_checkpoint(path)
         train(hurt, resume=True)
         said = "".join(capsys.readouterr())
-        assert f"{path.name} is no whole checkpoint" in said and "going on from" in said
+        assert f"{path}: expected a whole checkpoint" in said and "going on from" in said
+        assert path.with_name(path.name + ".damaged").exists()
         assert_same_run(config, hurt)
 
 
@@ -241,7 +245,7 @@ def test_a_checkpoint_that_cannot_be_written_costs_no_other(config, tmp_path, mo
     other = replace(config, out=str(tmp_path / "other"))
     train(replace(other, updates=10))
     with monkeypatch.context() as patch:
-        patch.setattr("annotated.training.save_file", half_written)
+        patch.setattr("annotated.files.save_file", half_written)
         with pytest.raises(OSError, match="no space"):
             train(other, resume=True)
     assert [path.name for path in checkpoints(other.out)] == ["checkpoint-00000010.safetensors"]
@@ -265,6 +269,7 @@ def test_what_a_run_leaves_behind(config: TrainingConfig, corpus: Path):
     folder = train(config)
     assert folder == Path(config.out)
     assert sorted(path.name for path in folder.iterdir()) == [
+        ".lock",
         "checkpoint-00000020.safetensors",
         "checkpoint-00000030.safetensors",  # average = 2 are kept
         "config.json",
@@ -548,6 +553,50 @@ def test_torchrun_passes_ctrl_c_on(config: TrainingConfig):
     assert f"stopped after update {state['progress']['update']}, and saved" in output
 
 
+@pytest.mark.parametrize(
+    ("end", "orderly"),
+    [(None, True), (training.Stopped("saved"), True), (RuntimeError("out of memory"), False),
+     (KeyboardInterrupt(), False), (ValueError("expected a finite loss"), False)],
+)  # fmt: skip
+def test_a_process_that_fails_waits_for_no_other(monkeypatch, end: BaseException, orderly: bool):
+    """To destroy the group is to wait until all others do."""
+    waited = []
+    monkeypatch.setattr(training.distributed, "destroy_process_group", lambda: waited.append(1))
+    monkeypatch.setattr(training.distributed, "barrier", lambda: waited.append(1))
+    with suppress(BaseException), training.leaving(Processes(rank=1, size=2)):
+        if end:
+            raise end
+    assert bool(waited) == orderly
+
+
+FAILING = """
+import sys
+from annotated import training
+from annotated.cli import main
+real, count = training.update, 0
+def update(trainer, group):
+    global count
+    count += 1
+    if count == 3 and trainer.processes.rank == 1:
+        raise ValueError("out of memory")
+    return real(trainer, group)
+training.update = update
+main(sys.argv[1:])
+"""
+
+
+def test_the_failure_of_one_process_ends_the_run(config: TrainingConfig, tmp_path: Path):
+    long = replace(config, updates=100_000, save_updates=10**6, parts=2)
+    script = tmp_path / "failing.py"
+    script.write_text(FAILING)
+    words = command(long, 2)
+    words = [*words[: words.index("-m", 3)], str(script), *words[words.index("train") :]]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    pipes = {"capture_output": True, "text": True, "check": False}
+    ended = subprocess.run(words, env=environment, timeout=120, **pipes)
+    assert ended.returncode != 0 and "annotated: out of memory" in ended.stderr
+
+
 def test_parts_are_shared_out_evenly():
     assert share_parts(0, 1) == 1 and share_parts(0, 8) == 8 and share_parts(16, 8) == 16
     with pytest.raises(ValueError, match="multiple of the 8 processes; got 12"):
@@ -574,7 +623,15 @@ def test_parts_are_shared_out_evenly():
         ({"data": "multi30k"}, "expected data as CORPUS-SRC-TGT"),
         ({"h": 5}, "d_model"),
         ({"save_updates": 0}, "expected save_updates or save_minutes above 0"),
-        ({"factor": math.nan}, "factor"),
+        ({"factor": math.nan}, "expected factor as a finite float; got nan"),
+        ({"factor": math.inf}, "expected factor as a finite float; got inf"),
+        ({"seed": 1.5}, "expected seed as int; got 1.5"),
+        ({"N": None}, "expected N as int; got None"),
+        ({"N": True}, "expected N as int; got True"),
+        ({"d_ff": "32"}, "expected d_ff as int; got '32'"),
+        ({"compile": "no"}, "expected compile as bool; got 'no'"),
+        ({"data": 3}, "expected data as str; got 3"),
+        ({"out": b"x"}, "expected out as str; got b'x'"),
     ],
 )
 def test_a_wrong_option_is_refused_at_once(change: dict, message: str):
@@ -720,7 +777,7 @@ def test_tensors_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch, na
     path = tmp_path / "weights.safetensors"
     write_tensors(path, {"x": torch.ones(2)}, {})
     old = path.read_bytes()
-    monkeypatch.setattr(f"annotated.training.{name}", failure)
+    monkeypatch.setattr(f"annotated.files.{name}", failure)
     with pytest.raises(OSError, match="no space"):
         write_tensors(path, {"x": torch.zeros(3)}, {})
     assert path.read_bytes() == old
@@ -733,7 +790,7 @@ def test_tensors_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch, na
 def test_text_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch):
     path = tmp_path / "log.csv"
     write_text(path, "old\n")
-    monkeypatch.setattr("annotated.training.os.replace", broken)
+    monkeypatch.setattr("annotated.files.os.replace", broken)
     with pytest.raises(OSError, match="no space"):
         write_text(path, "new\n")
     assert path.read_text(encoding="utf-8") == "old\n"
@@ -753,7 +810,497 @@ def test_save_and_load(tmp_path: Path):
     assert loaded.src_embed[0].lut.weight is loaded.generator.proj.weight  # still tied
 
 
+# ---------------------------------------------------------------------------------- what it costs
+
+
+def made_pairs(number: int) -> EncodedPairs:
+    """So many pairs of ten ids a side."""
+    ids, ends = np.ones(10 * number, np.uint16), np.arange(0, 10 * number + 1, 10)
+    return EncodedPairs(ids, ends, ids, ends)
+
+
+def test_the_data_of_an_update_cost_the_same_in_a_small_corpus_and_a_large_one(config):
+    config = replace(config, src_tokens=480, tgt_tokens=480, parts=4)
+    streams = [groups(Trainer(config, made_pairs(n), made_pairs(5))) for n in (20_000, 400_000)]
+    times: list[list[float]] = [[], []]
+    for stream in streams:
+        next(stream)  # shuffles the corpus, once a pass
+    for _, which in itertools.product(range(40), (0, 1)):
+        started = time.perf_counter()
+        next(streams[which])
+        times[which].append(time.perf_counter() - started)
+    small, large = map(min, times)  # the best of many: noise only ever adds
+    assert large < 2.5 * small, f"{small * 1000:.2f} ms and {large * 1000:.2f} ms"
+
+
+def test_the_speed_in_the_log_is_that_of_the_clock_on_the_wall(config, monkeypatch):
+    """A run whose loader is slow on purpose, and which saves slowly too."""
+    real, save = training.groups, training.save_checkpoint
+
+    def starved(trainer: Trainer):
+        for group in real(trainer):
+            time.sleep(0.1)
+            yield group
+
+    def slow(*arguments: object) -> Path:
+        time.sleep(1)
+        return save(*arguments)
+
+    monkeypatch.setattr(training, "groups", starved)
+    monkeypatch.setattr(training, "save_checkpoint", slow)
+    started = time.perf_counter()
+    train(replace(config, updates=20, save_updates=10, log_updates=10))
+    wall = time.perf_counter() - started
+    log = rows(config)
+    seen = [0, *(int(row["target_tokens"]) for row in log)]
+    speeds = [int(row["tokens_per_second"]) for row in log]
+    seconds = sum((b - a) / speed for a, b, speed in zip(seen, seen[1:], speeds, strict=False))
+    # No faster than its data, of which a little comes while it saves, and no slower than all that
+    # happened but for two saves of a second.
+    assert 18 * 0.1 < seconds < wall - 2 * 1
+    assert 60 * float(log[-1]["minutes"]) == pytest.approx(seconds, abs=0.4)
+    assert all(float(row["waiting"]) > 0.3 for row in log)
+
+
+def test_a_run_that_is_fed_hardly_waits(config: TrainingConfig):
+    """The first row holds the start; by the last the loader is ahead of a device that is slow."""
+    train(replace(config, updates=60, d_model=128, d_ff=512, N=2))
+    assert float(rows(config)[-1]["waiting"]) < 0.5
+
+
+# ---------------------------------------------------------------------------------------- float16
+
+
+def test_an_update_that_float16_skips_does_not_move_the_schedule(config: TrainingConfig, tmp_path):
+    """Started with a factor far too large, the scaler leaves out updates until it has come down."""
+    half = replace(config, precision="float16", updates=10)
+    trainer = start_run(half)
+    trainer.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40, growth_interval=10**6)
+    before = {name: x.clone() for name, x in trainer.model.state_dict().items()}
+    coming, rates = groups(trainer), []
+    while not trainer.progress.moves:
+        training.timed_update(trainer, coming, time.perf_counter())
+        rates.append(trainer.scheduler.get_last_lr()[0])
+        moved = any(not torch.equal(x, before[n]) for n, x in trainer.model.state_dict().items())
+        assert moved == bool(trainer.progress.moves)
+    skipped = trainer.progress.skipped
+    assert skipped >= 3 and trainer.progress.update == skipped + 1
+    assert rates == [rate(1, 16, 1.0, 20)] * skipped + [rate(2, 16, 1.0, 20)]
+    training.save_checkpoint(trainer)
+    again = start_run(half, resume=True)
+    assert again.scheduler.get_last_lr() == trainer.scheduler.get_last_lr()
+    assert again.progress == trainer.progress
+    assert again.scaler.get_scale() == trainer.scaler.get_scale()
+
+
+def test_a_run_can_be_saved_before_its_first_step(config: TrainingConfig):
+    trainer = start_run(config)
+    assert not trainer.optimizer.state
+    training.save_checkpoint(trainer)
+    again = start_run(config, resume=True)
+    for one in trainer, again:
+        update(one, next(groups(one)))
+    assert equal(trainer.model, again.model)
+
+
+def test_a_run_goes_on_in_another_precision(config: TrainingConfig):
+    train(replace(config, updates=10))
+    train(replace(config, updates=20, precision="float16"), resume=True)
+    train(replace(config, updates=30), resume=True)
+    assert [row["update"] for row in rows(config)] == ["5", "10", "15", "20", "25", "30"]
+
+
+# ---------------------------------------------------------------------------------- hostile files
+
+
+def refused(config: TrainingConfig, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the command says when it will not go on with a run: one line, and exit status 2."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(["train", "--out", config.out, "--resume"])
+    said = [line for line in capsys.readouterr().err.splitlines() if line]
+    assert end.value.code == 2 and said[-1].startswith("annotated: ")
+    assert not any("Traceback" in line for line in said)
+    return said[-1].removeprefix("annotated: ")
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("", "expected the configuration of a run"),
+        ("[1, 2]", "expected the configuration of a run"),
+        ('{"N": 1', "expected the configuration of a run"),
+        ("\0\0\0", "expected the configuration of a run"),
+        ({"colour": "red"}, "got colour"),
+        ({"seed": 1.5}, "expected seed as int; got 1.5"),
+        ({"compile": "no"}, "expected compile as bool; got 'no'"),
+        ({"d_model": None}, "expected d_model as int; got None"),
+        ({"dropout": "0.1"}, "expected dropout as float; got '0.1'"),
+        ({"updates": 0}, "expected updates of at least 1; got 0"),
+        ({"precision": "int4"}, "expected precision out of auto"),
+    ],
+)
+def test_a_damaged_configuration_is_named(config, capsys, change, told: str):
+    train(replace(config, updates=10))
+    path = Path(config.out) / "training.json"
+    if isinstance(change, dict):
+        change = json.dumps(json.loads(path.read_text(encoding="utf-8")) | change)
+    path.write_text(change, encoding="utf-8")
+    before = {x.name: x.read_bytes() for x in Path(config.out).iterdir()}
+    said = refused(config, capsys)
+    assert said.startswith(f"{path}: ") and told in said
+    assert before == {x.name: x.read_bytes() for x in Path(config.out).iterdir()}
+
+
+@pytest.mark.parametrize("name", ["d_model", "h", "dropout", "seed", "warmup", "N"])
+@pytest.mark.parametrize("how", ["missing", "changed"])
+def test_a_configuration_that_is_not_the_checkpoints_is_refused(config, capsys, name, how):
+    """Also where the shapes of all tensors would still fit."""
+    train(replace(config, updates=10))
+    path = Path(config.out) / "training.json"
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    was = kept.pop(name)
+    if name == "seed" or how == "changed":  # 1 is the default, so leaving it out changes nothing
+        kept[name] = was * 2
+    path.write_text(json.dumps(kept), encoding="utf-8")
+    said = refused(config, capsys)
+    assert said.startswith(str(checkpoints(config.out)[-1])) and f"{name}={was}" in said
+    assert "training.json" in said and not list(Path(config.out).glob("*.damaged"))
+
+
+def test_checkpoints_without_their_configuration_are_not_trained_over(config, capsys):
+    train(replace(config, updates=10))
+    (Path(config.out) / "training.json").unlink()
+    said = refused(config, capsys)
+    assert "expected training.json beside checkpoint-00000010.safetensors" in said
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"\xff\xfe", b'{"model": {"type": "BPE"}}'])
+def test_a_damaged_vocabulary_is_named(config: TrainingConfig, capsys, content: bytes):
+    train(replace(config, updates=10))
+    path = Path(config.out) / "tokenizer.json"
+    path.write_bytes(content)
+    said = refused(config, capsys)
+    assert said.startswith(f"{path}: expected the vocabulary of the run")
+
+
+def test_a_vocabulary_of_another_run_is_refused(config: TrainingConfig, capsys):
+    train(replace(config, updates=10))
+    other = train_bpe(["a b"], 10)
+    (Path(config.out) / "tokenizer.json").write_text(other.to_str(), encoding="utf-8")
+    assert f"expected pairs of ids below {other.get_vocab_size()}" in refused(config, capsys)
+
+
+def spoilt(pairs: EncodedPairs) -> dict[str, dict[str, np.ndarray]]:
+    """Arrays that are no pairs, by what is wrong with them."""
+    good = {name: getattr(pairs, name) for name in ("src", "src_ends", "tgt", "tgt_ends")}
+    none = {"src": good["src"][:0], "src_ends": good["src_ends"][:1]}
+    none |= {"tgt": good["tgt"][:0], "tgt_ends": good["tgt_ends"][:1]}
+    backwards = good["src_ends"].copy()  # the rest of the ends is right
+    backwards[3] = backwards[5]
+    return {
+        "an id too large": good | {"src": np.full_like(good["src"], 60)},
+        "a negative id": good | {"tgt": np.where(good["tgt"] > 1, -1, 1).astype(np.int32)},
+        "ends beyond the ids": good | {"src": good["src"][:-1]},
+        "ids beyond the ends": good | {"tgt_ends": good["tgt_ends"][:-1]},
+        "one side shorter": good | {"src": good["src"][: good["src_ends"][-2]],
+                                    "src_ends": good["src_ends"][:-1]},
+        "ends out of order": good | {"src_ends": backwards},
+        "floats": good | {"src": good["src"].astype(np.float32)},
+        "a side missing": {name: good[name] for name in ("src", "src_ends")},
+        "a side too many": good | {"more": good["src"]},
+        "no pairs": none,
+        "ends of no dimension": good | {"src_ends": np.array(3)},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["train", "dev"])
+def test_damaged_pairs_are_named(config: TrainingConfig, capsys, name: str):
+    train(replace(config, updates=10))
+    path = Path(config.out) / f"{name}.pairs"
+    whole = path.read_bytes()
+    cases = spoilt(EncodedPairs.load(path))
+    for wrong, arrays in cases.items():
+        save_file(arrays, path)
+        assert refused(config, capsys).startswith(f"{path}: expected "), wrong
+    for damaged in b"", whole[:40], whole[:-1], b"PK" + whole:
+        path.write_bytes(damaged)
+        assert refused(config, capsys).startswith(f"{path}: expected the encoded pairs of a run")
+    path.unlink()
+    assert f"at {path}; there is no such file" in refused(config, capsys)
+    path.write_bytes(whole)
+    train(replace(config, updates=20), resume=True)
+
+
+def edited(path: Path, old: bytes, new: bytes) -> None:
+    """Change the header of a file, whose length stays the same."""
+    content = path.read_bytes()
+    assert content.count(old) == 1 and len(old) == len(new)
+    path.write_bytes(content.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (rb"\"batch\": 2", rb"\"batch\": 3"),
+        (rb"\"update\": 20", rb"\"update\": 29"),
+        (rb"\"scaler\"", rb"\"scalar\""),
+        (rb"\"update\"", rb"\"upbate\""),
+        (rb"\"seed\": 1", rb"\"seed\": 7"),
+    ],
+)
+def test_a_checkpoint_whose_progress_was_altered_is_set_aside(config, tmp_path, capsys, old, new):
+    """It says itself what is next in the data; believed, it would lead to other weights."""
+    train(config)
+    hurt = replace(config, out=str(tmp_path / "hurt"))
+    train(replace(hurt, updates=20))
+    path = checkpoints(hurt.out)[-1]
+    place = read_checkpoint(path)[1]["progress"]["batch"]
+    old, new = (text.replace(b"2", str(place)[0].encode(), 1) if b"batch" in text else text
+                for text in (old, new))  # fmt: skip
+    edited(path, old, new)
+    train(hurt, resume=True)
+    assert "its SHA-256 differs" in "".join(capsys.readouterr())
+    assert path.with_name(path.name + ".damaged").exists()
+    assert_same_run(config, hurt)
+
+
+def test_resuming_reads_one_checkpoint_and_no_more(config: TrainingConfig, monkeypatch, tmp_path):
+    config = replace(config, updates=30, save_updates=5, average=6)
+    train(config)
+    real, read = training.read_tensors, []
+
+    def noted(path: Path, *arguments: object):
+        read.append(path.name)
+        return real(path, *arguments)
+
+    monkeypatch.setattr(training, "read_tensors", noted)
+    start_run(config, resume=True)
+    assert set(read) == {"checkpoint-00000030.safetensors"}
+    read.clear()
+    path = checkpoints(config.out)[-1]
+    path.write_bytes(path.read_bytes()[:-9])
+    assert start_run(config, resume=True).progress.update == 25
+    assert set(read) == {"checkpoint-00000030.safetensors", "checkpoint-00000025.safetensors"}
+
+
+def test_strays_are_no_checkpoints(config: TrainingConfig, tmp_path: Path):
+    train(replace(config, average=1))
+    other = replace(config, out=str(tmp_path / "other"), average=1)
+    train(replace(other, updates=20))
+    best = checkpoints(other.out)[0].read_bytes()
+    for name in "checkpoint-best", "checkpoint-99-copy", "checkpoint-", "checkpoint-٣":
+        (Path(other.out) / f"{name}.safetensors").write_bytes(best)
+    train(other, resume=True)
+    models = (tensors(Path(out) / "model.safetensors") for out in (config.out, other.out))
+    assert same(*models)
+    assert (Path(other.out) / "checkpoint-best.safetensors").read_bytes() == best
+
+
+def test_a_checkpoint_beyond_eight_digits_is_the_last(tmp_path: Path):
+    for number in "99999999", "100000000", "00000007":
+        (tmp_path / f"checkpoint-{number}.safetensors").touch()
+    assert [path.stem[11:] for path in checkpoints(tmp_path)] == [
+        "00000007",
+        "99999999",
+        "100000000",
+    ]
+
+
+def test_a_checkpoint_of_another_model_stops_a_run_and_is_left_alone(config, tmp_path, capsys):
+    train(replace(config, updates=10))
+    other = replace(config, out=str(tmp_path / "other"), d_ff=24, updates=10)
+    train(other)
+    path, foreign = checkpoints(config.out)[-1], checkpoints(other.out)[-1]
+    path.write_bytes(foreign.read_bytes())
+    assert "d_ff=24" in refused(config, capsys) and path.exists()
+    held, metadata = training.read_tensors(foreign, "a checkpoint")
+    state = json.dumps({k: v for k, v in json.loads(metadata["state"]).items() if k != "config"})
+    old = {"state": state, "sha256": training.digest(held)}  # as earlier editions wrote it
+    write_tensors(path, held, old)
+    assert "feed_forward" in refused(config, capsys) and path.exists()
+
+
+def test_a_checkpoint_of_an_earlier_edition_is_accepted(config: TrainingConfig, tmp_path: Path):
+    """It had neither the configuration nor the progress in its digest."""
+    train(config)
+    early = replace(config, out=str(tmp_path / "early"))
+    train(replace(early, updates=20))
+    for path in checkpoints(early.out):
+        held, metadata = training.read_tensors(path, "a checkpoint")
+        state = json.loads(metadata["state"])
+        del state["config"], state["progress"]["skipped"], state["progress"]["row_waited"]
+        digest = {"state": json.dumps(state), "sha256": training.digest(held)}
+        write_tensors(path, held, digest)
+    train(early, resume=True)
+    assert exact(config) == exact(early)
+    assert same(*(tensors(checkpoints(c.out)[-1]) for c in (config, early)))
+
+
+def test_a_disk_that_cannot_be_read_costs_no_checkpoint(config, monkeypatch, capsys):
+    train(replace(config, updates=20))
+
+    def failing(*arguments: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("annotated.files.safe_open", failing)
+    assert "Input/output error" in refused(config, capsys)
+    assert len(checkpoints(config.out)) == 2
+
+
+def test_a_damaged_checkpoint_is_not_averaged(config: TrainingConfig, capsys):
+    train(config)
+    path = checkpoints(config.out)[0]
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    said = refused(config, capsys)
+    assert said.startswith(f"{path}: expected a whole checkpoint")
+    assert "move it away" in said
+    path.rename(path.with_suffix(".away"))
+    main(["train", "--out", config.out, "--resume"])  # the mean of what is left
+
+
+def test_only_checkpoints_of_one_model_are_averaged(tmp_path: Path):
+    one, two, none = (tmp_path / f"{name}.safetensors" for name in ("one", "two", "none"))
+    write_tensors(one, {"model.a": torch.ones(3, 4)}, {})
+    write_tensors(two, {"model.a": torch.ones(1, 4)}, {})
+    write_tensors(none, {"a": torch.ones(3, 4)}, {})
+    with pytest.raises(FileError, match=r"two\.safetensors: .* of the same model as .*one\.saf"):
+        average_checkpoints([one, two])
+    with pytest.raises(FileError, match=r"none\.safetensors: .* no tensor called model"):
+        average_checkpoints([one, none])
+
+
+def test_a_damaged_log_stops_no_run(config: TrainingConfig, tmp_path: Path, capsys):
+    """Half a line, a line too long, letters, a row twice: named, left out, and kept beside."""
+    train(config)
+    for number, change in enumerate(
+        (
+            lambda line: line[: len(line) // 2] + "\n",
+            lambda line: line[:-1] + line,
+            lambda line: line.replace(",", ";"),
+            lambda line: line + line,
+            lambda line: "\0" * len(line) + "\n",
+            lambda line: line.replace("10,", "nan,", 1),
+            lambda line: line[:-1] + "\udcff\n",
+        )
+    ):
+        hurt = replace(config, out=str(tmp_path / str(number)))
+        train(replace(hurt, updates=20))
+        path = Path(hurt.out) / "log.csv"
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        lines[2] = change(lines[2])
+        spoilt = "".join(lines).encode("utf-8", "surrogateescape")
+        path.write_bytes(spoilt)
+        capsys.readouterr()
+        train(hurt, resume=True)
+        said = capsys.readouterr().out
+        assert said.count(f"{path}, line ") == 1 and "log.csv.damaged" in said
+        left = [row for row in exact(config) if row in exact(hurt)]
+        assert left == exact(hurt) and len(left) in (5, 6)
+        assert path.with_name("log.csv.damaged").exists()
+    assert read_log(path) == rows(hurt)
+
+
+@pytest.mark.parametrize("content", ["", "\n", "\n\n", "a,b\n1,2\n", "\0\n", "update"])
+def test_a_log_without_its_first_line_stops_no_run(config: TrainingConfig, content: str):
+    train(replace(config, updates=20))
+    path = Path(config.out) / "log.csv"
+    path.write_text(content)
+    assert read_log(path) == []
+    train(config, resume=True)
+    assert [row["update"] for row in rows(config)] == ["25", "30"]
+
+
+def test_a_log_of_an_earlier_edition_goes_on(config: TrainingConfig):
+    """It has no column for waiting."""
+    train(replace(config, updates=20))
+    path = Path(config.out) / "log.csv"
+    names = [name for name in training.RunLog.columns if name != "waiting"]
+    lines = [",".join(names), *(",".join(row[name] for name in names) for row in rows(config))]
+    path.write_text("\n".join(lines) + "\n")
+    train(config, resume=True)
+    log = rows(config)
+    assert [row["update"] for row in log] == ["5", "10", "15", "20", "25", "30"]
+    assert [bool(row["waiting"]) for row in log] == [False] * 4 + [True] * 2
+    assert all(float(row["train_loss"]) > 0 for row in log)
+
+
+# ----------------------------------------------------------------------------- full disks, and two
+
+
+FULL = """
+import resource, signal, sys
+from annotated.cli import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing fails as on a full disk
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), -1))
+main(sys.argv[2:])
+"""
+
+
+def test_a_full_disk_costs_nothing_that_was_saved(config: TrainingConfig, tmp_path: Path):
+    train(config)
+    full = replace(config, out=str(tmp_path / "full"))
+    train(replace(full, updates=20))
+    before = {p.name: p.read_bytes() for p in checkpoints(full.out)}
+    limit = checkpoints(full.out)[-1].stat().st_size - 1  # any other file is smaller
+    line = ["-c", FULL, str(limit), "train", "--out", full.out, "--resume", "--updates", "30"]
+    ended = subprocess.run([sys.executable, *line], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2 and "Traceback" not in ended.stderr, ended.stderr
+    said = ended.stderr.splitlines()[-1]
+    assert f"annotated: {full.out}/checkpoint-00000030.safetensors could not be written" in said
+    assert before == {p.name: p.read_bytes() for p in checkpoints(full.out)}
+    train(full, resume=True)
+    assert_same_run(config, full)
+
+
+def test_a_log_on_a_full_disk_names_the_file(config: TrainingConfig):
+    log = training.RunLog(Path(config.out))
+    log.path = Path("/dev/full")
+    with pytest.raises(FileError, match="/dev/full could not be written: No space left on device"):
+        log.add({"update": 1})
+
+
+def test_two_do_not_train_in_one_folder(config: TrainingConfig, tmp_path: Path, capsys):
+    train(replace(config, updates=10))
+    long = replace(config, updates=100_000, log_updates=1, save_updates=10**6)
+    first = start(long)
+    while first.poll() is None and last_update(Path(long.out) / "log.csv") < 12:
+        time.sleep(0.05)
+    try:
+        said = refused(config, capsys)
+        assert said.startswith(f"another process trains in {config.out}; ") and "--out" in said
+        translator = load_pretrained(config.out)  # reading needs no lock
+        assert translator.model is not None
+        with pytest.raises(FileError, match="another process trains"):
+            launch(config)
+    finally:
+        first.kill()
+        first.communicate()
+    updates = [int(row["update"]) for row in read_log(Path(config.out) / "log.csv")]
+    assert len(set(updates)) == len(updates)
+    train(replace(config, updates=20), resume=True)  # a killed process holds no lock
+
+
 # -------------------------------------------------------------------------------------- the epoch
+
+
+@pytest.mark.parametrize("mode", ["Train", "", "training", "log", "eval+log", None])
+def test_run_epoch_knows_three_modes(mode: str):
+    model = tiny()
+    with pytest.raises(ValueError, match=r"expected mode out of train, train\+log, eval"):
+        run_epoch([random_batch(2)], model, *parts(model), mode=mode)
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.5, True, None])
+def test_run_epoch_gathers_at_least_one_batch(number: int):
+    model = tiny()
+    before = copy.deepcopy(model)
+    with pytest.raises(ValueError, match="expected accum_iter of at least 1"):
+        run_epoch([random_batch(2)], model, *parts(model), accum_iter=number)
+    assert equal(model, before)
+
 
 V, PAD = 9, 0
 

@@ -80,7 +80,9 @@ def test_the_full_command_makes_the_full_configuration(name, monkeypatch):
     monkeypatch.setattr(
         "annotated.training.train", lambda config, resume: found.append(config) or Path("x")
     )
-    cli.main(shlex.split(full_command(name))[1:])
+    launch, options = full_command(name).split(" -m annotated ")
+    assert launch == "torchrun --standalone --nproc-per-node gpu"
+    cli.main(shlex.split(options))
     expected, row = full_config(name), rows().loc[name]
     widths = {"d_k": (found[0].d_k or 64), "d_v": (found[0].d_v or 64)}
     assert vars(found[0]) | widths == vars(expected)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import re
 import shutil
 from pathlib import Path
 
@@ -176,8 +176,6 @@ def weights() -> Tensor:
 @pytest.fixture
 def tab(weights: Tensor, tmp_path: Path):
     """The chart alone in a page, in Chromium and offline."""
-    if BROWSER is None and "ANNOTATED_REQUIRE_BROWSER" not in os.environ:
-        pytest.skip("no Chromium on this machine")
     vl_convert = pytest.importorskip("vl_convert")
     from playwright.sync_api import sync_playwright
 
@@ -226,10 +224,12 @@ def control(tab, name: str):
     return tab.locator(".vega-bind").filter(has_text=name).locator("select")
 
 
+@pytest.mark.browser
 def test_the_chart_draws_the_strong_connections_of_its_layer(tab, weights: Tensor):
     assert drawn(tab) == strong(weights, 1)
 
 
+@pytest.mark.browser
 def test_pointing_at_a_word_isolates_it(tab, weights: Tensor):
     tab.mouse.move(*word(tab, "above", 2))
     assert drawn(tab) == {line for line in strong(weights, 1) if line[2] == 2}
@@ -239,6 +239,7 @@ def test_pointing_at_a_word_isolates_it(tab, weights: Tensor):
     assert drawn(tab) == strong(weights, 1)
 
 
+@pytest.mark.browser
 def test_a_word_that_was_clicked_stays_isolated(tab, weights: Tensor):
     tab.mouse.click(*word(tab, "above", 3))
     tab.mouse.move(1, 1)
@@ -248,6 +249,7 @@ def test_a_word_that_was_clicked_stays_isolated(tab, weights: Tensor):
     assert drawn(tab) == strong(weights, 1)
 
 
+@pytest.mark.browser
 def test_a_head_is_taken_out_and_put_back(tab, weights: Tensor):
     second = tab.locator(".role-legend-symbol path").nth(1)
     second.click(force=True)
@@ -256,6 +258,7 @@ def test_a_head_is_taken_out_and_put_back(tab, weights: Tensor):
     assert drawn(tab) == strong(weights, 1)
 
 
+@pytest.mark.browser
 def test_the_keyboard_reaches_layer_and_word(tab, weights: Tensor):
     layer, origin, full = (control(tab, name) for name in ("Layer", "From", "Full at"))
     layer.focus()
@@ -269,3 +272,18 @@ def test_the_keyboard_reaches_layer_and_word(tab, weights: Tensor):
     full.select_option(label="0.5")
     tab.wait_for_timeout(200)
     assert float(tab.evaluate(opacity)) == pytest.approx(min(1.0, 2 * before), abs=0.01)
+
+
+@pytest.mark.parametrize("heads", [[2], [1, 3], [1, 2, 3]])
+def test_the_heads_shown_share_the_height_of_the_words(weights: Tensor, heads: list[int]):
+    """As in Figures 3 and 4: eight heads have an eighth each, two a half, one all of it."""
+    vl_convert = pytest.importorskip("vl_convert")
+    chart = attention_lines(weights, WORDS, layer=1, heads=heads, query=2, threshold=0.0)
+    drawing = vl_convert.vegalite_to_svg(chart.properties(width=600).to_dict())
+    cells = re.findall(r"y: ([\d.]+); right: [^;]+; y2: ([\d.]+); head: (\d);", drawing)
+    assert len(cells) == len(heads) * len(WORDS)
+    (bottom, end), *_ = re.findall(r"edge: ([\d.]+); right: 0.5; far: ([1-9][\d.]*)", drawing)
+    edges = torch.linspace(float(bottom), float(end), len(heads) + 1).tolist()
+    for top, low, head in cells:
+        place = heads.index(int(head))
+        assert [float(top), float(low)] == pytest.approx(edges[place : place + 2])
