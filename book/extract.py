@@ -28,6 +28,11 @@ import jupytext
 ROOT = Path(__file__).resolve().parent.parent
 
 
+# The command line, and what exists only for older code, are modules of their own: the package does
+# not offer their names, which may be those of other modules.
+APART = {"cli", "compat"}
+
+
 class ExtractionError(Exception):
     """A chapter says something that cannot become a module."""
 
@@ -70,7 +75,13 @@ class Module:
                     yield name, cell
 
     def public(self) -> list[str]:
-        return sorted({name for name, _ in self.definitions() if not name.startswith("_")})
+        """What is defined here, or imported to be offered here too: `from m import X as X`."""
+        names = {name for name, _ in self.definitions()}
+        for cell in self.cells:
+            for node in cell.tree().body:
+                if isinstance(node, ast.ImportFrom):
+                    names |= {entry.name for entry in node.names if entry.asname == entry.name}
+        return sorted(name for name in names if not name.startswith("_"))
 
     def header(self) -> str:
         chapters = {cell.chapter: title(cell.chapter) for cell in self.cells}
@@ -174,10 +185,11 @@ def check_unique(modules: dict[str, Module]) -> None:
     seen: dict[str, Cell] = {}
     for module in modules.values():
         for name, cell in module.definitions():
-            key = f"{module.name}.{name}" if name.startswith("_") else name
+            own = name.startswith("_") or module.name in APART
+            key = f"{module.name}.{name}" if own else name
             if key in seen:
                 raise ExtractionError(f"{cell}: {name!r} is already defined in {seen[key]}")
-            if name in modules:
+            if name in modules and not own:
                 raise ExtractionError(f"{cell}: {name!r} is the name of a module of the package")
             seen[key] = cell
 
@@ -234,8 +246,7 @@ def package(chapters: Path) -> dict[str, str]:
     """Every file of the package: name to text."""
     modules = collect(chapters)
     texts = {f"{name}.py": module.text() for name, module in modules.items()}
-    # The command line is a module of its own, not something to import from the package.
-    public = {name: modules[name].public() for name in sorted(modules) if name != "cli"}
+    public = {name: modules[name].public() for name in sorted(modules) if name not in APART}
     everything = sorted(name for names in public.values() for name in names)
     texts["__init__.py"] = INIT.format(
         imports="\n".join(

@@ -254,6 +254,15 @@ def test_a_command_line_makes_the_package_runnable(book: Book):
     )
 
 
+def test_a_module_for_older_code_keeps_its_names_to_itself(book: Book):
+    book.add("1-one.md", "1 One", cell("one", "X = 1\nY = 2"))
+    code = "from annotated.one import X as X\n\n\ndef one():\n    return X\n\n\nY = 3"
+    book.add("2-two.md", "2 Two", cell("compat", code))
+    assert '__all__ = ["X", "Y", "one"]' in book.module("compat")
+    asked = "from annotated.compat import *; import annotated; print(X, Y, one(), annotated.Y)"
+    assert fresh(book.package, asked) == "1 3 1 2\n"
+
+
 def test_a_second_run_changes_nothing(book: Book):
     book.add("1-one.md", "1 One", cell("one", "X = 1"))
     assert book.run()[0] == 0

@@ -1,0 +1,165 @@
+"""Code for The Annotated Transformer (chapters/compat.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from annotated import regularization
+from annotated.attention import MultiHeadedAttention as MultiHeadedAttention
+from annotated.attention import scaled_dot_product
+from annotated.attention import subsequent_mask as subsequent_mask
+from annotated.data import Batch as Batch
+from annotated.decoding import greedy_decode as greedy_decode
+from annotated.embeddings import Embeddings as Embeddings
+from annotated.embeddings import Generator as Generator
+from annotated.feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
+from annotated.model import EncoderDecoder as EncoderDecoder
+from annotated.model import make_model as make_model
+from annotated.optimizer import rate as rate
+from annotated.positional import PositionalEncoding as PositionalEncoding
+from annotated.stacks import Decoder as Decoder
+from annotated.stacks import DecoderLayer as DecoderLayer
+from annotated.stacks import Encoder as Encoder
+from annotated.stacks import EncoderLayer as EncoderLayer
+from annotated.stacks import SublayerConnection as SublayerConnection
+from annotated.stacks import clones as clones
+from annotated.training import SimpleLossCompute as SimpleLossCompute
+from annotated.training import TrainState as TrainState
+from annotated.training import run_epoch as run_epoch
+
+__all__ = [
+    "Batch",
+    "Decoder",
+    "DecoderLayer",
+    "DummyOptimizer",
+    "DummyScheduler",
+    "Embeddings",
+    "Encoder",
+    "EncoderDecoder",
+    "EncoderLayer",
+    "Generator",
+    "LabelSmoothing",
+    "LayerNorm",
+    "MultiHeadedAttention",
+    "PositionalEncoding",
+    "PositionwiseFeedForward",
+    "SimpleLossCompute",
+    "SublayerConnection",
+    "TrainState",
+    "attention",
+    "average",
+    "clones",
+    "data_gen",
+    "greedy_decode",
+    "make_model",
+    "rate",
+    "run_epoch",
+    "subsequent_mask",
+]
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Equation 1, with dropout on the weights if asked for.
+
+    Args:
+        query: (..., len_q, d_k)   key: (..., len_k, d_k)   value: (..., len_k, d_v)
+        mask: broadcastable to (..., len_q, len_k); False or 0 forbids the connection.
+        dropout: what the weights go through before they meet the values.
+
+    Returns: output (..., len_q, d_v) and weights (..., len_q, len_k).
+
+    Source: section 3.2.1.
+    """
+    output, weights = scaled_dot_product(query, key, value, mask)
+    if dropout is None:
+        return output, weights
+    weights = dropout(weights)
+    return weights @ value, weights
+
+
+class LayerNorm(nn.LayerNorm):
+    """torch's normalisation of a layer: (..., features) to (..., features).
+
+    Args:
+        features: width.   eps: added to the variance.
+
+    Source: section 3.1.
+    """
+
+    def __init__(self, features: int, eps: float = 1e-6) -> None:
+        super().__init__(features, eps=eps)
+
+
+class LabelSmoothing(regularization.LabelSmoothing):
+    """The loss of section 5.4; after each call `true_dist` holds its targets (positions, size).
+
+    Args:
+        size: of the vocabulary.   padding_idx: positions with this target do not count.
+        smoothing: ε.
+
+    Source: section 5.4.
+    """
+
+    true_dist: Tensor | None = None
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Sum of the loss; x: log-probabilities (positions, size)   target: ids (positions,)"""
+        even = torch.full_like(x, self.smoothing / self.size)
+        right = nn.functional.one_hot(target.long(), self.size).to(x.dtype)
+        spread = even + (1 - self.smoothing) * right
+        padding = (target == self.padding_idx).unsqueeze(-1)
+        self.true_dist = spread.masked_fill(padding, 0.0).detach()
+        return super().forward(x, target)
+
+
+class DummyOptimizer(torch.optim.Optimizer):
+    """An optimizer that changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__([nn.Parameter(torch.zeros(0))], {"lr": 0.0})
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Leave the weights as they are."""
+
+    def zero_grad(self, set_to_none: bool = False) -> None:
+        """Leave the gradients as they are."""
+
+
+class DummyScheduler:
+    """A schedule that changes nothing."""
+
+    def step(self) -> None:
+        """Leave the learning rate as it is."""
+
+
+def data_gen(V: int, batch_size: int, nbatches: int) -> Iterator[Batch]:
+    """Batches of the copy task: ten symbols from 1 to V - 1, the first of them 1; 0 is padding.
+
+    Returns: batches whose source and target are (batch_size, 10) and the same.
+    """
+    for _ in range(nbatches):
+        symbols = torch.randint(1, V, (batch_size, 10))
+        symbols[:, 0] = 1
+        yield Batch(symbols, symbols.clone(), pad=0)
+
+
+def average(model: nn.Module, models: Iterable[nn.Module]) -> None:
+    """Give a model the mean of the weights of several models of its shape.
+
+    Source: section 6.1.
+    """
+    sources = [list(other.parameters()) for other in models]
+    with torch.no_grad():
+        for own, *others in zip(model.parameters(), *sources, strict=True):
+            own.copy_(torch.stack(others).mean(dim=0))
