@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from annotated.complexity import Convolution as Convolution
     from annotated.complexity import Recurrent as Recurrent
     from annotated.complexity import RestrictedSelfAttention as RestrictedSelfAttention
-    from annotated.complexity import check_odd as check_odd
     from annotated.complexity import layers_to_link as layers_to_link
     from annotated.complexity import longest_chain as longest_chain
     from annotated.complexity import multiply_adds as multiply_adds
@@ -88,20 +87,17 @@ if TYPE_CHECKING:
     from annotated.decoding import beam_search as beam_search
     from annotated.decoding import budget_batches as budget_batches
     from annotated.decoding import can_win as can_win
-    from annotated.decoding import check_device as check_device
     from annotated.decoding import check_search as check_search
     from annotated.decoding import each_sentence as each_sentence
     from annotated.decoding import extend as extend
     from annotated.decoding import forbid as forbid
     from annotated.decoding import greedy_decode as greedy_decode
     from annotated.decoding import is_blank as is_blank
-    from annotated.decoding import keep_to as keep_to
     from annotated.decoding import length_penalty as length_penalty
     from annotated.decoding import load_pretrained as load_pretrained
     from annotated.decoding import model_folder as model_folder
     from annotated.decoding import next_log_probs as next_log_probs
     from annotated.decoding import open_beam as open_beam
-    from annotated.decoding import output_limits as output_limits
     from annotated.decoding import read_tokenizer as read_tokenizer
     from annotated.decoding import take_complete as take_complete
     from annotated.embeddings import Embeddings as Embeddings
@@ -114,7 +110,6 @@ if TYPE_CHECKING:
     from annotated.evaluation import all_scores as all_scores
     from annotated.evaluation import as_scored as as_scored
     from annotated.evaluation import bleu as bleu
-    from annotated.evaluation import check_sentences as check_sentences
     from annotated.evaluation import evaluate as evaluate
     from annotated.evaluation import likelihood as likelihood
     from annotated.evaluation import lower_tokenise as lower_tokenise
@@ -147,11 +142,9 @@ if TYPE_CHECKING:
     from annotated.heads import Seen as Seen
     from annotated.heads import answer as answer
     from annotated.heads import antecedents as antecedents
-    from annotated.heads import archived_texts as archived_texts
     from annotated.heads import arrows as arrows
     from annotated.heads import at_place as at_place
     from annotated.heads import best_for_pronouns as best_for_pronouns
-    from annotated.heads import best_head as best_head
     from annotated.heads import best_heads as best_heads
     from annotated.heads import best_place as best_place
     from annotated.heads import by_distance as by_distance
@@ -207,17 +200,13 @@ if TYPE_CHECKING:
     from annotated.parsing import Rules as Rules
     from annotated.parsing import Score as Score
     from annotated.parsing import Tagger as Tagger
-    from annotated.parsing import add_token as add_token
     from annotated.parsing import bare_label as bare_label
     from annotated.parsing import bracketed as bracketed
     from annotated.parsing import bracketing as bracketing
-    from annotated.parsing import check_depth as check_depth
     from annotated.parsing import check_limit as check_limit
-    from annotated.parsing import check_node as check_node
     from annotated.parsing import clean as clean
     from annotated.parsing import compare as compare
     from annotated.parsing import compare_parsers as compare_parsers
-    from annotated.parsing import craft_articles as craft_articles
     from annotated.parsing import is_marked as is_marked
     from annotated.parsing import is_tag as is_tag
     from annotated.parsing import line_tokens as line_tokens
@@ -225,8 +214,6 @@ if TYPE_CHECKING:
     from annotated.parsing import linearize as linearize
     from annotated.parsing import load_parser as load_parser
     from annotated.parsing import load_trees as load_trees
-    from annotated.parsing import one_tag_each as one_tag_each
-    from annotated.parsing import penn_sections as penn_sections
     from annotated.parsing import read_rules as read_rules
     from annotated.parsing import read_trees as read_trees
     from annotated.parsing import restore as restore
@@ -237,18 +224,15 @@ if TYPE_CHECKING:
     from annotated.parsing import score_trees as score_trees
     from annotated.parsing import sentence_line as sentence_line
     from annotated.parsing import split_words as split_words
-    from annotated.parsing import summaries as summaries
     from annotated.parsing import summary as summary
     from annotated.parsing import table_4 as table_4
     from annotated.parsing import tree_files as tree_files
     from annotated.parsing import tree_line as tree_line
     from annotated.parsing import tree_lines as tree_lines
     from annotated.parsing import tree_svg as tree_svg
-    from annotated.parsing import without_empty as without_empty
     from annotated.parsing import write_treebank as write_treebank
     from annotated.positional import LearnedPositionalEncoding as LearnedPositionalEncoding
     from annotated.positional import PositionalEncoding as PositionalEncoding
-    from annotated.positional import position_range as position_range
     from annotated.positional import sinusoids as sinusoids
     from annotated.regularization import BlockwiseLoss as BlockwiseLoss
     from annotated.regularization import Dropout as Dropout
@@ -285,21 +269,17 @@ if TYPE_CHECKING:
     from annotated.training import checkpoints as checkpoints
     from annotated.training import dev_loss as dev_loss
     from annotated.training import digest as digest
-    from annotated.training import drop_old as drop_old
     from annotated.training import encode_corpus as encode_corpus
     from annotated.training import find_precision as find_precision
     from annotated.training import groups as groups
     from annotated.training import interrupt as interrupt
     from annotated.training import join_processes as join_processes
-    from annotated.training import keep_gradients as keep_gradients
     from annotated.training import leaving as leaving
     from annotated.training import load_checkpoint as load_checkpoint
     from annotated.training import longest_sentence as longest_sentence
     from annotated.training import mix as mix
     from annotated.training import model_config as model_config
-    from annotated.training import new_row as new_row
     from annotated.training import newest_checkpoint as newest_checkpoint
-    from annotated.training import not_finite as not_finite
     from annotated.training import part as part
     from annotated.training import parts_from as parts_from
     from annotated.training import prepare as prepare
@@ -317,10 +297,8 @@ if TYPE_CHECKING:
     from annotated.training import save_checkpoint as save_checkpoint
     from annotated.training import save_model as save_model
     from annotated.training import share_parts as share_parts
-    from annotated.training import short_enough as short_enough
     from annotated.training import show as show
     from annotated.training import start_run as start_run
-    from annotated.training import take_weights as take_weights
     from annotated.training import timed_update as timed_update
     from annotated.training import to_device as to_device
     from annotated.training import train as train
@@ -329,13 +307,10 @@ if TYPE_CHECKING:
     from annotated.variations import count_parameters as count_parameters
     from annotated.variations import full_command as full_command
     from annotated.variations import full_config as full_config
-    from annotated.variations import known_row as known_row
     from annotated.variations import leads as leads
     from annotated.variations import read_runs as read_runs
     from annotated.variations import row_config as row_config
-    from annotated.variations import row_name as row_name
     from annotated.variations import rows as rows
-    from annotated.variations import run_folder as run_folder
     from annotated.variations import small_config as small_config
     from annotated.variations import train_and_score as train_and_score
     from annotated.variations import vary as vary
@@ -394,7 +369,6 @@ _MODULES = {
         "Convolution",
         "Recurrent",
         "RestrictedSelfAttention",
-        "check_odd",
         "layers_to_link",
         "longest_chain",
         "multiply_adds",
@@ -449,20 +423,17 @@ _MODULES = {
         "beam_search",
         "budget_batches",
         "can_win",
-        "check_device",
         "check_search",
         "each_sentence",
         "extend",
         "forbid",
         "greedy_decode",
         "is_blank",
-        "keep_to",
         "length_penalty",
         "load_pretrained",
         "model_folder",
         "next_log_probs",
         "open_beam",
-        "output_limits",
         "read_tokenizer",
         "take_complete",
     ],
@@ -474,7 +445,6 @@ _MODULES = {
         "all_scores",
         "as_scored",
         "bleu",
-        "check_sentences",
         "evaluate",
         "likelihood",
         "lower_tokenise",
@@ -511,11 +481,9 @@ _MODULES = {
         "Seen",
         "answer",
         "antecedents",
-        "archived_texts",
         "arrows",
         "at_place",
         "best_for_pronouns",
-        "best_head",
         "best_heads",
         "best_place",
         "by_distance",
@@ -578,17 +546,13 @@ _MODULES = {
         "Rules",
         "Score",
         "Tagger",
-        "add_token",
         "bare_label",
         "bracketed",
         "bracketing",
-        "check_depth",
         "check_limit",
-        "check_node",
         "clean",
         "compare",
         "compare_parsers",
-        "craft_articles",
         "is_marked",
         "is_tag",
         "line_tokens",
@@ -596,8 +560,6 @@ _MODULES = {
         "linearize",
         "load_parser",
         "load_trees",
-        "one_tag_each",
-        "penn_sections",
         "read_rules",
         "read_trees",
         "restore",
@@ -608,22 +570,15 @@ _MODULES = {
         "score_trees",
         "sentence_line",
         "split_words",
-        "summaries",
         "summary",
         "table_4",
         "tree_files",
         "tree_line",
         "tree_lines",
         "tree_svg",
-        "without_empty",
         "write_treebank",
     ],
-    "positional": [
-        "LearnedPositionalEncoding",
-        "PositionalEncoding",
-        "position_range",
-        "sinusoids",
-    ],
+    "positional": ["LearnedPositionalEncoding", "PositionalEncoding", "sinusoids"],
     "regularization": [
         "BlockwiseLoss",
         "Dropout",
@@ -664,21 +619,17 @@ _MODULES = {
         "checkpoints",
         "dev_loss",
         "digest",
-        "drop_old",
         "encode_corpus",
         "find_precision",
         "groups",
         "interrupt",
         "join_processes",
-        "keep_gradients",
         "leaving",
         "load_checkpoint",
         "longest_sentence",
         "mix",
         "model_config",
-        "new_row",
         "newest_checkpoint",
-        "not_finite",
         "part",
         "parts_from",
         "prepare",
@@ -696,10 +647,8 @@ _MODULES = {
         "save_checkpoint",
         "save_model",
         "share_parts",
-        "short_enough",
         "show",
         "start_run",
-        "take_weights",
         "timed_update",
         "to_device",
         "train",
@@ -710,13 +659,10 @@ _MODULES = {
         "count_parameters",
         "full_command",
         "full_config",
-        "known_row",
         "leads",
         "read_runs",
         "row_config",
-        "row_name",
         "rows",
-        "run_folder",
         "small_config",
         "train_and_score",
         "vary",
@@ -832,7 +778,6 @@ __all__ = [
     "Translation",
     "Translator",
     "Unfinished",
-    "add_token",
     "agree",
     "ahead",
     "all_scores",
@@ -840,7 +785,6 @@ __all__ = [
     "antecedents",
     "append_text",
     "archive_texts",
-    "archived_texts",
     "arrows",
     "as_html",
     "as_scored",
@@ -850,7 +794,6 @@ __all__ = [
     "bare_label",
     "beam_search",
     "best_for_pronouns",
-    "best_head",
     "best_heads",
     "best_place",
     "bleu",
@@ -863,16 +806,11 @@ __all__ = [
     "can_win",
     "chart_theme",
     "check_config",
-    "check_depth",
-    "check_device",
     "check_ids",
     "check_limit",
     "check_mask",
-    "check_node",
-    "check_odd",
     "check_resume",
     "check_search",
-    "check_sentences",
     "check_tokens",
     "check_training",
     "check_whole",
@@ -892,14 +830,12 @@ __all__ = [
     "corpus_parts",
     "count_pairs",
     "count_parameters",
-    "craft_articles",
     "decide",
     "decode_lines",
     "describe",
     "dev_loss",
     "digest",
     "download",
-    "drop_old",
     "each_sentence",
     "encode_corpus",
     "encode_source",
@@ -932,10 +868,7 @@ __all__ = [
     "is_marked",
     "is_tag",
     "join_processes",
-    "keep_gradients",
     "keep_results",
-    "keep_to",
-    "known_row",
     "known_split",
     "launch",
     "layers_to_link",
@@ -972,13 +905,9 @@ __all__ = [
     "model_folder",
     "moses_tokenise",
     "multiply_adds",
-    "new_row",
     "newest_checkpoint",
     "next_log_probs",
-    "not_finite",
-    "one_tag_each",
     "open_beam",
-    "output_limits",
     "overview",
     "pad_ids",
     "paper_folder",
@@ -989,10 +918,8 @@ __all__ = [
     "part_lines",
     "parts_from",
     "peak_tflops",
-    "penn_sections",
     "piece_names",
     "places",
-    "position_range",
     "prepare",
     "preset",
     "profile",
@@ -1021,11 +948,9 @@ __all__ = [
     "restore",
     "right_branching",
     "row_config",
-    "row_name",
     "rows",
     "run",
     "run_epoch",
-    "run_folder",
     "run_lock",
     "run_vocabulary",
     "same_punctuation",
@@ -1042,7 +967,6 @@ __all__ = [
     "sha256_of",
     "share_parts",
     "shipped",
-    "short_enough",
     "show",
     "sinusoids",
     "small_config",
@@ -1053,13 +977,11 @@ __all__ = [
     "strongest",
     "study",
     "subsequent_mask",
-    "summaries",
     "summary",
     "sure",
     "table_2",
     "table_4",
     "take_complete",
-    "take_weights",
     "tasks",
     "tie_embeddings",
     "timed_update",
@@ -1082,7 +1004,6 @@ __all__ = [
     "vary",
     "verdict",
     "weight_rows",
-    "without_empty",
     "word_groups",
     "word_vocabulary",
     "word_weights",

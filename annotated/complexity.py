@@ -18,7 +18,6 @@ __all__ = [
     "Convolution",
     "Recurrent",
     "RestrictedSelfAttention",
-    "check_odd",
     "layers_to_link",
     "longest_chain",
     "multiply_adds",
@@ -56,7 +55,7 @@ class Recurrent(nn.Module):
         return torch.stack(states, dim=1)
 
 
-def check_odd(name: str, width: int) -> None:
+def _check_odd(name: str, width: int) -> None:
     """Raise ValueError unless a neighbourhood has a middle."""
     if width < 1 or width % 2 == 0:
         raise ValueError(f"expected an odd {name} of at least 1; got {width}")
@@ -78,7 +77,7 @@ class Convolution(nn.Module):
         self, d: int, k: int, dilation: int = 1, separable: bool = False, causal: bool = False
     ) -> None:
         super().__init__()
-        check_odd("k", k)
+        _check_odd("k", k)
         self.mix = nn.Conv1d(d, d, k, dilation=dilation, groups=d if separable else 1)
         self.pointwise = nn.Linear(d, d) if separable else nn.Identity()
         self.after = 0 if causal else dilation * (k // 2)  # zeros that stand for what is not there
@@ -103,7 +102,7 @@ class RestrictedSelfAttention(nn.Module):
 
     def __init__(self, r: int) -> None:
         super().__init__()
-        check_odd("r", r)
+        _check_odd("r", r)
         self.r = r
 
     def forward(self, x: Tensor) -> Tensor:

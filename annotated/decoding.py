@@ -45,20 +45,17 @@ __all__ = [
     "beam_search",
     "budget_batches",
     "can_win",
-    "check_device",
     "check_search",
     "each_sentence",
     "extend",
     "forbid",
     "greedy_decode",
     "is_blank",
-    "keep_to",
     "length_penalty",
     "load_pretrained",
     "model_folder",
     "next_log_probs",
     "open_beam",
-    "output_limits",
     "read_tokenizer",
     "take_complete",
 ]
@@ -292,7 +289,7 @@ def beam_search(
     check_search(beam, alpha, max_extra, n_best)
     _check_source(src, src_mask, follow)
     src_mask = None if src_mask is None else src_mask.expand(src.size(0), -1, -1)
-    limits = output_limits(model, src, src_mask, max_extra)
+    limits = _output_limits(model, src, src_mask, max_extra)
     found: list[list[Hypothesis]] = [[] for _ in limits]
     rows = list(range(len(limits)))  # the sentence in each row of the batch
     state = open_beam(model, src, src_mask, beam, cache)
@@ -301,7 +298,7 @@ def beam_search(
         log_probs = next_log_probs(model, state)
         forbid(log_probs, [row for row, i in enumerate(rows) if limits[i] == length])
         if follow:
-            keep_to(
+            _keep_to(
                 log_probs, state, {r: follow[i] for r, i in enumerate(rows) if limits[i] > length}
             )
         extend(state, log_probs, beam)
@@ -355,7 +352,7 @@ def _best_of(found: list[Hypothesis], n_best: int) -> list[Hypothesis]:
     return sorted(found, key=lambda h: h.score, reverse=True)[:n_best]
 
 
-def output_limits(
+def _output_limits(
     model: EncoderDecoder, src: Tensor, src_mask: Tensor | None, max_extra: int
 ) -> list[int]:
     """Tokens of the longest output of each sentence, its end symbol counted."""
@@ -386,7 +383,7 @@ def forbid(log_probs: Tensor, last: list[int]) -> None:
         log_probs[row, :, END] = end
 
 
-def keep_to(log_probs: Tensor, beam: Beam, follow: dict[int, Follow]) -> None:
+def _keep_to(log_probs: Tensor, beam: Beam, follow: dict[int, Follow]) -> None:
     """Set to -inf, in these rows of the batch, what may not follow an open hypothesis."""
     is_open = beam.log_prob.isfinite().tolist()
     for row, allowed in follow.items():
@@ -565,7 +562,7 @@ def model_folder(name: str | Path) -> Path:
     return folder
 
 
-def check_device(device: torch.device | str) -> None:
+def _check_device(device: torch.device | str) -> None:
     """Raise InputError unless torch can compute on a device."""
     try:
         torch.zeros(1, device=device).item()
@@ -612,7 +609,7 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
     Raises: ValueError that lists the models if there is no such name or folder; FileError that
         names the file if one is missing or damaged, or does not go with the others.
     """
-    check_device(device)
+    _check_device(device)
     folder = model_folder(name)
     config, weights = _model_files(folder)
     tokenizer = read_tokenizer(folder / "tokenizer.json", min(config.src_vocab, config.tgt_vocab))

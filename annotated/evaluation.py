@@ -29,7 +29,6 @@ __all__ = [
     "all_scores",
     "as_scored",
     "bleu",
-    "check_sentences",
     "evaluate",
     "likelihood",
     "lower_tokenise",
@@ -127,7 +126,7 @@ def as_scored(sentences: list[str], lang: str, kind: str) -> list[str]:
     return cut[kind](sentences, lang) if kind in cut else sentences
 
 
-def check_sentences(ours: list[str], theirs: list[str]) -> None:
+def _check_sentences(ours: list[str], theirs: list[str]) -> None:
     """Raise ValueError unless these are two lists of equally many strings, and of some."""
     for side in ours, theirs:
         if not isinstance(side, list | tuple):
@@ -158,7 +157,7 @@ def bleu(
 
     Source: section 6.1.
     """
-    check_sentences(hypotheses, references)
+    _check_sentences(hypotheses, references)
     metric = BLEU() if kind == "cased" else BLEU(tokenize="none", force=True)
     ours, theirs = as_scored(hypotheses, lang, kind), as_scored(references, lang, kind)
     score = metric.corpus_score(ours, [theirs]).score
@@ -217,7 +216,7 @@ def likelihood(
 
     Source: section 6.2, Table 3; section 5.4.
     """
-    check_sentences(sources, references)
+    _check_sentences(sources, references)
     model, tokenizer = translator.model, translator.tokenizer
     device = next(model.parameters()).device
     src, tgt = encode_source(tokenizer, sources), encode_target(tokenizer, references)

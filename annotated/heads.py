@@ -39,11 +39,9 @@ __all__ = [
     "Seen",
     "answer",
     "antecedents",
-    "archived_texts",
     "arrows",
     "at_place",
     "best_for_pronouns",
-    "best_head",
     "best_heads",
     "best_place",
     "by_distance",
@@ -139,7 +137,7 @@ def load_gum(split: str) -> list[Doc]:
     names = known_split(corpus, split)
     archive = local_file(corpus, "gum-dep-coref.tar.xz")
     if archive:
-        texts = archived_texts(archive, split)
+        texts = _archived_texts(archive, split)
     else:
         paths = [corpus_file(corpus, name) for name in names]
         texts = {str(path): "\n".join(read_lines(path)) for path in paths}
@@ -150,7 +148,7 @@ def load_gum(split: str) -> list[Doc]:
     return [doc for doc in docs if any(token.text != "_" for token in doc)]
 
 
-def archived_texts(path: Path, split: str) -> dict[str, str]:
+def _archived_texts(path: Path, split: str) -> dict[str, str]:
     """The texts of a split, whose names the archive's splits.md lists under its title, by name.
 
     Raises: FileError if the archive is damaged, or if it lacks the split or a text of it.
@@ -318,7 +316,7 @@ def _beside_place(found: Arrows, layer: int, head: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def best_head(first: Arrows, second: Arrows) -> dict[str, Any]:
+def _best_head(first: Arrows, second: Arrows) -> dict[str, Any]:
     """The head that follows most of the first arrows, and how it does on the second."""
     share = first.hits.mean(axis=0)  # (layers, h)
     layer, head = (int(i) for i in np.unravel_index(share.argmax(), share.shape))
@@ -341,7 +339,7 @@ def best_heads(chosen_on: Arrows, measured_on: Arrows, least: int = 100) -> pd.D
         first, second = (
             _only(found, found.relation == relation) for found in (chosen_on, measured_on)
         )
-        rows.append({"relation": relation} | best_head(first, second))
+        rows.append({"relation": relation} | _best_head(first, second))
     rows.sort(key=lambda row: -row["follows"])
     return pd.DataFrame(rows)
 
@@ -496,7 +494,7 @@ def by_distance(chosen_on: Arrows, measured_on: Arrows) -> pd.DataFrame:
             for found in (chosen_on, measured_on)
         )
         if len(first.hits) and len(second.hits):
-            rows.append({"distance": name} | best_head(first, second))
+            rows.append({"distance": name} | _best_head(first, second))
     return pd.DataFrame(rows)
 
 

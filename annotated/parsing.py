@@ -34,17 +34,13 @@ __all__ = [
     "Rules",
     "Score",
     "Tagger",
-    "add_token",
     "bare_label",
     "bracketed",
     "bracketing",
-    "check_depth",
     "check_limit",
-    "check_node",
     "clean",
     "compare",
     "compare_parsers",
-    "craft_articles",
     "is_marked",
     "is_tag",
     "line_tokens",
@@ -52,8 +48,6 @@ __all__ = [
     "linearize",
     "load_parser",
     "load_trees",
-    "one_tag_each",
-    "penn_sections",
     "read_rules",
     "read_trees",
     "restore",
@@ -64,14 +58,12 @@ __all__ = [
     "score_trees",
     "sentence_line",
     "split_words",
-    "summaries",
     "summary",
     "table_4",
     "tree_files",
     "tree_line",
     "tree_lines",
     "tree_svg",
-    "without_empty",
     "write_treebank",
 ]
 
@@ -80,7 +72,7 @@ _TOKEN = re.compile(r"[()]|[^() \t\r\n]+")  # other spaces may be part of a word
 _MOST_OPEN = 200  # brackets inside of each other; Python's recursion has a limit
 
 
-def add_token(tree: Tree, token: str) -> None:
+def _add_token(tree: Tree, token: str) -> None:
     """The first token after a bracket is its label, all others are words."""
     if not tree.label() and not tree:
         tree.set_label(token)
@@ -88,7 +80,7 @@ def add_token(tree: Tree, token: str) -> None:
         tree.append(token)
 
 
-def check_node(tree: Tree, place: str) -> None:
+def _check_node(tree: Tree, place: str) -> None:
     """Raise ValueError unless a tree is a word with its tag, or phrases and tags."""
     label = tree.label()[:40]
     if not tree:
@@ -99,7 +91,7 @@ def check_node(tree: Tree, place: str) -> None:
         )
 
 
-def check_depth(depth: int, place: str) -> None:
+def _check_depth(depth: int, place: str) -> None:
     """Raise ValueError if more brackets are open than a tree of a sentence can have."""
     if depth > _MOST_OPEN:
         raise ValueError(
@@ -122,14 +114,14 @@ def read_trees(lines: Iterable[str], where: str = "trees", first: int = 1) -> It
         for token in _TOKEN.findall(line.removeprefix("\ufeff") if number == 1 else line):
             if token == "(":
                 stack.append((Tree("", []), number))
-                check_depth(len(stack), f"{where}, line {number}")
+                _check_depth(len(stack), f"{where}, line {number}")
             elif not stack:
                 raise ValueError(f"{where}, line {number}: expected '('; got {cut(token)}")
             elif token != ")":
-                add_token(stack[-1][0], token)
+                _add_token(stack[-1][0], token)
             else:
                 tree, _ = stack.pop()
-                check_node(tree, f"{where}, line {number}")
+                _check_node(tree, f"{where}, line {number}")
                 if stack:
                     stack[-1][0].append(tree)
                 else:
@@ -209,17 +201,17 @@ def restore(tokens: Iterable[str], words: list[str]) -> Tree:
         elif (word := next(left, None)) is not None:
             open_phrases[-1].append(Tree(token, [word]))
     top.extend(Tree("X", [word]) for word in left)
-    found = without_empty(top)
+    found = _without_empty(top)
     assert found is not None  # there is at least one word
     only = found[0]
     return only if len(found) == 1 and not is_tag(only) else found
 
 
-def without_empty(tree: Tree) -> Tree | None:
+def _without_empty(tree: Tree) -> Tree | None:
     """The tree without phrases that hold no word; None if it holds none at all."""
     if is_tag(tree):
         return tree
-    children = [child for child in map(without_empty, tree) if child is not None]
+    children = [child for child in map(_without_empty, tree) if child is not None]
     return Tree(tree.label(), children) if children else None
 
 
@@ -464,7 +456,7 @@ def tree_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
     Source: section 6.3.
     """
     if corpus not in ("craft", "wsj-sample"):
-        yield from penn_sections(Path(corpus), split)
+        yield from _penn_sections(Path(corpus), split)
         return
     splits = ["test"] if corpus == "wsj-sample" else ["train", "dev", "test"]
     if split not in splits:
@@ -477,14 +469,14 @@ def tree_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
     wanted = [name for name in inside if name.endswith(".mrg")]
     if corpus == "craft":
         listed = " ".join(text for name, text in inside.items() if name.endswith(ids)).split()
-        wanted = craft_articles(inside, listed, f"{path}: {ids}")
+        wanted = _craft_articles(inside, listed, f"{path}: {ids}")
     if not wanted:
         raise ValueError(f"{path}: expected trees of {corpus}, split {split}; there are none")
     for name in sorted(wanted):
         yield f"{path}: {name}", inside[name]
 
 
-def craft_articles(names: Iterable[str], listed: list[str], where: str) -> list[str]:
+def _craft_articles(names: Iterable[str], listed: list[str], where: str) -> list[str]:
     """The files of trees among these names that belong to the articles listed.
 
     Raises: ValueError if an article has none.
@@ -496,7 +488,7 @@ def craft_articles(names: Iterable[str], listed: list[str], where: str) -> list[
     return [trees[article] for article in listed]
 
 
-def penn_sections(folder: Path, split: str) -> Iterator[tuple[str, str]]:
+def _penn_sections(folder: Path, split: str) -> Iterator[tuple[str, str]]:
     """Name and text of each file of the sections of the Wall Street Journal that a split has."""
     if split not in _SECTIONS:
         raise ValueError(f"expected a split out of {', '.join(_SECTIONS)}; got {split!r}")
@@ -612,10 +604,10 @@ def line_tree(line: str, words: list[str]) -> Tree:
             said += [""] if word[0] == "→" else []
         elif said:
             said[-1] += word
-    return restore(one_tag_each(line_tokens(line), said, sentence_line(words).split()), words)
+    return restore(_one_tag_each(line_tokens(line), said, sentence_line(words).split()), words)
 
 
-def one_tag_each(tokens: list[str], said: list[str], words: list[str]) -> list[str]:
+def _one_tag_each(tokens: list[str], said: list[str], words: list[str]) -> list[str]:
     """Tokens with a tag for each word up to the last that has one.
 
     Args:
@@ -918,10 +910,10 @@ def score_trees(
     Raises: ValueError if a tree and its gold tree have not as many words.
     """
     pairs = zip(gold, found, strict=True)
-    return summaries([compare([g], [same_punctuation(f, g)]) for g, f in pairs], lengths)
+    return _summaries([compare([g], [same_punctuation(f, g)]) for g, f in pairs], lengths)
 
 
-def summaries(
+def _summaries(
     scores: list[Score], lengths: Iterable[int | None] = (None, 40)
 ) -> list[dict[str, Any]]:
     """What `summary` says of the sentences up to each length; None: of all."""
@@ -967,7 +959,7 @@ def score_tree_files(gold: Path, found: Path, rules: Rules | None = None) -> lis
         told = f"expected as many lines in {found} as in {gold}"
         raise ValueError(f"{told}, {len(sides[0])}; got {len(sides[1])}")
     scores = [compare(g, f, rules) for g, f in zip(*sides, strict=True)]
-    return summaries(scores, (None, rules.longest))
+    return _summaries(scores, (None, rules.longest))
 
 
 def tree_lines(path: Path) -> list[list[Tree]]:

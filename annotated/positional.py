@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from annotated.regularization import Dropout
 
-__all__ = ["LearnedPositionalEncoding", "PositionalEncoding", "position_range", "sinusoids"]
+__all__ = ["LearnedPositionalEncoding", "PositionalEncoding", "sinusoids"]
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
@@ -31,7 +31,7 @@ def sinusoids(length: int, d_model: int) -> Tensor:
     return table.float()
 
 
-def position_range(x: Tensor, pe: Tensor, position: int | None) -> tuple[int, int]:
+def _position_range(x: Tensor, pe: Tensor, position: int | None) -> tuple[int, int]:
     """First position of x (batch, len, d_model) and the one after its last, for a table pe.
 
     Raises: ValueError if the widths of x and pe differ, or for a position below 0.
@@ -69,7 +69,7 @@ class PositionalEncoding(nn.Module):
 
         Raises: ValueError if x has another width, or for a position below 0.
         """
-        start, end = position_range(x, self.pe, position)
+        start, end = _position_range(x, self.pe, position)
         if end > self.pe.size(1):
             self.pe = sinusoids(end, x.size(-1)).unsqueeze(0).to(self.pe)
         return self.dropout(x + self.pe[:, start:end])
@@ -97,7 +97,7 @@ class LearnedPositionalEncoding(nn.Module):
 
         Raises: ValueError if x has another width, or for a position that does not exist.
         """
-        start, end = position_range(x, self.pe, position)
+        start, end = _position_range(x, self.pe, position)
         if end > self.max_len:
             limit = f"expected at most {self.max_len} tokens (learned positions)"
             raise ValueError(f"{limit}; got {end}")

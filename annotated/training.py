@@ -81,21 +81,17 @@ __all__ = [
     "checkpoints",
     "dev_loss",
     "digest",
-    "drop_old",
     "encode_corpus",
     "find_precision",
     "groups",
     "interrupt",
     "join_processes",
-    "keep_gradients",
     "leaving",
     "load_checkpoint",
     "longest_sentence",
     "mix",
     "model_config",
-    "new_row",
     "newest_checkpoint",
-    "not_finite",
     "part",
     "parts_from",
     "prepare",
@@ -113,10 +109,8 @@ __all__ = [
     "save_checkpoint",
     "save_model",
     "share_parts",
-    "short_enough",
     "show",
     "start_run",
-    "take_weights",
     "timed_update",
     "to_device",
     "train",
@@ -557,7 +551,7 @@ class Trainer:
         self.config, self.pairs, self.dev_pairs = config, pairs, dev_pairs
         self.processes = processes or Processes()
         self.parts = share_parts(config.parts, self.processes.size)
-        self.kept = short_enough(pairs, longest_sentence(config, self.parts))
+        self.kept = _short_enough(pairs, longest_sentence(config, self.parts))
         self.device, self.progress = self.processes.device, Progress()
         torch.manual_seed(config.seed)
         self.model = build_model(model_config(config)).to(self.device)
@@ -599,7 +593,7 @@ def longest_sentence(config: TrainingConfig, parts: int) -> int:
     return min(config.max_pieces, config.src_tokens // parts, config.tgt_tokens // parts)
 
 
-def short_enough(pairs: EncodedPairs, longest: int) -> np.ndarray:
+def _short_enough(pairs: EncodedPairs, longest: int) -> np.ndarray:
     """Numbers of the pairs to train on.
 
     Raises: ValueError if there is none.
@@ -686,14 +680,14 @@ def update(trainer: Trainer, group: Group) -> float:
     total = torch.zeros((), device=trainer.device)
     for i, (seed, src, tgt) in enumerate(group.share, start=1):
         torch.manual_seed(seed)
-        with nullcontext() if i == len(group.share) else keep_gradients(trainer.loss):
+        with nullcontext() if i == len(group.share) else _keep_gradients(trainer.loss):
             with trainer.autocast():
                 loss = trainer.run_loss(src, tgt)
             trainer.scaler.scale(loss * trainer.processes.size / group.tokens).backward()
         total += loss.detach()
     summed = float(trainer.processes.reduce(total))
     if not math.isfinite(summed):
-        raise ValueError(not_finite(trainer, group, summed))
+        raise ValueError(_not_finite(trainer, group, summed))
     factor = trainer.scaler.get_scale()
     trainer.scaler.step(trainer.optimizer)
     trainer.scaler.update()
@@ -705,7 +699,7 @@ def update(trainer: Trainer, group: Group) -> float:
     return summed
 
 
-def keep_gradients(module: nn.Module) -> Any:
+def _keep_gradients(module: nn.Module) -> Any:
     """Where gradients are gathered in this process and not yet shared with the others."""
     return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
 
@@ -713,7 +707,7 @@ def keep_gradients(module: nn.Module) -> Any:
 _HELP = "The last checkpoint is from before it; a lower factor or a longer warmup may help"
 
 
-def not_finite(trainer: Trainer, group: Group, loss: float) -> str:
+def _not_finite(trainer: Trainer, group: Group, loss: float) -> str:
     """What to say when the loss is not a number."""
     where = "; ".join(
         f"epoch {p.epoch + 1}, batch {p.batch + 1}: pairs {p.pairs[:5]}…" for p in group.parts
@@ -877,7 +871,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
     return None
 
 
-def drop_old(trainer: Trainer) -> None:
+def _drop_old(trainer: Trainer) -> None:
     """Delete checkpoints that neither averaging nor a damaged last one can need."""
     folder = Path(trainer.config.out)
     for path in checkpoints(folder)[: -max(trainer.config.average, 2)]:
@@ -1105,7 +1099,7 @@ def _read_pairs(folder: Path) -> tuple[EncodedPairs, EncodedPairs]:
     return train_pairs, dev_pairs
 
 
-def take_weights(trainer: Trainer, name: str) -> None:
+def _take_weights(trainer: Trainer, name: str) -> None:
     """Give the model of a run the weights of a trained one, which `load_pretrained` finds.
 
     Raises: ValueError that says how the two models differ, if they do.
@@ -1142,7 +1136,7 @@ def start_run(
     if saved:
         load_checkpoint(trainer, saved)
     elif config.weights:
-        take_weights(trainer, config.weights)
+        _take_weights(trainer, config.weights)
     left_out = len(trainer.pairs) - len(trainer.kept)
     if processes.rank == 0 and left_out:
         tqdm.write(
@@ -1183,7 +1177,7 @@ def agree(trainer: Trainer, stop: StopRequest, last_save: float) -> list[bool]:
     return trainer.processes.any(by_count or by_clock or done == config.updates, stop.wanted)
 
 
-def new_row(trainer: Trainer, loss: float | None = None) -> dict[str, Any]:
+def _new_row(trainer: Trainer, loss: float | None = None) -> dict[str, Any]:
     """A row of the log, about the updates since the row before; `loss` is the validation loss."""
     p = trainer.progress
     row = {
@@ -1275,7 +1269,7 @@ def run(trainer: Trainer) -> None:
                 record(trainer, log)
                 last_save, since = time.monotonic(), time.perf_counter()
             elif log and progress.update % config.log_updates == 0:
-                log.add(new_row(trainer))
+                log.add(_new_row(trainer))
             if progress.update == config.updates:
                 return
             if stop_now:
@@ -1315,9 +1309,9 @@ def record(trainer: Trainer, log: RunLog | None) -> None:
             f"{trainer.progress.update}. {_HELP}"
         )
     if log:
-        log.add(new_row(trainer, loss))
+        log.add(_new_row(trainer, loss))
         save_checkpoint(trainer)
-        drop_old(trainer)
+        _drop_old(trainer)
 
 
 def interrupt(trainer: Trainer) -> None:

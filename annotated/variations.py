@@ -24,13 +24,10 @@ __all__ = [
     "count_parameters",
     "full_command",
     "full_config",
-    "known_row",
     "leads",
     "read_runs",
     "row_config",
-    "row_name",
     "rows",
-    "run_folder",
     "small_config",
     "train_and_score",
     "vary",
@@ -69,10 +66,10 @@ _TABLE_3: list[tuple[str, dict[str, Any], float, float, int | None]] = [
 ]
 
 
-def row_name(group: str, changes: dict[str, Any]) -> str:
+def _row_name(group: str, changes: dict[str, Any]) -> str:
     """A short name: the group, and the first thing that differs from the base model.
 
-    >>> row_name("A", {"h": 1, "d_k": 512, "d_v": 512})
+    >>> _row_name("A", {"h": 1, "d_k": 512, "d_v": 512})
     'A: h = 1'
     """
     if group in ("base", "big"):
@@ -84,13 +81,13 @@ def row_name(group: str, changes: dict[str, Any]) -> str:
 def rows() -> pd.DataFrame:
     """Table 3: each row a configuration, with the published results.
 
-    Returns: a row for each of the paper's, named as by `row_name`; `train_steps` in updates,
+    Returns: a row for each of the paper's, named as by `_row_name`; `train_steps` in updates,
         `perplexity` per word piece and `BLEU` on newstest2013, `parameters_millions` where printed.
 
     Source: section 6.2, Table 3.
     """
     table = {
-        row_name(group, changes): BASE | changes | {
+        _row_name(group, changes): BASE | changes | {
             "group": group, "perplexity": perplexity, "BLEU": bleu, "parameters_millions": millions,
         }
         for group, changes, perplexity, bleu, millions in _TABLE_3
@@ -109,12 +106,12 @@ def row_config(name: str, vocab: int = 37000) -> TransformerConfig:
 
     Raises: ValueError if there is no such row.
     """
-    row = known_row(name)
+    row = _known_row(name)
     shape = {key: row[key] for key in [*_SHAPE, "dropout"]}
     return TransformerConfig.base(vocab, **shape, max_len=512)  # matters to learned positions only
 
 
-def known_row(name: str) -> dict[str, Any]:
+def _known_row(name: str) -> dict[str, Any]:
     """A row of Table 3 by its name.
 
     Raises: ValueError that lists the names if this is none of them.
@@ -139,18 +136,18 @@ def full_config(name: str) -> TrainingConfig:
 
     Source: section 6.2.
     """
-    row = known_row(name)
+    row = _known_row(name)
     fields = [*_SHAPE, "dropout", "label_smoothing"]
     shape = {key: row[key] for key in fields}
     return preset(
-        "base-en-de", **shape, updates=row["train_steps"], average=1, out=run_folder(name)
+        "base-en-de", **shape, updates=row["train_steps"], average=1, out=_run_folder(name)
     )
 
 
-def run_folder(name: str) -> str:
+def _run_folder(name: str) -> str:
     """The folder of a row's run.
 
-    >>> run_folder("A: h = 1")
+    >>> _run_folder("A: h = 1")
     'runs/a-h-1'
     """
     return "runs/" + "-".join("".join(c if c.isalnum() else " " for c in name.lower()).split())
@@ -179,12 +176,12 @@ def small_config(name: str, seed: int = 1, **changes: Any) -> TrainingConfig:
 
     Raises: ValueError if there is no such row.
     """
-    row = known_row(name)
+    row = _known_row(name)
     widths = {key: row[key] // 4 for key in ("d_model", "d_ff", "d_k", "d_v")}
     kept = {key: row[key] for key in ("h", "dropout", "label_smoothing", "positions")}
     small = {
         "N": row["N"] // 2, "vocab_size": 5000, "updates": 2000, "warmup": 1000, "average": 1,
-        "save_updates": 400, "log_updates": 100, "out": f"{run_folder(name)}-{seed}", "seed": seed,
+        "save_updates": 400, "log_updates": 100, "out": f"{_run_folder(name)}-{seed}", "seed": seed,
     }  # fmt: skip
     return TrainingConfig(**{**small, **widths, **kept, **changes})
 
