@@ -40,41 +40,32 @@ if TYPE_CHECKING:
     from annotated.complexity import layers_to_link as layers_to_link
     from annotated.complexity import longest_chain as longest_chain
     from annotated.complexity import multiply_adds as multiply_adds
+    from annotated.corpora import Corpus as Corpus
+    from annotated.corpora import CorpusFile as CorpusFile
+    from annotated.corpora import HeldOut as HeldOut
+    from annotated.corpora import PairReport as PairReport
+    from annotated.corpora import clean_pairs as clean_pairs
+    from annotated.corpora import corpus_file as corpus_file
+    from annotated.corpora import corpus_files as corpus_files
+    from annotated.corpora import corpus_parts as corpus_parts
+    from annotated.corpora import find_corpus as find_corpus
+    from annotated.corpora import known_corpora as known_corpora
+    from annotated.corpora import known_split as known_split
+    from annotated.corpora import load_pairs as load_pairs
+    from annotated.corpora import local_file as local_file
+    from annotated.corpora import parse_data as parse_data
     from annotated.data import END as END
     from annotated.data import PAD as PAD
     from annotated.data import SPECIALS as SPECIALS
     from annotated.data import START as START
     from annotated.data import UNK as UNK
     from annotated.data import Batch as Batch
-    from annotated.data import Corpus as Corpus
-    from annotated.data import CorpusFile as CorpusFile
     from annotated.data import EncodedPairs as EncodedPairs
-    from annotated.data import HeldOut as HeldOut
-    from annotated.data import PairReport as PairReport
-    from annotated.data import archive_texts as archive_texts
-    from annotated.data import cache_folder as cache_folder
-    from annotated.data import clean_pairs as clean_pairs
-    from annotated.data import corpora as corpora
-    from annotated.data import corpus_file as corpus_file
-    from annotated.data import corpus_files as corpus_files
-    from annotated.data import corpus_parts as corpus_parts
-    from annotated.data import decode_lines as decode_lines
-    from annotated.data import download as download
     from annotated.data import encode_source as encode_source
     from annotated.data import encode_target as encode_target
-    from annotated.data import fetch_url as fetch_url
-    from annotated.data import find_corpus as find_corpus
-    from annotated.data import known_split as known_split
     from annotated.data import learn_vocabulary as learn_vocabulary
-    from annotated.data import load_pairs as load_pairs
-    from annotated.data import local_file as local_file
     from annotated.data import make_batch as make_batch
     from annotated.data import pad_ids as pad_ids
-    from annotated.data import parse_data as parse_data
-    from annotated.data import part_lines as part_lines
-    from annotated.data import read_lines as read_lines
-    from annotated.data import sha256_of as sha256_of
-    from annotated.data import shipped as shipped
     from annotated.data import token_batches as token_batches
     from annotated.data import train_bpe as train_bpe
     from annotated.data import train_wordpiece as train_wordpiece
@@ -100,6 +91,11 @@ if TYPE_CHECKING:
     from annotated.decoding import open_beam as open_beam
     from annotated.decoding import read_tokenizer as read_tokenizer
     from annotated.decoding import take_complete as take_complete
+    from annotated.downloads import cache_folder as cache_folder
+    from annotated.downloads import download as download
+    from annotated.downloads import fetch_url as fetch_url
+    from annotated.downloads import lies_there as lies_there
+    from annotated.downloads import sha256_of as sha256_of
     from annotated.embeddings import Embeddings as Embeddings
     from annotated.embeddings import Generator as Generator
     from annotated.embeddings import check_ids as check_ids
@@ -131,6 +127,7 @@ if TYPE_CHECKING:
     from annotated.files import read_json as read_json
     from annotated.files import read_tensors as read_tensors
     from annotated.files import reading as reading
+    from annotated.files import resource_path as resource_path
     from annotated.files import settings as settings
     from annotated.files import write_tensors as write_tensors
     from annotated.files import write_text as write_text
@@ -247,6 +244,15 @@ if TYPE_CHECKING:
     from annotated.stacks import SublayerConnection as SublayerConnection
     from annotated.stacks import clones as clones
     from annotated.stacks import final_norm as final_norm
+    from annotated.texts import archive_members as archive_members
+    from annotated.texts import archive_texts as archive_texts
+    from annotated.texts import decode_lines as decode_lines
+    from annotated.texts import each_text as each_text
+    from annotated.texts import open_unpacked as open_unpacked
+    from annotated.texts import part_lines as part_lines
+    from annotated.texts import read_lines as read_lines
+    from annotated.texts import well_formed as well_formed
+    from annotated.texts import without_mark as without_mark
     from annotated.training import INTERRUPTED as INTERRUPTED
     from annotated.training import PRESETS as PRESETS
     from annotated.training import Group as Group
@@ -373,42 +379,35 @@ _MODULES = {
         "longest_chain",
         "multiply_adds",
     ],
-    "data": [
-        "Batch",
+    "corpora": [
         "Corpus",
         "CorpusFile",
-        "END",
-        "EncodedPairs",
         "HeldOut",
-        "PAD",
         "PairReport",
-        "SPECIALS",
-        "START",
-        "UNK",
-        "archive_texts",
-        "cache_folder",
         "clean_pairs",
-        "corpora",
         "corpus_file",
         "corpus_files",
         "corpus_parts",
-        "decode_lines",
-        "download",
-        "encode_source",
-        "encode_target",
-        "fetch_url",
         "find_corpus",
+        "known_corpora",
         "known_split",
-        "learn_vocabulary",
         "load_pairs",
         "local_file",
+        "parse_data",
+    ],
+    "data": [
+        "Batch",
+        "END",
+        "EncodedPairs",
+        "PAD",
+        "SPECIALS",
+        "START",
+        "UNK",
+        "encode_source",
+        "encode_target",
+        "learn_vocabulary",
         "make_batch",
         "pad_ids",
-        "parse_data",
-        "part_lines",
-        "read_lines",
-        "sha256_of",
-        "shipped",
         "token_batches",
         "train_bpe",
         "train_wordpiece",
@@ -437,6 +436,7 @@ _MODULES = {
         "read_tokenizer",
         "take_complete",
     ],
+    "downloads": ["cache_folder", "download", "fetch_url", "lies_there", "sha256_of"],
     "embeddings": ["Embeddings", "Generator", "check_ids", "check_tokens"],
     "evaluation": [
         "Likelihood",
@@ -468,6 +468,7 @@ _MODULES = {
         "read_json",
         "read_tensors",
         "reading",
+        "resource_path",
         "settings",
         "write_tensors",
         "write_text",
@@ -595,6 +596,17 @@ _MODULES = {
         "SublayerConnection",
         "clones",
         "final_norm",
+    ],
+    "texts": [
+        "archive_members",
+        "archive_texts",
+        "decode_lines",
+        "each_text",
+        "open_unpacked",
+        "part_lines",
+        "read_lines",
+        "well_formed",
+        "without_mark",
     ],
     "training": [
         "Group",
@@ -784,6 +796,7 @@ __all__ = [
     "answer",
     "antecedents",
     "append_text",
+    "archive_members",
     "archive_texts",
     "arrows",
     "as_html",
@@ -824,7 +837,6 @@ __all__ = [
     "compare",
     "compare_parsers",
     "connections",
-    "corpora",
     "corpus_file",
     "corpus_files",
     "corpus_parts",
@@ -837,6 +849,7 @@ __all__ = [
     "digest",
     "download",
     "each_sentence",
+    "each_text",
     "encode_corpus",
     "encode_source",
     "encode_target",
@@ -869,6 +882,7 @@ __all__ = [
     "is_tag",
     "join_processes",
     "keep_results",
+    "known_corpora",
     "known_split",
     "launch",
     "layers_to_link",
@@ -878,6 +892,7 @@ __all__ = [
     "leaving",
     "ledger",
     "length_penalty",
+    "lies_there",
     "likelihood",
     "line_tokens",
     "line_tree",
@@ -908,6 +923,7 @@ __all__ = [
     "newest_checkpoint",
     "next_log_probs",
     "open_beam",
+    "open_unpacked",
     "overview",
     "pad_ids",
     "paper_folder",
@@ -945,6 +961,7 @@ __all__ = [
     "reading",
     "ready",
     "record",
+    "resource_path",
     "restore",
     "right_branching",
     "row_config",
@@ -966,7 +983,6 @@ __all__ = [
     "settings",
     "sha256_of",
     "share_parts",
-    "shipped",
     "show",
     "sinusoids",
     "small_config",
@@ -1004,6 +1020,8 @@ __all__ = [
     "vary",
     "verdict",
     "weight_rows",
+    "well_formed",
+    "without_mark",
     "word_groups",
     "word_vocabulary",
     "word_weights",

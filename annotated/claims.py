@@ -46,25 +46,13 @@ from annotated.complexity import (
     longest_chain,
     multiply_adds,
 )
-from annotated.data import (
-    END,
-    Batch,
-    clean_pairs,
-    corpus_file,
-    corpus_parts,
-    encode_source,
-    encode_target,
-    find_corpus,
-    learn_vocabulary,
-    part_lines,
-    shipped,
-    token_batches,
-)
+from annotated.corpora import clean_pairs, corpus_file, corpus_parts, find_corpus
+from annotated.data import END, Batch, encode_source, encode_target, learn_vocabulary, token_batches
 from annotated.decoding import Hypothesis, beam_search, load_pretrained
 from annotated.embeddings import Embeddings, Generator
 from annotated.evaluation import TEXTS, TFLOPS, likelihood, moses_tokenise, table_2, training_cost
 from annotated.feed_forward import PositionwiseFeedForward
-from annotated.files import write_tensors, write_text
+from annotated.files import resource_path, write_tensors, write_text
 from annotated.heads import sure, tasks
 from annotated.model import TransformerConfig, build_model, initialise, make_model
 from annotated.optimizer import paper_optimizer, rate
@@ -72,6 +60,7 @@ from annotated.parsing import Parser, table_4
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding, sinusoids
 from annotated.regularization import LabelSmoothing
 from annotated.stacks import EncoderLayer, SublayerConnection
+from annotated.texts import part_lines
 from annotated.training import average_checkpoints, model_config, preset
 from annotated.variations import count_parameters, full_command, leads, row_config
 from annotated.variations import rows as table_3
@@ -207,7 +196,7 @@ def _log(name: str) -> Iterator[Any]:
     Raises: FileNotFoundError if it is not there; Unfinished if it cannot be read, or if the block
         does not find what it looks for.
     """
-    path = _OWN / name if (_OWN / name).exists() else shipped("results") / name
+    path = _OWN / name if (_OWN / name).exists() else resource_path("results") / name
     try:
         csv = path.suffix == ".csv"
         yield pd.read_csv(path) if csv else json.loads(path.read_text(encoding="utf-8"))
@@ -1786,7 +1775,7 @@ def _heads_find_antecedents() -> tuple[bool, str]:
 
 def _encoder_attention(line: str) -> Attention:
     """What the words of a line of newstest2013 look at in the encoder of general-en-fr."""
-    folder = shipped("models") / "general-en-fr"
+    folder = resource_path("models") / "general-en-fr"
     if not (folder / "model.safetensors").exists():
         raise FileNotFoundError(str(folder))
     with _log("newstest2013-lines.json") as lines:

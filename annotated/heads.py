@@ -18,18 +18,12 @@ from spacy.vocab import Vocab
 from torch import Tensor
 from tqdm import tqdm
 
-from annotated.data import (
-    archive_texts,
-    corpus_file,
-    encode_source,
-    find_corpus,
-    known_split,
-    local_file,
-    read_lines,
-)
+from annotated.corpora import corpus_file, find_corpus, known_split, local_file
+from annotated.data import encode_source
 from annotated.decoding import Translator
 from annotated.files import reading
 from annotated.model import EncoderDecoder, build_model
+from annotated.texts import archive_texts, read_lines
 
 __all__ = [
     "DISTANCES",

@@ -20,9 +20,11 @@ from nltk import Nonterminal, Tree, ViterbiParser, induce_pcfg
 from tokenizers import Tokenizer
 from tqdm import tqdm
 
-from annotated.data import END, UNK, archive_texts, corpus_file, find_corpus, local_file, read_lines
+from annotated.corpora import corpus_file, find_corpus, local_file
+from annotated.data import END, UNK
 from annotated.decoding import Follow, Translation, Translator, load_pretrained
 from annotated.files import write_text
+from annotated.texts import archive_texts, read_lines
 
 __all__ = [
     "Bracketing",

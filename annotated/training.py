@@ -30,16 +30,8 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
 
-from annotated.data import (
-    PAD,
-    Batch,
-    EncodedPairs,
-    learn_vocabulary,
-    load_pairs,
-    pad_ids,
-    parse_data,
-    token_batches,
-)
+from annotated.corpora import load_pairs, parse_data
+from annotated.data import PAD, Batch, EncodedPairs, learn_vocabulary, pad_ids, token_batches
 from annotated.decoding import load_pretrained
 from annotated.files import (
     FileError,

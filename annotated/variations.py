@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from scipy.stats import t as student
 
-from annotated.data import parse_data
+from annotated.corpora import parse_data
 from annotated.decoding import load_pretrained
 from annotated.evaluation import evaluate
 from annotated.files import write_text

@@ -20,7 +20,8 @@ from nltk import Tree
 from safetensors.torch import load_file, save_file
 
 from annotated import cli
-from annotated.data import corpora, train_bpe
+from annotated.corpora import known_corpora
+from annotated.data import train_bpe
 from annotated.decoding import Translation, load_pretrained
 from annotated.evaluation import TEXTS
 from annotated.files import write_text
@@ -409,7 +410,7 @@ def test_the_examples_of_the_help_can_be_typed(capsys):
 
 def test_data_list(capsys):
     text = said(capsys, "data", "list")
-    for corpus in corpora().values():
+    for corpus in known_corpora().values():
         for part in corpus.name, corpus.title, corpus.source, corpus.licence, *corpus.languages:
             assert part in text
         assert f"splits: {' '.join(corpus.splits)}" in text

@@ -32,6 +32,19 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from annotated import data
+from annotated.corpora import (
+    Corpus,
+    CorpusFile,
+    HeldOut,
+    clean_pairs,
+    known_corpora,
+    corpus_file,
+    corpus_files,
+    corpus_parts,
+    find_corpus,
+    load_pairs,
+    parse_data,
+)
 from annotated.data import (
     END,
     PAD,
@@ -39,35 +52,21 @@ from annotated.data import (
     START,
     UNK,
     Batch,
-    Corpus,
-    CorpusFile,
     EncodedPairs,
-    HeldOut,
-    _check_complete,
     _well_formed,
-    archive_texts,
-    clean_pairs,
-    corpora,
-    corpus_file,
-    corpus_files,
-    corpus_parts,
-    download,
     encode_source,
     encode_target,
-    find_corpus,
     learn_vocabulary,
-    load_pairs,
     make_batch,
     pad_ids,
-    parse_data,
-    part_lines,
-    read_lines,
-    shipped,
     token_batches,
     train_bpe,
     train_wordpiece,
     word_vocabulary,
 )
+from annotated.downloads import _check_complete, download
+from annotated.files import resource_path
+from annotated.texts import archive_texts, part_lines, read_lines
 from annotated.files import FileError, MissingFile
 
 # ------------------------------------------------------------------------------------- vocabulary
@@ -189,7 +188,7 @@ def multi30k() -> tuple[list[str], list[str]]:
 
 @pytest.mark.corpora
 def test_the_shipped_vocabulary_is_what_training_gives(multi30k):
-    path = shipped("models") / "multi30k-en-de" / "tokenizer.json"
+    path = resource_path("models") / "multi30k-en-de" / "tokenizer.json"
     english, german = multi30k
     assert train_bpe(english + german, 5000).to_str() == Tokenizer.from_file(str(path)).to_str()
 
@@ -354,7 +353,7 @@ def test_sorting_keeps_padding_small():
 
 @pytest.mark.corpora
 def test_padding_on_multi30k_stays_below_five_per_cent(multi30k):
-    path = shipped("models") / "multi30k-en-de" / "tokenizer.json"
+    path = resource_path("models") / "multi30k-en-de" / "tokenizer.json"
     lengths = EncodedPairs.encode(Tokenizer.from_file(str(path)), *multi30k).lengths
     for budget in 2000, 25_000 // 8:
         assert padding(lengths, token_batches(lengths, budget, budget, seed=0)) < 0.05
@@ -1313,7 +1312,7 @@ def test_whether_to_download_can_be_said(tiny: Corpus, server: Server, tmp_path:
 
 # ------------------------------------------------------------------------------------ the register
 
-CORPORA = pytest.mark.parametrize("corpus", corpora().values(), ids=list(corpora()))
+CORPORA = pytest.mark.parametrize("corpus", known_corpora().values(), ids=list(known_corpora()))
 
 
 def every_part(corpus: Corpus) -> Iterator[str]:
@@ -1345,7 +1344,7 @@ def test_the_register_is_complete(corpus: Corpus, monkeypatch: pytest.MonkeyPatc
 
 def test_a_file_of_two_corpora_is_the_same():
     seen: dict[tuple[str, str], CorpusFile] = {}
-    for corpus in corpora().values():
+    for corpus in known_corpora().values():
         for name, entry in corpus.files.items():
             assert seen.setdefault((corpus.folder, name), entry) == entry
 
@@ -1442,12 +1441,12 @@ def test_a_pair_without_tokens_is_refused():
     ],
 )
 def test_a_register_with_a_mistake_names_corpus_and_key(tmp_path, monkeypatch, old, new, told):
-    text = shipped("corpora.toml").read_text(encoding="utf-8")
+    text = resource_path("corpora.toml").read_text(encoding="utf-8")
     assert old in text
     (tmp_path / "corpora.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
     monkeypatch.setattr(data, "shipped", lambda name: tmp_path / name)
     with pytest.raises(FileError, match=f"corpora.toml.*{told}") as error:
-        corpora()
+        known_corpora()
     assert "\n" not in str(error.value)
 
 

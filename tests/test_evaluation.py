@@ -16,7 +16,9 @@ from hypothesis import strategies as st
 
 from annotated import evaluation
 from annotated.attention import subsequent_mask
-from annotated.data import END, START, read_lines, shipped, train_bpe
+from annotated.data import END, START, train_bpe
+from annotated.files import resource_path
+from annotated.texts import read_lines
 from annotated.decoding import Translator
 from annotated.evaluation import (
     TEXTS,
@@ -362,7 +364,7 @@ def test_published_outputs_get_their_published_scores(system, published, tokeniz
 
 
 def results(name: str) -> list[dict]:
-    path = shipped("results") / name
+    path = resource_path("results") / name
     if not path.exists():
         pytest.skip(f"no results in {path}")
     return json.loads(path.read_text(encoding="utf-8"))

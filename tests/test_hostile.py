@@ -34,15 +34,10 @@ from safetensors.numpy import load_file, save_file
 
 import annotated
 from annotated import cli, data
-from annotated.data import (
-    CorpusFile,
-    EncodedPairs,
-    corpora,
-    download,
-    encode_source,
-    part_lines,
-    train_bpe,
-)
+from annotated.corpora import CorpusFile, known_corpora
+from annotated.data import EncodedPairs, encode_source, train_bpe
+from annotated.downloads import download
+from annotated.texts import part_lines
 from annotated.decoding import Translator, beam_search, greedy_decode, load_pretrained
 from annotated.files import InputError
 from annotated.model import TransformerConfig, build_model
@@ -543,7 +538,7 @@ train = ["train.{lang}.gz"]
     def act(content: bytes) -> Callable[[], Any]:
         def read() -> Any:
             (tmp_path / "corpora.toml").write_bytes(content)
-            return corpora()
+            return known_corpora()
 
         return read
 

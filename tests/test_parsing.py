@@ -18,7 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from nltk import Tree
 
-from annotated.data import END, find_corpus, shipped, train_bpe
+from annotated.corpora import find_corpus
+from annotated.data import END, train_bpe
+from annotated.files import resource_path
 from annotated.decoding import Translator, load_pretrained
 from annotated.model import make_model
 from annotated.parsing import (
@@ -637,7 +639,7 @@ def test_a_model_of_sentences_is_no_parser():
 
 @pytest.fixture(scope="module")
 def gold() -> list[Tree]:
-    with (shipped("results") / "craft-test-trees.txt").open(encoding="utf-8") as lines:
+    with (resource_path("results") / "craft-test-trees.txt").open(encoding="utf-8") as lines:
         return list(read_trees(lines))
 
 
@@ -655,10 +657,10 @@ SHARES = "Recall", "Precision", "FMeasure"
 
 
 def test_the_card_of_the_shipped_parser_quotes_its_results():
-    card = (shipped("models") / "craft-parser" / "README.md").read_text(encoding="utf-8")
+    card = (resource_path("models") / "craft-parser" / "README.md").read_text(encoding="utf-8")
     expected = []
     for name, count in ("craft-parser.json", 9099), ("craft-parser-wsj.json", 3914):
-        rows = json.loads((shipped("results") / name).read_text(encoding="utf-8"))
+        rows = json.loads((resource_path("results") / name).read_text(encoding="utf-8"))
         assert max(row["Number of sentence"] for row in rows) == count  # no part of the corpus
         for row in rows:
             who = row.get("parser", "Transformer, NLTK's sample")
@@ -679,7 +681,7 @@ def craft() -> dict[str, list[Tree]]:
 
 @pytest.mark.corpora
 def test_the_log_of_openings_counts_the_trees_that_are_held_to_two(craft):
-    with (shipped("results") / "craft-openings.csv").open(encoding="utf-8") as file:
+    with (resource_path("results") / "craft-openings.csv").open(encoding="utf-8") as file:
         log = [{**row, "rows": int(row["rows"])} for row in csv.DictReader(file)]
     for split, trees in craft.items():
         lines = [linearize(tree) for tree in trees]
