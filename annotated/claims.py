@@ -1866,7 +1866,7 @@ def _count(*names: str) -> str:
     return f'annotated data get {names[0]} --split train\npython -c "{count}"'
 
 
-_CORPUS = "5-1-data-batching#finding-a-corpus"
+_CORPUS = "5-1-data-batching#which-pairs"
 
 
 @claim(

@@ -22,7 +22,7 @@ from tqdm import tqdm
 
 from annotated.attention import subsequent_mask
 from annotated.embeddings import check_tokens
-from annotated.files import FileError, InputError, check_whole, reading, writing
+from annotated.files import FileError, InputError, check_whole, extra, reading, writing
 from annotated.texts import each_text
 
 __all__ = [
@@ -129,7 +129,8 @@ def word_vocabulary(sentences: Iterable[str], lang: str, min_count: int = 2) -> 
     Args:
         min_count: how often a word has to occur to be in the vocabulary.
     """
-    import spacy  # slow to import, and only needed for whole words
+    with extra("parse"):
+        import spacy  # slow to import, and only needed for whole words
 
     words: Any = spacy.blank(lang).tokenizer
     counts = Counter(word.text for sentence in words.pipe(sentences) for word in sentence)

@@ -433,8 +433,8 @@ def test_data_get_downloads_what_is_not_at_hand(corpus: None, tmp_path: Path, ca
         asked.append(url)
         return path
 
-    monkeypatch.setattr("annotated.data.download", download)
-    monkeypatch.setattr("annotated.data.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("annotated.corpora.download", download)
+    monkeypatch.setattr("annotated.corpora.cache_folder", lambda: tmp_path / "cache")
     out = said(capsys, "data", "get", "wmt14-en-de", "--split", "test", "train")
     names = [url.rsplit("/", 1)[1] for url in asked]
     assert names[0] == "dev.tgz" and len(names) == 4

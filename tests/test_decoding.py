@@ -17,7 +17,6 @@ from torch import nn
 
 from annotated.attention import KeyValueCache, subsequent_mask
 from annotated.data import END, PAD, START, UNK, Batch, encode_source, pad_ids, train_bpe
-from annotated.files import resource_path
 from annotated.decoding import (
     Hypothesis,
     Translation,
@@ -28,7 +27,7 @@ from annotated.decoding import (
     greedy_decode,
     load_pretrained,
 )
-from annotated.files import FileError
+from annotated.files import FileError, resource_path
 from annotated.model import EncoderDecoder, make_model
 from annotated.stacks import DecoderCache
 from annotated.training import preset, save_model
@@ -965,7 +964,9 @@ def test_the_shipped_vocabularies_know_the_letters_of_their_corpora(translators,
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_preset_repeats_the_training_of_a_shipped_model(name: str):
-    said = json.loads((resource_path("models") / name / "training.json").read_text(encoding="utf-8"))
+    said = json.loads(
+        (resource_path("models") / name / "training.json").read_text(encoding="utf-8")
+    )
     made = asdict(preset(name, out=said["out"]))
     second_run = {"weights", "factor", "warmup", "seed", "updates", "average", "save_updates"}
     allowed = {"precision"} | (second_run if name in TRAINED_TWICE else set())  # as its card tells

@@ -17,8 +17,6 @@ from hypothesis import strategies as st
 from annotated import evaluation
 from annotated.attention import subsequent_mask
 from annotated.data import END, START, train_bpe
-from annotated.files import resource_path
-from annotated.texts import read_lines
 from annotated.decoding import Translator
 from annotated.evaluation import (
     TEXTS,
@@ -34,7 +32,9 @@ from annotated.evaluation import (
     split_compounds,
     training_cost,
 )
+from annotated.files import resource_path
 from annotated.model import TransformerConfig, make_model
+from annotated.texts import read_lines
 
 REFERENCE = [
     "Ein Mann fährt auf einem Fahrrad durch die Stadt.",

@@ -20,8 +20,8 @@ from nltk import Tree
 
 from annotated.corpora import find_corpus
 from annotated.data import END, train_bpe
-from annotated.files import resource_path
 from annotated.decoding import Translator, load_pretrained
+from annotated.files import resource_path
 from annotated.model import make_model
 from annotated.parsing import (
     Grammar,
