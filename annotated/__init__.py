@@ -19,20 +19,9 @@ if TYPE_CHECKING:
     from annotated.attention import subsequent_mask as subsequent_mask
     from annotated.charts import PALETTE as PALETTE
     from annotated.charts import chart_theme as chart_theme
-    from annotated.claims import CLAIMS as CLAIMS
-    from annotated.claims import KINDS as KINDS
     from annotated.claims import MARKS as MARKS
-    from annotated.claims import VERDICTS as VERDICTS
-    from annotated.claims import Check as Check
-    from annotated.claims import Claim as Claim
-    from annotated.claims import Evidence as Evidence
-    from annotated.claims import Unfinished as Unfinished
-    from annotated.claims import as_html as as_html
+    from annotated.claims import Verdict as Verdict
     from annotated.claims import claim as claim
-    from annotated.claims import count_pairs as count_pairs
-    from annotated.claims import decide as decide
-    from annotated.claims import ledger as ledger
-    from annotated.claims import scoreboard as scoreboard
     from annotated.complexity import BareSelfAttention as BareSelfAttention
     from annotated.complexity import Convolution as Convolution
     from annotated.complexity import Recurrent as Recurrent
@@ -348,22 +337,7 @@ _MODULES = {
         "subsequent_mask",
     ],
     "charts": ["PALETTE", "chart_theme"],
-    "claims": [
-        "CLAIMS",
-        "Check",
-        "Claim",
-        "Evidence",
-        "KINDS",
-        "MARKS",
-        "Unfinished",
-        "VERDICTS",
-        "as_html",
-        "claim",
-        "count_pairs",
-        "decide",
-        "ledger",
-        "scoreboard",
-    ],
+    "claims": ["MARKS", "Verdict", "claim"],
     "complexity": [
         "BareSelfAttention",
         "Convolution",
@@ -691,11 +665,9 @@ _HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "BASE",
-    "CLAIMS",
     "DISTANCES",
     "END",
     "INTERRUPTED",
-    "KINDS",
     "MARKS",
     "PAD",
     "PALETTE",
@@ -707,7 +679,6 @@ __all__ = [
     "TEXTS",
     "TFLOPS",
     "UNK",
-    "VERDICTS",
     "Arrows",
     "Attention",
     "BareSelfAttention",
@@ -715,9 +686,7 @@ __all__ = [
     "Beam",
     "BlockwiseLoss",
     "Bracketing",
-    "Check",
     "Choice",
-    "Claim",
     "Convolution",
     "Corpus",
     "CorpusFile",
@@ -730,7 +699,6 @@ __all__ = [
     "Encoder",
     "EncoderDecoder",
     "EncoderLayer",
-    "Evidence",
     "FileError",
     "Follow",
     "Generator",
@@ -777,7 +745,7 @@ __all__ = [
     "TransformerConfig",
     "Translation",
     "Translator",
-    "Unfinished",
+    "Verdict",
     "agree",
     "ahead",
     "all_scores",
@@ -786,7 +754,6 @@ __all__ = [
     "append_text",
     "archive_texts",
     "arrows",
-    "as_html",
     "as_scored",
     "at_place",
     "attention_lines",
@@ -828,9 +795,7 @@ __all__ = [
     "corpus_file",
     "corpus_files",
     "corpus_parts",
-    "count_pairs",
     "count_parameters",
-    "decide",
     "decode_lines",
     "describe",
     "dev_loss",
@@ -876,7 +841,6 @@ __all__ = [
     "learn_vocabulary",
     "leave_out",
     "leaving",
-    "ledger",
     "length_penalty",
     "likelihood",
     "line_tokens",
@@ -961,7 +925,6 @@ __all__ = [
     "score_parser",
     "score_tree_files",
     "score_trees",
-    "scoreboard",
     "sentence_line",
     "settings",
     "sha256_of",
