@@ -1,8 +1,10 @@
-"""Claims: which verdict a comparison gives, and how it is shown."""
+"""Claims: which verdict a comparison gives, how it is shown, and that the build collects all."""
 
 from __future__ import annotations
 
 import html
+import importlib
+import io
 import re
 from pathlib import Path
 
@@ -104,3 +106,156 @@ def test_links_of_the_page_of_claims_lead_to_headings():
         there = (CHAPTERS / f"{page}.md").read_text(encoding="utf-8")
         titles = re.findall(r"^#{2,3} (.+)$", there, flags=re.MULTILINE)
         assert anchor in {re.sub(r"[^a-z0-9]+", "-", t.lower()).strip("-") for t in titles}, anchor
+
+
+# -------------------------------------------------------------------------------- the collection
+
+
+@pytest.fixture
+def collector():
+    """The book's own module; without the extra `book` the tests of it are skipped."""
+    pytest.importorskip("myst_nb", reason="needs the extra `book`")
+    return importlib.import_module("claims")
+
+
+def notebook(*outputs: dict):
+    """An executed notebook with an output for each cell, and one that prints."""
+    from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+    cells = [new_code_cell(outputs=[new_output("execute_result", data=data)]) for data in outputs]
+    prints = new_code_cell(outputs=[new_output("stream", text="claim"), new_output("error")])
+    return new_notebook(cells=[new_markdown_cell("# Title"), *cells, prints])
+
+
+def notebooks(**chapters: list[Verdict | dict]) -> dict:
+    """Notebooks that show these claims, or other outputs."""
+    bundle = lambda shown: shown if isinstance(shown, dict) else shown._repr_mimebundle_()
+    return {page: notebook(*map(bundle, shown)) for page, shown in chapters.items()}
+
+
+def test_claims_come_by_section_and_in_the_order_of_their_pages(collector):
+    wanted = [("abstract", "a"), ("1", "b"), ("3.2", "c"), ("3.2.1", "d"), ("3.2.1", "e")]
+    a, b, c, d, e = (made(section=section, id=id) for section, id in wanted)
+    found = collector.collect(
+        notebooks(first=[d, b, a], second=[e, c], third=[{"text/plain": "None"}])
+    )
+    assert [(entry.verdict.section, entry.verdict.id) for entry in found] == wanted
+    assert [entry.page for entry in found] == ["first", "first", "second", "first", "second"]
+    assert [entry.verdict for entry in found] == [a, b, c, d, e]
+
+
+@pytest.mark.parametrize("places", [("first", "second"), ("first", "first")])
+def test_an_id_stands_for_one_claim(collector, places: tuple[str, str]):
+    from sphinx.errors import ExtensionError
+
+    chapters: dict[str, list] = {"first": [], "second": []}
+    for place in places:
+        chapters[place].append(made())
+    told = f"s9-odd is made twice: in {places[0]} and in {places[1]}"
+    with pytest.raises(ExtensionError, match=told):
+        collector.collect(notebooks(**chapters))
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"section": ""}, "claim s9-odd has no section"),
+        ({"section": None, "evidence": ""}, "claim s9-odd has no section, no evidence"),
+        ({"verdict": "likely"}, "claim s9-odd: no verdict is called likely"),
+    ],
+)
+def test_a_claim_that_lacks_a_part_fails_the_build(collector, changed, told: str):
+    from sphinx.errors import ExtensionError
+
+    shown = {collector.MIME: {**GIVEN, "verdict": "holds", **changed}}
+    with pytest.raises(ExtensionError, match=told):
+        collector.collect(notebooks(first=[shown]))
+
+
+def test_the_index_escapes_and_leads_to_the_chapter(collector):
+    entry = collector.Entry("3-2-attention", made(statement="n < d", evidence="1 & 2"))
+    table = collector.index([entry])
+    assert "n &lt; d" in table and "1 &amp; 2" in table and "✓ holds" in table
+    assert '<a href="3-2-attention.html#claim-s9-odd">3.2.1</a>' in table
+    assert '<tr data-section="3.2" data-verdict="holds">' in table
+
+
+def test_the_scoreboard_counts_by_section_and_leads_to_the_index(collector):
+    made_in = {"a": ("3.2.1", True), "b": ("3.2.2", True), "c": ("3.2", None), "d": ("1", True)}
+    entries = [
+        collector.Entry("x", made(id=id, section=section, holds=holds, small=id == "d"))
+        for id, (section, holds) in made_in.items()
+    ]
+    board = collector.scoreboard(entries)
+    led = re.findall(r'href="claims\.html\?([^"]*)#the-claims">(\d+)</a>', board)
+    assert {tuple(part) for part in led} == {
+        ("verdict=holds", "2"), ("verdict=open", "1"), ("verdict=holds%20at%20small%20scale", "1"),
+        ("verdict=holds&amp;section=3.2", "2"), ("verdict=open&amp;section=3.2", "1"),
+        ("verdict=holds%20at%20small%20scale&amp;section=1", "1"),
+    }  # fmt: skip
+
+
+CELL = """
+# {title}
+
+```{{code-cell}} ipython3
+{code}
+```
+
+```{{raw}} html
+<div class="{shows}"></div>
+```
+"""
+
+
+def build(folder: Path, collector, code: str) -> tuple[str, list[str]]:
+    """Build a book of a front page and a page of claims; its warnings, and what it wrote."""
+    from execution import execute_chapters
+    from sphinx.application import Sphinx
+    from sphinx.util.docutils import docutils_namespace, patch_docutils
+
+    chapters = folder / "chapters"
+    chapters.mkdir(exist_ok=True)
+    head = "---\nfile_format: mystnb\norphan: true\nkernelspec:\n  name: python3\n---\n"
+    for name, shows, source in ("index", "scoreboard", code), ("claims", "claims-index", "1 + 1"):
+        text = head + CELL.format(title=name.title(), code=source, shows=shows)
+        if not (file := chapters / f"{name}.md").exists() or file.read_text() != text:
+            file.write_text(text)
+    config = {
+        "extensions": ["myst_nb"],
+        "root_doc": "chapters/index",
+        "html_theme": "basic",
+        "nb_execution_mode": "cache",
+        "nb_execution_cache_path": str(folder / "cache"),
+        "suppress_warnings": ["mystnb.unknown_mime_type"],
+        "exclude_patterns": ["out", "tree", "cache", "jupyter_execute"],
+    }
+    said = io.StringIO()
+    with patch_docutils(), docutils_namespace():
+        app = Sphinx(folder, None, folder / "out", folder / "tree", "html", config, None, said)
+        app.add_post_transform(collector.Claims)
+        app.connect("env-before-read-docs", execute_chapters)
+        app.connect("env-updated", collector.collect_claims)
+        app.build()
+    pages = [folder / "out" / "chapters" / f"{name}.html" for name in ("index", "claims")]
+    return said.getvalue(), [page.read_text() for page in pages]
+
+
+MAKES = "from annotated.claims import claim\n\nclaim({})"
+ODD = '"odd", "Nine is odd.", section="1", holds=9 % 2 == {}, evidence="1 is left"'
+
+
+def test_the_build_collects_what_cells_show_and_says_what_they_break(
+    collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """An error in the cell of a claim is an error, and no verdict."""
+    monkeypatch.setenv("PYTHONPATH", str(CHAPTERS.parent))
+    said, (front, claims) = build(tmp_path, collector, MAKES.format(ODD.format(1)))
+    assert said == ""
+    assert 'id="claim-odd"' in front and "?verdict=holds#the-claims" in front
+    assert 'href="index.html#claim-odd"' in claims and "✓ holds" in claims
+    said, (front, claims) = build(tmp_path, collector, MAKES.format(ODD.format(0)))
+    assert said == "" and "?verdict=differs#" in front and "✗ differs" in claims  # not read anew
+    said, (front, claims) = build(tmp_path, collector, MAKES.format(ODD.format("1 / 0")))
+    assert "index.md: WARNING: Executing notebook failed" in said
+    assert "claim-odd" not in front + claims
