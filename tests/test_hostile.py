@@ -71,7 +71,7 @@ def ours(error: BaseException) -> bool:
     """Whether an error is one that the package means, and says in a line."""
     last = traceback.extract_tb(error.__traceback__)[-1]
     meant = isinstance(error, InputError) or (
-        isinstance(error, (ValueError, OSError)) and Path(last.filename).parent == PACKAGE
+        isinstance(error, (ValueError, OSError)) and PACKAGE in Path(last.filename).parents
     )
     return meant and bool(str(error).strip()) and "\n" not in str(error) and len(str(error)) < 2000
 
