@@ -3,6 +3,7 @@ from . import charts as charts
 from . import claims as claims
 from . import classes as classes
 from . import cli as cli
+from . import commands as commands
 from . import compat as compat
 from . import complexity as complexity
 from . import corpora as corpora
@@ -67,11 +68,11 @@ from .model import tie_embeddings as tie_embeddings
 from .optimizer import paper_optimizer as paper_optimizer
 from .optimizer import rate as rate
 from .paper import quote as quote
-from .parsing import Parser as Parser
-from .parsing import load_parser as load_parser
-from .parsing import score_parser as score_parser
-from .parsing import table_4 as table_4
-from .parsing import tree_svg as tree_svg
+from .parsing.drawing import tree_svg as tree_svg
+from .parsing.parser import Parser as Parser
+from .parsing.parser import load_parser as load_parser
+from .parsing.parser import score_parser as score_parser
+from .parsing.results import table_4 as table_4
 from .positional import LearnedPositionalEncoding as LearnedPositionalEncoding
 from .positional import PositionalEncoding as PositionalEncoding
 from .positional import sinusoids as sinusoids
