@@ -66,6 +66,7 @@ from .optimizer import paper_optimizer as paper_optimizer
 from .optimizer import rate as rate
 from .paper import quote as quote
 from .parsing.drawing import tree_svg as tree_svg
+from .parsing.evalb import evalb_compare as evalb_compare
 from .parsing.parser import Parser as Parser
 from .parsing.parser import load_parser as load_parser
 from .parsing.parser import score_parser as score_parser
