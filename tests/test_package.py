@@ -1,5 +1,6 @@
 """The package as a whole: quick to import, documented, and complete as a wheel."""
 
+import ast
 import importlib
 import importlib.util
 import inspect
@@ -11,6 +12,7 @@ import sys
 import zipfile
 from email import message_from_bytes
 from email.message import Message
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,10 @@ import annotated
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = {"torch", "altair", "spacy", "sacrebleu", "pandas", "tokenizers", "numpy", "pdfminer"}
-MODULES = sorted(path.stem for path in (ROOT / "annotated").glob("[a-z]*.py"))
+MODULES = sorted(
+    path.relative_to(ROOT / "annotated").with_suffix("").as_posix().replace("/", ".")
+    for path in (ROOT / "annotated").rglob("[a-z]*.py")
+)
 
 
 def loaded(code: str) -> set[str]:
@@ -41,26 +46,23 @@ def test_building_a_model_needs_torch_alone():
     assert not modules & {"altair", "spacy", "sacrebleu", "pandas", "pdfminer", "tokenizers"}
 
 
-@pytest.mark.parametrize("name", annotated.__all__)
-def test_names_resolve_and_say_what_they_are(name: str):
-    thing = getattr(annotated, name)
-    home = importlib.import_module(f"annotated.{annotated._HOME[name]}")
-    assert thing is getattr(home, name) and name in home.__all__
-    assert name in dir(annotated)
-    if inspect.isroutine(thing) or inspect.isclass(thing):
-        assert thing.__module__ == home.__name__
-        own = thing.__doc__ and not thing.__doc__.startswith(f"{name}(")  # what dataclasses make
-        assert own, f"{name} has no docstring"
+def test_the_surface_is_small_and_says_what_it_is():
+    assert 50 < len(annotated.__all__) <= 70
+    for name in annotated.__all__:
+        thing = getattr(annotated, name)
+        if inspect.isroutine(thing) or inspect.isclass(thing):
+            made = f"{name}("  # what dataclasses make
+            assert thing.__doc__ and not thing.__doc__.startswith(made), f"{name} has no docstring"
 
 
-def test_the_package_offers_what_its_modules_do():
-    offered = [
-        name
-        for module in set(MODULES) - {"cli", "compat"}  # the command; other people's names
-        for name in getattr(importlib.import_module(f"annotated.{module}"), "__all__", [])
-    ]
-    assert sorted(offered) == sorted(annotated.__all__)
-    assert len(set(offered)) == len(offered) > 50
+def test_all_of_it_can_be_imported_at_once():
+    done = subprocess.run(
+        [sys.executable, "-c", "import annotated"],
+        env={**os.environ, "EAGER_IMPORT": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_modules_import_in_any_order():
@@ -76,7 +78,7 @@ def test_modules_import_in_any_order():
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(AttributeError, match="'annotated' has no attribute 'make_modle'"):
+    with pytest.raises(AttributeError, match="annotated attribute make_modle"):
         _ = annotated.make_modle
 
 
@@ -114,7 +116,9 @@ def metadata(wheel_file: Path) -> Message:
 
 
 def test_the_wheel_holds_the_package_and_its_data(wheel: set[str]):
-    inside = {path.name for path in (ROOT / "annotated").glob("*.py")} | {"py.typed"}
+    package = ROOT / "annotated"
+    inside = {path.relative_to(package).as_posix() for path in package.rglob("*.py*")}
+    inside = {name for name in inside if name.endswith((".py", ".pyi"))} | {"py.typed"}
     data = {"corpora.toml"}
     for kind in "models", "results":
         files = [p for p in (ROOT / "data" / kind).rglob("*") if p.is_file()]
@@ -197,3 +201,23 @@ def test_a_paper_that_is_named_and_cannot_be_read_stops_the_book(make):
 def test_make_knows_with_and_without_the_paper_alone(make):
     done, log = make("PAPER=No")
     assert done.returncode != 0 and 'PAPER has to be yes or no, not "No"' in done.stderr and not log
+
+
+def test_imports_have_no_circle():
+    """Not even those within functions."""
+    package = ROOT / "annotated"
+    graph = {}
+    for name in MODULES:
+        tree = ast.parse((package / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8"))
+        found = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        graph[name] = {m.removeprefix("annotated.") for m in found if m.startswith("annotated")}
+        assert graph[name] <= set(MODULES), f"{name} imports from a package and no module"
+    assert list(TopologicalSorter(graph).static_order())
+
+
+def test_no_module_and_no_chapter_is_too_long():
+    for folder, most in (("annotated", 500), ("chapters", 900)):
+        for path in (ROOT / folder).rglob("*.*"):
+            if path.suffix in (".py", ".pyi", ".md"):
+                lines = len(path.read_text(encoding="utf-8").splitlines())
+                assert lines <= most, f"{path.relative_to(ROOT)} has {lines} lines"
