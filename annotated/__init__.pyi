@@ -20,6 +20,7 @@ from . import paper as paper
 from . import parsing as parsing
 from . import positional as positional
 from . import regularization as regularization
+from . import runs as runs
 from . import stacks as stacks
 from . import training as training
 from . import variations as variations

@@ -121,7 +121,7 @@ _DROPPED = " --dropout 0.2 --attention-dropout 0.2"
 
 def _parsers() -> list[WantedRun]:
     """Both parsers of Table 4."""
-    from annotated.parsing import table_4
+    from annotated.parsing.results import table_4
 
     ours = table_4().query("parser == 'Transformer (4 layers)'").set_index("training")["F1"]
     entry, runs = {"split": "test", "sentences": "all"}, []
