@@ -87,7 +87,7 @@ from .training import run_epoch as run_epoch
 from .training import train as train
 from .variations import count_parameters as count_parameters
 from .variations import row_config as row_config
-from .visualization import Attention as Attention
-from .visualization import attention_lines as attention_lines
-from .visualization import heat_map as heat_map
-from .visualization import read_attention as read_attention
+from .visualization.drawing import attention_lines as attention_lines
+from .visualization.drawing import heat_map as heat_map
+from .visualization.weights import Attention as Attention
+from .visualization.weights import read_attention as read_attention

@@ -65,7 +65,7 @@ from annotated.embeddings import Embeddings, Generator
 from annotated.evaluation import TEXTS, TFLOPS, likelihood, moses_tokenise, table_2, training_cost
 from annotated.feed_forward import PositionwiseFeedForward
 from annotated.files import write_tensors, write_text
-from annotated.heads import sure, tasks
+from annotated.heads.study import head_tasks, significant
 from annotated.model import TransformerConfig, build_model, initialise, make_model
 from annotated.optimizer import paper_optimizer, rate
 from annotated.parsing import Parser, table_4
@@ -75,7 +75,7 @@ from annotated.stacks import EncoderLayer, SublayerConnection
 from annotated.training import average_checkpoints, model_config, preset
 from annotated.variations import count_parameters, full_command, leads, row_config
 from annotated.variations import rows as table_3
-from annotated.visualization import Attention, merge_words, read_attention
+from annotated.visualization.weights import Attention, merge_words, read_attention
 
 __all__ = [
     "CLAIMS",
@@ -1750,7 +1750,7 @@ _VERDICTS_OF_HEADS = "attention-visualizations#what-counts"
     _VERDICTS_OF_HEADS,
 )
 def _heads_differ() -> tuple[bool, str]:
-    names, bare = map(tasks, _study("heads"))
+    names, bare = map(head_tasks, _study("heads"))
     right = len(names) >= 4 and len(names) > len(bare)
     return right, f"tasks: {', '.join(names) or 'none'}; untrained {len(bare)}"
 
@@ -1764,7 +1764,7 @@ def _heads_differ() -> tuple[bool, str]:
 )
 def _heads_follow_grammar() -> tuple[bool, str]:
     heads, control = _study("heads")
-    found, bare = len(sure(heads)), len(sure(control))
+    found, bare = len(significant(heads)), len(significant(control))
     told = f"heads that surely follow a relation beyond any fixed place: {found} of {len(heads)}"
     return found >= len(heads) / 4 and found > bare, f"{told}, untrained {bare}"
 
