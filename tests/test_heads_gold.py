@@ -62,6 +62,7 @@ def test_gum_is_read_from_either_shape(tmp_path, monkeypatch):
     [
         ("1 no tabs\n", "sentence 1: expected lines of ten fields"),
         (ROWS.replace("\t2\t", "\t999\t"), "sentence 1: "),
+        (ROWS.replace("\t2\t", f"\t{'9' * 30}\t"), "sentence 1: "),
         (ROWS.replace("\t2\t", "\tx\t"), "sentence 1: "),
         (ROWS.replace("\t2\t", "\t_\t"), "sentence 1: "),
         (ROWS.replace("\t_\t_\n", "\t_\n"), "sentence 1: expected lines of ten fields"),

@@ -81,7 +81,7 @@ def read_conllu(text: str) -> Iterator[Doc]:
             if any(tuple(token) != DEFAULT_FIELDS for token in sentence):
                 raise ParseException("fewer or more")
             doc = _as_doc(sentence)
-        except (ParseException, ValueError) as error:
+        except (ParseException, ValueError, OverflowError) as error:
             raise ValueError(
                 f"sentence {number}: expected lines of ten fields, with tabs between, that make "
                 f"a tree; got: {error}"
