@@ -24,9 +24,11 @@ from torch import Tensor
 __all__ = [
     "FileError",
     "InputError",
+    "MissingExtra",
     "MissingFile",
     "append_text",
     "check_whole",
+    "extra",
     "fits",
     "locked",
     "read_json",
@@ -49,6 +51,27 @@ class FileError(OSError, InputError):
 
 class MissingFile(FileNotFoundError, FileError):
     """A file that is not where it is expected."""
+
+
+class MissingExtra(ImportError, InputError):
+    """A library that comes with an extra, and is not installed."""
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Around imports that need an extra, such as "viz": a missing library names it.
+
+    Raises: MissingExtra
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "annotated").partition(".")[0] == "annotated":  # a fault of the code
+            raise
+        raise MissingExtra(
+            f"{error.name} is not installed; install the extra that has it: "
+            f"pip install 'annotated-attention[{name}]'"
+        ) from error
 
 
 def check_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:

@@ -23,7 +23,7 @@ def choose_cache(app: Sphinx, config) -> None:
     reads matters as much.
     """
     root = Path(app.srcdir)
-    files = [*root.glob("annotated/*.py"), *root.glob("data/*.toml"), *root.glob("data/*/**/*")]
+    files = [*root.glob("annotated/**/*.py"), *root.glob("data/*.toml"), *root.glob("data/*/**/*")]
     digest = hashlib.sha256(str(find_paper()).encode())
     for file in sorted(file for file in files if file.is_file() and "paper" not in file.parts):
         digest.update(file.name.encode() + file.read_bytes())

@@ -13,7 +13,7 @@ from pathlib import Path
 import vl_convert
 from docutils import nodes
 from execution import choose_cache, execute_chapters
-from links import Reference, list_constants, name_module, paper_url, read_docstring
+from links import Offered, Reference, name_module, paper_url, read_docstring
 from notebooks import write_notebooks
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -331,12 +331,12 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("book_repository", repository(), "html")
     app.add_config_value("book_looks", looks(), "html")
     app.add_node(details, html=(visit_details, depart_details))
+    app.add_directive("offered", Offered)
     for transform in (Cells, PaperLayer, InlineFigures, LargeCharts, Verdicts, Symbols, Reference):
         app.add_post_transform(transform)
     app.connect("autodoc-process-docstring", read_docstring, priority=400)  # before napoleon
     app.connect("config-inited", choose_cache, priority=100)
     app.connect("builder-inited", prepare)
-    app.connect("builder-inited", list_constants)
     app.connect("env-before-read-docs", execute_chapters)
     app.connect("html-page-context", add_buttons, priority=900)
     app.connect("html-page-context", describe, priority=900)

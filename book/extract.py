@@ -1,8 +1,10 @@
 """Make the package `annotated/` from the export cells of the chapters.
 
-A code cell with the metadata `export: NAME` belongs to `annotated/NAME.py`. The cells of one
-module are joined in the order of the chapters, their imports gathered at the top, and the whole
-is formatted by ruff. `annotated/__init__.py`, which offers every public name, is made too.
+A code cell with the metadata `export: NAME` belongs to `annotated/NAME.py`, one with
+`export: FOLDER.NAME` to `annotated/FOLDER/NAME.py`. The cells of one module are joined in the order
+of the chapters, their imports gathered at the top, the methods that a cell adds to a class
+(`@add_to(Class)`) put into it, and the whole is formatted by ruff. The stub `__init__.pyi` says
+what the package offers: the names that the chapter `api.md` lists.
 
     python book/extract.py            write the package
     python book/extract.py --check    write nothing; fail with a diff if the package differs
@@ -16,9 +18,11 @@ import difflib
 import json
 import keyword
 import os
+import re
 import subprocess
 import sys
-from collections import Counter
+import textwrap
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,6 +35,11 @@ ROOT = Path(__file__).resolve().parent.parent
 # The command line, and what exists only for older code, are modules of their own: the package does
 # not offer their names, which may be those of other modules.
 APART = {"cli", "compat"}
+
+# For notebooks; in a module the methods stand in the class.
+ADD_TO = "from annotated.classes import add_to"
+
+VERSION = "_version"
 
 
 class ExtractionError(Exception):
@@ -50,6 +59,11 @@ class Cell:
         first = self.source.strip().splitlines()[0] if self.source.strip() else "empty"
         return f"chapters/{self.chapter.name}, cell {self.number} ({first})"
 
+    def additions(self) -> list[tuple[str, ast.FunctionDef]]:
+        """The methods that this cell adds to classes: (class, method)."""
+        nodes = [node for node in self.tree().body if isinstance(node, ast.FunctionDef)]
+        return [(name, node) for node in nodes if (name := added_to(node))]
+
     def tree(self) -> ast.Module:
         try:
             return ast.parse(self.source)
@@ -67,16 +81,23 @@ class Module:
     name: str
     cells: list[Cell] = field(default_factory=list)
 
+    @property
+    def path(self) -> str:
+        """Of its file, in the package."""
+        return self.name.replace(".", "/") + ".py"
+
     def definitions(self) -> Iterator[tuple[str, Cell]]:
-        """Every name that a cell defines at top level."""
+        """Every name that a cell defines at top level, and `Class.method` for what it adds."""
         for cell in self.cells:
             for node in cell.tree().body:
                 for name in defined_names(node):
                     yield name, cell
+            for name, node in cell.additions():
+                yield f"{name}.{node.name}", cell
 
     def public(self) -> list[str]:
         """What is defined here, or imported to be offered here too: `from m import X as X`."""
-        names = {name for name, _ in self.definitions()}
+        names = {name for name, _ in self.definitions() if "." not in name}
         for cell in self.cells:
             for node in cell.tree().body:
                 if isinstance(node, ast.ImportFrom):
@@ -91,31 +112,71 @@ class Module:
 
     def text(self) -> str:
         """The module before formatting, each body line still traceable to its cell."""
-        imports, body = [], []
+        imports: list[str] = []
+        body: list[tuple[str, Cell]] = []
+        methods = self.methods()
         for cell in self.cells:
             kept, cell_imports = split_imports(cell)
             imports += [line for line in cell_imports if line not in imports]
-            body += [(line, cell) for line in [*kept, ""]]
+            ends = {n.end_lineno: n.name for n in cell.tree().body if isinstance(n, ast.ClassDef)}
+            for number, line in enumerate(kept, start=1):
+                body.append((line, cell))
+                body += methods.pop(ends.get(number, ""), [])
+            body.append(("", cell))
+        for name, lines in methods.items():
+            raise ExtractionError(
+                f"{lines[0][1]}: adds to {name}, which is no class of annotated.{self.name}"
+            )
         top = [self.header(), *imports, f"__all__ = {json.dumps(self.public())}"]
         text = "\n".join([*top, *(line for line, _ in body)]) + "\n"
         offset = sum(part.count("\n") + 1 for part in top)
         self.check_names(text, [cell for _, cell in body], offset)
         return text
 
+    def methods(self) -> dict[str, list[tuple[str, Cell]]]:
+        """Lines that cells add to classes, by the class."""
+        found: dict[str, list[tuple[str, Cell]]] = defaultdict(list)
+        for cell in self.cells:
+            for name, node in cell.additions():
+                lines = textwrap.indent(method_source(cell, node), "    ").split("\n")
+                found[name] += [(line, cell) for line in ["", *lines]]
+        return dict(found)
+
     def check_names(self, text: str, cells: list[Cell], offset: int) -> None:
         """Refuse names that are neither defined nor imported, naming the cell."""
         output = ruff(["check", "--select", "F821", "--output-format", "json", "--isolated"], text)
         for problem in json.loads(output):
             row = problem["location"]["row"] - offset - 1
-            where = cells[row] if 0 <= row < len(cells) else f"annotated/{self.name}.py"
+            where = cells[row] if 0 <= row < len(cells) else self.path
             raise ExtractionError(
                 f"{where}: {problem['message']}; define or import it in an export cell "
-                f"of annotated/{self.name}.py"
+                f"of annotated/{self.path}"
             )
+
+
+def added_to(node: ast.FunctionDef) -> str:
+    """The class that `@add_to(Class)` names, as the first decorator of a function."""
+    first = node.decorator_list[0] if node.decorator_list else None
+    if isinstance(first, ast.Call) and ast.unparse(first.func) == "add_to" and len(first.args) == 1:
+        return ast.unparse(first.args[0])
+    return ""
+
+
+def method_source(cell: Cell, node: ast.FunctionDef) -> str:
+    """The lines of an added method, without the decorator that adds it."""
+    first = node.body[0]
+    docstring = first.value if isinstance(first, ast.Expr) else None  # which may be indented
+    for part in ast.walk(node):
+        string = isinstance(part, (ast.Constant, ast.JoinedStr)) and part is not docstring
+        if string and part.lineno != part.end_lineno:
+            raise ExtractionError(f"{cell}: {node.name} has a string of several lines")
+    return "\n".join(cell.source.split("\n")[node.decorator_list[0].lineno : node.end_lineno])
 
 
 def defined_names(node: ast.stmt) -> list[str]:
     """Names that a top-level statement defines; imports and bare expressions define none."""
+    if isinstance(node, ast.FunctionDef) and added_to(node):
+        return []
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return [node.name]
     if isinstance(node, (ast.Assign, ast.AnnAssign)):
@@ -138,8 +199,12 @@ def split_imports(cell: Cell) -> tuple[list[str], list[str]]:
                 raise ExtractionError(
                     f"{cell}: give an import a line of its own: {lines[span.start].strip()}"
                 )
-            imports.append("\n".join(lines[row] for row in span))
+            if ast.unparse(node) != ADD_TO:
+                imports.append("\n".join(lines[row] for row in span))
             lines = ["" if row in span else line for row, line in enumerate(lines)]
+    for _, method in cell.additions():
+        span = range(method.decorator_list[0].lineno - 1, method.end_lineno or method.lineno)
+        lines = ["" if row in span else line for row, line in enumerate(lines)]
     return lines, imports
 
 
@@ -165,9 +230,9 @@ def export_cells(chapter: Path) -> Iterator[Cell]:
 
 def is_module_name(name: object) -> bool:
     """Whether `from annotated.NAME import …` is Python, and NAME none that the package needs."""
-    if not isinstance(name, str) or name.startswith("_"):
-        return False
-    return name.isidentifier() and not keyword.iskeyword(name)
+    parts = name.split(".") if isinstance(name, str) else []
+    good = [part.isidentifier() and not keyword.iskeyword(part) for part in parts]
+    return 0 < len(parts) < 3 and all(good) and not any(part.startswith("_") for part in parts)
 
 
 def collect(chapters: Path) -> dict[str, Module]:
@@ -184,6 +249,10 @@ def check_unique(modules: dict[str, Module]) -> None:
     """Refuse a second definition of a name, in one module or (if public) in the package."""
     seen: dict[str, Cell] = {}
     for module in modules.values():
+        if module.name.partition(".")[0] in set(modules) - {module.name}:
+            raise ExtractionError(
+                f"{module.cells[0]}: {module.name.partition('.')[0]!r} is a module and no folder"
+            )
         for name, cell in module.definitions():
             own = name.startswith("_") or module.name in APART
             key = f"{module.name}.{name}" if own else name
@@ -194,43 +263,30 @@ def check_unique(modules: dict[str, Module]) -> None:
             seen[key] = cell
 
 
-INIT = '''"""The Transformer of "Attention Is All You Need", section by section.
+INIT = '''"""{about}
 
 Generated from the chapters by book/extract.py. Each name is imported from its module when it is
-first used, so that `import annotated` stays quick.
+first used, so that importing the package stays quick; __init__.pyi says which there are.
 """
 
-from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
-from typing import TYPE_CHECKING
+import os
 
-if TYPE_CHECKING:
-{imports}
+import lazy_loader
+
+__getattr__, __dir__, _names = lazy_loader.attach_stub(__name__, __file__)
+_modules = {{file.partition(".")[0] for file in os.listdir(__path__[0])}}
+__all__ = [name for name in _names if name not in _modules and name[0] != "_"]
+'''
+
+# What `python -m build` wrote down is asked for only by who wants to know it.
+VERSION_MODULE = '''"""The version that is installed."""
+
+from importlib.metadata import PackageNotFoundError, version
 
 try:
     __version__ = version("annotated-attention")
 except PackageNotFoundError:  # used from the source tree without being installed
     __version__ = "0"
-
-_MODULES = {modules}
-
-_HOME = {{name: module for module, names in _MODULES.items() for name in names}}
-
-__all__ = {names}
-
-
-def __getattr__(name: str) -> object:
-    if name in _MODULES:
-        return import_module(f"annotated.{{name}}")
-    if name not in _HOME:
-        raise AttributeError(f"module 'annotated' has no attribute {{name!r}}")
-    value = getattr(import_module(f"annotated.{{_HOME[name]}}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME, *_MODULES])
 '''
 
 MAIN = '''"""`python -m annotated`, the same as the command `annotated`."""
@@ -242,22 +298,53 @@ if __name__ == "__main__":
 '''
 
 
+def offered(chapters: Path, modules: dict[str, Module]) -> dict[str, list[str]]:
+    """What the package offers: module to names. A book without a reference offers everything.
+
+    Raises: ExtractionError for a name that no module defines.
+    """
+    homes = {n: m.name for m in modules.values() if m.name not in APART for n in m.public()}
+    names, reference = list(homes), chapters / "api.md"
+    if reference.exists():
+        blocks = re.findall(r"^```{offered}.*\n([^`]*)^```$", reference.read_text("utf-8"), re.M)
+        names = [name for block in blocks for name in block.split()]
+    found: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(names):
+        if name not in homes:
+            raise ExtractionError(f"chapters/api.md: offers {name!r}, which no module defines")
+        found[homes[name]].append(name)
+    return found
+
+
+def stub(modules: list[str], names: dict[str, list[str]]) -> str:
+    """A package's `__init__.pyi`: its modules, and the names that it offers from them."""
+    lines = [f"from . import {name} as {name}" for name in modules]
+    lines += [f"from .{m} import {n} as {n}" for m in sorted(names) for n in names[m]]
+    return "\n".join(lines) + "\n"
+
+
 def package(chapters: Path) -> dict[str, str]:
-    """Every file of the package: name to text."""
+    """Every file of the package: path in it to text."""
     modules = collect(chapters)
-    texts = {f"{name}.py": module.text() for name, module in modules.items()}
-    public = {name: modules[name].public() for name in sorted(modules) if name not in APART}
-    everything = sorted(name for names in public.values() for name in names)
-    texts["__init__.py"] = INIT.format(
-        imports="\n".join(
-            f"    from annotated.{module} import {name} as {name}"
-            for module, names in public.items()
-            for name in names
+    texts = {module.path: module.text() for module in modules.values()}
+    about = 'The Transformer of "Attention Is All You Need", section by section.'
+    top = sorted({name.partition(".")[0] for name in modules})
+    texts["__init__.py"] = INIT.format(about=about)
+    texts["__init__.pyi"] = stub(top, {**offered(chapters, modules), VERSION: ["__version__"]})
+    texts[f"{VERSION}.py"] = VERSION_MODULE
+    for folder in sorted({name.partition(".")[0] for name in modules if "." in name}):
+        parts = {
+            name.partition(".")[2]: m
+            for name, m in modules.items()
+            if name.startswith(f"{folder}.")
+        }
+        about = " ".join(
+            dict.fromkeys(title(c.chapter) + "." for m in parts.values() for c in m.cells)
         )
-        or "    pass",
-        modules=json.dumps(public),
-        names=json.dumps(everything),
-    )
+        texts[f"{folder}/__init__.py"] = INIT.format(about=about)
+        texts[f"{folder}/__init__.pyi"] = stub(
+            sorted(parts), {name: part.public() for name, part in parts.items()}
+        )
     if "cli" in modules:
         texts["__main__.py"] = MAIN
     formatted = {name: format_code(text) for name, text in sorted(texts.items())}
@@ -284,9 +371,9 @@ def format_code(text: str) -> str:
 
 def write(files: dict[str, str], folder: Path) -> list[str]:
     """Bring the folder to these files, each written whole or not at all; what changed."""
-    folder.mkdir(exist_ok=True)
     changed = [name for name, text in files.items() if read(folder / name) != text]
     for name in changed:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         part = folder / f"{name}.part"
         part.write_text(files[name], encoding="utf-8", newline="\n")
         os.replace(part, folder / name)
@@ -298,7 +385,8 @@ def write(files: dict[str, str], folder: Path) -> list[str]:
 
 def stale(files: dict[str, str], folder: Path) -> list[str]:
     """Python files in the folder that no chapter makes."""
-    return [path.name for path in sorted(folder.glob("*.py")) if path.name not in files]
+    found = [path.relative_to(folder).as_posix() for path in folder.rglob("*.py*")]
+    return sorted(name for name in found if name not in files and name.endswith((".py", ".pyi")))
 
 
 def read(path: Path) -> str | None:

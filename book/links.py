@@ -10,11 +10,12 @@ from inspect import isroutine
 from pathlib import Path
 
 from docutils import nodes
-from extract import collect, defined_names
+from docutils.statemachine import StringList
+from extract import collect, defined_names, offered
 from sphinx import addnodes
 from sphinx.application import Sphinx
-from sphinx.pycode import ModuleAnalyzer
 from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util.docutils import SphinxDirective
 
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
 PDF = "https://arxiv.org/pdf/1706.03762v5"
@@ -79,17 +80,36 @@ def read_docstring(app: Sphinx, what, name, thing, options, lines: list[str]) ->
     lines[:] = told
 
 
-def list_constants(app: Sphinx) -> None:
-    """Let the reference have constants too, which autodoc leaves out if nothing documents them."""
-    for path in sorted((CHAPTERS.parent / "annotated").glob("[a-z]*.py")):
-        module = import_module(f"annotated.{path.stem}")
-        analyzer = ModuleAnalyzer.for_module(module.__name__)
-        analyzer.analyze()
-        for name in getattr(module, "__all__", []):
-            value = getattr(module, name)
-            if not isinstance(value, type) and not isroutine(value):
-                told = ":meta hide-value:" if len(repr(value)) > 100 else ""
-                analyzer.attr_docs.setdefault(("", name), [told])
+@cache
+def homes() -> dict[str, str]:
+    """The names that the package offers, and the module of each."""
+    modules = collect(CHAPTERS)
+    return {name: module for module, names in offered(CHAPTERS, modules).items() for name in names}
+
+
+class Offered(SphinxDirective):
+    """What the reference says of the names that it lists."""
+
+    has_content = True
+
+    def run(self) -> list[nodes.Node]:
+        entries = [entry for name in " ".join(self.content).split() for entry in described(name)]
+        place = nodes.container()
+        lines = ["```{eval-rst}", *entries, "```"]
+        self.state.nested_parse(StringList(lines, self.get_source_info()[0]), 0, place)
+        return place.children
+
+
+def described(name: str) -> list[str]:
+    """reStructuredText that has autodoc describe a name of the package."""
+    place = f"annotated.{homes()[name]}.{name}"
+    thing = getattr(import_module(f"annotated.{homes()[name]}"), name)
+    if isinstance(thing, type):
+        return [f".. autoclass:: {place}", "   :members:", "   :undoc-members:", ""]
+    if isroutine(thing):
+        return [f".. autofunction:: {place}", ""]
+    value = [] if len(repr(thing)) < 100 else ["   :no-value:"]
+    return [f".. autodata:: {place}", *value, ""]
 
 
 def name_module(cell: nodes.container, module: str) -> None:
@@ -97,10 +117,12 @@ def name_module(cell: nodes.container, module: str) -> None:
     source = next(iter(cell.findall(nodes.literal_block))).astext()
     body = ast.parse(source).body
     listed = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-    listed = [name for name in listed if not name.startswith("_")]
-    url = f"api.html#annotated.{module}.{listed[0]}" if listed else f"api.html#annotated-{module}"
-    link = nodes.reference("", "", refuri=url, internal=True)
-    link += nodes.literal("", f"annotated/{module}.py")
+    listed = [name for name in listed if homes().get(name) == module]
+    link: nodes.Element = nodes.inline()
+    if listed:
+        url = f"api.html#annotated.{module}.{listed[0]}"
+        link = nodes.reference("", "", refuri=url, internal=True)
+    link += nodes.literal("", f"annotated/{module.replace('.', '/')}.py")
     label = nodes.paragraph("", "", nodes.Text("goes into "), link, classes=["module"])
     label["ids"] = [f"{module}.{name}" for node in body for name in defined_names(node)]
     cell["classes"].append("export")
@@ -118,14 +140,14 @@ class Reference(SphinxPostTransform):
     def run(self, **kwargs) -> None:
         if self.env.docname != "chapters/api":
             return
-        homes = {
+        cells = {
             f"annotated.{module.name}.{name}": f"{cell.chapter.stem}.html#{module.name}.{name}"
             for module in collect(CHAPTERS).values()
             for name, cell in module.definitions()
             if f"chapters/{cell.chapter.stem}" in self.env.found_docs
         }
         for signature in self.document.findall(addnodes.desc_signature):
-            if target := homes.get(signature["ids"][0] if signature["ids"] else ""):
+            if target := cells.get(signature["ids"][0] if signature["ids"] else ""):
                 link = nodes.reference("", "", refuri=target, internal=True, classes=["home"])
                 link += nodes.Text("in the book")
                 signature += link

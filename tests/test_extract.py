@@ -227,7 +227,7 @@ def test_comments_at_top_level_survive(book: Book):
 def test_names_are_offered_lazily(book: Book):
     book.add("1-one.md", "1 One", cell("one", "import json\n\ndef f():\n    return json.dumps(1)"))
     book.add("2-two.md", "2 Two", cell("two", "from annotated.one import f\n\n_own = 1\nX = f()"))
-    init = book.module("__init__")
+    book.run()
     code = (
         "import annotated\n"
         "assert not [m for m in sys.modules if m.startswith('annotated.')]\n"
@@ -240,8 +240,9 @@ def test_names_are_offered_lazily(book: Book):
         "from annotated import *\n"
         "assert f is annotated.one.f and X == '1'\n"
     )
-    assert fresh(book.package, code) == "module 'annotated' has no attribute 'nothing'\n"
-    assert "from annotated.one import f as f" in init  # for type checkers
+    assert fresh(book.package, code) == "No annotated attribute nothing\n"
+    init = (book.package / "__init__.pyi").read_text()
+    assert "from .one import f as f" in init  # for type checkers
     assert (book.package / "py.typed").read_text() == ""
     assert not (book.package / "__main__.py").exists()
 
@@ -263,6 +264,65 @@ def test_a_module_for_older_code_keeps_its_names_to_itself(book: Book):
     assert fresh(book.package, asked) == "1 3 1 2\n"
 
 
+def test_a_reference_says_what_is_offered(book: Book):
+    book.add("1-one.md", "1 One", cell("one", "X = 1\nY = 2"))
+    listed = "Words.\n\n```{offered}\nX\n```\n"
+    (book.chapters / "api.md").write_text(f"# Reference\n\n{listed}", encoding="utf-8")
+    book.run()
+    asked = "import annotated; print(annotated.__all__, annotated.one.Y)"
+    assert fresh(book.package, asked) == "['X'] 2\n"
+    (book.chapters / "api.md").write_text("# Reference\n\n```{offered}\nX Z\n```\n")
+    assert "offers 'Z', which no module defines" in book.refusal()
+
+
+def test_modules_may_stand_in_a_folder(book: Book):
+    book.add("1-one.md", "1 One", cell("deep.one", "def f():\n    return 1"))
+    book.add("2-two.md", "2 Two", cell("deep.two", "from annotated.deep.one import f\n\nX = f()"))
+    assert "def f" in book.module("deep/one")
+    code = (
+        "import annotated, annotated.deep\n"
+        "assert 'annotated.deep.one' not in sys.modules\n"
+        "assert annotated.X == annotated.deep.X == annotated.deep.two.X == 1\n"
+        "assert annotated.deep.f is annotated.f and annotated.deep.__all__ == ['X', 'f']\n"
+        "print(annotated.deep.__doc__.splitlines()[0])"
+    )
+    assert fresh(book.package, code) == "1 One. 2 Two.\n"
+    (book.package / "deep" / "old.py").write_text("")
+    assert "deep/old.py" in book.run()[1]
+
+
+def test_a_class_may_span_cells_and_chapters(book: Book):
+    book.add(
+        "2-two.md",
+        "2 Two",
+        cell("one", "class A:\n    x = 2\n\n    def f(self):\n        return self.x\n\n\nB = A"),
+    )
+    more = (
+        "import math\nfrom annotated.classes import add_to\n\n"
+        "@add_to(A)\ndef g(self) -> float:\n"
+        '    """What it does.\n\n    And why.\n    """\n    return math.sqrt(self.f())\n\n\n'
+        "@add_to(A)\n@property\ndef h(self):\n    return 3\n\n\nC = 4"
+    )
+    book.add("1-one.md", "1 One", cell("one", more))  # a chapter before the class
+    text = book.module("one")
+    (made,) = [node for node in ast.parse(text).body if isinstance(node, ast.ClassDef)]
+    assert [getattr(node, "name", "x") for node in made.body] == ["x", "f", "g", "h"]
+    assert "add_to" not in text and '__all__ = ["A", "B", "C"]' in text
+    asked = "from annotated import A, C; print(A().g() ** 2, A().h, C, A.g.__doc__.splitlines()[0])"
+    assert fresh(book.package, asked) == "2.0000000000000004 3 4 What it does.\n"
+
+
+def test_what_a_cell_adds_needs_a_class_and_a_name_of_its_own(book: Book):
+    added = "from annotated.classes import add_to\n\n@add_to(A)\ndef g(self):\n    return 1"
+    book.add("1-one.md", "1 One", cell("one", added))
+    assert "cell 2" in (error := book.refusal()) and "no class of annotated.one" in error
+    book.add("1-one.md", "1 One", cell("one", "class A:\n    pass"), *[cell("one", added)] * 2)
+    assert "'A.g' is already defined" in book.refusal()
+    wide = added.replace("return 1", 'return """a\nb"""')
+    book.add("1-one.md", "1 One", cell("one", "class A:\n    pass"), cell("one", wide))
+    assert "g has a string of several lines" in book.refusal()
+
+
 def test_a_second_run_changes_nothing(book: Book):
     book.add("1-one.md", "1 One", cell("one", "X = 1"))
     assert book.run()[0] == 0
@@ -276,7 +336,13 @@ def test_modules_without_a_chapter_are_removed(book: Book):
     book.run()
     (book.package / "old.py").write_text("Y = 2\n")
     assert "old.py" in book.run()[1]
-    assert sorted(book.files()) == ["__init__.py", "one.py", "py.typed"]
+    assert sorted(book.files()) == [
+        "__init__.py",
+        "__init__.pyi",
+        "_version.py",
+        "one.py",
+        "py.typed",
+    ]
 
 
 # ------------------------------------------------------------------------------ what is refused
@@ -314,7 +380,13 @@ def test_modules_without_a_chapter_are_removed(book: Book):
             ["cell 3", "'one' is the name of a module"],
         ),
         ([cell("my-module", "X = 1")], ["cell 2 (X = 1)", "names no module", "'my-module'"]),
-        ([cell("a.b", "X = 1")], ["cell 2", "names no module", "'a.b'"]),
+        ([cell("a.b.c", "X = 1")], ["cell 2", "names no module", "'a.b.c'"]),
+        ([cell("a.", "X = 1")], ["cell 2", "names no module", "'a.'"]),
+        ([cell("a._b", "X = 1")], ["cell 2", "names no module", "'a._b'"]),
+        (
+            [cell("a", "X = 1"), cell("a.b", "Y = 1")],
+            ["cell 3", "'a' is a module and no folder"],
+        ),
         ([cell("class", "X = 1")], ["cell 2", "names no module", "'class'"]),
         ([cell("__init__", "X = 1")], ["cell 2", "names no module", "'__init__'"]),
         ([cell("3", "X = 1")], ["cell 2", "names no module", "3"]),
@@ -432,14 +504,21 @@ def test_the_package_is_what_the_chapters_say():
 
 def test_no_line_of_an_export_cell_is_lost():
     """However extraction joins cells: their statements stand in the module, in order."""
-    for name, module in extract.collect(ROOT / "chapters").items():
-        made = ast.parse((ROOT / "annotated" / f"{name}.py").read_text(encoding="utf-8")).body
-        kept = [ast.unparse(n) for n in made[1:] if not isinstance(n, (ast.Import, ast.ImportFrom))]
-        told = [
-            ast.unparse(node)
-            for one in module.cells
-            for node in ast.parse(one.source).body
-            if not isinstance(node, (ast.Import, ast.ImportFrom))
-        ]
-        own = [line for line in kept if not line.startswith("__all__ = ")]
-        assert own == told, "\n".join(difflib.unified_diff(told, own, lineterm=""))
+    for module in extract.collect(ROOT / "chapters").values():
+        made = ast.parse((ROOT / "annotated" / module.path).read_text(encoding="utf-8")).body
+        added = {name for name, _ in module.definitions() if "." in name}
+        kept, told = [], []
+        for node in made[1:]:
+            if isinstance(node, ast.ClassDef):
+                own = [(f"{node.name}.{getattr(part, 'name', '')}", part) for part in node.body]
+                node.body = [part for name, part in own if name not in added]
+            kept.append(node)
+        for one in module.cells:
+            methods = [ast.dump(node) for _, node in one.additions()]
+            told += [node for node in one.tree().body if ast.dump(node) not in methods]
+        before, after = (
+            [ast.unparse(n) for n in nodes if not isinstance(n, (ast.Import, ast.ImportFrom))]
+            for nodes in (told, kept)
+        )
+        after = [line for line in after if not line.startswith("__all__ = ")]
+        assert after == before, "\n".join(difflib.unified_diff(before, after, lineterm=""))

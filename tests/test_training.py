@@ -27,7 +27,7 @@ import annotated.training as training
 from annotated.cli import main
 from annotated.data import Batch, EncodedPairs, make_batch, train_bpe
 from annotated.decoding import load_pretrained
-from annotated.files import FileError
+from annotated.files import FileError, write_tensors, write_text
 from annotated.launcher import command, launch
 from annotated.model import EncoderDecoder, TransformerConfig, build_model, make_model
 from annotated.optimizer import paper_optimizer, rate
@@ -54,8 +54,6 @@ from annotated.training import (
     start_run,
     train,
     update,
-    write_tensors,
-    write_text,
 )
 
 EN = "zero one two three four five six seven eight nine".split()  # noqa: SIM905
