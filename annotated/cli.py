@@ -82,7 +82,9 @@ def add_fields(parser: argparse.ArgumentParser, config: Any) -> None:
 
 
 def run_train(options: argparse.Namespace) -> None:
-    from annotated.training import TrainingConfig, preset, read_config, train
+    from annotated.training.config import TrainingConfig, preset
+    from annotated.training.folder import read_config
+    from annotated.training.trainer import train
 
     names = [field.name for field in dataclasses.fields(TrainingConfig)]
     given = {name: getattr(options, name) for name in names if hasattr(options, name)}
@@ -100,7 +102,7 @@ def trained_on(model: str) -> str:
     Raises: ValueError if the folder of the model does not tell.
     """
     from annotated.decoding import model_folder
-    from annotated.training import read_config
+    from annotated.training.folder import read_config
 
     folder = model_folder(model)
     if not (folder / "training.json").exists():
@@ -287,7 +289,7 @@ def tree_picture(tree: Any) -> str:
 
 def run_average(options: argparse.Namespace) -> None:
     from annotated.files import write_tensors
-    from annotated.training import average_checkpoints
+    from annotated.training.checkpoints import average_checkpoints
 
     tensors = average_checkpoints([Path(path) for path in options.checkpoints])
     write_tensors(Path(options.out), tensors, {"format": "pt"})
@@ -410,7 +412,7 @@ class CommandParser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the command `annotated`."""
-    from annotated.training import PRESETS, TrainingConfig
+    from annotated.training.config import PRESETS, TrainingConfig
 
     parser = CommandParser(prog="annotated", description="Attention Is All You Need, executable.")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
