@@ -106,11 +106,6 @@ def launch(config: TrainingConfig, processes: int = 0, resume: bool = False) -> 
     return Run(config, started, processes)
 
 
-with extra("viz"):
-    import altair as alt
-    import pandas as pd
-
-
 class Run:
     """A training in the background.
 

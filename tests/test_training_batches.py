@@ -7,13 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from tokenizers import Tokenizer
 
 from annotated.data import PAD, EncodedPairs
 from annotated.training.batches import derive_seed, longest_sentence, share_parts
 from annotated.training.config import TrainingConfig
-from annotated.training.processes import Processes
 from annotated.training.trainer import Trainer, start_run
 
 
@@ -78,9 +76,6 @@ def test_parts_are_shared_out_evenly():
         share_parts(12, 8)
     config = TrainingConfig(src_tokens=1000, tgt_tokens=800, max_pieces=256)
     assert [longest_sentence(config, parts) for parts in (1, 4)] == [256, 200]
-    alone = Processes()
-    assert alone.any(True, False) == [True, False] and alone.first("x") == "x"
-    assert torch.equal(alone.reduce(torch.ones(2)), torch.ones(2))
 
 
 def made_pairs(number: int) -> EncodedPairs:

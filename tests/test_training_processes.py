@@ -144,6 +144,12 @@ def test_the_failure_of_one_process_ends_the_run(config: TrainingConfig, tmp_pat
     assert ended.returncode != 0 and "annotated: out of memory" in ended.stderr
 
 
+def test_one_process_waits_for_no_other():
+    alone = Processes()
+    assert alone.any(True, False) == [True, False] and alone.broadcast("x") == "x"
+    assert torch.equal(alone.all_reduce(torch.ones(2)), torch.ones(2))
+
+
 def test_precision_is_chosen_by_the_device(monkeypatch: pytest.MonkeyPatch):
     cpu, cuda = torch.device("cpu"), torch.device("cuda")
     assert find_precision("auto", cpu) == torch.float32

@@ -27,7 +27,7 @@ __all__ = [
 
 
 class MicroBatch(NamedTuple):
-    """A batch that a process computes in one go: its place in the data, and the numbers of its pairs."""
+    """A batch computed in one go: its place in the data, and the numbers of its pairs."""
 
     epoch: int
     batch: int

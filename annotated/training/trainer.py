@@ -120,7 +120,7 @@ class Trainer:
                 yield MicroBatch(now, number, kept[batches[number]].tolist())
 
     def collate(self, pairs: EncodedPairs, batch: MicroBatch) -> tuple[int, Tensor, Tensor]:
-        """The seed of a batch, and its ids on the device: (batch, src_len) and (batch, tgt_len + 1)."""
+        """The seed of a batch, and its ids: (batch, src_len) and (batch, tgt_len + 1)."""
         src, tgt = zip(*(pairs[i] for i in batch.pairs), strict=True)
         seed = derive_seed(self.config.seed, batch.epoch, batch.batch)
         return seed, to_device(pad_ids(src), self.device), to_device(pad_ids(tgt), self.device)
@@ -287,7 +287,7 @@ class Trainer:
         )
 
     def log_row(self, loss: float | None = None) -> dict[str, Any]:
-        """A row of the log, about the updates since the row before; `loss` is the validation loss."""
+        """A row of the log, about the updates since the row before; `loss` is validation's."""
         p = self.progress
         row = {
             "update": p.update,
@@ -303,7 +303,7 @@ class Trainer:
         return row if loss is None else row | {"dev_loss": round(loss, 4)}
 
     def progress_bar(self) -> tqdm:
-        """A bar with the time left, in the first process; in a file of output, a line now and then."""
+        """A bar with the time left, in the first process; in a file, a line now and then."""
         return tqdm(
             total=self.config.updates,
             initial=self.progress.update,
