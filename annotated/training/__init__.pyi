@@ -29,17 +29,13 @@ from .checkpoints import tensor_digest as tensor_digest
 from .checkpoints import write_checkpoint as write_checkpoint
 from .config import PRESETS as PRESETS
 from .config import TrainingConfig as TrainingConfig
-from .config import check_training as check_training
 from .config import fixed_options as fixed_options
 from .config import model_config as model_config
 from .config import preset as preset
-from .folder import check_resume as check_resume
-from .folder import encode_corpus as encode_corpus
 from .folder import prepare_run as prepare_run
 from .folder import read_config as read_config
 from .folder import read_pairs as read_pairs
 from .folder import run_lock as run_lock
-from .folder import run_vocabulary as run_vocabulary
 from .logs import Progress as Progress
 from .logs import RunLog as RunLog
 from .logs import read_log as read_log

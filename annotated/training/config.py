@@ -11,7 +11,7 @@ from annotated.data import parse_data
 from annotated.files import fits
 from annotated.model import TransformerConfig
 
-__all__ = ["PRESETS", "TrainingConfig", "check_training", "fixed_options", "model_config", "preset"]
+__all__ = ["PRESETS", "TrainingConfig", "fixed_options", "model_config", "preset"]
 
 
 def _option(default: Any, text: str, choices: tuple = (), fixed: bool = True) -> Any:
@@ -71,10 +71,10 @@ class TrainingConfig:
     seed: int = _option(1, "start of every random choice")
 
     def __post_init__(self) -> None:
-        check_training(self)
+        _check_training(self)
 
 
-def check_training(config: TrainingConfig) -> None:
+def _check_training(config: TrainingConfig) -> None:
     """Raise ValueError unless a configuration describes a run that can be done."""
     may_be_zero = {"d_k", "d_v", "parts", "seed", "save_updates", "save_minutes"}
     for option in fields(config):

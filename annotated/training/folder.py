@@ -16,15 +16,7 @@ from annotated.files import FileError, locked, read_json, reading, settings, wri
 from annotated.training.checkpoints import list_checkpoints
 from annotated.training.config import TrainingConfig, fixed_options
 
-__all__ = [
-    "check_resume",
-    "encode_corpus",
-    "prepare_run",
-    "read_config",
-    "read_pairs",
-    "run_lock",
-    "run_vocabulary",
-]
+__all__ = ["prepare_run", "read_config", "read_pairs", "run_lock"]
 
 
 def run_lock(folder: str | Path) -> AbstractContextManager[None]:
@@ -40,25 +32,25 @@ def prepare_run(config: TrainingConfig, resume: bool) -> None:
     """
     folder = Path(config.out)
     if (folder / "training.json").exists():
-        check_resume(config, read_config(folder), resume)
+        _check_resume(config, read_config(folder), resume)
     elif left := list_checkpoints(folder):
         raise FileError(
             f"{folder}: expected training.json beside {left[-1].name}; there is none; put it back, "
             "or choose another --out"
         )
     else:
-        encode_corpus(config, folder)
+        _encode_corpus(config, folder)
     write_text(folder / "training.json", json.dumps(asdict(config), indent=2) + "\n")
 
 
-def run_vocabulary(config: TrainingConfig, sentences: list[str]) -> Tokenizer:
+def _run_vocabulary(config: TrainingConfig, sentences: list[str]) -> Tokenizer:
     """The vocabulary of the weights that a run begins with, or else a new one."""
     if config.weights:
         return load_pretrained(config.weights).tokenizer
     return learn_vocabulary(config.vocabulary, sentences, config.vocab_size)
 
 
-def encode_corpus(config: TrainingConfig, folder: Path) -> None:
+def _encode_corpus(config: TrainingConfig, folder: Path) -> None:
     """Write a vocabulary, and the training and validation pairs in its numbers."""
     corpus, src, tgt = parse_data(config.data)
     tokenizer = None
@@ -69,7 +61,7 @@ def encode_corpus(config: TrainingConfig, folder: Path) -> None:
                 f"expected pairs to train and to validate on; {config.data} has no {split}"
             )
         if tokenizer is None:
-            tokenizer = run_vocabulary(config, source + target)
+            tokenizer = _run_vocabulary(config, source + target)
             write_text(folder / "tokenizer.json", tokenizer.to_str())
         EncodedPairs.encode(tokenizer, source, target).save(folder / f"{split}.pairs")
 
@@ -83,7 +75,7 @@ def read_config(folder: Path) -> TrainingConfig:
     return settings(TrainingConfig, read_json(path, "the configuration of a run"), str(path))
 
 
-def check_resume(config: TrainingConfig, old: TrainingConfig, resume: bool) -> None:
+def _check_resume(config: TrainingConfig, old: TrainingConfig, resume: bool) -> None:
     """Raise ValueError unless a run may go on with this configuration."""
     if not resume:
         raise ValueError(

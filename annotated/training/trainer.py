@@ -220,17 +220,17 @@ class Trainer:
         leader = self.processes.rank == 0
         log = RunLog(Path(config.out), progress.update, config.tensorboard) if leader else None
         coming, last_save = prefetch(self.global_batches()), time.monotonic()
-        with StopRequest(self.processes.size == 1) as stop, self.progress_bar() as bar:
+        with StopRequest(self.processes.size == 1) as stop, self._progress_bar() as bar:
             since = time.perf_counter()
             while True:
                 since = self.timed_step(coming, since)
-                self.advance(bar)
+                self._advance_bar(bar)
                 save_now, stop_now = self.sync_flags(stop, last_save)
                 if save_now:
                     self.validate_and_save(log)
                     last_save, since = time.monotonic(), time.perf_counter()
                 elif log and progress.update % config.log_updates == 0:
-                    log.add(self.log_row())
+                    log.add(self._log_row())
                 if progress.update == config.updates:
                     return
                 if stop_now:
@@ -272,7 +272,7 @@ class Trainer:
             where = f"on the validation set after update {self.progress.update}"
             raise ValueError(f"expected a finite loss; got {loss} {where}. {_HELP}")
         if log:
-            log.add(self.log_row(loss))
+            log.add(self._log_row(loss))
             self.save_checkpoint()
             delete_old_checkpoints(Path(self.config.out), self.config.average)
 
@@ -286,7 +286,7 @@ class Trainer:
             f"stopped after update {self.progress.update}, and saved; to go on: {command}"
         )
 
-    def log_row(self, loss: float | None = None) -> dict[str, Any]:
+    def _log_row(self, loss: float | None = None) -> dict[str, Any]:
         """A row of the log, about the updates since the row before; `loss` is validation's."""
         p = self.progress
         row = {
@@ -302,7 +302,7 @@ class Trainer:
         p.row_loss, p.row_tokens, p.row_seconds, p.row_waited = 0.0, 0, 0.0, 0.0
         return row if loss is None else row | {"dev_loss": round(loss, 4)}
 
-    def progress_bar(self) -> tqdm:
+    def _progress_bar(self) -> tqdm:
         """A bar with the time left, in the first process; in a file, a line now and then."""
         return tqdm(
             total=self.config.updates,
@@ -312,7 +312,7 @@ class Trainer:
             mininterval=0.5 if sys.stderr.isatty() else 20,
         )
 
-    def advance(self, bar: tqdm) -> None:
+    def _advance_bar(self, bar: tqdm) -> None:
         """Move the bar on by one update."""
         p = self.progress
         rate = p.row_tokens / p.row_seconds
