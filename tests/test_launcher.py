@@ -140,6 +140,7 @@ def config(tmp_path: Path) -> TrainingConfig:
     return TrainingConfig(out=str(tmp_path / "run"), data=f"{tmp_path}-en-de", **shape, **sizes)
 
 
+@pytest.mark.processes
 def test_launch_interrupt_resume(config: TrainingConfig):
     run = launch(config, processes=1)
     while run.running and len(run.log()) < 3:
@@ -154,6 +155,7 @@ def test_launch_interrupt_resume(config: TrainingConfig):
     assert again.chart().to_dict()["title"] == "run: loss by update"
 
 
+@pytest.mark.processes
 def test_a_run_that_fails_says_why(config: TrainingConfig):
     with pytest.raises(RuntimeError, match="there is no training pair of at most 1 pieces"):
         launch(replace(config, max_pieces=1), processes=1).wait()

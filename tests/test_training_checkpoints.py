@@ -40,6 +40,7 @@ from annotated.training.config import TrainingConfig, model_config
 from annotated.training.trainer import start_run, train
 
 
+@pytest.mark.processes
 def test_kill_9_at_any_moment(config: TrainingConfig, tmp_path: Path):
     """Killed again and again, the run ends in the very same files."""
     config = replace(config, updates=400, save_updates=10)
@@ -327,6 +328,7 @@ main(sys.argv[2:])
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_costs_nothing_that_was_saved(config: TrainingConfig, tmp_path: Path):
     train(config)
     full = replace(config, out=str(tmp_path / "full"))

@@ -163,6 +163,7 @@ def test_damaged_pairs_are_named(config: TrainingConfig, capsys, name: str):
     train(replace(config, updates=20), resume=True)
 
 
+@pytest.mark.processes
 def test_two_do_not_train_in_one_folder(config: TrainingConfig, tmp_path: Path, capsys):
     train(replace(config, updates=10))
     long = replace(config, updates=100_000, log_updates=1, save_updates=10**6)

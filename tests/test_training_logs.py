@@ -13,6 +13,7 @@ from annotated.training.logs import RunLog, read_log
 from annotated.training.trainer import Trainer, train
 
 
+@pytest.mark.slow
 def test_the_speed_in_the_log_is_that_of_the_clock_on_the_wall(config, monkeypatch):
     """A run whose loader is slow on purpose, and which saves slowly too."""
     real, save = Trainer.global_batches, Trainer.save_checkpoint
@@ -48,6 +49,7 @@ def test_a_run_that_is_fed_hardly_waits(config: TrainingConfig):
     assert float(rows(config)[-1]["waiting"]) < 0.5
 
 
+@pytest.mark.slow
 def test_a_damaged_log_stops_no_run(config: TrainingConfig, tmp_path: Path, capsys):
     """Half a line, a line too long, letters, a row twice: named, left out, and kept beside."""
     train(config)

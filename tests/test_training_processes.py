@@ -45,6 +45,7 @@ def free_port() -> int:
         return found.getsockname()[1]
 
 
+@pytest.mark.processes
 def test_two_processes_take_the_steps_of_one(config: TrainingConfig, tmp_path: Path):
     """Same global batch: same losses, dropout included, up to the order of additions."""
     config = replace(config, parts=2, updates=20)
@@ -56,6 +57,7 @@ def test_two_processes_take_the_steps_of_one(config: TrainingConfig, tmp_path: P
     assert_close(config, two)
 
 
+@pytest.mark.processes
 def test_two_machines_take_the_steps_of_one(config: TrainingConfig, tmp_path: Path):
     """Two torchrun agents that meet on the loopback interface, as two machines would."""
     config = replace(config, parts=2, updates=20)
@@ -85,6 +87,7 @@ def assert_close(one: TrainingConfig, two: TrainingConfig) -> None:
         np.testing.assert_allclose(a[name], b[name], atol=1e-3, rtol=1e-2, err_msg=name)
 
 
+@pytest.mark.processes
 def test_torchrun_passes_ctrl_c_on(config: TrainingConfig):
     long = replace(config, updates=100_000, log_updates=1, save_updates=10**6, parts=2)
     words = train_command(long, 2)
@@ -132,6 +135,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.processes
 def test_the_failure_of_one_process_ends_the_run(config: TrainingConfig, tmp_path: Path):
     long = replace(config, updates=100_000, save_updates=10**6, parts=2)
     script = tmp_path / "failing.py"
