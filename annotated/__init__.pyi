@@ -20,6 +20,7 @@ from . import paper as paper
 from . import parsing as parsing
 from . import positional as positional
 from . import regularization as regularization
+from . import runs as runs
 from . import stacks as stacks
 from . import training as training
 from . import variations as variations
@@ -65,11 +66,12 @@ from .model import tie_embeddings as tie_embeddings
 from .optimizer import paper_optimizer as paper_optimizer
 from .optimizer import rate as rate
 from .paper import quote as quote
-from .parsing import Parser as Parser
-from .parsing import load_parser as load_parser
-from .parsing import score_parser as score_parser
-from .parsing import table_4 as table_4
-from .parsing import tree_svg as tree_svg
+from .parsing.drawing import tree_svg as tree_svg
+from .parsing.evalb import evalb_compare as evalb_compare
+from .parsing.parser import Parser as Parser
+from .parsing.parser import load_parser as load_parser
+from .parsing.parser import score_parser as score_parser
+from .parsing.results import table_4 as table_4
 from .positional import LearnedPositionalEncoding as LearnedPositionalEncoding
 from .positional import PositionalEncoding as PositionalEncoding
 from .positional import sinusoids as sinusoids

@@ -724,9 +724,9 @@ def test_parsers_are_scored_and_the_scores_kept(tmp_path: Path, capsys, monkeypa
     def compare(*arguments: object, **search: float) -> list[dict]:
         return [{"parser": "grammar"} | row for row in score(*arguments, **search)]
 
-    monkeypatch.setattr("annotated.parsing.load_parser", lambda name, device: name)
-    monkeypatch.setattr("annotated.parsing.score_parser", score)
-    monkeypatch.setattr("annotated.parsing.compare_parsers", compare)
+    monkeypatch.setattr("annotated.parsing.parser.load_parser", lambda name, device: name)
+    monkeypatch.setattr("annotated.parsing.parser.score_parser", score)
+    monkeypatch.setattr("annotated.parsing.baselines.compare_parsers", compare)
     kept = tmp_path / "scores.json"
     asked = ["parse", "--model", "m", "--treebank", "craft", "--out", str(kept)]
     told = said(capsys, *asked, "--beam", "21")
@@ -755,7 +755,7 @@ class LikeWords:
 
 @pytest.fixture
 def nouns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("annotated.parsing.load_parser", lambda name, device: LikeWords())
+    monkeypatch.setattr("annotated.parsing.parser.load_parser", lambda name, device: LikeWords())
 
 
 def test_lines_of_standard_input_are_parsed(nouns, capsys, monkeypatch):

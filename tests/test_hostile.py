@@ -767,7 +767,8 @@ def test_downloads(server: str, tmp_path: Path):
 
 
 def test_trees():
-    from annotated.parsing import line_tree, read_trees
+    from annotated.parsing.linear import line_to_tree
+    from annotated.parsing.trees import read_trees
 
     rng = random.Random(10)
     whole = "(S (NP (DT The) (NN cat)) (VP (VBD sat)) (. .))"
@@ -789,7 +790,7 @@ def test_trees():
     def cases() -> Iterator[Case]:
         for line in lines():
             yield f"tree {line!r:.50}", lambda line=line: list(read_trees([line]))
-            yield f"line {line!r:.50}", lambda line=line: line_tree(line, ["The", "cat"])
+            yield f"line {line!r:.50}", lambda line=line: line_to_tree(line, ["The", "cat"])
 
     judge("trees", cases(), right)
 
