@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from runs import (
+from small_runs import (
     assert_same_run,
     broken,
     exact,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import assert_same_run, last_update, refused, start
 from safetensors.numpy import save_file
+from small_runs import assert_same_run, last_update, refused, start
 
 from annotated.data import EncodedPairs, train_bpe
 from annotated.decoding import load_pretrained

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from runs import exact, rows
+from small_runs import exact, rows
 
 from annotated.files import FileError
 from annotated.training.config import TrainingConfig

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from runs import exact, last_update, start, tensors
+from small_runs import exact, last_update, start, tensors
 
 from annotated.launcher import train_command
 from annotated.training.checkpoints import INTERRUPTED, list_checkpoints, read_checkpoint

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from runs import assert_same_run, equal, exact, rows, same, tensors
+from small_runs import assert_same_run, equal, exact, rows, same, tensors
 from torch import nn
 
 from annotated.cli import main

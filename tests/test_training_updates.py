@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from runs import equal
+from small_runs import equal
 from torch import nn
 
 from annotated.data import Batch
