@@ -57,6 +57,8 @@ from .evaluation import training_cost as training_cost
 from .feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
 from .files import FileError as FileError
 from .files import InputError as InputError
+from .heads.observe import observe_heads as observe_heads
+from .heads.study import head_study as head_study
 from .launcher import launch as launch
 from .model import EncoderDecoder as EncoderDecoder
 from .model import TransformerConfig as TransformerConfig
@@ -90,7 +92,7 @@ from .training.trainer import train as train
 from .training.updates import run_epoch as run_epoch
 from .variations import count_parameters as count_parameters
 from .variations import row_config as row_config
-from .visualization import Attention as Attention
-from .visualization import attention_lines as attention_lines
-from .visualization import heat_map as heat_map
-from .visualization import read_attention as read_attention
+from .visualization.drawing import attention_lines as attention_lines
+from .visualization.drawing import heat_map as heat_map
+from .visualization.weights import Attention as Attention
+from .visualization.weights import read_attention as read_attention

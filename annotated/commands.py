@@ -154,12 +154,13 @@ def run_paper(options: argparse.Namespace) -> None:
 def run_heads(options: argparse.Namespace) -> None:
     from annotated.decoding import load_pretrained
     from annotated.files import write_text
-    from annotated.heads import load_gum, study, untrained
+    from annotated.heads.gold import load_gum
+    from annotated.heads.study import head_study, reinitialized
 
     translator = load_pretrained(options.model)
     if options.untrained:
-        translator.model = untrained(translator.model)
-    tables = study(translator, load_gum("train")[::4], load_gum("dev") + load_gum("test"))
+        translator.model = reinitialized(translator.model)
+    tables = head_study(translator, load_gum("train")[::4], load_gum("dev") + load_gum("test"))
     for name, table in tables.items():
         print(f"\n{name}\n{table.round(3).to_string(index=False)}")
     if options.out:
