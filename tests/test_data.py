@@ -36,7 +36,7 @@ from annotated.data import (
     word_vocabulary,
 )
 from annotated.files import resource_path
-from annotated.training import model_config, preset
+from annotated.training.config import model_config, preset
 
 # --------------------------------------------------------------------------------------- vocabulary
 
