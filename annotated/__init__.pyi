@@ -63,7 +63,7 @@ from .model import make_model as make_model
 from .model import tie_embeddings as tie_embeddings
 from .optimizer import paper_optimizer as paper_optimizer
 from .optimizer import rate as rate
-from .paper import quote as quote
+from .paper.quotation import quote as quote
 from .parsing import Parser as Parser
 from .parsing import load_parser as load_parser
 from .parsing import score_parser as score_parser
