@@ -125,12 +125,12 @@ def run_evaluate(options: argparse.Namespace) -> None:
 
 
 def run_vary(options: argparse.Namespace) -> None:
-    from annotated.variations import rows, vary
+    from annotated.variations import table_3, vary
 
     changes = {} if options.updates is None else {"updates": options.updates}
     if options.precision:
         changes["precision"] = options.precision
-    names = options.row or list(rows().index)
+    names = options.row or list(table_3().index)
     print(vary(names, options.seed, Path(options.results), **changes).to_string(index=False))
 
 

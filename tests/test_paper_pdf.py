@@ -16,7 +16,7 @@ from annotated.paper import extract_paper, typesetting
 from annotated.paper import pdf as module
 from annotated.paper.typesetting import known_words
 from annotated.parsing import table_4
-from annotated.variations import BASE, rows
+from annotated.variations import _BASE, table_3
 
 PDF = os.environ.get("ANNOTATED_PAPER_PDF")
 
@@ -382,14 +382,14 @@ def test_table_3_is_as_printed(printed):
     lines = [line for line in printed[start:] if line.strip() and not line.startswith("(")]
     learned = next(line for line in printed if line.startswith("(E)"))
     assert learned.endswith(" 4.92 25.7")
-    table = rows()
+    table = table_3()
     assert table.index[-2] == "E: positions = learned"
     varied = ["N", "d_model", "d_ff", "h", "d_k", "d_v", "dropout", "label_smoothing"]
     steps = (table["train_steps"] // 1000).map("{}K".format)
     assert lines[0].split()[1:10] == [*map(str, table.loc["base"][varied]), steps["base"]]
     table = table.drop(["base", "E: positions = learned"])
     for line, (_, row) in zip(lines[1 : len(table) + 1], table.iterrows(), strict=True):
-        changed = [row[x] for x in varied if row[x] != BASE[x]]
+        changed = [row[x] for x in varied if row[x] != _BASE[x]]
         if row.group == "big":
             changed = [row["N"], *changed, steps["big"]]
         else:
