@@ -19,7 +19,7 @@ import torch
 from nltk import Tree
 from safetensors.torch import load_file, save_file
 
-from annotated import cli
+from annotated import cli, commands
 from annotated.data import corpora, train_bpe
 from annotated.decoding import Translation, load_pretrained
 from annotated.evaluation import TEXTS
@@ -199,7 +199,7 @@ def test_evaluate_searches_as_the_paper_does_unless_told(capsys, monkeypatch):
 
 
 def test_a_model_is_scored_on_the_data_that_it_was_trained_on(run: Path, capsys):
-    assert cli.trained_on(str(run)) == "multi30k-en-de"
+    assert commands.trained_on(str(run)) == "multi30k-en-de"
     (run / "training.json").unlink()
     assert "expected --data" in refused(capsys, "evaluate", str(run))
 
@@ -694,7 +694,7 @@ def test_an_input_that_breaks_off_is_one_line(model, capsys, monkeypatch):
 
 @pytest.mark.parametrize("text", ["\ud800", "a \udcff b", "\ud83d\ude00", "x\udfffy\ud800"])
 def test_lone_surrogates_become_marks(text: str):
-    line = cli.one_line(text)
+    line = commands.one_line(text)
     line.encode("utf-8")
     assert line == ("😀" if text == "\ud83d\ude00" else re.sub("[\ud800-\udfff]", "\ufffd", text))
 
@@ -717,9 +717,9 @@ def test_parsers_are_scored_and_the_scores_kept(tmp_path: Path, capsys, monkeypa
     def compare(*arguments: object, **search: float) -> list[dict]:
         return [{"parser": "grammar"} | row for row in score(*arguments, **search)]
 
-    monkeypatch.setattr("annotated.parsing.load_parser", lambda name, device: name)
-    monkeypatch.setattr("annotated.parsing.score_parser", score)
-    monkeypatch.setattr("annotated.parsing.compare_parsers", compare)
+    monkeypatch.setattr("annotated.parsing.parser.load_parser", lambda name, device: name)
+    monkeypatch.setattr("annotated.parsing.parser.score_parser", score)
+    monkeypatch.setattr("annotated.parsing.baselines.compare_parsers", compare)
     kept = tmp_path / "scores.json"
     asked = ["parse", "--model", "m", "--treebank", "craft", "--out", str(kept)]
     told = said(capsys, *asked, "--beam", "21")
@@ -748,7 +748,7 @@ class LikeWords:
 
 @pytest.fixture
 def nouns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("annotated.parsing.load_parser", lambda name, device: LikeWords())
+    monkeypatch.setattr("annotated.parsing.parser.load_parser", lambda name, device: LikeWords())
 
 
 def test_lines_of_standard_input_are_parsed(nouns, capsys, monkeypatch):
@@ -811,8 +811,8 @@ def test_a_treebank_is_written_and_files_of_trees_are_scored(tmp_path: Path, cap
 def test_a_study_of_heads_is_written_as_valid_json(run: Path, tmp_path: Path, monkeypatch):
     """A head without a relation has nulls, for NaN is no JSON; numbers keep their digits."""
     table = pd.DataFrame({"relation": ["det", None], "gain": [1 / 3, float("nan")]})
-    monkeypatch.setattr("annotated.heads.load_gum", lambda split: [])
-    monkeypatch.setattr("annotated.heads.study", lambda *of: {"heads": table})
+    monkeypatch.setattr("annotated.heads.gold.load_gum", lambda split: [])
+    monkeypatch.setattr("annotated.heads.study.head_study", lambda *of: {"heads": table})
     cli.main(["heads", str(run), "--out", str(tmp_path / "heads.json")])
 
     def refuse(constant: str) -> None:

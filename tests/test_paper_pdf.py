@@ -15,7 +15,7 @@ from annotated.evaluation import table_2
 from annotated.paper import extract_paper, typesetting
 from annotated.paper import pdf as module
 from annotated.paper.typesetting import known_words
-from annotated.parsing import table_4
+from annotated.parsing.results import table_4
 from annotated.variations import _BASE, table_3
 
 PDF = os.environ.get("ANNOTATED_PAPER_PDF")
