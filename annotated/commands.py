@@ -132,7 +132,7 @@ def run_data(options: argparse.Namespace) -> None:
 
 
 def run_paper(options: argparse.Namespace) -> None:
-    from annotated.paper import find_paper, get_paper, import_paper
+    from annotated.paper.quotation import find_paper, get_paper, import_paper
 
     if options.action == "get":
         print(get_paper())

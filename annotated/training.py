@@ -56,7 +56,7 @@ from annotated.files import (
 )
 from annotated.model import TransformerConfig, build_model, parameter_shapes
 from annotated.optimizer import paper_optimizer
-from annotated.regularization import projected_cross_entropy
+from annotated.regularization import linear_cross_entropy
 
 __all__ = [
     "INTERRUPTED",
@@ -482,7 +482,7 @@ class ModelLoss(nn.Module):
         batch = Batch(src, tgt)
         out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
         weight = self.model.get_parameter("generator.proj.weight")  # (vocab, d_model)
-        return projected_cross_entropy(out, weight, batch.tgt_y, PAD, self.smoothing)
+        return linear_cross_entropy(out, weight, batch.tgt_y, PAD, self.smoothing)
 
 
 @dataclass
