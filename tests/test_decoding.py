@@ -30,7 +30,8 @@ from annotated.decoding import (
 from annotated.files import FileError
 from annotated.model import EncoderDecoder, make_model
 from annotated.stacks import DecoderCache
-from annotated.training import preset, save_model
+from annotated.training.checkpoints import save_model
+from annotated.training.config import preset
 
 V = 9
 TRANSLATORS = ["multi30k-en-de", "multi30k-en-fr", "general-en-fr"]
