@@ -457,7 +457,9 @@ def test_paper_show_without_a_paper(no_paper: None, capsys):
 
 def test_paper_show(monkeypatch, capsys):
     sections = {"3.2.1": ["First paragraph.", "Second paragraph."], "4": ["Another."]}
-    monkeypatch.setattr("annotated.paper.quotation.find_paper", lambda: SimpleNamespace(sections=sections))
+    monkeypatch.setattr(
+        "annotated.paper.quotation.find_paper", lambda: SimpleNamespace(sections=sections)
+    )
     assert said(capsys, "paper", "show", "3.2.1") == "First paragraph.\n\nSecond paragraph.\n"
     assert "3.2.1, 4" in refused(capsys, "paper", "show", "9")
 
