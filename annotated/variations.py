@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from annotated.data import parse_data
+from annotated.corpora import parse_data
 from annotated.decoding import load_pretrained
 from annotated.evaluation import evaluate
 from annotated.files import extra, write_text
