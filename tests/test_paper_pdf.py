@@ -12,8 +12,9 @@ import pytest
 from press import TEX, character_map, pdf_bytes, printed_with_ligatures, remnants, set_paper
 
 from annotated.evaluation import table_2
-from annotated.paper import extract_paper, typesetting
 from annotated.paper import pdf as module
+from annotated.paper import typesetting
+from annotated.paper.pdf import extract_paper
 from annotated.paper.typesetting import known_words
 from annotated.parsing.results import table_4
 from annotated.variations import _BASE, table_3

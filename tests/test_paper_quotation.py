@@ -11,16 +11,9 @@ from pathlib import Path
 import pytest
 from press import pdf_bytes, set_paper
 
-from annotated.paper import (
-    Paper,
-    extract_paper,
-    find_paper,
-    get_paper,
-    import_paper,
-    paper_folder,
-    quote,
-)
 from annotated.paper import quotation as module
+from annotated.paper.pdf import Paper, extract_paper
+from annotated.paper.quotation import find_paper, get_paper, import_paper, paper_folder, quote
 
 PDF = os.environ.get("ANNOTATED_PAPER_PDF")
 
