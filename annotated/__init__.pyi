@@ -21,6 +21,7 @@ from . import positional as positional
 from . import regularization as regularization
 from . import stacks as stacks
 from . import training as training
+from . import translator as translator
 from . import variations as variations
 from . import visualization as visualization
 from ._version import __version__ as __version__
@@ -40,11 +41,8 @@ from .data import load_pairs as load_pairs
 from .data import make_batch as make_batch
 from .data import token_batches as token_batches
 from .decoding import Hypothesis as Hypothesis
-from .decoding import Translation as Translation
-from .decoding import Translator as Translator
 from .decoding import beam_search as beam_search
 from .decoding import greedy_decode as greedy_decode
-from .decoding import load_pretrained as load_pretrained
 from .embeddings import Embeddings as Embeddings
 from .embeddings import Generator as Generator
 from .evaluation import bleu as bleu
@@ -85,6 +83,9 @@ from .training import average_checkpoints as average_checkpoints
 from .training import preset as preset
 from .training import run_epoch as run_epoch
 from .training import train as train
+from .translator import Translation as Translation
+from .translator import Translator as Translator
+from .translator import load_pretrained as load_pretrained
 from .variations import count_parameters as count_parameters
 from .variations import row_config as row_config
 from .visualization import Attention as Attention
