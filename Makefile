@@ -12,7 +12,7 @@ $(error PAPER has to be yes or no, not "$(PAPER)")
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install extract check book pdf serve test clean
+.PHONY: help install extract check book pdf serve quick test clean
 
 help:  ## show this help
 	@echo "The executable edition of \"Attention Is All You Need\""
@@ -57,6 +57,10 @@ pdf: book  ## the book as one PDF (needs Chromium): _build/pdf/attention-is-all-
 
 serve: book  ## build, and serve the site at http://localhost:8000
 	$(BIN)/python -m http.server 8000 --directory _build/html
+
+quick: $(STAMP)  ## the tests that take seconds: what to run while you work
+	$(BIN)/python book/extract.py --check
+	$(BIN)/pytest -n auto --dist worksteal -m "not (slow or processes or colab or gpu or site or browser or corpora or paper)"
 
 test: check  ## check, then run the tests (those of the site need `make book` before)
 	$(BIN)/pytest -n auto --dist worksteal

@@ -5,11 +5,13 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from jupyter_cache import get_cache
 from jupyter_cache.executors import load_executor
 from myst_nb.core.read import create_nb_reader
+from nbformat import NotebookNode
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
@@ -46,3 +48,16 @@ def execute_chapters(app: Sphinx, env: BuildEnvironment, pages: list[str]) -> No
     executor = load_executor("local-parallel", cache, logger=logging.getLogger("jupyter_cache"))
     executor.logger.setLevel(logging.INFO)  # name each chapter that begins and ends
     executor.run_and_cache(filter_pks=chapters, timeout=env.mystnb_config.execution_timeout)
+
+
+def executed(env: BuildEnvironment, page: str) -> NotebookNode | None:
+    """A chapter with the outputs of its cells; None if it has no code, or failed."""
+    path = env.doc2path(page)
+    text = Path(path).read_text(encoding="utf-8")
+    reader = create_nb_reader(path, env.myst_config, env.mystnb_config, text)
+    if reader is None:
+        return None
+    cache = get_cache(env.mystnb_config.execution_cache_path)
+    with suppress(KeyError):
+        return cache.merge_match_into_notebook(reader.read(text))[1]
+    return None

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import html
-import json
 import os
 import re
 import subprocess
 from pathlib import Path
 
 import vl_convert
+from claims import Claims, collect_claims
 from docutils import nodes
 from execution import choose_cache, execute_chapters
 from links import Offered, Reference, name_module, paper_url, read_docstring
 from notebooks import write_notebooks
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
-
-from annotated import claims
 
 BOOK = Path(__file__).resolve().parent
 LARGE = 60_000  # characters of a chart's data
@@ -171,49 +169,6 @@ class Symbols(SphinxPostTransform):
                     link += use
 
 
-class Verdicts(SphinxPostTransform):
-    """Take the verdicts from the ledger's page to the front page and to the end of each chapter."""
-
-    default_priority = 194
-    formats = ("html",)
-    ledger = "chapters/claims"
-    note = (
-        'Each <a href="checks.html">check</a> makes a small case of its own, '
-        "so its numbers need not be those of the cells above."
-    )
-    data = re.compile(r'<script type="application/json" class="ledger-data">(.*?)</script>', re.S)
-
-    def run(self, **kwargs) -> None:
-        page = self.env.docname.removeprefix("chapters/")
-        if self.ledger not in self.env.found_docs or page == "claims":
-            return
-        rows = self.rows()
-        for place in list(self.document.findall(nodes.raw)):
-            if place.astext().strip() == '<div class="scoreboard"></div>':
-                place.replace_self(nodes.raw("", claims.scoreboard(rows), format="html"))
-        if own := [row for row in rows if belongs(row, page)]:
-            chapter = next(iter(self.document.findall(nodes.section)))
-            section = nodes.section(ids=["verdicts"], names=["verdicts"])
-            section += nodes.title("", "Claims of this chapter")
-            section += nodes.raw("", f"<p>{self.note}</p>{claims.as_html(own)}", format="html")
-            chapter += section
-
-    def rows(self) -> list[dict[str, str]]:
-        """The ledger, as the run of its page left it."""
-        for raw in self.env.get_doctree(self.ledger).findall(nodes.raw):
-            if found := self.data.search(raw.astext()):
-                return json.loads(found[1])
-        raise ValueError(f"no verdicts in {self.ledger}")
-
-
-def belongs(row: dict[str, str], page: str) -> bool:
-    """Whether a chapter shows a claim, or is about the section of the paper that makes it."""
-    number = re.match(r"(\d)(?:-(\d))?-", page)  # 3-2-attention has 3.2 and all of its parts
-    section = ".".join(filter(None, number.groups())) if number else ""
-    made = ".".join(row["section"].split(".")[:2]) == section
-    return made or row["where"].partition("#")[0] == page
-
-
 def repository() -> str | None:
     """owner/name of the GitHub repository that this clone comes from, if it does."""
     command = ["git", "-C", str(BOOK), "remote", "get-url", "origin"]
@@ -332,12 +287,13 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("book_looks", looks(), "html")
     app.add_node(details, html=(visit_details, depart_details))
     app.add_directive("offered", Offered)
-    for transform in (Cells, PaperLayer, InlineFigures, LargeCharts, Verdicts, Symbols, Reference):
+    for transform in (Cells, PaperLayer, InlineFigures, LargeCharts, Claims, Symbols, Reference):
         app.add_post_transform(transform)
     app.connect("autodoc-process-docstring", read_docstring, priority=400)  # before napoleon
     app.connect("config-inited", choose_cache, priority=100)
     app.connect("builder-inited", prepare)
     app.connect("env-before-read-docs", execute_chapters)
+    app.connect("env-updated", collect_claims)
     app.connect("html-page-context", add_buttons, priority=900)
     app.connect("html-page-context", describe, priority=900)
     app.connect("html-page-context", drop_thebe, priority=900)

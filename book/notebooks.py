@@ -31,19 +31,10 @@ QUOTES = """
 run `!annotated paper get` after the next cell. Until then they show nothing.*"""
 
 MARK = r"(?:§|Abstract|Acknowledgements|Figure|Table|Footnote)[^*]*"
-SCOREBOARD = (
-    "*On the site a table of counts stands here; `annotated.claims.ledger()` makes it anew.*"
+ON_THE_SITE = (
+    "*On the site, the build puts together here what the cells of claims in all chapters say. "
+    "In a notebook, each verdict stands below its cell.*"
 )
-IMPORT = "from IPython.display import HTML"
-NOTEBOOK_LINKS = r'''import re
-
-from IPython import display
-
-
-def HTML(text):
-    """On the site the ledger leads to pages, here to notebooks."""
-    text = re.sub(r'claims\.html\?[^"#]*(?=#)', "", text)
-    return display.HTML(re.sub(r'(?<=[\w-])\.html(?=["#])', ".ipynb", text))'''
 
 
 def write_notebooks(root: Path, folder: Path, repository: str | None) -> None:
@@ -75,7 +66,6 @@ def plain_notebook(notebook: NotebookNode, text, repository: str | None) -> Note
         if cell.cell_type == "markdown":
             cell.source = text(cell.source)
         else:
-            cell.source = lead_to_notebooks(cell.source)
             fold(cell)
     where = "annotated-attention[chapters]"
     if repository:
@@ -86,11 +76,6 @@ def plain_notebook(notebook: NotebookNode, text, repository: str | None) -> Note
     for number, cell in enumerate(notebook.cells, start=1):
         cell.id = f"cell-{number}"  # else a random one: the same chapter, the same file
     return notebook
-
-
-def lead_to_notebooks(code: str) -> str:
-    """Code that shows the ledger, with links to notebooks instead of the site's pages."""
-    return code.replace(IMPORT, NOTEBOOK_LINKS) if "annotated.claims" in code else code
 
 
 def fold(cell: NotebookNode) -> None:
@@ -128,8 +113,8 @@ def plain_text(
     def mark(match: re.Match) -> str:
         return f"> [**{match.group(1)}**]({paper_url(match.group(1))})"
 
-    raw = r"^```\{raw\} html\n<div class=\"scoreboard\"></div>\n```$"
-    source = re.sub(raw, SCOREBOARD, source, flags=re.MULTILINE)
+    raw = r"^```\{raw\} html\n<div class=\"(scoreboard|claims-index)\"></div>\n```$"
+    source = re.sub(raw, ON_THE_SITE, source, flags=re.MULTILINE)
     source = re.sub(r"^\(([\w-]+)\)=$", r'<a id="\1"></a>\n', source, flags=re.MULTILINE)
     source = re.sub(r"\{cite(?::\w+)?\}`([^`]+)`", cite, source)
     source = re.sub(r"\]\(#([\w-]+)\)", link, source)

@@ -39,6 +39,7 @@ AT_HAND = {
         REQUIRED or any(map(shutil.which, ("chromium", "chromium-browser"))),
         "no Chromium on this machine",
     ),
+    "gpu": (torch.cuda.is_available(), "no GPU on this machine"),
 }
 
 

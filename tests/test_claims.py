@@ -1,53 +1,101 @@
-"""The ledger: how verdicts are made, that they turn, and how they are shown."""
+"""Claims: which verdict a comparison gives, how it is shown, and that the build collects all."""
 
 from __future__ import annotations
 
-import json
+import html
+import importlib
+import io
 import re
-import shutil
-import tarfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
-from annotated import claims, data, optimizer
-from annotated.claims import CLAIMS, KINDS, VERDICTS, Claim, Evidence, as_html, decide, ledger
-from annotated.embeddings import Embeddings
+from annotated.claims import MARKS, Verdict, claim
 
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
-RESULTS = CHAPTERS.parent / "data" / "results"
+STATEMENT = "Nine is odd."
+GIVEN = {"id": "s9-odd", "statement": STATEMENT, "section": "3.2.1", "evidence": "9 = 2·4 + 1"}
 
 
-def entry(check, kind: str = "exact") -> Claim:
-    return Claim("x", "9", kind, "Nine is odd.", "1-introduction", check)
+def made(**changed) -> Verdict:
+    given = {**GIVEN, "holds": True, **changed}
+    return claim(given.pop("id"), given.pop("statement"), **given)
 
 
-def test_the_paper_is_covered():
-    assert len(CLAIMS) >= 80
-    assert {claim.kind for claim in CLAIMS.values()} == set(KINDS)
-    parts = {claim.section.split(".")[0] for claim in CLAIMS.values()}
-    assert parts == {"abstract", "1", "2", "3", "4", "5", "6", "7"}
-    for claim in CLAIMS.values():
-        assert re.fullmatch(r"[\w.-]+", claim.id) and claim.statement.endswith(".")
-        assert (claim.kind == "full-scale") == bool(claim.command)
+@pytest.mark.parametrize(
+    ("holds", "small", "verdict"),
+    [
+        (True, False, "holds"),
+        (True, True, "holds at small scale"),
+        (False, True, "not reproduced here"),
+        (False, False, "differs"),
+        (None, False, "open"),
+        (None, True, "open"),
+        (np.True_, False, "holds"),
+        (np.float64(1) > 2, False, "differs"),
+    ],
+)
+def test_a_verdict_follows_from_the_comparison_and_the_scale(holds, small: bool, verdict: str):
+    found = made(holds=holds, small=small)
+    assert found == Verdict(**GIVEN, verdict=verdict) and verdict in MARKS
 
 
-def test_links_lead_to_headings():
-    for claim in CLAIMS.values():
-        page, _, anchor = claim.where.partition("#")
-        text = (CHAPTERS / f"{page}.md").read_text(encoding="utf-8")
-        titles = re.findall(r"^#{2,3} (.+)$", text, flags=re.MULTILINE)
-        slugs = {re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-") for title in titles}
-        assert not anchor or anchor in slugs | set(re.findall(r"^\((.+)\)=$", text, re.MULTILINE))
+@pytest.mark.parametrize("holds", [1, 0.5, "yes", torch.tensor(True), np.array([True, True])])
+def test_only_yes_no_and_nobody_knows_are_answers(holds):
+    with pytest.raises(TypeError, match=r"claim s9-odd: holds has to be True, False or None"):
+        made(holds=holds)
 
 
-def test_every_check_stands_on_the_page_of_checks():
-    text = (CHAPTERS / "checks.md").read_text(encoding="utf-8")
-    names = [claim.check.__name__ for claim in CLAIMS.values()]
-    assert len(set(names)) == len(names)
-    assert set(names) <= set(re.findall(r"^def (\w+)", text, flags=re.MULTILINE))
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        *(("statement", text) for text in ("", " ", "\n")),
+        *(("evidence", text) for text in ("", " ")),
+        *(("id", text) for text in ("", "S2", "2-constant", "two words", 'a"b', "größe", "a\n")),
+        *(("section", text) for text in ("", "§2", "8", "3.", "3.2 ", "Table 3", "3.0")),
+    ],
+)
+def test_what_cannot_be_shown_or_found_again_is_refused(name: str, bad: str):
+    with pytest.raises(ValueError, match=f"{name} cannot be "):
+        made(**{name: bad})
+
+
+@pytest.mark.parametrize("section", ["abstract", "1", "3.5", "3.2.1"])
+def test_sections_of_the_paper_are_taken(section: str):
+    place = made(section=section).place
+    assert place == (section if section == "abstract" else f"§{section}")
+
+
+@pytest.mark.parametrize("name", ["statement", "evidence"])
+def test_signs_of_html_are_escaped(name: str):
+    text = 'n < d & "k" > <b>1</b>'
+    shown = made(**{name: text})._repr_mimebundle_()["text/html"]
+    assert html.escape(text) in shown and "<b>" not in shown
+
+
+def test_a_notebook_and_the_build_get_their_own_form():
+    bundle = made(holds=False)._repr_mimebundle_()
+    assert bundle["text/plain"] == "✗ differs (§3.2.1): Nine is odd. 9 = 2·4 + 1"
+    assert bundle["application/vnd.annotated.claim+json"] == {**GIVEN, "verdict": "differs"}
+    shown = bundle["text/html"]
+    assert re.match(r'<aside class="claim" id="claim-s9-odd" role="note" ', shown)
+    assert 'aria-label="a claim of §3.2.1: differs" data-verdict="differs"' in shown
+    words = re.sub(r"<[^>]*>", " ", shown)
+    assert " ".join(words.split()) == "✗ differs · §3.2.1 · Nine is odd. 9 = 2·4 + 1"
+
+
+def test_words_keep_the_colours_of_the_page():
+    """So that they can be read in light and dark: only the edge is coloured."""
+    styles = re.findall(r'style="([^"]*)"', made()._repr_mimebundle_()["text/html"])
+    declared = [part.partition(":")[0].strip() for style in styles for part in style.split(";")]
+    assert declared and not {"color", "background", "background-color"} & set(declared)
+
+
+def test_every_verdict_has_a_sign_and_a_colour_of_its_own():
+    signs, colours = zip(*MARKS.values(), strict=True)
+    assert len(set(signs)) == len(set(colours)) == len(MARKS) == 5
 
 
 def test_links_of_the_page_of_claims_lead_to_headings():
@@ -60,280 +108,154 @@ def test_links_of_the_page_of_claims_lead_to_headings():
         assert anchor in {re.sub(r"[^a-z0-9]+", "-", t.lower()).strip("-") for t in titles}, anchor
 
 
-def missing() -> tuple[bool, str]:
-    raise FileNotFoundError(2, "no such file", "/somewhere/run.json")
-
-
-@pytest.mark.parametrize(
-    ("check", "kind", "verdict", "numbers"),
-    [
-        (lambda: Evidence(True, "9 = 2·4 + 1"), "exact", "holds", "9 = 2·4 + 1"),
-        (lambda: Evidence(True, "n"), "small-scale", "holds at small scale", "n"),
-        (lambda: Evidence(False, "n"), "small-scale", "not reproduced here", "n"),
-        (lambda: Evidence(False, "n"), "exact", "differs", "n"),
-        (lambda: Evidence(False, "n"), "full-scale", "differs", "n"),
-        (lambda: Evidence(None, "too noisy"), "small-scale", "open", "too noisy"),
-        (missing, "full-scale", "open", "run.json is not there yet"),
-    ],
-)
-def test_a_verdict_follows_from_kind_and_evidence(check, kind, verdict, numbers):
-    found = decide(entry(check, kind))
-    assert found[0] == verdict and numbers in found[1]
-    assert verdict in VERDICTS
-
-
-def test_a_check_that_breaks_is_an_error_and_no_verdict(monkeypatch):
-    broken = entry(lambda: Evidence(bool(1 / 0), ""))
-    monkeypatch.setitem(CLAIMS, "x", broken)
-    for ask in lambda: decide(broken), lambda: ledger("9"):
-        with pytest.raises(ZeroDivisionError):
-            ask()
-
-
-def test_every_verdict_has_a_sign_and_a_colour():
-    css = (CHAPTERS.parent / "book" / "static" / "book.css").read_text(encoding="utf-8")
-    assert set(claims.MARKS) == set(VERDICTS) and len(set(claims.MARKS.values())) == len(VERDICTS)
-    coloured = re.findall(r'tr\[data-verdict="(.*?)"\] { --verdict: (#\w+); }', css)
-    assert {verdict for verdict, _ in coloured} | {"holds"} == set(VERDICTS)
-    assert len({colour for _, colour in coloured}) == len(VERDICTS) - 1
-
-
-def test_a_claim_is_entered_once_and_under_a_known_kind():
-    for id, kind in ("s3.3-eq2", "exact"), ("new", "likely"):
-        with pytest.raises(ValueError, match="expected a new id and a kind out of"):
-            claims.claim(id, "3.3", kind, "A statement.", "3-3-feed-forward")
-
-
-def test_a_section_has_its_subsections_and_no_others():
-    sections = set(ledger("3.3")["section"]) | set(ledger("3.5")["section"])
-    assert sections == {"3.3", "3.5"}
-    assert {"3.1", "3.3"} <= {c.section for c in CLAIMS.values() if c.section.startswith("3.")}
-
-
-TRAINED_OR_TIMED = {
-    "s2-hard", "s3.2.1-faster", "s3.2.1-small-dk", "s3.2.1-large-dk", "s3.2.1-scale",
-    "s3.2.2-jointly", "s3.5-relative", "s3.5-extrapolate",
-}  # fmt: skip
-
-
-def verdicts() -> dict[str, str]:
-    """All verdicts that need no training and no clock."""
-    return {id: decide(c)[0] for id, c in CLAIMS.items() if id not in TRAINED_OR_TIMED}
-
-
-def test_what_is_left_out_exists_and_trains_or_takes_time():
-    left_out = [CLAIMS[id].kind for id in TRAINED_OR_TIMED]
-    assert set(left_out) == {"small-scale", "measured"} and len(left_out) < len(CLAIMS) / 10
-
-
-def test_broken_code_turns_its_verdicts_and_no_others(monkeypatch: pytest.MonkeyPatch):
-    before, state = verdicts(), torch.random.get_rng_state()
-    assert before["s3.5-range"] == "differs" and before["abs-ende-bleu"] == "open"
-    with monkeypatch.context() as broken:
-        broken.setattr(Embeddings, "forward", lambda self, x: self.lut(x))  # no √d_model
-        broken.setattr(optimizer, "rate", lambda *args, **options: 1e-3)  # no schedule
-        last = lambda paths: {"w": load_file(paths[-1])["model.w"]}  # no mean
-        broken.setattr(claims, "average_checkpoints", last)
-        after = verdicts()
-    assert verdicts() == before
-    turned = {id for id in before if before[id] != after[id]}
-    assert turned == {"s3.4-root", "s5.3-eq3", "s6.1-average"}
-    assert torch.equal(torch.random.get_rng_state(), state)
+# -------------------------------------------------------------------------------- the collection
 
 
 @pytest.fixture
-def elsewhere(monkeypatch, tmp_path: Path) -> Path:
-    """The folder of logs that come with the package; the reader's own folder has none."""
-    (tmp_path / "own").mkdir()
-    monkeypatch.chdir(tmp_path / "own")
-    monkeypatch.setattr(claims, "shipped", lambda name: tmp_path)
-    return tmp_path
+def collector():
+    """The book's own module; without the extra `book` the tests of it are skipped."""
+    pytest.importorskip("myst_nb", reason="needs the extra `book`")
+    return importlib.import_module("claims")
 
 
-def test_a_log_of_the_reader_s_comes_before_that_of_the_package(elsewhere: Path):
-    text = claims.TEXTS["compound-split"]
-    for folder, score in (elsewhere, "28.2"), (elsewhere / "own" / "data" / "results", "26.9"):
-        folder.mkdir(parents=True, exist_ok=True)
-        row = f'{{"split": "test", "text": "{text}", "score": {score}}}'
-        (folder / "big-en-de.json").write_text(f"[{row}]")
-        verdict, numbers = decide(CLAIMS["abs-ende-bleu"])
-        assert numbers.startswith(score) and verdict == ("holds" if score == "28.2" else "differs")
+def notebook(*outputs: dict):
+    """An executed notebook with an output for each cell, and one that prints."""
+    from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+    cells = [new_code_cell(outputs=[new_output("execute_result", data=data)]) for data in outputs]
+    prints = new_code_cell(outputs=[new_output("stream", text="claim"), new_output("error")])
+    return new_notebook(cells=[new_markdown_cell("# Title"), *cells, prints])
 
 
-def test_a_missing_log_leaves_open_and_a_run_decides(elsewhere, tmp_path: Path):
-    assert decide(CLAIMS["abs-ende-bleu"]) == ("open", "big-en-de.json is not there yet")
-    text = claims.TEXTS["compound-split"]
-    for score, verdict in ("28.2", "holds"), ("26.9", "differs"):
-        row = f'{{"split": "test", "text": "{text}", "score": {score}}}'
-        (tmp_path / "big-en-de.json").write_text(f"[{row}]")
-        assert decide(CLAIMS["abs-ende-bleu"])[0] == verdict
+def notebooks(**chapters: list[Verdict | dict]) -> dict:
+    """Notebooks that show these claims, or other outputs."""
+    bundle = lambda shown: shown if isinstance(shown, dict) else shown._repr_mimebundle_()
+    return {page: notebook(*map(bundle, shown)) for page, shown in chapters.items()}
 
 
-def log_of(id: str) -> tuple[str, object]:
-    """The log that decides a full-scale claim, with a number far from the paper's."""
-    evaluated = {"split": "test", "text": "", "score": 1.0, "perplexity": 1.0}
-    name = {
-        "abs-ende-bleu": "big-en-de.json", "abs-enfr-bleu": "big-en-fr.json",
-        "t3-base-dev": "base-dev.json", "t3-big-dev": "big-dev.json",
-        "s5.1-ende-size": "wmt14-en-de-pairs.json", "s5.1-enfr-size": "wmt14-en-fr-pairs.json",
-        "s6.3-wsj": "parser-wsj.json", "s6.3-semi": "parser-semi.json",
-    }[id]  # fmt: skip
-    if id.startswith("s5.1"):
-        return name, 7
-    if id.startswith("s6.3"):
-        return name, [{"split": "test", "sentences": "all", "Bracketing FMeasure": 1.0}]
-    kind = "tokenized" if id == "abs-enfr-bleu" else "compound-split"
-    split = "dev" if name.endswith("-dev.json") else "test"
-    return name, [{**evaluated, "split": split, "text": claims.TEXTS[kind]}]
+def test_claims_come_by_section_and_in_the_order_of_their_pages(collector):
+    wanted = [("abstract", "a"), ("1", "b"), ("3.2", "c"), ("3.2.1", "d"), ("3.2.1", "e")]
+    a, b, c, d, e = (made(section=section, id=id) for section, id in wanted)
+    found = collector.collect(
+        notebooks(first=[d, b, a], second=[e, c], third=[{"text/plain": "None"}])
+    )
+    assert [(entry.verdict.section, entry.verdict.id) for entry in found] == wanted
+    assert [entry.page for entry in found] == ["first", "first", "second", "first", "second"]
+    assert [entry.verdict for entry in found] == [a, b, c, d, e]
 
 
-FULL = sorted(id for id, c in CLAIMS.items() if c.kind == "full-scale" and id != "t2-base")
+@pytest.mark.parametrize("places", [("first", "second"), ("first", "first")])
+def test_an_id_stands_for_one_claim(collector, places: tuple[str, str]):
+    from sphinx.errors import ExtensionError
 
-
-@pytest.mark.parametrize("id", FULL)
-def test_a_log_that_cannot_tell_leaves_a_claim_open(id: str, elsewhere, tmp_path: Path):
-    name, whole = log_of(id)
-    assert f"data/results/{name}" in CLAIMS[id].command or "count_pairs" in CLAIMS[id].command
-    text = json.dumps(whole)
-    other = text.replace('"split": "', '"split": "another ') if "split" in text else "[]"
-    for bad in "", text[:-1] + "{", "[]", other, text.replace("1.0", "null").replace("7", "null"):
-        (tmp_path / name).write_text(bad)
-        verdict, numbers = decide(CLAIMS[id])
-        assert verdict == "open" and numbers.startswith(f"{name} is empty, damaged or not complete")
-    (tmp_path / name).write_text(text)
-    assert decide(CLAIMS[id])[0] == "differs"
-
-
-def test_a_row_or_a_column_that_logs_lack_leaves_their_claims_open(elsewhere, tmp_path: Path):
-    readers = {
-        "variations.csv": ("D: label_smoothing = 0.0,", {"s5.4-bleu"}),
-        "regularization.csv": (",0.3,0.1,", {"s5.4-bleu", "t3-D-dropout"}),
-        "craft-parser-baselines.csv": ("right-branching,", {"abs-parsing"}),
-        "general-en-fr-heads.json": ('"pronoun": "all"', {"s4-heads-meaning"}),
-    }
-    for name, (mark, ids) in readers.items():
-        shutil.copytree(RESULTS, tmp_path, dirs_exist_ok=True)
-        whole = (tmp_path / name).read_text()
-        assert mark in whole
-        lines = [line for line in whole.splitlines() if mark not in line]
-        lacks = "\n".join(lines) if name.endswith(".csv") else whole.replace(mark, '"x": "y"')
-        for text in lacks, "", whole[: len(whole) // 9]:
-            (tmp_path / name).write_text(text)
-            for id in ids:
-                verdict, numbers = decide(CLAIMS[id])
-                assert verdict == "open" and numbers.startswith(f"{name} is empty"), (id, numbers)
+    chapters: dict[str, list] = {"first": [], "second": []}
+    for place in places:
+        chapters[place].append(made())
+    told = f"s9-odd is made twice: in {places[0]} and in {places[1]}"
+    with pytest.raises(ExtensionError, match=told):
+        collector.collect(notebooks(**chapters))
 
 
 @pytest.mark.parametrize(
-    ("lead", "verdict"),
-    [((5.0, 0.1), "holds at small scale"), ((0.1, 5.0), "open"), ((-5.0, 0.1), "open")],
-)
-def test_smoothing_gains_bleu_if_both_trainings_say_so(monkeypatch, lead, verdict: str):
-    monkeypatch.setattr(claims, "_lead", lambda row, measure="BLEU": lead)
-    assert decide(CLAIMS["s5.4-bleu"])[0] == verdict
-
-
-@pytest.mark.parametrize(
-    ("lead", "verdict"),
+    ("changed", "told"),
     [
-        ((0.1, 5.0), "holds at small scale"),
-        ((-0.1, 5.0), "holds at small scale"),
-        ((-5.0, 0.1), "open"),
+        ({"section": ""}, "claim s9-odd has no section"),
+        ({"section": None, "evidence": ""}, "claim s9-odd has no section, no evidence"),
+        ({"verdict": "likely"}, "claim s9-odd: no verdict is called likely"),
     ],
 )
-def test_dropout_that_lost_in_the_small_table_would_leave_its_claim_open(
-    monkeypatch, lead, verdict: str
-):
-    monkeypatch.setattr(claims, "_lead", lambda row, measure="BLEU": lead)
-    assert decide(CLAIMS["t3-D-dropout"])[0] == verdict
+def test_a_claim_that_lacks_a_part_fails_the_build(collector, changed, told: str):
+    from sphinx.errors import ExtensionError
+
+    shown = {collector.MIME: {**GIVEN, "verdict": "holds", **changed}}
+    with pytest.raises(ExtensionError, match=told):
+        collector.collect(notebooks(first=[shown]))
 
 
-@pytest.mark.parametrize(
-    ("additive", "verdict"),
-    [
-        ({4: 0.10, 64: 0.12}, "holds at small scale"),
-        ({4: 0.30, 64: 0.10}, "open"),
-        ({4: 0.10, 64: 0.30}, "open"),
-        ({4: 0.30, 64: 0.40}, "not reproduced here"),
-    ],
-)
-def test_scorers_at_small_width_are_judged_if_both_hidden_layers_agree(
-    monkeypatch, additive: dict[int, float], verdict: str
-):
-    def error(scores: str, d_k: int, lr: float, steps: int, hidden: int | None) -> float:
-        return 0.11 if hidden is None else additive[hidden]
-
-    monkeypatch.setattr(claims, "_retrieval_error", error)
-    assert decide(CLAIMS["s3.2.1-small-dk"])[0] == verdict
+def test_the_index_escapes_and_leads_to_the_chapter(collector):
+    entry = collector.Entry("3-2-attention", made(statement="n < d", evidence="1 & 2"))
+    table = collector.index([entry])
+    assert "n &lt; d" in table and "1 &amp; 2" in table and "✓ holds" in table
+    assert '<a href="3-2-attention.html#claim-s9-odd">3.2.1</a>' in table
+    assert '<tr data-section="3.2" data-verdict="holds">' in table
 
 
-def test_by_bleu_two_claims_of_table_3_would_stay_open():
-    """What the page says of the two that perplexity decides."""
-    for names in (["A: h = 32"], ["B: d_k = 16", "B: d_k = 32"]):
-        by = {
-            m: claims._decided(*(claims._lead(n, m) for n in names)) for m in ("BLEU", "perplexity")
-        }
-        assert by == {"BLEU": None, "perplexity": True}
-
-
-def test_pairs_are_counted_as_they_pass(elsewhere, monkeypatch, tmp_path: Path):
-    """The counting command agrees with `load_pairs`, on parts in an archive and beside it."""
-    lines = {"en": [b"a dog"] * 10_050 + [b"", b"a cat", b"\xff"], "de": [b"ein Hund"] * 10_053}
-    for lang, side in lines.items():
-        (tmp_path / f"a.{lang}").write_bytes(b"\n".join(side) + b"\n")
-    with tarfile.open(tmp_path / "b.tar", "w") as archive:
-        for lang in lines:
-            archive.add(tmp_path / f"a.{lang}", arcname=f"in/a.{lang}")
-    parts = [("a.en", "a.de"), ("b.tar/in/a.en", "b.tar/in/a.de")]
-    for module in claims, data:
-        monkeypatch.setattr(module, "corpus_parts", lambda *of: parts)
-        monkeypatch.setattr(module, "corpus_file", lambda of, name, fetch=None: tmp_path / name)
-    with pytest.warns(UserWarning, match="good pairs"):
-        loaded = len(data.load_pairs("wmt14-en-de", "train", "en", "de")[0])
-    assert claims.count_pairs("wmt14-en-de", "en", "de") == loaded == 2 * 10_051
-    assert decide(CLAIMS["s5.1-ende-size"]) == ("differs", "0.02 million pairs")
-    log = Path("data/results/wmt14-en-de-pairs.json")  # where the reader is, not in the package
-    assert json.loads(log.read_text()) == loaded and not list(tmp_path.rglob("*.part"))
-
-
-def test_the_table_escapes_and_links():
-    row = {
-        "id": "x", "section": "3.2.1", "kind": "exact", "statement": "n < d", "verdict": "holds",
-        "numbers": "1 & 2", "where": "3-2-attention#equation-1", "command": "a\nb",
-        "check": "_shorter",
+def test_the_scoreboard_counts_by_section_and_leads_to_the_index(collector):
+    made_in = {"a": ("3.2.1", True), "b": ("3.2.2", True), "c": ("3.2", None), "d": ("1", True)}
+    entries = [
+        collector.Entry("x", made(id=id, section=section, holds=holds, small=id == "d"))
+        for id, (section, holds) in made_in.items()
+    ]
+    board = collector.scoreboard(entries)
+    led = re.findall(r'href="claims\.html\?([^"]*)#the-claims">(\d+)</a>', board)
+    assert {tuple(part) for part in led} == {
+        ("verdict=holds", "2"), ("verdict=open", "1"), ("verdict=holds%20at%20small%20scale", "1"),
+        ("verdict=holds&amp;section=3.2", "2"), ("verdict=open&amp;section=3.2", "1"),
+        ("verdict=holds%20at%20small%20scale&amp;section=1", "1"),
     }  # fmt: skip
-    table = as_html([row])
-    assert "n &lt; d" in table and "1 &amp; 2" in table
-    assert "<code><span>a</span>\n<span>b</span></code>" in table
-    assert 'href="3-2-attention.html#equation-1"' in table and 'data-verdict="holds"' in table
-    assert '<a href="checks.html#claims._shorter">✓ holds</a>' in table
-    board = claims.scoreboard([row, {**row, "verdict": "open", "section": "3.2.2"}])
-    assert board.count("verdict=open&amp;section=3.2#the-ledger") == 1
-    small = claims.scoreboard([{**row, "verdict": "holds at small scale"}])
-    assert "verdict=holds%20at%20small%20scale&amp;" in small
 
 
-def test_rows_of_the_ledger_name_their_checks():
-    (row,) = ledger("5.2").to_dict("records")
-    assert row["check"] == "_steps_make_hours"
-    assert 'href="checks.html#claims._steps_make_hours"' in as_html([row])
+CELL = """
+# {title}
+
+```{{code-cell}} ipython3
+{code}
+```
+
+```{{raw}} html
+<div class="{shows}"></div>
+```
+"""
 
 
-@pytest.mark.parametrize(
-    ("section", "where", "pages"),
-    [
-        ("5.2", "1-introduction#twelve-hours", {"1-introduction", "5-2-hardware-schedule"}),
-        ("7", "6-1-machine-translation#x", {"7-conclusion", "6-1-machine-translation"}),
-        ("3.2.1", "3-2-attention", {"3-2-attention"}),
-        ("3", "3-model-architecture", {"3-model-architecture"}),
-        ("abstract", "2-background", {"2-background"}),
-    ],
-)
-def test_a_chapter_shows_the_claims_of_its_section_and_those_that_lead_to_it(section, where, pages):
-    pytest.importorskip("sphinx", reason="needs the extra `book`")
-    pytest.importorskip("vl_convert", reason="needs the extra `book`")
-    from extension import belongs
+def build(folder: Path, collector, code: str) -> tuple[str, list[str]]:
+    """Build a book of a front page and a page of claims; its warnings, and what it wrote."""
+    from execution import execute_chapters
+    from sphinx.application import Sphinx
+    from sphinx.util.docutils import docutils_namespace, patch_docutils
 
-    row = {"section": section, "where": where}
-    chapters = {path.stem for path in CHAPTERS.glob("*.md")}
-    assert {page for page in chapters if belongs(row, page)} == pages
+    chapters = folder / "chapters"
+    chapters.mkdir(exist_ok=True)
+    head = "---\nfile_format: mystnb\norphan: true\nkernelspec:\n  name: python3\n---\n"
+    for name, shows, source in ("index", "scoreboard", code), ("claims", "claims-index", "1 + 1"):
+        text = head + CELL.format(title=name.title(), code=source, shows=shows)
+        if not (file := chapters / f"{name}.md").exists() or file.read_text() != text:
+            file.write_text(text)
+    config = {
+        "extensions": ["myst_nb"],
+        "root_doc": "chapters/index",
+        "html_theme": "basic",
+        "nb_execution_mode": "cache",
+        "nb_execution_cache_path": str(folder / "cache"),
+        "suppress_warnings": ["mystnb.unknown_mime_type"],
+        "exclude_patterns": ["out", "tree", "cache", "jupyter_execute"],
+    }
+    said = io.StringIO()
+    with patch_docutils(), docutils_namespace():
+        app = Sphinx(folder, None, folder / "out", folder / "tree", "html", config, None, said)
+        app.add_post_transform(collector.Claims)
+        app.connect("env-before-read-docs", execute_chapters)
+        app.connect("env-updated", collector.collect_claims)
+        app.build()
+    pages = [folder / "out" / "chapters" / f"{name}.html" for name in ("index", "claims")]
+    return said.getvalue(), [page.read_text() for page in pages]
+
+
+MAKES = "from annotated.claims import claim\n\nclaim({})"
+ODD = '"odd", "Nine is odd.", section="1", holds=9 % 2 == {}, evidence="1 is left"'
+
+
+def test_the_build_collects_what_cells_show_and_says_what_they_break(
+    collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """An error in the cell of a claim is an error, and no verdict."""
+    monkeypatch.setenv("PYTHONPATH", str(CHAPTERS.parent))
+    said, (front, claims) = build(tmp_path, collector, MAKES.format(ODD.format(1)))
+    assert said == ""
+    assert 'id="claim-odd"' in front and "?verdict=holds#the-claims" in front
+    assert 'href="index.html#claim-odd"' in claims and "✓ holds" in claims
+    said, (front, claims) = build(tmp_path, collector, MAKES.format(ODD.format(0)))
+    assert said == "" and "?verdict=differs#" in front and "✗ differs" in claims  # not read anew
+    said, (front, claims) = build(tmp_path, collector, MAKES.format(ODD.format("1 / 0")))
+    assert "index.md: WARNING: Executing notebook failed" in said
+    assert "claim-odd" not in front + claims

@@ -1,5 +1,6 @@
 """The package as a whole: quick to import, documented, and complete as a wheel."""
 
+import ast
 import importlib
 import importlib.util
 import inspect
@@ -11,6 +12,7 @@ import sys
 import zipfile
 from email import message_from_bytes
 from email.message import Message
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -199,3 +201,23 @@ def test_a_paper_that_is_named_and_cannot_be_read_stops_the_book(make):
 def test_make_knows_with_and_without_the_paper_alone(make):
     done, log = make("PAPER=No")
     assert done.returncode != 0 and 'PAPER has to be yes or no, not "No"' in done.stderr and not log
+
+
+def test_imports_have_no_circle():
+    """Not even those within functions."""
+    package = ROOT / "annotated"
+    graph = {}
+    for name in MODULES:
+        tree = ast.parse((package / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8"))
+        found = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        graph[name] = {m.removeprefix("annotated.") for m in found if m.startswith("annotated")}
+        assert graph[name] <= set(MODULES), f"{name} imports from a package and no module"
+    assert list(TopologicalSorter(graph).static_order())
+
+
+def test_no_module_and_no_chapter_is_too_long():
+    for folder, most in (("annotated", 500), ("chapters", 900)):
+        for path in (ROOT / folder).rglob("*.*"):
+            if path.suffix in (".py", ".pyi", ".md"):
+                lines = len(path.read_text(encoding="utf-8").splitlines())
+                assert lines <= most, f"{path.relative_to(ROOT)} has {lines} lines"

@@ -100,17 +100,14 @@
     show();
   }
 
-  // A ledger of claims: one control each for section, verdict and kind; the address may set them.
-  // Sections are those of the front page's count: 3.2.1 belongs to 3.2, and 3.2 does not to 3.
-  function filter(ledger) {
-    const rows = [...ledger.querySelectorAll("tbody tr")];
-    if (rows.length < 20) return;
-    const valueOf = (row, name) => row.dataset[name].split(".").slice(0, 2).join(".");
+  // The index of claims: a control each for section and verdict; the address may set them.
+  function filter(index) {
+    const rows = [...index.querySelectorAll("tbody tr")];
     const asked = new URLSearchParams(location.search);
     const controls = document.createElement("p");
     controls.className = "controls";
-    const selects = ["section", "verdict", "kind"].map((name) => {
-      const options = [...new Set(rows.map((row) => valueOf(row, name)))];
+    const selects = ["section", "verdict"].map((name) => {
+      const options = [...new Set(rows.map((row) => row.dataset[name]))];
       const label = controls.appendChild(document.createElement("label"));
       const select = document.createElement("select");
       select.name = name;
@@ -122,11 +119,11 @@
     });
     const count = controls.appendChild(document.createElement("output"));
     function show() {
-      const fits = (row, { name, value }) => !value || valueOf(row, name) === value;
+      const fits = (row, { name, value }) => !value || row.dataset[name] === value;
       rows.forEach((row) => { row.hidden = !selects.every((select) => fits(row, select)); });
       count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} claims`;
     }
-    ledger.prepend(controls);
+    index.prepend(controls);
     show();
   }
 
@@ -155,7 +152,7 @@
     printLight();
     makeReachable();
     addEventListener("resize", makeReachable);
-    document.querySelectorAll("div.ledger").forEach(filter);
+    document.querySelectorAll("div.claims-index").forEach(filter);
     const charts = [...document.querySelectorAll("div.chart")];
     if (charts.length === 0) return;
     document.querySelectorAll("div.choice").forEach(offer);

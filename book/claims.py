@@ -1,0 +1,147 @@
+"""Collect what the executed chapters say of the paper's claims: an index of them, and a count."""
+
+from __future__ import annotations
+
+import html
+from collections import Counter
+from dataclasses import fields
+from typing import NamedTuple
+from urllib.parse import quote
+
+from contents import pages
+from docutils import nodes
+from execution import executed
+from nbformat import NotebookNode
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.errors import ExtensionError
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+from annotated.claims import MARKS, Verdict
+
+MIME = "application/vnd.annotated.claim+json"
+
+
+class Entry(NamedTuple):
+    """A claim, and the page that shows it."""
+
+    page: str
+    verdict: Verdict
+
+    @property
+    def section(self) -> str:
+        """The section that counts it: 3.2 for 3.2.1."""
+        return ".".join(self.verdict.section.split(".")[:2])
+
+
+def claims_of(notebook: NotebookNode) -> list[Verdict]:
+    """The claims that the cells of an executed notebook show, from the top down.
+
+    Raises: ExtensionError for one that lacks a section, or any other part.
+    """
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    found = [
+        out.data[MIME] for cell in cells for out in cell.outputs if MIME in out.get("data", {})
+    ]
+    names = [field.name for field in fields(Verdict)]
+    for given in found:
+        if lacks := [name for name in names if not given.get(name)]:
+            raise ExtensionError(f"claim {given.get('id') or given} has no {', no '.join(lacks)}")
+        if given["verdict"] not in MARKS:
+            raise ExtensionError(f"claim {given['id']}: no verdict is called {given['verdict']}")
+    return [Verdict(**{name: given[name] for name in names}) for given in found]
+
+
+def collect(notebooks: dict[str, NotebookNode]) -> list[Entry]:
+    """The claims of executed notebooks, named by their pages: by section, and then as they come.
+
+    Raises: ExtensionError if two claims have one id, and as `claims_of`.
+    """
+    entries: dict[str, Entry] = {}
+    for page, notebook in notebooks.items():
+        for verdict in claims_of(notebook):
+            if verdict.id in entries:
+                where = entries[verdict.id].page
+                raise ExtensionError(f"claim {verdict.id} is made twice: in {where} and in {page}")
+            entries[verdict.id] = Entry(page, verdict)
+    return sorted(entries.values(), key=lambda entry: place(entry.verdict.section))
+
+
+def place(section: str) -> list[int]:
+    """Where a section stands in the paper: 3.5 before 3.10, the abstract before all."""
+    return [int(part) for part in section.split(".")] if section[0].isdigit() else []
+
+
+def index(entries: list[Entry]) -> str:
+    """The claims as a table of HTML; the script of the site lets a reader choose among its rows."""
+    head = "".join(f"<th>{name}</th>" for name in ("section", "claim", "verdict", "evidence"))
+    body = "\n".join(map(row, entries))
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+    return f'<div class="claims-index">{table}</div>'
+
+
+def row(entry: Entry) -> str:
+    shown = {name: html.escape(value) for name, value in vars(entry.verdict).items()}
+    mark, colour = MARKS[entry.verdict.verdict]
+    return (
+        f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
+        f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{shown["section"]}</a></td>'
+        f"<td>{shown['statement']}</td>"
+        f'<td><span class="verdict" style="border-color: {colour}">{mark} {shown["verdict"]}'
+        f"</span></td><td>{shown['evidence']}</td></tr>"
+    )
+
+
+def scoreboard(entries: list[Entry]) -> str:
+    """Numbers of claims by section and verdict as a table of HTML; they lead to the claims."""
+    counts = Counter((entry.section, entry.verdict.verdict) for entry in entries)
+    counts.update(("all", entry.verdict.verdict) for entry in entries)
+    lines = []
+    for section in ["all", *dict.fromkeys(entry.section for entry in entries)]:
+        cells = "".join(number(section, verdict, counts[section, verdict]) for verdict in MARKS)
+        lines.append(f"<tr><th>{section}</th>{cells}</tr>")
+    head = "".join(f"<th>{mark} {verdict}</th>" for verdict, (mark, _) in MARKS.items())
+    return (
+        f'<div class="scoreboard"><table><thead><tr><th>section</th>{head}</tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )
+
+
+def number(section: str, verdict: str, count: int) -> str:
+    """A number that leads to the claims it counts."""
+    chosen = "" if section == "all" else f"&amp;section={section}"
+    address = f"claims.html?verdict={quote(verdict)}{chosen}#the-claims"
+    link = f'<a href="{address}">{count}</a>'
+    return f"<td>{link if count else ''}</td>"
+
+
+PLACES = {  # what stands on a page, and what the build puts there
+    '<div class="scoreboard"></div>': scoreboard,
+    '<div class="claims-index"></div>': index,
+}
+SHOWN_ON = ("chapters/index", "chapters/claims")
+
+
+def collect_claims(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Once all chapters are read: collect their claims; returns the pages that show them anew.
+
+    An error in the cell of a claim is reported as one in any cell is, when its page is read.
+    """
+    there = [name for name in pages() if f"chapters/{name}" in env.found_docs]
+    notebooks = {name: executed(env, f"chapters/{name}") for name in there}
+    entries = collect({name: made for name, made in notebooks.items() if made})
+    changed = entries != getattr(env, "book_claims", None)
+    env.book_claims = entries
+    return [page for page in SHOWN_ON if changed and page in env.found_docs]
+
+
+class Claims(SphinxPostTransform):
+    """Put the collected claims where pages want them."""
+
+    default_priority = 194
+    formats = ("html",)
+
+    def run(self, **kwargs) -> None:
+        for raw in list(self.document.findall(nodes.raw)):
+            if show := PLACES.get(raw.astext().strip()):
+                raw.replace_self(nodes.raw("", show(self.env.book_claims), format="html"))
