@@ -27,9 +27,9 @@ from annotated.data import (
     local_file,
     read_lines,
 )
-from annotated.decoding import Translator
 from annotated.files import reading
 from annotated.model import EncoderDecoder, build_model
+from annotated.translator import Translator
 
 __all__ = [
     "DISTANCES",

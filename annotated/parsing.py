@@ -21,8 +21,9 @@ from tokenizers import Tokenizer
 from tqdm import tqdm
 
 from annotated.data import END, UNK, archive_texts, corpus_file, find_corpus, local_file, read_lines
-from annotated.decoding import Follow, Translation, Translator, load_pretrained
+from annotated.decoding import Follow
 from annotated.files import write_text
+from annotated.translator import Translation, Translator, load_pretrained
 
 __all__ = [
     "Bracketing",

@@ -40,7 +40,6 @@ from annotated.data import (
     parse_data,
     token_batches,
 )
-from annotated.decoding import load_pretrained
 from annotated.files import (
     FileError,
     MissingFile,
@@ -57,6 +56,7 @@ from annotated.files import (
 from annotated.model import TransformerConfig, build_model, parameter_shapes
 from annotated.optimizer import paper_optimizer
 from annotated.regularization import projected_cross_entropy
+from annotated.translator import load_pretrained
 
 __all__ = [
     "INTERRUPTED",

@@ -13,11 +13,11 @@ import torch
 from scipy.stats import t as student
 
 from annotated.data import parse_data
-from annotated.decoding import load_pretrained
 from annotated.evaluation import evaluate
 from annotated.files import write_text
 from annotated.model import TransformerConfig, build_model
 from annotated.training import TrainingConfig, model_config, preset, read_log, train
+from annotated.translator import load_pretrained
 
 __all__ = [
     "BASE",

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from annotated.data import train_bpe
-from annotated.decoding import Translator
 from annotated.files import FileError
 from annotated.heads import (
     PLACES,
@@ -45,6 +44,7 @@ from annotated.heads import (
     word_weights,
 )
 from annotated.model import make_model
+from annotated.translator import Translator
 from annotated.visualization import merge_words, read_attention
 
 # The dog lost its ball, but didn't see the cat. "its" means the dog.

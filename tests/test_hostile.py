@@ -43,7 +43,7 @@ from annotated.data import (
     part_lines,
     train_bpe,
 )
-from annotated.decoding import Translator, beam_search, greedy_decode, load_pretrained
+from annotated.decoding import beam_search, greedy_decode
 from annotated.files import InputError
 from annotated.model import TransformerConfig, build_model
 from annotated.training import (
@@ -55,6 +55,7 @@ from annotated.training import (
     save_model,
     train,
 )
+from annotated.translator import Translator, load_pretrained
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of what is cut or left out
 

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from nltk import Tree
 
 from annotated.data import END, find_corpus, shipped, train_bpe
-from annotated.decoding import Translator, load_pretrained
 from annotated.model import make_model
 from annotated.parsing import (
     Grammar,
@@ -51,6 +50,7 @@ from annotated.parsing import (
     tree_line,
     tree_svg,
 )
+from annotated.translator import Translator, load_pretrained
 
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
 SAMPLE_RULES = Rules(

@@ -26,7 +26,6 @@ from torch import Tensor, nn
 import annotated.training as training
 from annotated.cli import main
 from annotated.data import Batch, EncodedPairs, make_batch, train_bpe
-from annotated.decoding import load_pretrained
 from annotated.files import FileError, write_tensors, write_text
 from annotated.launcher import command, launch
 from annotated.model import EncoderDecoder, TransformerConfig, build_model, make_model
@@ -55,6 +54,7 @@ from annotated.training import (
     train,
     update,
 )
+from annotated.translator import load_pretrained
 
 EN = "zero one two three four five six seven eight nine".split()  # noqa: SIM905
 DE = "null eins zwei drei vier fünf sechs sieben acht neun".split()  # noqa: SIM905

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from annotated.data import train_bpe
-from annotated.decoding import Translator
 from annotated.model import make_model
+from annotated.translator import Translator
 from annotated.visualization import (
     Attention,
     attention_lines,
