@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # The command line, and what exists only for older code, are modules of their own: the package does
 # not offer their names, which may be those of other modules.
-APART = {"cli", "compat"}
+APART = {"cli", "commands", "compat"}
 
 # For notebooks; in a module the methods stand in the class.
 ADD_TO = "from annotated.classes import add_to"

@@ -19,7 +19,7 @@ import torch
 from nltk import Tree
 from safetensors.torch import load_file, save_file
 
-from annotated import cli
+from annotated import cli, commands
 from annotated.data import corpora, train_bpe
 from annotated.evaluation import BLEU_KINDS
 from annotated.files import write_text
@@ -199,7 +199,7 @@ def test_evaluate_searches_as_the_paper_does_unless_told(capsys, monkeypatch):
 
 
 def test_a_model_is_scored_on_the_data_that_it_was_trained_on(run: Path, capsys):
-    assert cli.trained_on(str(run)) == "multi30k-en-de"
+    assert commands.trained_on(str(run)) == "multi30k-en-de"
     (run / "training.json").unlink()
     assert "expected --data" in refused(capsys, "evaluate", str(run))
 
@@ -694,7 +694,7 @@ def test_an_input_that_breaks_off_is_one_line(model, capsys, monkeypatch):
 
 @pytest.mark.parametrize("text", ["\ud800", "a \udcff b", "\ud83d\ude00", "x\udfffy\ud800"])
 def test_lone_surrogates_become_marks(text: str):
-    line = cli.one_line(text)
+    line = commands.one_line(text)
     line.encode("utf-8")
     assert line == ("😀" if text == "\ud83d\ude00" else re.sub("[\ud800-\udfff]", "\ufffd", text))
 
