@@ -3,6 +3,7 @@ from . import charts as charts
 from . import claims as claims
 from . import classes as classes
 from . import cli as cli
+from . import commands as commands
 from . import compat as compat
 from . import complexity as complexity
 from . import data as data

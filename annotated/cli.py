@@ -6,16 +6,27 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 import argparse
 import dataclasses
 import io
-import json
 import os
 import re
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from itertools import product
-from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
+
+from annotated.commands import (
+    run_average,
+    run_data,
+    run_evaluate,
+    run_heads,
+    run_paper,
+    run_parse,
+    run_score,
+    run_train,
+    run_translate,
+    run_treebank,
+    run_vary,
+)
 
 __all__ = [
     "HOW_TO_TRANSLATE",
@@ -27,36 +38,12 @@ __all__ = [
     "add_studies",
     "add_translate",
     "add_treebank",
-    "at_terminal",
     "build_parser",
-    "check_parse",
-    "device_for",
     "explain",
     "let_go_of_output",
-    "lines_of_input",
     "main",
-    "one_line",
     "prepare_streams",
-    "report",
-    "report_trees",
-    "run_average",
-    "run_data",
-    "run_evaluate",
-    "run_heads",
-    "run_paper",
-    "run_parse",
-    "run_score",
-    "run_train",
-    "run_translate",
-    "run_treebank",
-    "run_vary",
-    "score_on_treebank",
-    "sentences_to_read",
-    "sentences_to_translate",
     "short_warnings",
-    "text_output",
-    "trained_on",
-    "tree_picture",
 ]
 
 
@@ -79,324 +66,6 @@ def add_fields(parser: argparse.ArgumentParser, config: Any) -> None:
             help=f"{field.metadata['help']} (default: {default})",
             **kind,
         )
-
-
-def run_train(options: argparse.Namespace) -> None:
-    from annotated.training import TrainingConfig, preset, read_config, train
-
-    names = [field.name for field in dataclasses.fields(TrainingConfig)]
-    given = {name: getattr(options, name) for name in names if hasattr(options, name)}
-    config = preset(options.preset or "multi30k-en-de", **given)
-    if options.resume and not options.preset and (Path(config.out) / "training.json").exists():
-        config = dataclasses.replace(read_config(Path(config.out)), **given)
-    folder = train(config, options.resume)
-    if os.environ.get("RANK", "0") == "0":  # of several processes, one speaks
-        print(folder)
-
-
-def trained_on(model: str) -> str:
-    """The data of the run that a model comes from.
-
-    Raises: ValueError if the folder of the model does not tell.
-    """
-    from annotated.training import read_config
-    from annotated.translator import model_folder
-
-    folder = model_folder(model)
-    if not (folder / "training.json").exists():
-        raise ValueError(f"expected --data, for {folder} has no training.json that would tell")
-    return read_config(folder).data
-
-
-def run_evaluate(options: argparse.Namespace) -> None:
-    from annotated.data import parse_data
-    from annotated.evaluation import evaluate
-    from annotated.translator import load_pretrained
-
-    asked = [parse_data(name) for name in options.data or [trained_on(options.model)]]
-    translator = load_pretrained(options.model, device_for(options.device))
-    rows: list[dict[str, Any]] = []
-    for (corpus, src, tgt), split in product(asked, options.split):
-        search = {"beam": options.beam, "alpha": options.alpha}
-        rows += evaluate(translator, corpus, split, src, tgt, **search)
-        told = "perplexity {perplexity:.2f} per piece, accuracy {accuracy:.1%}".format(**rows[-1])
-        print(f"{corpus} {split}: {rows[-1]['search']}, {told}")
-    report(rows, ["corpus", "split"], options.out)
-
-
-def run_vary(options: argparse.Namespace) -> None:
-    from annotated.variations import rows, vary
-
-    changes = {} if options.updates is None else {"updates": options.updates}
-    if options.precision:
-        changes["precision"] = options.precision
-    names = options.row or list(rows().index)
-    print(vary(names, options.seed, Path(options.results), **changes).to_string(index=False))
-
-
-def run_score(options: argparse.Namespace) -> None:
-    from annotated.evaluation import score_files
-
-    rows = []
-    for output in options.output:
-        rows += score_files(Path(output), Path(options.ref), options.lang)
-    report(rows, ["output"], options.out)
-
-
-def report(rows: list[dict[str, Any]], names: list[str], out: str | None) -> None:
-    """Print scores, one a line, and write them as JSON."""
-    from annotated.files import write_text
-
-    for row in rows:
-        name = " ".join(row[name] for name in names)
-        print(f"{name:5} {row['text']:33} {row['score']:.2f}  {row['signature']}")
-    if out:
-        write_text(Path(out), json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
-
-
-def run_data(options: argparse.Namespace) -> None:
-    from annotated.data import corpora, corpus_files, find_corpus
-
-    if options.action == "get":
-        for path in corpus_files(find_corpus(options.name), options.split):
-            print(path, flush=True)
-        return
-    for corpus in corpora().values():
-        known = sum(file.size or 0 for file in corpus.files.values() if file.url)
-        size = f"; {known / 1e9:.1f} GB to download" if known > 1e9 else ""
-        print(f"{corpus.name:12} {' '.join(corpus.languages)}  {corpus.title}")
-        print(f"{'':12} splits: {' '.join(corpus.splits)}{size}")
-        print(f"{'':12} {corpus.source}; licence: {corpus.licence}")
-
-
-def run_paper(options: argparse.Namespace) -> None:
-    from annotated.paper import find_paper, get_paper, import_paper
-
-    if options.action == "get":
-        print(get_paper())
-    elif options.action == "import":
-        print(import_paper(options.file))
-    else:
-        paper = find_paper()
-        if paper is None:
-            raise ValueError(
-                "no paper is at hand: annotated paper get, or annotated paper import FILE"
-            )
-        if options.section not in paper.sections:
-            raise ValueError(f"expected a section out of {', '.join(paper.sections)}")
-        print("\n\n".join(paper.sections[options.section]))
-
-
-def run_heads(options: argparse.Namespace) -> None:
-    from annotated.files import write_text
-    from annotated.heads import load_gum, study, untrained
-    from annotated.translator import load_pretrained
-
-    translator = load_pretrained(options.model)
-    if options.untrained:
-        translator.model = untrained(translator.model)
-    tables = study(translator, load_gum("train")[::4], load_gum("dev") + load_gum("test"))
-    for name, table in tables.items():
-        print(f"\n{name}\n{table.round(3).to_string(index=False)}")
-    if options.out:
-        as_json = {"orient": "records", "double_precision": 15}  # what is missing becomes null
-        rows = {name: json.loads(table.to_json(**as_json)) for name, table in tables.items()}
-        about = {"model": options.model, "untrained": options.untrained}
-        write_text(Path(options.out), json.dumps(about | rows, indent=1) + "\n")
-
-
-def run_parse(options: argparse.Namespace) -> None:
-    from annotated.files import write_text
-    from annotated.parsing import bracketed, load_parser, split_words, tree_svg
-
-    check_parse(options)
-    parser = load_parser(options.model, device_for(options.device))
-    search = {"beam": options.beam, "alpha": options.alpha, "hold": not options.free}
-    if options.treebank:
-        score_on_treebank(parser, options, search)
-        return
-    for number, line in enumerate(sentences_to_read(options.text), start=1):
-        if len(line) > 2000:  # half a tree would be none
-            raise ValueError(
-                f"sentence {number}: expected at most 2,000 letters; got {len(line):,}"
-            )
-        words = line.split() if options.words else split_words(line)
-        if not words:
-            raise ValueError(f"sentence {number}: expected words; got a blank line")
-        tree = parser.parse(words, **search)
-        print(bracketed(tree) if options.lines else f"{tree_picture(tree)}\n")
-        if options.svg:
-            write_text(Path(options.svg), tree_svg(tree))
-
-
-def check_parse(options: argparse.Namespace) -> None:
-    """Raise ValueError for options of `parse` that do not go together."""
-    from annotated.parsing import check_limit
-
-    check_limit(options.limit)
-    scoring = {name: getattr(options, name) for name in ("out", "baselines", "limit")}
-    useless = [f"--{name}" for name, given in scoring.items() if given not in (None, False)]
-    if useless and not options.treebank:
-        raise ValueError(f"expected --treebank with {useless[0]}, which is about scores")
-    if options.treebank and (options.text or options.svg):
-        raise ValueError("expected either sentences to draw or --treebank to score on; got both")
-
-
-def score_on_treebank(parser: Any, options: argparse.Namespace, search: dict[str, Any]) -> None:
-    """Print and keep the scores of a parser, and of the baselines if they are asked for."""
-    from annotated.parsing import compare_parsers, score_parser
-
-    about = {"treebank": options.treebank, "split": options.split, **search}
-    where = options.treebank, options.split, options.limit
-    if options.baselines:
-        rows = compare_parsers(parser, *where, **search)
-    else:
-        rows = score_parser(parser, *where, **search)
-    report_trees(rows, about, options.out)
-
-
-def report_trees(rows: list[dict[str, Any]], about: dict[str, Any], out: str | None) -> None:
-    """Print scores of trees as EVALB does, and write them as JSON."""
-    from annotated.files import write_text
-
-    for row in rows:
-        for name, value in row.items():
-            print(f"{name:26}= {value if isinstance(value, str) else format(value, '6.5g')}")
-    if out:
-        write_text(Path(out), json.dumps([about | row for row in rows], indent=1) + "\n")
-
-
-def run_treebank(options: argparse.Namespace) -> None:
-    from annotated.parsing import read_rules, score_tree_files, write_treebank
-
-    if options.action == "write":
-        print(write_treebank(options.treebank, Path(options.folder), options.limit))
-        return
-    about = {"gold": options.gold, "found": options.found, "param": options.param}
-    rules = read_rules(Path(options.param)) if options.param else None
-    rows = score_tree_files(Path(options.gold), Path(options.found), rules)
-    report_trees(rows, about, options.out)
-
-
-def tree_picture(tree: Any) -> str:
-    """A tree in letters and lines, for a terminal."""
-    picture = io.StringIO()
-    tree.pretty_print(stream=picture)
-    return picture.getvalue().rstrip()
-
-
-def run_average(options: argparse.Namespace) -> None:
-    from annotated.files import write_tensors
-    from annotated.training import average_checkpoints
-
-    tensors = average_checkpoints([Path(path) for path in options.checkpoints])
-    write_tensors(Path(options.out), tensors, {"format": "pt"})
-    print(options.out)
-
-
-def one_line(text: str) -> str:
-    """The text without the characters at which a reader might break it in lines or fields.
-
-    What is left of a byte that was not UTF-8, a lone surrogate, becomes �.
-    """
-    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return " ".join(text.splitlines()).replace("\t", " ")
-
-
-def sentences_to_read(text: list[str]) -> Iterable[str]:
-    """The sentences of the command line, or the lines of standard input.
-
-    Raises: ValueError if standard input is closed or, when it comes to that, cannot be read.
-    """
-    from annotated.data import decode_lines
-    from annotated.files import InputError
-
-    if text:
-        return [one_line(line) for line in text]
-    if sys.stdin is None:
-        raise InputError("expected sentences, as arguments or on standard input, which is closed")
-    return map(one_line, decode_lines(lines_of_input(), "standard input"))
-
-
-def lines_of_input() -> Iterator[bytes]:
-    """The lines of standard input, as they come."""
-    from annotated.files import reading
-
-    with reading("standard input", "sentences, one a line"):
-        yield from sys.stdin.buffer
-
-
-def sentences_to_translate(options: argparse.Namespace) -> Iterable[str]:
-    """The sentences of the command line, or the lines of a file or of standard input."""
-    from annotated.data import read_lines
-
-    if options.text and options.input:
-        raise ValueError("expected sentences or --input; got both")
-    if not options.input:
-        return sentences_to_read(options.text)
-    return [one_line(line) for line in read_lines(Path(options.input))]
-
-
-def device_for(name: str | None) -> str:
-    """The device of this name; None: the GPU if there is one."""
-    import torch
-
-    return name or ("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def at_terminal(stream: Any) -> bool:
-    """Whether somebody sits at the other end of a stream; it may be closed."""
-    return stream is not None and stream.isatty()
-
-
-@contextmanager
-def text_output(path: str | None) -> Iterator[TextIO]:
-    """A file that takes its name once it is written, or standard output; UTF-8 in either case.
-
-    Raises: ValueError if the name is that of something else than a file, if the file cannot be
-        written, or if standard output is closed.
-    """
-    from annotated.files import InputError, writing
-
-    if path is None:
-        if sys.stdout is None:
-            raise InputError("expected --output, for standard output is closed")
-        if isinstance(sys.stdout, io.TextIOWrapper):  # not so in a notebook
-            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-        yield sys.stdout
-        return
-    target = Path(path).resolve()
-    if target.exists() and not target.is_file():
-        raise InputError(f"expected the name of a file; got {path}")
-    with writing(target) as part, part.open("w", encoding="utf-8", newline="\n") as file:
-        yield file
-
-
-def run_translate(options: argparse.Namespace) -> None:
-    from annotated.translator import load_pretrained
-
-    sentences = sentences_to_translate(options)
-    piped = not (options.text or options.input)
-    progress = options.progress
-    if progress is None:
-        silent = options.output is not None or not at_terminal(sys.stdout)
-        progress = at_terminal(sys.stderr) and silent
-    names = "beam", "alpha", "max_extra", "max_source", "batch_tokens"
-    search = {name: getattr(options, name) for name in names}
-    with text_output(options.output) as out:
-        groups = load_pretrained(options.model, device_for(options.device)).candidates(
-            sentences,
-            chunk=1 if piped and at_terminal(sys.stdin) else options.chunk,
-            progress=progress,
-            n_best=1 if options.n_best is None else options.n_best,
-            **search,
-        )
-        for number, group in enumerate(groups, start=1):
-            for found in group:
-                fields = [number, f"{found.score:.4f}", f"{found.log_prob:.4f}"]
-                scored = options.n_best is not None
-                line = [*fields, one_line(found.text)] if scored else [one_line(found.text)]
-                print(*line, sep="\t", file=out, flush=True)
 
 
 class CommandParser(argparse.ArgumentParser):

@@ -24,6 +24,7 @@ __all__ = [
     "Follow",
     "Hypothesis",
     "beam_search",
+    "best_of",
     "can_win",
     "check_greedy",
     "check_search",
@@ -149,7 +150,7 @@ def open_beam(
     batch = src.size(0)
     return Beam(
         memory=memory,
-        src_mask=src_mask,
+        src_mask=None if src_mask is None else src_mask.expand(batch, -1, -1),
         ids=src.new_full((batch, 1, 1), START),
         log_prob=memory.new_zeros(batch, 1),
         ancestry=torch.ones(batch, 1, 1, dtype=torch.bool, device=src.device),
@@ -255,7 +256,6 @@ def beam_search(
     """
     check_search(beam, alpha, max_extra, n_best)
     check_source(src, src_mask, follow)
-    src_mask = None if src_mask is None else src_mask.expand(src.size(0), -1, -1)
     limits = output_limits(model, src, src_mask, max_extra)
     found: list[list[Hypothesis]] = [[] for _ in limits]
     rows = list(range(len(limits)))  # the sentence in each row of the batch
@@ -276,9 +276,7 @@ def beam_search(
                 keep.append(row)
         state.select(keep)
         rows = [rows[row] for row in keep]
-    if not all(found):
-        raise InputError("expected probabilities of what may follow from the model; got no numbers")
-    return [sorted(group, key=lambda h: h.score, reverse=True)[:n_best] for group in found]
+    return [best_of(group, n_best) for group in found]
 
 
 _WIDEST, _LONGEST = 1000, 10_000  # hypotheses; tokens that an output may have more than its input
@@ -325,7 +323,8 @@ def output_limits(
     model: EncoderDecoder, src: Tensor, src_mask: Tensor | None, max_extra: int
 ) -> list[int]:
     """Tokens of the longest output of each sentence, its end symbol counted."""
-    lengths = [src.size(1)] * src.size(0) if src_mask is None else src_mask.sum((1, 2)).tolist()
+    real = src.new_ones(src.shape).unsqueeze(1) if src_mask is None else src_mask
+    lengths = real.expand(src.size(0), -1, -1).sum((1, 2)).tolist()
     room = max_positions(model.tgt_embed)
     return [max(1, int(min(length + max_extra, room))) for length in lengths]
 
@@ -334,6 +333,16 @@ def max_positions(embed: nn.Module) -> float:
     """Tokens for which embedding and encoding have positions; learned ones come to an end."""
     *_, encoding = embed.children()
     return getattr(encoding, "max_len", math.inf)
+
+
+def best_of(found: list[Hypothesis], n_best: int) -> list[Hypothesis]:
+    """The best of the complete hypotheses of a sentence, the best first.
+
+    Raises: InputError if there is none, for then the model's probabilities are no numbers.
+    """
+    if not found:
+        raise InputError("expected probabilities of what may follow from the model; got no numbers")
+    return sorted(found, key=lambda h: h.score, reverse=True)[:n_best]
 
 
 def suppress_tokens(log_probs: Tensor, last: list[int]) -> None:
