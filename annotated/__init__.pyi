@@ -20,6 +20,7 @@ from . import paper as paper
 from . import parsing as parsing
 from . import positional as positional
 from . import regularization as regularization
+from . import runs as runs
 from . import stacks as stacks
 from . import training as training
 from . import translator as translator
@@ -54,6 +55,8 @@ from .evaluation import training_cost as training_cost
 from .feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
 from .files import FileError as FileError
 from .files import InputError as InputError
+from .heads.observe import observe_heads as observe_heads
+from .heads.study import head_study as head_study
 from .launcher import launch as launch
 from .model import EncoderDecoder as EncoderDecoder
 from .model import TransformerConfig as TransformerConfig
@@ -63,11 +66,12 @@ from .model import tie_embeddings as tie_embeddings
 from .optimizer import paper_optimizer as paper_optimizer
 from .optimizer import rate as rate
 from .paper import quote as quote
-from .parsing import Parser as Parser
-from .parsing import load_parser as load_parser
-from .parsing import score_parser as score_parser
-from .parsing import table_4 as table_4
-from .parsing import tree_svg as tree_svg
+from .parsing.drawing import tree_svg as tree_svg
+from .parsing.evalb import evalb_compare as evalb_compare
+from .parsing.parser import Parser as Parser
+from .parsing.parser import load_parser as load_parser
+from .parsing.parser import score_parser as score_parser
+from .parsing.results import table_4 as table_4
 from .positional import LearnedPositionalEncoding as LearnedPositionalEncoding
 from .positional import PositionalEncoding as PositionalEncoding
 from .positional import sinusoids as sinusoids
@@ -89,7 +93,7 @@ from .translator import Translator as Translator
 from .translator import load_pretrained as load_pretrained
 from .variations import count_parameters as count_parameters
 from .variations import row_config as row_config
-from .visualization import Attention as Attention
-from .visualization import attention_lines as attention_lines
-from .visualization import heat_map as heat_map
-from .visualization import read_attention as read_attention
+from .visualization.drawing import attention_lines as attention_lines
+from .visualization.drawing import heat_map as heat_map
+from .visualization.weights import Attention as Attention
+from .visualization.weights import read_attention as read_attention

@@ -1,4 +1,5 @@
 """3.2 Attention (chapters/3-2-attention.md).
+Attention on a Machine (chapters/attention-machinery.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
@@ -69,6 +70,111 @@ def scaled_dot_product(
     if dropout is not None:
         weights = dropout(weights)
     return weights @ value, weights
+
+
+class MultiHeadedAttention(nn.Module):
+    """h attentions side by side, each in its own learned projection.
+
+    Args:
+        h: number of heads.
+        d_model: width of the model.
+        dropout: probability of dropping an attention weight (section 5.4 has none).
+        d_k: width of a query and a key in one head; default d_model / h.
+        d_v: width of a value in one head; default d_model / h.
+
+    Raises: ValueError if d_model is not divisible by h and d_k or d_v is not given.
+
+    Source: section 3.2.2.
+    """
+
+    def __init__(
+        self,
+        h: int,
+        d_model: int,
+        dropout: float = 0.0,
+        d_k: int | None = None,
+        d_v: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.h = h
+        self.d_k, self.d_v = head_widths(h, d_model, d_k, d_v)
+        self.dropout = nn.Dropout(dropout)
+        self.w_q = nn.Linear(d_model, h * self.d_k, bias=False)
+        self.w_k = nn.Linear(d_model, h * self.d_k, bias=False)
+        self.w_v = nn.Linear(d_model, h * self.d_v, bias=False)
+        self.w_o = nn.Linear(h * self.d_v, d_model, bias=False)
+        self._last: tuple[Tensor, Tensor, Tensor | None] | None = None
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None = None,
+        cache: "KeyValueCache | None" = None,
+    ) -> Tensor:
+        """Attend from query to key and value.
+
+        Args:
+            query: (batch, len_q, d_model)   key, value: (batch, len_k, d_model)
+            mask: (batch, 1, len_k) or (batch, len_q, len_k), or 1 for batch; False or 0 forbids.
+            cache: keys and values of earlier calls, which are attended to as well (len_k
+                of the mask counts them). Such a call leaves `attn` as it is.
+
+        Returns: (batch, len_q, d_model).
+
+        Raises: ValueError for a mask of another shape, or one to be added to scores.
+        """
+        query = self.split_heads(self.w_q(query))  # (batch, h, len_q, d_k)
+        if cache is None or not cache.complete:
+            key, value = self.split_heads(self.w_k(key)), self.split_heads(self.w_v(value))
+        if cache is not None:
+            key, value = cache.kept() if cache.complete else cache.extend(key, value)
+        if mask is not None:
+            check_mask(mask, query.size(0), query.size(2), key.size(2))
+            mask = mask.bool().unsqueeze(-3)  # (batch, 1, len_q, len_k): one mask for all heads
+        if not self.training and cache is None:
+            self._last = (query.detach(), key.detach(), mask)
+        dropout = self.dropout.p if self.training else 0.0
+        heads = fused_attention(query, key, value, mask, dropout)  # (batch, h, len_q, d_v)
+        return self.w_o(heads.transpose(1, 2).flatten(2))  # concatenate, then project
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """(batch, len, h * d) to (batch, h, len, d)."""
+        return x.unflatten(-1, (self.h, -1)).transpose(1, 2)
+
+    @property
+    def attn(self) -> Tensor | None:
+        """Weights (batch, h, len_q, len_k) of the last call in eval mode, computed when asked for.
+
+        None before such a call, or if the layer has been trained or copied since.
+        """
+        if self._last is None:
+            return None
+        query, key, mask = self._last
+        return scaled_dot_product(query, key, key, mask)[1]  # weights do not ask for values
+
+    def train(self, mode: bool = True) -> "MultiHeadedAttention":
+        """As in every module; a layer that is trained forgets the last call."""
+        self._last = None if mode else self._last
+        return nn.Module.train(self, mode)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a file gets: everything but the last call."""
+        return {**self.__dict__, "_last": None}
+
+
+def subsequent_mask(size: int) -> Tensor:
+    """Mask that lets position i see positions 0 to i and nothing after.
+
+    Args:
+        size: length of the target, in tokens.
+
+    Returns: (1, size, size), True where attention is allowed.
+
+    Source: section 3.2.3, third use of attention.
+    """
+    return torch.ones(1, size, size, dtype=torch.bool).tril()
 
 
 def fused_attention(
@@ -188,109 +294,3 @@ def check_mask(mask: Tensor, batch: int, len_q: int, len_k: int, name: str = "ma
         raise ValueError(
             f"expected a {name} that is 0 where attention is forbidden; got negative numbers"
         )
-
-
-class MultiHeadedAttention(nn.Module):
-    """h attentions side by side, each in its own learned projection.
-
-    Args:
-        h: number of heads.
-        d_model: width of the model.
-        dropout: probability of dropping an attention weight (section 5.4 has none).
-        d_k: width of a query and a key in one head; default d_model / h.
-        d_v: width of a value in one head; default d_model / h.
-
-    Raises: ValueError if d_model is not divisible by h and d_k or d_v is not given.
-
-    Source: section 3.2.2.
-    """
-
-    def __init__(
-        self,
-        h: int,
-        d_model: int,
-        dropout: float = 0.0,
-        d_k: int | None = None,
-        d_v: int | None = None,
-    ) -> None:
-        super().__init__()
-        self.h = h
-        self.d_k, self.d_v = head_widths(h, d_model, d_k, d_v)
-        self.dropout = nn.Dropout(dropout)
-        self.w_q = nn.Linear(d_model, h * self.d_k, bias=False)
-        self.w_k = nn.Linear(d_model, h * self.d_k, bias=False)
-        self.w_v = nn.Linear(d_model, h * self.d_v, bias=False)
-        self.w_o = nn.Linear(h * self.d_v, d_model, bias=False)
-        self._last: tuple[Tensor, Tensor, Tensor | None] | None = None
-
-    def forward(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | None = None,
-        cache: KeyValueCache | None = None,
-    ) -> Tensor:
-        """Attend from query to key and value.
-
-        Args:
-            query: (batch, len_q, d_model)   key, value: (batch, len_k, d_model)
-            mask: (batch, 1, len_k) or (batch, len_q, len_k), or 1 for batch; False or 0 forbids.
-            cache: keys and values of earlier calls, which are attended to as well (len_k
-                of the mask counts them). Such a call leaves `attn` as it is.
-
-        Returns: (batch, len_q, d_model).
-
-        Raises: ValueError for a mask of another shape, or one to be added to scores.
-        """
-        query = self.split_heads(self.w_q(query))  # (batch, h, len_q, d_k)
-        if cache is None or not cache.complete:
-            key, value = self.split_heads(self.w_k(key)), self.split_heads(self.w_v(value))
-        if cache is not None:
-            key, value = cache.kept() if cache.complete else cache.extend(key, value)
-        if mask is not None:
-            check_mask(mask, query.size(0), query.size(2), key.size(2))
-            mask = mask.bool().unsqueeze(-3)  # (batch, 1, len_q, len_k): one mask for all heads
-        if not self.training and cache is None:
-            self._last = (query.detach(), key.detach(), mask)
-        dropout = self.dropout.p if self.training else 0.0
-        heads = fused_attention(query, key, value, mask, dropout)  # (batch, h, len_q, d_v)
-        return self.w_o(heads.transpose(1, 2).flatten(2))  # concatenate, then project
-
-    def split_heads(self, x: Tensor) -> Tensor:
-        """(batch, len, h * d) to (batch, h, len, d)."""
-        return x.unflatten(-1, (self.h, -1)).transpose(1, 2)
-
-    @property
-    def attn(self) -> Tensor | None:
-        """Weights (batch, h, len_q, len_k) of the last call in eval mode; None before it, or if
-        the layer has been trained or copied since.
-
-        The fused kernel does not keep them, so they are computed when asked for.
-        """
-        if self._last is None:
-            return None
-        query, key, mask = self._last
-        return scaled_dot_product(query, key, key, mask)[1]  # weights do not ask for values
-
-    def train(self, mode: bool = True) -> "MultiHeadedAttention":
-        """As in every module; a layer that is trained forgets the last call."""
-        self._last = None if mode else self._last
-        return super().train(mode)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What a copy or a file gets: everything but the last call."""
-        return {**self.__dict__, "_last": None}
-
-
-def subsequent_mask(size: int) -> Tensor:
-    """Mask that lets position i see positions 0 to i and nothing after.
-
-    Args:
-        size: length of the target, in tokens.
-
-    Returns: (1, size, size), True where attention is allowed.
-
-    Source: section 3.2.3, third use of attention.
-    """
-    return torch.ones(1, size, size, dtype=torch.bool).tril()

@@ -45,7 +45,7 @@ class Verdict:
 
     def __str__(self) -> str:
         mark, _ = MARKS[self.verdict]
-        return f"{mark} {self.verdict} ({self.place}): {self.statement} {self.evidence}"
+        return f"{mark} {self.verdict} ({self.place}): {self.statement}\n  {self.evidence}"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         return {

@@ -151,13 +151,14 @@ def run_paper(options: argparse.Namespace) -> None:
 
 def run_heads(options: argparse.Namespace) -> None:
     from annotated.files import write_text
-    from annotated.heads import load_gum, study, untrained
+    from annotated.heads.gold import load_gum
+    from annotated.heads.study import head_study, reinitialized
     from annotated.translator import load_pretrained
 
     translator = load_pretrained(options.model)
     if options.untrained:
-        translator.model = untrained(translator.model)
-    tables = study(translator, load_gum("train")[::4], load_gum("dev") + load_gum("test"))
+        translator.model = reinitialized(translator.model)
+    tables = head_study(translator, load_gum("train")[::4], load_gum("dev") + load_gum("test"))
     for name, table in tables.items():
         print(f"\n{name}\n{table.round(3).to_string(index=False)}")
     if options.out:
@@ -169,7 +170,10 @@ def run_heads(options: argparse.Namespace) -> None:
 
 def run_parse(options: argparse.Namespace) -> None:
     from annotated.files import write_text
-    from annotated.parsing import bracketed, load_parser, split_words, tree_svg
+    from annotated.parsing.drawing import tree_svg
+    from annotated.parsing.linear import split_words
+    from annotated.parsing.parser import load_parser
+    from annotated.parsing.trees import tree_to_brackets
 
     check_parse(options)
     parser = load_parser(options.model, device_for(options.device))
@@ -186,14 +190,14 @@ def run_parse(options: argparse.Namespace) -> None:
         if not words:
             raise ValueError(f"sentence {number}: expected words; got a blank line")
         tree = parser.parse(words, **search)
-        print(bracketed(tree) if options.lines else f"{tree_picture(tree)}\n")
+        print(tree_to_brackets(tree) if options.lines else f"{tree_picture(tree)}\n")
         if options.svg:
             write_text(Path(options.svg), tree_svg(tree))
 
 
 def check_parse(options: argparse.Namespace) -> None:
     """Raise ValueError for options of `parse` that do not go together."""
-    from annotated.parsing import check_limit
+    from annotated.parsing.trees import check_limit
 
     check_limit(options.limit)
     scoring = {name: getattr(options, name) for name in ("out", "baselines", "limit")}
@@ -206,7 +210,8 @@ def check_parse(options: argparse.Namespace) -> None:
 
 def score_on_treebank(parser: Any, options: argparse.Namespace, search: dict[str, Any]) -> None:
     """Print and keep the scores of a parser, and of the baselines if they are asked for."""
-    from annotated.parsing import compare_parsers, score_parser
+    from annotated.parsing.baselines import compare_parsers
+    from annotated.parsing.parser import score_parser
 
     about = {"treebank": options.treebank, "split": options.split, **search}
     where = options.treebank, options.split, options.limit
@@ -229,14 +234,15 @@ def report_trees(rows: list[dict[str, Any]], about: dict[str, Any], out: str | N
 
 
 def run_treebank(options: argparse.Namespace) -> None:
-    from annotated.parsing import read_rules, score_tree_files, write_treebank
+    from annotated.parsing.evalb import read_evalb_params, score_tree_files
+    from annotated.parsing.linear import write_treebank
 
     if options.action == "write":
         print(write_treebank(options.treebank, Path(options.folder), options.limit))
         return
     about = {"gold": options.gold, "found": options.found, "param": options.param}
-    rules = read_rules(Path(options.param)) if options.param else None
-    rows = score_tree_files(Path(options.gold), Path(options.found), rules)
+    params = read_evalb_params(Path(options.param)) if options.param else None
+    rows = score_tree_files(Path(options.gold), Path(options.found), params)
     report_trees(rows, about, options.out)
 
 

@@ -1,4 +1,5 @@
 """3 Model Architecture (chapters/3-model-architecture.md).
+Building the Model (chapters/model-machinery.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
@@ -21,7 +22,6 @@ __all__ = [
     "EncoderDecoder",
     "TransformerConfig",
     "build_model",
-    "check_config",
     "initialise",
     "make_model",
     "parameter_shapes",
@@ -147,9 +147,6 @@ class TransformerConfig:
     tie_embeddings: bool = False
     norm_first: bool = False
 
-    def __post_init__(self) -> None:
-        check_config(self)
-
     @classmethod
     def base(cls, vocab: int = 37000, **changes: Any) -> "TransformerConfig":
         """The base model on a shared vocabulary (Table 3, first row)."""
@@ -162,32 +159,28 @@ class TransformerConfig:
         larger = {"d_model": 1024, "d_ff": 4096, "h": 16, "dropout": 0.3}
         return cls.base(vocab, **{**larger, **changes})
 
-
-_FARTHEST = 100_000  # positions; attention over so many has 10^10 weights in each head
-
-
-def check_config(config: TransformerConfig) -> None:
-    """Raise ValueError unless the configuration describes a model that can be built."""
-    c = config
-    for name in ("src_vocab", "tgt_vocab", "N", "d_model", "d_ff", "h", "d_k", "d_v"):
-        if getattr(c, name) is not None or name not in ("d_k", "d_v"):
-            check_whole(name, getattr(c, name))
-    check_whole("max_len", c.max_len, most=_FARTHEST)
-    for name in ("tie_embeddings", "norm_first"):
-        if not isinstance(getattr(c, name), bool):
-            raise InputError(f"expected True or False for {name}; got {getattr(c, name)!r:.80}")
-    head_widths(c.h, c.d_model, c.d_k, c.d_v)
-    for name in ("dropout", "attention_dropout"):
-        rate: float = getattr(c, name)
-        if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < 1:
-            raise InputError(f"expected {name} in [0, 1); got {rate!r:.80}")
-    if c.positions not in ("sinusoidal", "learned"):
-        raise InputError(f"expected positions 'sinusoidal' or 'learned'; got {c.positions!r:.80}")
-    if c.tie_embeddings and c.src_vocab != c.tgt_vocab:
-        raise InputError(
-            "expected equal vocabularies for tie_embeddings=True; "
-            f"got src_vocab={c.src_vocab}, tgt_vocab={c.tgt_vocab}"
-        )
+    def __post_init__(self) -> None:
+        """Raise ValueError unless the configuration describes a model that can be built."""
+        c = self
+        for name in ("src_vocab", "tgt_vocab", "N", "d_model", "d_ff", "h", "d_k", "d_v"):
+            if getattr(c, name) is not None or name not in ("d_k", "d_v"):
+                check_whole(name, getattr(c, name))
+        check_whole("max_len", c.max_len, most=_FARTHEST)
+        for name in ("tie_embeddings", "norm_first"):
+            if not isinstance(getattr(c, name), bool):
+                raise InputError(f"expected True or False for {name}; got {getattr(c, name)!r:.80}")
+        head_widths(c.h, c.d_model, c.d_k, c.d_v)
+        for name in ("dropout", "attention_dropout"):
+            rate: float = getattr(c, name)
+            if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < 1:
+                raise InputError(f"expected {name} in [0, 1); got {rate!r:.80}")
+        if c.positions not in ("sinusoidal", "learned"):
+            raise InputError(
+                f"expected positions 'sinusoidal' or 'learned'; got {c.positions!r:.80}"
+            )
+        if c.tie_embeddings and c.src_vocab != c.tgt_vocab:
+            sizes = f"src_vocab={c.src_vocab}, tgt_vocab={c.tgt_vocab}"
+            raise InputError(f"expected equal vocabularies for tie_embeddings=True; got {sizes}")
 
 
 def build_model(config: TransformerConfig) -> EncoderDecoder:
@@ -229,20 +222,6 @@ def build_model(config: TransformerConfig) -> EncoderDecoder:
         tie_embeddings(model)
     initialise(model)
     return model
-
-
-def parameter_shapes(config: TransformerConfig) -> dict[str, torch.Size]:
-    """Name and shape of each parameter of the model that a configuration describes.
-
-    A tied matrix has one name, as in `named_parameters`.
-    """
-    with torch.device("meta"):
-        small = build_model(replace(config, N=1))
-    shapes = {}
-    for name, parameter in small.named_parameters():
-        for i in range(config.N if ".layers.0." in name else 1):
-            shapes[name.replace(".layers.0.", f".layers.{i}.")] = parameter.shape
-    return shapes
 
 
 def tie_embeddings(model: EncoderDecoder) -> None:
@@ -304,3 +283,20 @@ def make_model(
         src_vocab, tgt_vocab, N=N, d_model=d_model, d_ff=d_ff, h=h, dropout=dropout, **options
     )
     return build_model(config)
+
+
+_FARTHEST = 100_000  # positions; attention over so many has 10^10 weights in each head
+
+
+def parameter_shapes(config: TransformerConfig) -> dict[str, torch.Size]:
+    """Name and shape of each parameter of the model that a configuration describes.
+
+    A tied matrix has one name, as in `named_parameters`.
+    """
+    with torch.device("meta"):
+        small = build_model(replace(config, N=1))
+    shapes = {}
+    for name, parameter in small.named_parameters():
+        for i in range(config.N if ".layers.0." in name else 1):
+            shapes[name.replace(".layers.0.", f".layers.{i}.")] = parameter.shape
+    return shapes

@@ -1,4 +1,5 @@
 """3.1 Encoder and Decoder Stacks (chapters/3-1-encoder-decoder-stacks.md).
+Attention on a Machine (chapters/attention-machinery.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
@@ -20,7 +21,6 @@ __all__ = [
     "EncoderLayer",
     "SublayerConnection",
     "clones",
-    "final_norm",
 ]
 
 
@@ -89,7 +89,7 @@ class EncoderLayer(nn.Module):
         return self.sublayer[1](x, self.feed_forward)
 
 
-def final_norm(layer: "EncoderLayer | DecoderLayer") -> nn.Module:
+def _final_norm(layer: "EncoderLayer | DecoderLayer") -> nn.Module:
     """A pre-norm stack ends in a normalisation; a post-norm stack has done it already."""
     return nn.LayerNorm(layer.size) if layer.sublayer[0].norm_first else nn.Identity()
 
@@ -107,7 +107,7 @@ class Encoder(nn.Module):
     def __init__(self, layer: EncoderLayer, N: int) -> None:
         super().__init__()
         self.layers = clones(layer, N)
-        self.norm = final_norm(layer)
+        self.norm = _final_norm(layer)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
@@ -163,6 +163,36 @@ class DecoderLayer(nn.Module):
         return self.sublayer[2](x, self.feed_forward)
 
 
+class Decoder(nn.Module):
+    """A stack of N decoder layers.
+
+    Args:
+        layer: the layer to copy.
+        N: how many.
+
+    Source: section 3.1.
+    """
+
+    def __init__(self, layer: DecoderLayer, N: int) -> None:
+        super().__init__()
+        self.layers = clones(layer, N)
+        self.norm = _final_norm(layer)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor,
+        src_mask: Tensor | None,
+        tgt_mask: Tensor | None,
+        cache: "DecoderCache | None" = None,
+    ) -> Tensor:
+        """x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)   rest: as a layer's."""
+        for i, layer in enumerate(self.layers):
+            kept = None if cache is None else cache.layers[i]
+            x = layer(x, memory, src_mask, tgt_mask, kept)
+        return self.norm(x)
+
+
 class DecoderCache:
     """What a decoder keeps from one step of a search to the next.
 
@@ -181,33 +211,3 @@ class DecoderCache:
         for own, source in self.layers.values():
             own.select(rows)
             source.select(rows)
-
-
-class Decoder(nn.Module):
-    """A stack of N decoder layers.
-
-    Args:
-        layer: the layer to copy.
-        N: how many.
-
-    Source: section 3.1.
-    """
-
-    def __init__(self, layer: DecoderLayer, N: int) -> None:
-        super().__init__()
-        self.layers = clones(layer, N)
-        self.norm = final_norm(layer)
-
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        src_mask: Tensor | None,
-        tgt_mask: Tensor | None,
-        cache: DecoderCache | None = None,
-    ) -> Tensor:
-        """x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)   rest: as a layer's."""
-        for i, layer in enumerate(self.layers):
-            kept = None if cache is None else cache.layers[i]
-            x = layer(x, memory, src_mask, tgt_mask, kept)
-        return self.norm(x)

@@ -77,7 +77,7 @@ def test_signs_of_html_are_escaped(name: str):
 
 def test_a_notebook_and_the_build_get_their_own_form():
     bundle = made(holds=False)._repr_mimebundle_()
-    assert bundle["text/plain"] == "✗ differs (§3.2.1): Nine is odd. 9 = 2·4 + 1"
+    assert bundle["text/plain"] == "✗ differs (§3.2.1): Nine is odd.\n  9 = 2·4 + 1"
     assert bundle["application/vnd.annotated.claim+json"] == {**GIVEN, "verdict": "differs"}
     shown = bundle["text/html"]
     assert re.match(r'<aside class="claim" id="claim-s9-odd" role="note" ', shown)

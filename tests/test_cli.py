@@ -717,9 +717,9 @@ def test_parsers_are_scored_and_the_scores_kept(tmp_path: Path, capsys, monkeypa
     def compare(*arguments: object, **search: float) -> list[dict]:
         return [{"parser": "grammar"} | row for row in score(*arguments, **search)]
 
-    monkeypatch.setattr("annotated.parsing.load_parser", lambda name, device: name)
-    monkeypatch.setattr("annotated.parsing.score_parser", score)
-    monkeypatch.setattr("annotated.parsing.compare_parsers", compare)
+    monkeypatch.setattr("annotated.parsing.parser.load_parser", lambda name, device: name)
+    monkeypatch.setattr("annotated.parsing.parser.score_parser", score)
+    monkeypatch.setattr("annotated.parsing.baselines.compare_parsers", compare)
     kept = tmp_path / "scores.json"
     asked = ["parse", "--model", "m", "--treebank", "craft", "--out", str(kept)]
     told = said(capsys, *asked, "--beam", "21")
@@ -748,7 +748,7 @@ class LikeWords:
 
 @pytest.fixture
 def nouns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("annotated.parsing.load_parser", lambda name, device: LikeWords())
+    monkeypatch.setattr("annotated.parsing.parser.load_parser", lambda name, device: LikeWords())
 
 
 def test_lines_of_standard_input_are_parsed(nouns, capsys, monkeypatch):
@@ -811,8 +811,8 @@ def test_a_treebank_is_written_and_files_of_trees_are_scored(tmp_path: Path, cap
 def test_a_study_of_heads_is_written_as_valid_json(run: Path, tmp_path: Path, monkeypatch):
     """A head without a relation has nulls, for NaN is no JSON; numbers keep their digits."""
     table = pd.DataFrame({"relation": ["det", None], "gain": [1 / 3, float("nan")]})
-    monkeypatch.setattr("annotated.heads.load_gum", lambda split: [])
-    monkeypatch.setattr("annotated.heads.study", lambda *of: {"heads": table})
+    monkeypatch.setattr("annotated.heads.gold.load_gum", lambda split: [])
+    monkeypatch.setattr("annotated.heads.study.head_study", lambda *of: {"heads": table})
     cli.main(["heads", str(run), "--out", str(tmp_path / "heads.json")])
 
     def refuse(constant: str) -> None:

@@ -153,6 +153,26 @@ def test_encode_and_decode_are_the_two_halves_of_forward():
     assert model.generator(out).shape == (2, 4, V)
 
 
+def test_the_boxes_fire_in_the_order_of_figure_1():
+    encoder = ["self_attn", "sublayer.0", "feed_forward", "sublayer.1"]
+    decoder = [*encoder[:2], "src_attn", "sublayer.1", "feed_forward", "sublayer.2"]
+
+    def inside(stack: str, boxes: list[str]) -> list[str]:
+        return [f"{stack}.layers.{i}.{box}" for i in range(2) for box in boxes]
+
+    figure = ["src_embed.0", "src_embed.1", *inside("encoder", encoder), "encoder"]
+    figure += ["tgt_embed.0", "tgt_embed.1", *inside("decoder", decoder), "decoder"]
+    figure += ["generator.proj", "generator"]
+    model, fired = tiny(), {}
+    for name in figure:
+        model.get_submodule(name).register_forward_hook(
+            lambda module, args, output, name=name: fired.update({name: tuple(output.shape)})
+        )
+    log_probs(model, ids(1, 4), ids(1, 3))
+    assert list(fired) == figure
+    assert fired["encoder"] == (1, 4, 8) and fired["decoder"] == (1, 3, 8)
+
+
 # Sizes
 
 
@@ -182,6 +202,18 @@ def test_base_and_big_have_the_papers_sizes():
     assert count(base) == on_paper(37000, 37000, 6, 512, 2048, 8, 64, 64, tied=True)
     assert count(big) == on_paper(37000, 37000, 6, 1024, 4096, 16, 64, 64, tied=True)
     assert base.config.dropout == 0.1 and big.config.dropout == 0.3
+
+
+def test_all_sublayers_of_the_base_model_give_512_components():
+    model, widths = full_size(TransformerConfig.base()), set()
+    layers = [*model.encoder.layers, *model.decoder.layers]
+    assert len(model.encoder.layers) == len(model.decoder.layers) == 6
+    for part in [model.src_embed, model.tgt_embed, *(s for one in layers for s in one.sublayer)]:
+        part.register_forward_hook(lambda module, args, output: widths.add(output.size(-1)))
+    with torch.device("meta"):
+        token = torch.zeros(1, 5, dtype=torch.long)
+        model(token, token, None, None)
+    assert widths == {512}
 
 
 TABLE_3 = [  # changes to the base model, and the paper's millions of parameters (unlisted: base's)

@@ -27,7 +27,7 @@ from annotated.paper import (
     paper_folder,
     quote,
 )
-from annotated.parsing import table_4
+from annotated.parsing.results import table_4
 from annotated.variations import BASE, rows
 
 PDF = os.environ.get("ANNOTATED_PAPER_PDF")

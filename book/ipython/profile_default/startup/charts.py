@@ -18,10 +18,10 @@ def _show_charts_as_data():
         script = f'<script type="application/json">{data}</script>'
         return f'<div class="chart" role="figure" aria-label="{label}">{script}</div>'
 
-    def show_choice(choice):
-        options = "".join(f"<option>{html.escape(name)}</option>" for name in choice.charts)
-        label = f"<label>{html.escape(choice.label)} <select>{options}</select></label>"
-        charts = "".join(div(chart.to_dict()) for chart in choice.charts.values())
+    def show_picker(picker):
+        options = "".join(f"<option>{html.escape(name)}</option>" for name in picker.charts)
+        label = f"<label>{html.escape(picker.label)} <select>{options}</select></label>"
+        charts = "".join(div(chart.to_dict()) for chart in picker.charts.values())
         display(HTML(f'<div class="choice">{label}{charts}</div>'))
 
     alt.renderers.register(
@@ -30,8 +30,8 @@ def _show_charts_as_data():
     alt.renderers.enable("book")
     disable_debug_mode()  # a chart is validated when it is shown, so its parts need not be before
     formatter = get_ipython().display_formatter.ipython_display_formatter
-    for module in "annotated.visualization", "__main__":  # the chapter defines the class itself
-        formatter.for_type_by_name(module, "Choice", show_choice)
+    for module in "annotated.visualization.drawing", "__main__":  # its chapter defines the class
+        formatter.for_type_by_name(module, "ChartPicker", show_picker)
 
 
 _show_charts_as_data()

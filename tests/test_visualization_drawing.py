@@ -1,4 +1,4 @@
-"""Figures 3 to 5: the numbers in the charts against the model's, and what a reader's hand does."""
+"""Figures 3 to 5: the numbers in the charts, and what a reader's hand does."""
 
 from __future__ import annotations
 
@@ -9,127 +9,31 @@ from pathlib import Path
 import altair as alt
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor
 
-from annotated.data import train_bpe
-from annotated.model import make_model
-from annotated.translator import Translator
-from annotated.visualization import (
-    Attention,
+from annotated.visualization.drawing import (
+    _weight_rows,
     attention_lines,
+    attention_overview,
     heat_map,
-    leave_out,
-    merge_words,
-    overview,
-    read_attention,
-    weight_rows,
-    word_groups,
 )
-
-SENTENCE, TRANSLATION = "The dog's ball isn't red.", "Der Ball ist nicht rot."
-
-
-@pytest.fixture(scope="module")
-def translator() -> Translator:
-    torch.manual_seed(0)
-    tokenizer = train_bpe([SENTENCE, TRANSLATION], 40)
-    size = tokenizer.get_vocab_size()
-    model = make_model(size, size, N=3, d_model=16, d_ff=32, h=4, tie_embeddings=True)
-    return Translator(model.eval(), tokenizer)
+from annotated.visualization.weights import Attention
 
 
-@pytest.fixture(scope="module")
-def found(translator: Translator) -> dict[str, Attention]:
-    return read_attention(translator, SENTENCE, TRANSLATION, padding=2)
-
-
-def test_weights_are_those_of_the_model(translator: Translator, found: dict[str, Attention]):
-    """Against the layers, asked one by one after a second reading."""
-    again = read_attention(translator, SENTENCE, TRANSLATION, padding=2)
-    layers = translator.model.encoder.layers, translator.model.decoder.layers
-    modules = {
-        "encoder": [layer.self_attn for layer in layers[0]],
-        "decoder": [layer.self_attn for layer in layers[1]],
-        "cross": [layer.src_attn for layer in layers[1]],
-    }
-    for kind, attention in found.items():
-        assert torch.equal(attention.weights, again[kind].weights)
-        for layer, module in zip(attention.weights, modules[kind], strict=True):
-            torch.testing.assert_close(layer, module.attn[0])
-
-
-def test_tokens_are_in_order_and_named_after_what_they_do(found: dict[str, Attention]):
-    text = lambda names: "".join(names).replace("▁", " ").strip()
-    assert text(found["encoder"].queries) == f"{SENTENCE}<EOS><pad><pad>"
-    assert found["encoder"].queries == found["encoder"].keys == found["cross"].keys
-    assert text(found["decoder"].queries) == text(found["cross"].queries) == f"{TRANSLATION}<EOS>"
-    assert text(found["decoder"].keys) == f"<s> {TRANSLATION}"  # what has been read so far
-
-
-@pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
-@pytest.mark.parametrize("change", [lambda a: a, merge_words])
-def test_every_row_sums_to_one(found: dict[str, Attention], kind, change):
-    attention = change(found[kind])
-    sums = attention.weights.sum(dim=-1)
-    torch.testing.assert_close(sums, torch.ones_like(sums))
-    rows = weight_rows(attention.weights)
-    layers, h, queries, keys = attention.weights.shape
+@pytest.mark.parametrize("keys", [4, 6])
+def test_the_rows_of_a_chart_are_the_weights(keys: int):
+    """In order, and to the digits that they keep."""
+    layers, h, queries = 2, 3, 4
+    weights = torch.randn(layers, h, queries, keys).softmax(dim=-1)
+    rows = _weight_rows(weights)
     assert [(r["layer"], r["head"], r["query"]) for r in rows] == [
         (n, i, q) for n in range(1, layers + 1) for i in range(1, h + 1) for q in range(queries)
     ]
     in_chart = torch.tensor([r["weight"] for r in rows]).view(layers, h, queries, keys)
-    torch.testing.assert_close(in_chart / 10_000, attention.weights, atol=5.1e-5, rtol=0)
+    torch.testing.assert_close(in_chart / 10_000, weights, atol=5.1e-5, rtol=0)
 
 
-def test_nobody_looks_at_padding_or_at_the_future(found: dict[str, Attention]):
-    assert not found["encoder"].weights[..., -2:].any()
-    assert not found["decoder"].weights.triu(diagonal=1).any()
-
-
-def test_tokens_can_be_left_out(found: dict[str, Attention]):
-    whole = found["encoder"]
-    less = leave_out(whole, "<EOS>", "<pad>")
-    assert less.queries == less.keys == whole.queries[:-3]
-    assert torch.equal(less.weights, whole.weights[..., :-3, :-3])
-    given = less.weights.sum(dim=-1) + whole.weights[..., :-3, -3:].sum(dim=-1)
-    torch.testing.assert_close(given, torch.ones_like(given))
-
-
-def test_the_pieces_of_a_word_are_merged_as_the_text_says(found: dict[str, Attention]):
-    pieces, words = found["encoder"], merge_words(found["encoder"])
-    assert words.queries == [
-        "The",
-        "dog",
-        "'",
-        "s",
-        "ball",
-        "isn",
-        "'",
-        "t",
-        "red",
-        ".",
-        "<EOS>",
-    ] + 2 * ["<pad>"]
-    groups = word_groups(pieces.queries)
-    for q, row in enumerate(groups):
-        for k, column in enumerate(groups):
-            expected = sum(pieces.weights[..., i, j] for i in row for j in column) / len(row)
-            torch.testing.assert_close(words.weights[..., q, k], expected)
-
-
-@given(st.lists(st.sampled_from(["▁", "▁a", "b", ",", "▁.", "<EOS>", "▁é", "7"]), min_size=1))
-def test_word_groups_keep_every_piece_once_and_in_order(names: list[str]):
-    groups = word_groups(names)
-    assert [i for group in groups for i in group] == list(range(len(names)))
-    for group in groups[1:]:  # a space begins a word, unless nothing but a space stands before it
-        assert all(not names[i].startswith("▁") or names[i - 1] == "▁" for i in group[1:])
-
-
-def test_wrong_numbers_of_words_are_refused():
-    with pytest.raises(ValueError, match=r"expected weights \(layers, h, 2, 3\)"):
-        Attention(torch.zeros(1, 1, 3, 3), ["a", "b"], ["a", "b", "c"])
+def test_words_for_which_there_are_no_weights_are_refused():
     with pytest.raises(ValueError, match="so many words"):
         attention_lines(torch.zeros(4, 3, 3), ["a", "b"])
 
@@ -156,7 +60,7 @@ def test_alternative_texts_tell_what_the_weights_say():
     assert "layer 2" in text and "b to a (head 3, 0.90)" in text
     text = heat_map(weights[1, 2], ["a", "b"]).to_dict()["description"]
     assert text.startswith("Attention of one head, from") and "b to a (0.90)" in text
-    text = overview(Attention(weights, ["a", "b"], ["a", "b"])).to_dict()["description"]
+    text = attention_overview(Attention(weights, ["a", "b"], ["a", "b"])).to_dict()["description"]
     assert "head 3 of layer 2, whose words give 0.70" in text
 
 

@@ -1,0 +1,192 @@
+"""Runs Wanted (chapters/runs.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
+import json
+from dataclasses import dataclass, field
+from itertools import islice, zip_longest
+from pathlib import Path
+
+from annotated.data import clean_pairs, corpus_file, corpus_parts, find_corpus, part_lines, shipped
+from annotated.files import write_text
+
+__all__ = ["WantedRun", "count_pairs", "wanted_runs"]
+
+
+_OWN = Path("data/results")  # of the reader's folder
+
+
+@dataclass(frozen=True)
+class WantedRun:
+    """A run that takes the paper's data, and mostly its hardware.
+
+    Args:
+        id: its short name.   section: of the paper, where the number stands.
+        wanted: the number in words.   paper: the number.   unit: of it.
+        command: what to type, from data to log.   log: its name in data/results/.
+        entry: what marks the row of the log; none, if the log is one number.
+        columns: of this row: the number, and what else to tell.
+        within: how far from the paper's a repetition may lie.   scale: of the number in the log.
+    """
+
+    id: str
+    section: str
+    wanted: str
+    paper: float
+    unit: str
+    command: str
+    log: str
+    entry: dict[str, str] = field(default_factory=dict)
+    columns: tuple[str, ...] = ("score",)
+    within: float = 0.3
+    scale: float = 1
+
+    def found(self) -> str:
+        """What the log says, the reader's own before that of the package; "nobody has" without."""
+        folder = _OWN if (_OWN / self.log).exists() else shipped("results")
+        try:
+            log = json.loads((folder / self.log).read_text(encoding="utf-8"))
+            row = (
+                next(row for row in log if self.entry.items() <= row.items()) if self.entry else {}
+            )
+            number, *more = map(float, (row[name] for name in self.columns) if row else [log])
+        except FileNotFoundError:
+            return "nobody has"
+        except (LookupError, AttributeError, TypeError, ValueError, StopIteration):
+            return f"{self.log} is empty, damaged or not complete"
+        number /= self.scale
+        verdict = "holds" if abs(number - self.paper) <= self.within else "differs"
+        others = zip(
+            self.columns[1:], more, strict=False
+        )  # of a log that is one number there are none
+        told = "".join(f", {name} {value:.2f}" for name, value in others)
+        return f"{verdict}: {number:.2f} {self.unit}{told}; the paper {self.paper:g}"
+
+
+_TRAIN = "torchrun --standalone --nproc-per-node gpu -m annotated train"
+
+
+def _translators() -> list[WantedRun]:
+    """Both models of Table 2, from English to German and to French."""
+    from annotated.evaluation import BLEU_KINDS, table_2
+
+    table = table_2().set_index("model")
+    runs = []
+    for size in ("big", "base"):
+        for pair, language, text in (
+            ("en-de", "German", "compound-split"),
+            ("en-fr", "French", "tokenized"),
+        ):
+            name, score = (
+                f"{size}-{pair}",
+                table.loc[f"Transformer ({size})", f"BLEU {pair.upper()}"],
+            )
+            wanted = f"{size.title()} scores {score} BLEU from English to {language}."
+            log, entry = f"{name}.json", {"split": "test", "text": BLEU_KINDS[text]}
+            command = (
+                f"{_TRAIN} --preset {name}\n"
+                f"annotated evaluate runs/{name} --split test --out data/results/{log}"
+            )
+            runs.append(WantedRun(name, "6.1", wanted, score, "BLEU", command, log, entry))
+    return runs
+
+
+def _variations() -> list[WantedRun]:
+    """The models of Table 3 that Table 2 has too, on the development set."""
+    from annotated.evaluation import BLEU_KINDS
+    from annotated.variations import full_command, rows
+
+    entry, runs = {"split": "dev", "text": BLEU_KINDS["compound-split"]}, []
+    for name, row in rows().loc[["base", "big"]].iterrows():
+        log = f"{name}-dev.json"
+        told = f"{row['BLEU']} BLEU on newstest2013 without averaging, at a perplexity of"
+        wanted = f"{name.title()} reaches {told} {row['perplexity']} a piece."
+        command = (
+            f"{full_command(name)}\n"
+            f"annotated evaluate runs/{name} --split dev --out data/results/{log}"
+        )
+        given = wanted, row["BLEU"], "BLEU", command, log, entry, ("score", "perplexity")
+        runs.append(WantedRun(f"{name}-dev", "6.2", *given))
+    return runs
+
+
+_TREES = """\
+annotated treebank write PENN runs/{data}
+{train}
+annotated parse --model runs/{name} --treebank PENN --split test --beam 21 --free \
+--out data/results/{name}.json"""
+_DROPPED = " --dropout 0.2 --attention-dropout 0.2"
+
+
+def _parsers() -> list[WantedRun]:
+    """Both parsers of Table 4."""
+    from annotated.parsing.results import table_4
+
+    ours = table_4().query("parser == 'Transformer (4 layers)'").set_index("training")["F1"]
+    entry, runs = {"split": "test", "sentences": "all"}, []
+    for name, data, training, wanted, more in (
+        (
+            "parser-wsj",
+            "penn",
+            "WSJ only, discriminative",
+            "Trained on the Journal alone",
+            _DROPPED,
+        ),
+        ("parser-semi", "semi", "semi-supervised", "With 17 million sentences more", ""),
+    ):
+        command = _TREES.format(name=name, data=data, train=f"{_TRAIN} --preset {name}{more}")
+        wanted = f"{wanted}, the parser reaches an F1 of {ours[training]}."
+        given = (
+            wanted,
+            ours[training],
+            "F1",
+            command,
+            f"{name}.json",
+            entry,
+            ("Bracketing FMeasure",),
+        )
+        runs.append(WantedRun(name, "6.3", *given))
+    return runs
+
+
+def count_pairs(corpus: str, src: str, tgt: str) -> int:
+    """Count the training pairs of a corpus, and write the number to data/results/CORPUS-pairs.json.
+
+    It counts the pairs that are left when bad ones are dropped, and holds few of them at a time.
+
+    Args:
+        corpus: a name of the register whose sides are files of their own.
+        src, tgt: languages, such as "en" and "de".
+
+    Raises: as `load_pairs`.
+    """
+    found, good = find_corpus(corpus), 0
+    for names in corpus_parts(found, "train", src, tgt):
+        files = [name.partition("/") for name in names]
+        paths = [(corpus_file(found, file), member) for file, _, member in files]
+        pairs = zip_longest(*(part_lines(*path) for path in paths))
+        while some := list(islice(pairs, 10_000)):
+            sources, targets = zip(*some, strict=True)
+            good += clean_pairs(sources, targets, on_bad="drop")[2].good
+    _OWN.mkdir(parents=True, exist_ok=True)
+    write_text(_OWN / f"{corpus}-pairs.json", f"{good}\n")
+    return good
+
+
+def _corpora() -> list[WantedRun]:
+    """The two corpora of section 5.1."""
+    runs = []
+    for other, language, millions, within in ("de", "German", 4.5, 0.05), ("fr", "French", 36, 0.5):
+        name = f"wmt14-en-{other}"
+        count = f"from annotated.runs import count_pairs; count_pairs('{name}', 'en', '{other}')"
+        wanted = f"The English-{language} data are about {millions} million pairs."
+        command = f'annotated data get {name} --split train\npython -c "{count}"'
+        given = wanted, millions, "million pairs", command, f"{name}-pairs.json"
+        runs.append(WantedRun(name, "5.1", *given, within=within, scale=1e6))
+    return runs
+
+
+def wanted_runs() -> list[WantedRun]:
+    """All runs that wait for somebody with the paper's data, by section."""
+    return [*_corpora(), *_translators(), *_variations(), *_parsers()]

@@ -1,0 +1,12 @@
+from . import drawing as drawing
+from . import weights as weights
+from .drawing import ChartPicker as ChartPicker
+from .drawing import attention_lines as attention_lines
+from .drawing import attention_overview as attention_overview
+from .drawing import heat_map as heat_map
+from .weights import Attention as Attention
+from .weights import drop_tokens as drop_tokens
+from .weights import merge_words as merge_words
+from .weights import read_attention as read_attention
+from .weights import readable_words as readable_words
+from .weights import word_groups as word_groups

@@ -1,0 +1,32 @@
+"""Trees as drawings."""
+
+from __future__ import annotations
+
+from treebanks import one
+
+from annotated.parsing.drawing import tree_svg
+from annotated.parsing.evalb import evalb_compare
+from annotated.parsing.linear import linearize
+from annotated.parsing.trees import read_trees, strip_traces, tree_to_brackets
+
+
+def test_the_deepest_tree_can_be_used():
+    (tree,) = read_trees(["(S " * 199 + "(NN a)" + ")" * 199])
+    assert strip_traces(tree) == one(tree_to_brackets(tree)) and len(linearize(tree)) == 2 * 199 + 1
+    assert evalb_compare([tree], [tree]).matched == 199 and tree_svg(tree).count(">S<") == 199
+
+
+def test_a_drawing_has_all_words_and_shows_what_is_wrong():
+    gold = one("(S (NP (DT the) (NN <cat>)) (VP (VB sees)) (. .))")
+    svg = tree_svg(gold)
+    assert [svg.count(f">{word}<") for word in ("the", "&lt;cat&gt;", "sees")] == [1, 1, 1]
+    assert "tree-wrong" not in svg.split("</style>")[1]
+    wrong = tree_svg(one("(S (NP (DT the)) (VP (NN <cat>) (VB sees)) (. .))"), gold)
+    assert wrong.split("</style>")[1].count("tree-wrong") == 2
+
+
+def test_a_nested_phrase_is_right_once():
+    gold = one("(S (NP-SBJ (NN a)) (VP (VB b)))")
+    assert "tree-wrong" not in tree_svg(gold).split("</style>")[1]
+    twice = one("(S (NP (NP (NN a))) (VP (VB b)))")
+    assert tree_svg(twice, gold).split("</style>")[1].count("tree-wrong") == 1

@@ -1,0 +1,140 @@
+"""Trees: reading, cleaning, and the splits of treebanks."""
+
+from __future__ import annotations
+
+import io
+import re
+import tarfile
+import zipfile
+
+import pytest
+from hypothesis import given
+from nltk import Tree
+from treebanks import TREES, one
+
+from annotated.data import find_corpus
+from annotated.parsing.trees import (
+    bare_label,
+    load_trees,
+    read_trees,
+    strip_traces,
+    tree_to_brackets,
+)
+
+
+@given(TREES)
+def test_a_tree_is_read_as_it_was_written(tree):
+    assert one(tree.pformat(margin=10**6)) == tree
+    assert list(read_trees(tree.pformat(margin=10).split("\n") * 2)) == [tree, tree]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["(S (NN a))", "", "(S (NN a)"], "file, line 3: a bracket is opened and never closed"),
+        (["(S (NN a))", "(S", "(NN a)))"], r"file, line 3: expected '\('; got '\)'"),
+        (["(S (NN a))", "word"], r"file, line 2: expected '\('; got 'word'"),
+        (["(S (NP ) (NN a))"], r"file, line 1: \(NP\) holds no word"),
+        (
+            ["(S (NN a b))"],
+            "file, line 1: expected one word, or phrases and tags",
+        ),
+        (["(S a (NN b))"], "file, line 1: expected one word, or phrases"),
+        (["()"], r"file, line 1: \(\) holds no word"),
+        ([], "file: expected trees in brackets; there are none in 0 lines"),
+        (["", " "], "there are none in 2 lines"),
+        (["x" * 9**5], r"file, line 1: expected '\('; got 'x+\.\.\.x+'$"),
+        (["", "(S" * 3000], "file, line 2: expected at most 200 brackets inside of each other"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(lines, message):
+    with pytest.raises(ValueError, match=message):
+        list(read_trees(lines, "file"))
+
+
+def test_a_mark_at_the_start_is_no_word():
+    assert list(read_trees(["\ufeff(S (NN \ufeff))"])) == [Tree("S", [Tree("NN", ["\ufeff"])])]
+
+
+def test_what_does_not_count_is_taken_out():
+    tree = one(
+        "( (S (NP-SBJ-1 (-NONE- *PRO*)) (VP=2 (TO To) (NP (NP (-NONE- *)) (-LRB- -LRB-) (NN x)))) )"
+    )
+    assert strip_traces(tree) == one("(S (VP (TO To) (NP (-LRB- -LRB-) (NN x))))")
+    assert strip_traces(one("( (S (NP (-NONE- *))) )")) is None
+    assert strip_traces(one("( (S (NN a)) (. .))")) == one("(TOP (S (NN a)) (. .))")
+    assert bare_label("-RRB-") == "-RRB-" and bare_label("PRP$") == "PRP$"
+
+
+def test_brackets_in_words_can_be_read_again():
+    tree = Tree("NP", [Tree("NNS", ["Mice"]), Tree("-LRB-", ["("]), Tree("NN", ["a)b"])])
+    assert one(tree_to_brackets(tree)).leaves() == ["Mice", "-LRB-", "a-RRB-b"]
+    assert tree.leaves() == ["Mice", "(", "a)b"]
+
+
+def test_a_treebank_is_found_in_its_folder(tmp_path):
+    for section in "02", "22":
+        (tmp_path / "wsj" / section).mkdir(parents=True)
+        (tmp_path / "wsj" / section / f"WSJ_{section}01.MRG").write_text(
+            "( (S (NP-SBJ (NN a))) )\n"
+        )
+    with pytest.raises(ValueError, match=r"03/\*.mrg; there are none"):
+        load_trees(str(tmp_path), "train")
+    assert load_trees(str(tmp_path), "dev") == [one("(S (NP (NN a)))")]
+    (tmp_path / "wsj" / "22" / "WSJ_2202.MRG").write_bytes(b"( (S (NN a)) )\n( (S (NN \xff)) )\n")
+    with pytest.raises(ValueError, match=r"WSJ_2202\.MRG, line 2: expected UTF-8; got byte 0xff"):
+        load_trees(str(tmp_path), "dev")
+    with pytest.raises(ValueError, match="expected a split out of train, dev, test"):
+        load_trees(str(tmp_path), "valid")
+    (tmp_path / "wsj" / "22" / "WSJ_2202.MRG").write_text("")
+    with pytest.raises(ValueError, match=r"WSJ_2202\.MRG: expected trees .* none in 0 lines"):
+        load_trees(str(tmp_path), "dev")
+    (tmp_path / "wsj" / "22" / "WSJ_2202.MRG").write_text("( (S (-NONE- *)) )\n" * 2)
+    with pytest.raises(ValueError, match=r"WSJ_2202\.MRG: expected words .* there are only traces"):
+        load_trees(str(tmp_path), "dev")
+    (tmp_path / "wsj" / "22" / "WSJ_2202.MRG").write_bytes(b"\xef\xbb\xbf( (S (NN b)) )\n")
+    assert load_trees(str(tmp_path), "dev")[1:] == [one("(S (NN b))")]
+    (tmp_path / "wsj" / "22" / "WSJ_2202.MRG").write_bytes(b"\xef\xbb\xbf\n( (S (NN \xff)) )\n")
+    with pytest.raises(ValueError, match="line 2: expected UTF-8; got byte 0xff"):
+        load_trees(str(tmp_path), "dev")
+    known = "craft, wsj-sample, or the folder of a Penn Treebank; there is no folder crft"
+    with pytest.raises(ValueError, match=f"expected a treebank: {known}"):
+        load_trees("crft", "dev")
+
+
+@pytest.mark.parametrize(
+    "corpus, split, files, said",
+    [
+        ("wsj-sample", "test", {"README": ""}, "{}: expected trees of wsj-sample, split test"),
+        ("wsj-sample", "test", None, "{}: expected a whole archive"),
+        ("wsj-sample", "test", {"a.mrg": "( (S (-NONE- *)) )"}, "{}: a.mrg: expected words in"),
+        ("wsj-sample", "test", {"a.mrg": "(S (NN a)\n"}, "{}: a.mrg, line 1: a bracket is opened"),
+        ("wsj-sample", "test", {"a.mrg": "\n\udcff"}, "{}: a.mrg, line 2: expected UTF-8"),
+        ("craft", "dev", {"1.tree": "(S (NN a))"}, "{}: expected trees of craft, split dev"),
+        ("craft", "dev", {"1.tree": "\udcff"}, "{}: 1.tree, line 1: expected UTF-8"),
+        (
+            "craft",
+            "dev",
+            {"1.tree": "(S (NN a))", "craft-ids-dev.txt": "1\n2\n"},
+            "{}: craft-ids-dev.txt lists 2, but there is no 2.tree",
+        ),
+    ],
+)
+def test_an_archive_without_trees_is_refused(tmp_path, monkeypatch, corpus, split, files, said):
+    monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path))
+    path = tmp_path / find_corpus(corpus).folder / next(iter(find_corpus(corpus).files))
+    path.parent.mkdir(parents=True)
+    if files is None:
+        path.write_bytes(b"no archive")
+    elif path.suffix == ".zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, text in files.items():
+                archive.writestr(name, text.encode("utf-8", "surrogateescape"))
+    else:
+        with tarfile.open(path, "w:gz") as archive:
+            for name, text in files.items():
+                data = text.encode("utf-8", "surrogateescape")
+                (info := tarfile.TarInfo(name)).size = len(data)
+                archive.addfile(info, io.BytesIO(data))
+    with pytest.raises(ValueError, match=re.escape(said.format(path))):
+        load_trees(corpus, split)
