@@ -175,7 +175,7 @@ def extend_beam(beam: Beam, log_probs: Tensor, size: int) -> None:
         log_probs: (batch, width, vocab), of the next token; overwritten.
     """
     batch, _, vocab = log_probs.shape
-    log_probs += beam.log_prob.unsqueeze(-1)  # now of the whole; in place, for it is large
+    log_probs += beam.log_prob.unsqueeze(-1)  # now of the whole; in place, as it is large
     total = log_probs.flatten(1)  # (batch, width · vocab)
     width = min(size, total.size(1))
     beam.log_prob, index = total.topk(width)  # (batch, width), best first
@@ -338,7 +338,7 @@ def max_positions(embed: nn.Module) -> float:
 def best_of(found: list[Hypothesis], n_best: int) -> list[Hypothesis]:
     """The best of the complete hypotheses of a sentence, the best first.
 
-    Raises: InputError if there is none, for then the model's probabilities are no numbers.
+    Raises: InputError if there is none: the model's probabilities are no numbers then.
     """
     if not found:
         raise InputError("expected probabilities of what may follow from the model; got no numbers")
