@@ -79,7 +79,7 @@ class CommandParser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the command `annotated`."""
-    from annotated.training import PRESETS, TrainingConfig
+    from annotated.training.config import PRESETS, TrainingConfig
 
     parser = CommandParser(prog="annotated", description="Attention Is All You Need, executable.")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")

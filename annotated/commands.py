@@ -44,7 +44,9 @@ __all__ = [
 
 
 def run_train(options: argparse.Namespace) -> None:
-    from annotated.training import TrainingConfig, preset, read_config, train
+    from annotated.training.config import TrainingConfig, preset
+    from annotated.training.folder import read_config
+    from annotated.training.trainer import train
 
     names = [field.name for field in dataclasses.fields(TrainingConfig)]
     given = {name: getattr(options, name) for name in names if hasattr(options, name)}
@@ -61,7 +63,7 @@ def trained_on(model: str) -> str:
 
     Raises: ValueError if the folder of the model does not tell.
     """
-    from annotated.training import read_config
+    from annotated.training.folder import read_config
     from annotated.translator import model_folder
 
     folder = model_folder(model)
@@ -255,7 +257,7 @@ def tree_picture(tree: Any) -> str:
 
 def run_average(options: argparse.Namespace) -> None:
     from annotated.files import write_tensors
-    from annotated.training import average_checkpoints
+    from annotated.training.checkpoints import average_checkpoints
 
     tensors = average_checkpoints([Path(path) for path in options.checkpoints])
     write_tensors(Path(options.out), tensors, {"format": "pt"})

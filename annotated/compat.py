@@ -28,9 +28,9 @@ from annotated.stacks import Encoder as Encoder
 from annotated.stacks import EncoderLayer as EncoderLayer
 from annotated.stacks import SublayerConnection as SublayerConnection
 from annotated.stacks import clones as clones
-from annotated.training import SimpleLossCompute as SimpleLossCompute
-from annotated.training import TrainState as TrainState
-from annotated.training import run_epoch as run_epoch
+from annotated.training.loss import SimpleLossCompute as SimpleLossCompute
+from annotated.training.updates import TrainState as TrainState
+from annotated.training.updates import run_epoch as run_epoch
 
 __all__ = [
     "Batch",

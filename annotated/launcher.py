@@ -1,4 +1,5 @@
 """5.2 Hardware and Schedule (chapters/5-2-hardware-schedule.md).
+Many processes, one run (chapters/processes.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
@@ -14,22 +15,22 @@ import time
 from dataclasses import asdict, fields
 from pathlib import Path
 
-import altair as alt
-import pandas as pd
 import torch
 
 from annotated.evaluation import TFLOPS, model_cost
-from annotated.files import write_text
-from annotated.training import TrainingConfig, model_config, read_log, run_lock
+from annotated.files import extra, write_text
+from annotated.training.config import TrainingConfig, model_config
+from annotated.training.folder import run_lock
+from annotated.training.logs import read_log
 
 __all__ = [
     "PEAK_TFLOPS",
     "Run",
-    "command",
     "keep_results",
     "launch",
     "loss_chart",
     "peak_tflops",
+    "train_command",
     "training_plan",
     "training_work",
 ]
@@ -40,6 +41,10 @@ def training_work(config: TrainingConfig) -> float:
     tokens = config.updates * min(config.src_tokens, config.tgt_tokens)
     return tokens * model_cost(model_config(config))
 
+
+with extra("viz"):
+    import altair as alt
+    import pandas as pd
 
 PEAK_TFLOPS = {"P100": TFLOPS["P100"], "T4": 65.0, "A100": 312.0, "H100": 989.0, "H200": 989.0}
 
@@ -63,7 +68,7 @@ def training_plan(
     return pd.DataFrame(rows)
 
 
-def command(config: TrainingConfig, processes: int, resume: bool = False) -> list[str]:
+def train_command(config: TrainingConfig, processes: int, resume: bool = False) -> list[str]:
     """The command line that does a run."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     words = [sys.executable, *torchrun, "-m", "annotated", "train", *["--resume"] * resume]
@@ -93,7 +98,7 @@ def launch(config: TrainingConfig, processes: int = 0, resume: bool = False) -> 
         pass  # nobody else trains there, whose output the next line would wipe out
     with (folder / "output.txt").open("w", encoding="utf-8") as output:
         started = subprocess.Popen(
-            command(config, processes, resume),
+            train_command(config, processes, resume),
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C in the notebook does not reach it
@@ -188,7 +193,7 @@ def keep_results(config: TrainingConfig, log: pd.DataFrame, path: Path, processe
     gpu, speed = torch.cuda.is_available(), float(log.tokens_per_second.median())
     device = torch.cuda.get_device_name(0) if gpu else "CPU"
     note = {
-        "command": " ".join(["annotated", *command(config, 1)[7:]]),
+        "command": " ".join(["annotated", *train_command(config, 1)[7:]]),
         "device": device,
         "number": processes if gpu else os.cpu_count(),
         "torch": torch.__version__,

@@ -16,7 +16,9 @@ from annotated.data import parse_data
 from annotated.evaluation import evaluate
 from annotated.files import write_text
 from annotated.model import TransformerConfig, build_model
-from annotated.training import TrainingConfig, model_config, preset, read_log, train
+from annotated.training.config import TrainingConfig, model_config, preset
+from annotated.training.logs import read_log
+from annotated.training.trainer import train
 from annotated.translator import load_pretrained
 
 __all__ = [

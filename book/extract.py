@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import ast
 import difflib
+import io
 import json
 import keyword
 import os
@@ -22,6 +23,7 @@ import re
 import subprocess
 import sys
 import textwrap
+import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -165,12 +167,14 @@ def added_to(node: ast.FunctionDef) -> str:
 def method_source(cell: Cell, node: ast.FunctionDef) -> str:
     """The lines of an added method, without the decorator that adds it."""
     first = node.body[0]
-    docstring = first.value if isinstance(first, ast.Expr) else None  # which may be indented
-    for part in ast.walk(node):
-        string = isinstance(part, (ast.Constant, ast.JoinedStr)) and part is not docstring
-        if string and part.lineno != part.end_lineno:
+    docstring = first.value.lineno if isinstance(first, ast.Expr) else 0  # which may be indented
+    start = node.decorator_list[0].lineno
+    text = "\n".join(cell.source.split("\n")[start : node.end_lineno])
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        long = "\n" in token.string and token.type not in (tokenize.NEWLINE, tokenize.NL)
+        if long and token.start[0] + start != docstring:
             raise ExtractionError(f"{cell}: {node.name} has a string of several lines")
-    return "\n".join(cell.source.split("\n")[node.decorator_list[0].lineno : node.end_lineno])
+    return text
 
 
 def defined_names(node: ast.stmt) -> list[str]:

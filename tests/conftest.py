@@ -7,12 +7,16 @@ without these things they are skipped.
 import os
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # programs that tests start run two at a time
 
 import pytest
 import torch
 from hypothesis import register_random, settings
+
+if TYPE_CHECKING:
+    from annotated.training.config import TrainingConfig
 
 # A busy machine must not fail a property by being slow, and a run must repeat exactly.
 settings.register_profile(
@@ -64,3 +68,43 @@ register_random(TorchRandom)
 @pytest.fixture(autouse=True)
 def seed() -> None:
     torch.manual_seed(0)
+
+
+# ----------------------------------------------------------------------------------- a small run
+
+EN = "zero one two three four five six seven eight nine".split()  # noqa: SIM905
+DE = "null eins zwei drei vier fünf sechs sieben acht neun".split()  # noqa: SIM905
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of texts: numbers, digit by digit."""
+    folder = tmp_path_factory.mktemp("digits")
+    numbers = [str(n * n + 7) for n in range(3, 83)]
+    for split, part in ("train", numbers[:60]), ("dev", numbers[60:]):
+        for lang, words in ("en", EN), ("de", DE):
+            lines = [" ".join(words[int(digit)] for digit in number) for number in part]
+            text = "".join(f"{line}.\n" for line in lines)
+            (folder / f"{split}.{lang}").write_text(text, encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def config(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "TrainingConfig":
+    """A run of a second: a tiny model on the tiny corpus, some 8 batches a pass."""
+    from annotated.training.config import TrainingConfig
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    shape = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "dropout": 0.1}
+    return TrainingConfig(
+        out=str(tmp_path / "run"),
+        data=f"{corpus}-en-de",
+        src_tokens=120,
+        tgt_tokens=120,
+        warmup=20,
+        updates=30,
+        save_updates=10,
+        log_updates=5,
+        average=2,
+        **shape,
+    )

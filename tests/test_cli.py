@@ -24,7 +24,8 @@ from annotated.data import corpora, train_bpe
 from annotated.evaluation import BLEU_KINDS
 from annotated.files import write_text
 from annotated.model import make_model
-from annotated.training import TrainingConfig, checkpoints, preset, save_model
+from annotated.training.checkpoints import list_checkpoints, save_model
+from annotated.training.config import TrainingConfig, preset
 from annotated.translator import Translation, load_pretrained
 
 TINY = ["--vocab-size", "50", "--N", "1", "--d-model", "16", "--d-ff", "32", "--h", "2"]
@@ -114,14 +115,18 @@ def test_the_options_of_train_are_the_fields_of_its_configuration(capsys):
 
 def test_a_preset_is_what_the_options_start_from(monkeypatch, capsys):
     seen: list[TrainingConfig] = []
-    monkeypatch.setattr("annotated.training.train", lambda config, resume: seen.append(config))
+    monkeypatch.setattr(
+        "annotated.training.trainer.train", lambda config, resume: seen.append(config)
+    )
     said(capsys, "train", "--preset", "big-en-fr", "--updates", "7")
     assert seen == [preset("big-en-fr", updates=7)] and seen[0].out == "runs/big-en-fr"
 
 
 def test_options_arrive_as_they_are_typed(capsys, monkeypatch):
     seen: list[TrainingConfig] = []
-    monkeypatch.setattr("annotated.training.train", lambda config, resume: seen.append(config))
+    monkeypatch.setattr(
+        "annotated.training.trainer.train", lambda config, resume: seen.append(config)
+    )
     said(capsys, "train")
     given = ["--dropout", "0.25", "--N", "2", "--out", "x", "--label-smoothing", "0", "--compile"]
     said(capsys, "train", *given)
@@ -147,10 +152,10 @@ def test_train(run: Path):
 
 
 def test_train_continues(run: Path, capsys):
-    before = checkpoints(run)[-1].read_bytes()
+    before = list_checkpoints(run)[-1].read_bytes()
     said(capsys, "train", "--resume", "--updates", "9", "--out", str(run))  # the rest is known
-    assert checkpoints(run)[-2].read_bytes() == before
-    assert [path.stem[-1] for path in checkpoints(run)] == ["3", "6", "9"]
+    assert list_checkpoints(run)[-2].read_bytes() == before
+    assert [path.stem[-1] for path in list_checkpoints(run)] == ["3", "6", "9"]
 
 
 def test_a_run_is_neither_lost_nor_turned_into_another(run: Path, capsys):
@@ -544,7 +549,7 @@ def test_an_interrupted_run_says_that_it_can_go_on(monkeypatch, capsys):
     def interrupted(config: TrainingConfig, resume: bool) -> None:
         raise KeyboardInterrupt("saved; to go on: annotated train --resume")
 
-    monkeypatch.setattr("annotated.training.train", interrupted)
+    monkeypatch.setattr("annotated.training.trainer.train", interrupted)
     with pytest.raises(SystemExit) as end:
         cli.main(["train"])
     assert end.value.code == 130 and "saved; to go on" in capsys.readouterr().err
@@ -554,7 +559,7 @@ def test_ctrl_c_says_that_it_was_heard(capsys, monkeypatch):
     def stopped(config, resume):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("annotated.training.train", stopped)
+    monkeypatch.setattr("annotated.training.trainer.train", stopped)
     with pytest.raises(SystemExit):
         cli.main(["train"])
     assert capsys.readouterr().err == "annotated: interrupted\n"
@@ -562,7 +567,9 @@ def test_ctrl_c_says_that_it_was_heard(capsys, monkeypatch):
 
 def test_a_preset_is_not_forgotten_when_a_run_goes_on(tmp_path: Path, monkeypatch):
     seen: list[object] = []
-    monkeypatch.setattr("annotated.training.train", lambda config, resume: seen.append(config))
+    monkeypatch.setattr(
+        "annotated.training.trainer.train", lambda config, resume: seen.append(config)
+    )
     write_text(
         tmp_path / "training.json", json.dumps(dataclasses.asdict(preset("multi30k-en-fr", seed=3)))
     )
@@ -572,14 +579,14 @@ def test_a_preset_is_not_forgotten_when_a_run_goes_on(tmp_path: Path, monkeypatc
     assert seen[0] == preset("multi30k-en-fr", seed=3, out=str(tmp_path))
     assert seen[1] == preset(
         "big-en-de", out=str(tmp_path)
-    )  # train refuses that, see test_training
+    )  # train refuses that, see test_training_trainer
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def train(config: object, resume: bool) -> None:
         raise error
 
-    monkeypatch.setattr("annotated.training.train", train)
+    monkeypatch.setattr("annotated.training.trainer.train", train)
 
 
 @pytest.mark.parametrize("error", [KeyError("a key"), TypeError("line 1\nline 2"), RuntimeError()])

@@ -321,6 +321,9 @@ def test_what_a_cell_adds_needs_a_class_and_a_name_of_its_own(book: Book):
     wide = added.replace("return 1", 'return """a\nb"""')
     book.add("1-one.md", "1 One", cell("one", "class A:\n    pass"), cell("one", wide))
     assert "g has a string of several lines" in book.refusal()
+    joined = added.replace("return 1", 'return (f"{self}"\n            f"b")')
+    book.add("1-one.md", "1 One", cell("one", "class A:\n    pass"), cell("one", joined))
+    assert "{self}b" in book.module("one")  # joined by ruff
 
 
 def test_a_second_run_changes_nothing(book: Book):

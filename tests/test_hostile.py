@@ -46,15 +46,11 @@ from annotated.data import (
 from annotated.decoding import beam_search, greedy_decode
 from annotated.files import InputError
 from annotated.model import TransformerConfig, build_model
-from annotated.training import (
-    TrainingConfig,
-    checkpoints,
-    read_checkpoint,
-    read_config,
-    read_log,
-    save_model,
-    train,
-)
+from annotated.training.checkpoints import list_checkpoints, read_checkpoint, save_model
+from annotated.training.config import TrainingConfig
+from annotated.training.folder import read_config
+from annotated.training.logs import read_log
+from annotated.training.trainer import train
 from annotated.translator import Translator, load_pretrained
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of what is cut or left out
@@ -355,7 +351,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainingConfig, Path]
 
 def test_checkpoints(run: tuple[TrainingConfig, Path], tmp_path: Path):
     rng = random.Random(3)
-    file = checkpoints(run[1])[-1]
+    file = list_checkpoints(run[1])[-1]
     whole, (tensors, state) = file.read_bytes(), read_checkpoint(file)
     (size,) = struct.unpack("<Q", whole[:8])
     place = tmp_path / file.name
@@ -392,7 +388,7 @@ def test_resumed_runs(run: tuple[TrainingConfig, Path], tmp_path: Path):
     straight = replace(config, out=str(tmp_path / "straight"))
     train(straight)
     expected = (Path(straight.out) / "model.safetensors").read_bytes()
-    name = checkpoints(folder)[-1].name
+    name = list_checkpoints(folder)[-1].name
     whole = (folder / name).read_bytes()
 
     def act(change: Callable[[Path], object]) -> Callable[[], Any]:

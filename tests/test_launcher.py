@@ -12,15 +12,16 @@ import torch
 
 from annotated.launcher import (
     PEAK_TFLOPS,
-    command,
     keep_results,
     launch,
     loss_chart,
     peak_tflops,
+    train_command,
     training_plan,
     training_work,
 )
-from annotated.training import INTERRUPTED, TrainingConfig, preset
+from annotated.training.checkpoints import INTERRUPTED
+from annotated.training.config import TrainingConfig, preset
 
 
 def by_hand(c: TrainingConfig, length: int) -> int:
@@ -53,7 +54,7 @@ def test_the_plan_is_operations_over_speed():
 
 def test_the_command_says_what_differs_from_the_defaults():
     config = TrainingConfig(N=3, norm_first=True, out="x")
-    words = command(config, 8, resume=True)
+    words = train_command(config, 8, resume=True)
     assert "--nproc-per-node=8" in words
     assert words[words.index("annotated") :] == [
         "annotated",
@@ -139,6 +140,7 @@ def config(tmp_path: Path) -> TrainingConfig:
     return TrainingConfig(out=str(tmp_path / "run"), data=f"{tmp_path}-en-de", **shape, **sizes)
 
 
+@pytest.mark.processes
 def test_launch_interrupt_resume(config: TrainingConfig):
     run = launch(config, processes=1)
     while run.running and len(run.log()) < 3:
@@ -153,6 +155,7 @@ def test_launch_interrupt_resume(config: TrainingConfig):
     assert again.chart().to_dict()["title"] == "run: loss by update"
 
 
+@pytest.mark.processes
 def test_a_run_that_fails_says_why(config: TrainingConfig):
     with pytest.raises(RuntimeError, match="there is no training pair of at most 1 pieces"):
         launch(replace(config, max_pieces=1), processes=1).wait()

@@ -209,9 +209,16 @@ def test_imports_have_no_circle():
     graph = {}
     for name in MODULES:
         tree = ast.parse((package / f"{name.replace('.', '/')}.py").read_text(encoding="utf-8"))
-        found = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        graph[name] = {m.removeprefix("annotated.") for m in found if m.startswith("annotated")}
-        assert graph[name] <= set(MODULES), f"{name} imports from a package and no module"
+        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+        found = {node.module or "" for node in nodes if node.module != "annotated"}
+        found |= {
+            f"annotated.{n.name}"
+            for node in nodes
+            for n in node.names
+            if node.module == "annotated"
+        }
+        graph[name] = {m.removeprefix("annotated.") for m in found if m.startswith("annotated.")}
+        assert graph[name] <= set(MODULES), f"{name} imports from a folder and no module"
     assert list(TopologicalSorter(graph).static_order())
 
 

@@ -19,7 +19,8 @@ from tiny import TOKENIZER, WORDS, never_end, wild
 
 from annotated.data import END, PAD, START, Batch, encode_source, pad_ids, shipped
 from annotated.files import FileError
-from annotated.training import preset, save_model
+from annotated.training.checkpoints import save_model
+from annotated.training.config import preset
 from annotated.translator import Translation, Translator, budget_batches, load_pretrained
 
 TRANSLATORS = ["multi30k-en-de", "multi30k-en-fr", "general-en-fr"]

@@ -12,7 +12,7 @@ import pytest
 
 from annotated import cli, variations
 from annotated.model import build_model
-from annotated.training import read_config
+from annotated.training.folder import read_config
 from annotated.variations import (
     count_parameters,
     full_command,
@@ -78,7 +78,7 @@ def test_the_table_is_the_papers():
 def test_the_full_command_makes_the_full_configuration(name, monkeypatch):
     found = []
     monkeypatch.setattr(
-        "annotated.training.train", lambda config, resume: found.append(config) or Path("x")
+        "annotated.training.trainer.train", lambda config, resume: found.append(config) or Path("x")
     )
     launch, options = full_command(name).split(" -m annotated ")
     assert launch == "torchrun --standalone --nproc-per-node gpu"

@@ -1,0 +1,54 @@
+"""5.2 Hardware and Schedule (chapters/5-2-hardware-schedule.md).
+The trainer (chapters/trainer.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
+from torch import Tensor, nn
+
+from annotated.data import PAD, Batch
+from annotated.regularization import projected_cross_entropy
+
+__all__ = ["ModelLoss", "SimpleLossCompute"]
+
+
+class SimpleLossCompute:
+    """Decoder output to loss.
+
+    Args:
+        generator: decoder output to log-probabilities.
+        criterion: (log-probabilities, targets) to a summed loss, as `LabelSmoothing`.
+    """
+
+    def __init__(self, generator: nn.Module, criterion: nn.Module) -> None:
+        self.generator = generator
+        self.criterion = criterion
+
+    def __call__(self, x: Tensor, y: Tensor, norm: Tensor | float) -> tuple[Tensor, Tensor]:
+        """x: (batch, len, d_model)   y: ids (batch, len)   norm: what the sum is divided by.
+
+        Returns: the summed loss, detached, and the loss per unit of norm to differentiate.
+        """
+        log_probs = self.generator(x)  # (batch, len, vocab)
+        total = self.criterion(log_probs.flatten(0, 1), y.flatten())
+        return total.detach(), total / norm
+
+
+class ModelLoss(nn.Module):
+    """A model with its loss.
+
+    Args:
+        model: with a generator whose linear map `proj` has no bias.   smoothing: ε (section 5.4).
+    """
+
+    def __init__(self, model: nn.Module, smoothing: float) -> None:
+        super().__init__()
+        self.model = model
+        self.smoothing = smoothing
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """ids (batch, src_len) and (batch, tgt_len + 1) to the loss, summed over target tokens."""
+        batch = Batch(src, tgt)
+        out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+        weight = self.model.get_parameter("generator.proj.weight")  # (vocab, d_model)
+        return projected_cross_entropy(out, weight, batch.tgt_y, PAD, self.smoothing)

@@ -1,0 +1,401 @@
+"""The trainer (chapters/trainer.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
+import itertools
+import math
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from tqdm import tqdm
+
+from annotated.data import PAD, EncodedPairs, pad_ids, token_batches
+from annotated.files import settings
+from annotated.model import build_model
+from annotated.optimizer import paper_optimizer
+from annotated.training.batches import (
+    GlobalBatch,
+    MicroBatch,
+    derive_seed,
+    longest_sentence,
+    prefetch,
+    share_parts,
+    short_enough,
+    to_device,
+)
+from annotated.training.checkpoints import (
+    INTERRUPTED,
+    average_checkpoints,
+    check_checkpoint,
+    checkpoint_tensors,
+    delete_old_checkpoints,
+    list_checkpoints,
+    newest_checkpoint,
+    read_checkpoint,
+    restore_tensors,
+    save_model,
+    write_checkpoint,
+)
+from annotated.training.config import TrainingConfig, fixed_options, model_config
+from annotated.training.folder import prepare_run, read_pairs, run_lock
+from annotated.training.logs import Progress, RunLog
+from annotated.training.loss import ModelLoss
+from annotated.training.processes import (
+    Processes,
+    Stopped,
+    StopRequest,
+    find_precision,
+    join_processes,
+    leave_together,
+)
+from annotated.training.updates import update_weights
+from annotated.translator import load_pretrained
+
+__all__ = ["Trainer", "start_run", "train"]
+
+
+class Trainer:
+    """A model in training.
+
+    Args:
+        config: the run.
+        pairs, dev_pairs: for training and for validation.
+        processes: this process among all; default: alone on the CPU.
+
+    Raises: ValueError if `parts` cannot be shared out evenly.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        pairs: EncodedPairs,
+        dev_pairs: EncodedPairs,
+        processes: Processes | None = None,
+    ) -> None:
+        self.config, self.pairs, self.dev_pairs = config, pairs, dev_pairs
+        self.processes = processes or Processes()
+        self.parts = share_parts(config.parts, self.processes.size)
+        self.kept = short_enough(pairs, longest_sentence(config, self.parts))
+        self.device, self.progress = self.processes.device, Progress()
+        torch.manual_seed(config.seed)
+        self.model = build_model(model_config(config)).to(self.device)
+        self.dtype = find_precision(config.precision, self.device)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
+        self.loss: nn.Module = ModelLoss(self.model, config.label_smoothing)
+        if self.processes.size > 1:
+            self.loss = DistributedDataParallel(self.loss)
+        self.run_loss = torch.compile(self.loss, dynamic=True) if config.compile else self.loss
+        self.start_optimizer()
+
+    def start_optimizer(self) -> None:
+        """Optimizer and schedule, from the update that the run has reached."""
+        c = self.config
+        self.optimizer, self.scheduler = paper_optimizer(
+            self.model, c.d_model, c.factor, c.warmup, done=self.progress.moves
+        )
+
+    def autocast(self) -> torch.autocast:
+        """Where matrix products use the numbers of `precision`."""
+        enabled = self.dtype != torch.float32
+        return torch.autocast(self.device.type, self.dtype if enabled else None, enabled)
+
+    def micro_batches(self, epoch: int, batch: int) -> Iterator[MicroBatch]:
+        """The batches of all passes over the training pairs, from a place on."""
+        config, kept = self.config, self.kept
+        budgets = config.src_tokens // self.parts, config.tgt_tokens // self.parts
+        for now in itertools.count(epoch):
+            seed = derive_seed(config.seed, now)
+            batches = token_batches(self.pairs.lengths[kept], *budgets, seed=seed)
+            for number in range(batch if now == epoch else 0, len(batches)):
+                yield MicroBatch(now, number, kept[batches[number]].tolist())
+
+    def collate(self, pairs: EncodedPairs, batch: MicroBatch) -> tuple[int, Tensor, Tensor]:
+        """The seed of a batch, and its ids: (batch, src_len) and (batch, tgt_len + 1)."""
+        src, tgt = zip(*(pairs[i] for i in batch.pairs), strict=True)
+        seed = derive_seed(self.config.seed, batch.epoch, batch.batch)
+        return seed, to_device(pad_ids(src), self.device), to_device(pad_ids(tgt), self.device)
+
+    def global_batches(self) -> Iterator[GlobalBatch]:
+        """The work of the coming updates, from where the run stands, without end."""
+        rank, size = self.processes.rank, self.processes.size
+        stream = self.micro_batches(self.progress.epoch, self.progress.batch)
+        while True:
+            taken = list(itertools.islice(stream, self.parts))
+            lengths = np.concatenate([self.pairs.lengths[batch.pairs, 1] for batch in taken])
+            tokens = int((lengths - 1).sum())  # the start symbol is not predicted
+            yield GlobalBatch(
+                taken, tokens, [self.collate(self.pairs, b) for b in taken[rank::size]]
+            )
+
+    def train_step(self, batch: GlobalBatch) -> float:
+        """Make one update of the weights.
+
+        Returns: the loss, summed over the target tokens of all processes.
+
+        Raises: ValueError that names the update and the batches if the loss is not finite.
+        """
+        self.loss.train()
+        total = torch.zeros((), device=self.device)
+        for i, (seed, src, tgt) in enumerate(batch.share, start=1):
+            torch.manual_seed(seed)
+            with nullcontext() if i == len(batch.share) else _no_sync(self.loss):
+                with self.autocast():
+                    loss = self.run_loss(src, tgt)
+                self.scaler.scale(loss * self.processes.size / batch.tokens).backward()
+            total += loss.detach()
+        summed = float(self.processes.all_reduce(total))
+        if not math.isfinite(summed):
+            raise ValueError(_not_finite(batch, summed, self.progress.update + 1))
+        if not update_weights(self.optimizer, self.scheduler, self.scaler):
+            self.progress.skipped += 1
+        return summed
+
+    @torch.no_grad()
+    def dev_loss(self) -> float:
+        """Loss per target token on the validation set, in nats; the processes share the work."""
+        pairs, config, processes = self.dev_pairs, self.config, self.processes
+        measure = ModelLoss(self.model, smoothing=0.0).eval()
+        budgets = (
+            max(budget, int(pairs.lengths.max()))
+            for budget in (config.src_tokens, config.tgt_tokens)
+        )
+        batches = token_batches(pairs.lengths, *budgets)
+        total = torch.zeros(2, dtype=torch.float64, device=self.device)  # loss, tokens
+        for number in range(processes.rank, len(batches), processes.size):
+            _, src, tgt = self.collate(pairs, MicroBatch(0, number, list(batches[number])))
+            total += torch.stack([measure(src, tgt).double(), (tgt[:, 1:] != PAD).sum().double()])
+        loss, tokens = processes.all_reduce(total).tolist()
+        return loss / tokens
+
+    def save_checkpoint(self, name: str = "") -> Path:
+        """Write a checkpoint, named by its update unless a name is given."""
+        name = name or f"checkpoint-{self.progress.update:08d}"
+        path = Path(self.config.out) / f"{name}.safetensors"
+        scaler, config = self.scaler.state_dict(), fixed_options(self.config)
+        state = {"progress": asdict(self.progress), "scaler": scaler, "config": config}
+        write_checkpoint(path, checkpoint_tensors(self.model, self.optimizer), state)
+        return path
+
+    def load_checkpoint(self, path: Path) -> None:
+        """Continue where a checkpoint was written.
+
+        Raises: FileError if the file is damaged, or of another run; the trainer is as it was then.
+        """
+        tensors, state = read_checkpoint(path)
+        check_checkpoint(path, tensors, state, self.config, self.model)
+        self.progress = settings(Progress, state["progress"], str(path))
+        if state["scaler"]:  # empty unless written in float16
+            self.scaler.load_state_dict(state["scaler"])
+        self.start_optimizer()
+        restore_tensors(self.model, self.optimizer, tensors)
+
+    def load_weights(self, name: str) -> None:
+        """Give the model of a run the weights of a trained one, which `load_pretrained` finds.
+
+        Raises: ValueError that says how the two models differ, if they do.
+        """
+        trained = load_pretrained(name).model
+        has, asked = asdict(trained.config), asdict(self.model.config)
+        keys = [key for key in has if "dropout" not in key and has[key] != asked[key]]
+        if keys:
+            differ = ", ".join(f"{key}={has[key]} (asked for: {asked[key]})" for key in keys)
+            raise ValueError(
+                f"expected {name} to be of the size and kind of the new model; it has {differ}"
+            )
+        self.model.load_state_dict(trained.state_dict())
+
+    def fit(self) -> None:
+        """Make the updates that are still to be made."""
+        config, progress = self.config, self.progress
+        leader = self.processes.rank == 0
+        log = RunLog(Path(config.out), progress.update, config.tensorboard) if leader else None
+        coming, last_save = prefetch(self.global_batches()), time.monotonic()
+        with StopRequest(self.processes.size == 1) as stop, self._progress_bar() as bar:
+            since = time.perf_counter()
+            while True:
+                since = self.timed_step(coming, since)
+                self._advance_bar(bar)
+                save_now, stop_now = self.sync_flags(stop, last_save)
+                if save_now:
+                    self.validate_and_save(log)
+                    last_save, since = time.monotonic(), time.perf_counter()
+                elif log and progress.update % config.log_updates == 0:
+                    log.add(self._log_row())
+                if progress.update == config.updates:
+                    return
+                if stop_now:
+                    self.save_and_stop()
+
+    def timed_step(self, coming: Iterator[GlobalBatch], since: float) -> float:
+        """Make one update, and note it in the progress.
+
+        Args:
+            coming: where its work comes from.   since: when the update before it ended.
+
+        Returns: when it ended.
+        """
+        asked = time.perf_counter()
+        batch = next(coming)
+        waited = time.perf_counter() - asked
+        loss = self.train_step(batch)
+        now = time.perf_counter()
+        self.progress.count(loss, batch.tokens, now - since, waited)
+        last = batch.micro_batches[-1]
+        self.progress.epoch, self.progress.batch = last.epoch, last.batch + 1
+        return now
+
+    def sync_flags(self, stop: StopRequest, last_save: float) -> list[bool]:
+        """Whether all processes save now, and whether they stop."""
+        config, done = self.config, self.progress.update
+        by_count = bool(config.save_updates) and done % config.save_updates == 0
+        minutes = (time.monotonic() - last_save) / 60
+        by_clock = bool(config.save_minutes) and minutes >= config.save_minutes
+        return self.processes.any(by_count or by_clock or done == config.updates, stop.wanted)
+
+    def validate_and_save(self, log: RunLog | None) -> None:
+        """Validate, log and save; `log` is None in all processes but the first.
+
+        Raises: ValueError, and saves nothing, if the loss is not finite.
+        """
+        loss = self.dev_loss()
+        if not math.isfinite(loss):
+            where = f"on the validation set after update {self.progress.update}"
+            raise ValueError(f"expected a finite loss; got {loss} {where}. {_HELP}")
+        if log:
+            log.add(self._log_row(loss))
+            self.save_checkpoint()
+            delete_old_checkpoints(Path(self.config.out), self.config.average)
+
+    def save_and_stop(self) -> None:
+        """Save, and leave with a Stopped that says how to go on."""
+        if self.processes.rank == 0:
+            self.save_checkpoint(INTERRUPTED.removesuffix(".safetensors"))
+        self.processes.barrier()  # the others stay until it is saved
+        command = f"annotated train --out {self.config.out} --resume"
+        raise Stopped(
+            f"stopped after update {self.progress.update}, and saved; to go on: {command}"
+        )
+
+    def _log_row(self, loss: float | None = None) -> dict[str, Any]:
+        """A row of the log, about the updates since the row before; `loss` is validation's."""
+        p = self.progress
+        row = {
+            "update": p.update,
+            "epoch": p.epoch + 1,
+            "minutes": round(p.seconds / 60, 2),
+            "target_tokens": p.tokens,
+            "tokens_per_second": round(p.row_tokens / p.row_seconds),
+            "waiting": round(p.row_waited / p.row_seconds, 3),
+            "learning_rate": self.scheduler.get_last_lr()[0],
+            "train_loss": round(p.row_loss / p.row_tokens, 4),
+        }
+        p.row_loss, p.row_tokens, p.row_seconds, p.row_waited = 0.0, 0, 0.0, 0.0
+        return row if loss is None else row | {"dev_loss": round(loss, 4)}
+
+    def _progress_bar(self) -> tqdm:
+        """A bar with the time left, in the first process; in a file, a line now and then."""
+        return tqdm(
+            total=self.config.updates,
+            initial=self.progress.update,
+            unit="update",
+            disable=self.processes.rank > 0,
+            mininterval=0.5 if sys.stderr.isatty() else 20,
+        )
+
+    def _advance_bar(self, bar: tqdm) -> None:
+        """Move the bar on by one update."""
+        p = self.progress
+        rate = p.row_tokens / p.row_seconds
+        learning_rate = self.scheduler.get_last_lr()[0]
+        loss = f"loss {p.row_loss / p.row_tokens:.3f}"
+        bar.set_postfix_str(f"{loss}, {rate:,.0f} tokens/s, lr {learning_rate:.1e}", refresh=False)
+        bar.update()
+
+
+def _no_sync(module: nn.Module) -> Any:
+    """Where gradients are gathered in this process and not yet shared with the others."""
+    return module.no_sync() if isinstance(module, DistributedDataParallel) else nullcontext()
+
+
+_HELP = "The last checkpoint is from before it; a lower factor or a longer warmup may help"
+
+
+def _not_finite(batch: GlobalBatch, loss: float, update: int) -> str:
+    """What to say when the loss of an update is not a number."""
+    where = "; ".join(
+        f"epoch {b.epoch + 1}, batch {b.batch + 1}: pairs {b.pairs[:5]}…"
+        for b in batch.micro_batches
+    )
+    return f"expected a finite loss; got {loss} in update {update} ({where}). {_HELP}"
+
+
+def start_run(
+    config: TrainingConfig, resume: bool = False, processes: Processes | None = None
+) -> Trainer:
+    """Prepare a run, or take up one that stopped at its furthest whole checkpoint.
+
+    Args:
+        config: the run.   resume: continue what is in its folder, if anything is.
+        processes: this process among all; default: alone on the CPU.
+
+    Raises: ValueError if the folder holds a run and resume is False, or another run.
+    """
+    processes = processes or Processes()
+    config = replace(config, parts=share_parts(config.parts, processes.size))
+    folder = Path(config.out)
+    if processes.rank == 0:
+        prepare_run(config, resume)
+    saved = processes.broadcast(newest_checkpoint(folder) if processes.rank == 0 else None)
+    trainer = Trainer(config, *read_pairs(folder), processes)
+    if saved:
+        trainer.load_checkpoint(saved)
+    elif config.weights:
+        trainer.load_weights(config.weights)
+    left_out = len(trainer.pairs) - len(trainer.kept)
+    if processes.rank == 0 and left_out:
+        tqdm.write(
+            f"{left_out:,} of {len(trainer.pairs):,} training pairs are too long, and left out"
+        )
+    return trainer
+
+
+def train(config: TrainingConfig, resume: bool = False) -> Path:
+    """Train a model, or continue a run that stopped.
+
+    Args:
+        config: the run.   resume: continue what is in its folder, if anything is.
+
+    Returns: the folder, with model.safetensors (the mean of the last checkpoints, in half
+        precision), config.json, tokenizer.json, training.json and log.csv.
+
+    Raises: ValueError as `start_run` and `Trainer.train_step` do; KeyboardInterrupt, when all is
+        saved, if it was told to stop.
+
+    Source: section 5.
+    """
+    processes, folder = join_processes(), Path(config.out)
+    lock = run_lock(folder) if processes.rank == 0 else nullcontext()
+    with leave_together(processes), lock:
+        trainer = start_run(config, resume, processes)
+        if trainer.progress.update > config.updates:
+            made = f"{trainer.progress.update} updates"
+            raise ValueError(
+                f"the run in {folder} has made {made}; it cannot end at {config.updates}"
+            )
+        if trainer.progress.update < config.updates:
+            trainer.fit()
+        if processes.rank == 0:
+            last = list_checkpoints(folder)[-config.average :]
+            save_model(folder, average_checkpoints(last), model_config(config))
+        processes.barrier()  # nobody leaves before it is saved
+    return folder

@@ -1,0 +1,88 @@
+"""What the tests of trainings share: what a run leaves behind, and how two are compared."""
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file
+from torch import Tensor, nn
+
+from annotated.cli import main
+from annotated.launcher import train_command
+from annotated.training.checkpoints import list_checkpoints
+from annotated.training.config import TrainingConfig
+from annotated.training.logs import read_log
+
+
+def rows(config: TrainingConfig) -> list[dict[str, str]]:
+    with (Path(config.out) / "log.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+EXACT = "update", "epoch", "target_tokens", "learning_rate", "train_loss", "dev_loss"
+
+
+def exact(config: TrainingConfig) -> list[list[str]]:
+    """The log without its clock."""
+    return [[row[key] for key in EXACT] for row in rows(config)]
+
+
+def tensors(path: Path) -> dict[str, np.ndarray]:
+    return load_file(path)
+
+
+def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
+    return a.keys() == b.keys() and all(np.array_equal(a[name], b[name]) for name in a)
+
+
+def assert_same_run(one: TrainingConfig, two: TrainingConfig) -> None:
+    """Two runs left the same checkpoints, model and log."""
+    names, others = ([p.name for p in list_checkpoints(run.out)] for run in (one, two))
+    assert names == others
+    for name in [*names, "model.safetensors"]:
+        assert same(tensors(Path(one.out) / name), tensors(Path(two.out) / name)), name
+    assert exact(one) == exact(two)
+
+
+def start(config: TrainingConfig, processes: int = 0) -> subprocess.Popen:
+    """The run as a process of its own, or as torchrun with several."""
+    words = train_command(config, max(processes, 1), resume=True)
+    if not processes:  # without torchrun
+        words = [sys.executable, *words[words.index("annotated") - 1 :]]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen(words, env=environment, **pipes)
+
+
+def last_update(log: Path) -> int:
+    saved = read_log(log)
+    return int(saved[-1]["update"]) if saved else 0
+
+
+def broken(*arguments: object, **options: object) -> None:
+    raise OSError("no space left on device")
+
+
+def half_written(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
+    Path(path).write_bytes(b"half of a fi")
+    broken()
+
+
+def refused(config: TrainingConfig, capsys: pytest.CaptureFixture[str]) -> str:
+    """What the command says when it will not go on with a run: one line, and exit status 2."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(["train", "--out", config.out, "--resume"])
+    said = [line for line in capsys.readouterr().err.splitlines() if line]
+    assert end.value.code == 2 and said[-1].startswith("annotated: ")
+    assert not any("Traceback" in line for line in said)
+    return said[-1].removeprefix("annotated: ")
+
+
+def equal(one: nn.Module, two: nn.Module) -> bool:
+    return all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))

@@ -1,0 +1,345 @@
+"""The folder of a run: checkpoints are whole or absent, and a run goes on from the newest."""
+
+import errno
+import json
+import random
+import subprocess
+import sys
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small_runs import (
+    assert_same_run,
+    broken,
+    exact,
+    half_written,
+    last_update,
+    refused,
+    same,
+    start,
+    tensors,
+)
+
+from annotated.cli import main
+from annotated.data import train_bpe
+from annotated.files import FileError, read_tensors, write_tensors, write_text
+from annotated.model import TransformerConfig, make_model
+from annotated.training.checkpoints import (
+    average_checkpoints,
+    list_checkpoints,
+    read_checkpoint,
+    save_model,
+    tensor_digest,
+)
+from annotated.training.config import TrainingConfig, model_config
+from annotated.training.trainer import start_run, train
+from annotated.translator import load_pretrained
+
+
+@pytest.mark.processes
+def test_kill_9_at_any_moment(config: TrainingConfig, tmp_path: Path):
+    """Killed again and again, the run ends in the very same files."""
+    config = replace(config, updates=400, save_updates=10)
+    train(config)
+    killed = replace(config, out=str(tmp_path / "killed"))
+    random.seed(0)
+    log, kills, reached = Path(killed.out) / "log.csv", 0, 0
+    while kills < 3:
+        process = start(killed)
+        while process.poll() is None and last_update(log) < reached + 10:
+            time.sleep(0.01)  # wait until it has got somewhere new, then let chance decide
+        time.sleep(random.uniform(0, 0.3))
+        kills += process.poll() is None
+        process.kill()
+        process.communicate()
+        reached = last_update(log)
+        assert reached < config.updates, "the run was over before it could be killed"
+    assert start(killed).wait() == 0
+    assert_same_run(config, killed)
+
+
+def test_a_damaged_checkpoint_is_set_aside(config: TrainingConfig, tmp_path: Path, capsys):
+    train(config)
+    for damage in "cut off", "altered", "empty":
+        hurt = replace(config, out=str(tmp_path / damage))
+        train(replace(hurt, updates=20))
+        path = list_checkpoints(hurt.out)[-1]
+        whole = path.read_bytes()
+        changed = bytearray(whole)
+        changed[-100] ^= 1
+        path.write_bytes({"cut off": whole[:-1], "altered": bytes(changed), "empty": b""}[damage])
+        with pytest.raises(ValueError, match="expected a whole checkpoint"):
+            read_checkpoint(path)
+        train(hurt, resume=True)
+        said = "".join(capsys.readouterr())
+        assert f"{path}: expected a whole checkpoint" in said and "going on from" in said
+        assert path.with_name(path.name + ".damaged").exists()
+        assert_same_run(config, hurt)
+
+
+def test_a_run_cut_off_between_log_and_checkpoint(config: TrainingConfig, tmp_path: Path):
+    """The log has rows more than there are checkpoints, the last one torn; both are done again."""
+    train(config)
+    cut = replace(config, out=str(tmp_path / "cut"))
+    train(replace(cut, updates=20))
+    list_checkpoints(cut.out)[-1].unlink()
+    with (Path(cut.out) / "log.csv").open("a") as file:
+        file.write("25,3,0.0")
+    train(cut, resume=True)
+    assert_same_run(config, cut)
+
+
+def test_a_checkpoint_that_cannot_be_written_costs_no_other(config, tmp_path, monkeypatch):
+    train(config)
+    other = replace(config, out=str(tmp_path / "other"))
+    train(replace(other, updates=10))
+    with monkeypatch.context() as patch:
+        patch.setattr("annotated.files.save_file", half_written)
+        with pytest.raises(OSError, match="no space"):
+            train(other, resume=True)
+    assert [path.name for path in list_checkpoints(other.out)] == [
+        "checkpoint-00000010.safetensors"
+    ]
+    train(other, resume=True)
+    assert_same_run(config, other)
+
+
+def test_the_model_is_the_mean_of_the_last_checkpoints_in_half_precision(config: TrainingConfig):
+    folder = train(config)
+    files = [tensors(path) for path in list_checkpoints(folder)]
+    model = tensors(folder / "model.safetensors")
+    names = [name.removeprefix("model.") for name in files[0] if name.startswith("model.")]
+    assert sorted(model) == sorted(names)
+    for name in names:
+        mean = np.mean([file[f"model.{name}"].astype(np.float64) for file in files], axis=0)
+        assert model[name].dtype == np.float16
+        np.testing.assert_allclose(model[name], mean, rtol=1e-3, atol=1e-7)
+    shape = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    assert TransformerConfig(**shape) == model_config(config)
+
+
+def test_average_checkpoints(tmp_path: Path):
+    paths, kept = [], []
+    for i in range(3):
+        weights = {"a": torch.randn(3, 4), "b.c": torch.randn(2)}
+        kept.append(weights)
+        paths.append(tmp_path / f"checkpoint-{i:04d}.safetensors")
+        saved = {f"model.{k}": v for k, v in weights.items()} | {"exp_avg.a": torch.randn(3, 4)}
+        write_tensors(paths[-1], saved, {})
+    mean = average_checkpoints(paths)
+    assert sorted(mean) == ["a", "b.c"]
+    for name, tensor in mean.items():
+        expected = np.mean([weights[name].numpy().astype(np.float64) for weights in kept], axis=0)
+        np.testing.assert_allclose(tensor.numpy(), expected, atol=1e-6)
+    one = average_checkpoints(paths[:1])
+    assert all(torch.equal(one[name], kept[0][name]) for name in one)
+    with pytest.raises(ValueError, match="at least one checkpoint"):
+        average_checkpoints([])
+
+
+@pytest.mark.parametrize(("name", "failure"), [("os.replace", broken), ("save_file", half_written)])
+def test_tensors_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch, name, failure):
+    path = tmp_path / "weights.safetensors"
+    write_tensors(path, {"x": torch.ones(2)}, {})
+    old = path.read_bytes()
+    monkeypatch.setattr(f"annotated.files.{name}", failure)
+    with pytest.raises(OSError, match="no space"):
+        write_tensors(path, {"x": torch.zeros(3)}, {})
+    assert path.read_bytes() == old
+    monkeypatch.undo()
+    write_tensors(path, {"x": torch.zeros(3)}, {})  # and the rest of the failure is no obstacle
+    assert tensors(path)["x"].shape == (3,)
+    assert [p.name for p in tmp_path.iterdir()] == ["weights.safetensors"]
+
+
+def test_text_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch):
+    path = tmp_path / "log.csv"
+    write_text(path, "old\n")
+    monkeypatch.setattr("annotated.files.os.replace", broken)
+    with pytest.raises(OSError, match="no space"):
+        write_text(path, "new\n")
+    assert path.read_text(encoding="utf-8") == "old\n"
+
+
+def test_save_and_load(tmp_path: Path):
+    model = make_model(60, 60, N=1, d_model=16, d_ff=32, h=2, tie_embeddings=True).eval()
+    save_model(tmp_path, dict(model.named_parameters()), model.config)
+    (tmp_path / "tokenizer.json").write_text(train_bpe(["a b"], 60).to_str())
+    loaded = load_pretrained(tmp_path).model
+    assert asdict(loaded.config) == asdict(model.config) and not loaded.training
+    for (name, old), (_, new) in zip(
+        model.named_parameters(), loaded.named_parameters(), strict=True
+    ):
+        torch.testing.assert_close(new, old, rtol=2**-11, atol=1e-7, msg=name)
+        assert new.dtype == torch.float32
+    assert loaded.src_embed[0].lut.weight is loaded.generator.proj.weight  # still tied
+
+
+def edited(path: Path, old: bytes, new: bytes) -> None:
+    """Change the header of a file, whose length stays the same."""
+    content = path.read_bytes()
+    assert content.count(old) == 1 and len(old) == len(new)
+    path.write_bytes(content.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (rb"\"batch\": 2", rb"\"batch\": 3"),
+        (rb"\"update\": 20", rb"\"update\": 29"),
+        (rb"\"scaler\"", rb"\"scalar\""),
+        (rb"\"update\"", rb"\"upbate\""),
+        (rb"\"seed\": 1", rb"\"seed\": 7"),
+    ],
+)
+def test_a_checkpoint_whose_progress_was_altered_is_set_aside(config, tmp_path, capsys, old, new):
+    """It says itself what is next in the data; believed, it would lead to other weights."""
+    train(config)
+    hurt = replace(config, out=str(tmp_path / "hurt"))
+    train(replace(hurt, updates=20))
+    path = list_checkpoints(hurt.out)[-1]
+    place = read_checkpoint(path)[1]["progress"]["batch"]
+    old, new = (text.replace(b"2", str(place)[0].encode(), 1) if b"batch" in text else text
+                for text in (old, new))  # fmt: skip
+    edited(path, old, new)
+    train(hurt, resume=True)
+    assert "its SHA-256 differs" in "".join(capsys.readouterr())
+    assert path.with_name(path.name + ".damaged").exists()
+    assert_same_run(config, hurt)
+
+
+def test_resuming_reads_one_checkpoint_and_no_more(config: TrainingConfig, monkeypatch, tmp_path):
+    config = replace(config, updates=30, save_updates=5, average=6)
+    train(config)
+    real, read = read_tensors, []
+
+    def noted(path: Path, *arguments: object):
+        read.append(path.name)
+        return real(path, *arguments)
+
+    monkeypatch.setattr("annotated.training.checkpoints.read_tensors", noted)
+    start_run(config, resume=True)
+    assert set(read) == {"checkpoint-00000030.safetensors"}
+    read.clear()
+    path = list_checkpoints(config.out)[-1]
+    path.write_bytes(path.read_bytes()[:-9])
+    assert start_run(config, resume=True).progress.update == 25
+    assert set(read) == {"checkpoint-00000030.safetensors", "checkpoint-00000025.safetensors"}
+
+
+def test_strays_are_no_checkpoints(config: TrainingConfig, tmp_path: Path):
+    train(replace(config, average=1))
+    other = replace(config, out=str(tmp_path / "other"), average=1)
+    train(replace(other, updates=20))
+    best = list_checkpoints(other.out)[0].read_bytes()
+    for name in "checkpoint-best", "checkpoint-99-copy", "checkpoint-", "checkpoint-٣":
+        (Path(other.out) / f"{name}.safetensors").write_bytes(best)
+    train(other, resume=True)
+    models = (tensors(Path(out) / "model.safetensors") for out in (config.out, other.out))
+    assert same(*models)
+    assert (Path(other.out) / "checkpoint-best.safetensors").read_bytes() == best
+
+
+def test_a_checkpoint_beyond_eight_digits_is_the_last(tmp_path: Path):
+    for number in "99999999", "100000000", "00000007":
+        (tmp_path / f"checkpoint-{number}.safetensors").touch()
+    assert [path.stem[11:] for path in list_checkpoints(tmp_path)] == [
+        "00000007",
+        "99999999",
+        "100000000",
+    ]
+
+
+def test_a_checkpoint_of_another_model_stops_a_run_and_is_left_alone(config, tmp_path, capsys):
+    train(replace(config, updates=10))
+    other = replace(config, out=str(tmp_path / "other"), d_ff=24, updates=10)
+    train(other)
+    path, foreign = list_checkpoints(config.out)[-1], list_checkpoints(other.out)[-1]
+    path.write_bytes(foreign.read_bytes())
+    assert "d_ff=24" in refused(config, capsys) and path.exists()
+    held, metadata = read_tensors(foreign, "a checkpoint")
+    state = json.dumps({k: v for k, v in json.loads(metadata["state"]).items() if k != "config"})
+    old = {"state": state, "sha256": tensor_digest(held)}  # as earlier editions wrote it
+    write_tensors(path, held, old)
+    assert "feed_forward" in refused(config, capsys) and path.exists()
+
+
+def test_a_checkpoint_of_an_earlier_edition_is_accepted(config: TrainingConfig, tmp_path: Path):
+    """It had neither the configuration nor the progress in its digest."""
+    train(config)
+    early = replace(config, out=str(tmp_path / "early"))
+    train(replace(early, updates=20))
+    for path in list_checkpoints(early.out):
+        held, metadata = read_tensors(path, "a checkpoint")
+        state = json.loads(metadata["state"])
+        del state["config"], state["progress"]["skipped"], state["progress"]["row_waited"]
+        digest = {"state": json.dumps(state), "sha256": tensor_digest(held)}
+        write_tensors(path, held, digest)
+    train(early, resume=True)
+    assert exact(config) == exact(early)
+    assert same(*(tensors(list_checkpoints(c.out)[-1]) for c in (config, early)))
+
+
+def test_a_disk_that_cannot_be_read_costs_no_checkpoint(config, monkeypatch, capsys):
+    train(replace(config, updates=20))
+
+    def failing(*arguments: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("annotated.files.safe_open", failing)
+    assert "Input/output error" in refused(config, capsys)
+    assert len(list_checkpoints(config.out)) == 2
+
+
+def test_a_damaged_checkpoint_is_not_averaged(config: TrainingConfig, capsys):
+    train(config)
+    path = list_checkpoints(config.out)[0]
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    said = refused(config, capsys)
+    assert said.startswith(f"{path}: expected a whole checkpoint")
+    assert "move it away" in said
+    path.rename(path.with_suffix(".away"))
+    main(["train", "--out", config.out, "--resume"])  # the mean of what is left
+
+
+def test_only_checkpoints_of_one_model_are_averaged(tmp_path: Path):
+    one, two, none = (tmp_path / f"{name}.safetensors" for name in ("one", "two", "none"))
+    write_tensors(one, {"model.a": torch.ones(3, 4)}, {})
+    write_tensors(two, {"model.a": torch.ones(1, 4)}, {})
+    write_tensors(none, {"a": torch.ones(3, 4)}, {})
+    with pytest.raises(FileError, match=r"two\.safetensors: .* of the same model as .*one\.saf"):
+        average_checkpoints([one, two])
+    with pytest.raises(FileError, match=r"none\.safetensors: .* no tensor called model"):
+        average_checkpoints([one, none])
+
+
+FULL = """
+import resource, signal, sys
+from annotated.cli import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # writing fails as on a full disk
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), -1))
+main(sys.argv[2:])
+"""
+
+
+@pytest.mark.slow
+def test_a_full_disk_costs_nothing_that_was_saved(config: TrainingConfig, tmp_path: Path):
+    train(config)
+    full = replace(config, out=str(tmp_path / "full"))
+    train(replace(full, updates=20))
+    before = {p.name: p.read_bytes() for p in list_checkpoints(full.out)}
+    limit = list_checkpoints(full.out)[-1].stat().st_size - 1  # any other file is smaller
+    line = ["-c", FULL, str(limit), "train", "--out", full.out, "--resume", "--updates", "30"]
+    ended = subprocess.run([sys.executable, *line], capture_output=True, text=True, check=False)
+    assert ended.returncode == 2 and "Traceback" not in ended.stderr, ended.stderr
+    said = ended.stderr.splitlines()[-1]
+    assert f"annotated: {full.out}/checkpoint-00000030.safetensors could not be written" in said
+    assert before == {p.name: p.read_bytes() for p in list_checkpoints(full.out)}
+    train(full, resume=True)
+    assert_same_run(config, full)

@@ -1,0 +1,167 @@
+"""Many processes, one run: they take the steps of one, and stop and fail together."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small_runs import exact, last_update, start, tensors
+
+from annotated.launcher import train_command
+from annotated.training.checkpoints import INTERRUPTED, list_checkpoints, read_checkpoint
+from annotated.training.config import TrainingConfig
+from annotated.training.processes import (
+    Processes,
+    Stopped,
+    StopRequest,
+    find_precision,
+    leave_together,
+)
+from annotated.training.trainer import train
+
+
+def test_a_second_ctrl_c_stops_at_once():
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.wanted
+        with pytest.raises(KeyboardInterrupt, match="at once"):
+            os.kill(os.getpid(), signal.SIGINT)
+    with StopRequest(alone=False) as stop:  # torchrun passes the signal on once more
+        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wanted
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@pytest.mark.processes
+def test_two_processes_take_the_steps_of_one(config: TrainingConfig, tmp_path: Path):
+    """Same global batch: same losses, dropout included, up to the order of additions."""
+    config = replace(config, parts=2, updates=20)
+    train(config)
+    two = replace(config, out=str(tmp_path / "two"))
+    process = start(two, processes=2)
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    assert_close(config, two)
+
+
+@pytest.mark.processes
+def test_two_machines_take_the_steps_of_one(config: TrainingConfig, tmp_path: Path):
+    """Two torchrun agents that meet on the loopback interface, as two machines would."""
+    config = replace(config, parts=2, updates=20)
+    train(config)
+    two = replace(config, out=str(tmp_path / "two"))
+    words = train_command(two, 1, resume=True)
+    meet = ["--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}"]
+    at = words.index("--standalone")
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    line = [*words[:at], *meet, *words[at + 1 :]]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    agents = [subprocess.Popen(line, env=environment, **pipes) for _ in range(2)]
+    outputs = [agent.communicate(timeout=120)[0] for agent in agents]
+    assert [agent.returncode for agent in agents] == [0, 0], outputs
+    assert_close(config, two)
+
+
+def assert_close(one: TrainingConfig, two: TrainingConfig) -> None:
+    """The logs of two runs agree to the printed digits, the weights to rounding."""
+    for a, b in zip(exact(one), exact(two), strict=True):
+        assert a[:4] == b[:4]
+        assert [float(x or 0) for x in a[4:]] == pytest.approx(
+            [float(x or 0) for x in b[4:]], abs=2e-4
+        )
+    a, b = (tensors(list_checkpoints(config.out)[-1]) for config in (one, two))
+    for name in a:
+        np.testing.assert_allclose(a[name], b[name], atol=1e-3, rtol=1e-2, err_msg=name)
+
+
+@pytest.mark.processes
+def test_torchrun_passes_ctrl_c_on(config: TrainingConfig):
+    long = replace(config, updates=100_000, log_updates=1, save_updates=10**6, parts=2)
+    words = train_command(long, 2)
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    process = subprocess.Popen(words, env=environment, start_new_session=True, **pipes)
+    while process.poll() is None and last_update(Path(long.out) / "log.csv") < 5:
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    output, _ = process.communicate(timeout=60)
+    state = read_checkpoint(Path(long.out) / INTERRUPTED)[1]
+    assert state["progress"]["update"] >= 5
+    assert f"stopped after update {state['progress']['update']}, and saved" in output
+
+
+@pytest.mark.parametrize(
+    ("end", "orderly"),
+    [(None, True), (Stopped("saved"), True), (RuntimeError("out of memory"), False),
+     (KeyboardInterrupt(), False), (ValueError("expected a finite loss"), False)],
+)  # fmt: skip
+def test_a_process_that_fails_waits_for_no_other(monkeypatch, end: BaseException, orderly: bool):
+    """To destroy the group is to wait until all others do."""
+    waited = []
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: waited.append(1))
+    monkeypatch.setattr(torch.distributed, "barrier", lambda: waited.append(1))
+    with suppress(BaseException), leave_together(Processes(rank=1, size=2)):
+        if end:
+            raise end
+    assert bool(waited) == orderly
+
+
+FAILING = """
+import sys
+from annotated.cli import main
+from annotated.training.trainer import Trainer
+real, count = Trainer.train_step, 0
+def train_step(trainer, batch):
+    global count
+    count += 1
+    if count == 3 and trainer.processes.rank == 1:
+        raise ValueError("out of memory")
+    return real(trainer, batch)
+Trainer.train_step = train_step
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.processes
+def test_the_failure_of_one_process_ends_the_run(config: TrainingConfig, tmp_path: Path):
+    long = replace(config, updates=100_000, save_updates=10**6, parts=2)
+    script = tmp_path / "failing.py"
+    script.write_text(FAILING)
+    words = train_command(long, 2)
+    words = [*words[: words.index("-m", 3)], str(script), *words[words.index("train") :]]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    pipes = {"capture_output": True, "text": True, "check": False}
+    ended = subprocess.run(words, env=environment, timeout=120, **pipes)
+    assert ended.returncode != 0 and "annotated: out of memory" in ended.stderr
+
+
+def test_one_process_waits_for_no_other():
+    alone = Processes()
+    assert alone.any(True, False) == [True, False] and alone.broadcast("x") == "x"
+    assert torch.equal(alone.all_reduce(torch.ones(2)), torch.ones(2))
+
+
+def test_precision_is_chosen_by_the_device(monkeypatch: pytest.MonkeyPatch):
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    assert find_precision("auto", cpu) == torch.float32
+    assert find_precision("bfloat16", cpu) == torch.bfloat16
+    for capability, dtype in (
+        ((7, 5), torch.float16),
+        ((8, 0), torch.bfloat16),
+        ((9, 0), torch.bfloat16),
+    ):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, c=capability: c)
+        assert find_precision("auto", cuda) == dtype

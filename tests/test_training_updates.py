@@ -1,0 +1,176 @@
+"""Section 5.2: one pass over the data, against gradient descent by hand."""
+
+import copy
+import math
+
+import pytest
+import torch
+from small_runs import equal
+from torch import nn
+
+from annotated.data import Batch
+from annotated.model import EncoderDecoder, make_model
+from annotated.optimizer import paper_optimizer, rate
+from annotated.regularization import LabelSmoothing
+from annotated.training.loss import SimpleLossCompute
+from annotated.training.updates import TrainState, run_epoch
+
+
+@pytest.mark.parametrize("mode", ["Train", "", "training", "log", "eval+log", None])
+def test_run_epoch_knows_three_modes(mode: str):
+    model = tiny()
+    with pytest.raises(ValueError, match=r"expected mode out of train, train\+log, eval"):
+        run_epoch([random_batch(2)], model, *parts(model), mode=mode)
+
+
+@pytest.mark.parametrize("number", [0, -1, 1.5, True, None])
+def test_run_epoch_gathers_at_least_one_batch(number: int):
+    model = tiny()
+    before = copy.deepcopy(model)
+    with pytest.raises(ValueError, match="expected accum_iter of at least 1"):
+        run_epoch([random_batch(2)], model, *parts(model), accum_iter=number)
+    assert equal(model, before)
+
+
+V, PAD = 9, 0
+
+
+def tiny(dropout: float = 0.0) -> EncoderDecoder:
+    return make_model(V, V, N=1, d_model=16, d_ff=32, h=2, dropout=dropout)
+
+
+def parts(model: nn.Module, smoothing: float = 0.0, rate: float = 0.5):
+    loss = SimpleLossCompute(model.generator, LabelSmoothing(V, PAD, smoothing))
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    return loss, optimizer, scheduler
+
+
+def random_batch(size: int, length: int = 6) -> Batch:
+    """Sequences without padding, so that every one has the same number of tokens."""
+    return Batch(torch.randint(1, V, (size, length)), torch.randint(1, V, (size, length)), PAD)
+
+
+def halves(batch: Batch) -> list[Batch]:
+    tgt = torch.cat([batch.tgt, batch.tgt_y[:, -1:]], dim=1)
+    return [Batch(*pair, PAD) for pair in zip(batch.src.chunk(2), tgt.chunk(2), strict=True)]
+
+
+def test_the_loss_is_a_sum_and_a_mean():
+    model = tiny()
+    x, y = torch.randn(2, 3, 16), torch.tensor([[1, 2, PAD], [3, PAD, PAD]])
+    total, mean = SimpleLossCompute(model.generator, LabelSmoothing(V, PAD))(x, y, 4.0)
+    by_hand = nn.functional.cross_entropy(
+        model.generator.proj(x).flatten(0, 1), y.flatten(), ignore_index=PAD, reduction="sum"
+    )
+    torch.testing.assert_close(total, by_hand.detach())
+    torch.testing.assert_close(mean, by_hand / 4)
+    assert not total.requires_grad and mean.requires_grad
+
+
+def test_an_epoch_is_gradient_descent_on_the_mean_per_token():
+    model = tiny()
+    by_hand = copy.deepcopy(model)
+    batches = [random_batch(4), random_batch(2, 5), random_batch(3)]
+    loss, state = run_epoch(batches, model, *parts(model))
+    total, count = 0.0, 0
+    for batch in batches:
+        log_probs = by_hand.generator(by_hand(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask))
+        mean = nn.functional.nll_loss(log_probs.flatten(0, 1), batch.tgt_y.flatten())
+        total, count = total + mean.item() * batch.tgt_y.numel(), count + batch.tgt_y.numel()
+        by_hand.zero_grad()
+        mean.backward()
+        with torch.no_grad():
+            for p in by_hand.parameters():
+                if p.grad is not None:
+                    p -= 0.5 * p.grad
+    assert loss == pytest.approx(total / count, rel=1e-5)
+    assert state == TrainState(step=3, accum_step=3, samples=9, tokens=count)
+    for a, b in zip(model.parameters(), by_hand.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+def test_two_halves_with_as_many_tokens_are_the_whole():
+    """The mean of two means is the mean of all only if both have as many tokens."""
+    whole = tiny()
+    gathered = copy.deepcopy(whole)
+    batches = [random_batch(6), random_batch(4)]
+    small = [half for batch in batches for half in halves(batch)]
+    loss, state = run_epoch(batches, whole, *parts(whole))
+    loss_small, state_small = run_epoch(small, gathered, *parts(gathered), accum_iter=2)
+    assert loss_small == pytest.approx(loss, rel=1e-5)
+    assert state == TrainState(2, 2, 10, 50) and state_small == TrainState(4, 2, 10, 50)
+    for a, b in zip(whole.parameters(), gathered.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-6, rtol=1e-5)
+
+
+def test_batches_gather_in_the_same_groups_in_every_epoch():
+    model = tiny()
+    loss, optimizer, scheduler = parts(model)
+    updates = []
+    optimizer.register_step_post_hook(lambda *_: updates.append(state.step))
+    state = TrainState()
+    for _ in range(2):  # 5 batches: groups of 2, 2 and 1
+        run_epoch(
+            [random_batch(2) for _ in range(5)],
+            model,
+            loss,
+            optimizer,
+            scheduler,
+            accum_iter=2,
+            train_state=state,
+        )
+    assert updates == [2, 4, 5, 7, 9, 10]
+    assert (state.step, state.accum_step, scheduler.last_epoch) == (10, 6, 6)
+
+
+def test_a_smaller_last_group_counts_its_own_batches():
+    """Batches with the gradient 1, and SGD: each update moves by the mean, which is 1."""
+    weight = nn.Parameter(torch.zeros(()))
+    model = nn.Module()
+    model.weight, model.forward = weight, lambda *_: weight
+    optimizer, seen = torch.optim.SGD([weight], lr=1.0), [0.0]
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0)
+    optimizer.register_step_post_hook(lambda *_: seen.append(weight.item()))
+    loss = lambda out, tgt_y, ntokens: (out.detach() + 1.0, out)
+    run_epoch([random_batch(2)] * 5, model, loss, optimizer, scheduler, accum_iter=4)
+    assert seen == [0.0, -1.0, -2.0]
+
+
+def test_measuring_changes_nothing():
+    model = tiny(dropout=0.5).eval()
+    before = copy.deepcopy(model)
+    batches = [random_batch(3), random_batch(2)]
+    loss, optimizer, scheduler = parts(model)
+    first = run_epoch(batches, model, loss, optimizer, scheduler, mode="eval")
+    second = run_epoch(batches, model, loss, mode="eval")
+    assert first == second and first[1] == TrainState(step=2, samples=5, tokens=25)
+    assert equal(model, before) and all(p.grad is None for p in model.parameters())
+    assert scheduler.last_epoch == 0 and not optimizer.state
+
+
+def test_gradients_do_not_leak_from_one_epoch_into_the_next():
+    model = tiny()
+    run_epoch([random_batch(2)] * 3, model, *parts(model), accum_iter=2)
+    assert all(p.grad is None for p in model.parameters())
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+def test_run_epoch_stops_before_the_weights_move_if_the_loss_is_not_finite(mode: str):
+    model = tiny()
+    with torch.no_grad():
+        model.generator.proj.weight[3, 0] = math.nan
+    before = copy.deepcopy(model.encoder)
+    with pytest.raises(ValueError, match="finite loss; got nan in batch 1"):
+        run_epoch([random_batch(2)], model, *parts(model), mode=mode)
+    assert equal(model.encoder, before)
+
+
+def test_the_schedule_goes_on_where_it_was():
+    model = tiny()
+    whole = paper_optimizer(model, 16, warmup=5)[1]
+    for _ in range(7):
+        whole.optimizer.step()
+        whole.step()
+    resumed = paper_optimizer(model, 16, warmup=5, done=7)[1]
+    assert resumed.get_last_lr() == whole.get_last_lr() == [rate(8, 16, 1.0, 5)]
