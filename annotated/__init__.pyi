@@ -6,8 +6,10 @@ from . import cli as cli
 from . import commands as commands
 from . import compat as compat
 from . import complexity as complexity
+from . import corpora as corpora
 from . import data as data
 from . import decoding as decoding
+from . import downloads as downloads
 from . import embeddings as embeddings
 from . import evaluation as evaluation
 from . import feed_forward as feed_forward
@@ -22,6 +24,7 @@ from . import positional as positional
 from . import regularization as regularization
 from . import runs as runs
 from . import stacks as stacks
+from . import texts as texts
 from . import training as training
 from . import translator as translator
 from . import variations as variations
@@ -30,16 +33,16 @@ from ._version import __version__ as __version__
 from .attention import MultiHeadedAttention as MultiHeadedAttention
 from .attention import scaled_dot_product as scaled_dot_product
 from .attention import subsequent_mask as subsequent_mask
+from .corpora import known_corpora as known_corpora
+from .corpora import load_pairs as load_pairs
 from .data import END as END
 from .data import PAD as PAD
 from .data import START as START
 from .data import UNK as UNK
 from .data import Batch as Batch
-from .data import corpora as corpora
 from .data import encode_source as encode_source
 from .data import encode_target as encode_target
 from .data import learn_vocabulary as learn_vocabulary
-from .data import load_pairs as load_pairs
 from .data import make_batch as make_batch
 from .data import token_batches as token_batches
 from .decoding import Hypothesis as Hypothesis

@@ -73,7 +73,7 @@ def trained_on(model: str) -> str:
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
-    from annotated.data import parse_data
+    from annotated.corpora import parse_data
     from annotated.evaluation import evaluate
     from annotated.translator import load_pretrained
 
@@ -119,13 +119,13 @@ def report(rows: list[dict[str, Any]], names: list[str], out: str | None) -> Non
 
 
 def run_data(options: argparse.Namespace) -> None:
-    from annotated.data import corpora, corpus_files, find_corpus
+    from annotated.corpora import corpus_files, find_corpus, known_corpora
 
     if options.action == "get":
         for path in corpus_files(find_corpus(options.name), options.split):
             print(path, flush=True)
         return
-    for corpus in corpora().values():
+    for corpus in known_corpora().values():
         known = sum(file.size or 0 for file in corpus.files.values() if file.url)
         size = f"; {known / 1e9:.1f} GB to download" if known > 1e9 else ""
         print(f"{corpus.name:12} {' '.join(corpus.languages)}  {corpus.title}")
@@ -278,8 +278,8 @@ def sentences_to_read(text: list[str]) -> Iterable[str]:
 
     Raises: ValueError if standard input is closed or, when it comes to that, cannot be read.
     """
-    from annotated.data import decode_lines
     from annotated.files import InputError
+    from annotated.texts import decode_lines
 
     if text:
         return [one_line(line) for line in text]
@@ -298,7 +298,7 @@ def lines_of_input() -> Iterator[bytes]:
 
 def sentences_to_translate(options: argparse.Namespace) -> Iterable[str]:
     """The sentences of the command line, or the lines of a file or of standard input."""
-    from annotated.data import read_lines
+    from annotated.texts import read_lines
 
     if options.text and options.input:
         raise ValueError("expected sentences or --input; got both")

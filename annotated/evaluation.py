@@ -16,9 +16,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from annotated.attention import subsequent_mask
-from annotated.data import PAD, encode_source, encode_target, load_pairs, make_batch, read_lines
+from annotated.corpora import load_pairs
+from annotated.data import PAD, encode_source, encode_target, make_batch
 from annotated.files import InputError, extra
 from annotated.model import TransformerConfig, build_model
+from annotated.texts import read_lines
 from annotated.translator import Translator, budget_batches, each_sentence
 
 __all__ = [

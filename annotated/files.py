@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib import resources
 from numbers import Integral
 from pathlib import Path
 from types import NoneType, UnionType
@@ -34,6 +35,7 @@ __all__ = [
     "read_json",
     "read_tensors",
     "reading",
+    "resource_path",
     "settings",
     "write_tensors",
     "write_text",
@@ -286,3 +288,10 @@ def locked(path: Path, busy: str, timeout: float = 0) -> Iterator[None]:
         yield
     finally:
         lock.release()
+
+
+def resource_path(name: str) -> Path:
+    """Path of a file or folder that comes with the package, such as "corpora.toml" or "models"."""
+    package = Path(str(resources.files("annotated")))
+    installed = package / name
+    return installed if installed.exists() else package.parent / "data" / name

@@ -612,7 +612,7 @@ def _download(url: str) -> Path:
     """Fetch a PDF of the paper, with a progress bar, and import it."""
     import tempfile
 
-    from annotated.data import fetch_url
+    from annotated.downloads import fetch_url
 
     with tempfile.TemporaryDirectory() as folder:
         pdf = Path(folder) / "paper.pdf"

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from pathlib import Path
 
-from annotated.data import clean_pairs, corpus_file, corpus_parts, find_corpus, part_lines, shipped
-from annotated.files import write_text
+from annotated.corpora import clean_pairs, corpus_file, corpus_parts, find_corpus
+from annotated.files import resource_path, write_text
+from annotated.texts import part_lines
 
 __all__ = ["WantedRun", "count_pairs", "wanted_runs"]
 
@@ -44,7 +45,7 @@ class WantedRun:
 
     def found(self) -> str:
         """What the log says, the reader's own before that of the package; "nobody has" without."""
-        folder = _OWN if (_OWN / self.log).exists() else shipped("results")
+        folder = _OWN if (_OWN / self.log).exists() else resource_path("results")
         try:
             log = json.loads((folder / self.log).read_text(encoding="utf-8"))
             row = (

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 from tqdm import tqdm
 
-from annotated.data import END, SPECIALS, Batch, encode_source, pad_ids, shipped
+from annotated.data import END, SPECIALS, Batch, encode_source, pad_ids
 from annotated.decoding import beam_search, check_search, max_positions
 from annotated.files import (
     FileError,
@@ -28,6 +28,7 @@ from annotated.files import (
     read_json,
     read_tensors,
     reading,
+    resource_path,
     settings,
 )
 from annotated.model import EncoderDecoder, TransformerConfig, build_model, parameter_shapes
@@ -203,9 +204,11 @@ def model_folder(name: str | Path) -> Path:
     """
     if not isinstance(name, str | Path):
         raise InputError(f"expected a model as a string or a Path; got {type(name).__name__}")
-    folder = Path(name) if os.path.isdir(name) else shipped("models") / str(name)
+    folder = Path(name) if os.path.isdir(name) else resource_path("models") / str(name)
     if not os.path.isfile(folder / "model.safetensors"):
-        known = sorted(path.parent.name for path in shipped("models").glob("*/model.safetensors"))
+        known = sorted(
+            path.parent.name for path in resource_path("models").glob("*/model.safetensors")
+        )
         models = f"a folder with model.safetensors, or a model out of {', '.join(known)}"
         raise InputError(f"expected {models}; got {str(name)!r}")
     return folder

@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from scipy.stats import t as student
 
-from annotated.data import parse_data
+from annotated.corpora import parse_data
 from annotated.evaluation import evaluate
 from annotated.files import write_text
 from annotated.model import TransformerConfig, build_model

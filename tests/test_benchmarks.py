@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import benchmarks.measure as harness
-from annotated.data import END, PAD, START, shipped
+from annotated.data import END, PAD, START
+from annotated.files import resource_path
 from benchmarks.__main__ import main
 from benchmarks.contenders import CONTENDERS, Annotated, Torch
 from benchmarks.measure import Row, check_search, check_training, installed, measure, run
@@ -160,7 +161,7 @@ def test_the_page_reads_the_results():
     for cell in page.cells:
         if cell.cell_type == "code":
             exec(cell.source, names)
-    results = json.loads((shipped("results") / "benchmarks.json").read_text())
+    results = json.loads((resource_path("results") / "benchmarks.json").read_text())
     for task in "training", "decoding":
         table = names["compare"](task).set_index(["setting", "contender"])
         assert len(table) == len(results[task]["rows"])

@@ -20,7 +20,8 @@ from nltk import Tree
 from safetensors.torch import load_file, save_file
 
 from annotated import cli, commands
-from annotated.data import corpora, train_bpe
+from annotated.corpora import known_corpora
+from annotated.data import train_bpe
 from annotated.evaluation import BLEU_KINDS
 from annotated.files import write_text
 from annotated.model import make_model
@@ -414,7 +415,7 @@ def test_the_examples_of_the_help_can_be_typed(capsys):
 
 def test_data_list(capsys):
     text = said(capsys, "data", "list")
-    for corpus in corpora().values():
+    for corpus in known_corpora().values():
         for part in corpus.name, corpus.title, corpus.source, corpus.licence, *corpus.languages:
             assert part in text
         assert f"splits: {' '.join(corpus.splits)}" in text
@@ -437,8 +438,8 @@ def test_data_get_downloads_what_is_not_at_hand(corpus: None, tmp_path: Path, ca
         asked.append(url)
         return path
 
-    monkeypatch.setattr("annotated.data.download", download)
-    monkeypatch.setattr("annotated.data.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("annotated.corpora.download", download)
+    monkeypatch.setattr("annotated.corpora.cache_folder", lambda: tmp_path / "cache")
     out = said(capsys, "data", "get", "wmt14-en-de", "--split", "test", "train")
     names = [url.rsplit("/", 1)[1] for url in asked]
     assert names[0] == "dev.tgz" and len(names) == 4

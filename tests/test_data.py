@@ -1,26 +1,9 @@
-"""Section 5.1: files to sentences, sentences to pieces, pieces to batches."""
+"""Section 5.1: sentences to pieces, pieces to batches."""
 
-import contextlib
-import gzip
-import hashlib
-import http.server
-import io
-import lzma
 import re
-import socket
-import struct
-import subprocess
-import sys
-import tarfile
-import threading
 import time
-import tracemalloc
 import unicodedata
-import warnings
-import zipfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -29,9 +12,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer
+from serving import files
+from tokenizers import Tokenizer, models
 
 from annotated import data
+from annotated.corpora import load_pairs
 from annotated.data import (
     END,
     PAD,
@@ -39,38 +24,22 @@ from annotated.data import (
     START,
     UNK,
     Batch,
-    Corpus,
-    CorpusFile,
     EncodedPairs,
-    HeldOut,
-    _check_complete,
-    _well_formed,
-    archive_texts,
-    clean_pairs,
-    corpora,
-    corpus_file,
-    corpus_files,
-    corpus_parts,
-    download,
     encode_source,
     encode_target,
-    find_corpus,
     learn_vocabulary,
-    load_pairs,
     make_batch,
     pad_ids,
-    parse_data,
-    part_lines,
-    read_lines,
-    shipped,
     token_batches,
     train_bpe,
     train_wordpiece,
     word_vocabulary,
 )
-from annotated.files import FileError, MissingFile
+from annotated.files import resource_path
+from annotated.training.config import model_config, preset
 
-# ------------------------------------------------------------------------------------- vocabulary
+# --------------------------------------------------------------------------------------- vocabulary
+
 
 TEXT = [
     "The naïve café: two men (one old, one young) ride bicycles!",
@@ -78,9 +47,15 @@ TEXT = [
     "Un garçon saute par-dessus l'eau ...  deux  fois?\tOui.",
     "cafe\u0301 u\u0308ber 5 m², ½ ﬁn…",
 ]
+
+
 # Letters and signs of the text, each with the marks that belong to it.
 UNITS = sorted(set(re.findall(r".[\u0300-\u036f]*", " ".join(TEXT))))
+
+
 BPE = train_bpe(TEXT, 150)
+
+
 PIECES = train_wordpiece(TEXT, 150)
 
 
@@ -174,6 +149,17 @@ def test_learn_vocabulary():
         learn_vocabulary("words", TEXT, 130)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind", "size"),
+    [("base-en-de", models.BPE, 37_000), ("big-en-fr", models.WordPiece, 32_000)],
+)
+def test_the_papers_vocabularies_are_shared_pieces_of_two_kinds(name: str, kind: type, size: int):
+    config = preset(name)
+    assert isinstance(learn_vocabulary(config.vocabulary, TEXT, 130).model, kind)
+    built = model_config(config)
+    assert built.tie_embeddings and built.src_vocab == built.tgt_vocab == config.vocab_size == size
+
+
 def test_word_vocabulary():
     vocabulary = word_vocabulary(["Don't stop, don't!", "Stop it, it stops."], "en")
     assert list(vocabulary) == [*SPECIALS, "n't", ",", "it"]  # at least twice, as spaCy cuts them
@@ -189,7 +175,7 @@ def multi30k() -> tuple[list[str], list[str]]:
 
 @pytest.mark.corpora
 def test_the_shipped_vocabulary_is_what_training_gives(multi30k):
-    path = shipped("models") / "multi30k-en-de" / "tokenizer.json"
+    path = resource_path("models") / "multi30k-en-de" / "tokenizer.json"
     english, german = multi30k
     assert train_bpe(english + german, 5000).to_str() == Tokenizer.from_file(str(path)).to_str()
 
@@ -203,6 +189,7 @@ def test_pieces_of_a_real_corpus_spell_it_exactly(multi30k):
 
 
 # ------------------------------------------------------------------------------------ encoded pairs
+
 
 SENTENCES = st.lists(st.lists(st.sampled_from(UNITS), max_size=8).map("".join), max_size=12)
 
@@ -272,10 +259,15 @@ def test_a_large_vocabulary_gets_larger_numbers():
     assert EncodedPairs.encode(Large(), ["x"], ["y"])[0] == ([69_999, END], [START, 69_999, END])
 
 
-# ---------------------------------------------------------------------------------------- batches
+# ------------------------------------------------------------------------------------------ batches
+
 
 LENGTHS = st.lists(st.tuples(st.integers(1, 12), st.integers(2, 12)), max_size=60)
+
+
 BUDGETS = st.tuples(st.integers(12, 50), st.integers(12, 50))
+
+
 SEEDS = st.none() | st.integers(0, 5)
 
 
@@ -338,6 +330,12 @@ def normal_lengths(number: int) -> np.ndarray:
     return np.stack([np.maximum(1, target + rng.integers(-3, 4, number)), target], axis=1)
 
 
+def test_a_batch_holds_about_as_many_tokens_as_the_paper_says():
+    lengths = normal_lengths(200_000)
+    sizes = [len(batch) * lengths[batch].max(axis=0) for batch in token_batches(lengths)]
+    assert np.max(sizes) <= 25_000 and np.median(sizes, axis=0).min() > 22_500
+
+
 def padding(lengths: np.ndarray, batches: list[np.ndarray]) -> float:
     cells = sum(len(batch) * lengths[batch].max(axis=0).sum() for batch in batches)
     return 1 - lengths.sum() / cells
@@ -354,7 +352,7 @@ def test_sorting_keeps_padding_small():
 
 @pytest.mark.corpora
 def test_padding_on_multi30k_stays_below_five_per_cent(multi30k):
-    path = shipped("models") / "multi30k-en-de" / "tokenizer.json"
+    path = resource_path("models") / "multi30k-en-de" / "tokenizer.json"
     lengths = EncodedPairs.encode(Tokenizer.from_file(str(path)), *multi30k).lengths
     for budget in 2000, 25_000 // 8:
         assert padding(lengths, token_batches(lengths, budget, budget, seed=0)) < 0.05
@@ -426,1082 +424,9 @@ def test_pad_ids():
     assert pad_ids([[1], []]).dtype == torch.int64
 
 
-# ---------------------------------------------------------------------------------- reading files
-
-
-@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
-def test_lines_end_at_line_feeds_and_nowhere_else(tmp_path: Path, suffix: str):
-    lines = ["one\x85two", "three\u2028four\u2029five", "six\x0bseven\x0ceight\x1cnine", "", "zehn"]
-    path = tmp_path / f"text.en{suffix}"
-    raw = "\n".join(lines).encode() + b"\n"
-    path.write_bytes({"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[suffix](raw))
-    assert read_lines(path) == lines
-
-
-@pytest.mark.parametrize(
-    ("raw", "lines"),
-    [
-        (b"a\r\nb\r\n", ["a", "b"]),
-        (b"a\nb", ["a", "b"]),
-        (b" a \n\tb\n\n", [" a ", "\tb", ""]),
-        ("\u00a0ä".encode(), ["\u00a0ä"]),
-    ],
-)
-def test_ends_of_lines(tmp_path: Path, raw: bytes, lines: list[str]):
-    (tmp_path / "text").write_bytes(raw)
-    assert read_lines(tmp_path / "text") == lines
-
-
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_bytes_that_are_not_utf8_name_file_and_line(tmp_path: Path, suffix: str):
-    path = tmp_path / f"text.de{suffix}"
-    raw = "schön\n".encode() * 2 + "schön\n".encode("latin-1")
-    path.write_bytes(gzip.compress(raw) if suffix else raw)
-    with pytest.raises(
-        ValueError, match=rf"{re.escape(str(path))}, line 3: expected UTF-8; got byte 0xf6"
-    ):
-        read_lines(path)
-
-
-# ------------------------------------------------------------------------------------ broken pairs
-
-BAD = "schön".encode("latin-1")
-
-
-def test_bad_pairs_are_dropped_and_reported():
-    source = [b"one", BAD, b"", "vier", b"a b c d", b"six", b" \t", b"eight", b"nine"]
-    target = [b"eins", b"zwei", b"drei", "vier", b"a", BAD, b"sieben", b"a b c d"]
-    kept, partners, report = clean_pairs(source, target, "drop", max_words=3, name="text")
-    assert (kept, partners) == (["one", "vier"], ["eins", "vier"])
-    assert report.good == 2
-    assert report.bad == {
-        "not UTF-8": [2, 6],
-        "with an empty side": [3, 7],
-        "longer than 3 words": [5, 8],
-        "without a partner": [9],
-    }
-    assert str(report) == (
-        "text: 2 good pairs of 9; 2 not UTF-8 (lines 2, 6); 2 with an empty side (lines 3, 7); "
-        "2 longer than 3 words (lines 5, 8); 1 without a partner (line 9)"
-    )
-
-
-def test_a_report_names_the_first_lines_only():
-    report = clean_pairs([b"x"] * 3000, [b""] * 3000, "drop")[2]
-    assert str(report) == (
-        "pairs: 0 good pairs of 3,000; 3,000 with an empty side (lines 1, 2, 3, 4, 5, …)"
-    )
-
-
-@pytest.mark.parametrize("sides", [([BAD], [b"x"]), ([b"x"], [""]), ([b"x"], []), ([], ["x"])])
-def test_bad_pairs_are_refused_by_default(sides):
-    with pytest.raises(ValueError, match=r'pairs: 0 good pairs of 1; .*line 1.*on_bad="drop"'):
-        clean_pairs(*sides)
-
-
-def test_good_pairs_pass_untouched():
-    sides = ([" one ", "\u2028two"], ["eins\x85", "\u00a0zwei"])
-    source, target, report = clean_pairs(*sides, max_words=2)
-    assert (source, target) == sides and report.bad == {} and report.good == 2
-
-
-def test_bad_options_are_refused():
-    with pytest.raises(ValueError, match="'ignore'"):
-        clean_pairs([], [], on_bad="ignore")
-
-
-LINES = st.lists(st.sampled_from([b"a", b"a b", b"", b" ", BAD, "ä".encode()]), max_size=12)
-
-
-@given(LINES, LINES)
-def test_every_pair_is_either_kept_or_reported(source, target):
-    kept, partners, report = clean_pairs(source, target, "drop", max_words=1)
-    bad = sorted(n for lines in report.bad.values() for n in lines)
-    assert len(kept) == len(partners) == report.good
-    assert len(bad) == len(set(bad)) == max(len(source), len(target)) - report.good
-    good = [n for n in range(len(source)) if n + 1 not in bad]
-    assert [source[n].decode() for n in good if n < len(target)] == kept
-
-
-# ------------------------------------------------------------------------------- shapes of corpora
-
-
-def tar(path: Path, members: dict[str, bytes], mode: str) -> None:
-    with tarfile.open(path, mode) as archive:
-        for name, content in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-
-
-MEMBERS = {"a/other.en": b"no\n", "a/text.en": b"one\ntwo\n", "text.gz": gzip.compress(b"three\n")}
-
-
-@pytest.mark.parametrize("suffix", ["tgz", "tar", "tar.xz", "zip"])
-def test_a_member_of_an_archive(tmp_path: Path, suffix: str):
-    path = tmp_path / f"archive.{suffix}"
-    if suffix == "zip":
-        with zipfile.ZipFile(path, "w") as archive:
-            for name, content in MEMBERS.items():
-                archive.writestr(name, content)
-    else:
-        tar(path, MEMBERS, {"tgz": "w:gz", "tar": "w", "tar.xz": "w:xz"}[suffix])
-    assert list(part_lines(path, "a/text.en")) == [b"one\n", b"two\n"]
-    assert list(part_lines(path, "text.gz")) == [b"three\n"]
-    with pytest.raises(FileError, match=rf"expected missing in {re.escape(str(path))}"):
-        list(part_lines(path, "missing"))
-
-
-@pytest.fixture
-def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An ANNOTATED_DATA of our own, and no cache."""
-    monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(data, "cache_folder", lambda: tmp_path / "cache")
-    return tmp_path / "data"
-
-
-def put(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content)
-
-
-def test_wmts_training_data_is_read_part_by_part(data_folder: Path):
-    wmt = data_folder / "wmt"
-    wmt.mkdir(parents=True)
-    for archive, member, number in (
-        ("training-parallel-europarl-v7.tgz", "training/europarl-v7.de-en", 1),
-        ("training-parallel-commoncrawl.tgz", "commoncrawl.de-en", 2),
-        ("training-parallel-nc-v9.tgz", "training/news-commentary-v9.de-en", 3),
-    ):
-        texts = {"en": f"e{number}\n\nE{number}\r\n", "de": f"d{number}\nx\nD{number}\n"}
-        members = {f"{member}.{lang}": text.encode() for lang, text in texts.items()}
-        tar(wmt / archive, members, "w:gz")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        pairs = load_pairs("wmt14-en-de", "train", "en", "de")
-    assert pairs == (["e1", "E1", "e2", "E2", "e3", "E3"], ["d1", "D1", "d2", "D2", "d3", "D3"])
-    said = [str(warning.message) for warning in caught]
-    assert len(said) == 3 and all("1 with an empty side (line 2)" in text for text in said)
-    assert "commoncrawl.de-en.en: 2 good pairs of 3" in said[1]
-    with pytest.raises(ValueError, match=r"europarl.*empty side"):
-        load_pairs("wmt14-en-de", "train", "de", "en", on_bad="refuse")
-
-
-def test_wmts_test_data_is_freed_of_its_markup(data_folder: Path):
-    sgm = '<srcset>\n<p>\n<seg id="1"> A &amp; b. </seg>\n<seg id="2">C</seg>\n</p>\n'
-    members = {
-        "dev/newstest2014-deen-ref.en.sgm": sgm,
-        "dev/newstest2014-deen-src.de.sgm": sgm.lower(),
-    }
-    (data_folder / "wmt").mkdir(parents=True)
-    content = {name: text.encode() for name, text in members.items()}
-    tar(data_folder / "wmt" / "dev.tgz", content, "w:gz")
-    assert load_pairs("wmt14-en-de", "test", "en", "de") == (
-        ["A &amp; b.", "C"],
-        ["a &amp; b.", "c"],
-    )
-    assert load_pairs("news", "test", "de", "en")[1] == ["A &amp; b.", "C"]
-
-
-def test_iwslt_is_divided_as_usual(data_folder: Path):
-    def tagged(word: str) -> bytes:
-        lines = [f"{word} {n}" for n in range(2, 47)]
-        head = [
-            "<url>x</url>",
-            "<talkid>1</talkid>",
-            f"<title>{word} 1</title>",
-            "<speaker>x</speaker>",
-        ]
-        return "\n".join([*head, *lines, "<reviewer></reviewer>"]).encode()
-
-    folder = data_folder / "iwslt14"
-    folder.mkdir(parents=True)
-    sides = {"de": "Zeile", "en": "line"}
-    members = {f"de-en/train.tags.de-en.{lang}": tagged(word) for lang, word in sides.items()}
-    for part in corpus_parts(find_corpus("iwslt14"), "test", "de", "en"):
-        for name, word in zip(part, sides.values(), strict=True):
-            members[name.removeprefix("de-en.tgz/")] = f'<seg id="1"> {word} </seg>\n'.encode()
-    tar(folder / "de-en.tgz", members, "w:gz")
-    dev = load_pairs("iwslt14", "dev", "de", "en")
-    assert dev == (["Zeile 23", "Zeile 46"], ["line 23", "line 46"])
-    train = load_pairs("iwslt14", "train", "en", "de")[0]
-    assert train == [f"line {n}" for n in range(1, 46) if n != 23]
-    assert load_pairs("iwslt14", "test", "de", "en") == (["Zeile"] * 5, ["line"] * 5)
-
-
-TATOEBA = [
-    f"{word} {n // 3}{'.!?'[n % 3]}\tÜbersetzung {n}" for word in ("Go", "Hi") for n in range(900)
-]
-
-
-@pytest.mark.parametrize("shape", ["tsv", "zip"])
-def test_no_english_sentence_of_tatoeba_crosses_splits(data_folder: Path, shape: str):
-    folder = data_folder / "tatoeba"
-    folder.mkdir(parents=True)
-    if shape == "tsv":
-        (folder / "eng-deu.tsv.xz").write_bytes(lzma.compress("\n".join(TATOEBA).encode()))
-    else:
-        with zipfile.ZipFile(folder / "deu-eng.zip", "w") as archive:
-            archive.writestr("deu.txt", "\n".join(f"{line}\tCC-BY 2.0" for line in TATOEBA))
-    splits = {s: load_pairs("tatoeba", s, "en", "de") for s in ("train", "dev", "test")}
-    pairs = [pair for split in splits.values() for pair in zip(*split, strict=True)]
-    assert sorted(pairs) == sorted(tuple(line.split("\t")) for line in TATOEBA)
-    words = {
-        s: {re.sub(r"\W", "", e).lower() for e in english} for s, (english, _) in splits.items()
-    }
-    assert not words["train"] & (words["dev"] | words["test"]) and not words["dev"] & words["test"]
-    assert 0 < len(words["dev"]) < 30 and 0 < len(words["test"]) < 30
-    assert load_pairs("tatoeba", "dev", "de", "en") == splits["dev"][::-1]
-
-
-def test_the_split_of_a_sentence_never_changes():
-    """Where these fall was computed once; a change would move sentences of old models' training."""
-    kinds = data._split_of(HeldOut("hash", 1, 1), [b"Run!", b"I resign.", b"Hi."])
-    assert kinds == ["test", "dev", "train"]
-
-
-def test_the_end_of_the_laws_is_held_out(data_folder: Path):
-    folder = data_folder / "laws"
-    folder.mkdir(parents=True)
-    lines = [f"section {n}\tarticle {n}" for n in range(1, 5001)]
-    (folder / "laws.en-fr.tsv.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
-    splits = [load_pairs("laws", s, "fr", "en")[0] for s in ("train", "dev", "test")]
-    assert [len(split) for split in splits] == [1000, 2000, 2000]
-    assert [line for split in splits for line in split] == [f"article {n}" for n in range(1, 5001)]
-
-
-def test_bad_lines_of_a_shared_part_keep_their_numbers(data_folder: Path):
-    folder = data_folder / "php"
-    folder.mkdir(parents=True)
-    lines = [f"a {n}\tb {n}".encode() for n in range(1, 3001)]
-    lines[2500] = b"only English"  # line 2501 is of the test split
-    (folder / "php.en-de.tsv.xz").write_bytes(lzma.compress(b"\n".join(lines)))
-    assert len(load_pairs("php", "train", "en", "de")[0]) == 1000
-    with pytest.raises(
-        ValueError, match=r"999 good pairs of 1,000; 1 without a partner \(line 2501\)"
-    ):
-        load_pairs("php", "test", "en", "de")
-
-
-@pytest.fixture
-def local(data_folder: Path) -> Path:
-    """The folder of Multi30k under an ANNOTATED_DATA of our own."""
-    folder = data_folder / "multi30k"
-    folder.mkdir(parents=True)
-    return folder
-
-
-def test_pairs_come_from_either_kind_of_file(local: Path):
-    (local / "val.en").write_text("one\ntwo\n", encoding="utf-8")
-    (local / "val.de.gz").write_bytes(gzip.compress(b"eins\nzwei\n"))
-    assert load_pairs("multi30k", "dev", "en", "de") == (["one", "two"], ["eins", "zwei"])
-    assert load_pairs("multi30k", "dev", "de", "en") == (["eins", "zwei"], ["one", "two"])
-
-
-def test_sides_of_unequal_length_are_refused(local: Path):
-    (local / "val.en").write_text("one\ntwo\n", encoding="utf-8")
-    (local / "val.de").write_text("eins\nzwei\ndrei\n", encoding="utf-8")
-    with pytest.raises(
-        ValueError, match=r"multi30k dev, val.en.gz: .*without a partner \(line 3\)"
-    ):
-        load_pairs("multi30k", "dev", "en", "de")
-    with pytest.warns(UserWarning, match=r"2 good pairs of 3; 1 without a partner \(line 3\)"):
-        kept = load_pairs("multi30k", "dev", "en", "de", on_bad="drop")
-    assert kept == (["one", "two"], ["eins", "zwei"])
-
-
-def test_long_pairs_go_when_they_shall(local: Path):
-    (local / "val.en").write_text("one\ntwo and a half\n", encoding="utf-8")
-    (local / "val.de").write_text("eins\nzweieinhalb\n", encoding="utf-8")
-    assert len(load_pairs("multi30k", "dev", "en", "de")[0]) == 2
-    with pytest.warns(UserWarning, match="1 longer than 3 words"):
-        assert load_pairs("multi30k", "dev", "en", "de", "drop", max_words=3) == (["one"], ["eins"])
-
-
-def test_a_missing_file_says_what_to_do(local: Path):
-    with pytest.raises(FileNotFoundError) as error:
-        load_pairs("multi30k", "test", "en", "de")
-    assert "test_2016_flickr.en.gz" in str(error.value) and str(local) in str(error.value)
-    assert "annotated data get multi30k" in str(error.value)
-
-
-def test_a_folder_of_ones_own_is_a_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    texts = tmp_path / "texts"
-    texts.mkdir()
-    (texts / "train.en").write_text("one\ntwo\n\n", encoding="utf-8")
-    (texts / "train.is.xz").write_bytes(lzma.compress(b"einn\ntveir\n\xc3\xberir\n"))
-    with pytest.raises(ValueError, match=r"texts, train: .*line 3"):
-        load_pairs(str(texts), "train", "en", "is")
-    with pytest.warns(UserWarning, match="2 good pairs of 3"):
-        kept = load_pairs(str(texts), "train", "is", "en", on_bad="drop")
-    assert kept == (["einn", "tveir"], ["one", "two"])
-    with pytest.raises(FileNotFoundError, match=r"expected dev\.en in .*texts"):
-        load_pairs(str(texts), "dev", "en", "is")
-    (texts / "dev.en").write_text("three\n", encoding="utf-8")
-    (texts / "dev.is").write_text("þrír\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    assert load_pairs("texts", "dev", "en", "is") == (["three"], ["þrír"])
-
-
-def test_a_name_of_the_register_is_never_taken_for_a_folder(local: Path, monkeypatch):
-    (local / "val.en").write_text("registered\n", encoding="utf-8")
-    (local / "val.de").write_text("eingetragen\n", encoding="utf-8")
-    monkeypatch.chdir(local.parent)  # where there is a folder multi30k
-    assert load_pairs("multi30k", "dev", "en", "de") == (["registered"], ["eingetragen"])
-
-
-def test_corpora_add_up_in_order(tmp_path: Path):
-    for folder, line in ("one", "1"), ("two", "2"):
-        (tmp_path / folder).mkdir()
-        for lang in "en", "de":
-            (tmp_path / folder / f"dev.{lang}").write_text(f"{lang} {line}\n", encoding="utf-8")
-    both = f"{tmp_path / 'two'}+{tmp_path / 'one'}"
-    assert load_pairs(both, "dev", "en", "de") == (["en 2", "en 1"], ["de 2", "de 1"])
-    with pytest.raises(ValueError, match="'three'"):
-        load_pairs(f"{both}+three", "dev", "en", "de")
-
-
-@pytest.mark.parametrize(
-    ("text", "parsed"),
-    [
-        ("multi30k-en-de", ("multi30k", "en", "de")),
-        ("wmt14-en-de", ("wmt14-en-de", "en", "de")),  # a corpus of one pair is named after it
-        ("wmt14-de-en", ("wmt14-en-de", "de", "en")),
-        ("my/own-texts-is-fo", ("my/own-texts", "is", "fo")),
-        ("laws+news-en-fr", ("laws+news", "en", "fr")),
-    ],
-)
-def test_data_is_named_with_its_languages(text: str, parsed: tuple[str, str, str]):
-    assert parse_data(text) == parsed
-
-
-@pytest.mark.parametrize("text", ["multi30k", "en-de", "-en-de", ""])
-def test_data_without_corpus_or_languages_is_refused(text: str):
-    with pytest.raises(ValueError, match="expected data as CORPUS-SRC-TGT"):
-        parse_data(text)
-
-
-def test_a_corpus_without_a_place_says_so(data_folder: Path):
-    for fetch in None, True:
-        with pytest.raises(FileNotFoundError, match=r"laws\.en-fr\.tsv\.xz in .*laws; no place"):
-            load_pairs("laws", "train", "en", "fr", fetch=fetch)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("wmt13", "dev", "en", "de"), ["multi30k", "'wmt13'"]),
-        (("multi30k", "val", "en", "de"), ["train, dev, test", "'val'"]),
-        (("multi30k", "dev", "en", "cs"), ["en, de, fr", "'cs'"]),
-        (("multi30k", "dev", "en", "en"), ["two languages", "'en', 'en'"]),
-        (("tatoeba", "dev", "de", "fr"), ["English on one side of tatoeba", "'de', 'fr'"]),
-    ],
-)
-def test_unknown_names_are_refused_with_the_known(local: Path, arguments, said):
-    for lang in "en", "de":
-        (local / f"val.{lang}").write_text("x\n", encoding="utf-8")
-    with pytest.raises(ValueError) as error:
-        load_pairs(*arguments)
-    for part in said:
-        assert part in str(error.value)
-
-
-# ------------------------------------------------------------------------------------ downloading
-
-
-class Server(http.server.ThreadingHTTPServer):
-    """Serves `content` at every path; what it does wrong can be chosen."""
-
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.content = b""
-        self.ranges = True  # whether it knows the header Range
-        self.missing = False
-        self.drops: list[int] = []  # after how many bytes it hangs up, one answer after another
-        self.says: list[bytes | float | None] = []  # what it sends instead; pauses; None: a reset
-        self.stubborn = False  # whether it says the same to everybody
-        self.asked: list[str | None] = []
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}/folder/text.gz"
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        server, asked = self.server, self.headers.get("Range")
-        server.asked.append(asked)
-        if server.says:
-            return self.say(server.says if server.stubborn else list(server.says))
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and server.ranges else 0
-        if server.missing:
-            return self.send_error(404)
-        if start and start >= len(server.content):
-            return self.send_error(416)
-        self.send_response(206 if start else 200)
-        if start:
-            end = len(server.content) - 1
-            self.send_header("Content-Range", f"bytes {start}-{end}/{len(server.content)}")
-        self.send_header("Content-Length", str(len(server.content) - start))
-        self.end_headers()
-        most = server.drops.pop(0) if server.drops else len(server.content)
-        self.wfile.write(server.content[start:][:most])
-
-    def say(self, said: list[bytes | float | None]) -> None:
-        if not self.server.stubborn:
-            self.server.says.clear()
-        for what in said:
-            if isinstance(what, bytes):
-                self.wfile.write(what)
-            elif what is None:
-                self.connection.setsockopt(
-                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-                )
-                self.connection.close()
-            else:
-                time.sleep(what)
-
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-    def log_error(self, *arguments: object) -> None:
-        pass
-
-
-def answer(
-    body: bytes = b"", *headers: str, status: str = "200 OK", length: int | None = -1
-) -> bytes:
-    """An answer to a request; its length is told, told wrong, or (None) not told."""
-    told = [] if length is None else [f"Content-Length: {len(body) if length < 0 else length}"]
-    head = "\r\n".join([f"HTTP/1.1 {status}", "Connection: close", *told, *headers])
-    return head.encode() + b"\r\n\r\n" + body
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    """A server on this machine."""
-    for name in "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY":
-        monkeypatch.delenv(name, raising=False)
-    with Server() as running:
-        running.content = CONTENT
-        thread = threading.Thread(target=running.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        yield running
-        running.shutdown()
-        thread.join()
-
-
-CONTENT = gzip.compress(np.random.default_rng(0).bytes(300_000), mtime=0)
-OTHER = gzip.compress(np.random.default_rng(1).bytes(300_000), mtime=0)  # which is whole too
-SHA256 = hashlib.sha256(CONTENT).hexdigest()
-
-
-def files(folder: Path) -> list[str]:
-    """What lies in a folder, but for locks, which are empty and stay."""
-    found = [path.relative_to(folder) for path in folder.rglob("*") if path.is_file()]
-    return sorted(str(path) for path in found if path.suffix != ".lock")
-
-
-def test_a_download_is_checked_and_placed(server: Server, tmp_path: Path, capsys):
-    path = download(server.url, tmp_path / "cache" / "text.gz", len(CONTENT), SHA256)
-    assert path == tmp_path / "cache" / "text.gz" and path.read_bytes() == CONTENT
-    assert files(tmp_path) == ["cache/text.gz"] and server.asked == [None]
-    assert "\n" not in capsys.readouterr().err  # the progress bar leaves nothing behind
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_a_download_goes_on_where_it_broke_off(server: Server, tmp_path: Path, known: bool):
-    server.drops = [100_000, 50_000]
-    size, sha256 = (len(CONTENT), SHA256) if known else (None, None)
-    path = download(server.url, tmp_path / "text.gz", size, sha256)
-    assert path.read_bytes() == CONTENT
-    assert server.asked == [None, "bytes=100000-", "bytes=150000-"]
-
-
-def test_a_download_goes_on_after_an_earlier_one(server: Server, tmp_path: Path):
-    (tmp_path / "text.gz.part").write_bytes(CONTENT[:1234])
-    assert download(server.url, tmp_path / "text.gz", sha256=SHA256).read_bytes() == CONTENT
-    assert server.asked == ["bytes=1234-"] and files(tmp_path) == ["text.gz"]
-
-
-def test_a_complete_part_is_not_fetched_again(server: Server, tmp_path: Path):
-    (tmp_path / "text.gz.part").write_bytes(CONTENT)
-    assert download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256).read_bytes() == CONTENT
-    assert server.asked == []
-
-
-@pytest.mark.parametrize("longer", [CONTENT, CONTENT + b"x"])
-def test_a_part_that_leaves_nothing_to_ask_for_starts_anew(server: Server, tmp_path: Path, longer):
-    (tmp_path / "text.gz.part").write_bytes(longer)
-    assert download(server.url, tmp_path / "text.gz", sha256=SHA256).read_bytes() == CONTENT
-    assert server.asked == [f"bytes={len(longer)}-", None]
-
-
-def test_a_server_that_ignores_ranges_starts_anew(server: Server, tmp_path: Path):
-    server.ranges = False
-    (tmp_path / "text.gz.part").write_bytes(b"something else")
-    assert download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256).read_bytes() == CONTENT
-    assert server.asked == ["bytes=14-"]
-
-
-def test_a_connection_that_brings_hardly_anything_is_given_up_and_nothing_lost(
-    server: Server, tmp_path: Path
-):
-    server.drops = [20_000, 1000]
-    with pytest.raises(OSError) as error:
-        download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256)
-    for part in server.url, "21000 bytes are kept", "continues":
-        assert part in str(error.value)
-    assert (tmp_path / "text.gz.part").read_bytes() == CONTENT[:21_000]
-    assert download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256).read_bytes() == CONTENT
-
-
-def test_nobody_answers(tmp_path: Path, server: Server):
-    url = server.url
-    server.shutdown()
-    server.server_close()
-    with pytest.raises(OSError, match=re.escape(url)):
-        download(url, tmp_path / "text.gz")
-    assert files(tmp_path) == []
-
-
-def test_a_wrong_checksum_is_refused_and_what_was_there_stays(server: Server, tmp_path: Path):
-    (tmp_path / "text.gz").write_bytes(b"old")
-    with pytest.raises(ValueError) as error:
-        download(server.url, tmp_path / "text.gz", sha256="0" * 64)
-    assert server.url in str(error.value) and SHA256 in str(error.value)
-    assert files(tmp_path) == ["text.gz"] and (tmp_path / "text.gz").read_bytes() == b"old"
-
-
-def test_a_wrong_size_is_refused_before_it_is_fetched(server: Server, tmp_path: Path):
-    with pytest.raises(ValueError, match=rf"expected 99 bytes; the server offers {len(CONTENT)}"):
-        download(server.url, tmp_path / "text.gz", size=99)
-    assert files(tmp_path) == []
-
-
-def test_a_missing_file_names_its_url_and_a_place(server: Server, tmp_path: Path):
-    server.missing = True
-    with pytest.raises(OSError, match="404") as error:
-        download(server.url, tmp_path / "text.gz")
-    assert server.url in str(error.value) and str(tmp_path / "text.gz") in str(error.value)
-    assert ".part" not in str(error.value) and files(tmp_path) == []
-
-
-def test_an_unknown_checksum_is_told_and_remembered(server: Server, tmp_path: Path, capsys):
-    download(server.url, tmp_path / "text.gz")
-    assert f"text.gz: SHA-256 {SHA256}" in capsys.readouterr().err
-    note = (tmp_path / "text.gz.sha256").read_text(encoding="utf-8")
-    assert note == f"{SHA256}  text.gz\n"  # as sha256sum --check reads it
-    (tmp_path / "text.gz").unlink()
-    server.content = OTHER
-    with pytest.raises(FileError, match="has changed at its source"):
-        download(server.url, tmp_path / "text.gz")
-    assert (tmp_path / "text.gz.sha256").read_text(encoding="utf-8") == note
-
-
-PAGE = b"\xef\xbb\xbf\n<!DOCTYPE html><html><body>Please log in.</body></html>"
-HALF = CONTENT[: len(CONTENT) // 2]
-LIES = {  # what a server may say of a file whose sum is not known, and what is said to the reader
-    "a page": (answer(PAGE, "Content-Type: text/html; charset=utf-8"), "sends a web page"),
-    "a page without a type": (answer(PAGE), "got: a web page"),
-    "a page of XHTML": (answer(b'<?xml version="1.0"?>\n<html xmlns="x">'), "got: a web page"),
-    "a packed page": (answer(gzip.compress(PAGE), "Content-Encoding: gzip"), "got: a web page"),
-    "nothing": (answer(), "got: nothing"),
-    "nothing without a length": (answer(length=None), "got: nothing"),
-    "no content": (answer(status="204 No Content", length=None), "the server answers 204"),
-    "half": (answer(HALF, length=len(CONTENT)), "ended after|offers"),
-    "half without a length": (answer(HALF, length=None), "got: Compressed file ended before"),
-    "half as if it were all": (answer(HALF), "got: Compressed file ended before"),
-    "half a chunk": (
-        answer(b"ffff\r\n" + HALF[:1000], "Transfer-Encoding: chunked", length=None),
-        "IncompleteRead",
-    ),
-    "a part": (
-        answer(
-            HALF, f"Content-Range: bytes 0-{len(HALF) - 1}/{len(CONTENT)}", status="206 Partial"
-        ),
-        "expected the file; the server answers 206",
-    ),
-    "garbage": (answer(CONTENT[50:]), "got: what begins with"),
-    "packed garbage": (answer(CONTENT[:5000] + b"garbage" * 999), "got: "),
-    "too much": (answer(CONTENT + b"garbage"), "got: Not a gzipped file"),
-    "forbidden": (answer(b"no", status="403 Forbidden"), "403 Forbidden; a copy from elsewhere"),
-    "nonsense": (b"\0\1\2\r\n\r\n", "text.gz: "),
-    "a length of nonsense": (answer(HALF, "Content-Length: x", length=None), "got: Compressed"),
-    "a circle": (answer(b"", "Location: text.gz", status="302 Found"), "infinite loop"),
-    "a reset": (None, "reset by peer"),
-}
-
-
-@pytest.mark.parametrize("lie", LIES)
-def test_an_unknown_file_is_believed_only_if_it_is_whole(server: Server, tmp_path: Path, lie: str):
-    said, told = LIES[lie]
-    server.says, server.stubborn = [said], True
-    with pytest.raises(FileError) as error:
-        download(server.url, tmp_path / "text.gz")
-    text = str(error.value)
-    assert server.url in text and re.search(told, text) and "\n" not in text and len(text) < 600
-    assert set(files(tmp_path)) <= {"text.gz.part"} and len(server.asked) < 15
-    server.says = []  # and what is left behind is no obstacle to the truth
-    assert download(server.url, tmp_path / "text.gz").read_bytes() == CONTENT
-    assert files(tmp_path) == ["text.gz", "text.gz.sha256"]
-
-
-@pytest.mark.parametrize("lie", LIES)
-def test_no_answer_passes_for_a_file_whose_sum_is_known(server: Server, tmp_path: Path, lie: str):
-    server.says, server.stubborn = [LIES[lie][0]], True
-    with pytest.raises(FileError) as error:
-        download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256)
-    assert server.url in str(error.value) and "\n" not in str(error.value)
-    assert set(files(tmp_path)) <= {"text.gz.part"}
-
-
-def ranged(start: int, total: object, body: bytes) -> bytes:
-    span = f"Content-Range: bytes {start}-{start + len(body) - 1}/{total}"
-    return answer(body, span, status="206 Partial Content")
-
-
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        (ranged(5, len(CONTENT), CONTENT[5:]), "expected the bytes from 100000 on; .*206 bytes 5-"),
-        (answer(CONTENT[100_000:], status="206 Partial Content"), "expected the bytes from 100000"),
-        (ranged(100_000, 400_000, CONTENT[100_000:]), "bytes; the server offers 400000"),
-        (
-            answer(OTHER + b"x"),
-            f"expected {len(CONTENT)} bytes; the server offers {len(OTHER) + 1}",
-        ),
-    ],
-)
-@pytest.mark.parametrize("known", [True, False])
-def test_what_does_not_go_on_where_it_should_is_refused(server, tmp_path: Path, said, told, known):
-    server.drops = [100_000]
-    with pytest.raises(ConnectionError):  # the first half, as an earlier attempt has left it
-        data._attempt(data._Arrival(server.url, tmp_path / "text.gz", len(CONTENT)))
-    server.says, server.stubborn = [said], True
-    with pytest.raises(FileError, match=told):
-        data.fetch_url(server.url, tmp_path / "text.gz", len(CONTENT))
-    if not known:
-        server.says, server.drops, server.stubborn = [], [100_000], False
-        arrival = data._Arrival(server.url, tmp_path / "new.gz", None)
-        with pytest.raises(ConnectionError):
-            data._attempt(arrival)
-        server.says = [said]
-        with pytest.raises(FileError, match=told):
-            data._attempt(arrival)
-
-
-def test_a_server_that_takes_back_what_it_sent_is_left_after_one_more_try(server, tmp_path: Path):
-    (tmp_path / "text.gz.part").write_bytes(HALF)
-    server.says, server.stubborn = [answer(status="416 Range Not Satisfiable")], True
-    with pytest.raises(FileError, match="416 Range Not Satisfiable; a copy from elsewhere"):
-        download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256)
-    assert server.asked == [f"bytes={len(HALF)}-", None]
-
-
-def test_a_server_that_sends_more_than_it_should_is_stopped(server: Server, tmp_path: Path):
-    server.says = [answer(CONTENT + b"x" * 500_000, length=None)]
-    with pytest.raises(FileError, match=f"expected {len(CONTENT)} bytes; the server sends more"):
-        download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256)
-
-
-def test_slow_is_not_dead(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(data, "_SILENCE", 0.5)
-    head, body = (
-        answer(length=len(CONTENT)),
-        [CONTENT[i : i + 30_000] for i in range(0, 10**6, 30_000)],
-    )
-    server.says = [head, *(what for piece in body if piece for what in (0.1, piece))]
-    assert download(server.url, tmp_path / "text.gz").read_bytes() == CONTENT
-    assert server.asked == [None]
-
-
-@pytest.mark.parametrize("end", [2.0, None], ids=["silence", "reset"])
-def test_a_dead_connection_is_replaced_and_none_of_it_lost(server, tmp_path, monkeypatch, end):
-    monkeypatch.setattr(data, "_SILENCE", 0.5)
-    server.says = [answer(length=len(CONTENT)) + CONTENT[:20_001], 0.2, end]
-    assert download(server.url, tmp_path / "text.gz").read_bytes() == CONTENT
-    assert server.asked == [None, "bytes=20001-"]
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_threads_that_want_the_same_file_take_turns(server, tmp_path, known: bool, capsys):
-    server.says = [answer(length=len(CONTENT)) + HALF, 0.5, CONTENT[len(HALF) :]]
-    sums = (len(CONTENT), SHA256) if known else ()
-    with ThreadPoolExecutor(8) as pool:
-        found = list(
-            pool.map(lambda _: download(server.url, tmp_path / "text.gz", *sums), range(8))
-        )
-    assert {path.read_bytes() for path in found} == {CONTENT} and server.asked == [None]
-    assert files(tmp_path) == ["text.gz"] + ["text.gz.sha256"] * (not known)
-    assert "another process downloads text.gz; waiting for it\n" in capsys.readouterr().err
-
-
-def test_a_process_that_waits_for_another_goes_on_when_that_one_dies(server, tmp_path: Path):
-    server.says = [answer(length=len(CONTENT)) + HALF, 60.0]  # to the first that comes
-    place = tmp_path / "text.gz"
-    code = (
-        "import sys, pathlib; from annotated.data import download;"
-        "download(sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4])"
-    )
-    command = [sys.executable, "-c", code, server.url, str(place), str(len(CONTENT)), SHA256]
-    with (
-        subprocess.Popen(command, stderr=subprocess.DEVNULL) as other,
-        ThreadPoolExecutor(1) as pool,
-    ):
-        part = tmp_path / "text.gz.part"
-        while other.poll() is None and not (part.exists() and part.stat().st_size == len(HALF)):
-            time.sleep(0.05)
-        job = pool.submit(download, server.url, place, len(CONTENT), SHA256)
-        time.sleep(0.3)
-        assert not job.done() and server.asked == [None]
-        other.kill()
-        assert job.result(60).read_bytes() == CONTENT
-    assert files(tmp_path) == ["text.gz"]
-    assert server.asked == [None, f"bytes={len(HALF)}-"]  # and nothing is fetched twice
-
-
-CONLLU = b"# text = A dog\n" + b"1\tdog\t_\n" * 999
-
-
-def packed(kind: str) -> bytes:
-    """An archive with two texts."""
-    made = io.BytesIO()
-    if kind == "zip":
-        with zipfile.ZipFile(made, "w") as archive:
-            for name in "ab":
-                archive.writestr(name, CONTENT)
-    else:
-        with tarfile.open(fileobj=made, mode=f"w:{kind}") as tar:
-            for name in "ab":
-                (info := tarfile.TarInfo(name)).size = len(CONTENT)
-                tar.addfile(info, io.BytesIO(CONTENT))
-    return made.getvalue()
-
-
-@pytest.mark.parametrize(
-    ("name", "whole"),
-    [
-        ("a.tgz", packed("gz")),
-        ("a.tar.gz", packed("gz")),
-        ("a.tar.xz", packed("xz")),
-        ("a.tar", packed("")),
-        ("a.zip", packed("zip")),
-        ("a.xz", lzma.compress(CONTENT)),
-        ("a.gz", CONTENT),
-    ],
-)
-def test_an_archive_tells_itself_whether_it_is_whole(tmp_path: Path, name: str, whole: bytes):
-    path = tmp_path / "file"
-    flipped = bytearray(whole)
-    flipped[len(whole) // 2] ^= 1
-    path.write_bytes(whole)
-    _check_complete(path, name, ends=False)
-    cuts = [whole[:n] for n in (0, 1, 512, len(whole) // 2)]
-    if name == "a.tar":  # without a sum of its own, but with zeros at its end
-        cuts.append(whole[: 512 + -(-len(CONTENT) // 512) * 512])  # where the second member begins
-    else:
-        cuts += [whole[:-9], bytes(flipped), whole[:-4] + b"oops"]
-    for broken in [*cuts, PAGE, b"x" * 9999]:
-        path.write_bytes(broken)
-        with pytest.raises(FileError, match=rf"{name}: expected the whole file; got: "):
-            _check_complete(path, name, ends=False)
-
-
-def test_a_packed_file_is_no_archive_for_that(tmp_path: Path):
-    """Its own check is right at the end, but what it holds is cut off, or is no archive."""
-    for inside in packed("")[:5000], b"x" * 9999:
-        (tmp_path / "file").write_bytes(gzip.compress(inside))
-        _check_complete(tmp_path / "file", "a.gz")
-        with pytest.raises(FileError, match="expected the whole file"):
-            _check_complete(tmp_path / "file", "a.tgz")
-
-
-@pytest.mark.parametrize(
-    ("said", "good"),
-    [
-        (answer(CONLLU), True),
-        (answer(b"%x\r\n%s\r\n0\r\n\r\n" % (len(CONLLU), CONLLU), "Transfer-Encoding: chunked",
-                length=None), True),
-        (answer(CONLLU, length=None), False),  # nobody can tell whether this is all
-        (answer(gzip.compress(CONLLU), "Content-Encoding: gzip"), False),
-        (answer(b'{"error": "try again later"}'), False),
-    ],
-)  # fmt: skip
-def test_a_text_is_whole_if_the_server_says_where_it_ends(server, tmp_path: Path, said, good):
-    server.says = [said]
-    if good:
-        path = download(server.url, tmp_path / "a.conllu")
-        assert path.read_bytes() == CONLLU and len(files(tmp_path)) == 2
-    else:
-        with pytest.raises(FileError, match=r"a\.conllu: expected the whole file; got: "):
-            download(server.url, tmp_path / "a.conllu")
-        assert files(tmp_path) == []
-
-
-def test_a_broken_copy_that_somebody_put_there_is_named(tiny: Corpus, server: Server, tmp_path):
-    corpus = replace(tiny, files={"text.gz": CorpusFile(url=server.url)})
-    put(tmp_path / "cache" / "tiny" / "text.gz", HALF)
-    with pytest.raises(FileError, match=r"cache/tiny/text\.gz: expected the whole file; got: Comp"):
-        corpus_file(corpus, "text.gz")
-    assert files(tmp_path) == ["cache/tiny/text.gz"] and server.asked == []
-
-
-def test_a_note_that_is_no_sum_is_named(tiny: Corpus, server: Server, tmp_path: Path):
-    corpus = replace(tiny, files={"text.gz": CorpusFile(url=server.url)})
-    put(tmp_path / "cache" / "tiny" / "text.gz.sha256", b"")
-    with pytest.raises(FileError, match=r"text\.gz\.sha256: expected the SHA-256 .*; delete it"):
-        corpus_file(corpus, "text.gz")
-
-
-@pytest.fixture
-def tiny(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
-    """A corpus whose only file the server offers; its cache is empty."""
-    monkeypatch.setattr(data, "cache_folder", lambda: tmp_path / "cache")
-    monkeypatch.delenv("ANNOTATED_DATA", raising=False)
-    entry = CorpusFile(len(CONTENT), SHA256, server.url)
-    splits = {"train": ["text.gz/{lang}"]}
-    languages = ["en", "de"]
-    return Corpus("tiny", "", "", "", languages, "tiny", splits, {"text.gz": entry})
-
-
-def test_a_corpus_file_is_fetched_once(tiny: Corpus, server: Server, tmp_path: Path):
-    for _ in range(2):
-        assert corpus_file(tiny, "text.gz") == tmp_path / "cache" / "tiny" / "text.gz"
-    assert list(corpus_files(tiny)) == [tmp_path / "cache" / "tiny" / "text.gz"]
-    assert len(server.asked) == 1
-
-
-def test_a_spoilt_copy_is_fetched_again(tiny: Corpus, server: Server, tmp_path: Path):
-    put(tmp_path / "cache" / "tiny" / "text.gz", b"spoilt")
-    assert corpus_file(tiny, "text.gz").read_bytes() == CONTENT
-
-
-@pytest.mark.parametrize("known", [True, False])
-def test_a_copy_that_somebody_put_there_is_taken(tiny: Corpus, server: Server, tmp_path, known):
-    corpus = tiny if known else replace(tiny, files={"text.gz": CorpusFile(url=server.url)})
-    put(tmp_path / "cache" / "tiny" / "text.gz", CONTENT)
-    assert corpus_file(corpus, "text.gz").read_bytes() == CONTENT
-    assert server.asked == []
-
-
-def test_a_later_change_of_an_unknown_file_is_noticed(tiny: Corpus, server: Server, tmp_path: Path):
-    corpus = replace(tiny, files={"text.gz": CorpusFile(url=server.url)})
-    path = corpus_file(corpus, "text.gz")
-    path.write_bytes(b"spoilt")
-    assert corpus_file(corpus, "text.gz").read_bytes() == CONTENT  # fetched again, and right
-    server.content = OTHER
-    path.write_bytes(b"spoilt")
-    with pytest.raises(ValueError, match="has changed"):
-        corpus_file(corpus, "text.gz")
-
-
-def test_whether_to_download_can_be_said(tiny: Corpus, server: Server, tmp_path: Path, monkeypatch):
-    with pytest.raises(FileNotFoundError, match="annotated data get tiny"):
-        corpus_file(tiny, "text.gz", fetch=False)
-    monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path / "data"))
-    with pytest.raises(FileNotFoundError, match="annotated data get tiny"):
-        corpus_file(tiny, "text.gz")
-    assert server.asked == []
-    assert corpus_file(tiny, "text.gz", fetch=True).read_bytes() == CONTENT
-    assert corpus_file(tiny, "text.gz").read_bytes() == CONTENT  # in the cache by now
-    put(tmp_path / "data" / "tiny" / "text.gz", b"mine")
-    assert corpus_file(tiny, "text.gz").read_bytes() == b"mine"  # a file of one's own comes first
-
-
-# ------------------------------------------------------------------------------------ the register
-
-CORPORA = pytest.mark.parametrize("corpus", corpora().values(), ids=list(corpora()))
-
-
-def every_part(corpus: Corpus) -> Iterator[str]:
-    for split in corpus.splits:
-        for foreign in set(corpus.languages) - {"en"}:
-            for pair in corpus_parts(corpus, split, "en", foreign):
-                yield from pair
-
-
-@CORPORA
-def test_the_register_is_complete(corpus: Corpus, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delenv("ANNOTATED_DATA", raising=False)
-    languages = len(corpus.languages) > 1  # a treebank may be there to measure with alone
-    assert {"train", "dev", "test"} <= set(corpus.splits) if languages else corpus.splits
-    assert corpus.source.startswith("https://") and corpus.title and corpus.licence
-    assert corpus.on_bad in ("refuse", "drop") and set(corpus.local) <= set(corpus.splits)
-    named = {part.partition("/")[0] for part in every_part(corpus)}
-    assert named <= set(corpus.files)
-    for name, entry in corpus.files.items():
-        assert (entry.size is None) == (entry.sha256 is None)
-        assert re.fullmatch("[0-9a-f]{64}", entry.sha256 or "0" * 64)
-        assert entry.size is None or entry.size > 0
-        url = entry.url or f"{corpus.url}/{name}"
-        assert url.startswith("https://") or not corpus.url
-        assert url.endswith("/" + name) or "/archive/" in url  # there GitHub names it by its tag
-    if corpus.held_out:
-        assert corpus.splits["dev"] == corpus.splits["train"]
-
-
-def test_a_file_of_two_corpora_is_the_same():
-    seen: dict[tuple[str, str], CorpusFile] = {}
-    for corpus in corpora().values():
-        for name, entry in corpus.files.items():
-            assert seen.setdefault((corpus.folder, name), entry) == entry
-
-
-@pytest.mark.corpora
-@CORPORA
-def test_files_at_hand_are_those_of_the_register(corpus: Corpus):
-    checked = 0
-    for name, entry in corpus.files.items():
-        with contextlib.suppress(FileNotFoundError):
-            path = corpus_file(corpus, name, fetch=False)
-            assert path.stat().st_size == entry.size
-            assert hashlib.sha256(path.read_bytes()).hexdigest() == entry.sha256
-            checked += 1
-    if not checked:
-        pytest.skip(f"ANNOTATED_DATA holds nothing of {corpus.name}")
-
-
-@pytest.mark.corpora
-@pytest.mark.parametrize(
-    ("corpus", "foreign", "sizes"),
-    [
-        ("multi30k", "de", {"train": 29_000, "dev": 1_014, "test": 1_000}),
-        ("tatoeba", "fr", {"train": 163_774, "dev": 1_653, "test": 1_703}),
-        ("php", "de", {"train": 16_312, "dev": 1_000, "test": 1_000}),
-        ("news", "fr", {"train": 13_573, "dev": 3_000}),
-        ("wmt14-en-de", "de", {"dev": 3_000}),
-    ],
-)
-def test_real_corpora_have_the_sizes_that_they_should(corpus: str, foreign: str, sizes):
-    for split, size in sizes.items():
-        try:
-            src, tgt = load_pairs(corpus, split, "en", foreign, fetch=False)
-        except FileNotFoundError:
-            pytest.skip(f"ANNOTATED_DATA holds nothing of {corpus}")
-        assert len(src) == len(tgt) == size and all(src) and all(tgt)
-
-
-@pytest.mark.parametrize("name", ["a.gz", "a.xz", "a.zip", "a.tar"])
-def test_a_damaged_file_is_named(tmp_path: Path, name: str):
-    path = tmp_path / name
-    path.write_bytes(b"no archive")
-    with pytest.raises(
-        FileError, match=rf"{name}: expected a whole file of the kind that its name"
-    ):
-        list(part_lines(path, "" if name in ("a.gz", "a.xz") else "member"))
-    whole = gzip.compress(b"some words, and more of them")
-    (tmp_path / "cut.gz").write_bytes(whole[:-9])
-    with pytest.raises(ValueError, match=r"cut\.gz: expected a whole file"):
-        read_lines(tmp_path / "cut.gz")
-
-
-def test_a_byte_order_mark_is_no_letter(tmp_path: Path):
-    (tmp_path / "a.txt").write_bytes("\ufeffA dog\n\ufeffruns\n".encode())
-    assert read_lines(tmp_path / "a.txt") == ["A dog", "\ufeffruns"]
-    for split in "train", "dev":
-        for lang in "en", "de":
-            (tmp_path / f"{split}.{lang}").write_bytes("\ufeffA dog\n".encode())
-    assert load_pairs(str(tmp_path), "train", "en", "de") == (["A dog"], ["A dog"])
-
-
 def test_a_pair_without_tokens_is_refused():
     with pytest.raises(ValueError, match="expected tokens on both sides; pair 1 lacks them"):
         token_batches([[3, 4], [2, 0]])
-
-
-# --------------------------------------------------------------------------------- hostile input
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
-        ('licence = "f', 'license = "f', r"multi30k: expected settings out of .*; got license"),
-        ("languages = [", "#", r"multi30k: expected a setting languages; it is missing"),
-        (
-            'languages = ["en", "de", "fr"]',
-            "languages = 3",
-            r"multi30k: .*languages as list",
-        ),
-        (
-            "sha256 =",
-            "sha265 =",
-            r"multi30k, files, train\.en\.gz: .* got sha265",
-        ),
-        ("size = 568929", 'size = "1"', r"train\.en\.gz: expected size as int \| None; got '1'"),
-        ('"test_2017_flickr.en.gz" = {}', '"a.gz" = 3', r"files, a\.gz: expected settings by name"),
-        ('\nby = "hash"', '\nby = "luck"', r"tatoeba, held_out: .*expected by as .*luck"),
-        ('\nby = "end"', "", r"laws, held_out: expected a setting by; it is missing"),
-        ("train.{lang}.gz", "train.{land}.gz", r"multi30k: .*placeholders out of .*; got 'land'"),
-        ('on_bad = "drop"', 'on_bad = "drip"', r"wmt14-en-de: .*expected on_bad as .*'drip'"),
-        ("[news.local]", "[news.locale]", r"news: expected settings out of .*; got locale"),
-        ("[multi30k]", "odd = 3\n[multi30k]", r"odd: expected the table of a corpus; got 3"),
-        ("[multi30k]", "[multi30k", r": expected a register of corpora; got: "),
-    ],
-)
-def test_a_register_with_a_mistake_names_corpus_and_key(tmp_path, monkeypatch, old, new, told):
-    text = shipped("corpora.toml").read_text(encoding="utf-8")
-    assert old in text
-    (tmp_path / "corpora.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
-    monkeypatch.setattr(data, "shipped", lambda name: tmp_path / name)
-    with pytest.raises(FileError, match=f"corpora.toml.*{told}") as error:
-        corpora()
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize("suffix", ["tgz", "tar.xz", "zip", "gz"])
-def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path, suffix: str):
-    huge, path = b"short\n" + b"x" * (64 << 20), tmp_path / f"a.{suffix}"
-    if suffix == "zip":
-        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-            archive.writestr("m", huge)
-    elif suffix == "gz":
-        path.write_bytes(gzip.compress(huge))
-    else:
-        tar(path, {"m": huge}, {"tgz": "w:gz", "tar.xz": "w:xz"}[suffix])
-    del huge
-    tracemalloc.start()
-    with pytest.raises(FileError, match=r"a\.\w+.*, line 2: longer than 1,048,576 bytes"):
-        list(part_lines(path, "" if suffix == "gz" else "m"))
-    assert tracemalloc.get_traced_memory()[1] < 12 << 20
-    tracemalloc.stop()
-    (tmp_path / "edge").write_bytes(b"x" * ((1 << 20) - 1) + b"\ny\n")
-    assert [len(line) for line in read_lines(tmp_path / "edge")] == [(1 << 20) - 1, 1]
-
-
-def test_texts_of_an_archive_are_limited_together(tmp_path: Path, monkeypatch):
-    tar(tmp_path / "a.tgz", {"a.txt": b"x\n" * 40, "b.txt": b"y\n" * 40, "c": b"z" * 999}, "w:gz")
-    assert archive_texts(tmp_path / "a.tgz", (".txt",)) == {
-        "a.txt": "\n".join("x" * 40),
-        "b.txt": "\n".join("y" * 40),
-    }
-    monkeypatch.setattr(data, "_MOST", 159)
-    with pytest.raises(FileError, match=r"a\.tgz: expected at most 159 bytes of texts; got more"):
-        archive_texts(tmp_path / "a.tgz", (".txt",))
-    with pytest.raises(MissingFile, match=r"expected a whole archive at .*b\.tgz"):
-        archive_texts(tmp_path / "b.tgz", (".txt",))
-
-
-def test_too_few_lines_to_hold_any_out_are_refused(data_folder: Path):
-    put(data_folder / "laws" / "laws.en-fr.tsv.xz", lzma.compress(b"a\tb\n" * 3999))
-    with pytest.raises(FileError, match=r"laws\.en-fr\.tsv\.xz: .* 3999 lines, of which 4000"):
-        load_pairs("laws", "dev", "en", "fr")
-
-
-@given(st.text(st.characters(categories=["Cs", "Lu", "So"]), max_size=8))
-def test_lone_surrogates_become_the_replacement_character(text: str):
-    """Compared with a walk over the text: a high half and a low one make a character."""
-    expected, rest = "", text
-    while rest:
-        high, low = ord(rest[0]), ord(rest[1]) if len(rest) > 1 else 0
-        pair = 0xD800 <= high < 0xDC00 <= low < 0xE000
-        lone = "\ufffd" if 0xD800 <= high < 0xE000 else rest[0]
-        expected += chr(0x10000 + (high - 0xD800 << 10) + low - 0xDC00) if pair else lone
-        rest = rest[2:] if pair else rest[1:]
-    assert _well_formed(text) == expected
-    assert encode_source(BPE, [text]) == encode_source(BPE, [expected])
 
 
 def test_a_line_that_is_no_text_costs_the_others_nothing():

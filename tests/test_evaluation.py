@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from annotated import evaluation
 from annotated.attention import subsequent_mask
-from annotated.data import END, START, read_lines, shipped, train_bpe
+from annotated.data import END, START, train_bpe
 from annotated.evaluation import (
     BLEU_KINDS,
     Likelihood,
@@ -32,7 +32,9 @@ from annotated.evaluation import (
     split_compounds,
     training_cost,
 )
+from annotated.files import resource_path
 from annotated.model import TransformerConfig, make_model
+from annotated.texts import read_lines
 from annotated.translator import Translator
 
 REFERENCE = [
@@ -373,7 +375,7 @@ def test_published_outputs_get_their_published_scores(system, published, tokeniz
 
 
 def results(name: str) -> list[dict]:
-    path = shipped("results") / name
+    path = resource_path("results") / name
     if not path.exists():
         pytest.skip(f"no results in {path}")
     return json.loads(path.read_text(encoding="utf-8"))

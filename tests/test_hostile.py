@@ -33,19 +33,14 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 import annotated
-from annotated import cli, data
-from annotated.data import (
-    CorpusFile,
-    EncodedPairs,
-    corpora,
-    download,
-    encode_source,
-    part_lines,
-    train_bpe,
-)
+from annotated import cli, corpora, data
+from annotated.corpora import CorpusFile, known_corpora
+from annotated.data import EncodedPairs, encode_source, train_bpe
 from annotated.decoding import beam_search, greedy_decode
+from annotated.downloads import download
 from annotated.files import InputError
 from annotated.model import TransformerConfig, build_model
+from annotated.texts import part_lines
 from annotated.training.checkpoints import list_checkpoints, read_checkpoint, save_model
 from annotated.training.config import TrainingConfig
 from annotated.training.folder import read_config
@@ -218,7 +213,7 @@ def test_arguments(translator: Translator):
         "learn_vocabulary": lambda v: data.learn_vocabulary("bpe", EN, v),
         "rate, warmup": lambda v: annotated.rate(1, 512, 1.0, v),
         "rate, step": lambda v: annotated.rate(v, 512, 1.0, 4000),
-        "parse_data": lambda v: data.parse_data(v),
+        "parse_data": lambda v: corpora.parse_data(v),
     }
     for field in fields(TransformerConfig):
         name = field.name
@@ -521,7 +516,7 @@ train = ["train.{lang}.gz"]
 [one.files]
 "train.en.gz" = { size = 3, sha256 = "abc" }
 """
-    monkeypatch.setattr(data, "shipped", lambda name: tmp_path / name)
+    monkeypatch.setattr(corpora, "resource_path", lambda name: tmp_path / name)
 
     def contents() -> Iterator[tuple[str, bytes]]:
         lines = text.splitlines()
@@ -540,11 +535,11 @@ train = ["train.{lang}.gz"]
     def act(content: bytes) -> Callable[[], Any]:
         def read() -> Any:
             (tmp_path / "corpora.toml").write_bytes(content)
-            return corpora()
+            return known_corpora()
 
         return read
 
-    def right(found: dict[str, data.Corpus]) -> bool:
+    def right(found: dict[str, corpora.Corpus]) -> bool:
         return all(
             isinstance(corpus.title, str)
             and all(isinstance(one, str) for one in corpus.languages)

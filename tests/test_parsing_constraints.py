@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from nltk import Tree
 from treebanks import LONG, SHORT, one
 
-from annotated.data import END, shipped, train_bpe
+from annotated.data import END, train_bpe
+from annotated.files import resource_path
 from annotated.model import make_model
 from annotated.parsing.constraints import ConstrainedTranslator, LineConstraints
 from annotated.parsing.linear import (
@@ -100,7 +101,7 @@ def craft() -> dict[str, list[Tree]]:
 
 @pytest.mark.corpora
 def test_the_log_of_openings_counts_the_trees_that_are_held_to_two(craft):
-    with (shipped("results") / "craft-openings.csv").open(encoding="utf-8") as file:
+    with (resource_path("results") / "craft-openings.csv").open(encoding="utf-8") as file:
         log = [{**row, "rows": int(row["rows"])} for row in csv.DictReader(file)]
     for split, trees in craft.items():
         lines = [linearize(tree) for tree in trees]

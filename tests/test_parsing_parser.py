@@ -12,8 +12,9 @@ from nltk import Tree
 from torch import nn
 
 from annotated.cli import build_parser
-from annotated.data import END, shipped
+from annotated.data import END
 from annotated.decoding import beam_search
+from annotated.files import resource_path
 from annotated.model import make_model
 from annotated.parsing.baselines import right_branching
 from annotated.parsing.evalb import score_trees
@@ -29,7 +30,7 @@ def test_a_model_of_sentences_is_no_parser():
 
 @pytest.fixture(scope="module")
 def gold() -> list[Tree]:
-    with (shipped("results") / "craft-test-trees.txt").open(encoding="utf-8") as lines:
+    with (resource_path("results") / "craft-test-trees.txt").open(encoding="utf-8") as lines:
         return list(read_trees(lines))
 
 
@@ -47,10 +48,10 @@ SHARES = "Recall", "Precision", "FMeasure"
 
 
 def test_the_card_of_the_shipped_parser_quotes_its_results():
-    card = (shipped("models") / "craft-parser" / "README.md").read_text(encoding="utf-8")
+    card = (resource_path("models") / "craft-parser" / "README.md").read_text(encoding="utf-8")
     expected = []
     for name, count in ("craft-parser.json", 9099), ("craft-parser-wsj.json", 3914):
-        rows = json.loads((shipped("results") / name).read_text(encoding="utf-8"))
+        rows = json.loads((resource_path("results") / name).read_text(encoding="utf-8"))
         assert max(row["Number of sentence"] for row in rows) == count  # no part of the corpus
         for row in rows:
             who = row.get("parser", "Transformer, NLTK's sample")

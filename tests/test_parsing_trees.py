@@ -12,7 +12,7 @@ from hypothesis import given
 from nltk import Tree
 from treebanks import TREES, one
 
-from annotated.data import find_corpus
+from annotated.corpora import find_corpus
 from annotated.parsing.trees import (
     bare_label,
     load_trees,

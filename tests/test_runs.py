@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from annotated import data, runs
+from annotated import corpora, runs
 from annotated.cli import build_parser
 from annotated.evaluation import BLEU_KINDS
 from annotated.runs import WantedRun, count_pairs, wanted_runs
@@ -22,7 +22,7 @@ def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """The folder of logs that come with the package; the reader's own folder has none."""
     (tmp_path / "own").mkdir()
     monkeypatch.chdir(tmp_path / "own")
-    monkeypatch.setattr(runs, "shipped", lambda name: tmp_path)
+    monkeypatch.setattr(runs, "resource_path", lambda name: tmp_path)
     return tmp_path
 
 
@@ -106,11 +106,11 @@ def test_pairs_are_counted_as_they_pass(
         for lang in lines:
             archive.add(tmp_path / f"a.{lang}", arcname=f"in/a.{lang}")
     parts = [("a.en", "a.de"), ("b.tar/in/a.en", "b.tar/in/a.de")]
-    for module in runs, data:
+    for module in runs, corpora:
         monkeypatch.setattr(module, "corpus_parts", lambda *of: parts)
         monkeypatch.setattr(module, "corpus_file", lambda of, name, fetch=None: tmp_path / name)
     with pytest.warns(UserWarning, match="good pairs"):
-        loaded = len(data.load_pairs("wmt14-en-de", "train", "en", "de")[0])
+        loaded = len(corpora.load_pairs("wmt14-en-de", "train", "en", "de")[0])
     assert count_pairs("wmt14-en-de", "en", "de") == loaded == 2 * 10_051
     assert WANTED["wmt14-en-de"].found() == "differs: 0.02 million pairs; the paper 4.5"
     log = Path("data/results/wmt14-en-de-pairs.json")  # where the reader is, not in the package

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tiny import TOKENIZER, WORDS, never_end, wild
 
-from annotated.data import END, PAD, START, Batch, encode_source, pad_ids, shipped
-from annotated.files import FileError
+from annotated.data import END, PAD, START, Batch, encode_source, pad_ids
+from annotated.files import FileError, resource_path
 from annotated.training.checkpoints import save_model
 from annotated.training.config import preset
 from annotated.translator import Translation, Translator, budget_batches, load_pretrained
@@ -264,7 +264,7 @@ def test_an_unknown_model_is_refused_with_the_known(tmp_path: Path, monkeypatch)
         (tmp_path / "models" / name).mkdir(parents=True)
         (tmp_path / "models" / name / "model.safetensors").touch()
     (tmp_path / "models" / "unfinished").mkdir()
-    monkeypatch.setattr("annotated.translator.shipped", lambda name: tmp_path / name)
+    monkeypatch.setattr("annotated.translator.resource_path", lambda name: tmp_path / name)
     for name in "three", "unfinished", str(tmp_path):  # a folder without a model is none
         with pytest.raises(ValueError, match=re.escape(f"one, two; got {name!r}")):
             load_pretrained(name)
@@ -446,7 +446,7 @@ def test_the_shipped_models_translate(translators, name: str, man: tuple, dogs: 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_shipped_models_are_small_and_come_with_their_logs(translators, name: str):
-    folder = shipped("models") / name
+    folder = resource_path("models") / name
     files = {path.name: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
     assert sum(files.values()) <= {"general-en-fr": 24e6, "craft-parser": 12e6}.get(name, 8e6)
     expected = {"model.safetensors", "config.json", "tokenizer.json", "training.json", "log.csv"}
@@ -459,7 +459,7 @@ def test_the_shipped_models_are_small_and_come_with_their_logs(translators, name
 @pytest.mark.corpora
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_the_shipped_vocabularies_know_the_letters_of_their_corpora(translators, name: str):
-    from annotated.data import load_pairs
+    from annotated.corpora import load_pairs
 
     for side in load_pairs("multi30k", "train", *name.split("-")[1:]):
         encodings = translators[name].tokenizer.encode_batch(side[::20])
@@ -468,7 +468,9 @@ def test_the_shipped_vocabularies_know_the_letters_of_their_corpora(translators,
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_preset_repeats_the_training_of_a_shipped_model(name: str):
-    said = json.loads((shipped("models") / name / "training.json").read_text(encoding="utf-8"))
+    said = json.loads(
+        (resource_path("models") / name / "training.json").read_text(encoding="utf-8")
+    )
     made = asdict(preset(name, out=said["out"]))
     second_run = {"weights", "factor", "warmup", "seed", "updates", "average", "save_updates"}
     allowed = {"precision"} | (second_run if name in TRAINED_TWICE else set())  # as its card tells
@@ -477,9 +479,9 @@ def test_a_preset_repeats_the_training_of_a_shipped_model(name: str):
 
 def test_the_card_of_the_general_model_quotes_its_results():
     name = "general-en-fr"
-    card = (shipped("models") / name / "README.md").read_text(encoding="utf-8")
+    card = (resource_path("models") / name / "README.md").read_text(encoding="utf-8")
     for part, corpora in ("", {"laws", "tatoeba", "php", "multi30k"}), ("-newstest2013", {"news"}):
-        log = shipped("results") / f"{name}{part}.json"
+        log = resource_path("results") / f"{name}{part}.json"
         rows = json.loads(log.read_text(encoding="utf-8"))
         scores = {row["corpus"]: row for row in rows if row["text"] == "cased, detokenized"}
         assert set(scores) == corpora
@@ -489,8 +491,8 @@ def test_the_card_of_the_general_model_quotes_its_results():
 
 @pytest.mark.parametrize("name", TRANSLATORS[:2])
 def test_the_cards_of_the_shipped_models_quote_their_results(name: str):
-    card = (shipped("models") / name / "README.md").read_text(encoding="utf-8")
-    rows = json.loads((shipped("results") / f"{name}.json").read_text(encoding="utf-8"))
+    card = (resource_path("models") / name / "README.md").read_text(encoding="utf-8")
+    rows = json.loads((resource_path("results") / f"{name}.json").read_text(encoding="utf-8"))
     for split in "dev", "test":
         score = {row["text"]: row["score"] for row in rows if row["split"] == split}
         line = f"{score['cased, detokenized']:.2f} | {score['lower-cased, tokenized']:.2f} |"

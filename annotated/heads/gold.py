@@ -10,15 +10,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from annotated.data import (
-    archive_texts,
-    corpus_file,
-    find_corpus,
-    known_split,
-    local_file,
-    read_lines,
-)
+from annotated.corpora import corpus_file, find_corpus, known_split, local_file
 from annotated.files import extra, reading
+from annotated.texts import archive_texts, read_lines
 
 __all__ = ["load_gum", "read_conllu"]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from reprlib import repr as cut  # of a long string, its ends
 from typing import Any, NamedTuple
 
-from annotated.data import read_lines
 from annotated.files import extra
 from annotated.parsing.trees import is_tag, read_tree_lines
+from annotated.texts import read_lines
 
 __all__ = [
     "Bracketing",

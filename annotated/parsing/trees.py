@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from reprlib import repr as cut  # of a long string, its ends
 
-from annotated.data import archive_texts, corpus_file, find_corpus, local_file, read_lines
+from annotated.corpora import corpus_file, find_corpus, local_file
 from annotated.files import extra
+from annotated.texts import archive_texts, read_lines
 
 __all__ = [
     "bare_label",

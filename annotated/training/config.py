@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
 from typing import Any
 
-from annotated.data import parse_data
+from annotated.corpora import parse_data
 from annotated.files import fits
 from annotated.model import TransformerConfig
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from annotated.data import EncodedPairs, learn_vocabulary, load_pairs, parse_data
+from annotated.corpora import load_pairs, parse_data
+from annotated.data import EncodedPairs, learn_vocabulary
 from annotated.files import FileError, locked, read_json, reading, settings, write_text
 from annotated.training.checkpoints import list_checkpoints
 from annotated.training.config import TrainingConfig, fixed_options

@@ -1,0 +1,548 @@
+"""Corpora: the register, where their files lie, what they are made of, and what is refused."""
+
+import contextlib
+import gzip
+import hashlib
+import lzma
+import re
+import warnings
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from serving import CONTENT, HALF, OTHER, SHA256, Server, files, put, serving, tar
+
+from annotated import corpora
+from annotated.corpora import (
+    Corpus,
+    CorpusFile,
+    HeldOut,
+    clean_pairs,
+    corpus_file,
+    corpus_files,
+    corpus_parts,
+    find_corpus,
+    known_corpora,
+    load_pairs,
+    parse_data,
+)
+from annotated.files import FileError, resource_path
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    with serving(monkeypatch) as running:
+        yield running
+
+
+# ------------------------------------------------------------------------------------- broken pairs
+
+
+BAD = "schön".encode("latin-1")
+
+
+def test_bad_pairs_are_dropped_and_reported():
+    source = [b"one", BAD, b"", "vier", b"a b c d", b"six", b" \t", b"eight", b"nine"]
+    target = [b"eins", b"zwei", b"drei", "vier", b"a", BAD, b"sieben", b"a b c d"]
+    kept, partners, report = clean_pairs(source, target, "drop", max_words=3, name="text")
+    assert (kept, partners) == (["one", "vier"], ["eins", "vier"])
+    assert report.good == 2
+    assert report.bad == {
+        "not UTF-8": [2, 6],
+        "with an empty side": [3, 7],
+        "longer than 3 words": [5, 8],
+        "without a partner": [9],
+    }
+    assert str(report) == (
+        "text: 2 good pairs of 9; 2 not UTF-8 (lines 2, 6); 2 with an empty side (lines 3, 7); "
+        "2 longer than 3 words (lines 5, 8); 1 without a partner (line 9)"
+    )
+
+
+def test_a_report_names_the_first_lines_only():
+    report = clean_pairs([b"x"] * 3000, [b""] * 3000, "drop")[2]
+    assert str(report) == (
+        "pairs: 0 good pairs of 3,000; 3,000 with an empty side (lines 1, 2, 3, 4, 5, …)"
+    )
+
+
+@pytest.mark.parametrize("sides", [([BAD], [b"x"]), ([b"x"], [""]), ([b"x"], []), ([], ["x"])])
+def test_bad_pairs_are_refused_by_default(sides):
+    with pytest.raises(ValueError, match=r'pairs: 0 good pairs of 1; .*line 1.*on_bad="drop"'):
+        clean_pairs(*sides)
+
+
+def test_good_pairs_pass_untouched():
+    sides = ([" one ", "\u2028two"], ["eins\x85", "\u00a0zwei"])
+    source, target, report = clean_pairs(*sides, max_words=2)
+    assert (source, target) == sides and report.bad == {} and report.good == 2
+
+
+def test_bad_options_are_refused():
+    with pytest.raises(ValueError, match="'ignore'"):
+        clean_pairs([], [], on_bad="ignore")
+
+
+LINES = st.lists(st.sampled_from([b"a", b"a b", b"", b" ", BAD, "ä".encode()]), max_size=12)
+
+
+@given(LINES, LINES)
+def test_every_pair_is_either_kept_or_reported(source, target):
+    kept, partners, report = clean_pairs(source, target, "drop", max_words=1)
+    bad = sorted(n for lines in report.bad.values() for n in lines)
+    assert len(kept) == len(partners) == report.good
+    assert len(bad) == len(set(bad)) == max(len(source), len(target)) - report.good
+    good = [n for n in range(len(source)) if n + 1 not in bad]
+    assert [source[n].decode() for n in good if n < len(target)] == kept
+
+
+# -------------------------------------------------------------------------------- shapes of corpora
+
+
+@pytest.fixture
+def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An ANNOTATED_DATA of our own, and no cache."""
+    monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(corpora, "cache_folder", lambda: tmp_path / "cache")
+    return tmp_path / "data"
+
+
+def test_wmts_training_data_is_read_part_by_part(data_folder: Path):
+    wmt = data_folder / "wmt"
+    wmt.mkdir(parents=True)
+    for archive, member, number in (
+        ("training-parallel-europarl-v7.tgz", "training/europarl-v7.de-en", 1),
+        ("training-parallel-commoncrawl.tgz", "commoncrawl.de-en", 2),
+        ("training-parallel-nc-v9.tgz", "training/news-commentary-v9.de-en", 3),
+    ):
+        texts = {"en": f"e{number}\n\nE{number}\r\n", "de": f"d{number}\nx\nD{number}\n"}
+        members = {f"{member}.{lang}": text.encode() for lang, text in texts.items()}
+        tar(wmt / archive, members, "w:gz")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pairs = load_pairs("wmt14-en-de", "train", "en", "de")
+    assert pairs == (["e1", "E1", "e2", "E2", "e3", "E3"], ["d1", "D1", "d2", "D2", "d3", "D3"])
+    said = [str(warning.message) for warning in caught]
+    assert len(said) == 3 and all("1 with an empty side (line 2)" in text for text in said)
+    assert "commoncrawl.de-en.en: 2 good pairs of 3" in said[1]
+    with pytest.raises(ValueError, match=r"europarl.*empty side"):
+        load_pairs("wmt14-en-de", "train", "de", "en", on_bad="refuse")
+
+
+def test_wmts_test_data_is_freed_of_its_markup(data_folder: Path):
+    sgm = '<srcset>\n<p>\n<seg id="1"> A &amp; b. </seg>\n<seg id="2">C</seg>\n</p>\n'
+    members = {
+        "dev/newstest2014-deen-ref.en.sgm": sgm,
+        "dev/newstest2014-deen-src.de.sgm": sgm.lower(),
+    }
+    (data_folder / "wmt").mkdir(parents=True)
+    content = {name: text.encode() for name, text in members.items()}
+    tar(data_folder / "wmt" / "dev.tgz", content, "w:gz")
+    assert load_pairs("wmt14-en-de", "test", "en", "de") == (
+        ["A &amp; b.", "C"],
+        ["a &amp; b.", "c"],
+    )
+    assert load_pairs("news", "test", "de", "en")[1] == ["A &amp; b.", "C"]
+
+
+def test_iwslt_is_divided_as_usual(data_folder: Path):
+    def tagged(word: str) -> bytes:
+        lines = [f"{word} {n}" for n in range(2, 47)]
+        head = [
+            "<url>x</url>",
+            "<talkid>1</talkid>",
+            f"<title>{word} 1</title>",
+            "<speaker>x</speaker>",
+        ]
+        return "\n".join([*head, *lines, "<reviewer></reviewer>"]).encode()
+
+    folder = data_folder / "iwslt14"
+    folder.mkdir(parents=True)
+    sides = {"de": "Zeile", "en": "line"}
+    members = {f"de-en/train.tags.de-en.{lang}": tagged(word) for lang, word in sides.items()}
+    for part in corpus_parts(find_corpus("iwslt14"), "test", "de", "en"):
+        for name, word in zip(part, sides.values(), strict=True):
+            members[name.removeprefix("de-en.tgz/")] = f'<seg id="1"> {word} </seg>\n'.encode()
+    tar(folder / "de-en.tgz", members, "w:gz")
+    dev = load_pairs("iwslt14", "dev", "de", "en")
+    assert dev == (["Zeile 23", "Zeile 46"], ["line 23", "line 46"])
+    train = load_pairs("iwslt14", "train", "en", "de")[0]
+    assert train == [f"line {n}" for n in range(1, 46) if n != 23]
+    assert load_pairs("iwslt14", "test", "de", "en") == (["Zeile"] * 5, ["line"] * 5)
+
+
+TATOEBA = [
+    f"{word} {n // 3}{'.!?'[n % 3]}\tÜbersetzung {n}" for word in ("Go", "Hi") for n in range(900)
+]
+
+
+@pytest.mark.parametrize("shape", ["tsv", "zip"])
+def test_no_english_sentence_of_tatoeba_crosses_splits(data_folder: Path, shape: str):
+    folder = data_folder / "tatoeba"
+    folder.mkdir(parents=True)
+    if shape == "tsv":
+        (folder / "eng-deu.tsv.xz").write_bytes(lzma.compress("\n".join(TATOEBA).encode()))
+    else:
+        with zipfile.ZipFile(folder / "deu-eng.zip", "w") as archive:
+            archive.writestr("deu.txt", "\n".join(f"{line}\tCC-BY 2.0" for line in TATOEBA))
+    splits = {s: load_pairs("tatoeba", s, "en", "de") for s in ("train", "dev", "test")}
+    pairs = [pair for split in splits.values() for pair in zip(*split, strict=True)]
+    assert sorted(pairs) == sorted(tuple(line.split("\t")) for line in TATOEBA)
+    words = {
+        s: {re.sub(r"\W", "", e).lower() for e in english} for s, (english, _) in splits.items()
+    }
+    assert not words["train"] & (words["dev"] | words["test"]) and not words["dev"] & words["test"]
+    assert 0 < len(words["dev"]) < 30 and 0 < len(words["test"]) < 30
+    assert load_pairs("tatoeba", "dev", "de", "en") == splits["dev"][::-1]
+
+
+def test_the_split_of_a_sentence_never_changes():
+    """Where these fall was computed once; a change would move sentences of old models' training."""
+    kinds = corpora._split_of(HeldOut("hash", 1, 1), [b"Run!", b"I resign.", b"Hi."])
+    assert kinds == ["test", "dev", "train"]
+
+
+def test_the_end_of_the_laws_is_held_out(data_folder: Path):
+    folder = data_folder / "laws"
+    folder.mkdir(parents=True)
+    lines = [f"section {n}\tarticle {n}" for n in range(1, 5001)]
+    (folder / "laws.en-fr.tsv.xz").write_bytes(lzma.compress("\n".join(lines).encode()))
+    splits = [load_pairs("laws", s, "fr", "en")[0] for s in ("train", "dev", "test")]
+    assert [len(split) for split in splits] == [1000, 2000, 2000]
+    assert [line for split in splits for line in split] == [f"article {n}" for n in range(1, 5001)]
+
+
+def test_bad_lines_of_a_shared_part_keep_their_numbers(data_folder: Path):
+    folder = data_folder / "php"
+    folder.mkdir(parents=True)
+    lines = [f"a {n}\tb {n}".encode() for n in range(1, 3001)]
+    lines[2500] = b"only English"  # line 2501 is of the test split
+    (folder / "php.en-de.tsv.xz").write_bytes(lzma.compress(b"\n".join(lines)))
+    assert len(load_pairs("php", "train", "en", "de")[0]) == 1000
+    with pytest.raises(
+        ValueError, match=r"999 good pairs of 1,000; 1 without a partner \(line 2501\)"
+    ):
+        load_pairs("php", "test", "en", "de")
+
+
+@pytest.fixture
+def local(data_folder: Path) -> Path:
+    """The folder of Multi30k under an ANNOTATED_DATA of our own."""
+    folder = data_folder / "multi30k"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def test_pairs_come_from_either_kind_of_file(local: Path):
+    (local / "val.en").write_text("one\ntwo\n", encoding="utf-8")
+    (local / "val.de.gz").write_bytes(gzip.compress(b"eins\nzwei\n"))
+    assert load_pairs("multi30k", "dev", "en", "de") == (["one", "two"], ["eins", "zwei"])
+    assert load_pairs("multi30k", "dev", "de", "en") == (["eins", "zwei"], ["one", "two"])
+
+
+def test_sides_of_unequal_length_are_refused(local: Path):
+    (local / "val.en").write_text("one\ntwo\n", encoding="utf-8")
+    (local / "val.de").write_text("eins\nzwei\ndrei\n", encoding="utf-8")
+    with pytest.raises(
+        ValueError, match=r"multi30k dev, val.en.gz: .*without a partner \(line 3\)"
+    ):
+        load_pairs("multi30k", "dev", "en", "de")
+    with pytest.warns(UserWarning, match=r"2 good pairs of 3; 1 without a partner \(line 3\)"):
+        kept = load_pairs("multi30k", "dev", "en", "de", on_bad="drop")
+    assert kept == (["one", "two"], ["eins", "zwei"])
+
+
+def test_long_pairs_go_when_they_shall(local: Path):
+    (local / "val.en").write_text("one\ntwo and a half\n", encoding="utf-8")
+    (local / "val.de").write_text("eins\nzweieinhalb\n", encoding="utf-8")
+    assert len(load_pairs("multi30k", "dev", "en", "de")[0]) == 2
+    with pytest.warns(UserWarning, match="1 longer than 3 words"):
+        assert load_pairs("multi30k", "dev", "en", "de", "drop", max_words=3) == (["one"], ["eins"])
+
+
+def test_a_missing_file_says_what_to_do(local: Path):
+    with pytest.raises(FileNotFoundError) as error:
+        load_pairs("multi30k", "test", "en", "de")
+    assert "test_2016_flickr.en.gz" in str(error.value) and str(local) in str(error.value)
+    assert "annotated data get multi30k" in str(error.value)
+
+
+def test_a_folder_of_ones_own_is_a_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    texts = tmp_path / "texts"
+    texts.mkdir()
+    (texts / "train.en").write_text("one\ntwo\n\n", encoding="utf-8")
+    (texts / "train.is.xz").write_bytes(lzma.compress(b"einn\ntveir\n\xc3\xberir\n"))
+    with pytest.raises(ValueError, match=r"texts, train: .*line 3"):
+        load_pairs(str(texts), "train", "en", "is")
+    with pytest.warns(UserWarning, match="2 good pairs of 3"):
+        kept = load_pairs(str(texts), "train", "is", "en", on_bad="drop")
+    assert kept == (["einn", "tveir"], ["one", "two"])
+    with pytest.raises(FileNotFoundError, match=r"expected dev\.en in .*texts"):
+        load_pairs(str(texts), "dev", "en", "is")
+    (texts / "dev.en").write_text("three\n", encoding="utf-8")
+    (texts / "dev.is").write_text("þrír\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert load_pairs("texts", "dev", "en", "is") == (["three"], ["þrír"])
+
+
+def test_a_name_of_the_register_is_never_taken_for_a_folder(local: Path, monkeypatch):
+    (local / "val.en").write_text("registered\n", encoding="utf-8")
+    (local / "val.de").write_text("eingetragen\n", encoding="utf-8")
+    monkeypatch.chdir(local.parent)  # where there is a folder multi30k
+    assert load_pairs("multi30k", "dev", "en", "de") == (["registered"], ["eingetragen"])
+
+
+def test_corpora_add_up_in_order(tmp_path: Path):
+    for folder, line in ("one", "1"), ("two", "2"):
+        (tmp_path / folder).mkdir()
+        for lang in "en", "de":
+            (tmp_path / folder / f"dev.{lang}").write_text(f"{lang} {line}\n", encoding="utf-8")
+    both = f"{tmp_path / 'two'}+{tmp_path / 'one'}"
+    assert load_pairs(both, "dev", "en", "de") == (["en 2", "en 1"], ["de 2", "de 1"])
+    with pytest.raises(ValueError, match="'three'"):
+        load_pairs(f"{both}+three", "dev", "en", "de")
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("multi30k-en-de", ("multi30k", "en", "de")),
+        ("wmt14-en-de", ("wmt14-en-de", "en", "de")),  # a corpus of one pair is named after it
+        ("wmt14-de-en", ("wmt14-en-de", "de", "en")),
+        ("my/own-texts-is-fo", ("my/own-texts", "is", "fo")),
+        ("laws+news-en-fr", ("laws+news", "en", "fr")),
+    ],
+)
+def test_data_is_named_with_its_languages(text: str, parsed: tuple[str, str, str]):
+    assert parse_data(text) == parsed
+
+
+@pytest.mark.parametrize("text", ["multi30k", "en-de", "-en-de", ""])
+def test_data_without_corpus_or_languages_is_refused(text: str):
+    with pytest.raises(ValueError, match="expected data as CORPUS-SRC-TGT"):
+        parse_data(text)
+
+
+def test_a_corpus_without_a_place_says_so(data_folder: Path):
+    for fetch in None, True:
+        with pytest.raises(FileNotFoundError, match=r"laws\.en-fr\.tsv\.xz in .*laws; no place"):
+            load_pairs("laws", "train", "en", "fr", fetch=fetch)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("wmt13", "dev", "en", "de"), ["multi30k", "'wmt13'"]),
+        (("multi30k", "val", "en", "de"), ["train, dev, test", "'val'"]),
+        (("multi30k", "dev", "en", "cs"), ["en, de, fr", "'cs'"]),
+        (("multi30k", "dev", "en", "en"), ["two languages", "'en', 'en'"]),
+        (("tatoeba", "dev", "de", "fr"), ["English on one side of tatoeba", "'de', 'fr'"]),
+    ],
+)
+def test_unknown_names_are_refused_with_the_known(local: Path, arguments, said):
+    for lang in "en", "de":
+        (local / f"val.{lang}").write_text("x\n", encoding="utf-8")
+    with pytest.raises(ValueError) as error:
+        load_pairs(*arguments)
+    for part in said:
+        assert part in str(error.value)
+
+
+def test_a_broken_copy_that_somebody_put_there_is_named(tiny: Corpus, server: Server, tmp_path):
+    corpus = replace(tiny, files={"text.gz": CorpusFile(url=server.url)})
+    put(tmp_path / "cache" / "tiny" / "text.gz", HALF)
+    with pytest.raises(FileError, match=r"cache/tiny/text\.gz: expected the whole file; got: Comp"):
+        corpus_file(corpus, "text.gz")
+    assert files(tmp_path) == ["cache/tiny/text.gz"] and server.asked == []
+
+
+def test_a_note_that_is_no_sum_is_named(tiny: Corpus, server: Server, tmp_path: Path):
+    corpus = replace(tiny, files={"text.gz": CorpusFile(url=server.url)})
+    put(tmp_path / "cache" / "tiny" / "text.gz.sha256", b"")
+    with pytest.raises(FileError, match=r"text\.gz\.sha256: expected the SHA-256 .*; delete it"):
+        corpus_file(corpus, "text.gz")
+
+
+# -------------------------------------------------------------------------------- files of a corpus
+
+
+@pytest.fixture
+def tiny(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
+    """A corpus whose only file the server offers; its cache is empty."""
+    monkeypatch.setattr(corpora, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.delenv("ANNOTATED_DATA", raising=False)
+    entry = CorpusFile(len(CONTENT), SHA256, server.url)
+    splits = {"train": ["text.gz/{lang}"]}
+    languages = ["en", "de"]
+    return Corpus("tiny", "", "", "", languages, "tiny", splits, {"text.gz": entry})
+
+
+def test_a_corpus_file_is_fetched_once(tiny: Corpus, server: Server, tmp_path: Path):
+    for _ in range(2):
+        assert corpus_file(tiny, "text.gz") == tmp_path / "cache" / "tiny" / "text.gz"
+    assert list(corpus_files(tiny)) == [tmp_path / "cache" / "tiny" / "text.gz"]
+    assert len(server.asked) == 1
+
+
+def test_a_spoilt_copy_is_fetched_again(tiny: Corpus, server: Server, tmp_path: Path):
+    put(tmp_path / "cache" / "tiny" / "text.gz", b"spoilt")
+    assert corpus_file(tiny, "text.gz").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_copy_that_somebody_put_there_is_taken(tiny: Corpus, server: Server, tmp_path, known):
+    corpus = tiny if known else replace(tiny, files={"text.gz": CorpusFile(url=server.url)})
+    put(tmp_path / "cache" / "tiny" / "text.gz", CONTENT)
+    assert corpus_file(corpus, "text.gz").read_bytes() == CONTENT
+    assert server.asked == []
+
+
+def test_a_later_change_of_an_unknown_file_is_noticed(tiny: Corpus, server: Server, tmp_path: Path):
+    corpus = replace(tiny, files={"text.gz": CorpusFile(url=server.url)})
+    path = corpus_file(corpus, "text.gz")
+    path.write_bytes(b"spoilt")
+    assert corpus_file(corpus, "text.gz").read_bytes() == CONTENT  # fetched again, and right
+    server.content = OTHER
+    path.write_bytes(b"spoilt")
+    with pytest.raises(ValueError, match="has changed"):
+        corpus_file(corpus, "text.gz")
+
+
+def test_whether_to_download_can_be_said(tiny: Corpus, server: Server, tmp_path: Path, monkeypatch):
+    with pytest.raises(FileNotFoundError, match="annotated data get tiny"):
+        corpus_file(tiny, "text.gz", fetch=False)
+    monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path / "data"))
+    with pytest.raises(FileNotFoundError, match="annotated data get tiny"):
+        corpus_file(tiny, "text.gz")
+    assert server.asked == []
+    assert corpus_file(tiny, "text.gz", fetch=True).read_bytes() == CONTENT
+    assert corpus_file(tiny, "text.gz").read_bytes() == CONTENT  # in the cache by now
+    put(tmp_path / "data" / "tiny" / "text.gz", b"mine")
+    assert corpus_file(tiny, "text.gz").read_bytes() == b"mine"  # a file of one's own comes first
+
+
+# ------------------------------------------------------------------------------------- the register
+
+
+CORPORA = pytest.mark.parametrize("corpus", known_corpora().values(), ids=list(known_corpora()))
+
+
+def every_part(corpus: Corpus) -> Iterator[str]:
+    for split in corpus.splits:
+        for foreign in set(corpus.languages) - {"en"}:
+            for pair in corpus_parts(corpus, split, "en", foreign):
+                yield from pair
+
+
+@CORPORA
+def test_the_register_is_complete(corpus: Corpus, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("ANNOTATED_DATA", raising=False)
+    languages = len(corpus.languages) > 1  # a treebank may be there to measure with alone
+    assert {"train", "dev", "test"} <= set(corpus.splits) if languages else corpus.splits
+    assert corpus.source.startswith("https://") and corpus.title and corpus.licence
+    assert corpus.on_bad in ("refuse", "drop") and set(corpus.local) <= set(corpus.splits)
+    named = {part.partition("/")[0] for part in every_part(corpus)}
+    assert named <= set(corpus.files)
+    for name, entry in corpus.files.items():
+        assert (entry.size is None) == (entry.sha256 is None)
+        assert re.fullmatch("[0-9a-f]{64}", entry.sha256 or "0" * 64)
+        assert entry.size is None or entry.size > 0
+        url = entry.url or f"{corpus.url}/{name}"
+        assert url.startswith("https://") or not corpus.url
+        assert url.endswith("/" + name) or "/archive/" in url  # there GitHub names it by its tag
+    if corpus.held_out:
+        assert corpus.splits["dev"] == corpus.splits["train"]
+
+
+def test_a_file_of_two_corpora_is_the_same():
+    seen: dict[tuple[str, str], CorpusFile] = {}
+    for corpus in known_corpora().values():
+        for name, entry in corpus.files.items():
+            assert seen.setdefault((corpus.folder, name), entry) == entry
+
+
+@pytest.mark.corpora
+@CORPORA
+def test_files_at_hand_are_those_of_the_register(corpus: Corpus):
+    checked = 0
+    for name, entry in corpus.files.items():
+        with contextlib.suppress(FileNotFoundError):
+            path = corpus_file(corpus, name, fetch=False)
+            assert path.stat().st_size == entry.size
+            assert hashlib.sha256(path.read_bytes()).hexdigest() == entry.sha256
+            checked += 1
+    if not checked:
+        pytest.skip(f"ANNOTATED_DATA holds nothing of {corpus.name}")
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize(
+    ("corpus", "foreign", "sizes"),
+    [
+        ("multi30k", "de", {"train": 29_000, "dev": 1_014, "test": 1_000}),
+        ("tatoeba", "fr", {"train": 163_774, "dev": 1_653, "test": 1_703}),
+        ("php", "de", {"train": 16_312, "dev": 1_000, "test": 1_000}),
+        ("news", "fr", {"train": 13_573, "dev": 3_000}),
+        ("wmt14-en-de", "de", {"dev": 3_000}),
+    ],
+)
+def test_real_corpora_have_the_sizes_that_they_should(corpus: str, foreign: str, sizes):
+    for split, size in sizes.items():
+        try:
+            src, tgt = load_pairs(corpus, split, "en", foreign, fetch=False)
+        except FileNotFoundError:
+            pytest.skip(f"ANNOTATED_DATA holds nothing of {corpus}")
+        assert len(src) == len(tgt) == size and all(src) and all(tgt)
+
+
+def test_a_byte_order_mark_is_no_letter(tmp_path: Path):
+    for split in "train", "dev":
+        for lang in "en", "de":
+            (tmp_path / f"{split}.{lang}").write_bytes("\ufeffA dog\n".encode())
+    assert load_pairs(str(tmp_path), "train", "en", "de") == (["A dog"], ["A dog"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('licence = "f', 'license = "f', r"multi30k: expected settings out of .*; got license"),
+        ("languages = [", "#", r"multi30k: expected a setting languages; it is missing"),
+        (
+            'languages = ["en", "de", "fr"]',
+            "languages = 3",
+            r"multi30k: .*languages as list",
+        ),
+        (
+            "sha256 =",
+            "sha265 =",
+            r"multi30k, files, train\.en\.gz: .* got sha265",
+        ),
+        ("size = 568929", 'size = "1"', r"train\.en\.gz: expected size as int \| None; got '1'"),
+        ('"test_2017_flickr.en.gz" = {}', '"a.gz" = 3', r"files, a\.gz: expected settings by name"),
+        ('\nby = "hash"', '\nby = "luck"', r"tatoeba, held_out: .*expected by as .*luck"),
+        ('\nby = "end"', "", r"laws, held_out: expected a setting by; it is missing"),
+        ("train.{lang}.gz", "train.{land}.gz", r"multi30k: .*placeholders out of .*; got 'land'"),
+        ('on_bad = "drop"', 'on_bad = "drip"', r"wmt14-en-de: .*expected on_bad as .*'drip'"),
+        ("[news.local]", "[news.locale]", r"news: expected settings out of .*; got locale"),
+        ("[multi30k]", "odd = 3\n[multi30k]", r"odd: expected the table of a corpus; got 3"),
+        ("[multi30k]", "[multi30k", r": expected a register of corpora; got: "),
+    ],
+)
+def test_a_register_with_a_mistake_names_corpus_and_key(tmp_path, monkeypatch, old, new, told):
+    text = resource_path("corpora.toml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "corpora.toml").write_text(text.replace(old, new, 1), encoding="utf-8")
+    monkeypatch.setattr(corpora, "resource_path", lambda name: tmp_path / name)
+    with pytest.raises(FileError, match=f"corpora.toml.*{told}") as error:
+        known_corpora()
+    assert "\n" not in str(error.value)
+
+
+def test_too_few_lines_to_hold_any_out_are_refused(data_folder: Path):
+    put(data_folder / "laws" / "laws.en-fr.tsv.xz", lzma.compress(b"a\tb\n" * 3999))
+    with pytest.raises(FileError, match=r"laws\.en-fr\.tsv\.xz: .* 3999 lines, of which 4000"):
+        load_pairs("laws", "dev", "en", "fr")

@@ -1,0 +1,137 @@
+"""Texts: lines of files and archives, and what is no text."""
+
+import gzip
+import lzma
+import re
+import tracemalloc
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from serving import tar
+
+from annotated import texts
+from annotated.data import encode_source, train_bpe
+from annotated.files import FileError, MissingFile
+from annotated.texts import archive_texts, part_lines, read_lines, well_formed
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])
+def test_lines_end_at_line_feeds_and_nowhere_else(tmp_path: Path, suffix: str):
+    lines = ["one\x85two", "three\u2028four\u2029five", "six\x0bseven\x0ceight\x1cnine", "", "zehn"]
+    path = tmp_path / f"text.en{suffix}"
+    raw = "\n".join(lines).encode() + b"\n"
+    path.write_bytes({"": bytes, ".gz": gzip.compress, ".xz": lzma.compress}[suffix](raw))
+    assert read_lines(path) == lines
+
+
+@pytest.mark.parametrize(
+    ("raw", "lines"),
+    [
+        (b"a\r\nb\r\n", ["a", "b"]),
+        (b"a\nb", ["a", "b"]),
+        (b" a \n\tb\n\n", [" a ", "\tb", ""]),
+        ("\u00a0ä".encode(), ["\u00a0ä"]),
+    ],
+)
+def test_ends_of_lines(tmp_path: Path, raw: bytes, lines: list[str]):
+    (tmp_path / "text").write_bytes(raw)
+    assert read_lines(tmp_path / "text") == lines
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_bytes_that_are_not_utf8_name_file_and_line(tmp_path: Path, suffix: str):
+    path = tmp_path / f"text.de{suffix}"
+    raw = "schön\n".encode() * 2 + "schön\n".encode("latin-1")
+    path.write_bytes(gzip.compress(raw) if suffix else raw)
+    with pytest.raises(
+        ValueError, match=rf"{re.escape(str(path))}, line 3: expected UTF-8; got byte 0xf6"
+    ):
+        read_lines(path)
+
+
+def test_a_byte_order_mark_is_no_letter(tmp_path: Path):
+    (tmp_path / "a.txt").write_bytes("\ufeffA dog\n\ufeffruns\n".encode())
+    assert read_lines(tmp_path / "a.txt") == ["A dog", "\ufeffruns"]
+
+
+MEMBERS = {"a/other.en": b"no\n", "a/text.en": b"one\ntwo\n", "text.gz": gzip.compress(b"three\n")}
+
+
+@pytest.mark.parametrize("suffix", ["tgz", "tar", "tar.xz", "zip"])
+def test_a_member_of_an_archive(tmp_path: Path, suffix: str):
+    path = tmp_path / f"archive.{suffix}"
+    if suffix == "zip":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in MEMBERS.items():
+                archive.writestr(name, content)
+    else:
+        tar(path, MEMBERS, {"tgz": "w:gz", "tar": "w", "tar.xz": "w:xz"}[suffix])
+    assert list(part_lines(path, "a/text.en")) == [b"one\n", b"two\n"]
+    assert list(part_lines(path, "text.gz")) == [b"three\n"]
+    with pytest.raises(FileError, match=rf"expected missing in {re.escape(str(path))}"):
+        list(part_lines(path, "missing"))
+
+
+@pytest.mark.parametrize("name", ["a.gz", "a.xz", "a.zip", "a.tar"])
+def test_a_damaged_file_is_named(tmp_path: Path, name: str):
+    path = tmp_path / name
+    path.write_bytes(b"no archive")
+    with pytest.raises(
+        FileError, match=rf"{name}: expected a whole file of the kind that its name"
+    ):
+        list(part_lines(path, "" if name in ("a.gz", "a.xz") else "member"))
+    whole = gzip.compress(b"some words, and more of them")
+    (tmp_path / "cut.gz").write_bytes(whole[:-9])
+    with pytest.raises(ValueError, match=r"cut\.gz: expected a whole file"):
+        read_lines(tmp_path / "cut.gz")
+
+
+@pytest.mark.parametrize("suffix", ["tgz", "tar.xz", "zip", "gz"])
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path, suffix: str):
+    huge, path = b"short\n" + b"x" * (64 << 20), tmp_path / f"a.{suffix}"
+    if suffix == "zip":
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("m", huge)
+    elif suffix == "gz":
+        path.write_bytes(gzip.compress(huge))
+    else:
+        tar(path, {"m": huge}, {"tgz": "w:gz", "tar.xz": "w:xz"}[suffix])
+    del huge
+    tracemalloc.start()
+    with pytest.raises(FileError, match=r"a\.\w+.*, line 2: longer than 1,048,576 bytes"):
+        list(part_lines(path, "" if suffix == "gz" else "m"))
+    assert tracemalloc.get_traced_memory()[1] < 12 << 20
+    tracemalloc.stop()
+    (tmp_path / "edge").write_bytes(b"x" * ((1 << 20) - 1) + b"\ny\n")
+    assert [len(line) for line in read_lines(tmp_path / "edge")] == [(1 << 20) - 1, 1]
+
+
+def test_texts_of_an_archive_are_limited_together(tmp_path: Path, monkeypatch):
+    tar(tmp_path / "a.tgz", {"a.txt": b"x\n" * 40, "b.txt": b"y\n" * 40, "c": b"z" * 999}, "w:gz")
+    assert archive_texts(tmp_path / "a.tgz", (".txt",)) == {
+        "a.txt": "\n".join("x" * 40),
+        "b.txt": "\n".join("y" * 40),
+    }
+    monkeypatch.setattr(texts, "_MOST", 159)
+    with pytest.raises(FileError, match=r"a\.tgz: expected at most 159 bytes of texts; got more"):
+        archive_texts(tmp_path / "a.tgz", (".txt",))
+    with pytest.raises(MissingFile, match=r"expected a whole archive at .*b\.tgz"):
+        archive_texts(tmp_path / "b.tgz", (".txt",))
+
+
+@given(st.text(st.characters(categories=["Cs", "Lu", "So"]), max_size=8))
+def test_lone_surrogates_become_the_replacement_character(text: str):
+    """Compared with a walk over the text: a high half and a low one make a character."""
+    expected, rest = "", text
+    while rest:
+        high, low = ord(rest[0]), ord(rest[1]) if len(rest) > 1 else 0
+        pair = 0xD800 <= high < 0xDC00 <= low < 0xE000
+        lone = "\ufffd" if 0xD800 <= high < 0xE000 else rest[0]
+        expected += chr(0x10000 + (high - 0xD800 << 10) + low - 0xDC00) if pair else lone
+        rest = rest[2:] if pair else rest[1:]
+    assert well_formed(text) == expected
+    tokenizer = train_bpe(["Zwei Männer fahren Rad."], 60)
+    assert encode_source(tokenizer, [text]) == encode_source(tokenizer, [expected])
