@@ -68,7 +68,7 @@ from .model import make_model as make_model
 from .model import tie_embeddings as tie_embeddings
 from .optimizer import paper_optimizer as paper_optimizer
 from .optimizer import rate as rate
-from .paper import quote as quote
+from .paper.quotation import quote as quote
 from .parsing.drawing import tree_svg as tree_svg
 from .parsing.evalb import evalb_compare as evalb_compare
 from .parsing.parser import Parser as Parser

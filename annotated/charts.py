@@ -5,10 +5,13 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 
 from typing import Any
 
-import altair as alt
+from annotated.files import extra
 
 __all__ = ["PALETTE", "chart_theme"]
 
+
+with extra("viz"):
+    import altair as alt
 
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F"]
 

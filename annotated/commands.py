@@ -89,12 +89,12 @@ def run_evaluate(options: argparse.Namespace) -> None:
 
 
 def run_vary(options: argparse.Namespace) -> None:
-    from annotated.variations import rows, vary
+    from annotated.variations import table_3, vary
 
     changes = {} if options.updates is None else {"updates": options.updates}
     if options.precision:
         changes["precision"] = options.precision
-    names = options.row or list(rows().index)
+    names = options.row or list(table_3().index)
     print(vary(names, options.seed, Path(options.results), **changes).to_string(index=False))
 
 
@@ -134,7 +134,7 @@ def run_data(options: argparse.Namespace) -> None:
 
 
 def run_paper(options: argparse.Namespace) -> None:
-    from annotated.paper import find_paper, get_paper, import_paper
+    from annotated.paper.quotation import find_paper, get_paper, import_paper
 
     if options.action == "get":
         print(get_paper())

@@ -10,13 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-__all__ = [
-    "BlockwiseLoss",
-    "Dropout",
-    "LabelSmoothing",
-    "projected_cross_entropy",
-    "smoothed_cross_entropy",
-]
+__all__ = ["Dropout", "LabelSmoothing", "linear_cross_entropy", "smoothed_cross_entropy"]
 
 
 class Dropout(nn.Dropout):
@@ -98,7 +92,7 @@ def smoothed_cross_entropy(
     )
 
 
-class BlockwiseLoss(torch.autograd.Function):
+class _BlockwiseLoss(torch.autograd.Function):
     """Projection and smoothed loss with their gradients, a block of positions at a time."""
 
     @staticmethod
@@ -130,7 +124,7 @@ class BlockwiseLoss(torch.autograd.Function):
 
 
 @torch.compiler.disable
-def projected_cross_entropy(
+def linear_cross_entropy(
     x: Tensor, weight: Tensor, target: Tensor, padding_idx: int, smoothing: float = 0.0
 ) -> Tensor:
     """The loss of `LabelSmoothing` from the decoder's output, without all logits at once.
@@ -152,4 +146,4 @@ def projected_cross_entropy(
     if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.float16:
         # Its small gradients must be scaled before they are computed, not after.
         return smoothed_cross_entropy(F.linear(x, weight), target, padding_idx, smoothing)
-    return BlockwiseLoss.apply(x, weight, target, smoothing)
+    return _BlockwiseLoss.apply(x, weight, target, smoothing)

@@ -96,10 +96,10 @@ def _translators() -> list[WantedRun]:
 def _variations() -> list[WantedRun]:
     """The models of Table 3 that Table 2 has too, on the development set."""
     from annotated.evaluation import BLEU_KINDS
-    from annotated.variations import full_command, rows
+    from annotated.variations import full_command, table_3
 
     entry, runs = {"split": "dev", "text": BLEU_KINDS["compound-split"]}, []
-    for name, row in rows().loc[["base", "big"]].iterrows():
+    for name, row in table_3().loc[["base", "big"]].iterrows():
         log = f"{name}-dev.json"
         told = f"{row['BLEU']} BLEU on newstest2013 without averaging, at a perplexity of"
         wanted = f"{name.title()} reaches {told} {row['perplexity']} a piece."

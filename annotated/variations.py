@@ -3,18 +3,17 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
-from scipy.stats import t as student
 
 from annotated.corpora import parse_data
 from annotated.evaluation import evaluate
-from annotated.files import write_text
+from annotated.files import extra, write_text
 from annotated.model import TransformerConfig, build_model
 from annotated.training.config import TrainingConfig, model_config, preset
 from annotated.training.logs import read_log
@@ -22,22 +21,19 @@ from annotated.training.trainer import train
 from annotated.translator import load_pretrained
 
 __all__ = [
-    "BASE",
+    "compare_direction",
     "count_parameters",
     "full_command",
-    "full_config",
-    "leads",
-    "read_runs",
+    "gain_over_base",
     "row_config",
-    "rows",
     "small_config",
-    "train_and_score",
+    "student_quantile",
+    "table_3",
     "vary",
-    "verdict",
 ]
 
 
-BASE: dict[str, Any] = {
+_BASE: dict[str, Any] = {
     "N": 6, "d_model": 512, "d_ff": 2048, "h": 8, "d_k": 64, "d_v": 64, "dropout": 0.1,
     "label_smoothing": 0.1, "positions": "sinusoidal", "train_steps": 100_000,
 }  # fmt: skip
@@ -68,6 +64,10 @@ _TABLE_3: list[tuple[str, dict[str, Any], float, float, int | None]] = [
 ]
 
 
+if TYPE_CHECKING:
+    import pandas as pd
+
+
 def _row_name(group: str, changes: dict[str, Any]) -> str:
     """A short name: the group, and the first thing that differs from the base model.
 
@@ -80,21 +80,28 @@ def _row_name(group: str, changes: dict[str, Any]) -> str:
     return f"{group}: {field} = {value}"
 
 
-def rows() -> pd.DataFrame:
+_ROWS: dict[str, dict[str, Any]] = {
+    _row_name(group, changes): _BASE | changes | {
+        "group": group, "perplexity": perplexity, "BLEU": bleu, "parameters_millions": millions,
+    }
+    for group, changes, perplexity, bleu, millions in _TABLE_3
+}  # fmt: skip
+
+
+def table_3() -> "pd.DataFrame":
     """Table 3: each row a configuration, with the published results.
 
-    Returns: a row for each of the paper's, named as by `_row_name`; `train_steps` in updates,
-        `perplexity` per word piece and `BLEU` on newstest2013, `parameters_millions` where printed.
+    Returns: a row for each of the paper's, named by its group and what it changes first, such as
+        "A: h = 1"; `train_steps` in updates, `perplexity` per word piece and `BLEU` on
+        newstest2013, `parameters_millions` where printed.
+
+    Raises: ImportError without pandas, which the extra `viz` brings.
 
     Source: section 6.2, Table 3.
     """
-    table = {
-        _row_name(group, changes): BASE | changes | {
-            "group": group, "perplexity": perplexity, "BLEU": bleu, "parameters_millions": millions,
-        }
-        for group, changes, perplexity, bleu, millions in _TABLE_3
-    }  # fmt: skip
-    return pd.DataFrame(table.values(), index=pd.Index(table, name="row"))
+    with extra("viz"):
+        import pandas as pd
+    return pd.DataFrame(_ROWS.values(), index=pd.Index(_ROWS, name="row"))
 
 
 _SHAPE = ["N", "d_model", "d_ff", "h", "d_k", "d_v", "positions"]
@@ -118,10 +125,9 @@ def _known_row(name: str) -> dict[str, Any]:
 
     Raises: ValueError that lists the names if this is none of them.
     """
-    table = rows()
-    if name not in table.index:
-        raise ValueError(f"expected a row out of {', '.join(table.index)}; got {name!r}")
-    return table.loc[name].to_dict()
+    if name not in _ROWS:
+        raise ValueError(f"expected a row out of {', '.join(_ROWS)}; got {name!r}")
+    return _ROWS[name]
 
 
 def count_parameters(config: TransformerConfig) -> int:
@@ -131,7 +137,7 @@ def count_parameters(config: TransformerConfig) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def full_config(name: str) -> TrainingConfig:
+def _full_config(name: str) -> TrainingConfig:
     """The training run of a row at full size: WMT 2014 English-German, no averaging.
 
     Raises: ValueError if there is no such row.
@@ -160,7 +166,7 @@ def full_command(name: str) -> str:
 
     Raises: ValueError if there is no such row.
     """
-    config, usual = full_config(name), preset("base-en-de")
+    config, usual = _full_config(name), preset("base-en-de")
     options = [
         f"--{key.replace('_', '-')} {value}"
         for key, value in vars(config).items()
@@ -191,7 +197,9 @@ def small_config(name: str, seed: int = 1, **changes: Any) -> TrainingConfig:
 _MEASURE = "cased, tokenized, compounds split"  # the paper's BLEU of English-German
 
 
-def vary(names: Sequence[str], seeds: Sequence[int], results: Path, **changes: Any) -> pd.DataFrame:
+def vary(
+    names: Sequence[str], seeds: Sequence[int], results: Path, **changes: Any
+) -> "pd.DataFrame":
     """Train rows of Table 3 at small scale, and score each on the validation set.
 
     Args:
@@ -203,13 +211,15 @@ def vary(names: Sequence[str], seeds: Sequence[int], results: Path, **changes: A
 
     Raises: ValueError if there is no such row, or if the file is no such table or holds a run of
         another length (what else a run was given, it does not tell); KeyboardInterrupt when
-        all is saved, if it was told to stop.
+        all is saved, if it was told to stop; ImportError without pandas.
 
     Source: section 6.2, Table 3.
     """
+    with extra("viz"):
+        import pandas as pd
     wanted = [(name, seed) for seed in seeds for name in names]
     configs = {key: small_config(*key, **changes) for key in wanted}
-    done = read_runs(results)
+    done = _read_runs(results)
     for (name, seed), config in configs.items():
         same = done[(done.row == name) & (done.seed == seed)]
         if len(same) and same.updates.iloc[0] != config.updates:
@@ -218,15 +228,17 @@ def vary(names: Sequence[str], seeds: Sequence[int], results: Path, **changes: A
             )
         if len(same):
             continue
-        line = {"row": name, "seed": seed, **train_and_score(config)}
+        line = {"row": name, "seed": seed, **_train_and_score(config)}
         done = pd.DataFrame([*done.to_dict("records"), line])
         results.parent.mkdir(parents=True, exist_ok=True)
         write_text(results, done.to_csv(index=False))
     return done
 
 
-def read_runs(results: Path) -> pd.DataFrame:
+def _read_runs(results: Path) -> "pd.DataFrame":
     """The runs of a file, none if there is no file; ValueError if it is no table of runs."""
+    import pandas as pd
+
     if not results.exists():
         return pd.DataFrame(columns=["row", "seed", "updates"])
     try:
@@ -239,7 +251,7 @@ def read_runs(results: Path) -> pd.DataFrame:
     return runs
 
 
-def train_and_score(config: TrainingConfig) -> dict[str, Any]:
+def _train_and_score(config: TrainingConfig) -> dict[str, Any]:
     """Train one model, or go on with it; budget and results as a line of the table."""
     folder = train(config, resume=True)
     corpus, src, tgt = parse_data(config.data)
@@ -257,7 +269,29 @@ def train_and_score(config: TrainingConfig) -> dict[str, Any]:
     }
 
 
-def leads(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
+def student_quantile(freedom: int, share: float = 0.95) -> float:
+    """How far from 0 Student's t stays with a probability of `share`; nan without freedom.
+
+    Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.3 and 26.7.4: the
+        probability of |t| < tan(angle) · √freedom, a finite sum, here searched by halving.
+    """
+    if freedom < 1:
+        return math.nan
+    odd, low, high = freedom % 2, 0.0, math.pi / 2
+    for _ in range(60):
+        angle = (low + high) / 2
+        term = math.cos(angle) ** odd
+        total = term * (freedom > 1)
+        for m in range(1 + odd, freedom - 2, 2):
+            term *= m / (m + 1) * math.cos(angle) ** 2
+            total += term
+        within = math.sin(angle) * total
+        within = (angle + within) * 2 / math.pi if odd else within
+        low, high = (angle, high) if within < share else (low, angle)
+    return math.tan(angle) * math.sqrt(freedom)
+
+
+def gain_over_base(runs: "pd.DataFrame", measure: str) -> "pd.DataFrame":
     """By how much each row is better than base, and how much of that may be chance.
 
     Args:
@@ -265,7 +299,7 @@ def leads(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
         measure: "BLEU", "accuracy" or "perplexity"; the last in nats a piece, the difference of
             logarithms, so that more is better in all of them.
 
-    Returns: `lead` of each row, the mean over the seeds that it shares with base; `noise`, half
+    Returns: `gain` of each row, the mean over the seeds that it shares with base; `noise`, half
         of its 95 % confidence interval, not a number if no row shares two seeds with base.
 
     Raises: ValueError if there is no run of base.
@@ -276,22 +310,22 @@ def leads(runs: pd.DataFrame, measure: str) -> pd.DataFrame:
         raise ValueError(f"expected runs of base to compare with; got {len(runs)} of other rows")
     scores = -np.log(runs["perplexity"]) if measure == "perplexity" else runs[measure]
     by_seed = runs.assign(score=scores).pivot(index="row", columns="seed", values="score")
-    ahead = (by_seed - by_seed.loc["base"]).reindex(runs["row"].unique()).drop(index="base")
-    seeds = ahead.count(axis=1)
+    gains = (by_seed - by_seed.loc["base"]).reindex(runs["row"].unique()).drop(index="base")
+    seeds = gains.count(axis=1)
     freedom = (seeds - 1).clip(lower=0)
-    spread = (ahead.var(axis=1) * freedom).sum() / freedom.sum() if freedom.any() else np.nan
-    noise = student.ppf(0.975, freedom.sum()) * (spread / seeds) ** 0.5
-    return pd.DataFrame({"lead": ahead.mean(axis=1), "noise": noise})
+    variance = (gains.var(axis=1) * freedom).sum() / max(freedom.sum(), 1)
+    noise = student_quantile(int(freedom.sum())) * (variance / seeds) ** 0.5
+    return gains.mean(axis=1).to_frame("gain").assign(noise=noise)
 
 
-def verdict(paper: float, ours: float, noise: float) -> str:
+def compare_direction(paper: float, ours: float, noise: float) -> str:
     """What a small row says about the direction that Table 3 gives.
 
     Args:
-        paper, ours: lead over base.   noise: of our lead; any of them may be nan, not known.
+        paper, ours: gain over base.   noise: of our gain; any of them may be nan, not known.
 
-    >>> verdict(-0.9, -1.4, 0.5), verdict(-0.9, 0.2, 0.5), verdict(-0.9, 1.4, 0.5)
-    ('same direction', 'within noise', 'opposite')
+    >>> [compare_direction(-0.9, ours, noise=0.5) for ours in (-1.4, 0.2, 1.4)]
+    ['same direction', 'within noise', 'opposite']
     """
     if np.isnan([ours, noise]).any():
         return "not known"

@@ -21,7 +21,7 @@ from annotated.decoding import beam_search
 from annotated.embeddings import Generator
 from annotated.model import EncoderDecoder
 from annotated.positional import sinusoids
-from annotated.regularization import projected_cross_entropy
+from annotated.regularization import linear_cross_entropy
 from benchmarks.workload import Workload
 
 Ids = list[list[list[int]]]  # for each sentence its hypotheses
@@ -124,7 +124,7 @@ class Annotated(Contender):
         batch = Batch(src, F.pad(tgt, (0, 1), value=PAD))
         out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
         weight = self.model.generator.proj.weight
-        total = projected_cross_entropy(out, weight, right, PAD, smoothing)
+        total = linear_cross_entropy(out, weight, right, PAD, smoothing)
         return total / (right != PAD).sum()
 
     def to(self, device: str) -> None:

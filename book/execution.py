@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from annotated.paper import find_paper
+from annotated.paper.quotation import find_paper
 
 
 def choose_cache(app: Sphinx, config) -> None:

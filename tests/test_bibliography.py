@@ -173,7 +173,7 @@ One {cite}`bahdanau2015neural`, three {cite}`wu2016google,rush2018annotated,he20
 def test_sphinx_renders_the_numbers(tmp_path: Path):
     (tmp_path / "index.md").write_text(PAGE, encoding="utf-8")
     config = {
-        "extensions": ["myst_parser", "sphinxcontrib.bibtex", "bibliography"],
+        "extensions": ["myst_nb", "sphinxcontrib.bibtex", "bibliography"],
         "html_theme": "basic",
         "bibtex_bibfiles": [str(BIB)],
         "bibtex_default_style": "paper",

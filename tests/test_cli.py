@@ -448,7 +448,7 @@ def test_data_get_downloads_what_is_not_at_hand(corpus: None, tmp_path: Path, ca
 
 @pytest.fixture
 def no_paper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("annotated.paper.find_paper", lambda: None)
+    monkeypatch.setattr("annotated.paper.quotation.find_paper", lambda: None)
 
 
 def test_paper_show_without_a_paper(no_paper: None, capsys):
@@ -458,7 +458,9 @@ def test_paper_show_without_a_paper(no_paper: None, capsys):
 
 def test_paper_show(monkeypatch, capsys):
     sections = {"3.2.1": ["First paragraph.", "Second paragraph."], "4": ["Another."]}
-    monkeypatch.setattr("annotated.paper.find_paper", lambda: SimpleNamespace(sections=sections))
+    monkeypatch.setattr(
+        "annotated.paper.quotation.find_paper", lambda: SimpleNamespace(sections=sections)
+    )
     assert said(capsys, "paper", "show", "3.2.1") == "First paragraph.\n\nSecond paragraph.\n"
     assert "3.2.1, 4" in refused(capsys, "paper", "show", "9")
 

@@ -13,7 +13,7 @@ from annotated.model import make_model
 from annotated.regularization import (
     Dropout,
     LabelSmoothing,
-    projected_cross_entropy,
+    linear_cross_entropy,
     smoothed_cross_entropy,
 )
 
@@ -188,7 +188,7 @@ def test_by_blocks_it_is_the_same_loss_with_the_same_gradients(epsilon, position
     found, expected = (
         on_one_path(loss, x.requires_grad_(), weight.requires_grad_())
         for loss in (
-            lambda x, w: projected_cross_entropy(x, w, target, 5, epsilon),
+            lambda x, w: linear_cross_entropy(x, w, target, 5, epsilon),
             lambda x, w: smoothed_cross_entropy(x @ w.T, target, 5, epsilon),
         )
     )
@@ -200,16 +200,16 @@ def test_by_blocks_nothing_as_large_as_the_logits_is_made():
     x, weight = torch.randn(1000, 4, requires_grad=True), torch.randn(8000, 4, requires_grad=True)
     target = torch.randint(1, 8000, (1000,))
     with Large(1000 * 8000) as large:
-        projected_cross_entropy(x, weight, target, 0, 0.1).backward()
+        linear_cross_entropy(x, weight, target, 0, 0.1).backward()
     assert not large.names
     with Large(262 * 8000) as large, torch.no_grad():
-        projected_cross_entropy(x[:262], weight, target[:262], 0, 0.1)
+        linear_cross_entropy(x[:262], weight, target[:262], 0, 0.1)
     assert len(large.names) == 2  # logits and log-probabilities of one block, and no gradient
 
 
 def test_by_blocks_of_padding_alone():
     x, weight = torch.randn(4, 3, requires_grad=True), torch.randn(5, 3, requires_grad=True)
-    loss = projected_cross_entropy(x, weight, torch.zeros(4, dtype=torch.long), 0, 0.1)
+    loss = linear_cross_entropy(x, weight, torch.zeros(4, dtype=torch.long), 0, 0.1)
     loss.backward()
     assert loss == 0 and not x.grad.any() and not weight.grad.any()
 
@@ -221,7 +221,7 @@ def test_by_blocks_in_mixed_precision(dtype):
 
     def loss(x, w):
         with torch.autocast("cpu", dtype):
-            return projected_cross_entropy(x, w, target, 0, 0.1)
+            return linear_cross_entropy(x, w, target, 0, 0.1)
 
     found = on_one_path(loss, x, weight)
     expected = on_one_path(lambda x, w: smoothed_cross_entropy(x @ w.T, target, 0, 0.1), x, weight)
@@ -232,7 +232,7 @@ def test_by_blocks_in_mixed_precision(dtype):
 
 def test_by_blocks_a_gradient_of_the_gradient_is_refused():
     x, weight = torch.randn(4, 3, requires_grad=True), torch.randn(5, 3, requires_grad=True)
-    loss = projected_cross_entropy(x, weight, torch.tensor([1, 2, 3, 4]), 0, 0.1)
+    loss = linear_cross_entropy(x, weight, torch.tensor([1, 2, 3, 4]), 0, 0.1)
     (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
     with pytest.raises(RuntimeError, match="grad"):
         gradient.sum().backward()

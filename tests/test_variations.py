@@ -14,18 +14,19 @@ from annotated import cli, variations
 from annotated.model import build_model
 from annotated.training.folder import read_config
 from annotated.variations import (
+    _full_config,
+    compare_direction,
     count_parameters,
     full_command,
-    full_config,
-    leads,
+    gain_over_base,
     row_config,
-    rows,
     small_config,
+    student_quantile,
+    table_3,
     vary,
-    verdict,
 )
 
-NAMES = list(rows().index)
+NAMES = list(table_3().index)
 
 
 def by_hand(N, d_model, d_ff, h, d_k, d_v, vocab):
@@ -39,7 +40,7 @@ def by_hand(N, d_model, d_ff, h, d_k, d_v, vocab):
 
 @pytest.mark.parametrize("name", [name for name in NAMES if "learned" not in name])
 def test_parameters_are_those_of_the_formula(name):
-    row = rows().loc[name]
+    row = table_3().loc[name]
     shape = {key: int(row[key]) for key in ("N", "d_model", "d_ff", "h", "d_k", "d_v")}
     counted, expected = count_parameters(row_config(name, vocab=1000)), by_hand(**shape, vocab=1000)
     assert counted == expected
@@ -51,7 +52,7 @@ def test_counting_needs_no_memory_and_agrees_with_a_model_that_is_built():
 
 
 def test_the_table_is_the_papers():
-    table = rows()
+    table = table_3()
     assert len(table) == 20 and table.index.is_unique
     assert table.group.value_counts().to_dict() == {
         "A": 4,
@@ -83,7 +84,7 @@ def test_the_full_command_makes_the_full_configuration(name, monkeypatch):
     launch, options = full_command(name).split(" -m annotated ")
     assert launch == "torchrun --standalone --nproc-per-node gpu"
     cli.main(shlex.split(options))
-    expected, row = full_config(name), rows().loc[name]
+    expected, row = _full_config(name), table_3().loc[name]
     widths = {"d_k": (found[0].d_k or 64), "d_v": (found[0].d_v or 64)}
     assert vars(found[0]) | widths == vars(expected)
     assert found[0].updates == row.train_steps and found[0].dropout == row.dropout
@@ -151,22 +152,42 @@ def test_a_lead_is_over_the_base_of_the_seed_and_noise_half_its_confidence_inter
             "BLEU": [1.0, 20, 3, 4, 22, 4, 5, 6, 7],
         }
     )
-    found = leads(runs, "BLEU")  # x is 3, 2 and 1 ahead, y 5 and 2, z has no base of its seed
-    assert found["lead"].drop("z").to_dict() == {"x": 2, "y": 3.5}
+    found = gain_over_base(
+        runs, "BLEU"
+    )  # x is 3, 2 and 1 ahead, y 5 and 2, z has no base of its seed
+    assert found["gain"].drop("z").to_dict() == {"x": 2, "y": 3.5}
     pooled = (2 * 1 + 1 * 4.5) / 3  # variances 1 and 4.5, with 2 and 1 degrees of freedom
     t = 3.1824  # as tables of Student's distribution have it: 95 %, 3 degrees of freedom
     assert found.loc["x", "noise"] == pytest.approx(t * (pooled / 3) ** 0.5, rel=1e-4)
     assert found.loc["y", "noise"] == pytest.approx(t * (pooled / 2) ** 0.5, rel=1e-4)
-    assert math.isnan(found.loc["z", "lead"]) and list(found.index) == ["x", "y", "z"]
+    assert math.isnan(found.loc["z", "gain"]) and list(found.index) == ["x", "y", "z"]
+
+
+# Two-sided 95 %, by degrees of freedom, as printed in tables of Student's distribution.
+STUDENT = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 10: 2.228, 30: 2.042, 120: 1.980}
+
+
+@pytest.mark.parametrize("freedom", STUDENT)
+def test_quantiles_of_student_are_those_of_the_tables(freedom):
+    assert student_quantile(freedom) == pytest.approx(STUDENT[freedom], abs=6e-4)
+
+
+def test_quantiles_of_student_are_those_of_scipy():
+    t = pytest.importorskip("scipy.stats").t
+    for freedom in range(1, 60):
+        for share in 0.5, 0.95, 0.999:
+            expected = t.ppf((1 + share) / 2, freedom)
+            assert student_quantile(freedom, share) == pytest.approx(expected, rel=1e-9)
+    assert math.isnan(student_quantile(0))
 
 
 def test_perplexity_is_compared_in_nats_and_less_is_better():
     runs = pd.DataFrame({"row": ["base", "x"], "seed": [1, 1], "perplexity": [5.0, 4.0]})
-    found = leads(runs, "perplexity").loc["x"]
-    assert found["lead"] == pytest.approx(math.log(5 / 4))
+    found = gain_over_base(runs, "perplexity").loc["x"]
+    assert found["gain"] == pytest.approx(math.log(5 / 4))
     assert math.isnan(found["noise"])  # nobody knows, with one run each
     with pytest.raises(ValueError, match="expected runs of base"):
-        leads(runs[runs["row"] == "x"], "perplexity")
+        gain_over_base(runs[runs["row"] == "x"], "perplexity")
 
 
 @pytest.mark.parametrize(
@@ -182,5 +203,5 @@ def test_perplexity_is_compared_in_nats_and_less_is_better():
     ],
 )
 def test_a_direction_counts_beyond_the_noise_alone(paper, ours, said):
-    assert verdict(paper, ours, noise=0.5) == said
-    assert verdict(paper, ours, noise=math.nan) == "not known"
+    assert compare_direction(paper, ours, noise=0.5) == said
+    assert compare_direction(paper, ours, noise=math.nan) == "not known"

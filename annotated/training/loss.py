@@ -7,7 +7,7 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 from torch import Tensor, nn
 
 from annotated.data import PAD, Batch
-from annotated.regularization import projected_cross_entropy
+from annotated.regularization import linear_cross_entropy
 
 __all__ = ["ModelLoss", "SimpleLossCompute"]
 
@@ -51,4 +51,4 @@ class ModelLoss(nn.Module):
         batch = Batch(src, tgt)
         out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
         weight = self.model.get_parameter("generator.proj.weight")  # (vocab, d_model)
-        return projected_cross_entropy(out, weight, batch.tgt_y, PAD, self.smoothing)
+        return linear_cross_entropy(out, weight, batch.tgt_y, PAD, self.smoothing)

@@ -1,0 +1,16 @@
+from . import pdf as pdf
+from . import quotation as quotation
+from . import typesetting as typesetting
+from .pdf import Paper as Paper
+from .pdf import extract_paper as extract_paper
+from .quotation import Quotation as Quotation
+from .quotation import find_paper as find_paper
+from .quotation import get_paper as get_paper
+from .quotation import import_paper as import_paper
+from .quotation import paper_folder as paper_folder
+from .quotation import quote as quote
+from .typesetting import LOST as LOST
+from .typesetting import join_lines as join_lines
+from .typesetting import known_words as known_words
+from .typesetting import mend_ligatures as mend_ligatures
+from .typesetting import typeset as typeset
