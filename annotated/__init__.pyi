@@ -26,6 +26,7 @@ from . import runs as runs
 from . import stacks as stacks
 from . import texts as texts
 from . import training as training
+from . import translator as translator
 from . import variations as variations
 from . import visualization as visualization
 from ._version import __version__ as __version__
@@ -45,11 +46,8 @@ from .data import learn_vocabulary as learn_vocabulary
 from .data import make_batch as make_batch
 from .data import token_batches as token_batches
 from .decoding import Hypothesis as Hypothesis
-from .decoding import Translation as Translation
-from .decoding import Translator as Translator
 from .decoding import beam_search as beam_search
 from .decoding import greedy_decode as greedy_decode
-from .decoding import load_pretrained as load_pretrained
 from .embeddings import Embeddings as Embeddings
 from .embeddings import Generator as Generator
 from .evaluation import bleu as bleu
@@ -93,6 +91,9 @@ from .training.loss import SimpleLossCompute as SimpleLossCompute
 from .training.trainer import Trainer as Trainer
 from .training.trainer import train as train
 from .training.updates import run_epoch as run_epoch
+from .translator import Translation as Translation
+from .translator import Translator as Translator
+from .translator import load_pretrained as load_pretrained
 from .variations import count_parameters as count_parameters
 from .variations import row_config as row_config
 from .visualization.drawing import attention_lines as attention_lines

@@ -63,8 +63,8 @@ def trained_on(model: str) -> str:
 
     Raises: ValueError if the folder of the model does not tell.
     """
-    from annotated.decoding import model_folder
     from annotated.training.folder import read_config
+    from annotated.translator import model_folder
 
     folder = model_folder(model)
     if not (folder / "training.json").exists():
@@ -74,8 +74,8 @@ def trained_on(model: str) -> str:
 
 def run_evaluate(options: argparse.Namespace) -> None:
     from annotated.corpora import parse_data
-    from annotated.decoding import load_pretrained
     from annotated.evaluation import evaluate
+    from annotated.translator import load_pretrained
 
     asked = [parse_data(name) for name in options.data or [trained_on(options.model)]]
     translator = load_pretrained(options.model, device_for(options.device))
@@ -152,10 +152,10 @@ def run_paper(options: argparse.Namespace) -> None:
 
 
 def run_heads(options: argparse.Namespace) -> None:
-    from annotated.decoding import load_pretrained
     from annotated.files import write_text
     from annotated.heads.gold import load_gum
     from annotated.heads.study import head_study, reinitialized
+    from annotated.translator import load_pretrained
 
     translator = load_pretrained(options.model)
     if options.untrained:
@@ -343,7 +343,7 @@ def text_output(path: str | None) -> Iterator[TextIO]:
 
 
 def run_translate(options: argparse.Namespace) -> None:
-    from annotated.decoding import load_pretrained
+    from annotated.translator import load_pretrained
 
     sentences = sentences_to_translate(options)
     piped = not (options.text or options.input)

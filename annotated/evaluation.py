@@ -1,4 +1,5 @@
 """6.1 Machine Translation (chapters/6-1-machine-translation.md).
+Scores (chapters/scoring.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
@@ -6,74 +7,76 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 import math
 import re
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import pandas as pd
 import torch
 import torch.nn.functional as F
 from sacrebleu.metrics import BLEU
-from sacremoses import MosesPunctNormalizer, MosesTokenizer
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from annotated.attention import subsequent_mask
 from annotated.corpora import load_pairs
 from annotated.data import PAD, encode_source, encode_target, make_batch
-from annotated.decoding import Translator, budget_batches, each_sentence
-from annotated.files import InputError
+from annotated.files import InputError, extra
 from annotated.model import TransformerConfig, build_model
 from annotated.texts import read_lines
+from annotated.translator import Translator, budget_batches, each_sentence
 
 __all__ = [
-    "TEXTS",
+    "BLEU_KINDS",
     "TFLOPS",
     "Likelihood",
-    "all_scores",
-    "as_scored",
     "bleu",
+    "cut_for_bleu",
     "evaluate",
     "likelihood",
     "lower_tokenise",
     "model_cost",
     "moses_tokenise",
     "score_files",
+    "search_grid",
     "split_compounds",
     "table_2",
     "training_cost",
-    "try_searches",
 ]
+TFLOPS = {"K80": 2.8, "K40": 3.7, "M40": 6.0, "P100": 9.5}  # the paper's estimates
 
 
-def try_searches(
-    translator: Translator,
-    sources: list[str],
-    references: list[str],
-    lang: str,
-    beams: list[int],
-    alphas: list[float],
-) -> list[dict[str, float]]:
-    """Score a model with searches of several widths and penalties.
+def training_cost(hours: float, gpus: int = 8, gpu: str = "P100") -> float:
+    """Floating-point operations of a training, as the paper estimates them.
 
     Args:
-        lang: of the references.   beams, alphas: every pair of them is tried.
+        hours: how long it took.   gpus: on how many.   gpu: a key of `TFLOPS`.
 
-    Returns: for each pair BLEU (lower-cased, tokenized) and the length of the output in
-        words, divided by that of the references.
+    Raises: ValueError for another GPU.
 
-    Source: section 6.1.
+    Source: section 6.1, footnote 5.
     """
-    rows = []
-    words = sum(len(reference.split()) for reference in references)
-    for beam in beams:
-        for alpha in alphas:
-            outputs = translator.translate_all(sources, beam=beam, alpha=alpha, progress=True)
-            length = sum(len(output.split()) for output in outputs) / words
-            score = float(bleu(outputs, references, lang, "lower-tokenized")["score"])
-            rows.append({"beam": beam, "alpha": alpha, "bleu": score, "length": length})
-    return rows
+    if gpu not in TFLOPS:
+        raise ValueError(f"expected a GPU out of {', '.join(TFLOPS)}; got {gpu!r}")
+    return hours * 3600 * gpus * TFLOPS[gpu] * 1e12
 
 
-TEXTS = {
+def model_cost(config: TransformerConfig, length: int = 25) -> float:
+    """Operations of training for one source and one target token: forward and backward.
+
+    Args:
+        config: the model.
+        length: tokens of a sentence on either side; attention grows with it, the rest does not.
+
+    Returns: floating-point operations; a multiplication and an addition are two.
+    """
+    counter = FlopCounterMode(display=False)
+    with torch.device("meta"):  # shapes without numbers: nothing is computed or stored
+        model, ids = build_model(config), torch.zeros(1, length, dtype=torch.long)
+        with counter, sdpa_kernel(SDPBackend.MATH):  # attention as products that can be counted
+            out = model(ids, ids, None, subsequent_mask(length))
+            model.generator(out).sum().backward()
+    return counter.get_total_flops() / length
+
+
+BLEU_KINDS = {
     "cased": "cased, detokenized",
     "tokenized": "cased, tokenized",
     "compound-split": "cased, tokenized, compounds split",
@@ -85,7 +88,10 @@ def moses_tokenise(sentences: list[str], lang: str) -> list[str]:
     """Tokenise as Moses does, its escapes such as &quot; included.
 
     Raises: ValueError if lang is not two letters; sacremoses would take it for English.
+        ImportError without sacremoses, which the extra `scores` brings.
     """
+    with extra("scores"):
+        from sacremoses import MosesTokenizer
     if not re.fullmatch("[a-z]{2}", lang):
         raise ValueError(f"expected a language such as 'de'; got {lang!r}")
     tokeniser = MosesTokenizer(lang)
@@ -98,6 +104,8 @@ def lower_tokenise(sentences: list[str], lang: str) -> list[str]:
     Args:
         lang: language of the sentences, such as "de".
     """
+    with extra("scores"):
+        from sacremoses import MosesPunctNormalizer
     normalise = MosesPunctNormalizer(lang).normalize
     return moses_tokenise([normalise(sentence.lower()) for sentence in sentences], lang)
 
@@ -107,19 +115,21 @@ def split_compounds(sentences: list[str], lang: str) -> list[str]:
 
     Source: the measure of section 6.1; tensor2tensor's get_ende_bleu.sh.
     """
+    with extra("scores"):
+        from sacremoses import MosesPunctNormalizer
     plain = MosesPunctNormalizer(lang).replace_unicode_punct  # “ ” become ", but „ stays
     quoted = [plain(sentence).replace("„", '"') for sentence in sentences]
     tokens = moses_tokenise(quoted, lang)
     return [re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line) for line in tokens]
 
 
-def as_scored(sentences: list[str], lang: str, kind: str) -> list[str]:
+def cut_for_bleu(sentences: list[str], lang: str, kind: str) -> list[str]:
     """Sentences in the form in which a kind of BLEU counts their words.
 
     Raises: ValueError if there is no such kind.
     """
-    if kind not in TEXTS:
-        raise ValueError(f"expected a kind of BLEU out of {', '.join(TEXTS)}; got {kind!r}")
+    if kind not in BLEU_KINDS:
+        raise ValueError(f"expected a kind of BLEU out of {', '.join(BLEU_KINDS)}; got {kind!r}")
     cut = {
         "tokenized": moses_tokenise,
         "compound-split": split_compounds,
@@ -150,31 +160,33 @@ def bleu(
     Args:
         hypotheses, references: plain text, not tokenised.
         lang: language of both.
-        kind: a key of `TEXTS`: "cased", "tokenized", "compound-split" or "lower-tokenized".
+        kind: a key of `BLEU_KINDS`: "cased", "tokenized", "compound-split" or "lower-tokenized".
 
     Returns: score (0 to 100) and sacreBLEU's signature.
 
     Raises: ValueError if there are not as many hypotheses as references, or none, or no such
-        kind.
+        kind. ImportError if the kind needs sacremoses and it is not installed.
 
     Source: section 6.1.
     """
     _check_sentences(hypotheses, references)
     metric = BLEU() if kind == "cased" else BLEU(tokenize="none", force=True)
-    ours, theirs = as_scored(hypotheses, lang, kind), as_scored(references, lang, kind)
+    ours, theirs = cut_for_bleu(hypotheses, lang, kind), cut_for_bleu(references, lang, kind)
     score = metric.corpus_score(ours, [theirs]).score
     return {"score": score, "signature": str(metric.get_signature())}
 
 
-def all_scores(
+def _all_scores(
     hypotheses: list[str], references: list[str], lang: str
 ) -> list[dict[str, float | str]]:
     """A row for each kind of BLEU, with the text that it is computed on.
 
-    Compounds are split in German alone.
+    Compounds are split in German only.
     """
-    kinds = [kind for kind in TEXTS if lang == "de" or kind != "compound-split"]
-    return [{"text": TEXTS[kind], **bleu(hypotheses, references, lang, kind)} for kind in kinds]
+    kinds = [kind for kind in BLEU_KINDS if lang == "de" or kind != "compound-split"]
+    return [
+        {"text": BLEU_KINDS[kind], **bleu(hypotheses, references, lang, kind)} for kind in kinds
+    ]
 
 
 class Likelihood(NamedTuple):
@@ -251,18 +263,23 @@ def evaluate(
         corpus, split, src, tgt: as for `load_pairs`.
         beam, alpha: of the search; beam 1 is greedy.
 
-    Returns: a row for each kind of BLEU; compounds are split in German alone. Each row has the
+    Returns: a row for each kind of BLEU; compounds are split in German only. Each row has the
         perplexity and the accuracy per word piece too, which are the same for all.
+
+    Raises: ValueError as `load_pairs` and `beam_search`. ImportError without sacremoses, before
+        anything is translated.
 
     Source: section 6.1.
     """
+    with extra("scores"):
+        import sacremoses  # noqa: F401
     sources, references = load_pairs(corpus, split, src, tgt)
     hypotheses = translator.translate_all(sources, beam=beam, alpha=alpha, progress=True)
     shared = {"corpus": corpus, "split": split, "pair": f"{src}-{tgt}", "sentences": len(sources)}
     shared["search"] = "greedy" if beam == 1 else f"beam {beam}, alpha {alpha}"
     found = likelihood(translator, sources, references)
     shared |= {"perplexity": found.perplexity, "accuracy": found.accuracy}
-    return [shared | score for score in all_scores(hypotheses, references, tgt)]
+    return [shared | score for score in _all_scores(hypotheses, references, tgt)]
 
 
 def score_files(output: Path, reference: Path, lang: str) -> list[dict[str, object]]:
@@ -278,8 +295,40 @@ def score_files(output: Path, reference: Path, lang: str) -> list[dict[str, obje
     """
     hypotheses, references = read_lines(output), read_lines(reference)
     shared = {"output": output.name, "reference": reference.name, "sentences": len(references)}
-    return [shared | score for score in all_scores(hypotheses, references, lang)]
+    return [shared | score for score in _all_scores(hypotheses, references, lang)]
 
+
+def search_grid(
+    translator: Translator,
+    sources: list[str],
+    references: list[str],
+    lang: str,
+    beams: list[int],
+    alphas: list[float],
+) -> list[dict[str, float]]:
+    """Score a model with searches of several widths and penalties.
+
+    Args:
+        lang: of the references.   beams, alphas: every pair of them is tried.
+
+    Returns: for each pair BLEU (lower-cased, tokenized) and the length of the output in
+        words, divided by that of the references.
+
+    Source: section 6.1.
+    """
+    rows = []
+    words = sum(len(reference.split()) for reference in references)
+    for beam in beams:
+        for alpha in alphas:
+            outputs = translator.translate_all(sources, beam=beam, alpha=alpha, progress=True)
+            length = sum(len(output.split()) for output in outputs) / words
+            score = float(bleu(outputs, references, lang, "lower-tokenized")["score"])
+            rows.append({"beam": beam, "alpha": alpha, "bleu": score, "length": length})
+    return rows
+
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _TABLE_2 = [  # model, kind, BLEU and FLOPs: EN-DE, EN-FR
     ("ByteNet", "single", 23.75, None, None, None),
@@ -295,46 +344,14 @@ _TABLE_2 = [  # model, kind, BLEU and FLOPs: EN-DE, EN-FR
 ]
 
 
-def table_2() -> pd.DataFrame:
+def table_2() -> "pd.DataFrame":
     """Table 2: BLEU on newstest2014, and floating-point operations of the training.
+
+    Raises: ImportError without pandas, which the extra `viz` brings.
 
     Source: section 6.1, Table 2.
     """
+    with extra("viz"):
+        import pandas as pd
     columns = ["model", "kind", "BLEU EN-DE", "BLEU EN-FR", "FLOPs EN-DE", "FLOPs EN-FR"]
     return pd.DataFrame(_TABLE_2, columns=columns)
-
-
-TFLOPS = {"K80": 2.8, "K40": 3.7, "M40": 6.0, "P100": 9.5}  # the paper's estimates
-
-
-def training_cost(hours: float, gpus: int = 8, gpu: str = "P100") -> float:
-    """Floating-point operations of a training, as the paper estimates them.
-
-    Args:
-        hours: how long it took.   gpus: on how many.   gpu: a key of `TFLOPS`.
-
-    Raises: ValueError for another GPU.
-
-    Source: section 6.1, footnote 5.
-    """
-    if gpu not in TFLOPS:
-        raise ValueError(f"expected a GPU out of {', '.join(TFLOPS)}; got {gpu!r}")
-    return hours * 3600 * gpus * TFLOPS[gpu] * 1e12
-
-
-def model_cost(config: TransformerConfig, length: int = 25) -> float:
-    """Operations of training for one source and one target token: forward and backward.
-
-    Args:
-        config: the model.
-        length: tokens of a sentence on either side; attention grows with it, the rest does not.
-
-    Returns: floating-point operations; a multiplication and an addition are two.
-    """
-    counter = FlopCounterMode(display=False)
-    with torch.device("meta"):  # shapes without numbers: nothing is computed or stored
-        model, ids = build_model(config), torch.zeros(1, length, dtype=torch.long)
-        with counter, sdpa_kernel(SDPBackend.MATH):  # attention as products that can be counted
-            out = model(ids, ids, None, subsequent_mask(length))
-            model.generator(out).sum().backward()
-    return counter.get_total_flops() / length

@@ -70,7 +70,7 @@ _TRAIN = "torchrun --standalone --nproc-per-node gpu -m annotated train"
 
 def _translators() -> list[WantedRun]:
     """Both models of Table 2, from English to German and to French."""
-    from annotated.evaluation import TEXTS, table_2
+    from annotated.evaluation import BLEU_KINDS, table_2
 
     table = table_2().set_index("model")
     runs = []
@@ -84,7 +84,7 @@ def _translators() -> list[WantedRun]:
                 table.loc[f"Transformer ({size})", f"BLEU {pair.upper()}"],
             )
             wanted = f"{size.title()} scores {score} BLEU from English to {language}."
-            log, entry = f"{name}.json", {"split": "test", "text": TEXTS[text]}
+            log, entry = f"{name}.json", {"split": "test", "text": BLEU_KINDS[text]}
             command = (
                 f"{_TRAIN} --preset {name}\n"
                 f"annotated evaluate runs/{name} --split test --out data/results/{log}"
@@ -95,10 +95,10 @@ def _translators() -> list[WantedRun]:
 
 def _variations() -> list[WantedRun]:
     """The models of Table 3 that Table 2 has too, on the development set."""
-    from annotated.evaluation import TEXTS
+    from annotated.evaluation import BLEU_KINDS
     from annotated.variations import full_command, table_3
 
-    entry, runs = {"split": "dev", "text": TEXTS["compound-split"]}, []
+    entry, runs = {"split": "dev", "text": BLEU_KINDS["compound-split"]}, []
     for name, row in table_3().loc[["base", "big"]].iterrows():
         log = f"{name}-dev.json"
         told = f"{row['BLEU']} BLEU on newstest2013 without averaging, at a perplexity of"

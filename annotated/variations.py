@@ -12,13 +12,13 @@ import numpy as np
 import torch
 
 from annotated.corpora import parse_data
-from annotated.decoding import load_pretrained
 from annotated.evaluation import evaluate
 from annotated.files import extra, write_text
 from annotated.model import TransformerConfig, build_model
 from annotated.training.config import TrainingConfig, model_config, preset
 from annotated.training.logs import read_log
 from annotated.training.trainer import train
+from annotated.translator import load_pretrained
 
 __all__ = [
     "compare_direction",

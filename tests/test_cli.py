@@ -22,12 +22,12 @@ from safetensors.torch import load_file, save_file
 from annotated import cli, commands
 from annotated.corpora import known_corpora
 from annotated.data import train_bpe
-from annotated.decoding import Translation, load_pretrained
-from annotated.evaluation import TEXTS
+from annotated.evaluation import BLEU_KINDS
 from annotated.files import write_text
 from annotated.model import make_model
 from annotated.training.checkpoints import list_checkpoints, save_model
 from annotated.training.config import TrainingConfig, preset
+from annotated.translator import Translation, load_pretrained
 
 TINY = ["--vocab-size", "50", "--N", "1", "--d-model", "16", "--d-ff", "32", "--h", "2"]
 TINY += ["--src-tokens", "100", "--tgt-tokens", "100", "--warmup", "10", "--save-updates", "3"]
@@ -171,7 +171,7 @@ def test_evaluate_prints_and_writes_the_same_scores(run: Path, tmp_path: Path, c
     first, second, *lines = said(capsys, "evaluate", str(run), *options).splitlines()
     rows = json.loads(out.read_text(encoding="utf-8"))
     assert [row["split"] for row in rows] == ["dev"] * 4 + ["test"] * 4
-    assert {row["text"] for row in rows} == set(TEXTS.values())
+    assert {row["text"] for row in rows} == set(BLEU_KINDS.values())
     assert {row["search"] for row in rows} == {"beam 2, alpha 0.4"}
     for line, row in (first, rows[0]), (second, rows[-1]):
         assert line == (
@@ -192,7 +192,7 @@ def test_evaluate_searches_as_the_paper_does_unless_told(capsys, monkeypatch):
         return [dict.fromkeys(("corpus", "split", "search", "text", "signature"), "x") | numbers]
 
     numbers = dict.fromkeys(("perplexity", "accuracy", "score"), 1)
-    monkeypatch.setattr("annotated.decoding.load_pretrained", lambda name, device: name)
+    monkeypatch.setattr("annotated.translator.load_pretrained", lambda name, device: name)
     monkeypatch.setattr("annotated.evaluation.evaluate", evaluate)
     said(capsys, "evaluate", "m", "--data", "multi30k-en-de")
     two = ["multi30k-en-fr", "news-en-fr"]
@@ -291,7 +291,7 @@ def test_a_line_in_a_line_out(model, tmp_path, capsys, monkeypatch):
     def candidates(self: object, sentences: Iterable[str], **options: object) -> Iterator[list]:
         yield from ([Translation(mark.join("abc"), -1.0, -1.0)] for mark in ["\n", *SEPARATORS])
 
-    monkeypatch.setattr("annotated.decoding.Translator.candidates", candidates)
+    monkeypatch.setattr("annotated.translator.Translator.candidates", candidates)
     assert len(said(capsys, "translate", model, "x").splitlines()) == len(SEPARATORS) + 1
     fields = said(capsys, "translate", model, "x", "--n-best", "1").splitlines()
     assert [line.count("\t") for line in fields] == [3] * len(fields)
@@ -318,7 +318,7 @@ def test_options_of_translate_arrive(model, capsys, monkeypatch):
         seen.append({"sentences": list(sentences)} | options)
         return iter([])
 
-    monkeypatch.setattr("annotated.decoding.Translator.candidates", candidates)
+    monkeypatch.setattr("annotated.translator.Translator.candidates", candidates)
     said(capsys, "translate", model, "a")
     given = "--beam 7 --alpha -0.5 --max-extra 3 --n-best 2 --batch-tokens 9 --chunk 4 --progress "
     given += "--max-source 8"

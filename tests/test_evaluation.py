@@ -5,6 +5,7 @@ import gzip
 import json
 import math
 import os
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -17,12 +18,11 @@ from hypothesis import strategies as st
 from annotated import evaluation
 from annotated.attention import subsequent_mask
 from annotated.data import END, START, train_bpe
-from annotated.decoding import Translator
 from annotated.evaluation import (
-    TEXTS,
+    BLEU_KINDS,
     Likelihood,
-    as_scored,
     bleu,
+    cut_for_bleu,
     evaluate,
     likelihood,
     lower_tokenise,
@@ -35,6 +35,7 @@ from annotated.evaluation import (
 from annotated.files import resource_path
 from annotated.model import TransformerConfig, make_model
 from annotated.texts import read_lines
+from annotated.translator import Translator
 
 REFERENCE = [
     "Ein Mann fährt auf einem Fahrrad durch die Stadt.",
@@ -77,8 +78,8 @@ def counted_bleu(hypotheses: list[str], references: list[str]) -> float:
 
 
 def test_the_kinds():
-    assert tuple(TEXTS) == KINDS
-    assert len(set(TEXTS.values())) == 4
+    assert tuple(BLEU_KINDS) == KINDS
+    assert len(set(BLEU_KINDS.values())) == 4
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -100,7 +101,7 @@ def test_cased_scores_are_sacrebleus():
 
 @pytest.mark.parametrize("kind", KINDS[1:])
 def test_the_other_scores_count_words_of_tokenized_text(kind: str):
-    sides = [as_scored(side, "de", kind) for side in (OUTPUT, REFERENCE)]
+    sides = [cut_for_bleu(side, "de", kind) for side in (OUTPUT, REFERENCE)]
     found = bleu(OUTPUT, REFERENCE, "de", kind)
     assert found["score"] == pytest.approx(counted_bleu(*sides))
     assert "tok:none" in found["signature"]
@@ -121,7 +122,7 @@ SENTENCES = st.lists(WORDS, min_size=4, max_size=12).map(" ".join)
 def test_split_scores_are_what_counting_gives(pairs):
     pairs = [*pairs, ("Das Rad ist im Haus .", "Das Rad ist im Haus .")]  # so that no share is 0
     outputs, references = (list(side) for side in zip(*pairs, strict=True))
-    sides = [as_scored(side, "de", "compound-split") for side in (outputs, references)]
+    sides = [cut_for_bleu(side, "de", "compound-split") for side in (outputs, references)]
     assert bleu(outputs, references, "de", "compound-split")["score"] == pytest.approx(
         counted_bleu(*sides)
     )
@@ -155,6 +156,16 @@ def test_what_is_no_list_of_sentences_is_refused(translator, wrong: object, said
     ):
         with pytest.raises(ValueError, match=said):
             score()
+
+
+def test_what_needs_mosess_tokenizer_names_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    assert 10 < bleu(OUTPUT, REFERENCE, "de")["score"] < 90
+    for kind in KINDS[1:]:
+        with pytest.raises(ImportError, match=r"annotated-attention\[scores\]"):
+            bleu(OUTPUT, REFERENCE, "de", kind)
+    with pytest.raises(ImportError, match=r"annotated-attention\[scores\]"):
+        evaluate(None, "multi30k", "dev", "en", "de")  # before anything is read or translated
 
 
 def test_an_unknown_kind_is_refused():
@@ -270,19 +281,19 @@ def test_every_split_is_scored_in_every_way(monkeypatch, beam, alpha, search):
     fixed = Fixed()
     rows = evaluate(fixed, "multi30k", "dev", "en", "de", beam=beam, alpha=alpha)
     assert (fixed.options["beam"], fixed.options["alpha"]) == (beam, alpha)
-    assert [row["text"] for row in rows] == [TEXTS[kind] for kind in KINDS]
+    assert [row["text"] for row in rows] == [BLEU_KINDS[kind] for kind in KINDS]
     shared = {"corpus": "multi30k", "split": "dev", "pair": "en-de", "sentences": 3}
     shared |= {"search": search or "beam 2, alpha 1"}
     shared |= {"perplexity": math.exp(8 / 4), "accuracy": 1 / 4}
     for kind, row in zip(KINDS, rows, strict=True):
-        assert row == shared | {"text": TEXTS[kind]} | bleu(OUTPUT, REFERENCE, "de", kind)
+        assert row == shared | {"text": BLEU_KINDS[kind]} | bleu(OUTPUT, REFERENCE, "de", kind)
 
 
 def test_compounds_are_split_in_german_alone(monkeypatch):
     monkeypatch.setattr(evaluation, "load_pairs", lambda *names: (["a", "b", "c"], REFERENCE))
     monkeypatch.setattr(evaluation, "likelihood", lambda *inputs: Likelihood(8.0, 1, 4))
     texts = [row["text"] for row in evaluate(Fixed(), "multi30k", "dev", "en", "fr")]
-    assert texts == [TEXTS[kind] for kind in KINDS if kind != "compound-split"]
+    assert texts == [BLEU_KINDS[kind] for kind in KINDS if kind != "compound-split"]
 
 
 def test_files_are_scored_in_every_way(tmp_path: Path):
@@ -292,7 +303,7 @@ def test_files_are_scored_in_every_way(tmp_path: Path):
     rows = score_files(output, reference, "de")
     shared = {"output": "system.de.gz", "reference": "ref.de", "sentences": 3}
     for kind, row in zip(KINDS, rows, strict=True):
-        assert row == shared | {"text": TEXTS[kind]} | bleu(OUTPUT, REFERENCE, "de", kind)
+        assert row == shared | {"text": BLEU_KINDS[kind]} | bleu(OUTPUT, REFERENCE, "de", kind)
     reference.write_text("eine Zeile\n", encoding="utf-8")
     with pytest.raises(ValueError, match="as many sentences on both sides; got 3, 1"):
         score_files(output, reference, "de")
@@ -375,18 +386,22 @@ def test_the_results_of_the_models_are_complete(name: str):
     rows = results(f"{name}.json")
     for split, sentences in ("dev", 1014), ("test", 1000):
         texts = {row["text"] for row in rows if row["split"] == split}
-        assert {TEXTS["cased"], TEXTS["lower-tokenized"]} <= texts <= set(TEXTS.values())
+        assert (
+            {BLEU_KINDS["cased"], BLEU_KINDS["lower-tokenized"]}
+            <= texts
+            <= set(BLEU_KINDS.values())
+        )
         assert all(row["sentences"] == sentences for row in rows if row["split"] == split)
     for row in rows:
         assert 10 < row["score"] < 70
-        assert ("tok:13a" in row["signature"]) == (row["text"] == TEXTS["cased"])
+        assert ("tok:13a" in row["signature"]) == (row["text"] == BLEU_KINDS["cased"])
 
 
 def test_the_results_of_the_published_systems_are_complete():
     rows = results("newstest2017-en-de.json")
     assert len(rows) == 12 and {row["sentences"] for row in rows} == {3004}
-    cased = {row["output"]: round(row["score"], 2) for row in rows if row["text"] == TEXTS["cased"]}
-    assert cased == {
+    cased = [row for row in rows if row["text"] == BLEU_KINDS["cased"]]
+    assert {row["output"]: round(row["score"], 2) for row in cased} == {
         "transformer.tensor2tensor.en-de.detok.gz": 26.34,
         "transformer.marian.en-de.detok.gz": 27.40,
         "transformer.sockeye.en-de.detok.gz": 27.50,

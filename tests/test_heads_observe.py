@@ -8,7 +8,6 @@ import torch
 from gum_sentence import ROWS, parsed, small_translator
 from spacy.tokens import Doc
 
-from annotated.decoding import Translator
 from annotated.heads.gold import read_conllu
 from annotated.heads.observe import (
     ATTENTION_PLACES,
@@ -20,6 +19,7 @@ from annotated.heads.observe import (
     pronoun_hits,
     word_attention,
 )
+from annotated.translator import Translator
 from annotated.visualization.weights import merge_words, read_attention
 
 

@@ -12,7 +12,6 @@ import torch
 from gum_sentence import ROWS, parsed, small_translator
 from spacy.tokens import Doc
 
-from annotated.decoding import Translator
 from annotated.heads.gold import read_conllu
 from annotated.heads.observe import ATTENTION_PLACES, ArcHits, PronounHits
 from annotated.heads.study import (
@@ -33,6 +32,7 @@ from annotated.heads.study import (
     study_summary,
 )
 from annotated.model import make_model
+from annotated.translator import Translator
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ import annotated
 from annotated import cli, corpora, data
 from annotated.corpora import CorpusFile, known_corpora
 from annotated.data import EncodedPairs, encode_source, train_bpe
-from annotated.decoding import Translator, beam_search, greedy_decode, load_pretrained
+from annotated.decoding import beam_search, greedy_decode
 from annotated.downloads import download
 from annotated.files import InputError
 from annotated.model import TransformerConfig, build_model
@@ -46,6 +46,7 @@ from annotated.training.config import TrainingConfig
 from annotated.training.folder import read_config
 from annotated.training.logs import read_log
 from annotated.training.trainer import train
+from annotated.translator import Translator, load_pretrained
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of what is cut or left out
 

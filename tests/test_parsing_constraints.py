@@ -14,7 +14,6 @@ from nltk import Tree
 from treebanks import LONG, SHORT, one
 
 from annotated.data import END, train_bpe
-from annotated.decoding import Translator
 from annotated.files import resource_path
 from annotated.model import make_model
 from annotated.parsing.constraints import ConstrainedTranslator, LineConstraints
@@ -27,6 +26,7 @@ from annotated.parsing.linear import (
 )
 from annotated.parsing.parser import Parser, load_parser
 from annotated.parsing.trees import is_tag, load_trees
+from annotated.translator import Translator
 
 
 def nested(labels: str, inside: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 
 from annotated import corpora, runs
 from annotated.cli import build_parser
-from annotated.evaluation import TEXTS
+from annotated.evaluation import BLEU_KINDS
 from annotated.runs import WantedRun, count_pairs, wanted_runs
 
 WANTED = {run.id: run for run in wanted_runs()}
@@ -87,7 +87,7 @@ def test_a_log_that_cannot_tell_decides_nothing(id: str, elsewhere: Path):
 
 
 def test_a_log_of_the_reader_s_comes_before_that_of_the_package(elsewhere: Path):
-    row = {"split": "test", "text": TEXTS["compound-split"]}
+    row = {"split": "test", "text": BLEU_KINDS["compound-split"]}
     own = elsewhere / "own" / "data" / "results"
     own.mkdir(parents=True)
     for folder, score, verdict in (elsewhere, 28.2, "holds"), (own, 26.9, "differs"):

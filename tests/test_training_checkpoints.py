@@ -26,7 +26,6 @@ from small_runs import (
 
 from annotated.cli import main
 from annotated.data import train_bpe
-from annotated.decoding import load_pretrained
 from annotated.files import FileError, read_tensors, write_tensors, write_text
 from annotated.model import TransformerConfig, make_model
 from annotated.training.checkpoints import (
@@ -38,6 +37,7 @@ from annotated.training.checkpoints import (
 )
 from annotated.training.config import TrainingConfig, model_config
 from annotated.training.trainer import start_run, train
+from annotated.translator import load_pretrained
 
 
 @pytest.mark.processes

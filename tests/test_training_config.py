@@ -9,12 +9,12 @@ import pytest
 import torch
 
 from annotated.cli import main
-from annotated.decoding import load_pretrained
 from annotated.files import write_text
 from annotated.launcher import train_command
 from annotated.model import TransformerConfig, build_model
 from annotated.training.config import PRESETS, TrainingConfig, model_config, preset
 from annotated.training.folder import read_config
+from annotated.translator import load_pretrained
 
 
 @pytest.mark.parametrize(

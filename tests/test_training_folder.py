@@ -11,7 +11,6 @@ from safetensors.numpy import save_file
 from small_runs import assert_same_run, last_update, refused, start
 
 from annotated.data import EncodedPairs, train_bpe
-from annotated.decoding import load_pretrained
 from annotated.files import FileError
 from annotated.launcher import launch
 from annotated.training.checkpoints import list_checkpoints
@@ -19,6 +18,7 @@ from annotated.training.config import TrainingConfig
 from annotated.training.logs import read_log
 from annotated.training.processes import Processes
 from annotated.training.trainer import start_run, train
+from annotated.translator import load_pretrained
 
 
 def test_a_folder_with_a_run_is_not_overwritten(config: TrainingConfig, tmp_path: Path):

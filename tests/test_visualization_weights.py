@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotated.data import train_bpe
-from annotated.decoding import Translator
 from annotated.model import make_model
+from annotated.translator import Translator
 from annotated.visualization.weights import (
     Attention,
     drop_tokens,

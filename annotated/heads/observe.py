@@ -12,8 +12,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from annotated.data import encode_source
-from annotated.decoding import Translator
 from annotated.files import extra
+from annotated.translator import Translator
 
 __all__ = [
     "ATTENTION_PLACES",

@@ -9,10 +9,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from annotated.decoding import Translator
 from annotated.files import extra
 from annotated.heads.observe import ATTENTION_PLACES, ArcHits, PronounHits, observe_heads
 from annotated.model import EncoderDecoder, build_model
+from annotated.translator import Translator
 
 __all__ = [
     "DISTANCE_BINS",

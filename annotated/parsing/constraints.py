@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from tokenizers import Tokenizer
 
 from annotated.data import END, UNK
-from annotated.decoding import Follow, Translation, Translator
+from annotated.decoding import Follow
 from annotated.parsing.linear import MAX_DEPTH, is_marked
+from annotated.translator import Translation, Translator
 
 __all__ = ["ConstrainedTranslator", "LineConstraints", "LineState"]
 

@@ -7,12 +7,12 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 from dataclasses import dataclass
 from typing import Any
 
-from annotated.decoding import Translator, load_pretrained
 from annotated.files import extra
 from annotated.parsing.constraints import ConstrainedTranslator
 from annotated.parsing.evalb import score_trees
 from annotated.parsing.linear import line_to_tree, words_to_line
 from annotated.parsing.trees import check_limit, load_trees
+from annotated.translator import Translator, load_pretrained
 
 __all__ = ["Parser", "load_parser", "score_parser"]
 

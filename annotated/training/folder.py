@@ -12,10 +12,10 @@ from tokenizers import Tokenizer
 
 from annotated.corpora import load_pairs, parse_data
 from annotated.data import EncodedPairs, learn_vocabulary
-from annotated.decoding import load_pretrained
 from annotated.files import FileError, locked, read_json, reading, settings, write_text
 from annotated.training.checkpoints import list_checkpoints
 from annotated.training.config import TrainingConfig, fixed_options
+from annotated.translator import load_pretrained
 
 __all__ = ["prepare_run", "read_config", "read_pairs", "run_lock"]
 

@@ -20,7 +20,6 @@ from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
 from annotated.data import PAD, EncodedPairs, pad_ids, token_batches
-from annotated.decoding import load_pretrained
 from annotated.files import settings
 from annotated.model import build_model
 from annotated.optimizer import paper_optimizer
@@ -60,6 +59,7 @@ from annotated.training.processes import (
     leave_together,
 )
 from annotated.training.updates import update_weights
+from annotated.translator import load_pretrained
 
 __all__ = ["Trainer", "start_run", "train"]
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from annotated.data import END, PAD, START, Batch, encode_source, pad_ids
-from annotated.decoding import Translator
+from annotated.translator import Translator
 
 __all__ = [
     "Attention",

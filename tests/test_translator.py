@@ -1,0 +1,499 @@
+"""The translator: text in, text out, alone or in company; a model survives its files."""
+
+import itertools
+import json
+import math
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file, save_file
+from tiny import TOKENIZER, WORDS, never_end, wild
+
+from annotated.data import END, PAD, START, Batch, encode_source, pad_ids
+from annotated.files import FileError, resource_path
+from annotated.training.checkpoints import save_model
+from annotated.training.config import preset
+from annotated.translator import Translation, Translator, budget_batches, load_pretrained
+
+TRANSLATORS = ["multi30k-en-de", "multi30k-en-fr", "general-en-fr"]
+TRAINED_TWICE = ["general-en-fr", "craft-parser"]
+SHIPPED = [*TRANSLATORS, "craft-parser"]
+
+# ----------------------------------------------------------------------------- from text to text
+
+SENTENCES = st.lists(
+    st.lists(st.sampled_from(WORDS.split()), max_size=6).map(" ".join), min_size=1, max_size=4
+)
+
+
+@settings(max_examples=10)
+@given(SENTENCES, st.integers(1, 40), st.sampled_from([None, 1, 2, 3]))
+def test_a_sentence_alone_or_in_company(sentences: list[str], batch_tokens: int, chunk: int | None):
+    """No batch, no neighbour and no order changes a translation."""
+    translator = Translator(wild(60, seed=3), TOKENIZER)
+    options = {"n_best": 2, "max_extra": 8}
+    alone = [next(translator.candidates([sentence], **options)) for sentence in sentences]
+    found = list(translator.candidates(sentences, batch_tokens, chunk, **options))
+    assert [[t.text for t in group] for group in found] == [[t.text for t in g] for g in alone]
+    assert scores(found) == pytest.approx(scores(alone), abs=1e-5)
+    assert translator.translate_all(sentences, max_extra=8) == [group[0].text for group in alone]
+
+
+def scores(groups: list[list]) -> list[float]:
+    return [candidate.score for group in groups for candidate in group]
+
+
+@given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 120))
+def test_batches_hold_every_sentence_once_within_their_budget(lengths, budget):
+    batches = budget_batches(lengths, budget)
+    assert sorted(itertools.chain(*batches)) == list(range(len(lengths)))
+    for batch in batches:
+        assert len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= budget
+    flat = [lengths[i] for batch in batches for i in batch]
+    assert flat == sorted(lengths, reverse=True)  # similar lengths stand together
+    for one, two in itertools.pairwise(batches):  # no batch could have taken one more
+        assert lengths[one[0]] * (len(one) + 1) > budget or lengths[two[0]] > budget
+
+
+def test_a_line_in_a_line_out():
+    lines = [
+        "",
+        "one two",
+        "   ",
+        "😀 👩‍👩‍👧‍👦",
+        "a\u2028b",
+        "\t",
+        "zwölf Ærø 漢字 \x07",
+        "two " * 400,
+        "",
+    ]
+    translator = Translator(wild(60, seed=1, positions="sinusoidal"), TOKENIZER)
+    found = translator.translate_all(lines, beam=2, max_extra=0, chunk=4)
+    assert len(found) == len(lines)
+    assert [found[i] for i in (0, 2, 5, 8)] == [""] * 4
+    assert not any("\n" in line for line in found)
+    assert found[1] == translator.translate("one two", beam=2, max_extra=0)
+
+
+BLANKS = ["", " ", "\t\r\x0b", "\u2028", "\u00a0\u3000", "\u200b\u200d", "\ufeff", "\x00", "\ue000"]
+
+
+@pytest.mark.parametrize("text", BLANKS)
+def test_what_cannot_be_seen_is_not_translated(text: str):
+    translator = Translator(wild(60), TOKENIZER)
+    translator.model.generator.register_forward_hook(never_end)
+    assert translator.translate(text, max_extra=2) == ""
+    assert translator.translate(text + "one", max_extra=2) != ""
+    assert list(translator.candidates([text], n_best=3)) == [[Translation("", 0.0, 0.0)]]
+
+
+def test_a_line_of_two_thousand_tokens():
+    """In seconds, though nothing ends before the limit; and its neighbours as ever."""
+    translator = Translator(wild(60, positions="sinusoidal"), TOKENIZER)
+    translator.model.generator.register_forward_hook(never_end)
+    lines = ["one two", "two three " * 1000, "four"]
+    (_, long, _) = encode_source(TOKENIZER, lines)
+    assert len(long) > 2000
+    found = list(translator.candidates(lines, max_extra=0, max_source=3000))
+    assert [group[0].text for group in found[::2]] == [
+        translator.translate(line, max_extra=0) for line in lines[::2]
+    ]
+    assert found[1][0].text and math.isfinite(found[1][0].score)
+
+
+@pytest.mark.parametrize("name", ["batch_tokens", "chunk", "max_source"])
+@pytest.mark.parametrize("sentences", [["one"], []])
+def test_wrong_arguments_of_a_translation(name: str, sentences: list[str]):
+    translator = Translator(wild(60), TOKENIZER)
+    for wrong, said in [
+        (0, f"{name} of at least [12]; got 0"), (10**9, f"{name} of at most 1,000,000; got 10+"),
+        ("7", f"whole number for {name}; got '7'"), (1.5, f"whole number for {name}; got 1.5"),
+    ]:  # fmt: skip
+        with pytest.raises(ValueError, match=said):
+            translator.translate_all(sentences, **{name: wrong})
+    with pytest.raises(ValueError, match="beam of at least 1; got 0"):
+        translator.translate(sentences, beam=0)
+
+
+def test_one_sentence_or_several():
+    translator = Translator(wild(60, seed=3), TOKENIZER)
+    one, two = (translator.translate(word, max_extra=4) for word in ("one", "two"))
+    assert isinstance(one, str) and one != two
+    for several in (
+        ["one", "two"],
+        ("one", "two"),
+        iter(["one", "two"]),
+        {"one": 1, "two": 2}.keys(),
+    ):
+        assert translator.translate(several, max_extra=4) == [one, two]
+    assert translator.translate(["one"], max_extra=4) == [one]
+    for empty in [], (), iter(()):
+        assert translator.translate(empty) == []
+    assert translator.translate("") == "" and translator.translate([""]) == [""]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (None, "each a string; got NoneType"), (7, "each a string; got int"),
+        (b"one", "each a string; got bytes"), (b"", "each a string; got bytes"),
+        ({}, "each a string; got dict"), ({"one": "two"}, "each a string; got dict"),
+        ({"one"}, "each a string; got set"), (torch.ones(2), "sentence 1 as a string; got Tensor"),
+        ([None], "sentence 1 as a string; got NoneType"),
+        (["one", 2], "sentence 2 as a string; got int"),
+        (["one", "", b"two"], "sentence 3 as a string; got bytes"),
+        ([["one"]], "sentence 1 as a string; got list"),
+        ([("one", "two")], "sentence 1 as a string; got tuple"),
+    ],
+)  # fmt: skip
+def test_what_is_no_text_is_not_translated(wrong: object, said: str):
+    translator = Translator(wild(60), TOKENIZER)
+    for translate in translator.translate, translator.translate_all:
+        with pytest.raises(ValueError, match=said):
+            translate(wrong, max_extra=0)
+
+
+def test_a_single_string_is_no_list():
+    with pytest.raises(ValueError, match="got a single string"):
+        Translator(wild(60), TOKENIZER).translate_all("one")
+
+
+def cut_to(most: int, text: str, **options: object) -> list[int]:
+    """The source ids that a translator searches with."""
+    translator, seen = Translator(wild(60, **options), TOKENIZER), []
+    translator.search = lambda sources, **search: seen.extend(sources) or [[Translation("", 0, 0)]]
+    with pytest.warns(UserWarning, match=rf"sentence 1 \('.*'…\) has more than {most:,} pieces"):
+        translator.translate(text, **({"max_source": most} if most < 80 else {}))
+    return seen[0]
+
+
+def test_a_line_that_is_too_long_is_cut_with_a_warning():
+    whole = encode_source(TOKENIZER, ["one two " * 700])[0]
+    for text in "one two " * 700, "one two " * 400_000:
+        ids = cut_to(1000, text, positions="sinusoidal")
+        assert ids == [*whole[:999], END]
+    assert len(cut_to(1000, "z" * 100_000, positions="sinusoidal")) <= 1000
+    few = "one two three four five six"
+    assert cut_to(5, few) == [*encode_source(TOKENIZER, [few])[0][:4], END]
+    assert len(cut_to(80, "one two " * 700)) == 80  # learned positions end there
+
+
+def test_the_warning_names_the_line_and_its_neighbours_are_translated(recwarn):
+    translator = Translator(wild(60, seed=3), TOKENIZER)
+    lines = ["one", "", "two " * 30, "two"]
+    found = translator.translate(lines, chunk=1, max_source=9, max_extra=2)
+    assert [str(w.message).split(" (")[0] for w in recwarn.list] == ["sentence 3"]
+    assert "only these are translated" in str(recwarn.list[0].message)
+    assert found == [*translator.translate(lines[:2], max_extra=2), found[2], found[3]]
+    assert found[3] == translator.translate("two", max_extra=2)
+    beginning = [*encode_source(TOKENIZER, lines)[2][:8], END]
+    assert found[2] == translator.search([beginning], max_extra=2)[0][0].text
+    exact = " ".join(["one"] * 4)
+    translator.translate(exact, max_source=len(encode_source(TOKENIZER, [exact])[0]), max_extra=0)
+    assert len(recwarn.list) == 1
+
+
+def test_lines_are_read_as_they_are_needed():
+    read: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for line in ["one", "two", "", "three", "four"]:
+            read.append(line)
+            yield line
+
+    found = Translator(wild(60), TOKENIZER).candidates(lines(), chunk=2, max_extra=0)
+    next(found)
+    assert read == ["one", "two"]
+    assert len(list(found)) == 4 and len(read) == 5
+
+
+def test_progress_counts_sentences(capsys):
+    translator = Translator(wild(60), TOKENIZER)
+    translator.translate_all(["one", "", "two three"], max_extra=0, progress=True)
+    assert "3/3" in capsys.readouterr().err
+    translator.translate_all(["one"], max_extra=0)
+    assert capsys.readouterr().err == ""
+
+
+def test_special_symbols_are_not_said():
+    translator = Translator(wild(60), TOKENIZER)
+    said = translator.tokenizer.encode("two three").ids
+    ids = [START, *said, END, END, PAD]
+    assert translator.tokenizer.decode(ids) == "two three"
+
+
+def test_nothing_to_translate():
+    assert Translator(wild(60), TOKENIZER).translate_all([]) == []
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+@pytest.mark.parametrize("options", [{"tie_embeddings": True}, {"positions": "sinusoidal"}])
+def test_what_was_saved_is_loaded(tmp_path: Path, options: dict[str, object]):
+    model = wild(60, **options)
+    save_model(tmp_path, dict(model.named_parameters()), model.config)
+    TOKENIZER.save(str(tmp_path / "tokenizer.json"))
+    translator = load_pretrained(tmp_path)
+    assert not translator.model.training
+    assert asdict(translator.model.config) == asdict(model.config)
+    pairs = zip(model.named_parameters(), translator.model.named_parameters(), strict=True)
+    for (name, old), (_, new) in pairs:
+        assert new.dtype == torch.float32
+        torch.testing.assert_close(new, old, rtol=2**-11, atol=2**-24, msg=name)
+    batch = Batch(pad_ids(encode_source(TOKENIZER, ["two five", "one"])))
+    tgt = torch.tensor([[START, 7, 8], [START, 9, 4]])
+    both = [
+        m.generator(m(batch.src, tgt, batch.src_mask, Batch.make_std_mask(tgt, PAD)))
+        for m in (model, translator.model)
+    ]
+    torch.testing.assert_close(*both, atol=0.05, rtol=0.05)  # half precision was in between
+    assert load_pretrained(str(tmp_path)).translate("one") == translator.translate("one")
+
+
+def test_an_unknown_model_is_refused_with_the_known(tmp_path: Path, monkeypatch):
+    for name in "one", "two":
+        (tmp_path / "models" / name).mkdir(parents=True)
+        (tmp_path / "models" / name / "model.safetensors").touch()
+    (tmp_path / "models" / "unfinished").mkdir()
+    monkeypatch.setattr("annotated.translator.resource_path", lambda name: tmp_path / name)
+    for name in "three", "unfinished", str(tmp_path):  # a folder without a model is none
+        with pytest.raises(ValueError, match=re.escape(f"one, two; got {name!r}")):
+            load_pretrained(name)
+
+
+@pytest.mark.parametrize("name", [None, 7, b"multi30k-en-de", "", "x" * 9999, "a\0b", "\ud800"])
+def test_what_names_no_model_is_refused(name: object, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"expected a (folder with|model as)"):
+        load_pretrained(name)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    """The folder of a tiny model, whole."""
+    model = wild(60, positions="sinusoidal", tie_embeddings=True)
+    save_model(tmp_path, dict(model.named_parameters()), model.config)
+    TOKENIZER.save(str(tmp_path / "tokenizer.json"))
+    return tmp_path
+
+
+def not_loaded(folder: Path, file: str) -> str:
+    """The line that refuses a model; it begins with the name of the file."""
+    with pytest.raises(FileError) as found:
+        load_pretrained(folder)
+    line = str(found.value)
+    assert str(folder / file) in line and "\n" not in line
+    return line
+
+
+@pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "model.safetensors"])
+def test_every_cut_of_a_models_files_is_noticed(saved: Path, file: str):
+    whole = (saved / file).read_bytes()
+    for size in {0, 1, *range(2, len(whole), len(whole) // 7)} - {len(whole)}:
+        (saved / file).write_bytes(whole[:size])
+        not_loaded(saved, file)
+    for other in b"<html>" * 99, b"\xff" * 99, b"[" * 99_999, b"[]", b"null", b"{}":
+        (saved / file).write_bytes(other)
+        not_loaded(saved, file)
+    if file != "model.safetensors":  # a folder without weights is no model
+        (saved / file).unlink()
+        assert "there is no such file" in not_loaded(saved, file)
+        (saved / file).mkdir()
+        not_loaded(saved, file)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"N": 1}, "N=2, the layers in"), ({"N": 3}, "N=2, the layers in"),
+        ({"N": 10**5}, "got N=100000"), ({"N": 10**30}, "got N=1000"), ({"N": 0}, "at least 1"),
+        ({"N": "2"}, "N as int; got '2'"), ({"N": 2.0}, "N as int"), ({"N": None}, "N as int"),
+        ({"d_model": 32}, r"\(60, 32\)|\(32, 32\)"), ({"d_model": 10**30}, "can be built"),
+        ({"d_ff": 10**15}, r"w_1.* as \(1000000000000000, 16\)"), ({"d_k": 3}, "w_"),
+        ({"norm_first": True}, "norm.* is missing"), ({"norm_first": "no"}, "norm_first as bool"),
+        ({"positions": "learned"}, "embed.1.pe is missing"), ({"positions": "x"}, "'sinusoidal'"),
+        ({"max_len": 10**9}, "at most 100,000"), ({"max_len": -1}, "at least 1"),
+        ({"src_vocab": 61, "tgt_vocab": 61}, r"\(61, 16\)"), ({"tgt_vocab": 61}, "equal"),
+        ({"tie_embeddings": False}, "is missing"), ({"dropout": 1}, r"dropout in \[0, 1\)"),
+        ({"heads": 2}, "got heads"),
+    ],
+)  # fmt: skip
+def test_a_configuration_of_another_model_is_refused(saved: Path, change: dict, said: str):
+    config = json.loads((saved / "config.json").read_text(encoding="utf-8"))
+    (saved / "config.json").write_text(json.dumps(config | change), encoding="utf-8")
+    assert re.search(said, not_loaded(saved, "config.json" if "N" in change else ""))
+
+
+NAME = "decoder.layers.1.feed_forward.w_1.weight"  # (32, 16)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda w: w[:1], r"\(32, 16\) .*; got \(1, 16\)"),
+        (lambda w: w[:1, :1], r"\(32, 16\) .*; got \(1, 1\)"),
+        (lambda w: w.T, r"\(32, 16\) .*; got \(16, 32\)"),
+        (lambda w: w[:0], r"got \(0, 16\)"),
+        (lambda w: w.char(), "got .* of I8"),
+        (lambda w: w.long(), "got .* of I64"),
+        (lambda w: w > 0, "got .* of BOOL"),
+        (lambda w: w.to(torch.complex64), "got .* of C64"),
+        (lambda w: w * math.nan, "finite numbers"),
+        (lambda w: w.double() + 1e300, "finite numbers"),  # more than single precision holds
+        (lambda w: w.index_fill(0, torch.tensor(3), math.inf), "finite numbers"),
+    ],
+)
+def test_a_wrong_tensor_is_refused(saved: Path, change, said: str):
+    tensors = load_file(saved / "model.safetensors")
+    tensors[NAME] = change(tensors[NAME].float()).contiguous()
+    save_file(tensors, saved / "model.safetensors")
+    line = not_loaded(saved, "model.safetensors")
+    assert NAME in line and re.search(said, line)
+
+
+def test_tensors_too_few_or_too_many_are_refused(saved: Path):
+    tensors = load_file(saved / "model.safetensors")
+    for changed, said in [
+        ({name: t for name, t in tensors.items() if name != NAME}, f"{NAME} is missing"),
+        (tensors | {"generator.proj.weight": torch.ones(60, 16)}, "does not belong there"),
+        ({"a": torch.ones(1)}, "N=0, the layers in"),
+    ]:
+        save_file(changed, saved / "model.safetensors")
+        assert said in not_loaded(saved, "model.safetensors")
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.float32, torch.bfloat16])
+def test_weights_of_any_precision_are_loaded(saved: Path, kind: torch.dtype):
+    before = load_pretrained(saved).translate("one two", max_extra=3)
+    tensors = {k: t.to(kind) for k, t in load_file(saved / "model.safetensors").items()}
+    save_file(tensors, saved / "model.safetensors")
+    after = load_pretrained(saved)
+    assert next(after.model.parameters()).dtype == torch.float32
+    assert after.translate("one two", max_extra=3) == before or kind == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda t: t["model"]["vocab"].update({"zzz": 60}), "at most 60 pieces, .*; got 61"),
+        (lambda t: t["model"]["vocab"].update({"zzz": 2**31}), "at most 60 pieces"),
+        (lambda t: t["model"]["vocab"].update({"<s>": 1, "</s>": 0}), "the first pieces as"),
+        (lambda t: (t["added_tokens"].clear(), t["model"]["vocab"].clear(),
+                    t["model"]["merges"].clear()), "<unk>"),
+        (lambda t: t["model"].update(unk_token="none"), "none"),
+        (lambda t: t.update(truncation={"direction": "Right", "max_length": 3,
+                                        "strategy": "LongestFirst", "stride": 0}), "truncation"),
+        (lambda t: t.update(model=None), "a vocabulary as"),
+    ],
+)  # fmt: skip
+def test_a_vocabulary_that_the_model_does_not_know_is_refused(saved: Path, change, said: str):
+    vocabulary = json.loads((saved / "tokenizer.json").read_text(encoding="utf-8"))
+    change(vocabulary)
+    (saved / "tokenizer.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    assert re.search(said, not_loaded(saved, "tokenizer.json"))
+
+
+@pytest.mark.parametrize("device", ["meta", "tpu", "", "cuda:99", "cpu:x", 3.5])
+def test_a_device_that_cannot_compute_is_refused(saved: Path, device: object):
+    with pytest.raises(ValueError, match="expected a device that torch can use; got"):
+        load_pretrained(saved, device)
+
+
+def test_a_translation_needs_no_extra():
+    """Neither tables nor charts nor parsers nor Moses' tokenizer."""
+    code = """
+import sys
+for name in "pandas", "altair", "spacy", "nltk", "pdfminer", "sacremoses", "scipy", "vl_convert":
+    sys.modules[name] = None
+from annotated import bleu, load_pretrained
+said = load_pretrained("multi30k-en-de").translate(["A man is riding a bicycle."])
+print(said, bleu(said, said, "de")["score"])
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "Mann" in found.stdout, found.stderr
+
+
+@pytest.fixture(scope="module")
+def translators() -> dict[str, Translator]:
+    return {name: load_pretrained(name) for name in SHIPPED}
+
+
+@pytest.mark.parametrize(
+    "name, man, dogs",
+    [
+        ("multi30k-en-de", ("Mann", "Fahrrad"), ("Hunde", "Strand")),
+        ("multi30k-en-fr", ("homme", "vélo"), ("chiens", "plage")),
+        ("general-en-fr", ("homme",), ("chiens", "plage")),
+    ],
+)
+def test_the_shipped_models_translate(translators, name: str, man: tuple, dogs: tuple):
+    one = translators[name].translate("A man is riding a bicycle.")
+    assert all(word in one for word in man) and one.endswith(".")
+    two = translators[name].translate_all(
+        ["Two dogs run on the beach.", "A man is riding a bicycle."]
+    )
+    assert all(word in two[0] for word in dogs) and two[1] == one
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_shipped_models_are_small_and_come_with_their_logs(translators, name: str):
+    folder = resource_path("models") / name
+    files = {path.name: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    assert sum(files.values()) <= {"general-en-fr": 24e6, "craft-parser": 12e6}.get(name, 8e6)
+    expected = {"model.safetensors", "config.json", "tokenizer.json", "training.json", "log.csv"}
+    first = {"log-first.csv"} if name in TRAINED_TWICE else set()
+    assert expected | first | {"README.md"} == set(files)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    assert translators[name].tokenizer.get_vocab_size() <= config["tgt_vocab"]
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("name", TRANSLATORS)
+def test_the_shipped_vocabularies_know_the_letters_of_their_corpora(translators, name: str):
+    from annotated.corpora import load_pairs
+
+    for side in load_pairs("multi30k", "train", *name.split("-")[1:]):
+        encodings = translators[name].tokenizer.encode_batch(side[::20])
+        assert not any("<unk>" in encoding.tokens for encoding in encodings)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_preset_repeats_the_training_of_a_shipped_model(name: str):
+    said = json.loads(
+        (resource_path("models") / name / "training.json").read_text(encoding="utf-8")
+    )
+    made = asdict(preset(name, out=said["out"]))
+    second_run = {"weights", "factor", "warmup", "seed", "updates", "average", "save_updates"}
+    allowed = {"precision"} | (second_run if name in TRAINED_TWICE else set())  # as its card tells
+    assert {key for key in said if said[key] != made[key]} <= allowed
+
+
+def test_the_card_of_the_general_model_quotes_its_results():
+    name = "general-en-fr"
+    card = (resource_path("models") / name / "README.md").read_text(encoding="utf-8")
+    for part, corpora in ("", {"laws", "tatoeba", "php", "multi30k"}), ("-newstest2013", {"news"}):
+        log = resource_path("results") / f"{name}{part}.json"
+        rows = json.loads(log.read_text(encoding="utf-8"))
+        scores = {row["corpus"]: row for row in rows if row["text"] == "cased, detokenized"}
+        assert set(scores) == corpora
+        for row in scores.values():
+            assert f"| {row['sentences']:,} | {row['score']:.2f} |" in card
+
+
+@pytest.mark.parametrize("name", TRANSLATORS[:2])
+def test_the_cards_of_the_shipped_models_quote_their_results(name: str):
+    card = (resource_path("models") / name / "README.md").read_text(encoding="utf-8")
+    rows = json.loads((resource_path("results") / f"{name}.json").read_text(encoding="utf-8"))
+    for split in "dev", "test":
+        score = {row["text"]: row["score"] for row in rows if row["split"] == split}
+        line = f"{score['cased, detokenized']:.2f} | {score['lower-cased, tokenized']:.2f} |"
+        assert line in card
