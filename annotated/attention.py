@@ -1,5 +1,5 @@
 """3.2 Attention (chapters/3-2-attention.md).
-Attention on a Machine (chapters/attention-machinery.md).
+Attention on a machine (chapters/attention-machinery.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """

@@ -1,4 +1,4 @@
-"""Every Claim, and What Became of It (chapters/claims.md).
+"""Every claim, and what became of it (chapters/claims.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """

@@ -1,4 +1,5 @@
 """3.4 Embeddings and Softmax (chapters/3-4-embeddings-softmax.md).
+Configuration and first weights (chapters/model-machinery.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
@@ -42,6 +43,25 @@ class Embeddings(nn.Module):
         return self.lut(x) * math.sqrt(self.d_model)
 
 
+class Generator(nn.Module):
+    """Decoder output to log-probabilities of the next token.
+
+    Args:
+        d_model: width of the decoder output.
+        vocab: number of target ids.
+
+    Source: section 3.4.
+    """
+
+    def __init__(self, d_model: int, vocab: int) -> None:
+        super().__init__()
+        self.proj = nn.Linear(d_model, vocab, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, len, d_model) to log-probabilities (batch, len, vocab)."""
+        return self.proj(x).log_softmax(dim=-1)
+
+
 def check_ids(ids: Tensor, vocab: int) -> None:
     """Raise ValueError unless every id lies in 0 to vocab - 1; no check under torch.compile."""
     if torch.compiler.is_compiling() or ids.numel() == 0:
@@ -61,22 +81,3 @@ def check_tokens(name: str, ids: Tensor) -> None:
     else:
         kind = f"{str(ids.dtype).removeprefix('torch.')} {tuple(ids.shape)}"
     raise ValueError(f"expected {name} as ids (batch, len), of int64 or int32; got {kind}")
-
-
-class Generator(nn.Module):
-    """Decoder output to log-probabilities of the next token.
-
-    Args:
-        d_model: width of the decoder output.
-        vocab: number of target ids.
-
-    Source: section 3.4.
-    """
-
-    def __init__(self, d_model: int, vocab: int) -> None:
-        super().__init__()
-        self.proj = nn.Linear(d_model, vocab, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(batch, len, d_model) to log-probabilities (batch, len, vocab)."""
-        return self.proj(x).log_softmax(dim=-1)

@@ -1,5 +1,5 @@
 """6.1 Machine Translation (chapters/6-1-machine-translation.md).
-Scores (chapters/scoring.md).
+BLEU and perplexity (chapters/scoring.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """

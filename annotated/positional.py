@@ -1,4 +1,5 @@
 """3.5 Positional Encoding (chapters/3-5-positional-encoding.md).
+Configuration and first weights (chapters/model-machinery.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
@@ -8,7 +9,7 @@ from torch import Tensor, nn
 
 from annotated.regularization import Dropout
 
-__all__ = ["LearnedPositionalEncoding", "PositionalEncoding", "sinusoids"]
+__all__ = ["LearnedPositionalEncoding", "PositionalEncoding", "position_range", "sinusoids"]
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
@@ -29,18 +30,6 @@ def sinusoids(length: int, d_model: int) -> Tensor:
     table[:, 0::2] = angle.sin()
     table[:, 1::2] = angle.cos()[:, : d_model // 2]
     return table.float()
-
-
-def _position_range(x: Tensor, pe: Tensor, position: int | None) -> tuple[int, int]:
-    """First position of x (batch, len, d_model) and the one after its last, for a table pe.
-
-    Raises: ValueError if the widths of x and pe differ, or for a position below 0.
-    """
-    if x.size(-1) != pe.size(-1):
-        raise ValueError(f"expected inputs of width {pe.size(-1)}; got {x.size(-1)}")
-    if position is not None and position < 0:
-        raise ValueError(f"expected a position of at least 0; got {position}")
-    return (0, x.size(1)) if position is None else (position, position + 1)
 
 
 class PositionalEncoding(nn.Module):
@@ -69,7 +58,7 @@ class PositionalEncoding(nn.Module):
 
         Raises: ValueError if x has another width, or for a position below 0.
         """
-        start, end = _position_range(x, self.pe, position)
+        start, end = position_range(x, self.pe, position)
         if end > self.pe.size(1):
             self.pe = sinusoids(end, x.size(-1)).unsqueeze(0).to(self.pe)
         return self.dropout(x + self.pe[:, start:end])
@@ -97,8 +86,20 @@ class LearnedPositionalEncoding(nn.Module):
 
         Raises: ValueError if x has another width, or for a position that does not exist.
         """
-        start, end = _position_range(x, self.pe, position)
+        start, end = position_range(x, self.pe, position)
         if end > self.max_len:
             limit = f"expected at most {self.max_len} tokens (learned positions)"
             raise ValueError(f"{limit}; got {end}")
         return self.dropout(x + self.pe[:, start:end])
+
+
+def position_range(x: Tensor, pe: Tensor, position: int | None) -> tuple[int, int]:
+    """First position of x (batch, len, d_model) and the one after its last, for a table pe.
+
+    Raises: ValueError if the widths of x and pe differ, or for a position below 0.
+    """
+    if x.size(-1) != pe.size(-1):
+        raise ValueError(f"expected inputs of width {pe.size(-1)}; got {x.size(-1)}")
+    if position is not None and position < 0:
+        raise ValueError(f"expected a position of at least 0; got {position}")
+    return (0, x.size(1)) if position is None else (position, position + 1)

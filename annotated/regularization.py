@@ -1,4 +1,5 @@
 """5.4 Regularization (chapters/5-4-regularization.md).
+The trainer (chapters/trainer.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """

@@ -1,4 +1,4 @@
-"""Runs Wanted (chapters/runs.md).
+"""Runs wanted (chapters/runs.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """

@@ -1,5 +1,5 @@
 """3.1 Encoder and Decoder Stacks (chapters/3-1-encoder-decoder-stacks.md).
-Attention on a Machine (chapters/attention-machinery.md).
+Attention on a machine (chapters/attention-machinery.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """

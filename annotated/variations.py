@@ -1,4 +1,5 @@
 """6.2 Model Variations (chapters/6-2-model-variations.md).
+The runs of Table 3 (chapters/table-3-runs.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
@@ -21,11 +22,14 @@ from annotated.training.trainer import train
 from annotated.translator import load_pretrained
 
 __all__ = [
+    "SHAPE",
     "compare_direction",
     "count_parameters",
     "full_command",
     "gain_over_base",
+    "known_row",
     "row_config",
+    "run_folder",
     "small_config",
     "student_quantile",
     "table_3",
@@ -104,7 +108,7 @@ def table_3() -> "pd.DataFrame":
     return pd.DataFrame(_ROWS.values(), index=pd.Index(_ROWS, name="row"))
 
 
-_SHAPE = ["N", "d_model", "d_ff", "h", "d_k", "d_v", "positions"]
+SHAPE = ["N", "d_model", "d_ff", "h", "d_k", "d_v", "positions"]
 
 
 def row_config(name: str, vocab: int = 37000) -> TransformerConfig:
@@ -115,12 +119,12 @@ def row_config(name: str, vocab: int = 37000) -> TransformerConfig:
 
     Raises: ValueError if there is no such row.
     """
-    row = _known_row(name)
-    shape = {key: row[key] for key in [*_SHAPE, "dropout"]}
+    row = known_row(name)
+    shape = {key: row[key] for key in [*SHAPE, "dropout"]}
     return TransformerConfig.base(vocab, **shape, max_len=512)  # matters to learned positions only
 
 
-def _known_row(name: str) -> dict[str, Any]:
+def known_row(name: str) -> dict[str, Any]:
     """A row of Table 3 by its name.
 
     Raises: ValueError that lists the names if this is none of them.
@@ -137,6 +141,33 @@ def count_parameters(config: TransformerConfig) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
+def run_folder(name: str) -> str:
+    """The folder of a row's run at full size; at small scale the seed follows.
+
+    >>> run_folder("A: h = 1")
+    'runs/a-h-1'
+    """
+    return "runs/" + "-".join("".join(c if c.isalnum() else " " for c in name.lower()).split())
+
+
+def small_config(name: str, seed: int = 1, **changes: Any) -> TrainingConfig:
+    """The training run of a row at small scale, on Multi30k: widths / 4, layers / 2.
+
+    Args:
+        changes: other fields of the configuration, such as `updates`.
+
+    Raises: ValueError if there is no such row.
+    """
+    row = known_row(name)
+    widths = {key: row[key] // 4 for key in ("d_model", "d_ff", "d_k", "d_v")}
+    kept = {key: row[key] for key in ("h", "dropout", "label_smoothing", "positions")}
+    small = {
+        "N": row["N"] // 2, "vocab_size": 5000, "updates": 2000, "warmup": 1000, "average": 1,
+        "save_updates": 400, "log_updates": 100, "out": f"{run_folder(name)}-{seed}", "seed": seed,
+    }  # fmt: skip
+    return TrainingConfig(**{**small, **widths, **kept, **changes})
+
+
 def _full_config(name: str) -> TrainingConfig:
     """The training run of a row at full size: WMT 2014 English-German, no averaging.
 
@@ -144,21 +175,12 @@ def _full_config(name: str) -> TrainingConfig:
 
     Source: section 6.2.
     """
-    row = _known_row(name)
-    fields = [*_SHAPE, "dropout", "label_smoothing"]
+    row = known_row(name)
+    fields = [*SHAPE, "dropout", "label_smoothing"]
     shape = {key: row[key] for key in fields}
     return preset(
-        "base-en-de", **shape, updates=row["train_steps"], average=1, out=_run_folder(name)
+        "base-en-de", **shape, updates=row["train_steps"], average=1, out=run_folder(name)
     )
-
-
-def _run_folder(name: str) -> str:
-    """The folder of a row's run.
-
-    >>> _run_folder("A: h = 1")
-    'runs/a-h-1'
-    """
-    return "runs/" + "-".join("".join(c if c.isalnum() else " " for c in name.lower()).split())
 
 
 def full_command(name: str) -> str:
@@ -174,24 +196,6 @@ def full_command(name: str) -> str:
     ]
     train = "torchrun --standalone --nproc-per-node gpu -m annotated train --preset base-en-de"
     return " ".join([train, *options])
-
-
-def small_config(name: str, seed: int = 1, **changes: Any) -> TrainingConfig:
-    """The training run of a row at small scale, on Multi30k: widths / 4, layers / 2.
-
-    Args:
-        changes: other fields of the configuration, such as `updates`.
-
-    Raises: ValueError if there is no such row.
-    """
-    row = _known_row(name)
-    widths = {key: row[key] // 4 for key in ("d_model", "d_ff", "d_k", "d_v")}
-    kept = {key: row[key] for key in ("h", "dropout", "label_smoothing", "positions")}
-    small = {
-        "N": row["N"] // 2, "vocab_size": 5000, "updates": 2000, "warmup": 1000, "average": 1,
-        "save_updates": 400, "log_updates": 100, "out": f"{_run_folder(name)}-{seed}", "seed": seed,
-    }  # fmt: skip
-    return TrainingConfig(**{**small, **widths, **kept, **changes})
 
 
 _MEASURE = "cased, tokenized, compounds split"  # the paper's BLEU of English-German

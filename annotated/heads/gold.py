@@ -1,4 +1,4 @@
-"""The Study of Heads (chapters/heads.md).
+"""The study of heads (chapters/heads.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """

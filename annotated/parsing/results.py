@@ -1,4 +1,4 @@
-"""6.3 English Constituency Parsing (chapters/6-3-constituency-parsing.md).
+"""EVALB (chapters/evalb.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """

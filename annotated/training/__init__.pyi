@@ -29,6 +29,7 @@ from .checkpoints import tensor_digest as tensor_digest
 from .checkpoints import write_checkpoint as write_checkpoint
 from .config import PRESETS as PRESETS
 from .config import TrainingConfig as TrainingConfig
+from .config import check_training as check_training
 from .config import fixed_options as fixed_options
 from .config import model_config as model_config
 from .config import preset as preset

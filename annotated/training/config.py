@@ -1,4 +1,5 @@
 """5.2 Hardware and Schedule (chapters/5-2-hardware-schedule.md).
+The folder of a run (chapters/checkpoints.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
@@ -11,7 +12,7 @@ from annotated.corpora import parse_data
 from annotated.files import fits
 from annotated.model import TransformerConfig
 
-__all__ = ["PRESETS", "TrainingConfig", "fixed_options", "model_config", "preset"]
+__all__ = ["PRESETS", "TrainingConfig", "check_training", "fixed_options", "model_config", "preset"]
 
 
 def _option(default: Any, text: str, choices: tuple = (), fixed: bool = True) -> Any:
@@ -71,33 +72,7 @@ class TrainingConfig:
     seed: int = _option(1, "start of every random choice")
 
     def __post_init__(self) -> None:
-        _check_training(self)
-
-
-def _check_training(config: TrainingConfig) -> None:
-    """Raise ValueError unless a configuration describes a run that can be done."""
-    may_be_zero = {"d_k", "d_v", "parts", "seed", "save_updates", "save_minutes"}
-    for option in fields(config):
-        value, choices = getattr(config, option.name), option.metadata["choices"]
-        kind = type(option.default)
-        if not fits(value, kind):
-            number = "a finite " if kind is float else ""
-            raise ValueError(f"expected {option.name} as {number}{kind.__name__}; got {value!r}")
-        if choices and value not in choices:
-            raise ValueError(f"expected {option.name} out of {', '.join(choices)}; got {value!r}")
-        least = 0 if option.name in may_be_zero or kind is float else 1
-        if kind in (int, float) and value < least:
-            raise ValueError(f"expected {option.name} of at least {least}; got {value}")
-    if not 0 <= config.label_smoothing < 1:
-        raise ValueError(f"expected label_smoothing in [0, 1); got {config.label_smoothing}")
-    if not config.save_updates and not config.save_minutes:
-        raise ValueError("expected save_updates or save_minutes above 0; got 0 for both")
-    if config.tensorboard and find_spec("tensorboard") is None:
-        raise ValueError(
-            "expected the package tensorboard for --tensorboard: pip install tensorboard"
-        )
-    parse_data(config.data)
-    model_config(config)
+        check_training(self)
 
 
 def model_config(config: TrainingConfig) -> TransformerConfig:
@@ -117,11 +92,6 @@ def model_config(config: TrainingConfig) -> TransformerConfig:
         max_len=max(c.max_pieces + 2, 512),  # matters to learned positions only
         norm_first=c.norm_first,
     )
-
-
-def fixed_options(config: TrainingConfig) -> dict[str, Any]:
-    """The options that a run keeps from start to end."""
-    return {o.name: getattr(config, o.name) for o in fields(config) if o.metadata["fixed"]}
 
 
 _PAPER = {
@@ -176,3 +146,34 @@ def preset(name: str, **changes: Any) -> TrainingConfig:
     if name not in PRESETS:
         raise ValueError(f"expected a preset out of {', '.join(PRESETS)}; got {name!r}")
     return TrainingConfig(**{"out": f"runs/{name}", **PRESETS[name], **changes})
+
+
+def check_training(config: TrainingConfig) -> None:
+    """Raise ValueError unless a configuration describes a run that can be done."""
+    may_be_zero = {"d_k", "d_v", "parts", "seed", "save_updates", "save_minutes"}
+    for option in fields(config):
+        value, choices = getattr(config, option.name), option.metadata["choices"]
+        kind = type(option.default)
+        if not fits(value, kind):
+            number = "a finite " if kind is float else ""
+            raise ValueError(f"expected {option.name} as {number}{kind.__name__}; got {value!r}")
+        if choices and value not in choices:
+            raise ValueError(f"expected {option.name} out of {', '.join(choices)}; got {value!r}")
+        least = 0 if option.name in may_be_zero or kind is float else 1
+        if kind in (int, float) and value < least:
+            raise ValueError(f"expected {option.name} of at least {least}; got {value}")
+    if not 0 <= config.label_smoothing < 1:
+        raise ValueError(f"expected label_smoothing in [0, 1); got {config.label_smoothing}")
+    if not config.save_updates and not config.save_minutes:
+        raise ValueError("expected save_updates or save_minutes above 0; got 0 for both")
+    if config.tensorboard and find_spec("tensorboard") is None:
+        raise ValueError(
+            "expected the package tensorboard for --tensorboard: pip install tensorboard"
+        )
+    parse_data(config.data)
+    model_config(config)
+
+
+def fixed_options(config: TrainingConfig) -> dict[str, Any]:
+    """The options that a run keeps from start to end."""
+    return {o.name: getattr(config, o.name) for o in fields(config) if o.metadata["fixed"]}

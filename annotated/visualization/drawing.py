@@ -1,4 +1,4 @@
-"""Drawing Attention (chapters/drawing-attention.md).
+"""Drawing attention (chapters/drawing-attention.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
