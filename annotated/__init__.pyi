@@ -58,7 +58,6 @@ from .evaluation import training_cost as training_cost
 from .feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
 from .files import FileError as FileError
 from .files import InputError as InputError
-from .heads.observe import observe_heads as observe_heads
 from .heads.study import head_study as head_study
 from .launcher import launch as launch
 from .model import EncoderDecoder as EncoderDecoder
@@ -73,7 +72,6 @@ from .parsing.drawing import tree_svg as tree_svg
 from .parsing.evalb import evalb_compare as evalb_compare
 from .parsing.parser import Parser as Parser
 from .parsing.parser import load_parser as load_parser
-from .parsing.parser import score_parser as score_parser
 from .parsing.results import table_4 as table_4
 from .positional import LearnedPositionalEncoding as LearnedPositionalEncoding
 from .positional import PositionalEncoding as PositionalEncoding
@@ -96,6 +94,7 @@ from .translator import Translator as Translator
 from .translator import load_pretrained as load_pretrained
 from .variations import count_parameters as count_parameters
 from .variations import row_config as row_config
+from .variations import table_3 as table_3
 from .visualization.drawing import attention_lines as attention_lines
 from .visualization.drawing import heat_map as heat_map
 from .visualization.weights import Attention as Attention

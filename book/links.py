@@ -11,7 +11,7 @@ from pathlib import Path
 
 from docutils import nodes
 from docutils.statemachine import StringList
-from extract import collect, defined_names, offered
+from extract import added_to, collect, defined_names, offered
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -124,7 +124,10 @@ def name_module(cell: nodes.container, module: str) -> None:
         link = nodes.reference("", "", refuri=url, internal=True)
     link += nodes.literal("", f"annotated/{module.replace('.', '/')}.py")
     label = nodes.paragraph("", "", nodes.Text("goes into "), link, classes=["module"])
-    label["ids"] = [f"{module}.{name}" for node in body for name in defined_names(node)]
+    names = [name for node in body for name in defined_names(node)]
+    methods = [node for node in body if isinstance(node, ast.FunctionDef) and added_to(node)]
+    names += [f"{added_to(node)}.{node.name}" for node in methods]
+    label["ids"] = [f"{module}.{name}" for name in names]
     cell["classes"].append("export")
     cell.insert(0, label)
     # myst-nb looks for the source in the first place when it folds a cell; an export
