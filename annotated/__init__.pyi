@@ -41,9 +41,7 @@ from .data import START as START
 from .data import UNK as UNK
 from .data import Batch as Batch
 from .data import encode_source as encode_source
-from .data import encode_target as encode_target
 from .data import learn_vocabulary as learn_vocabulary
-from .data import make_batch as make_batch
 from .data import token_batches as token_batches
 from .decoding import Hypothesis as Hypothesis
 from .decoding import beam_search as beam_search

@@ -124,7 +124,7 @@ class _BlockwiseLoss(torch.autograd.Function):
         return *(grad * saved for saved in ctx.saved_tensors), None, None
 
 
-@torch.compiler.disable
+@torch._disable_dynamo  # as torch.compiler.disable, but the compiler is imported when it is needed
 def linear_cross_entropy(
     x: Tensor, weight: Tensor, target: Tensor, padding_idx: int, smoothing: float = 0.0
 ) -> Tensor:
