@@ -261,10 +261,15 @@ def add_studies(commands: Any) -> None:
 def add_sources(commands: Any) -> None:
     """The commands about files: checkpoints, corpora, and the paper."""
     average = commands.add_parser(
-        "average", help="average the weights of checkpoints (section 6.1)"
+        "average",
+        help="average the weights of checkpoints (section 6.1)",
+        epilog="example: annotated average runs/base-en-de --last 5",
     )
-    average.add_argument("checkpoints", nargs="+", help="checkpoint files of one run")
-    average.add_argument("--out", required=True, help="safetensors file to write")
+    told = "the folder of a run, whose model becomes the mean; or checkpoint files"
+    average.add_argument("checkpoints", nargs="+", metavar="RUN|FILE", help=told)
+    told = "of a run: so many checkpoints (default: as many as it was told to average)"
+    average.add_argument("--last", type=int, default=0, metavar="N", help=told)
+    average.add_argument("--out", metavar="FILE", help="of files: where to write the mean")
     average.set_defaults(run=run_average)
 
     data = commands.add_parser("data", help="list or fetch corpora (section 5.1)")

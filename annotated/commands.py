@@ -256,12 +256,21 @@ def tree_picture(tree: Any) -> str:
 
 
 def run_average(options: argparse.Namespace) -> None:
-    from annotated.files import write_tensors
+    from annotated.files import InputError, write_tensors
     from annotated.training.checkpoints import average_checkpoints
+    from annotated.training.folder import average_run
 
-    tensors = average_checkpoints([Path(path) for path in options.checkpoints])
-    write_tensors(Path(options.out), tensors, {"format": "pt"})
-    print(options.out)
+    first, *more = paths = [Path(path) for path in options.checkpoints]
+    if first.is_dir():
+        if more or options.out:
+            raise InputError("expected the folder of one run, without --out: its model is replaced")
+        average_run(first, options.last)
+        print(first)
+    elif options.out and not options.last:
+        write_tensors(Path(options.out), average_checkpoints(paths), {"format": "pt"})
+        print(options.out)
+    else:
+        raise InputError("expected --out FILE with checkpoint files, or the folder of a run")
 
 
 def one_line(text: str) -> str:

@@ -235,6 +235,22 @@ def test_average(tmp_path: Path, capsys):
     assert list(mean) == ["x"] and mean["x"].tolist() == [3.0, 3.0]
 
 
+def test_average_of_a_run(run: Path, capsys):
+    """The run's model becomes the mean of its last checkpoints; it translates as before."""
+    two = [load_file(path) for path in list_checkpoints(run)[-2:]]
+    assert len(two) == 2
+    (run / "model.safetensors").unlink()
+    assert said(capsys, "average", str(run), "--last", "2") == f"{run}\n"
+    for name, x in load_file(run / "model.safetensors").items():
+        mean = (two[0][f"model.{name}"] + two[1][f"model.{name}"]) / 2
+        torch.testing.assert_close(x, mean.half(), atol=1e-3, rtol=1e-3)
+    load_pretrained(str(run)).translate("red dog")
+    assert "expected 99 checkpoints" in refused(capsys, "average", str(run), "--last", "99")
+    assert "last of at least 0; got -1" in refused(capsys, "average", str(run), "--last", "-1")
+    assert "without --out" in refused(capsys, "average", str(run), "--out", "x")
+    assert "--out FILE" in refused(capsys, "average", "x.safetensors")
+
+
 # -------------------------------------------------------------------------------------- translate
 
 

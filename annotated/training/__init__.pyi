@@ -33,6 +33,7 @@ from .config import check_training as check_training
 from .config import fixed_options as fixed_options
 from .config import model_config as model_config
 from .config import preset as preset
+from .folder import average_run as average_run
 from .folder import prepare_run as prepare_run
 from .folder import read_config as read_config
 from .folder import read_pairs as read_pairs

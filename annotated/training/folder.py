@@ -12,12 +12,21 @@ from tokenizers import Tokenizer
 
 from annotated.corpora import load_pairs, parse_data
 from annotated.data import EncodedPairs, learn_vocabulary
-from annotated.files import FileError, locked, read_json, reading, settings, write_text
-from annotated.training.checkpoints import list_checkpoints
-from annotated.training.config import TrainingConfig, fixed_options
+from annotated.files import (
+    FileError,
+    InputError,
+    check_whole,
+    locked,
+    read_json,
+    reading,
+    settings,
+    write_text,
+)
+from annotated.training.checkpoints import average_checkpoints, list_checkpoints, save_model
+from annotated.training.config import TrainingConfig, fixed_options, model_config
 from annotated.translator import load_pretrained
 
-__all__ = ["prepare_run", "read_config", "read_pairs", "run_lock"]
+__all__ = ["average_run", "prepare_run", "read_config", "read_pairs", "run_lock"]
 
 
 def run_lock(folder: str | Path) -> AbstractContextManager[None]:
@@ -106,3 +115,21 @@ def read_pairs(folder: Path) -> tuple[EncodedPairs, EncodedPairs]:
             expected = f"pairs of ids below {size}, the size of tokenizer.json's vocabulary"
             raise FileError(f"{path}: expected {expected}; {got}; {again}")
     return train_pairs, dev_pairs
+
+
+def average_run(folder: Path, last: int = 0) -> None:
+    """Make the mean of the last checkpoints of a run its model.
+
+    Args:
+        folder: of the run.   last: how many; 0: as many as its configuration says.
+
+    Raises: ValueError if it has fewer; FileError if one is damaged, or no run is there.
+
+    Source: section 6.1.
+    """
+    config, found = read_config(folder), list_checkpoints(folder)
+    check_whole("last", last, least=0)
+    if last > len(found):
+        raise InputError(f"expected {last} checkpoints in {folder}; got {len(found)}")
+    mean = average_checkpoints(found[-(last or config.average) :])
+    save_model(folder, mean, model_config(config))

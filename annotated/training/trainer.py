@@ -35,19 +35,16 @@ from annotated.training.batches import (
 )
 from annotated.training.checkpoints import (
     INTERRUPTED,
-    average_checkpoints,
     check_checkpoint,
     checkpoint_tensors,
     delete_old_checkpoints,
-    list_checkpoints,
     newest_checkpoint,
     read_checkpoint,
     restore_tensors,
-    save_model,
     write_checkpoint,
 )
 from annotated.training.config import TrainingConfig, fixed_options, model_config
-from annotated.training.folder import prepare_run, read_pairs, run_lock
+from annotated.training.folder import average_run, prepare_run, read_pairs, run_lock
 from annotated.training.logs import Progress, RunLog
 from annotated.training.loss import ModelLoss
 from annotated.training.processes import (
@@ -395,7 +392,6 @@ def train(config: TrainingConfig, resume: bool = False) -> Path:
         if trainer.progress.update < config.updates:
             trainer.fit()
         if processes.rank == 0:
-            last = list_checkpoints(folder)[-config.average :]
-            save_model(folder, average_checkpoints(last), model_config(config))
+            average_run(folder)
         processes.barrier()  # nobody leaves before it is saved
     return folder
