@@ -94,18 +94,21 @@ def _translators() -> list[WantedRun]:
 
 
 def _variations() -> list[WantedRun]:
-    """The models of Table 3 that Table 2 has too, on the development set."""
+    """Both models of Table 2 on the development set, and rows of Table 3 that small runs left open."""
     from annotated.evaluation import BLEU_KINDS
-    from annotated.variations import full_command, table_3
+    from annotated.variations import full_command, run_folder, table_3
 
     entry, runs = {"split": "dev", "text": BLEU_KINDS["compound-split"]}, []
-    for name, row in table_3().loc[["base", "big"]].iterrows():
+    open_rows = "A: h = 1", "D: label_smoothing = 0.0", "E: positions = learned"
+    for row_name, row in table_3().loc[["base", "big", *open_rows]].iterrows():
+        folder = run_folder(str(row_name))
+        name = folder.removeprefix("runs/")
         log = f"{name}-dev.json"
         told = f"{row['BLEU']} BLEU on newstest2013 without averaging, at a perplexity of"
-        wanted = f"{name.title()} reaches {told} {row['perplexity']} a piece."
+        wanted = f"{row_name} reaches {told} {row['perplexity']} a piece."
         command = (
-            f"{full_command(name)}\n"
-            f"annotated evaluate runs/{name} --split dev --out data/results/{log}"
+            f"{full_command(row_name)}\n"
+            f"annotated evaluate {folder} --split dev --out data/results/{log}"
         )
         given = wanted, row["BLEU"], "BLEU", command, log, entry, ("score", "perplexity")
         runs.append(WantedRun(f"{name}-dev", "6.2", *given))

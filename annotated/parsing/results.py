@@ -1,4 +1,4 @@
-"""EVALB (chapters/evalb.md).
+"""6.3 English Constituency Parsing (chapters/6-3-constituency-parsing.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
