@@ -94,7 +94,7 @@ def _translators() -> list[WantedRun]:
 
 
 def _variations() -> list[WantedRun]:
-    """Both models of Table 2 on the development set, and rows of Table 3 that small runs left open."""
+    """Rows of Table 3: both models of Table 2, and those that small runs left open."""
     from annotated.evaluation import BLEU_KINDS
     from annotated.variations import full_command, run_folder, table_3
 
