@@ -94,8 +94,12 @@ class Manifest:
     def __post_init__(self) -> None:
         if self.format != _FORMAT:
             raise FileError(f"expected format {_FORMAT}; got {self.format}, of another edition")
-        if set(self.files) != {_VOCABULARY, *_ARRAYS} or sum_of_sums(self.files) != self.sha256:
-            raise FileError("expected the sums of all files; it has been altered")
+        names = {_VOCABULARY, *_ARRAYS}
+        sizes = [said.get("bytes") for said in self.files.values()]
+        if set(self.files) != names or not all(type(size) is int for size in sizes):
+            raise FileError(f"expected bytes and SHA-256 of {', '.join(sorted(names))}")
+        if sum_of_sums(self.files) != self.sha256:
+            raise FileError("expected the sum of the sums of all files; it differs")
 
 
 def sum_of_sums(files: dict[str, dict[str, Any]]) -> str:
@@ -105,7 +109,10 @@ def sum_of_sums(files: dict[str, dict[str, Any]]) -> str:
 
 
 _QUICK = 1 << 26  # bytes of a file whose sum is always looked at
-_ANEW = "delete this folder, and run annotated prepare again"
+
+
+def _anew(folder: Path) -> str:
+    return f"delete this folder, and make it anew: annotated prepare … --out {folder}"
 
 
 @dataclass(frozen=True)
@@ -126,8 +133,10 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / "manifest.json"
     if not path.exists():
         raise MissingFile(f"expected a prepared corpus in {folder}; it has no manifest.json")
-    with reading(path, "what annotated prepare writes", _ANEW):
+    try:
         return settings(Manifest, read_json(path, "the manifest of a prepared corpus"), str(path))
+    except FileError as error:
+        raise FileError(f"{error}; {_anew(folder)}") from error
 
 
 def open_prepared(folder: Path, thorough: bool = False) -> PreparedCorpus:
@@ -141,16 +150,14 @@ def open_prepared(folder: Path, thorough: bool = False) -> PreparedCorpus:
     manifest = read_manifest(folder)
     for name, said in manifest.files.items():
         path, expected = folder / name, f"{said['bytes']:,} bytes, as manifest.json says"
-        with reading(path, expected, _ANEW):
+        with reading(path, expected, _anew(folder)):
             size = path.stat().st_size
         if size != said["bytes"]:
-            raise FileError(f"{path}: expected {expected}; got {size:,}; {_ANEW}")
-        if (thorough or size <= _QUICK or name == _VOCABULARY) and sha256_of(path) != said[
-            "sha256"
-        ]:
-            raise FileError(
-                f"{path}: expected the SHA-256 that manifest.json says; it differs; {_ANEW}"
-            )
+            raise FileError(f"{path}: expected {expected}; got {size:,}; {_anew(folder)}")
+        looked_at = thorough or size <= _QUICK or name == _VOCABULARY
+        if looked_at and sha256_of(path) != said["sha256"]:
+            expected = "the SHA-256 that manifest.json says"
+            raise FileError(f"{path}: expected {expected}; it differs; {_anew(folder)}")
     return PreparedCorpus(folder, manifest, *(_map_pairs(folder, split) for split in _SPLITS))
 
 
@@ -159,11 +166,12 @@ def _map_pairs(folder: Path, split: str) -> EncodedPairs:
     arrays = []
     for kind in "ids", "lengths":
         path = folder / f"{split}.{kind}.npy"
-        with reading(path, "an array", _ANEW):
+        with reading(path, "an array", _anew(folder)):
             arrays.append(np.load(path, mmap_mode="r").view(np.ndarray))
     pairs = EncodedPairs(*arrays)
     if arrays[1].shape[1:] != (2,) or pairs.starts[-1] != len(pairs.ids):
-        raise FileError(f"{path}: expected lengths that add up to the ids; they do not; {_ANEW}")
+        told = "expected lengths that add up to the ids; they do not"
+        raise FileError(f"{path}: {told}; {_anew(folder)}")
     return pairs
 
 
