@@ -29,6 +29,7 @@ __all__ = [
     "run_heads",
     "run_paper",
     "run_parse",
+    "run_prepare",
     "run_score",
     "run_train",
     "run_translate",
@@ -41,6 +42,15 @@ __all__ = [
     "trained_on",
     "tree_picture",
 ]
+
+
+def run_prepare(options: argparse.Namespace) -> None:
+    from annotated.prepared import RULES, prepare
+    from annotated.training.config import preset
+
+    given = {name: getattr(options, name) for name in RULES if hasattr(options, name)}
+    config = preset(options.preset or "multi30k-en-de", **given)
+    print(prepare(config, options.out, options.processes))
 
 
 def run_train(options: argparse.Namespace) -> None:

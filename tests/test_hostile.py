@@ -11,6 +11,7 @@ import io
 import json
 import lzma
 import math
+import os
 import random
 import shutil
 import signal
@@ -35,11 +36,12 @@ from safetensors.numpy import load_file, save_file
 import annotated
 from annotated import cli, corpora, data
 from annotated.corpora import CorpusFile, known_corpora
-from annotated.data import EncodedPairs, encode_source, train_bpe
+from annotated.data import encode_source, train_bpe
 from annotated.decoding import beam_search, greedy_decode
 from annotated.downloads import download
 from annotated.files import InputError
 from annotated.model import TransformerConfig, build_model
+from annotated.prepared import open_prepared
 from annotated.texts import part_lines
 from annotated.training.checkpoints import list_checkpoints, read_checkpoint, save_model
 from annotated.training.config import TrainingConfig
@@ -87,7 +89,7 @@ def limited() -> Iterator[None]:
 Case = tuple[str, Callable[[], Any]]
 LEAST = {  # cases of each kind
     "texts": 250, "arguments": 900, "model folders": 350, "checkpoints": 200, "resumed runs": 50,
-    "configurations": 200, "logs": 80, "encoded pairs": 70, "registers": 110, "archives": 240,
+    "configurations": 200, "logs": 80, "prepared corpora": 70, "registers": 110, "archives": 240,
     "downloads": 220, "trees": 250, "commands": 200,
 }  # fmt: skip
 
@@ -405,7 +407,8 @@ def test_resumed_runs(run: tuple[TrainingConfig, Path], tmp_path: Path):
     strange |= {"checkpoint-00000099.safetensors": b"x", "checkpoint-00000006.bak": b"x"}
     for other, content in strange.items():
         cases += [(other, act(lambda out, o=other, c=content: (out / o).write_bytes(c)))]
-    for file in "tokenizer.json", "train.pairs", "dev.pairs", "training.json", "log.csv":
+    files = "tokenizer.json", "corpus.json", "training.json", "log.csv"
+    for file in (*files, *(f"prepared/{name}" for name in os.listdir(folder / "prepared"))):
         text = (folder / file).read_bytes()
         for what, content in [*cuts(text, 4, rng), *flips(text, 2, rng)]:
             changed = act(lambda out, f=file, c=content: (out / f).write_bytes(c))
@@ -481,23 +484,29 @@ def test_logs(run: tuple[TrainingConfig, Path], tmp_path: Path):
     judge("logs", ((name, act(content)) for name, content in contents()), right)
 
 
-def test_encoded_pairs(run: tuple[TrainingConfig, Path], tmp_path: Path):
+def test_prepared_corpora(run: tuple[TrainingConfig, Path], tmp_path: Path):
     rng = random.Random(7)
-    whole = (run[1] / "train.pairs").read_bytes()
-    known = EncodedPairs.load(run[1] / "train.pairs")
+    whole = run[1] / "prepared"
 
-    def act(content: bytes) -> Callable[[], Any]:
+    def pairs(folder: Path) -> list[tuple[list[int], list[int]]]:
+        corpus = open_prepared(folder)
+        return [split[i] for split in (corpus.train, corpus.dev) for i in range(len(split))]
+
+    def act(name: str, content: bytes) -> Callable[[], Any]:
         def read() -> Any:
-            (tmp_path / "train.pairs").write_bytes(content)
-            found = EncodedPairs.load(tmp_path / "train.pairs")
-            return [found[i] for i in range(len(found))]
+            shutil.copytree(whole, tmp_path / "prepared", dirs_exist_ok=True)
+            (tmp_path / "prepared" / name).write_bytes(content)
+            return pairs(tmp_path / "prepared")
 
         return read
 
-    (size,) = struct.unpack("<Q", whole[:8])
-    altered = [*cuts(whole, 30, rng), *flips(whole, 40, rng, 8 + size)]
-    expected = [known[i] for i in range(len(known))]
-    judge("encoded pairs", ((n, act(c)) for n, c in altered), lambda found: found == expected)
+    cases: list[Case] = []
+    for path in sorted(whole.iterdir()):
+        content = path.read_bytes()
+        altered = [*cuts(content, 6, rng), *flips(content, 12, rng)]
+        cases += [(f"{path.name} {what}", act(path.name, spoilt)) for what, spoilt in altered]
+    expected = pairs(whole)
+    judge("prepared corpora", cases, lambda found: found == expected)
 
 
 # --------------------------------------------------------------------- registers, archives, network

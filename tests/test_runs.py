@@ -51,7 +51,7 @@ def test_a_command_can_be_given_and_ends_in_the_log(
 ):
     monkeypatch.chdir(tmp_path)
     written: list[str] = []
-    monkeypatch.setattr(runs, "corpus_parts", lambda *given: [])
+    monkeypatch.setattr(runs, "split_parts", lambda *given: [])
     monkeypatch.setattr(runs, "write_text", lambda path, text: written.append(path.name))
     for line in WANTED[id].command.replace("\\\n", "").split("\n"):
         words = shlex.split(line)
@@ -108,9 +108,8 @@ def test_pairs_are_counted_as_they_pass(
         for lang in lines:
             archive.add(tmp_path / f"a.{lang}", arcname=f"in/a.{lang}")
     parts = [("a.en", "a.de"), ("b.tar/in/a.en", "b.tar/in/a.de")]
-    for module in runs, corpora:
-        monkeypatch.setattr(module, "corpus_parts", lambda *of: parts)
-        monkeypatch.setattr(module, "corpus_file", lambda of, name, fetch=None: tmp_path / name)
+    monkeypatch.setattr(corpora, "corpus_parts", lambda *of: parts)
+    monkeypatch.setattr(corpora, "corpus_file", lambda of, name, *how: tmp_path / name)
     with pytest.warns(UserWarning, match="good pairs"):
         loaded = len(corpora.load_pairs("wmt14-en-de", "train", "en", "de")[0])
     assert count_pairs("wmt14-en-de", "en", "de") == loaded == 2 * 10_051

@@ -69,11 +69,12 @@ def test_what_a_run_leaves_behind(config: TrainingConfig, corpus: Path):
         "checkpoint-00000020.safetensors",
         "checkpoint-00000030.safetensors",  # average = 2 are kept
         "config.json",
-        "dev.pairs",
+        "corpus.json",
         "log.csv",
         "model.safetensors",
+        "prepared",
+        "prepared.lock",
         "tokenizer.json",
-        "train.pairs",
         "training.json",
     ]
     assert read_config(folder) == replace(config, parts=1)  # one for each process

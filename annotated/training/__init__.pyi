@@ -7,10 +7,13 @@ from . import loss as loss
 from . import processes as processes
 from . import trainer as trainer
 from . import updates as updates
+from .batches import POOL as POOL
 from .batches import GlobalBatch as GlobalBatch
 from .batches import MicroBatch as MicroBatch
 from .batches import derive_seed as derive_seed
 from .batches import longest_sentence as longest_sentence
+from .batches import pool_places as pool_places
+from .batches import pools as pools
 from .batches import prefetch as prefetch
 from .batches import share_parts as share_parts
 from .batches import short_enough as short_enough

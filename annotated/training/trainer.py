@@ -19,15 +19,18 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
-from annotated.data import PAD, EncodedPairs, pad_ids, token_batches
+from annotated.data import PAD, EncodedPairs, token_batches
 from annotated.files import settings
 from annotated.model import build_model
 from annotated.optimizer import paper_optimizer
 from annotated.training.batches import (
+    POOL,
     GlobalBatch,
     MicroBatch,
     derive_seed,
     longest_sentence,
+    pool_places,
+    pools,
     prefetch,
     share_parts,
     short_enough,
@@ -108,19 +111,24 @@ class Trainer:
 
     def micro_batches(self, epoch: int, batch: int) -> Iterator[MicroBatch]:
         """The batches of all passes over the training pairs, from a place on."""
-        config, kept = self.config, self.kept
+        config, count = self.config, len(self.kept)
         budgets = config.src_tokens // self.parts, config.tgt_tokens // self.parts
         for now in itertools.count(epoch):
-            seed = derive_seed(config.seed, now)
-            batches = token_batches(self.pairs.lengths[kept], *budgets, seed=seed)
-            for number in range(batch if now == epoch else 0, len(batches)):
-                yield MicroBatch(now, number, kept[batches[number]].tolist())
+            seed, first = derive_seed(config.seed, now), batch if now == epoch else 0
+            for pool in range(first // POOL, pools(count)):
+                numbers = self.kept[pool_places(count, pool, seed)]
+                shuffle = derive_seed(config.seed, now, pool) if pool else seed
+                batches = token_batches(self.pairs.lengths[numbers], *budgets, seed=shuffle)
+                for i in range(max(0, first - pool * POOL), len(batches)):
+                    yield MicroBatch(now, pool * POOL + i, numbers[batches[i]].tolist())
 
     def collate(self, pairs: EncodedPairs, batch: MicroBatch) -> tuple[int, Tensor, Tensor]:
         """The seed of a batch, and its ids: (batch, src_len) and (batch, tgt_len + 1)."""
-        src, tgt = zip(*(pairs[i] for i in batch.pairs), strict=True)
         seed = derive_seed(self.config.seed, batch.epoch, batch.batch)
-        return seed, to_device(pad_ids(src), self.device), to_device(pad_ids(tgt), self.device)
+        multiple = 1 if self.device.type == "cpu" else 8
+        sides = (torch.from_numpy(pairs.padded(batch.pairs, side, multiple)) for side in (0, 1))
+        src, tgt = (to_device(ids, self.device) for ids in sides)
+        return seed, src, tgt
 
     def global_batches(self) -> Iterator[GlobalBatch]:
         """The work of the coming updates, from where the run stands, without end."""
@@ -128,8 +136,8 @@ class Trainer:
         stream = self.micro_batches(self.progress.epoch, self.progress.batch)
         while True:
             taken = list(itertools.islice(stream, self.parts))
-            lengths = np.concatenate([self.pairs.lengths[batch.pairs, 1] for batch in taken])
-            tokens = int((lengths - 1).sum())  # the start symbol is not predicted
+            pairs = list(itertools.chain.from_iterable(batch.pairs for batch in taken))
+            tokens = int(self.pairs.lengths[pairs, 1].sum(dtype=np.int64)) - len(pairs)
             yield GlobalBatch(
                 taken, tokens, [self.collate(self.pairs, b) for b in taken[rank::size]]
             )
@@ -351,7 +359,7 @@ def start_run(
     config = replace(config, parts=share_parts(config.parts, processes.size))
     folder = Path(config.out)
     if processes.rank == 0:
-        prepare_run(config, resume)
+        prepare_run(config, resume, processes.size)
     saved = processes.broadcast(newest_checkpoint(folder) if processes.rank == 0 else None)
     trainer = Trainer(config, *read_pairs(folder), processes)
     if saved:
