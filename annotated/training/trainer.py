@@ -9,7 +9,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -117,10 +117,11 @@ class Trainer:
             self.model, c.d_model, c.factor, c.warmup, done=self.progress.moves
         )
 
-    def autocast(self) -> torch.autocast:
+    def autocast(self) -> AbstractContextManager[Any]:
         """Where matrix products use the numbers of `precision`."""
-        enabled = self.dtype != torch.float32
-        return torch.autocast(self.device.type, self.dtype if enabled else None, enabled)
+        if self.dtype == torch.float32:
+            return nullcontext()
+        return torch.autocast(self.device.type, self.dtype)
 
     def micro_batches(self, epoch: int, batch: int) -> Iterator[MicroBatch]:
         """The batches of all passes over the training pairs, from a place on."""
