@@ -21,7 +21,8 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         "training, and a search with a beam of 4. Contenders that are not installed are left "
         "out: `pip install -e '.[bench]'` brings all but JoeyNMT, which "
         "`pip install --no-deps joeynmt` adds.",
-        epilog="Let nothing else run meanwhile. First try: python -m benchmarks --quick. The run "
+        epilog="`python -m benchmarks gpu --help` is about whole updates of the paper's models on "
+        "one GPU. Let nothing else run meanwhile. First try: python -m benchmarks --quick. The run "
         "of the book: python -m benchmarks --threads 2",
     )
     parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{' or '.join(TASKS)}; both")
@@ -103,6 +104,11 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def main(given: list[str] | None = None) -> None:
+    given = sys.argv[1:] if given is None else given
+    if given[:1] == ["gpu"]:
+        from benchmarks.gpu import main as gpu
+
+        return gpu(given[1:])
     options = arguments(given)
     import torch
 

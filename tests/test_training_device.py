@@ -1,19 +1,21 @@
 """The update on a device that works off a queue: nothing in it waits for the device."""
 
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo.utils import counters
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import annotated.training.trainer as module
 from annotated.training.batches import GlobalBatch, MicroBatch
 from annotated.training.config import TrainingConfig
-from annotated.training.processes import Processes, Readback
-from annotated.training.trainer import Trainer, start_run
+from annotated.training.processes import Processes
+from annotated.training.trainer import Trainer
 
 SHAPES = [(3, 8, 9), (5, 16, 9), (2, 24, 33), (7, 8, 25)]  # batch, src_len, tgt_len + 1
 
@@ -84,3 +86,46 @@ def test_what_waits_is_found(config: TrainingConfig, monkeypatch, wait):
     trainer.loss.forward = waiting
     with pytest.raises((AssertionError, RuntimeError, NotImplementedError)), NoWaiting():
         trainer.train_step(global_batch(trainer.device, SHAPES[:1]))
+
+
+# ----------------------------------------------------------------------------------- torch.compile
+
+
+@pytest.fixture
+def compilations():
+    """How many times the compiler has been at work since."""
+    torch._dynamo.reset()
+    counters.clear()
+    yield lambda: counters["stats"]["unique_graphs"]
+    torch._dynamo.reset()
+
+
+def two_trainers(config: TrainingConfig) -> list[Trainer]:
+    """One that computes as it is written, and one that compiles; without dropout, as they draw
+    other numbers."""
+    pairs = SimpleNamespace(lengths=np.full((4, 2), 9))
+    kinds = (replace(config, dropout=0.0, compile=compiled) for compiled in (False, True))
+    return [Trainer(kind, pairs, pairs) for kind in kinds]
+
+
+@pytest.mark.slow
+def test_a_compiled_update_is_the_same_and_compiled_once(config: TrainingConfig, compilations):
+    """In the first batch all sizes happen to be equal; later ones are all different."""
+    eager, compiled = two_trainers(config)
+    shapes = [(9, 9, 9), (9, 9, 12), (4, 7, 7), *SHAPES, (12, 31, 5), (2, 2, 3), (30, 40, 41)]
+    for shape in shapes:
+        batch = global_batch(torch.device("cpu"), [shape])
+        losses = [float(trainer.train_step(batch)) for trainer in (eager, compiled)]
+        assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    assert compilations() == 1
+    for a, b in zip(eager.model.parameters(), compiled.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_one_pair_alone_is_compiled_once_more(config: TrainingConfig, compilations, monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    _, compiled = two_trainers(config)
+    for shape in [(1, 5, 6), (3, 5, 6), (1, 8, 9), (3, 2, 4), (1, 2, 12), (2, 9, 9)]:
+        compiled.train_step(global_batch(torch.device("cpu"), [shape]))
+    assert compilations() == 2

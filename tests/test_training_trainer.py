@@ -184,7 +184,11 @@ def test_a_loss_that_is_not_finite_names_update_and_batches(config: TrainingConf
     with pytest.raises(ValueError, match=message):
         trainer.drain(keep=1)
     log = RunLog(Path(config.out))
-    for save in lambda: trainer.validate_and_save(log), trainer.save_and_stop, trainer.save_checkpoint:
+    for save in (
+        lambda: trainer.validate_and_save(log),
+        trainer.save_and_stop,
+        trainer.save_checkpoint,
+    ):
         trainer.queue = deque([_Queued(bad, Readback(torch.tensor(math.nan)), 0.0)])
         with pytest.raises(ValueError, match=message):
             save()

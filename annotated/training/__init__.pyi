@@ -43,6 +43,7 @@ from .logs import RunLog as RunLog
 from .logs import read_log as read_log
 from .loss import ModelLoss as ModelLoss
 from .loss import SimpleLossCompute as SimpleLossCompute
+from .loss import compile_loss as compile_loss
 from .processes import Processes as Processes
 from .processes import Readback as Readback
 from .processes import Stopped as Stopped

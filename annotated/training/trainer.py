@@ -50,7 +50,7 @@ from annotated.training.checkpoints import (
 from annotated.training.config import TrainingConfig, fixed_options, model_config
 from annotated.training.folder import prepare_run, read_pairs, run_lock
 from annotated.training.logs import Progress, RunLog
-from annotated.training.loss import ModelLoss
+from annotated.training.loss import ModelLoss, compile_loss
 from annotated.training.processes import (
     Processes,
     Readback,
@@ -105,7 +105,7 @@ class Trainer:
         if self.processes.size > 1:
             options = {"broadcast_buffers": False, "gradient_as_bucket_view": True}
             self.loss = DistributedDataParallel(self.loss, **options)
-        self.run_loss = torch.compile(self.loss, dynamic=True) if config.compile else self.loss
+        self.run_loss = compile_loss(self.loss) if config.compile else self.loss
         self.queue: deque[_Queued] = deque()
         self.since = time.perf_counter()  # when the last update ended of which this is known
         self.start_optimizer()
