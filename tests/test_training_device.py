@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ from torch._dynamo.utils import counters
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import annotated.training.trainer as module
+from annotated.regularization import linear_cross_entropy, smoothed_cross_entropy
 from annotated.training.batches import GlobalBatch, MicroBatch
 from annotated.training.config import TrainingConfig
 from annotated.training.processes import Processes
@@ -129,3 +131,82 @@ def test_one_pair_alone_is_compiled_once_more(config: TrainingConfig, compilatio
     for shape in [(1, 5, 6), (3, 5, 6), (1, 8, 9), (3, 2, 4), (1, 2, 12), (2, 9, 9)]:
         compiled.train_step(global_batch(torch.device("cpu"), [shape]))
     assert compilations() == 2
+
+
+# ---------------------------------------------------------------------------------- on a real GPU
+
+
+@pytest.fixture
+def on(tmp_path: Path):
+    """Makes a trainer on a device. What waits for a GPU can be made an error after that."""
+    shape = {"vocab_size": 60, "N": 2, "d_model": 64, "d_ff": 128, "h": 2, "warmup": 20}
+    config = TrainingConfig(out=str(tmp_path), data=f"{tmp_path}-en-de", **shape)
+    pairs = SimpleNamespace(lengths=np.full((4, 2), 9))
+
+    def make(device: torch.device | str, **changes: object) -> Trainer:
+        processes = Processes(device=torch.device(device))
+        return Trainer(replace(config, **changes), pairs, pairs, processes)
+
+    yield make
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_an_update_on_a_gpu_does_not_wait_for_it(on, precision: str, compiled: bool):
+    torch._dynamo.reset()
+    trainer = on("cuda:0", precision=precision, compile=compiled)
+    batches = [global_batch(trainer.device, SHAPES) for _ in range(4)]
+    trainer.queue_step(iter(batches[:1]))  # the first sets things up, or compiles
+    trainer.drain()
+    torch.cuda.set_sync_debug_mode("error")
+    for batch in batches[1:]:
+        trainer.queue_step(iter([batch]))
+    torch.cuda.set_sync_debug_mode("default")
+    trainer.drain()
+    assert trainer.progress.update == 4 and trainer.progress.row_loss > 0
+
+
+@pytest.mark.gpu
+def test_an_update_on_a_gpu_is_that_of_the_cpu(on):
+    gpu, cpu = (on(device, precision="float32", dropout=0.0) for device in ("cuda:0", "cpu"))
+    cpu.model.load_state_dict(gpu.model.state_dict())
+    for _ in range(3):
+        batch = global_batch(torch.device("cpu"), SHAPES)
+        moved = [(seed, src.cuda(), tgt.cuda()) for seed, src, tgt in batch.share]
+        ours, theirs = cpu.train_step(batch), gpu.train_step(batch._replace(share=moved))
+        assert float(theirs) == pytest.approx(float(ours), rel=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compiled", [False, True])
+def test_dropout_on_a_gpu_is_that_of_the_place_in_the_data(on, compiled: bool):
+    """Whatever was drawn before, as it is when a run goes on."""
+    losses = []
+    for drawn in 0, 1000:
+        torch._dynamo.reset()
+        trainer = on("cuda:0", precision="float32", dropout=0.5, compile=compiled)
+        torch.rand(drawn, device=trainer.device)
+        torch.manual_seed(7)
+        batch = global_batch(torch.device("cpu"), SHAPES)
+        share = [(seed, src.cuda(), tgt.cuda()) for seed, src, tgt in batch.share]
+        losses.append(float(trainer.train_step(batch._replace(share=share))))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+@pytest.mark.gpu
+def test_the_loss_in_blocks_on_a_gpu_is_that_of_all_logits(on):
+    """With padding, which is left in there; 9,000 positions are three blocks."""
+    x = torch.randn(9000, 16, device="cuda", requires_grad=True)
+    weight = torch.randn(37_000, 16, device="cuda", requires_grad=True)
+    target = torch.randint(37_000, (9000,), device="cuda")
+    target[::7] = 2
+    torch.cuda.set_sync_debug_mode("error")
+    found = linear_cross_entropy(x, weight, target, 2, 0.1)
+    gradients = torch.autograd.grad(found, [x, weight])
+    torch.cuda.set_sync_debug_mode("default")
+    expected = smoothed_cross_entropy(x @ weight.T, target, 2, 0.1)
+    for a, b in zip(gradients, torch.autograd.grad(expected, [x, weight]), strict=True):
+        assert (a - b).norm() < 1e-2 * b.norm()
+    assert float(found) == pytest.approx(float(expected), rel=1e-3)
