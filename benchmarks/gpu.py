@@ -195,7 +195,8 @@ def measure(
     about = {"model": model, "contender": name, "compile": compiled}
     trainer, todo = None, list(plan.parts)
     try:
-        torch._dynamo.reset()
+        if compiled:
+            torch._dynamo.reset()
         start = time.perf_counter()
         trainer = trainer_of(name, replace(plan.models[model], compile=compiled), pairs, device)
         while todo:
