@@ -263,7 +263,7 @@ class Batch:
     @staticmethod
     def make_std_mask(tgt: Tensor, pad: int) -> Tensor:
         """(batch, len) to (batch, len, len): no padding, nothing to the right."""
-        return (tgt != pad).unsqueeze(-2) & subsequent_mask(tgt.size(-1)).to(tgt.device)
+        return (tgt != pad).unsqueeze(-2) & subsequent_mask(tgt.size(-1), tgt.device)
 
 
 def pad_ids(rows: Sequence[Sequence[int]], pad: int = PAD) -> Tensor:

@@ -235,7 +235,8 @@ def test_a_large_vocabulary_gets_larger_numbers():
 
 # Whatever a word could be mistaken for: spaces, ▁, accents apart, symbols, other scripts, no text.
 HARD = [
-    *" ▁.,-<>ab", "  ", "▁▁", "\t", "\n", "\u00a0", "\u2028", "\u3000", "é", "e\u0301", "\u0301", "ß",
+    *" ▁.,-<>ab", "  ", "▁▁", "\t", "\n", "\u00a0", "\u2028", "\u3000", "é", "e\u0301", "\u0301",
+    "ß",
     "<s>", "</s>", "<pad>", "<unk>", "##", "你", "नि", "р", "가", "\u1100\u1161", "😀",
     "👨‍👩‍👧", "\0", "ﬁ", "\u212b", "\ud83d", "\udcf6", "un", "eau",
 ]  # fmt: skip

@@ -5,6 +5,7 @@ from . import folder as folder
 from . import logs as logs
 from . import loss as loss
 from . import processes as processes
+from . import speed as speed
 from . import trainer as trainer
 from . import updates as updates
 from .batches import POOL as POOL
@@ -46,12 +47,17 @@ from .logs import RunLog as RunLog
 from .logs import read_log as read_log
 from .loss import ModelLoss as ModelLoss
 from .loss import SimpleLossCompute as SimpleLossCompute
+from .loss import compile_loss as compile_loss
 from .processes import Processes as Processes
+from .processes import Readback as Readback
 from .processes import Stopped as Stopped
 from .processes import StopRequest as StopRequest
 from .processes import find_precision as find_precision
 from .processes import join_processes as join_processes
 from .processes import leave_together as leave_together
+from .speed import PEAK_TFLOPS as PEAK_TFLOPS
+from .speed import Speed as Speed
+from .speed import peak_tflops as peak_tflops
 from .trainer import Trainer as Trainer
 from .trainer import start_run as start_run
 from .trainer import train as train
