@@ -378,7 +378,7 @@ def write(files: dict[str, str], folder: Path) -> list[str]:
     changed = [name for name, text in files.items() if read(folder / name) != text]
     for name in changed:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        part = folder / f"{name}.part"
+        part = folder / f"{name}.part"  # not by `files.writing`, which is made here
         part.write_text(files[name], encoding="utf-8", newline="\n")
         os.replace(part, folder / name)
     for name in stale(files, folder):
