@@ -113,7 +113,7 @@ class _StandInModule(ModuleType):
 
 @contextmanager
 def lazy_extra(name: str) -> Iterator[None]:
-    """Around imports at the top of a module: only the use of what is missing raises MissingExtra."""
+    """Around imports at the top of a module: only use of what is missing raises MissingExtra."""
     missing = {}
     for module in _IMPORTED[name]:
         library = module.partition(".")[0]
