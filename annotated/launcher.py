@@ -17,7 +17,7 @@ from pathlib import Path
 import torch
 
 from annotated.evaluation import model_cost
-from annotated.files import extra, write_text
+from annotated.files import lazy_extra, write_text
 from annotated.training.config import TrainingConfig, model_config
 from annotated.training.folder import run_lock
 from annotated.training.logs import read_log
@@ -41,7 +41,7 @@ def training_work(config: TrainingConfig) -> float:
     return tokens * model_cost(model_config(config))
 
 
-with extra("viz"):
+with lazy_extra("viz"):
     import altair as alt
     import pandas as pd
 

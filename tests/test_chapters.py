@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from contents import pages
 
+from annotated.model import check_config
+
 jupytext = pytest.importorskip("jupytext", reason="needs the extra `test`")
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -110,6 +112,15 @@ def test_cells_are_short(name: str):
             lines = code_lines(cell.source)
             limit = 50 if folded or whole else 35
             assert 0 < lines <= limit, f"cell {number} has {lines} lines of code:\n{cell.source}"
+
+
+def test_a_notebooks_own_configuration_is_checked_too():
+    """A dataclass only calls a __post_init__ that stands in its cell."""
+    (source,) = (c.source for c in cells("3-model-architecture") if "class Transf" in c.source)
+    scope = {"check_config": check_config}
+    exec(source, scope)
+    with pytest.raises(ValueError, match="expected a whole number for tgt_vocab; got 'x'"):
+        scope["TransformerConfig"](5, "x")
 
 
 @pytest.mark.parametrize("name", SECTIONS)

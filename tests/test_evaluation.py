@@ -29,13 +29,14 @@ from annotated.evaluation import (
     model_cost,
     moses_tokenise,
     score_files,
+    search_grid,
     split_compounds,
     training_cost,
 )
 from annotated.files import resource_path
 from annotated.model import TransformerConfig, make_model
 from annotated.texts import read_lines
-from annotated.translator import Translator
+from annotated.translator import Translator, load_pretrained
 
 REFERENCE = [
     "Ein Mann fährt auf einem Fahrrad durch die Stadt.",
@@ -225,6 +226,18 @@ def translator() -> Translator:
     size = tokenizer.get_vocab_size()
     model = make_model(size, size, N=1, d_model=16, d_ff=32, h=2, dropout=0.3).eval()
     return Translator(model, tokenizer)
+
+
+def test_a_grid_scores_every_width_with_every_penalty():
+    """Its reference is what the widest search that likes length finds; no other finds the same."""
+    sources = ["Two dogs, wet and tired.", "A woman greets the children who are waiting outside."]
+    translator = load_pretrained("multi30k-en-de")
+    texts = translator.translate(sources, beam=4, alpha=5.0)
+    *others, last = search_grid(translator, sources, texts, "de", beams=[1, 4], alphas=[0.0, 5.0])
+    assert [(row["beam"], row["alpha"]) for row in others] == [(1, 0), (1, 5), (4, 0)]
+    assert (last["beam"], last["alpha"]) == (4, 5)
+    assert last["bleu"] == pytest.approx(100) and last["length"] == 1
+    assert all(row["bleu"] < 99 and row["length"] < 1 for row in others)
 
 
 def alone(translator: Translator, source: str, reference: str) -> tuple[float, int, int]:

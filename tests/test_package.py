@@ -77,6 +77,49 @@ def test_modules_import_in_any_order():
     assert done.returncode == 0, done.stderr
 
 
+BARE = """
+from importlib.machinery import PathFinder
+
+find = PathFinder.find_spec
+hidden = {"altair", "conllu", "nltk", "pandas", "pdfminer", "sacremoses", "spacy"}
+PathFinder.find_spec = lambda name, *rest: (
+    None if name.partition(".")[0] in hidden else find(name, *rest)
+)
+"""
+
+
+def bare(code: str) -> str:
+    """What code prints in a new interpreter that has none of the extras."""
+    done = subprocess.run([sys.executable, "-c", BARE + code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_without_extras_every_name_can_be_looked_up():
+    code = "import annotated, importlib, inspect, pydoc, sys\n"
+    code += "from annotated import *\n"
+    code += f"for name in {MODULES}: importlib.import_module('annotated.' + name)\n"
+    code += "inspect.getmembers(annotated), pydoc.render_doc(annotated)\n"
+    code += "for name in annotated.__all__: pydoc.render_doc(getattr(annotated, name))\n"
+    code += "assert not hidden & set(sys.modules)\n"
+    bare(code)
+
+
+def test_without_extras_a_use_says_which_is_missing():
+    uses = {
+        "annotated.heat_map(torch.ones(1, 1), ['mice'])": ("altair", "viz"),
+        "annotated.table_4()": ("pandas", "viz"),
+        "annotated.parsing.delinearize(['NN'], ['mice'])": ("nltk", "parse"),
+        "next(annotated.heads.read_conllu(''))": ("spacy", "parse"),
+    }
+    code = "import annotated, torch\n"
+    for use in uses:
+        code += f"try: {use}\nexcept annotated.files.MissingExtra as error: print(error)\n"
+    for said, (library, extra) in zip(bare(code).splitlines(), uses.values(), strict=True):
+        how = f"pip install 'annotated-attention[{extra}]'"
+        assert said == f"{library} is not installed; install the extra that has it: {how}"
+
+
 def test_unknown_names_are_refused():
     with pytest.raises(AttributeError, match="annotated attribute make_modle"):
         _ = annotated.make_modle

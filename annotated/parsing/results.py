@@ -3,12 +3,12 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
-from annotated.files import extra
+from annotated.files import lazy_extra
 
 __all__ = ["table_4"]
 
 
-with extra("viz"):
+with lazy_extra("viz"):
     import pandas as pd
 
 _TABLE_4 = {
