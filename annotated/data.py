@@ -5,16 +5,18 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
 import json
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor
 
 from annotated.attention import subsequent_mask
@@ -359,25 +361,32 @@ class EncodedPairs:
 
 
 class _WordIds(dict[str, bytes]):
-    """The ids of words, as bytes of `dtype`; a word is cut when it is first asked for."""
+    """The ids of words, as bytes of `dtype`."""
 
-    most = 1 << 20  # words that are kept; later ones are rare, and cut anew each time
+    most = 1 << 20  # words that are kept; those that come later are rare
 
     def __init__(self, tokenizer: Tokenizer, dtype: np.dtype) -> None:
         self.tokenizer, self.dtype = tokenizer, dtype
 
-    def __missing__(self, word: str) -> bytes:
-        ids = np.array(self.tokenizer.encode(f"▁{word}").ids, self.dtype).tobytes()
-        if len(self) < self.most:
-            self[word] = ids
+    def encode(self, texts: list[str]) -> list[bytes]:
+        """The ids of sentences; words that are not yet known are cut together."""
+        sentences = [text.replace("▁", " ").split(" ") for text in texts]
+        for words in sentences:
+            if not words[0]:
+                del words[0]
+        new = list(set(chain.from_iterable(sentences)).difference(self))
+        encodings = self.tokenizer.encode_batch_fast([f"▁{word}" for word in new])
+        self.update(zip(new, _as_bytes(encodings, self.dtype), strict=True))
+        ids = [b"".join(map(self.__getitem__, words)) for words in sentences]
+        if len(self) > self.most:
+            for word in new:
+                del self[word]
         return ids
 
-    def sentence(self, text: str) -> bytes:
-        """The ids of a sentence."""
-        words = text.replace("▁", " ").split(" ")
-        if not words[0]:
-            del words[0]
-        return b"".join(map(self.__getitem__, words))
+
+def _as_bytes(encodings: Iterable[Encoding], dtype: np.dtype) -> Iterator[bytes]:
+    """The ids of encodings, as bytes."""
+    return (array(dtype.char, encoding.ids).tobytes() for encoding in encodings)
 
 
 def _cuts_words(tokenizer: Tokenizer) -> bool:
@@ -395,21 +404,20 @@ class PairEncoder:
         tokenizer.encode_special_tokens = True  # "</s>" in a text is text
         self.tokenizer = tokenizer
         self.dtype = np.min_scalar_type(max(tokenizer.get_vocab().values(), default=UNK))
-        whole = _WordIds(tokenizer, self.dtype).sentence
-        self.ids = whole if _cuts_words(tokenizer) else self._whole
+        by_words = _WordIds(tokenizer, self.dtype).encode
+        self.ids = by_words if _cuts_words(tokenizer) else self._whole
 
-    def _whole(self, text: str) -> bytes:
-        return np.array(self.tokenizer.encode(text).ids, self.dtype).tobytes()
+    def _whole(self, texts: list[str]) -> list[bytes]:
+        return list(_as_bytes(self.tokenizer.encode_batch_fast(texts), self.dtype))
 
     def encode(self, pairs: Iterable[Sequence[str]]) -> EncodedPairs:
         """Encode pairs of well-formed texts."""
+        texts = list(chain.from_iterable(pairs))  # source, target, source, …
+        ids = self.ids(texts)
         start, end = (np.array(i, self.dtype).tobytes() for i in (START, END))
-        flat: list[bytes] = []
-        sizes: list[int] = []
-        for source, target in pairs:
-            one, other = self.ids(source), self.ids(target)
-            flat += one, end, start, other, end
-            sizes += len(one), len(other)
-        lengths = np.array(sizes, np.int64).reshape(-1, 2) // self.dtype.itemsize + (1, 2)
+        both = zip(ids[::2], ids[1::2], strict=True)
+        flat = b"".join(b"".join((one, end, start, other, end)) for one, other in both)
+        sizes = np.fromiter(map(len, ids), np.int64, len(ids)).reshape(-1, 2)
+        lengths = sizes // self.dtype.itemsize + (1, 2)
         least = np.min_scalar_type(lengths.max(initial=0))
-        return EncodedPairs(np.frombuffer(b"".join(flat), self.dtype), lengths.astype(least))
+        return EncodedPairs(np.frombuffer(flat, self.dtype), lengths.astype(least))

@@ -1,5 +1,5 @@
 """5.4 Regularization (chapters/5-4-regularization.md).
-The trainer (chapters/trainer.md).
+Configuration, first weights, and the loss (chapters/model-machinery.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """

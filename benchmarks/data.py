@@ -67,7 +67,7 @@ def family(process: int) -> Iterator[int]:
             yield from family(int(child))
 
 
-def memory(process: int, kind: str = "Pss") -> int:
+def memory(process: int, kind: str = "Pss:") -> int:
     """Bytes of a process; pages that several share are divided among them, or not counted."""
     text = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     return 1024 * sum(int(line.split()[1]) for line in text if line.startswith(kind))

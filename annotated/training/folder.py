@@ -13,6 +13,7 @@ from annotated.downloads import sha256_of
 from annotated.files import (
     FileError,
     InputError,
+    MissingFile,
     check_whole,
     locked,
     read_json,
@@ -56,7 +57,7 @@ def prepare_run(config: TrainingConfig, resume: bool, processes: int = 1) -> Non
     if (folder / "training.json").exists():
         _check_resume(config, read_config(folder), resume)
         if config.prepared:
-            _note_corpus(folder, open_prepared(Path(config.prepared)), _read_note(folder).sha256)
+            _note_corpus(folder, _open_corpus(Path(config.prepared)), _read_note(folder).sha256)
     elif left := list_checkpoints(folder):
         raise FileError(
             f"{folder}: expected training.json beside {left[-1].name}; there is none; put it back, "
@@ -144,16 +145,23 @@ def _read_note(folder: Path) -> _CorpusNote:
     return settings(_CorpusNote, read_json(path, "a note on the corpus of the run"), str(path))
 
 
+def _open_corpus(place: Path) -> PreparedCorpus:
+    """The corpus of a run that goes on."""
+    try:
+        return open_prepared(place)
+    except MissingFile as error:
+        raise MissingFile(
+            f"{error}; if it has moved, name its new place with --prepared"
+        ) from error
+
+
 def read_pairs(folder: Path) -> tuple[EncodedPairs, EncodedPairs]:
     """The training and validation pairs of the run in a folder.
 
     Raises: FileError if they, or the vocabulary whose numbers they hold, are damaged or others.
     """
     note = _read_note(folder)
-    with reading(
-        folder / note.folder, "the corpus of the run", "name its new place with --prepared"
-    ):
-        corpus = open_prepared(folder / note.folder)
+    corpus = _open_corpus(folder / note.folder)
     if corpus.manifest.sha256 != note.sha256:
         raise FileError(
             f"{corpus.folder}: expected the corpus that the run began with; it is another"
