@@ -81,13 +81,6 @@ def _advice(library: str, name: str) -> str:
     return f"{library} is not installed; install the extra that has it: {how}"
 
 
-_IMPORTED = {
-    "viz": ("altair", "pandas"),
-    "parse": ("conllu", "conllu.exceptions", "conllu.parser", "nltk", "spacy", "spacy.tokens",
-              "spacy.vocab"),
-}  # fmt: skip  # by extra, at the top of modules
-
-
 class _StandIn(type):
     """Type of the names in a missing library."""
 
@@ -109,6 +102,13 @@ class _StandInModule(ModuleType):
         if name.startswith("_"):
             raise AttributeError(name)
         return _StandIn(name, (), {"advice": self.__doc__})
+
+
+_IMPORTED = {  # at the top of modules, by extra
+    "viz": ("altair", "pandas"),
+    "parse": ("conllu", "conllu.exceptions", "conllu.parser", "nltk", "spacy", "spacy.tokens",
+              "spacy.vocab"),
+}  # fmt: skip
 
 
 @contextmanager
