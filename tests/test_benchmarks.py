@@ -264,7 +264,7 @@ def test_a_round_counts_its_tokens_and_its_whole_time(monkeypatch):
 
     monkeypatch.setattr(trainer, "global_batches", starved)
     row = gpu.row(trainer, 1, plan, "CPU")
-    assert row["milliseconds"] > 0.8 * 300 and row["waiting"] > 0.3
+    assert row["milliseconds"] > 0.8 * 300 and row["waiting"] > 0.1
     assert row["tokens_per_second"] < config.tgt_tokens / (0.8 * 0.3)
 
 

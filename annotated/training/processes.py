@@ -66,7 +66,7 @@ def join_processes() -> Processes:
 
     Raises: ValueError if there is no GPU for this process on a machine that has some.
     """
-    device, options = torch.device("cpu"), {"backend": "gloo"}
+    device, options = torch.device("cpu"), dict[str, Any](backend="gloo")
     if torch.cuda.is_available():
         local, gpus = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
         if local >= gpus:

@@ -103,8 +103,9 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.loss: nn.Module = ModelLoss(self.model, config.label_smoothing)
         if self.processes.size > 1:
-            options = {"broadcast_buffers": False, "gradient_as_bucket_view": True}
-            self.loss = DistributedDataParallel(self.loss, **options)
+            self.loss = DistributedDataParallel(
+                self.loss, broadcast_buffers=False, gradient_as_bucket_view=True
+            )
         self.run_loss = compile_loss(self.loss) if config.compile else self.loss
         self.queue: deque[_Queued] = deque()
         self.since = time.perf_counter()  # when the last update ended of which this is known
