@@ -7,15 +7,11 @@ import tarfile
 
 import pytest
 from gum_sentence import ROWS, TEXT, parsed
-from spacy.tokens import Doc
 
 from annotated.files import FileError
 from annotated.heads.gold import load_gum, read_conllu
 
-
-@pytest.fixture(scope="module")
-def doc() -> Doc:
-    return parsed()
+doc = pytest.fixture(parsed, scope="module")
 
 
 def test_a_tree_is_read_with_its_text_and_mentions(doc):

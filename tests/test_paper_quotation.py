@@ -9,7 +9,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from press import pdf_bytes, set_paper
+from press import made_pdf, paper_and_text, pdf_bytes, set_paper
 
 from annotated.paper import quotation as module
 from annotated.paper.pdf import Paper, extract_paper
@@ -29,17 +29,8 @@ def repository(tmp_path, monkeypatch):
     return tmp_path / "repository"
 
 
-@pytest.fixture(scope="module")
-def made():
-    pages, expected = set_paper()
-    return pdf_bytes(pages), expected
-
-
-@pytest.fixture
-def pdf(made, tmp_path):
-    path = tmp_path / "made.pdf"
-    path.write_bytes(made[0])
-    return path
+made = pytest.fixture(paper_and_text, scope="module")
+pdf = pytest.fixture(made_pdf)
 
 
 def files(folder):
