@@ -245,6 +245,7 @@ MAKES = "from annotated.claims import claim\n\nclaim({})"
 ODD = '"odd", "Nine is odd.", section="1", holds=9 % 2 == {}, evidence="1 is left"'
 
 
+@pytest.mark.slow
 def test_the_build_collects_what_cells_show_and_says_what_they_break(
     collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
