@@ -82,7 +82,7 @@ def test_modules_import_in_any_order():
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(AttributeError, match="annotated attribute make_modle"):
+    with pytest.raises(AttributeError, match="make_modle"):
         _ = annotated.make_modle
 
 

@@ -162,7 +162,7 @@ def test_a_truncated_file_is_refused(part, pdf):
 def test_a_missing_section_is_named(missing, tmp_path):
     path = tmp_path / "part.pdf"
     path.write_bytes(pdf_bytes(set_paper(skip=(missing,))[0]))
-    with pytest.raises(ValueError, match=rf"lacks .*{re.escape(missing)}"):
+    with pytest.raises(ValueError, match=re.escape(missing)):
         extract_paper(path)
 
 
