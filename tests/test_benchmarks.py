@@ -44,6 +44,7 @@ def test_the_workload_has_the_shapes_that_it_says(work: Workload):
     )
 
 
+@pytest.mark.slow
 def test_training_rows(work: Workload):
     rows = run("training", work, rounds=3, only=["Torch"])
     assert [row["contender"] for row in rows] == ["annotated", "torch.nn.Transformer"] * 3
@@ -102,6 +103,7 @@ def test_a_step_learns_and_forgets_its_gradients(work: Workload):
     assert all(p.grad is None for p in contender.model.parameters())
 
 
+@pytest.mark.slow
 def test_one_after_the_other_round_after_round():
     calls: list[str] = []
     timed = [(Row(name, "", "", 0, ""), lambda n=name: calls.append(n)) for name in "abc"]
@@ -129,6 +131,7 @@ def test_who_is_missing_is_left_out_with_a_word(work: Workload, monkeypatch, cap
     )
 
 
+@pytest.mark.slow
 def test_results_are_added_to_the_file_and_name_no_machine(tmp_path: Path, capsys):
     out = tmp_path / "deep" / "results.json"
     main(["decoding", "--quick", "--only", "Annotated", "--out", str(out)])

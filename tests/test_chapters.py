@@ -60,7 +60,7 @@ def built(notebook) -> bool:
     The build caches only what ran without an error. A key of its cache knows the code of the
     chapter alone, so a record older than a file that the code may use is not believed.
     """
-    used = "annotated/*.py", "data/*.toml", "data/models/*/*", "data/results/*"
+    used = "annotated/**/*.py", "data/*.toml", "data/models/*/*", "data/results/*"
     newest = max(file.stat().st_mtime for pattern in used for file in ROOT.glob(pattern))
     return any(time > newest for time in executions(notebook))
 
@@ -75,6 +75,7 @@ def executions(notebook) -> Iterator[float]:
             yield created.replace(tzinfo=timezone.utc).timestamp()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_chapter_runs(name: str, monkeypatch: pytest.MonkeyPatch):
     notebook = as_the_build_reads_it(name)

@@ -503,10 +503,12 @@ def test_the_command_exits_with_the_status(written: Book):
 # -------------------------------------------------------------------------------- the repository
 
 
+@pytest.mark.slow
 def test_the_package_is_what_the_chapters_say():
     assert extract.differences(extract.package(ROOT / "chapters"), ROOT / "annotated") == ""
 
 
+@pytest.mark.slow
 def test_no_line_of_an_export_cell_is_lost():
     """However extraction joins cells: their statements stand in the module, in order."""
     for module in extract.collect(ROOT / "chapters").values():

@@ -177,6 +177,7 @@ def hostile_texts(rng: random.Random) -> Iterator[str]:
         yield "".join(rng.choices([*alphabet, " "], k=rng.choice([1, 3, 12, 40])))
 
 
+@pytest.mark.slow
 def test_texts(translator: Translator):
     def act(text: str) -> Callable[[], Any]:
         return lambda: (translator.translate(text, max_extra=3), text)
@@ -192,6 +193,7 @@ def test_texts(translator: Translator):
     judge("texts", ((repr(text)[:60], act(text)) for text in texts), right)
 
 
+@pytest.mark.slow
 def test_arguments(translator: Translator):
     model, src = translator.model, torch.tensor([[5, 6, 7, 1]])
     mask = torch.ones(1, 1, 4, dtype=torch.bool)
@@ -297,6 +299,7 @@ def altered_weights(file: Path, rng: random.Random, place: Path) -> Iterator[tup
     yield "a foreign tensor", place.read_bytes()
 
 
+@pytest.mark.slow
 def test_model_folders(model_folder: Path, tmp_path: Path):
     rng = random.Random(2)
     folder = tmp_path / "altered"
@@ -378,6 +381,7 @@ def test_checkpoints(run: tuple[TrainingConfig, Path], tmp_path: Path):
     judge("checkpoints", ((name, act(content)) for name, content in altered + digits), right)
 
 
+@pytest.mark.slow
 def test_resumed_runs(run: tuple[TrainingConfig, Path], tmp_path: Path):
     """Whatever happens to its files, a run ends with the right weights, or says why it cannot."""
     rng = random.Random(4)
@@ -824,6 +828,7 @@ def command(arguments: list[str], given: str, monkeypatch: pytest.MonkeyPatch) -
     return Said(code, out.getvalue(), error.getvalue())
 
 
+@pytest.mark.slow
 def test_the_command(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Exit status 0 with an answer, or 2 with a line that begins with the command's name."""
     rng = random.Random(11)

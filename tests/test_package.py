@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 
 import annotated
+from annotated.files import MissingExtra
+from annotated.paper.pdf import extract_paper
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = {"torch", "altair", "spacy", "sacrebleu", "pandas", "tokenizers", "numpy", "pdfminer"}
@@ -55,6 +57,7 @@ def test_the_surface_is_small_and_says_what_it_is():
             assert thing.__doc__ and not thing.__doc__.startswith(made), f"{name} has no docstring"
 
 
+@pytest.mark.slow
 def test_all_of_it_can_be_imported_at_once():
     done = subprocess.run(
         [sys.executable, "-c", "import annotated"],
@@ -65,6 +68,7 @@ def test_all_of_it_can_be_imported_at_once():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_modules_import_in_any_order():
     """Each alone: no module relies on another having been imported first."""
     code = "import importlib, sys\nfor name in sys.argv[1:]:\n"
@@ -121,8 +125,51 @@ def test_without_extras_a_use_says_which_is_missing():
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(AttributeError, match="annotated attribute make_modle"):
+    with pytest.raises(AttributeError, match="make_modle"):
         _ = annotated.make_modle
+
+
+# ---------------------------------------------------------------------------------------- extras
+
+
+def extras_asked() -> list[tuple[str, str, str]]:
+    """(module, extra, library) of each import below `with extra(…)` at the top of a module."""
+    found = set()
+    for name in MODULES:
+        path = ROOT / "annotated" / f"{name.replace('.', '/')}.py"
+        for part in map(ast.unparse, ast.parse(path.read_text(encoding="utf-8")).body):
+            if asked := re.match(r"with extra\('(\w+)'\)", part):
+                libraries = re.findall(r"^ +(?:from|import) (\w+)", part, re.MULTILINE)
+                found |= {(name, asked[1], library) for library in libraries}
+    return sorted(one for one in found if one[2] != "annotated")
+
+
+def test_charts_and_parsing_come_with_extras():
+    assert {extra for _, extra, _ in extras_asked()} == {"viz", "parse"}
+
+
+def hide(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a library were not installed."""
+    for name in {library, *(n for n in sys.modules if n.startswith(f"{library}."))}:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.parametrize(("module", "extra", "library"), extras_asked())
+def test_a_library_that_is_missing_names_its_extra(monkeypatch, module, extra, library):
+    hide(library, monkeypatch)
+    monkeypatch.delitem(sys.modules, f"annotated.{module}", raising=False)
+    with pytest.raises(MissingExtra, match=rf"{library}.*\[{extra}\]"):
+        importlib.import_module(f"annotated.{module}")
+
+
+def test_reading_the_paper_without_its_reader_names_the_extra(monkeypatch, tmp_path: Path):
+    hide("pdfminer", monkeypatch)
+    (tmp_path / "paper.pdf").write_bytes(b"%PDF-1.4")
+    with pytest.raises(MissingExtra, match=r"pdfminer.*\[paper\]"):
+        extract_paper(tmp_path / "paper.pdf")
+
+
+# ----------------------------------------------------------------------------------- the wheel
 
 
 def need_build() -> None:
@@ -170,6 +217,10 @@ def test_the_wheel_holds_the_package_and_its_data(wheel: set[str]):
     assert packaged == {f"annotated/{name}" for name in inside | data}
 
 
+def test_the_wheel_is_small_enough_to_publish(wheel_file: Path):
+    assert wheel_file.stat().st_size < 60_000_000  # bytes
+
+
 def test_the_wheel_has_command_and_licences(wheel: set[str], metadata: Message):
     ends = {name.split(".dist-info/")[1] for name in wheel if ".dist-info/" in name}
     assert ends >= {"entry_points.txt", "licenses/LICENSE", "licenses/data/README.md"}
@@ -185,6 +236,7 @@ def test_the_description_leads_nowhere_inside_the_repository(metadata: Message):
     assert "section 3.2" in text  # a link's words stay
 
 
+@pytest.mark.slow
 def test_a_wheel_can_be_built_from_the_source_distribution(tmp_path: Path):
     """As `pip install` does of a source distribution, and `python -m build` by default."""
     need_build()
