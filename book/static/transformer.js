@@ -164,10 +164,10 @@ const Transformer = (() => {
       return { output: this.linear(`${name}.w_o`, y), weights };
     }
 
-    // From ids to what the decoder's layers look at, and the weights (h, len) of each layer and token.
-    // It pauses after each layer, for whoever has something else to do.
-    *encode(ids) {
-      let x = this.embed(ids, [...ids.keys()]);
+    // From ids to memory, the keys and values that each layer of the decoder looks at, and weights
+    // (h, len) of each layer and token. It pauses after each layer: a page has other things to do.
+    *encode(ids, positions = [...ids.keys()]) {
+      let x = this.embed(ids, positions);
       const weights = [], memory = [];
       for (let n = 0; n < this.N; n++) {
         const layer = `encoder.layers.${n}`, all = this.keysAndValues(`${layer}.self_attn`, x);
@@ -175,7 +175,7 @@ const Transformer = (() => {
         x = this.addNorm(`${layer}.sublayer.0`, x, self.output);
         x = this.addNorm(`${layer}.sublayer.1`, x, this.feedForward(`${layer}.feed_forward`, x));
         weights.push(self.weights);
-        yield null;
+        yield {};
       }
       for (let n = 0; n < this.N; n++) memory.push(this.keysAndValues(`decoder.layers.${n}.src_attn`, x));
       return { memory, weights };
@@ -208,13 +208,14 @@ const Transformer = (() => {
     }
 
     // Section 6.1: beam search; with a beam of 1, greedy search. ids end with the end symbol.
-    // After each step it gives the open hypotheses, best first; at the end the best complete ones.
-    *search(ids, { beam = 4, alpha = 0.6, maxExtra = 50, nBest = 1 } = {}) {
-      const { memory, weights } = yield* this.encode(ids);
+    // After each step it gives the last tokens of the open hypotheses, the most probable first; at
+    // the end the complete ones with the best scores.
+    *search(ids, { beam = 4, alpha = 0.6, maxExtra = 50, nBest = 1, positions } = {}) {
+      const source = yield* this.encode(ids, positions);
       const limit = ids.length + maxExtra, complete = [];
       let open = [new Token(START)];
       for (let length = 1; canWin(open[0], length - 1, limit, complete, alpha, nBest); length++) {
-        const logProbs = this.decode(open, memory);
+        const logProbs = this.decode(open, source.memory);
         for (const row of logProbs) {
           const end = row[END];
           if (length === limit) row.fill(-Infinity)[END] = end;
@@ -225,10 +226,10 @@ const Transformer = (() => {
         for (const token of next.filter(({ id }) => id === END)) {
           complete.push({ token, logProb: token.logProb, score: token.logProb / penalty(length, alpha) });
         }
-        yield open;
+        yield { open, source };
       }
-      const best = complete.sort((one, two) => two.score - one.score).slice(0, nBest);
-      return { hypotheses: best, weights };
+      const hypotheses = complete.sort((one, two) => two.score - one.score).slice(0, nBest);
+      return { hypotheses, source };
     }
   }
 
