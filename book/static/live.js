@@ -111,8 +111,8 @@
     const heads = ["What the beam kept", "log-probability", "score"];
     const head = make("tr", {}, ...heads.map((textContent) => make("th", { scope: "col", textContent })));
     const element = make("table", { className: "kept" }, make("thead", {}, head), body);
-    const row = ({ token, logProb, score }) => make("tr", {},
-      ...[decode(idsOf(token)), logProb.toFixed(2), score.toFixed(3)]
+    const row = ({ token, score }) => make("tr", {},
+      ...[decode(idsOf(token)), token.logProb.toFixed(2), score.toFixed(3)]
         .map((textContent) => make("td", { textContent })));
     return {
       element,

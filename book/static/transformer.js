@@ -15,16 +15,13 @@ const Transformer = (() => {
   // Tensors of a safetensors file: eight bytes for the length of the header, header, numbers.
   function readTensors(bytes) {
     const start = 8 + new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
-    const header = JSON.parse(new TextDecoder().decode(bytes.subarray(8, start)));
+    const { __metadata__, ...header } = JSON.parse(new TextDecoder().decode(bytes.subarray(8, start)));
     const numbers = Float32Array.from({ length: 1 << 16 }, (_, bits) => fromHalf(bits));
     const tensors = {};
     for (const [name, { dtype, shape, data_offsets: place }] of Object.entries(header)) {
-      if (name === "__metadata__") continue;
       if (dtype !== "F16") throw new Error(`${name}: expected F16; got ${dtype}`);
       const halves = new Uint16Array(bytes.slice(...place.map((at) => start + at)).buffer);
-      const data = new Float32Array(halves.length);
-      for (let i = 0; i < data.length; i++) data[i] = numbers[halves[i]];
-      tensors[name] = { shape, data };
+      tensors[name] = { shape, data: new Float32Array(halves).map((bits) => numbers[bits]) };
     }
     return tensors;
   }
@@ -42,11 +39,10 @@ const Transformer = (() => {
         const a = out * ins, b = a + ins, c = b + ins, d = c + ins;
         let ya = 0, yb = 0, yc = 0, yd = 0;
         for (let i = 0; i < ins; i++) {
-          const xi = x[from + i];
-          ya += w[a + i] * xi;
-          yb += w[b + i] * xi;
-          yc += w[c + i] * xi;
-          yd += w[d + i] * xi;
+          ya += w[a + i] * x[from + i];
+          yb += w[b + i] * x[from + i];
+          yc += w[c + i] * x[from + i];
+          yd += w[d + i] * x[from + i];
         }
         y[to] = ya;
         y[to + 1] = yb;
@@ -61,8 +57,8 @@ const Transformer = (() => {
   // In place: softmax, or its logarithm.
   function softmax(x, log = false) {
     let largest = -Infinity, sum = 0;
-    for (const number of x) largest = Math.max(largest, number);
-    for (const number of x) sum += Math.exp(number - largest);
+    for (let i = 0; i < x.length; i++) largest = Math.max(largest, x[i]);
+    for (let i = 0; i < x.length; i++) sum += Math.exp(x[i] - largest);
     const shift = largest + Math.log(sum);
     for (let i = 0; i < x.length; i++) x[i] = log ? x[i] - shift : Math.exp(x[i] - shift);
     return x;
@@ -70,45 +66,45 @@ const Transformer = (() => {
 
   // ------------------------------------------------------------------------------ the model
 
-  // Equation 1 for one query and h heads: keys and values are lists of rows (d_model).
-  function attend(query, keys, values, h) {
-    const d_k = query.length / h, weights = new Float32Array(h * keys.length);
-    const output = new Float32Array(query.length);
-    rowsOf(weights, keys.length).forEach((row, head) => {
+  // Equation 1 for one query (d_model) and h heads: adds to output, and returns the weights (h, len).
+  // pairs are what it may look at, keys and values.
+  function attend(query, pairs, h, output) {
+    const d_k = query.length / h, weights = new Float32Array(h * pairs.length);
+    rowsOf(weights, pairs.length).forEach((row, head) => {
       const from = head * d_k, to = from + d_k;
-      for (let k = 0; k < keys.length; k++) {
+      for (let k = 0; k < pairs.length; k++) {
+        const { key } = pairs[k];
         let score = 0;
-        for (let i = from; i < to; i++) score += query[i] * keys[k][i];
+        for (let i = from; i < to; i++) score += query[i] * key[i];
         row[k] = score / Math.sqrt(d_k);
       }
       softmax(row);
-      for (let k = 0; k < keys.length; k++) {
-        for (let i = from; i < to; i++) output[i] += row[k] * values[k][i];
+      for (let k = 0; k < pairs.length; k++) {
+        const { value } = pairs[k], weight = row[k];
+        for (let i = from; i < to; i++) output[i] += weight * value[i];
       }
     });
-    return { output, weights };
+    return weights;
   }
 
-  // A token of an output. Those of all hypotheses form a tree: each knows the one before it, and
-  // keeps for each layer its key, its value, and where it looked. That is the decoder's cache.
+  // A token of an output. Those of all hypotheses form a tree: each knows the one before it. It
+  // keeps, layer by layer, its key and value, which are the decoder's cache, and where it looked.
   class Token {
     constructor(id, before = null, logProb = 0) {
-      Object.assign(this, { id, before, logProb, keys: [], values: [], self: [], cross: [] });
+      Object.assign(this, { id, before, logProb, pairs: [], self: [], cross: [] });
       this.path = [...(before?.path ?? []), this]; // from the start symbol on
     }
   }
 
   class Transformer {
     constructor(config, file) {
-      const { N, d_model, d_ff, h, src_vocab, tgt_vocab } = config;
-      if (config.norm_first || config.positions !== "sinusoidal" || !config.tie_embeddings) {
-        throw new Error("expected the paper's model: post-norm, sinusoids, tied embeddings");
+      const { N, d_model, d_ff, h, src_vocab, norm_first, positions, tie_embeddings } = config;
+      const papers = !norm_first && positions === "sinusoidal" && tie_embeddings;
+      if (!papers || [d_model, d_ff, src_vocab].some((size) => size % 4)) {
+        throw new Error("expected post-norm, sinusoids, tied embeddings, and sizes that 4 divides");
       }
-      if ([d_model, d_ff, src_vocab, tgt_vocab].some((size) => size % 4)) {
-        throw new Error("expected widths and vocabularies that are multiples of 4");
-      }
-      Object.assign(this, { N, d_model, h, tensors: readTensors(file) });
-      this.table = this.tensors["src_embed.0.lut.weight"]; // also of the target and of the output
+      const tensors = readTensors(file), table = tensors["src_embed.0.lut.weight"];
+      Object.assign(this, { N, d_model, h, tensors, table });
     }
 
     // Sections 3.4 and 3.5: rows of the table, times √d_model, plus the sinusoids of the position.
@@ -149,18 +145,16 @@ const Transformer = (() => {
     }
 
     keysAndValues(name, x) {
-      const [keys, values] = ["w_k", "w_v"].map((w) => this.linear(`${name}.${w}`, x));
-      return { keys: rowsOf(keys, this.d_model), values: rowsOf(values, this.d_model) };
+      const [keys, values] = ["w_k", "w_v"]
+        .map((w) => rowsOf(this.linear(`${name}.${w}`, x), this.d_model));
+      return keys.map((key, i) => ({ key, value: values[i] }));
     }
 
     // Section 3.2.2: row i of x looks at the keys and values of seen(i).
     attention(name, x, seen) {
-      const y = new Float32Array(x.length), weights = [];
-      rowsOf(this.linear(`${name}.w_q`, x), this.d_model).forEach((query, i) => {
-        const { keys, values } = seen(i), found = attend(query, keys, values, this.h);
-        y.set(found.output, i * this.d_model);
-        weights.push(found.weights);
-      });
+      const y = new Float32Array(x.length);
+      const weights = rowsOf(this.linear(`${name}.w_q`, x), this.d_model)
+        .map((query, i) => attend(query, seen(i), this.h, y.subarray(i * this.d_model)));
       return { output: this.linear(`${name}.w_o`, y), weights };
     }
 
@@ -177,7 +171,9 @@ const Transformer = (() => {
         weights.push(self.weights);
         yield {};
       }
-      for (let n = 0; n < this.N; n++) memory.push(this.keysAndValues(`decoder.layers.${n}.src_attn`, x));
+      for (let n = 0; n < this.N; n++) {
+        memory.push(this.keysAndValues(`decoder.layers.${n}.src_attn`, x));
+      }
       return { memory, weights };
     }
 
@@ -186,23 +182,15 @@ const Transformer = (() => {
       let x = this.embed(tokens.map(({ id }) => id), tokens.map(({ path }) => path.length - 1));
       for (let n = 0; n < this.N; n++) {
         const layer = `decoder.layers.${n}`, own = this.keysAndValues(`${layer}.self_attn`, x);
-        tokens.forEach((token, i) => {
-          token.keys.push(own.keys[i]);
-          token.values.push(own.values[i]);
-        });
-        const before = (kind, i) => tokens[i].path.map((token) => token[kind][n]);
-        const self = this.attention(`${layer}.self_attn`, x, (i) => ({
-          keys: before("keys", i),
-          values: before("values", i),
-        }));
+        tokens.forEach((token, i) => token.pairs.push(own[i]));
+        const path = (i) => tokens[i].path.map((token) => token.pairs[n]);
+        const self = this.attention(`${layer}.self_attn`, x, path);
+        tokens.forEach((token, i) => token.self.push(self.weights[i]));
         x = this.addNorm(`${layer}.sublayer.0`, x, self.output);
         const cross = this.attention(`${layer}.src_attn`, x, () => memory[n]);
+        tokens.forEach((token, i) => token.cross.push(cross.weights[i]));
         x = this.addNorm(`${layer}.sublayer.1`, x, cross.output);
         x = this.addNorm(`${layer}.sublayer.2`, x, this.feedForward(`${layer}.feed_forward`, x));
-        tokens.forEach((token, i) => {
-          token.self.push(self.weights[i]);
-          token.cross.push(cross.weights[i]);
-        });
       }
       return rowsOf(linear(this.table, x), this.table.shape[0]).map((row) => softmax(row, true));
     }
@@ -218,50 +206,44 @@ const Transformer = (() => {
         const logProbs = this.decode(open, source.memory);
         for (const row of logProbs) {
           const end = row[END];
-          if (length === limit) row.fill(-Infinity)[END] = end;
+          if (length === limit) row.fill(-Infinity);
           row[START] = row[PAD] = row[UNK] = -Infinity;
+          row[END] = end;
         }
         const next = extend(open, logProbs, beam - complete.length);
         open = next.filter(({ id }) => id !== END);
-        for (const token of next.filter(({ id }) => id === END)) {
-          complete.push({ token, logProb: token.logProb, score: token.logProb / penalty(length, alpha) });
-        }
+        const ended = next.filter(({ id }) => id === END);
+        complete.push(...ended.map((token) => ({ token, score: token.logProb / penalty(length, alpha) })));
         yield { open, source };
       }
-      const hypotheses = complete.sort((one, two) => two.score - one.score).slice(0, nBest);
-      return { hypotheses, source };
+      return { hypotheses: complete.sort(byScore).slice(0, nBest), source };
     }
   }
 
   // ----------------------------------------------------------------------------- the search
 
-  function penalty(length, alpha) {
-    return ((5 + length) / 6) ** alpha;
-  }
+  const penalty = (length, alpha) => ((5 + length) / 6) ** alpha;
+  const byScore = (one, two) => two.score - one.score;
 
-  // The most probable of all one-token continuations, best first.
+  // The most probable of all one-token continuations, best first, as many as there are places.
   function extend(open, logProbs, places) {
-    const best = []; // [log-probability, token before, id], at most `places`
-    let least = -Infinity;
+    const best = [];
     logProbs.forEach((row, i) => {
       for (let id = 0; id < row.length; id++) {
         const total = Math.fround(open[i].logProb + row[id]);
-        if (total <= least) continue;
-        best.push([total, open[i], id]);
-        best.sort((one, two) => two[0] - one[0]);
-        if (best.length > places) best.pop();
-        if (best.length === places) least = best[places - 1][0];
+        if (total <= (best[places - 1]?.total ?? -Infinity)) continue;
+        best.push({ total, before: open[i], id });
+        best.sort((one, two) => two.total - one.total).splice(places);
       }
     });
-    return best.map(([total, before, id]) => new Token(id, before, total));
+    return best.map(({ total, before, id }) => new Token(id, before, total));
   }
 
   // Whether an open hypothesis of so many tokens may still become one of the n best.
   function canWin(token, length, limit, complete, alpha, nBest) {
     if (!token || complete.length < nBest) return Boolean(token);
-    const scores = complete.map(({ score }) => score).sort((one, two) => two - one);
     const largest = Math.max(penalty(length + 1, alpha), penalty(limit, alpha));
-    return token.logProb / largest > scores[nBest - 1];
+    return token.logProb / largest > complete.sort(byScore)[nBest - 1].score;
   }
 
   return Transformer;
