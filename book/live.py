@@ -28,15 +28,21 @@ class Live(SphinxDirective):
     option_spec = {"model": directives.unchanged_required}  # noqa: RUF012
 
     def run(self) -> list[nodes.Node]:
-        model, sentences = self.options["model"], [line for line in self.content if line]
-        data = {
-            "show": self.arguments[0],
-            "model": model,
-            "megabytes": round(len(model_script(model)) / 1e6),
-            "sentences": json.dumps(sentences, ensure_ascii=False),
-        }
-        said = " ".join(f'data-{name}="{html.escape(str(text))}"' for name, text in data.items())
-        return [nodes.raw("", f'<div class="live" {said}></div>', format="html")]
+        sentences = [line for line in self.content if line]
+        text = live_place(self.arguments[0], self.options["model"], sentences)
+        return [nodes.raw("", text, format="html")]
+
+
+def live_place(show: str, model: str, sentences: list[str]) -> str:
+    """HTML that `static/live.js` looks for."""
+    data = {
+        "show": show,
+        "model": model,
+        "megabytes": round(len(model_script(model)) / 1e6),
+        "sentences": json.dumps(sentences, ensure_ascii=False),
+    }
+    said = " ".join(f'data-{name}="{html.escape(str(text))}"' for name, text in data.items())
+    return f'<div class="live" {said}></div>'
 
 
 def model_script(name: str) -> str:

@@ -2,7 +2,7 @@
 // whatever is typed. A page from the disk may load scripts and nothing else, so a model is one.
 (() => {
   const END = 1;
-  const MOST = 100; // pieces of a sentence that are read, its end included
+  const MOST = 60; // pieces of a sentence that are read, its end included
   const LETTERS = 100; // a piece has fewer
   const BLANK = /^[\p{Z}\p{C}]*$/u; // for Python too such a sentence has an empty translation
   const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#8C564B", "#56B4E9", "#7F7F7F"];
@@ -10,7 +10,10 @@
   // ------------------------------------------------------------------------------ the model
 
   const models = {};
-  window.liveModel = (name) => (models[name] ??= loadModel(name));
+  window.liveModel = (name) => (models[name] ??= loadModel(name).catch((error) => {
+    delete models[name]; // so that it may be asked for again
+    throw error;
+  }));
 
   async function loadModel(name) {
     const scripts = ["transformer.js", "tokenizers.js", `../models/${name}.js`];
@@ -128,8 +131,9 @@
     const mean = ["mean of all", null];
     const layer = choice("Layer", [mean, ...count(N)], N, draw);
     const head = choice("Head", [mean, ...count(h)], 0, draw);
-    const table = make("table", { className: "looks" });
+    const top = make("tr"), body = make("tbody");
     const title = make("caption", { textContent: "Where each piece looked while it was written" });
+    const table = make("table", { className: "looks" }, title, make("thead", {}, top), body);
     let last, rows = new Map();
 
     function weightsOf(token, keys) {
@@ -152,12 +156,17 @@
       return make("tr", {}, make("th", { scope: "row", textContent: name }), ...cells);
     }
     function step(token, ids) {
+      const keys = names(ids), old = rows, written = token.path.slice(1);
+      if (last?.ids !== ids) {
+        const columns = keys.map((key) => make("span", { textContent: plain(key) }));
+        top.replaceChildren(make("td"), ...columns.map((span) => make("th", { scope: "col" }, span)));
+      }
       last = { token, ids };
-      const keys = names(ids), old = rows;
-      rows = new Map(token.path.slice(1).map((each) => [each, old.get(each) ?? rowOf(each, keys)]));
-      const columns = keys.map((key) => make("th", { scope: "col" }, make("span", { textContent: plain(key) })));
-      const top = make("thead", {}, make("tr", {}, make("td"), ...columns));
-      table.replaceChildren(title, top, make("tbody", {}, ...rows.values()));
+      rows = new Map(written.map((each) => [each, old.get(each) ?? rowOf(each, keys)]));
+      let kept = 0; // most steps only add a row
+      while (kept < body.rows.length && body.rows[kept] === rows.get(written[kept])) kept++;
+      while (body.rows.length > kept) body.lastChild.remove();
+      body.append(...[...rows.values()].slice(kept));
     }
     function draw() {
       rows.clear();
@@ -293,6 +302,7 @@
 
     async function run() {
       const turn = ++latest; // an older run sees that it is not the last, and ends
+      result.ariaBusy = "true";
       try {
         if (!model) await open();
         if (turn === latest) await read(turn);
@@ -300,6 +310,7 @@
         note.textContent = `This did not work: ${error.message}`;
         button.disabled = false;
       }
+      if (turn === latest) result.ariaBusy = "false";
     }
 
     async function read(turn) {
