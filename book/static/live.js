@@ -91,8 +91,9 @@
   const plain = (name) => name.replaceAll("▁", "") || "▁";
 
   // ---------------------------------------------------------------------------------- parts
-  // What is shown of a run. A part may have `element`; `options` for the search; `step`, called
-  // with each token of the best hypothesis that is written; `finish`, called with the result.
+  // What is shown of a run. A part has an `element`, and may have `arrange`, which changes what is
+  // read; `options` for the search; `step`, called with the newest token of the best hypothesis;
+  // `finish`, called with the result.
 
   function searchWays({ run }) {
     const ways = [["beam of 4", { beam: 4, nBest: 4 }], ["greedy", { beam: 1 }]];
@@ -106,6 +107,24 @@
     const width = choice("Beam", widths, 3, run), alpha = choice("α", alphas, 2, run);
     const element = make("p", { className: "controls" }, width.element, alpha.element);
     return { element, options: () => ({ ...width.value, ...alpha.value }) };
+  }
+
+  // The order of the pieces, and whether the encoder is told of it.
+  function orders({ run }) {
+    const shuffled = (ids) => ids.map((id, i) => [(i * 37 + 11) % 61, id]).sort(([a], [b]) => a - b).map(([, id]) => id);
+    const order = choice("Order", [["as written", (ids) => ids], ["backwards", (ids) => ids.toReversed()], ["shuffled", shuffled]], 0, run);
+    const positions = choice("Encoder", [["with positions", null], ["all at position 0", 0]], 0, run);
+    return {
+      element: make("p", { className: "controls" }, order.element, positions.element),
+      arrange: (ids) => [...order.value(ids.slice(0, -1)), END],
+      options: (ids) => (positions.value === null ? {} : { positions: ids.map(() => 0) }),
+    };
+  }
+
+  // What was read, in the order in which it was.
+  function reading({ names }) {
+    const element = make("p", { className: "note" });
+    return { element, finish: (_, ids) => { element.textContent = `Read: ${names(ids).map(plain).join(" ")}`; } };
   }
 
   // The complete hypotheses, the best first.
@@ -259,10 +278,49 @@
     return { element: make("div", {}, controls, legend, drawing), options: () => ({ beam: 4 }), finish };
   }
 
+  // One query of one head of the encoder: its scores, and what a softmax makes of them.
+  function scores({ transformer: { N, h, d_model }, names }) {
+    const root = Math.sqrt(d_model / h);
+    const layer = choice("Layer", count(N), 0, draw), head = choice("Head", count(h), 0, draw);
+    const from = choice("From", [["", 0]], 0, draw);
+    const scale = choice("Divided by", [["√d_k", 1], ["1", root], ["10 √d_k", 0.1]], 0, draw);
+    const titles = ["piece", "score, less the largest", "", "weight", ""];
+    const top = make("tr", {}, ...titles.map((textContent) => make("th", { scope: "col", textContent })));
+    const body = make("tbody"), table = make("table", { className: "kept" }, make("thead", {}, top), body);
+    let read, keys;
+
+    function finish({ source }, ids) {
+      [read, keys] = [source.weights, names(ids).map(plain)];
+      from.offer(keys.map((key, i) => [`${i + 1} ${key}`, i]), Math.min(2, keys.length - 1));
+      draw();
+    }
+    // The logarithm of a weight is its score up to a number that all scores of a row share.
+    function draw() {
+      if (!read) return;
+      const row = read[layer.value][from.value].slice(head.value * keys.length).subarray(0, keys.length);
+      const largest = Math.max(...row), logs = [...row].map((weight) => scale.value * Math.log(weight / largest));
+      const sum = logs.reduce((total, log) => total + Math.exp(log), 0);
+      const bar = (share) => {
+        const strip = make("div", { className: "bar" });
+        strip.style.width = `${(6 * share).toFixed(2)}rem`;
+        return strip;
+      };
+      body.replaceChildren(...keys.map((key, k) => {
+        const weight = Math.exp(logs[k]) / sum;
+        const cells = [key, logs[k].toFixed(2), bar(Math.max(0, 1 + logs[k] / 20)), weight.toFixed(3), bar(weight)];
+        return make("tr", {}, ...cells.map((cell) => make("td", {}, cell)));
+      }));
+    }
+    const controls = make("p", { className: "controls" }, ...[layer, head, from, scale].map(({ element }) => element));
+    return { element: make("div", {}, controls, wide(table)), options: () => ({ beam: 1 }), finish };
+  }
+
   const SHOWN = {
     translator: [searchWays, heatMap, alternatives],
     lines: [lines],
     beam: [beamWidths, alternatives],
+    order: [orders, reading],
+    scores: [scores],
   };
 
   // ------------------------------------------------------------------------ a place on a page
@@ -314,7 +372,7 @@
     }
 
     async function read(turn) {
-      const { ids, cut } = model.encode(input.value);
+      const { ids: typed, cut } = model.encode(input.value);
       note.textContent = cut ? `Only the first ${MOST} pieces of this text are read.` : "";
       if (BLANK.test(input.value)) {
         result.textContent = "";
@@ -324,7 +382,9 @@
         result.textContent = model.decode(idsOf(token));
         parts.forEach((part) => part.step?.(token, ids));
       };
-      const search = model.transformer.search(ids, Object.assign({}, ...parts.map((part) => part.options?.())));
+      const ids = parts.reduce((sofar, part) => part.arrange?.(sofar) ?? sofar, typed);
+      const options = Object.assign({}, ...parts.map((part) => part.options?.(ids)));
+      const search = model.transformer.search(ids, options);
       for (;;) {
         const { done, value } = search.next();
         if (done) {
