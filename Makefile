@@ -12,7 +12,7 @@ $(error PAPER has to be yes or no, not "$(PAPER)")
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install extract check book pdf serve quick test clean
+.PHONY: help install extract check book pdf serve quick test rehearsal clean
 
 help:  ## show this help
 	@echo "The executable edition of \"Attention Is All You Need\""
@@ -64,6 +64,9 @@ quick: $(STAMP)  ## the tests that take seconds: what to run while you work
 
 test: check  ## check, then run the tests (those of the site need `make book` before)
 	$(BIN)/pytest -n auto --dist worksteal
+
+rehearsal: $(STAMP)  ## the paper's run from nothing to a score, on a made corpus, in a minute
+	$(BIN)/pytest -s tests/test_rehearsal.py
 
 clean:  ## remove everything that was built
 	rm -rf _build $(VENV) dist .pytest_cache .ruff_cache .mypy_cache .hypothesis

@@ -2,6 +2,7 @@ from . import attention as attention
 from . import charts as charts
 from . import claims as claims
 from . import classes as classes
+from . import cleaning as cleaning
 from . import cli as cli
 from . import commands as commands
 from . import compat as compat
@@ -21,6 +22,7 @@ from . import optimizer as optimizer
 from . import paper as paper
 from . import parsing as parsing
 from . import positional as positional
+from . import prepared as prepared
 from . import regularization as regularization
 from . import runs as runs
 from . import stacks as stacks

@@ -164,17 +164,18 @@ class MultiHeadedAttention(nn.Module):
         return {**self.__dict__, "_last": None}
 
 
-def subsequent_mask(size: int) -> Tensor:
+def subsequent_mask(size: int, device: torch.device | None = None) -> Tensor:
     """Mask that lets position i see positions 0 to i and nothing after.
 
     Args:
         size: length of the target, in tokens.
+        device: where the mask is made.
 
     Returns: (1, size, size), True where attention is allowed.
 
     Source: section 3.2.3, third use of attention.
     """
-    return torch.ones(1, size, size, dtype=torch.bool).tril()
+    return torch.ones(1, size, size, dtype=torch.bool, device=device).tril()
 
 
 def fused_attention(

@@ -3,20 +3,20 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
+from contextlib import suppress
 from typing import Any
 
-from annotated.files import extra
+from annotated.files import MissingExtra, lazy_extra
 
 __all__ = ["PALETTE", "chart_theme"]
 
 
-with extra("viz"):
+with lazy_extra("viz"):
     import altair as alt
 
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F"]
 
 
-@alt.theme.register("annotated", enable=True)
 def chart_theme() -> Any:
     """The look that all charts of the book share; importing this module switches it on."""
     text = {"labelFontSize": 12, "titleFontSize": 13, "titleFontWeight": "normal"}
@@ -36,3 +36,7 @@ def chart_theme() -> Any:
         "rect": {"aria": False},  # a heat map's thousands of cells: its description tells more
     }
     return {"config": config}
+
+
+with suppress(MissingExtra):  # without altair there is nothing to switch on
+    alt.theme.register("annotated", enable=True)(chart_theme)

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -21,6 +21,7 @@ from annotated.commands import (
     run_heads,
     run_paper,
     run_parse,
+    run_prepare,
     run_score,
     run_train,
     run_translate,
@@ -29,6 +30,7 @@ from annotated.commands import (
 )
 
 __all__ = [
+    "HOW_TO_PREPARE",
     "HOW_TO_TRANSLATE",
     "CommandParser",
     "add_fields",
@@ -36,6 +38,7 @@ __all__ = [
     "add_scoring",
     "add_sources",
     "add_studies",
+    "add_train",
     "add_translate",
     "add_treebank",
     "build_parser",
@@ -47,12 +50,14 @@ __all__ = [
 ]
 
 
-def add_fields(parser: argparse.ArgumentParser, config: Any) -> None:
-    """Give a parser an option for each field of a configuration dataclass.
+def add_fields(parser: argparse.ArgumentParser, config: Any, names: Collection[str] = ()) -> None:
+    """Give a parser an option for each field of a configuration dataclass, or for some of them.
 
     An option that is not given leaves no trace in the result, so that presets can fill it in.
     """
     for field in dataclasses.fields(config):
+        if names and field.name not in names:
+            continue
         default, choices = field.default, field.metadata["choices"]
         kind: dict[str, Any] = {"type": type(default), "choices": choices or None}
         if isinstance(default, bool):
@@ -79,10 +84,51 @@ class CommandParser(argparse.ArgumentParser):
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the command `annotated`."""
-    from annotated.training.config import PRESETS, TrainingConfig
-
     parser = CommandParser(prog="annotated", description="Attention Is All You Need, executable.")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    add_train(commands)
+    add_translate(commands)
+    add_scoring(commands)
+    add_parse(commands)
+    add_treebank(commands)
+    add_studies(commands)
+    add_sources(commands)
+    return parser
+
+
+HOW_TO_PREPARE = """
+examples:
+  annotated prepare --preset base-en-de
+  annotated prepare --data texts-en-de --vocab-size 16000 --out texts/prepared
+
+The corpus is read twice: to draw the pairs that the vocabulary is learnt from, and to encode it.
+The folder is printed. `annotated train` with the same options finds it there, in whichever process;
+one that was chosen with --out it finds with --prepared. A second call compares the sums of all
+files, and does nothing else. If it is stopped or killed, nothing is left that could be mistaken for
+the whole.
+"""
+
+
+def add_train(commands: Any) -> None:
+    """The commands that prepare a corpus, and train on it."""
+    from annotated.prepared import RULES
+    from annotated.training.config import PRESETS, TrainingConfig
+
+    prepare = commands.add_parser(
+        "prepare",
+        help="turn a corpus into numbers, once for all runs (section 5.1)",
+        description="Read and clean a corpus, learn its vocabulary, encode it, and write it down.",
+        epilog=HOW_TO_PREPARE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    told = "the options of this run (default: multi30k-en-de, whose values are the defaults below)"
+    prepare.add_argument("--preset", choices=PRESETS, help=told)
+    prepare.add_argument("--out", default="", help="where to (default: beside the downloads)")
+    cores = min(os.cpu_count() or 1, 8)
+    told = "encoding at once (default: one a core, at most 8)"
+    prepare.add_argument("--processes", type=int, default=cores, metavar="INT", help=told)
+    add_fields(prepare, TrainingConfig, RULES)
+    prepare.set_defaults(run=run_prepare)
 
     train = commands.add_parser(
         "train",
@@ -99,14 +145,6 @@ def build_parser() -> argparse.ArgumentParser:
     train.add_argument("--resume", action="store_true", help="continue the run in --out, if any")
     add_fields(train, TrainingConfig)
     train.set_defaults(run=run_train)
-
-    add_translate(commands)
-    add_scoring(commands)
-    add_parse(commands)
-    add_treebank(commands)
-    add_studies(commands)
-    add_sources(commands)
-    return parser
 
 
 HOW_TO_TRANSLATE = """
@@ -261,10 +299,15 @@ def add_studies(commands: Any) -> None:
 def add_sources(commands: Any) -> None:
     """The commands about files: checkpoints, corpora, and the paper."""
     average = commands.add_parser(
-        "average", help="average the weights of checkpoints (section 6.1)"
+        "average",
+        help="average the weights of checkpoints (section 6.1)",
+        epilog="example: annotated average runs/base-en-de --last 5",
     )
-    average.add_argument("checkpoints", nargs="+", help="checkpoint files of one run")
-    average.add_argument("--out", required=True, help="safetensors file to write")
+    told = "the folder of a run, whose model becomes the mean; or checkpoint files"
+    average.add_argument("checkpoints", nargs="+", metavar="RUN|FILE", help=told)
+    told = "of a run: so many checkpoints (default: as many as it was told to average)"
+    average.add_argument("--last", type=int, default=0, metavar="N", help=told)
+    average.add_argument("--out", metavar="FILE", help="of files: where to write the mean")
     average.set_defaults(run=run_average)
 
     data = commands.add_parser("data", help="list or fetch corpora (section 5.1)")

@@ -29,6 +29,7 @@ __all__ = [
     "run_heads",
     "run_paper",
     "run_parse",
+    "run_prepare",
     "run_score",
     "run_train",
     "run_translate",
@@ -41,6 +42,15 @@ __all__ = [
     "trained_on",
     "tree_picture",
 ]
+
+
+def run_prepare(options: argparse.Namespace) -> None:
+    from annotated.prepared import RULES, prepare
+    from annotated.training.config import preset
+
+    given = {name: getattr(options, name) for name in RULES if hasattr(options, name)}
+    config = preset(options.preset or "multi30k-en-de", **given)
+    print(prepare(config, options.out, options.processes))
 
 
 def run_train(options: argparse.Namespace) -> None:
@@ -256,12 +266,21 @@ def tree_picture(tree: Any) -> str:
 
 
 def run_average(options: argparse.Namespace) -> None:
-    from annotated.files import write_tensors
+    from annotated.files import InputError, write_tensors
     from annotated.training.checkpoints import average_checkpoints
+    from annotated.training.folder import average_run
 
-    tensors = average_checkpoints([Path(path) for path in options.checkpoints])
-    write_tensors(Path(options.out), tensors, {"format": "pt"})
-    print(options.out)
+    first, *more = paths = [Path(path) for path in options.checkpoints]
+    if first.is_dir():
+        if more or options.out:
+            raise InputError("expected the folder of one run, without --out: its model is replaced")
+        average_run(first, options.last)
+        print(first)
+    elif options.out and not options.last:
+        write_tensors(Path(options.out), average_checkpoints(paths), {"format": "pt"})
+        print(options.out)
+    else:
+        raise InputError("expected --out FILE with checkpoint files, or the folder of a run")
 
 
 def one_line(text: str) -> str:

@@ -18,6 +18,7 @@ from annotated.decoding import greedy_decode as greedy_decode
 from annotated.embeddings import Embeddings as Embeddings
 from annotated.embeddings import Generator as Generator
 from annotated.feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
+from annotated.files import InputError, check_whole
 from annotated.model import EncoderDecoder as EncoderDecoder
 from annotated.model import make_model as make_model
 from annotated.optimizer import rate as rate
@@ -102,25 +103,37 @@ class LayerNorm(nn.LayerNorm):
 
 
 class LabelSmoothing(regularization.LabelSmoothing):
-    """The loss of section 5.4; after each call `true_dist` holds its targets (positions, size).
+    """Divergence from targets that keep 1 - ε and spread ε over the others, but not on padding.
+
+    After each call `true_dist` holds these targets (positions, size).
 
     Args:
-        size: of the vocabulary.   padding_idx: positions with this target do not count.
-        smoothing: ε.
+        size: of the vocabulary, at least 3.   smoothing: ε.
+        padding_idx: its probability is 0; positions with this target do not count.
 
-    Source: section 5.4.
+    Raises: InputError for a smaller size, or another number of log-probabilities a position;
+        ValueError if smoothing lies outside [0, 1).
+
+    Source: section 5.4, in the form of The Annotated Transformer.
     """
 
     true_dist: Tensor | None = None
 
+    def __init__(self, size: int, padding_idx: int, smoothing: float = 0.0) -> None:
+        check_whole("size", size, least=3)
+        super().__init__(size, padding_idx, smoothing)
+
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Sum of the loss; x: log-probabilities (positions, size)   target: ids (positions,)"""
-        even = torch.full_like(x, self.smoothing / self.size)
-        right = nn.functional.one_hot(target.long(), self.size).to(x.dtype)
-        spread = even + (1 - self.smoothing) * right
-        padding = (target == self.padding_idx).unsqueeze(-1)
-        self.true_dist = spread.masked_fill(padding, 0.0).detach()
-        return super().forward(x, target)
+        if x.size(-1) != self.size:
+            raise InputError(f"expected {self.size} log-probabilities a position; got {x.size(-1)}")
+        symbol, target = torch.arange(self.size, device=x.device), target.unsqueeze(-1)
+        even = torch.full_like(x, self.smoothing / (self.size - 2))
+        spread = even.masked_fill(symbol == target, 1 - self.smoothing)
+        padding = (symbol == self.padding_idx) | (target == self.padding_idx)
+        self.true_dist = spread.masked_fill(padding, 0.0)
+        x = x.masked_fill(self.true_dist == 0, 0.0)  # 0 · log 0 is 0; torch makes NaN of it
+        return nn.functional.kl_div(x, self.true_dist, reduction="sum")
 
 
 class DummyOptimizer(torch.optim.Optimizer):

@@ -10,10 +10,11 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import count, zip_longest
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from annotated.cleaning import Line, PairReport, check_bad, good_pairs
 from annotated.downloads import cache_folder, download, lies_there
 from annotated.files import FileError, InputError, MissingFile, reading, resource_path, settings
 from annotated.texts import part_lines, without_mark
@@ -22,8 +23,7 @@ __all__ = [
     "Corpus",
     "CorpusFile",
     "HeldOut",
-    "PairReport",
-    "clean_pairs",
+    "Part",
     "corpus_file",
     "corpus_files",
     "corpus_parts",
@@ -33,6 +33,7 @@ __all__ = [
     "load_pairs",
     "local_file",
     "parse_data",
+    "split_parts",
 ]
 
 
@@ -146,19 +147,22 @@ def local_file(corpus: Corpus, name: str) -> Path | None:
     return next((path for path in shapes if path.exists()), None)
 
 
-def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None) -> Path:
+def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None, check: bool = True) -> Path:
     """Path of one file of a corpus: in ANNOTATED_DATA, in the cache, or downloaded now.
 
     Args:
         fetch: whether to download it if need be; by default, if ANNOTATED_DATA is not set.
+        check: whether to compare what lies in the cache with its SHA-256, which takes its time.
 
     Raises: MissingFile if it is not on this machine and shall not or cannot be downloaded;
         FileError as `download`.
     """
     entry, cached = corpus.files.get(name, CorpusFile()), cache_folder() / corpus.folder / name
     local = local_file(corpus, name)
-    if local or lies_there(cached, entry.sha256):
-        return local or cached
+    if local:
+        return local
+    if lies_there(cached, entry.sha256) if check else cached.exists():
+        return cached
     folder = f"{os.environ.get('ANNOTATED_DATA', '$ANNOTATED_DATA')}/{corpus.folder}"
     url = entry.url or (f"{corpus.url}/{name}" if corpus.url else None)
     if url is None:
@@ -262,115 +266,108 @@ def _bucket(english: bytes) -> int:
     return int.from_bytes(hashlib.sha256(letters).digest()[:4], "big") % 100
 
 
-def _split_of(rule: HeldOut, english: list[bytes]) -> list[str]:
-    """Which split each line of a shared part belongs to, by the rule of the register.
-
-    Raises: ValueError if there are too few lines to hold so many out.
-    """
-    dev, test = rule.dev, rule.test
-    if rule.by == "end":
-        if len(english) < dev + test:
-            raise ValueError(f"{len(english)} lines, of which {dev + test} are to be held out")
-        return ["train"] * (len(english) - dev - test) + ["dev"] * dev + ["test"] * test
-    if rule.by == "turn":
-        return ["train" if number % dev else "dev" for number in range(1, len(english) + 1)]
-    buckets = (_bucket(line) for line in english)
-    return ["dev" if b < dev else "test" if b < dev + test else "train" for b in buckets]
-
-
-@dataclass
-class PairReport:
-    """How many pairs of a file are good, and the line numbers of the others by what is wrong."""
-
-    name: str
-    good: int = 0
-    bad: dict[str, list[int]] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        faults = []
-        for fault, lines in self.bad.items():
-            first = ", ".join(map(str, lines[:5])) + (", …" if len(lines) > 5 else "")
-            faults.append(f"{len(lines):,} {fault} (line{'s' * (len(lines) > 1)} {first})")
-        total = self.good + sum(map(len, self.bad.values()))
-        return f"{self.name}: {self.good:,} good pairs of {total:,}" + "".join(
-            f"; {fault}" for fault in faults
-        )
-
-
-def _judge(sides: tuple[bytes | str | None, ...], max_words: int | None) -> tuple[list[str], str]:
-    """The sides of a pair as text, and what is wrong with them; "" if nothing is."""
-    if None in sides:
-        return [], "without a partner"
-    try:
-        texts = [s if isinstance(s, str) else s.decode("utf-8") for s in sides if s is not None]
-    except UnicodeDecodeError:
-        return [], "not UTF-8"
-    if not all(text.strip() for text in texts):
-        return texts, "with an empty side"
-    if max_words and max(len(text.split()) for text in texts) > max_words:
-        return texts, f"longer than {max_words} words"
-    return texts, ""
-
-
-def clean_pairs(
-    source: Iterable[bytes | str | None],
-    target: Iterable[bytes | str | None],
-    on_bad: str = "refuse",
-    max_words: int | None = None,
-    name: str = "pairs",
-    numbers: Iterable[int] | None = None,
-) -> tuple[list[str], list[str], PairReport]:
-    """Keep the pairs that can be used, and report the others.
+def _split_of(rule: HeldOut, number: int, english: bytes, total: int) -> str:
+    """Which split a line of a shared part belongs to, by the rule of the register.
 
     Args:
-        source, target: lines; bytes are decoded as UTF-8; None stands for a missing line.
-        on_bad: "refuse" to stop at bad pairs, "drop" to leave them out.
-        max_words: most words that a side may have; None for no limit.
-        name: what the report is about.   numbers: of the lines, if not 1, 2, 3, …
-
-    Returns: good source lines, good target lines, and the report.
-
-    Raises: ValueError with the report if pairs are bad and shall be refused.
+        number: of the line, from 1.   english: its English side.   total: lines of the part.
     """
-    if on_bad not in ("refuse", "drop"):
-        raise ValueError(f'expected on_bad to be "refuse" or "drop"; got {on_bad!r}')
-    report = PairReport(name)
-    good: list[list[str]] = []
-    lines = zip_longest(source, target)
-    for number, sides in zip(numbers or count(1), lines, strict=False):
-        texts, fault = _judge(sides, max_words)
-        if fault:
-            report.bad.setdefault(fault, []).append(number)
-        else:
-            good.append(texts)
-    report.good = len(good)
-    if report.bad and on_bad == "refuse":
-        raise ValueError(f'{report}; mend them, or leave them out with on_bad="drop"')
-    return [texts[0] for texts in good], [texts[1] for texts in good], report
+    if rule.by == "end":
+        after = total - number
+        return "test" if after < rule.test else "dev" if after < rule.dev + rule.test else "train"
+    if rule.by == "turn":
+        return "train" if number % rule.dev else "dev"
+    bucket = _bucket(english)
+    return "dev" if bucket < rule.dev else "test" if bucket < rule.dev + rule.test else "train"
 
 
-def _read_part(
-    corpus: Corpus, split: str, names: tuple[str, str], src: str, fetch: bool | None
-) -> tuple[Iterable, Iterable, Iterable[int] | None]:
-    """Lines of both sides of a part, and their numbers if only some of them are of this split."""
-    paths = [
-        (corpus_file(corpus, file, fetch), member)
-        for file, _, member in (name.partition("/") for name in names)
-    ]
-    source: Iterable[Any]
-    target: Iterable[Any]
-    source, target = (_lines(*path) for path in paths)
-    if names[0] == names[1]:  # tab-separated, English first
-        rows = [(*line.split(b"\t"), None)[:2] for line in source]
-        english, other = ([row[side] for row in rows] for side in (0, 1))
-        source, target = (english, other) if src == "en" else (other, english)
-    if not corpus.held_out or corpus.splits[split] != corpus.splits.get("train"):
-        return source, target, None
-    pairs = list(zip_longest(source, target))
-    sides = [pair[0 if src == "en" else 1] or b"" for pair in pairs]
-    with reading(paths[0][0], "the lines of all splits"):
-        chosen = [i for i, of in enumerate(_split_of(corpus.held_out, sides)) if of == split]
-    return (pairs[i][0] for i in chosen), (pairs[i][1] for i in chosen), (i + 1 for i in chosen)
+@dataclass(frozen=True)
+class Part:
+    """A part of a split, to be read.
+
+    Args:
+        name: for messages.   on_bad: what becomes of its bad pairs, "refuse" or "drop".
+        source, target: file of a side, and its member if it is an archive; equal if one file
+            holds both sides, English first and a tab between.
+        from_english: whether English is the source.
+        split, held_out: of a part that other splits share.
+    """
+
+    name: str
+    on_bad: str
+    source: tuple[Path, str]
+    target: tuple[Path, str]
+    from_english: bool = True
+    split: str = ""
+    held_out: HeldOut | None = None
+
+    def lines(self) -> Iterator[Line]:
+        """Its lines: number, source, target; None for a side that has no such line."""
+        rule = self.held_out
+        total = sum(1 for _ in self._all()) if rule and rule.by == "end" else 0
+        if rule and rule.by == "end" and total < rule.dev + rule.test:
+            out = f"{total} lines, of which {rule.dev + rule.test} are to be held out"
+            raise FileError(f"{self.source[0]}: expected the lines of all splits; got: {out}")
+        for number, source, target in self._all():
+            english = (source if self.from_english else target) or b""
+            if not rule or _split_of(rule, number, english, total) == self.split:
+                yield number, source, target
+
+    def _all(self) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+        """The lines of all splits."""
+        sides: Iterable[Any] = zip_longest(_lines(*self.source), _lines(*self.target))
+        if self.source == self.target:
+            sides = ((*line.split(b"\t"), None)[:2] for line in _lines(*self.source))
+            sides = sides if self.from_english else (pair[::-1] for pair in sides)
+        for number, (source, target) in enumerate(sides, start=1):
+            yield number, source, target
+
+
+def split_parts(
+    corpus: str,
+    split: str,
+    src: str,
+    tgt: str,
+    on_bad: str | None = None,
+    fetch: bool | None = None,
+    check: bool = True,
+) -> list[Part]:
+    """The parts of a split, in order, of one corpus or of several.
+
+    Args: as `load_pairs`; check: as `corpus_file`.
+
+    Raises: ValueError for an unknown name; else as `corpus_file`.
+    """
+    known = known_corpora()
+    if corpus not in known and Path(corpus).is_dir():
+        return [_folder_part(Path(corpus), split, src, tgt, on_bad or "refuse")]
+    if "+" in corpus:
+        more = split, src, tgt, on_bad, fetch, check
+        return [part for name in corpus.split("+") for part in split_parts(name, *more)]
+    found = find_corpus(corpus)
+    on_bad = on_bad or (found.on_bad if split == "train" else "refuse")
+    names = corpus_parts(found, split, src, tgt)
+    files = dict.fromkeys(name.partition("/")[0] for pair in names for name in pair)
+    paths = {file: corpus_file(found, file, fetch, check) for file in files}  # each is checked once
+    shared = found.splits[split] == found.splits.get("train")
+    parts = []
+    for pair in names:
+        one, other = ((paths[file], member) for file, _, member in (x.partition("/") for x in pair))
+        name, rule = f"{corpus} {split}, {pair[0]}", found.held_out if shared else None
+        parts.append(Part(name, on_bad, one, other, src == "en", split, rule))
+    return parts
+
+
+def _folder_part(folder: Path, split: str, src: str, tgt: str, on_bad: str) -> Part:
+    """The files SPLIT.LANGUAGE in a folder, which may be compressed."""
+    sides = []
+    for lang in src, tgt:
+        paths = [folder / f"{split}.{lang}{ending}" for ending in ("", ".gz", ".xz")]
+        path = next((path for path in paths if path.exists()), None)
+        if path is None:
+            raise MissingFile(f"expected {paths[0].name} in {folder}")
+        sides.append((path, ""))
+    return Part(f"{folder}, {split}", on_bad, sides[0], sides[1])
 
 
 def load_pairs(
@@ -397,46 +394,16 @@ def load_pairs(
 
     Source: section 5.1.
     """
-    if corpus not in known_corpora() and Path(corpus).is_dir():
-        return _load_folder(Path(corpus), split, src, tgt, on_bad or "refuse", max_words)
-    if "+" in corpus:
-        options = split, src, tgt, on_bad, max_words, fetch
-        parts = [load_pairs(name, *options) for name in corpus.split("+")]
-        first, second = ([line for part in parts for line in part[side]] for side in (0, 1))
-        return first, second
-    found = find_corpus(corpus)
-    on_bad = on_bad or (found.on_bad if split == "train" else "refuse")
     source: list[str] = []
     target: list[str] = []
-    for names in corpus_parts(found, split, src, tgt):
-        lines = _read_part(found, split, names, src, fetch)
-        name = f"{corpus} {split}, {names[0]}"
-        good_source, good_target, report = clean_pairs(
-            *lines[:2], on_bad, max_words, name, lines[2]
-        )
+    for part in split_parts(corpus, split, src, tgt, on_bad, fetch):
+        report = PairReport(part.name)
+        for one, other in good_pairs(part.lines(), report, max_words):
+            source.append(one)
+            target.append(other)
+        check_bad(report, part.on_bad)
         if report.bad:
             warnings.warn(str(report), stacklevel=2)
-        source += good_source
-        target += good_target
-    return source, target
-
-
-def _load_folder(
-    folder: Path, split: str, src: str, tgt: str, on_bad: str, max_words: int | None
-) -> tuple[list[str], list[str]]:
-    """Pairs of the files SPLIT.LANGUAGE in a folder, which may be compressed."""
-    sides = []
-    for lang in src, tgt:
-        paths = [folder / f"{split}.{lang}{ending}" for ending in ("", ".gz", ".xz")]
-        path = next((path for path in paths if path.exists()), None)
-        if path is None:
-            raise MissingFile(f"expected {paths[0].name} in {folder}")
-        sides.append(_lines(path))
-    source, target, report = clean_pairs(
-        sides[0], sides[1], on_bad, max_words, f"{folder}, {split}"
-    )
-    if report.bad:
-        warnings.warn(str(report), stacklevel=3)
     return source, target
 
 

@@ -1,28 +1,27 @@
 """5.1 Training Data and Batching (chapters/5-1-data-batching.md).
-Corpora (chapters/corpora.md).
+Prepared corpora (chapters/prepared.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
+import json
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
-from pathlib import Path
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors.numpy import load_file, save_file
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Encoding, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor
-from tqdm import tqdm
 
 from annotated.attention import subsequent_mask
 from annotated.embeddings import check_tokens
-from annotated.files import FileError, InputError, check_whole, extra, reading, writing
+from annotated.files import InputError, check_whole, extra
 from annotated.texts import each_text
 
 __all__ = [
@@ -33,6 +32,7 @@ __all__ = [
     "UNK",
     "Batch",
     "EncodedPairs",
+    "PairEncoder",
     "encode_source",
     "encode_target",
     "learn_vocabulary",
@@ -41,15 +41,19 @@ __all__ = [
     "token_batches",
     "train_bpe",
     "train_wordpiece",
+    "untrained_tokenizer",
     "word_vocabulary",
 ]
 
 
 SPECIALS = ["<s>", "</s>", "<pad>", "<unk>"]
 START, END, PAD, UNK = range(4)
+_LETTERS = (
+    1000  # most frequent ones; a text from the web has thousands, each of which takes a place
+)
 
 
-def _train(model: Any, trainer: Any, sentences: Iterable[str]) -> Tokenizer:
+def untrained_tokenizer(model: Any) -> Tokenizer:
     """What both kinds of vocabulary share: NFC, spaces as ▁, punctuation on its own."""
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.NFC()
@@ -57,7 +61,6 @@ def _train(model: Any, trainer: Any, sentences: Iterable[str]) -> Tokenizer:
         [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
     )
     tokenizer.decoder = decoders.Metaspace()
-    tokenizer.train_from_iterator(each_text(sentences), trainer)
     return tokenizer
 
 
@@ -72,10 +75,15 @@ def train_bpe(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
 
     Source: section 5.1.
     """
+    tokenizer = untrained_tokenizer(models.BPE(unk_token="<unk>"))
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size, special_tokens=SPECIALS, show_progress=False
+        vocab_size=vocab_size,
+        special_tokens=SPECIALS,
+        limit_alphabet=_LETTERS,
+        show_progress=False,
     )
-    return _train(models.BPE(unk_token="<unk>"), trainer, sentences)
+    tokenizer.train_from_iterator(each_text(sentences), trainer)
+    return tokenizer
 
 
 def train_wordpiece(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
@@ -88,13 +96,16 @@ def train_wordpiece(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
     model = models.WordPiece(
         unk_token="<unk>", continuing_subword_prefix="", max_input_chars_per_word=1000
     )
+    tokenizer = untrained_tokenizer(model)
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
         special_tokens=SPECIALS,
+        limit_alphabet=_LETTERS,
         show_progress=False,
         continuing_subword_prefix="",
     )
-    return _train(model, trainer, sentences)
+    tokenizer.train_from_iterator(each_text(sentences), trainer)
+    return tokenizer
 
 
 _LARGEST = 10_000_000  # pieces; the library makes room for all that are asked for
@@ -254,7 +265,7 @@ class Batch:
     @staticmethod
     def make_std_mask(tgt: Tensor, pad: int) -> Tensor:
         """(batch, len) to (batch, len, len): no padding, nothing to the right."""
-        return (tgt != pad).unsqueeze(-2) & subsequent_mask(tgt.size(-1)).to(tgt.device)
+        return (tgt != pad).unsqueeze(-2) & subsequent_mask(tgt.size(-1), tgt.device)
 
 
 def pad_ids(rows: Sequence[Sequence[int]], pad: int = PAD) -> Tensor:
@@ -286,104 +297,127 @@ def make_batch(
     return Batch(pad_ids(src).to(device), pad_ids(tgt).to(device))
 
 
-def _batched(items: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Lists of so many items each, the last one shorter."""
-    items = iter(items)
-    while block := list(islice(items, size)):
-        yield block
-
-
-def _flat(rows: Iterable[list[list[int]]], dtype: type) -> tuple[np.ndarray, np.ndarray]:
-    """Blocks of lists of ids to one flat array, and the ends of the lists in it, after a zero."""
-    ids: list[np.ndarray] = [np.zeros(0, dtype)]
-    lengths: list[np.ndarray] = [np.zeros(1, np.int64)]
-    for block in rows:
-        ids.append(np.fromiter((i for row in block for i in row), dtype))
-        lengths.append(np.fromiter(map(len, block), np.int64))
-    return np.concatenate(ids), np.cumsum(np.concatenate(lengths))
-
-
 @dataclass(frozen=True)
 class EncodedPairs:
     """Sentence pairs as ids: `pairs[i]` is the i-th source and target, `len(pairs)` their number.
 
-    Attributes: src, tgt: all ids of a side, flat. src_ends, tgt_ends: (pairs + 1,); sentence i
-        is ids[ends[i]:ends[i + 1]].
+    Args:
+        ids: of all pairs, flat: the source of a pair, its target, the source of the next.
+        lengths: (pairs, 2), number of ids of each source and target, ends included.
 
     Source: section 5.1.
     """
 
-    src: np.ndarray
-    src_ends: np.ndarray
-    tgt: np.ndarray
-    tgt_ends: np.ndarray
+    ids: np.ndarray
+    lengths: np.ndarray
 
     @classmethod
     def encode(
-        cls,
-        tokenizer: Tokenizer,
-        source: Iterable[str],
-        target: Iterable[str],
-        progress: bool = False,
+        cls, tokenizer: Tokenizer, source: Iterable[str], target: Iterable[str]
     ) -> "EncodedPairs":
         """Encode sentences, ends as `encode_source` and `encode_target` put them.
 
         Raises: ValueError if there are not as many source as target sentences.
         """
-        dtype = np.uint16 if tokenizer.get_vocab_size() <= 1 << 16 else np.int32
-        sides: list[np.ndarray] = []
-        for encode, sentences in (encode_source, source), (encode_target, target):
-            shown = tqdm(sentences, desc=encode.__name__, disable=not progress, leave=False)
-            sides += _flat((encode(tokenizer, block) for block in _batched(shown, 10_000)), dtype)
-        if len(sides[1]) != len(sides[3]):
-            raise ValueError(
-                "expected as many source as target sentences; "
-                f"got {len(sides[1]) - 1} and {len(sides[3]) - 1}"
-            )
-        return cls(*sides)
+        sides = list(each_text(source)), list(each_text(target))
+        if len(sides[0]) != len(sides[1]):
+            got = f"got {len(sides[0])} and {len(sides[1])}"
+            raise InputError(f"expected as many source as target sentences; {got}")
+        return PairEncoder(tokenizer).encode(zip(*sides, strict=True))
+
+    @cached_property
+    def starts(self) -> np.ndarray:
+        """Where each pair begins in `ids`, and at last where the last one ends, (pairs + 1,)."""
+        starts = np.zeros(len(self.lengths) + 1, np.int64)
+        np.add(self.lengths[:, 0], self.lengths[:, 1], out=starts[1:], dtype=np.int64)
+        return np.cumsum(starts, out=starts)
 
     def __len__(self) -> int:
-        return len(self.src_ends) - 1
+        return len(self.lengths)
 
     def __getitem__(self, i: int) -> tuple[list[int], list[int]]:
         i = range(len(self))[i]  # negative indices count from the end; IndexError beyond
-        src = self.src[self.src_ends[i] : self.src_ends[i + 1]]
-        return src.tolist(), self.tgt[self.tgt_ends[i] : self.tgt_ends[i + 1]].tolist()
+        ids = self.ids[self.starts[i] : self.starts[i + 1]].tolist()
+        return ids[: self.lengths[i, 0]], ids[self.lengths[i, 0] :]
 
-    @cached_property
-    def lengths(self) -> np.ndarray:
-        """Number of ids of each source and target, (pairs, 2)."""
-        return np.stack([np.diff(self.src_ends), np.diff(self.tgt_ends)], axis=1)
+    def padded(
+        self, numbers: Sequence[int] | np.ndarray, side: int, multiple: int = 1
+    ) -> np.ndarray:
+        """One side of some pairs as a rectangle of ids (batch, width), padded on the right.
 
-    def save(self, path: Path) -> None:
-        """Write a safetensors file: the name holds the old file or the whole new one."""
-        with writing(path) as part:
-            save_file({field.name: getattr(self, field.name) for field in fields(self)}, part)
-
-    @classmethod
-    def load(cls, path: Path) -> "EncodedPairs":
-        """Read what `save` wrote.
-
-        Raises: MissingFile or FileError if it is not there, or damaged.
+        Args:
+            numbers: of the pairs (batch,).   side: 0 for the source, 1 for the target.
+            multiple: divides the width that the model sees, which is one less for a target.
         """
-        with reading(path, _ENCODED, _ANEW):
-            pairs = cls(**load_file(path))
-        if problem := _misfit(pairs):
-            raise FileError(f"{path}: expected {_ENCODED}; got {problem}; {_ANEW}")
-        return pairs
+        numbers = np.asarray(numbers)
+        lengths = self.lengths[numbers].astype(np.int64)  # (batch, 2)
+        first = self.starts[numbers] + side * lengths[:, 0]
+        seen = lengths[:, side].max() - side
+        columns = np.arange(-(-seen // multiple) * multiple + side)
+        real = columns < lengths[:, side, None]  # (batch, width)
+        ids = np.full(real.shape, PAD, np.int64)
+        ids[real] = self.ids[(first[:, None] + columns)[real]]
+        return ids
 
 
-_ENCODED = "the encoded pairs of a run"
-_ANEW = "delete the folder of the run and start it anew"
+class _WordIds(dict[str, bytes]):
+    """The ids of words, as bytes of `dtype`."""
+
+    most = 1 << 20  # words that are kept; those that come later are rare
+
+    def __init__(self, tokenizer: Tokenizer, dtype: np.dtype) -> None:
+        self.tokenizer, self.dtype = tokenizer, dtype
+
+    def encode(self, texts: list[str]) -> list[bytes]:
+        """The ids of sentences; words that are not yet known are cut together."""
+        sentences = [text.replace("▁", " ").split(" ") for text in texts]
+        for words in sentences:
+            if not words[0]:
+                del words[0]
+        new = list(set(chain.from_iterable(sentences)).difference(self))
+        encodings = self.tokenizer.encode_batch_fast([f"▁{word}" for word in new])
+        self.update(zip(new, _as_bytes(encodings, self.dtype), strict=True))
+        ids = [b"".join(map(self.__getitem__, words)) for words in sentences]
+        if len(self) > self.most:
+            for word in new:
+                del self[word]
+        return ids
 
 
-def _misfit(pairs: EncodedPairs) -> str:
-    """What is wrong with arrays that were read as pairs; empty if nothing is."""
-    for ids, ends in (pairs.src, pairs.src_ends), (pairs.tgt, pairs.tgt_ends):
-        if ids.dtype not in (np.uint16, np.int32) or ends.dtype != np.int64:
-            return f"numbers of type {ids.dtype} and {ends.dtype}"
-        if ids.ndim != 1 or ends.ndim != 1 or not len(ends) or (np.diff(ends) < 1).any():
-            return "sentences without ids"
-        if ends[0] != 0 or ends[-1] != len(ids) or ids.min(initial=0) < 0:
-            return "ends that do not fit the ids"
-    return "" if len(pairs.src_ends) == len(pairs.tgt_ends) else "sides of different lengths"
+def _as_bytes(encodings: Iterable[Encoding], dtype: np.dtype) -> Iterator[bytes]:
+    """The ids of encodings, as bytes."""
+    return (array(dtype.char, encoding.ids).tobytes() for encoding in encodings)
+
+
+def _cuts_words(tokenizer: Tokenizer) -> bool:
+    """Whether a tokenizer cuts each word by itself, as those of `learn_vocabulary` do."""
+    its, ours = (json.loads(t.to_str()) for t in (tokenizer, untrained_tokenizer(models.BPE())))
+    steps = "normalizer", "pre_tokenizer", "post_processor", "truncation", "padding"
+    plain = all(token["special"] for token in its["added_tokens"])  # which are text in a text
+    return plain and all(its[step] == ours[step] for step in steps)
+
+
+class PairEncoder:
+    """Turns pairs of sentences into ids, ends as `encode_source` and `encode_target` put them."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        tokenizer.encode_special_tokens = True  # "</s>" in a text is text
+        self.tokenizer = tokenizer
+        self.dtype = np.min_scalar_type(max(tokenizer.get_vocab().values(), default=UNK))
+        by_words = _WordIds(tokenizer, self.dtype).encode
+        self.ids = by_words if _cuts_words(tokenizer) else self._whole
+
+    def _whole(self, texts: list[str]) -> list[bytes]:
+        return list(_as_bytes(self.tokenizer.encode_batch_fast(texts), self.dtype))
+
+    def encode(self, pairs: Iterable[Sequence[str]]) -> EncodedPairs:
+        """Encode pairs of well-formed texts."""
+        texts = list(chain.from_iterable(pairs))  # source, target, source, …
+        ids = self.ids(texts)
+        start, end = (np.array(i, self.dtype).tobytes() for i in (START, END))
+        both = zip(ids[::2], ids[1::2], strict=True)
+        flat = b"".join(b"".join((one, end, start, other, end)) for one, other in both)
+        sizes = np.fromiter(map(len, ids), np.int64, len(ids)).reshape(-1, 2)
+        lengths = sizes // self.dtype.itemsize + (1, 2)
+        least = np.min_scalar_type(lengths.max(initial=0))
+        return EncodedPairs(np.frombuffer(flat, self.dtype), lengths.astype(least))

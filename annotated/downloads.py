@@ -250,7 +250,7 @@ def download(url: str, path: Path, size: int | None = None, sha256: str | None =
         except FileError as error:
             part.unlink()
             raise FileError(f"{url}: {error}; {advice}") from error
-        part.replace(path)
+        part.replace(path)  # not by `writing`, which deletes what broke off
     return path
 
 

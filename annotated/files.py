@@ -12,10 +12,11 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import resources
+from importlib.util import find_spec
 from numbers import Integral
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import ModuleType, NoneType, UnionType
+from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
@@ -31,6 +32,7 @@ __all__ = [
     "check_whole",
     "extra",
     "fits",
+    "lazy_extra",
     "locked",
     "read_json",
     "read_tensors",
@@ -68,12 +70,62 @@ def extra(name: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        if (error.name or "annotated").partition(".")[0] == "annotated":  # a fault of the code
+        library = (error.name or "annotated").partition(".")[0]
+        if library == "annotated":  # a fault of the code
             raise
-        raise MissingExtra(
-            f"{error.name} is not installed; install the extra that has it: "
-            f"pip install 'annotated-attention[{name}]'"
-        ) from error
+        raise MissingExtra(_advice(library, name)) from error
+
+
+def _advice(library: str, name: str) -> str:
+    how = f"pip install 'annotated-attention[{name}]'"
+    return f"{library} is not installed; install the extra that has it: {how}"
+
+
+class _StandIn(type):
+    """Type of the names in a missing library."""
+
+    advice: str
+
+    def __call__(cls, *values: Any, **options: Any) -> NoReturn:
+        raise MissingExtra(cls.advice)
+
+    def __getattr__(cls, name: str) -> NoReturn:
+        if name.startswith("_"):  # Python asks classes for these without using them
+            raise AttributeError(name)
+        raise MissingExtra(cls.advice)
+
+
+class _StandInModule(ModuleType):
+    """A missing library: it has every name."""
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return _StandIn(name, (), {"advice": self.__doc__})
+
+
+_IMPORTED = {  # at the top of modules, by extra
+    "viz": ("altair", "pandas"),
+    "parse": ("conllu", "conllu.exceptions", "conllu.parser", "nltk", "spacy", "spacy.tokens",
+              "spacy.vocab"),
+}  # fmt: skip
+
+
+@contextmanager
+def lazy_extra(name: str) -> Iterator[None]:
+    """Around imports at the top of a module: only use of what is missing raises MissingExtra."""
+    missing = {}
+    for module in _IMPORTED[name]:
+        library = module.partition(".")[0]
+        if find_spec(library) is None:
+            missing[module] = _StandInModule(module, _advice(library, name))
+    sys.modules.update(missing)
+    try:
+        with extra(name):
+            yield
+    finally:
+        for module in missing:  # elsewhere it stays missing
+            del sys.modules[module]
 
 
 def check_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:

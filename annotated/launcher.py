@@ -7,7 +7,6 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -17,19 +16,19 @@ from pathlib import Path
 
 import torch
 
-from annotated.evaluation import TFLOPS, model_cost
-from annotated.files import extra, write_text
+from annotated.evaluation import model_cost
+from annotated.files import lazy_extra, write_text
 from annotated.training.config import TrainingConfig, model_config
 from annotated.training.folder import run_lock
 from annotated.training.logs import read_log
+from annotated.training.speed import PEAK_TFLOPS, Speed
 
 __all__ = [
-    "PEAK_TFLOPS",
     "Run",
     "keep_results",
     "launch",
+    "log_speed",
     "loss_chart",
-    "peak_tflops",
     "train_command",
     "training_plan",
     "training_work",
@@ -42,11 +41,9 @@ def training_work(config: TrainingConfig) -> float:
     return tokens * model_cost(model_config(config))
 
 
-with extra("viz"):
+with lazy_extra("viz"):
     import altair as alt
     import pandas as pd
-
-PEAK_TFLOPS = {"P100": TFLOPS["P100"], "T4": 65.0, "A100": 312.0, "H100": 989.0, "H200": 989.0}
 
 
 def training_plan(
@@ -170,15 +167,13 @@ class Run:
                 shown.update(self.chart())
 
 
-def peak_tflops(device: str) -> float | None:
-    """The peak of a GPU with this name; None for one that is not in PEAK_TFLOPS.
-
-    Slower forms of the same name (PCIe, NVL) and slices (MIG) are not there.
-    """
-    words = set(re.split(r"[\s-]+", device))
-    if {word.upper() for word in words} & {"PCIE", "NVL", "MIG"}:
-        return None
-    return next((tflops for name, tflops in PEAK_TFLOPS.items() if name in words), None)
+def log_speed(log: pd.DataFrame) -> Speed:
+    """How fast a run was after the first row of its log."""
+    tokens = log.target_tokens.diff().fillna(log.target_tokens)
+    seconds = tokens / log.tokens_per_second
+    waited = seconds * log.reindex(columns=["waiting"]).waiting.fillna(0)
+    rows = slice(min(1, len(log) - 1), None)
+    return Speed(*(float(column.iloc[rows].sum()) for column in (tokens, seconds, waited)))
 
 
 def keep_results(config: TrainingConfig, log: pd.DataFrame, path: Path, processes: int = 1) -> Path:
@@ -187,20 +182,20 @@ def keep_results(config: TrainingConfig, log: pd.DataFrame, path: Path, processe
     Args:
         processes: how many trained, each on a GPU of its own if there are any.
 
-    Returns: the latter's path. It has the speed (median tokens per second) and, for a GPU of
-        PEAK_TFLOPS, the utilisation: counted operations, in relation to what it could do.
+    Returns: the latter's path. It has the speed and, for a GPU of PEAK_TFLOPS, the utilisation.
     """
-    gpu, speed = torch.cuda.is_available(), float(log.tokens_per_second.median())
+    gpu, speed = torch.cuda.is_available(), log_speed(log)
     device = torch.cuda.get_device_name(0) if gpu else "CPU"
     note = {
         "command": " ".join(["annotated", *train_command(config, 1)[7:]]),
         "device": device,
         "number": processes if gpu else os.cpu_count(),
         "torch": torch.__version__,
-        "tokens_per_second": speed,
+        "tokens_per_second": round(speed.tokens_per_second),
+        "waiting": round(speed.waiting, 3),
     }
-    if peak := peak_tflops(device):
-        note["utilisation"] = speed * model_cost(model_config(config)) / (peak * 1e12 * processes)
+    if used := speed.utilisation(model_config(config), device, processes):
+        note["utilisation"] = used
     write_text(path.with_suffix(".csv"), log.to_csv(index=False))
     write_text(
         path.with_suffix(".json"), json.dumps(note | {"config": asdict(config)}, indent=2) + "\n"

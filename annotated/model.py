@@ -1,5 +1,5 @@
 """3 Model Architecture (chapters/3-model-architecture.md).
-Configuration and first weights (chapters/model-machinery.md).
+Configuration, first weights, and the loss (chapters/model-machinery.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
@@ -22,6 +22,7 @@ __all__ = [
     "EncoderDecoder",
     "TransformerConfig",
     "build_model",
+    "check_config",
     "initialise",
     "make_model",
     "parameter_shapes",
@@ -147,6 +148,9 @@ class TransformerConfig:
     tie_embeddings: bool = False
     norm_first: bool = False
 
+    def __post_init__(self) -> None:
+        check_config(self)
+
     @classmethod
     def base(cls, vocab: int = 37000, **changes: Any) -> "TransformerConfig":
         """The base model on a shared vocabulary (Table 3, first row)."""
@@ -158,29 +162,6 @@ class TransformerConfig:
         """The big model on a shared vocabulary (Table 3, last row)."""
         larger = {"d_model": 1024, "d_ff": 4096, "h": 16, "dropout": 0.3}
         return cls.base(vocab, **{**larger, **changes})
-
-    def __post_init__(self) -> None:
-        """Raise ValueError unless the configuration describes a model that can be built."""
-        c = self
-        for name in ("src_vocab", "tgt_vocab", "N", "d_model", "d_ff", "h", "d_k", "d_v"):
-            if getattr(c, name) is not None or name not in ("d_k", "d_v"):
-                check_whole(name, getattr(c, name))
-        check_whole("max_len", c.max_len, most=_FARTHEST)
-        for name in ("tie_embeddings", "norm_first"):
-            if not isinstance(getattr(c, name), bool):
-                raise InputError(f"expected True or False for {name}; got {getattr(c, name)!r:.80}")
-        head_widths(c.h, c.d_model, c.d_k, c.d_v)
-        for name in ("dropout", "attention_dropout"):
-            rate: float = getattr(c, name)
-            if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < 1:
-                raise InputError(f"expected {name} in [0, 1); got {rate!r:.80}")
-        if c.positions not in ("sinusoidal", "learned"):
-            raise InputError(
-                f"expected positions 'sinusoidal' or 'learned'; got {c.positions!r:.80}"
-            )
-        if c.tie_embeddings and c.src_vocab != c.tgt_vocab:
-            sizes = f"src_vocab={c.src_vocab}, tgt_vocab={c.tgt_vocab}"
-            raise InputError(f"expected equal vocabularies for tie_embeddings=True; got {sizes}")
 
 
 def build_model(config: TransformerConfig) -> EncoderDecoder:
@@ -286,6 +267,27 @@ def make_model(
 
 
 _FARTHEST = 100_000  # positions; attention over so many has 10^10 weights in each head
+
+
+def check_config(c: TransformerConfig) -> None:
+    """Raise ValueError unless a configuration describes a model that can be built."""
+    for name in ("src_vocab", "tgt_vocab", "N", "d_model", "d_ff", "h", "d_k", "d_v"):
+        if getattr(c, name) is not None or name not in ("d_k", "d_v"):
+            check_whole(name, getattr(c, name))
+    check_whole("max_len", c.max_len, most=_FARTHEST)
+    for name in ("tie_embeddings", "norm_first"):
+        if not isinstance(getattr(c, name), bool):
+            raise InputError(f"expected True or False for {name}; got {getattr(c, name)!r:.80}")
+    head_widths(c.h, c.d_model, c.d_k, c.d_v)
+    for name in ("dropout", "attention_dropout"):
+        rate: float = getattr(c, name)
+        if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < 1:
+            raise InputError(f"expected {name} in [0, 1); got {rate!r:.80}")
+    if c.positions not in ("sinusoidal", "learned"):
+        raise InputError(f"expected positions 'sinusoidal' or 'learned'; got {c.positions!r:.80}")
+    if c.tie_embeddings and c.src_vocab != c.tgt_vocab:
+        sizes = f"src_vocab={c.src_vocab}, tgt_vocab={c.tgt_vocab}"
+        raise InputError(f"expected equal vocabularies for tie_embeddings=True; got {sizes}")
 
 
 def parameter_shapes(config: TransformerConfig) -> dict[str, torch.Size]:

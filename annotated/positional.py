@@ -1,5 +1,5 @@
 """3.5 Positional Encoding (chapters/3-5-positional-encoding.md).
-Configuration and first weights (chapters/model-machinery.md).
+Configuration, first weights, and the loss (chapters/model-machinery.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """

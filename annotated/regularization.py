@@ -1,5 +1,5 @@
 """5.4 Regularization (chapters/5-4-regularization.md).
-The trainer (chapters/trainer.md).
+Configuration, first weights, and the loss (chapters/model-machinery.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
@@ -97,7 +97,9 @@ class _BlockwiseLoss(torch.autograd.Function):
     """Projection and smoothed loss with their gradients, a block of positions at a time."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, target: Tensor, smoothing: float) -> Tensor:
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, target: Tensor, padding_idx: int, smoothing: float
+    ) -> Tensor:
         """x: (positions, d_model)   weight: (vocab, d_model)   target: (positions,)"""
         vocab, learns = weight.size(0), any(ctx.needs_input_grad)
         total = x.new_zeros((), dtype=torch.float32)
@@ -107,13 +109,15 @@ class _BlockwiseLoss(torch.autograd.Function):
         blocks = (tensor.split(block) for tensor in (x, target, grad_x))
         for rows, ids, grad in zip(*blocks, strict=True):
             log_p = F.linear(rows, weight).float().log_softmax(dim=-1)  # (block, vocab)
-            right = log_p.gather(1, ids.unsqueeze(1))
-            total -= (1 - smoothing) * right.sum() + smoothing * log_p.mean(dim=-1).sum()
+            ids = ids.unsqueeze(1)  # (block, 1)
+            real, right = ids != padding_idx, log_p.gather(1, ids)
+            score = (1 - smoothing) * right + smoothing * log_p.mean(dim=-1, keepdim=True)
+            total -= (score * real).sum()
             if learns:
                 slope = log_p.exp_().sub_(smoothing / vocab)  # p - q, in two steps
-                slope.scatter_add_(1, ids.unsqueeze(1), torch.full_like(right, smoothing - 1))
-                grad.copy_(slope @ weight)
-                grad_weight += slope.T @ rows
+                slope.scatter_add_(1, ids, torch.full_like(right, smoothing - 1))
+                grad.copy_((slope @ weight) * real)
+                grad_weight += slope.T @ (rows * real)
         ctx.save_for_backward(grad_x, grad_weight)
         return total
 
@@ -121,10 +125,9 @@ class _BlockwiseLoss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients for x (positions, d_model) and weight (vocab, d_model), from the sum's."""
-        return *(grad * saved for saved in ctx.saved_tensors), None, None
+        return *(grad * saved for saved in ctx.saved_tensors), None, None, None
 
 
-@torch._disable_dynamo  # as torch.compiler.disable, but the compiler is imported when it is needed
 def linear_cross_entropy(
     x: Tensor, weight: Tensor, target: Tensor, padding_idx: int, smoothing: float = 0.0
 ) -> Tensor:
@@ -139,12 +142,16 @@ def linear_cross_entropy(
 
     Source: section 5.4.
     """
-    real = target != padding_idx
-    x, target = x[real], target[real]  # (positions, d_model), (positions,)
+    device = x.device.type
+    half = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.float16
+    if half or torch.compiler.is_compiling():
+        # Small gradients in float16 must be scaled before they are computed, not after; and a
+        # compiler joins logits and loss by itself.
+        return smoothed_cross_entropy(F.linear(x, weight), target, padding_idx, smoothing)
+    x, target = x.flatten(0, -2), target.flatten()  # (positions, d_model), (positions,)
+    if device == "cpu":  # a GPU would have to stop and say how many positions are left
+        real = target != padding_idx
+        x, target = x[real], target[real]
     if not torch.is_grad_enabled():
         weight = weight.detach()  # so that no gradient is computed
-    device = x.device.type
-    if torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.float16:
-        # Its small gradients must be scaled before they are computed, not after.
-        return smoothed_cross_entropy(F.linear(x, weight), target, padding_idx, smoothing)
-    return _BlockwiseLoss.apply(x, weight, target, smoothing)
+    return _BlockwiseLoss.apply(x, weight, target, padding_idx, smoothing)

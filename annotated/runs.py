@@ -5,12 +5,11 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 
 import json
 from dataclasses import dataclass, field
-from itertools import islice, zip_longest
 from pathlib import Path
 
-from annotated.corpora import clean_pairs, corpus_file, corpus_parts, find_corpus
+from annotated.cleaning import PairReport, good_pairs
+from annotated.corpora import split_parts
 from annotated.files import resource_path, write_text
-from annotated.texts import part_lines
 
 __all__ = ["WantedRun", "count_pairs", "wanted_runs"]
 
@@ -94,18 +93,21 @@ def _translators() -> list[WantedRun]:
 
 
 def _variations() -> list[WantedRun]:
-    """The models of Table 3 that Table 2 has too, on the development set."""
+    """Rows of Table 3: both models of Table 2, and those that small runs left open."""
     from annotated.evaluation import BLEU_KINDS
-    from annotated.variations import full_command, table_3
+    from annotated.variations import full_command, run_folder, table_3
 
     entry, runs = {"split": "dev", "text": BLEU_KINDS["compound-split"]}, []
-    for name, row in table_3().loc[["base", "big"]].iterrows():
+    open_rows = "A: h = 1", "D: label_smoothing = 0.0", "E: positions = learned"
+    for row_name, row in table_3().loc[["base", "big", *open_rows]].iterrows():
+        folder = run_folder(str(row_name))
+        name = folder.removeprefix("runs/")
         log = f"{name}-dev.json"
         told = f"{row['BLEU']} BLEU on newstest2013 without averaging, at a perplexity of"
-        wanted = f"{name.title()} reaches {told} {row['perplexity']} a piece."
+        wanted = f"{row_name} reaches {told} {row['perplexity']} a piece."
         command = (
-            f"{full_command(name)}\n"
-            f"annotated evaluate runs/{name} --split dev --out data/results/{log}"
+            f"{full_command(row_name)}\n"
+            f"annotated evaluate {folder} --split dev --out data/results/{log}"
         )
         given = wanted, row["BLEU"], "BLEU", command, log, entry, ("score", "perplexity")
         runs.append(WantedRun(f"{name}-dev", "6.2", *given))
@@ -157,19 +159,13 @@ def count_pairs(corpus: str, src: str, tgt: str) -> int:
     It counts the pairs that are left when bad ones are dropped, and holds few of them at a time.
 
     Args:
-        corpus: a name of the register whose sides are files of their own.
-        src, tgt: languages, such as "en" and "de".
+        corpus: a name of the register.   src, tgt: languages, such as "en" and "de".
 
     Raises: as `load_pairs`.
     """
-    found, good = find_corpus(corpus), 0
-    for names in corpus_parts(found, "train", src, tgt):
-        files = [name.partition("/") for name in names]
-        paths = [(corpus_file(found, file), member) for file, _, member in files]
-        pairs = zip_longest(*(part_lines(*path) for path in paths))
-        while some := list(islice(pairs, 10_000)):
-            sources, targets = zip(*some, strict=True)
-            good += clean_pairs(sources, targets, on_bad="drop")[2].good
+    good = 0
+    for part in split_parts(corpus, "train", src, tgt):
+        good += sum(1 for _ in good_pairs(part.lines(), PairReport(part.name)))
     _OWN.mkdir(parents=True, exist_ok=True)
     write_text(_OWN / f"{corpus}-pairs.json", f"{good}\n")
     return good

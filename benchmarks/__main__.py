@@ -7,6 +7,7 @@ import platform
 import statistics
 import sys
 from datetime import date
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         "training, and a search with a beam of 4. Contenders that are not installed are left "
         "out: `pip install -e '.[bench]'` brings all but JoeyNMT, which "
         "`pip install --no-deps joeynmt` adds.",
-        epilog="Let nothing else run meanwhile. First try: python -m benchmarks --quick. The run "
+        epilog="python -m benchmarks data --help is about preparing and reading corpora, python -m "
+        "benchmarks gpu --help about whole updates of the paper's models on one GPU. Let nothing "
+        "else run meanwhile. First try: python -m benchmarks --quick. The run "
         "of the book: python -m benchmarks --threads 2",
     )
     parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{' or '.join(TASKS)}; both")
@@ -103,6 +106,9 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 
 def main(given: list[str] | None = None) -> None:
+    given = sys.argv[1:] if given is None else given
+    if given[:1] in (["data"], ["gpu"]):
+        return import_module(f"benchmarks.{given[0]}").main(given[1:])
     options = arguments(given)
     import torch
 

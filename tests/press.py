@@ -160,6 +160,19 @@ def set_paper(skip=()):
     return press.pages, expected
 
 
+def paper_and_text():
+    """A whole paper as a PDF, and what should be read from it."""
+    pages, expected = set_paper()
+    return pdf_bytes(pages), expected
+
+
+def made_pdf(made, tmp_path):
+    """Path of a PDF, out of what `paper_and_text` made."""
+    path = tmp_path / "made.pdf"
+    path.write_bytes(made[0])
+    return path
+
+
 LIGATURES = ("ffi", "ffl", "ff", "fi", "fl")  # the longest first
 
 

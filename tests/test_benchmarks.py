@@ -1,12 +1,16 @@
 """The benchmarks measure what they say: the same function, the same work, in turn."""
 
 import json
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import jupytext
+import numpy as np
 import pytest
 import torch
 
+import benchmarks.gpu as gpu
 import benchmarks.measure as harness
 from annotated.data import END, PAD, START
 from annotated.files import resource_path
@@ -40,6 +44,7 @@ def test_the_workload_has_the_shapes_that_it_says(work: Workload):
     )
 
 
+@pytest.mark.slow
 def test_training_rows(work: Workload):
     rows = run("training", work, rounds=3, only=["Torch"])
     assert [row["contender"] for row in rows] == ["annotated", "torch.nn.Transformer"] * 3
@@ -98,6 +103,7 @@ def test_a_step_learns_and_forgets_its_gradients(work: Workload):
     assert all(p.grad is None for p in contender.model.parameters())
 
 
+@pytest.mark.slow
 def test_one_after_the_other_round_after_round():
     calls: list[str] = []
     timed = [(Row(name, "", "", 0, ""), lambda n=name: calls.append(n)) for name in "abc"]
@@ -125,6 +131,7 @@ def test_who_is_missing_is_left_out_with_a_word(work: Workload, monkeypatch, cap
     )
 
 
+@pytest.mark.slow
 def test_results_are_added_to_the_file_and_name_no_machine(tmp_path: Path, capsys):
     out = tmp_path / "deep" / "results.json"
     main(["decoding", "--quick", "--only", "Annotated", "--out", str(out)])
@@ -154,13 +161,19 @@ def test_a_wrong_task_and_the_help(capsys):
     assert stopped.value.code == 0 and "--no-deps joeynmt" in text and "--quick" in text
 
 
-def test_the_page_reads_the_results():
-    """Every ratio of the page, computed from the file by other means."""
+def page_names() -> dict:
+    """What the cells of the page define."""
     page = jupytext.read(ROOT / "chapters" / "benchmarks.md")
-    names: dict = {}
+    names: dict = {"display": print}
     for cell in page.cells:
         if cell.cell_type == "code":
             exec(cell.source, names)
+    return names
+
+
+def test_the_page_reads_the_results():
+    """Every ratio of the page, computed from the file by other means."""
+    names = page_names()
     results = json.loads((resource_path("results") / "benchmarks.json").read_text())
     for task in "training", "decoding":
         table = names["compare"](task).set_index(["setting", "contender"])
@@ -178,3 +191,88 @@ def test_the_page_reads_the_results():
             assert line["from"] <= line["their time ÷ ours"] <= line["to"]
             assert ratios[0] <= line["their time ÷ ours"] <= ratios[-1]
             assert line["rounds"] == len(ratios)
+
+
+# ------------------------------------------------------------------------------------ on one GPU
+
+
+@pytest.mark.slow
+def test_the_benchmark_of_a_gpu_tried_on_the_cpu(tmp_path: Path, monkeypatch, capsys):
+    """All settings; one contender is missing, and one fails: each says so, and the others go on."""
+
+    class Broken(Torch):
+        name = "broken"
+
+        def logits(self, src, tgt):
+            if self.model.training:
+                raise RuntimeError("out of memory\nat length")
+            return super().logits(src, tgt)
+
+    class Missing(Torch):
+        name, install = "missing", "pip install missing"
+
+        def __init__(self, work, reference):
+            raise ImportError("No module named 'missing'")
+
+    kinds = {kind.name: kind for kind in (Torch, Broken, Missing)}
+    monkeypatch.setattr(gpu, "OTHERS", kinds)
+    asked = []  # to compile takes minutes, and is tested with the trainer
+    for module in "benchmarks.gpu", "annotated.training.trainer":
+        monkeypatch.setattr(f"{module}.compile_loss", lambda loss: asked.append(loss) or loss)
+    out = tmp_path / "gpu.json"
+    main(["gpu", "--smoke", "--out", str(out)])
+    results = json.loads(out.read_text())
+    assert results["command"] == f"python -m benchmarks gpu --smoke --out {out}"
+    found = {(r["model"], r["contender"], r["compile"], r["parts"]): r for r in results["rows"]}
+    for model, name, compiled in gpu.SMOKE.settings():
+        if name in ("annotated", Torch.name):
+            for parts in gpu.SMOKE.parts:
+                row = found[model, name, compiled, parts]
+                assert len(row["rounds"]) == 2 and row["tokens_per_second"] in row["rounds"]
+                assert 0 <= row["waiting"] < 1 and row["utilisation"] is row["memory"] is None
+        elif name == "broken":
+            assert found[model, name, compiled, 2]["error"] == "RuntimeError: out of memory"
+        else:
+            said = "left out (No module named 'missing'): pip install missing"
+            assert found[model, name, compiled, 2]["error"] == said
+    assert len(asked) >= sum(compiled for _, _, compiled in gpu.SMOKE.settings())
+    assert "tokens/s" in capsys.readouterr().out
+    table, failed = page_names()["gpu_table"](results["rows"])
+    assert len(table) + len(failed) == len(results["rows"]) and set(failed.parts) == {2}
+    assert table["tokens/s"].tolist() == [
+        row["tokens_per_second"] for row in results["rows"] if "error" not in row
+    ]
+
+
+def test_the_benchmark_of_a_gpu_stops_in_time_and_asks_for_a_gpu(monkeypatch, capsys):
+    main(["gpu", "--smoke", "--minutes", "0"])
+    assert "no time is left for base annotated" in capsys.readouterr().out
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit):
+        main(["gpu"])
+    assert "expected a GPU; got none; --smoke" in capsys.readouterr().err
+
+
+def test_a_round_counts_its_tokens_and_its_whole_time(monkeypatch):
+    """A loader that is slow on purpose: no row can be faster than its data."""
+    plan = replace(gpu.SMOKE, parts=(1,), updates=4, rounds=1)
+    config = plan.models["base"]
+    trainer = gpu.trainer_of("annotated", config, gpu.made_pairs(100, 60), "cpu")
+    real = trainer.global_batches
+
+    def starved():
+        for batch in real():
+            time.sleep(0.3)
+            yield batch
+
+    monkeypatch.setattr(trainer, "global_batches", starved)
+    row = gpu.row(trainer, 1, plan, "CPU")
+    assert row["milliseconds"] > 0.8 * 300 and row["waiting"] > 0.1
+    assert row["tokens_per_second"] < config.tgt_tokens / (0.8 * 0.3)
+
+
+def test_the_pairs_of_the_gpu_benchmark_are_as_long_as_those_of_wmt():
+    lengths = gpu.made_pairs(20_000, 37_000).lengths
+    assert lengths.min() >= 3 and lengths.max() <= 200
+    assert 27 < lengths.mean() < 31
+    assert np.corrcoef(lengths.T)[0, 1] > 0.9

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from contents import pages
 
+from annotated.model import check_config
+
 jupytext = pytest.importorskip("jupytext", reason="needs the extra `test`")
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,7 +60,7 @@ def built(notebook) -> bool:
     The build caches only what ran without an error. A key of its cache knows the code of the
     chapter alone, so a record older than a file that the code may use is not believed.
     """
-    used = "annotated/*.py", "data/*.toml", "data/models/*/*", "data/results/*"
+    used = "annotated/**/*.py", "data/*.toml", "data/models/*/*", "data/results/*"
     newest = max(file.stat().st_mtime for pattern in used for file in ROOT.glob(pattern))
     return any(time > newest for time in executions(notebook))
 
@@ -73,6 +75,7 @@ def executions(notebook) -> Iterator[float]:
             yield created.replace(tzinfo=timezone.utc).timestamp()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOTEBOOKS)
 def test_a_chapter_runs(name: str, monkeypatch: pytest.MonkeyPatch):
     notebook = as_the_build_reads_it(name)
@@ -110,6 +113,15 @@ def test_cells_are_short(name: str):
             lines = code_lines(cell.source)
             limit = 50 if folded or whole else 35
             assert 0 < lines <= limit, f"cell {number} has {lines} lines of code:\n{cell.source}"
+
+
+def test_a_notebooks_own_configuration_is_checked_too():
+    """A dataclass only calls a __post_init__ that stands in its cell."""
+    (source,) = (c.source for c in cells("3-model-architecture") if "class Transf" in c.source)
+    scope = {"check_config": check_config}
+    exec(source, scope)
+    with pytest.raises(ValueError, match="expected a whole number for tgt_vocab; got 'x'"):
+        scope["TransformerConfig"](5, "x")
 
 
 @pytest.mark.parametrize("name", SECTIONS)

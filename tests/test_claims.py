@@ -44,7 +44,7 @@ def test_a_verdict_follows_from_the_comparison_and_the_scale(holds, small: bool,
 
 @pytest.mark.parametrize("holds", [1, 0.5, "yes", torch.tensor(True), np.array([True, True])])
 def test_only_yes_no_and_nobody_knows_are_answers(holds):
-    with pytest.raises(TypeError, match=r"claim s9-odd: holds has to be True, False or None"):
+    with pytest.raises(TypeError, match=r"s9-odd.*holds"):
         made(holds=holds)
 
 
@@ -58,7 +58,7 @@ def test_only_yes_no_and_nobody_knows_are_answers(holds):
     ],
 )
 def test_what_cannot_be_shown_or_found_again_is_refused(name: str, bad: str):
-    with pytest.raises(ValueError, match=f"{name} cannot be "):
+    with pytest.raises(ValueError, match=rf"\b{name}\b"):
         made(**{name: bad})
 
 
@@ -151,7 +151,7 @@ def test_an_id_stands_for_one_claim(collector, places: tuple[str, str]):
     chapters: dict[str, list] = {"first": [], "second": []}
     for place in places:
         chapters[place].append(made())
-    told = f"s9-odd is made twice: in {places[0]} and in {places[1]}"
+    told = f"s9-odd.*{places[0]}.*{places[1]}"
     with pytest.raises(ExtensionError, match=told):
         collector.collect(notebooks(**chapters))
 
@@ -159,9 +159,9 @@ def test_an_id_stands_for_one_claim(collector, places: tuple[str, str]):
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"section": ""}, "claim s9-odd has no section"),
-        ({"section": None, "evidence": ""}, "claim s9-odd has no section, no evidence"),
-        ({"verdict": "likely"}, "claim s9-odd: no verdict is called likely"),
+        ({"section": ""}, "s9-odd.*section"),
+        ({"section": None, "evidence": ""}, "s9-odd.*section.*evidence"),
+        ({"verdict": "likely"}, "s9-odd.*likely"),
     ],
 )
 def test_a_claim_that_lacks_a_part_fails_the_build(collector, changed, told: str):
@@ -245,6 +245,7 @@ MAKES = "from annotated.claims import claim\n\nclaim({})"
 ODD = '"odd", "Nine is odd.", section="1", holds=9 % 2 == {}, evidence="1 is left"'
 
 
+@pytest.mark.slow
 def test_the_build_collects_what_cells_show_and_says_what_they_break(
     collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

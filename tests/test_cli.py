@@ -235,6 +235,22 @@ def test_average(tmp_path: Path, capsys):
     assert list(mean) == ["x"] and mean["x"].tolist() == [3.0, 3.0]
 
 
+def test_average_of_a_run(run: Path, capsys):
+    """The run's model becomes the mean of its last checkpoints; it translates as before."""
+    two = [load_file(path) for path in list_checkpoints(run)[-2:]]
+    assert len(two) == 2
+    (run / "model.safetensors").unlink()
+    assert said(capsys, "average", str(run), "--last", "2") == f"{run}\n"
+    for name, x in load_file(run / "model.safetensors").items():
+        mean = (two[0][f"model.{name}"] + two[1][f"model.{name}"]) / 2
+        torch.testing.assert_close(x, mean.half(), atol=1e-3, rtol=1e-3)
+    load_pretrained(str(run)).translate("red dog")
+    assert "expected 99 checkpoints" in refused(capsys, "average", str(run), "--last", "99")
+    assert "last of at least 0; got -1" in refused(capsys, "average", str(run), "--last", "-1")
+    assert "without --out" in refused(capsys, "average", str(run), "--out", "x")
+    assert "--out FILE" in refused(capsys, "average", "x.safetensors")
+
+
 # -------------------------------------------------------------------------------------- translate
 
 
@@ -368,6 +384,7 @@ def test_a_pipe_is_read_as_it_is_answered(model, capsys, monkeypatch):
     assert answered == [0, 0, 2, 0, 2] and len(capsys.readouterr().out.splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_no_error(model):
     command = [sys.executable, "-m", "annotated", "translate", model, "--chunk", "1"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -653,6 +670,7 @@ def started(*arguments: str, shell: str = "", **more: object) -> subprocess.Comp
     return subprocess.run(["sh", "-c", f"{command} {shell}"], **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "shell", "status", "line"),
     [
@@ -679,6 +697,7 @@ def test_streams_that_are_closed_or_full(model, tmp_path, arguments, shell, stat
     assert not list(tmp_path.glob("*.part"))
 
 
+@pytest.mark.slow
 def test_bytes_that_are_no_text_and_terminals_that_print_little(model, tmp_path):
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     bad = b"red \xff\xed\xa0\x80 dog"
@@ -709,6 +728,7 @@ def test_lone_surrogates_become_marks(text: str):
     assert line == ("😀" if text == "\ud83d\ude00" else re.sub("[\ud800-\udfff]", "\ufffd", text))
 
 
+@pytest.mark.slow
 def test_a_line_without_end_is_cut_and_said_so(model):
     lines = b"red dog\n" + b"red" * 100_000 + b"\nhen\n"
     done = started("translate", model, "--max-extra", "0", "--chunk", "2", input=lines)

@@ -28,9 +28,12 @@ CHAPTERS = [
 ]
 PREINSTALLED = ["torch", "numpy", "pandas", "altair", "ipykernel", "nbclient"]
 
-pytestmark = pytest.mark.skipif(
-    sys.platform == "win32", reason="Colab is a Linux; and links ask Windows for privileges"
-)
+pytestmark = [
+    pytest.mark.colab,
+    pytest.mark.skipif(
+        sys.platform == "win32", reason="Colab is a Linux; and links ask Windows for privileges"
+    ),
+]
 
 
 def closure(names: list[str]) -> set[str]:

@@ -1,71 +1,110 @@
-"""Scripts in the vocabulary of The Annotated Transformer run with one line changed.
+"""Scripts in the vocabulary of The Annotated Transformer run with one line changed."""
 
-The scripts are ours, in that API's names, order of arguments, masks, and way of driving an epoch.
-"""
-
-import subprocess
-import sys
+import ast
+import math
+import runpy
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
-from torch.optim import Adam
-from torch.optim.lr_scheduler import LambdaLR
+from torch.distributions import Categorical, kl_divergence
 
 from annotated import compat
 from annotated.compat import (
     Batch,
-    DummyOptimizer,
-    DummyScheduler,
     LabelSmoothing,
     LayerNorm,
-    SimpleLossCompute,
     attention,
-    average,
-    data_gen,
-    greedy_decode,
     make_model,
-    rate,
-    run_epoch,
     subsequent_mask,
 )
+from annotated.files import InputError
 
-NAMES = """
-    Batch Decoder DecoderLayer DummyOptimizer DummyScheduler Embeddings Encoder EncoderDecoder
-    EncoderLayer Generator LabelSmoothing LayerNorm MultiHeadedAttention PositionalEncoding
-    PositionwiseFeedForward SimpleLossCompute SublayerConnection TrainState attention average
-    clones data_gen greedy_decode make_model rate run_epoch subsequent_mask
-"""
+SCRIPT = Path(__file__).with_name("older_script.py")
 V = 11
 
 
-def test_every_name_of_that_notebook_s_model_and_training_is_there():
-    assert sorted(NAMES.split()) == sorted(compat.__all__)
-    assert all(callable(getattr(compat, name)) for name in compat.__all__)
+@pytest.fixture(scope="module")
+def script() -> dict[str, Any]:
+    """What the names of the script stand for once it has run."""
+    torch.manual_seed(0)
+    return runpy.run_path(str(SCRIPT))
 
 
-def test_an_untrained_model_writes_token_by_token():
-    model = make_model(V, V, 2).eval()
-    src, src_mask = torch.arange(1, 11).unsqueeze(0), torch.ones(1, 1, 10)
-    memory, said = model.encode(src, src_mask), torch.zeros(1, 1, dtype=torch.long)
-    assert memory.shape == (1, 10, 512)
-    while said.size(1) < 10:
-        decoded = model.decode(memory, src_mask, said, subsequent_mask(said.size(1)).type_as(src))
-        log_probs = model.generator(decoded[:, -1])
-        assert log_probs.exp().sum().item() == pytest.approx(1, abs=1e-5)
-        said = torch.cat([said, log_probs.argmax(-1, keepdim=True)], dim=1)
-    assert torch.equal(said, greedy_decode(model, src, src_mask, max_len=10, start_symbol=0))
+def test_the_script_uses_every_name():
+    tree = ast.parse(SCRIPT.read_text(encoding="utf-8"))
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    assert set(compat.__all__) <= used
 
+
+@pytest.mark.slow
+def test_an_untrained_model_writes_token_by_token(script: dict[str, Any]):
+    assert script["memory"].shape == (1, 10, 512)
+    probabilities = torch.stack(script["spoken"])
+    torch.testing.assert_close(probabilities.sum(-1), torch.ones(9, 1))
+    assert torch.equal(script["said"], script["greedy"])
     # The weights of the last call, where that API keeps them: nine tokens gave the tenth.
-    for i in range(2):
-        encoder = model.encoder.layers[i].self_attn.attn
-        own, across = model.decoder.layers[i].self_attn.attn, model.decoder.layers[i].src_attn.attn
+    maps = script["encoder_maps"], script["decoder_maps"], script["across_maps"]
+    for encoder, own, across in zip(*maps, strict=True):
         assert encoder.shape == (1, 8, 10, 10)
         assert own.shape == (1, 8, 9, 9)
         assert across.shape == (1, 8, 9, 10)
         for weights in encoder, own, across:
             torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:-1]))
         assert not own.triu(diagonal=1).any()  # nothing from the right
+
+
+@pytest.mark.slow
+def test_a_model_put_together_by_hand(script: dict[str, Any]):
+    assert script["states"].shape == script["mixed"].shape == (3, 9, 32)
+    assert script["weights"].shape == (3, 9, 9) and not script["weights"].triu(diagonal=1).any()
+    torch.testing.assert_close(script["log_probs"].exp().sum(-1), torch.ones(3, 9))
+    for x in (*script["twice"], script["normed"]):
+        torch.testing.assert_close(x.mean(-1), torch.zeros(3, 9), atol=1e-5, rtol=0)
+
+
+@pytest.mark.slow
+def test_waves_and_rates(script: dict[str, Any]):
+    first = torch.arange(100.0)
+    torch.testing.assert_close(script["waves"][0, :, 0], first.sin())
+    torch.testing.assert_close(script["waves"][0, :, 3], (first / 10000 ** (2 / 20)).cos())
+    for (size, factor, warmup), curve in script["rates"].items():
+        rising = [factor * size**-0.5 * step * warmup**-1.5 for step in range(1, 50)]
+        assert curve[1:] == pytest.approx(rising)
+
+
+@pytest.mark.slow
+def test_smoothing_punishes_what_is_too_sure(script: dict[str, Any]):
+    rows = [[0, 0.4 / 3, 0.6, 0.4 / 3, 0.4 / 3], [0, 0.6, *3 * [0.4 / 3]], 5 * [0]]
+    torch.testing.assert_close(script["smoothed"], torch.tensor(rows))
+    # ε is 0.1, so nothing is better than 27 parts of 30, which is the very target.
+    losses = torch.tensor(script["punishments"])
+    assert losses.isfinite().all() and losses.argmin() == 26
+    assert losses[26] == pytest.approx(0, abs=1e-6)
+    assert (losses[:27].diff() < 0).all() and (losses[26:].diff() > 0).all()
+
+
+@pytest.mark.slow
+def test_the_copy_task_is_learned(script: dict[str, Any]):
+    state, losses = script["state"], script["losses"]
+    assert script["measuring_changed_nothing"]
+    assert (state.step, state.accum_step) == (240, 240)
+    assert (state.samples, state.tokens) == (240 * 40, 240 * 40 * 9)
+    (group,) = script["optimizer"].param_groups
+    assert group["lr"] == pytest.approx(0.5 * 32**-0.5 * 240**-0.5)
+    assert 1.5 < losses[0] < 3  # near ln 10 = 2.3, as before anything is learned
+    assert losses[-1] < 0.1
+    assert torch.equal(script["copied"], script["sentence"])
+    assert (script["others_copied"] == script["others"].src).float().mean() > 0.95
+
+
+@pytest.mark.slow
+def test_the_average_of_models(script: dict[str, Any]):
+    parameters = [list(model.parameters()) for model in script["several"]]
+    for own, *theirs in zip(script["mean"].parameters(), *parameters, strict=True):
+        torch.testing.assert_close(own, sum(theirs) / 3)
 
 
 def test_the_parts_that_scripts_reach_into():
@@ -81,55 +120,6 @@ def test_the_parts_that_scripts_reach_into():
     assert batch.src_mask.tolist() == [[[True, True, False]]]
     assert batch.tgt.tolist() == [[1, 5, 2]] and batch.tgt_y.tolist() == [[5, 2, 0]]
     assert batch.ntokens == 2
-
-
-def test_the_copy_task_is_learned():
-    model = make_model(V, V, N=2, d_model=64, d_ff=128, h=4, dropout=0.1)
-    loss = SimpleLossCompute(model.generator, LabelSmoothing(V, padding_idx=0, smoothing=0.0))
-    optimizer = Adam(model.parameters(), lr=0.5, betas=(0.9, 0.98), eps=1e-9)
-    schedule = LambdaLR(optimizer, lambda step: rate(step, model_size=64, factor=1.0, warmup=400))
-    losses = []
-    for _ in range(20):
-        model.train()
-        _, state = run_epoch(data_gen(V, 80, 20), model, loss, optimizer, schedule, mode="train")
-        model.eval()
-        before = [parameter.clone() for parameter in model.parameters()]
-        idle = DummyOptimizer(), DummyScheduler()
-        losses.append(float(run_epoch(data_gen(V, 80, 5), model, loss, *idle, mode="eval")[0]))
-        assert all(map(torch.equal, before, model.parameters()))
-    assert (state.step, state.accum_step) == (20, 20)
-    assert (state.samples, state.tokens) == (20 * 80, 20 * 80 * 9)
-    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.5 * 64**-0.5 * 400**-0.5)
-    assert 1.5 < losses[0] < 3  # near ln 10 = 2.3, as before anything is learned
-    assert losses[-1] < 0.1
-
-    src = torch.arange(1, 11).unsqueeze(0)
-    copied = greedy_decode(model, src, torch.ones(1, 1, 10), max_len=10, start_symbol=1)
-    assert torch.equal(copied, src)
-    others = next(data_gen(V, 100, 1))
-    copied = greedy_decode(model, others.src, others.src_mask, max_len=10, start_symbol=1)
-    assert (copied == others.src).float().mean() > 0.95
-
-
-SCRIPT = """
-from annotated.compat import *
-import torch
-
-heads = MultiHeadedAttention(4, 32)
-layer = EncoderLayer(32, heads, PositionwiseFeedForward(32, 64, 0.1), 0.1)
-encoder = Encoder(layer, 2)
-norm = LayerNorm(32)
-embed = torch.nn.Sequential(Embeddings(32, 9), PositionalEncoding(32, 0.1, max_len=50))
-batch = next(data_gen(9, 3, 1))
-x = norm(encoder(embed(batch.src), batch.src_mask))
-x, weights = attention(x, x, x, batch.src_mask, torch.nn.Dropout(0.1))
-print(tuple(x.shape), tuple(weights.shape), tuple(Generator(32, 9)(x).shape))
-"""
-
-
-def test_a_script_that_builds_its_model_by_hand():
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True)
-    assert done.stdout == "(3, 10, 32) (3, 10, 10) (3, 10, 9)\n", done.stderr
 
 
 def test_attention_with_dropout_on_its_weights():
@@ -155,19 +145,39 @@ def test_normalisation_leaves_mean_0_and_variance_1():
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.4])
-def test_the_loss_keeps_the_distribution_that_it_compared_with(smoothing: float):
+def test_the_loss_is_the_divergence_from_the_distribution_that_it_keeps(smoothing: float):
     loss = LabelSmoothing(5, padding_idx=0, smoothing=smoothing)
-    log_probs = torch.randn(3, 5).log_softmax(-1)
-    target = torch.tensor([2, 1, 0])
-    value = loss(log_probs, target)
-    assert loss.true_dist.shape == (3, 5)
-    assert not loss.true_dist[2].any()  # padding
-    torch.testing.assert_close(loss.true_dist[:2].sum(-1), torch.ones(2))
-    torch.testing.assert_close(value, -(loss.true_dist * log_probs).sum())
+    log_probs = torch.randn(3, 5).log_softmax(-1).requires_grad_()
+    value = loss(log_probs, torch.tensor([2, 1, 0]))
+    kept = loss.true_dist
+    assert not kept[:, 0].any() and not kept[2].any()  # padding
+    assert (kept[0, 2], kept[1, 1]) == pytest.approx((1 - smoothing, 1 - smoothing))
+    others = kept[0, [1, 3, 4]].tolist() + kept[1, [2, 3, 4]].tolist()
+    assert others == pytest.approx([smoothing / 3] * 6)
+    apart = kl_divergence(Categorical(kept[:2]), Categorical(logits=log_probs[:2]))
+    torch.testing.assert_close(value, apart.sum())
+    value.backward()
+    torch.testing.assert_close(log_probs.grad, -kept)
 
 
-def test_the_average_of_models():
-    model, *others = (nn.Linear(3, 2) for _ in range(4))
-    average(model, others)
-    for own, *theirs in zip(model.parameters(), *(o.parameters() for o in others), strict=True):
-        torch.testing.assert_close(own, sum(theirs) / 3)
+@pytest.mark.parametrize(
+    ("smoothing", "predict", "loss"),
+    [
+        (0.0, [0, 1, 0, 0, 0], 0),
+        (
+            0.1,
+            [0, 0.25, 0.25, 0.25, 0.25],
+            0.9 * math.log(3.6) + 0.1 * math.log(4 / 30),
+        ),
+    ],
+)
+def test_what_the_target_rules_out_needs_no_probability(smoothing, predict, loss):
+    found = LabelSmoothing(5, 0, smoothing)(torch.tensor([predict]).log(), torch.tensor([1]))
+    assert found.item() == pytest.approx(loss, abs=1e-6)
+
+
+def test_sizes_that_cannot_be_are_refused():
+    with pytest.raises(InputError, match="size"):
+        LabelSmoothing(2, padding_idx=0)
+    with pytest.raises(InputError, match="4"):
+        LabelSmoothing(5, padding_idx=0)(torch.zeros(1, 4), torch.tensor([1]))

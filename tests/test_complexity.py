@@ -135,13 +135,13 @@ def test_distant_positions_are_linked_after_as_many_layers_as_theory_says():
     assert layers_to_link(lambda i: Convolution(2, 3, 3**i, causal=True), 81) == 4
     assert layers_to_link(lambda i: Convolution(2, 3, 3**i, causal=True), 82) == 5
     assert layers_to_link(lambda i: Recurrent(2), 50) == 1  # but of many steps
-    with pytest.raises(ValueError, match="expected layers that link 5 positions"):
+    with pytest.raises(ValueError, match="5"):
         layers_to_link(lambda i: Convolution(2, 1), 5)
 
 
 @pytest.mark.parametrize("width", [0, 2, -1])
 def test_a_neighbourhood_has_a_middle(width):
-    with pytest.raises(ValueError, match=f"expected an odd k of at least 1; got {width}"):
+    with pytest.raises(ValueError, match=rf"\bk\b.*got {width}"):
         Convolution(2, width)
-    with pytest.raises(ValueError, match=f"expected an odd r of at least 1; got {width}"):
+    with pytest.raises(ValueError, match=rf"\br\b.*got {width}"):
         RestrictedSelfAttention(width)

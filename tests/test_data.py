@@ -3,17 +3,14 @@
 import re
 import time
 import unicodedata
-from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from serving import files
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer, models, normalizers
 
 from annotated import data
 from annotated.corpora import load_pairs
@@ -214,49 +211,92 @@ def test_encoded_pairs_count_from_the_end_and_end():
     assert len(list(iter(pairs))) == 2
 
 
-def test_encoded_pairs_take_streams_longer_than_a_block(monkeypatch: pytest.MonkeyPatch):
-    whole = EncodedPairs.encode(BPE, (f"un {n}" for n in range(50)), ["old"] * 50)
-    monkeypatch.setattr(data, "_batched", lambda items, size: _sevens(items))
-    blocks = EncodedPairs.encode(BPE, (f"un {n}" for n in range(50)), ["old"] * 50)
-    assert all(
-        np.array_equal(a, b)
-        for a, b in zip(vars(whole).values(), vars(blocks).values(), strict=True)
-    )
-
-
-def _sevens(items) -> Iterator[list[str]]:
-    items = list(items)
-    yield from (items[i : i + 7] for i in range(0, len(items), 7))
-
-
 def test_encoded_pairs_need_two_sides():
     with pytest.raises(ValueError, match="got 2 and 1"):
         EncodedPairs.encode(BPE, ["un", "eau"], ["old"])
 
 
-def test_encoded_pairs_are_small_and_survive_a_file(tmp_path: Path):
+def test_encoded_pairs_are_small():
     pairs = EncodedPairs.encode(BPE, TEXT, TEXT[::-1])
-    assert pairs.src.dtype == pairs.tgt.dtype == np.uint16
-    assert len(pairs.lengths) == len(TEXT)  # worked out, and not written
-    pairs.save(tmp_path / "pairs.safetensors")
-    assert files(tmp_path) == ["pairs.safetensors"]
-    again = EncodedPairs.load(tmp_path / "pairs.safetensors")
-    for name, array in vars(pairs).items():
-        assert np.array_equal(getattr(again, name), array)
-        assert getattr(again, name).dtype == array.dtype
+    assert BPE.get_vocab_size() <= 256 and pairs.ids.dtype == pairs.lengths.dtype == np.uint8
+    known = train_bpe([chr(0x4E00 + i) for i in range(400)] * 2, 5000)
+    assert EncodedPairs.encode(known, ["a"], ["b"]).ids.dtype == np.uint16
+    long = EncodedPairs.encode(BPE, ["un " * 70_000], ["un"])
+    assert long.lengths.dtype == np.uint32 and long[0][0] == encode_source(BPE, ["un " * 70_000])[0]
 
 
 def test_a_large_vocabulary_gets_larger_numbers():
-    class Large:
-        encode_special_tokens = False
+    words = {word: i for i, word in enumerate([*SPECIALS, *map(str, range(69_996))])}
+    large = Tokenizer(models.WordLevel(words, unk_token="<unk>"))  # not ours: no ▁, whole texts
+    pairs = EncodedPairs.encode(large, ["69995", "1 2"], ["7", ""])
+    assert pairs.ids.dtype == np.uint32
+    assert pairs[0] == ([69_999, END], [START, 11, END]) and pairs[1] == ([UNK, END], [START, END])
 
-        def get_vocab_size(self) -> int:
-            return 70_000
 
-        def encode_batch(self, sentences: list[str]):
-            return [type("Encoding", (), {"ids": [69_999]}) for _ in sentences]
+# What a word could be mistaken for: spaces, ▁, accents apart, symbols, other scripts, no text.
+HARD = [
+    *" ▁.,-<>ab", "  ", "▁▁", "\t", "\n", "\u00a0", "\u2028", "\u3000", "é", "e\u0301", "\u0301",
+    "ß", "<s>", "</s>", "<pad>", "<unk>", "##", "你", "नि", "р", "가", "\u1100\u1161", "😀",
+    "👨\u200d👩\u200d👧", "\0", "ﬁ", "\u212b", "\ud83d", "\udcf6", "un", "eau",
+]  # fmt: skip
 
-    assert EncodedPairs.encode(Large(), ["x"], ["y"])[0] == ([69_999, END], [START, 69_999, END])
+
+@pytest.fixture(scope="module", params=["bpe", "wordpiece", "multi30k-en-de", "general-en-fr"])
+def cutter(request: pytest.FixtureRequest) -> Tokenizer:
+    if request.param in ("bpe", "wordpiece"):
+        return learn_vocabulary(request.param, [*TEXT, " ".join(HARD)] * 2, 300)
+    return Tokenizer.from_file(str(resource_path("models") / request.param / "tokenizer.json"))
+
+
+@given(st.lists(st.lists(st.sampled_from(HARD), max_size=10).map("".join), max_size=30))
+def test_words_cut_once_have_the_ids_of_sentences_cut_whole(cutter: Tokenizer, texts: list[str]):
+    texts = [*texts, "", " ", "  ", "▁", " ▁", "a ", " a"]
+    assert data._cuts_words(cutter)
+    pairs = EncodedPairs.encode(cutter, texts, texts[::-1])
+    source, target = encode_source(cutter, texts), encode_target(cutter, texts[::-1])
+    assert [pairs[i] for i in range(len(pairs))] == list(zip(source, target, strict=True))
+
+
+def test_words_that_are_not_kept_are_cut_anew(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(data._WordIds, "most", 12)
+    words, expected = data._WordIds(BPE, np.dtype(np.uint16)), encode_source(BPE, TEXT)
+    for _ in range(2):
+        for text, ids in zip(TEXT, expected, strict=True):
+            assert np.frombuffer(words.encode([text])[0], np.uint16).tolist() == ids[:-1]
+            assert 0 < len(words) <= 12
+
+
+def test_a_vocabulary_with_other_rules_is_not_cut_at_spaces():
+    other = Tokenizer.from_str(BPE.to_str())
+    other.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Replace("n e", "ne")])
+    assert not data._cuts_words(other)
+    pairs = EncodedPairs.encode(other, ["un eau"], ["un eau"])
+    assert pairs[0] == (encode_source(other, ["un eau"])[0], encode_target(other, ["un eau"])[0])
+    added = Tokenizer.from_str(BPE.to_str())
+    added.add_tokens(["n e"])
+    assert not data._cuts_words(added)
+
+
+@given(SENTENCES.filter(len), st.sampled_from([1, 8]), st.randoms())
+def test_a_rectangle_of_pairs_is_the_lists_padded(sentences, multiple: int, random):
+    pairs = EncodedPairs.encode(BPE, sentences, sentences[::-1])
+    numbers = [random.randrange(len(pairs)) for _ in range(5)]
+    for side in 0, 1:
+        expected = pad_ids([pairs[i][side] for i in numbers])
+        found = torch.from_numpy(pairs.padded(numbers, side, multiple))
+        assert found.dtype == torch.int64 and torch.equal(found[:, : expected.size(1)], expected)
+        assert (found[:, expected.size(1) :] == PAD).all()
+        assert (found.size(1) - side) % multiple == 0  # the width of what the model sees
+        assert found.size(1) - expected.size(1) < multiple
+
+
+@pytest.mark.parametrize("train", [train_bpe, train_wordpiece])
+def test_rare_letters_take_no_place_from_pieces(train):
+    rare = [chr(0x4E00 + i) for i in range(3000)]
+    tokenizer = train([*TEXT * 3, " ".join(rare)], 1200)
+    letters = [piece for piece in tokenizer.get_vocab() if len(piece) == 1]
+    assert len(letters) <= 1000 and {*"abeinrstäöü▁"} <= {*letters}
+    assert tokenizer.encode("ride bicycles").ids.count(UNK) == 0
 
 
 # ------------------------------------------------------------------------------------------ batches

@@ -57,6 +57,7 @@ def test_search_stops_at_the_end_symbol(sources, max_len, seed, end):
     assert found == [row + [end] * (longest - len(row)) for row in expected]
 
 
+@pytest.mark.slow
 def test_the_plain_loop_meets_all_that_can_happen():
     """The properties above are about something: rows that end at once, later, and never."""
     lengths = {
@@ -189,6 +190,7 @@ def test_search_follows_its_rules_with_and_without_cache(sources, beam, alpha, e
     same(batched(model, sources, cache=False, **options), plain)
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(SOURCES, st.integers(0, 8), st.data())
 def test_a_batch_changes_nothing(sources, seed, data):

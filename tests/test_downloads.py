@@ -99,7 +99,7 @@ def test_a_wrong_checksum_is_refused_and_what_was_there_stays(server: Server, tm
 
 
 def test_a_wrong_size_is_refused_before_it_is_fetched(server: Server, tmp_path: Path):
-    with pytest.raises(ValueError, match=rf"expected 99 bytes; the server offers {len(CONTENT)}"):
+    with pytest.raises(ValueError, match=rf"99.*{len(CONTENT)}"):
         download(server.url, tmp_path / "text.gz", size=99)
     assert files(tmp_path) == []
 
@@ -190,12 +190,12 @@ def ranged(start: int, total: object, body: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (ranged(5, len(CONTENT), CONTENT[5:]), "expected the bytes from 100000 on; .*206 bytes 5-"),
-        (answer(CONTENT[100_000:], status="206 Partial Content"), "expected the bytes from 100000"),
-        (ranged(100_000, 400_000, CONTENT[100_000:]), "bytes; the server offers 400000"),
+        (ranged(5, len(CONTENT), CONTENT[5:]), "100000.*bytes 5-"),
+        (answer(CONTENT[100_000:], status="206 Partial Content"), "100000"),
+        (ranged(100_000, 400_000, CONTENT[100_000:]), "400000"),
         (
             answer(OTHER + b"x"),
-            f"expected {len(CONTENT)} bytes; the server offers {len(OTHER) + 1}",
+            f"{len(CONTENT)}.*{len(OTHER) + 1}",
         ),
     ],
 )
@@ -220,14 +220,14 @@ def test_what_does_not_go_on_where_it_should_is_refused(server, tmp_path: Path, 
 def test_a_server_that_takes_back_what_it_sent_is_left_after_one_more_try(server, tmp_path: Path):
     (tmp_path / "text.gz.part").write_bytes(HALF)
     server.says, server.stubborn = [answer(status="416 Range Not Satisfiable")], True
-    with pytest.raises(FileError, match="416 Range Not Satisfiable; a copy from elsewhere"):
+    with pytest.raises(FileError, match="416"):
         download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256)
     assert server.asked == [f"bytes={len(HALF)}-", None]
 
 
 def test_a_server_that_sends_more_than_it_should_is_stopped(server: Server, tmp_path: Path):
     server.says = [answer(CONTENT + b"x" * 500_000, length=None)]
-    with pytest.raises(FileError, match=f"expected {len(CONTENT)} bytes; the server sends more"):
+    with pytest.raises(FileError, match=f"{len(CONTENT)} bytes"):
         download(server.url, tmp_path / "text.gz", len(CONTENT), SHA256)
 
 
@@ -330,7 +330,7 @@ def test_an_archive_tells_itself_whether_it_is_whole(tmp_path: Path, name: str, 
         cuts += [whole[:-9], bytes(flipped), whole[:-4] + b"oops"]
     for broken in [*cuts, PAGE, b"x" * 9999]:
         path.write_bytes(broken)
-        with pytest.raises(FileError, match=rf"{name}: expected the whole file; got: "):
+        with pytest.raises(FileError, match=name):
             _check_complete(path, name, ends=False)
 
 
@@ -339,7 +339,7 @@ def test_a_packed_file_is_no_archive_for_that(tmp_path: Path):
     for inside in packed("")[:5000], b"x" * 9999:
         (tmp_path / "file").write_bytes(gzip.compress(inside))
         _check_complete(tmp_path / "file", "a.gz")
-        with pytest.raises(FileError, match="expected the whole file"):
+        with pytest.raises(FileError, match=r"a\.tgz"):
             _check_complete(tmp_path / "file", "a.tgz")
 
 
@@ -360,6 +360,6 @@ def test_a_text_is_whole_if_the_server_says_where_it_ends(server, tmp_path: Path
         path = download(server.url, tmp_path / "a.conllu")
         assert path.read_bytes() == CONLLU and len(files(tmp_path)) == 2
     else:
-        with pytest.raises(FileError, match=r"a\.conllu: expected the whole file; got: "):
+        with pytest.raises(FileError, match=r"a\.conllu"):
             download(server.url, tmp_path / "a.conllu")
         assert files(tmp_path) == []

@@ -33,7 +33,7 @@ def test_gradient_reaches_only_the_rows_that_were_used():
 @pytest.mark.parametrize("wrong", [7, 100, -1, -7])
 def test_ids_outside_the_vocabulary(training, wrong):
     layer = Embeddings(4, 7).train(training)
-    with pytest.raises(ValueError, match=rf"expected .*0 to 6.* got {wrong}$"):
+    with pytest.raises(ValueError, match=rf"0 to 6.*got {wrong}$"):
         layer(torch.tensor([[0, 6], [wrong, 3]]))
 
 

@@ -29,13 +29,14 @@ from annotated.evaluation import (
     model_cost,
     moses_tokenise,
     score_files,
+    search_grid,
     split_compounds,
     training_cost,
 )
 from annotated.files import resource_path
 from annotated.model import TransformerConfig, make_model
 from annotated.texts import read_lines
-from annotated.translator import Translator
+from annotated.translator import Translator, load_pretrained
 
 REFERENCE = [
     "Ein Mann fährt auf einem Fahrrad durch die Stadt.",
@@ -130,22 +131,22 @@ def test_split_scores_are_what_counting_gives(pairs):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_unequal_numbers_are_refused(kind: str):
-    with pytest.raises(ValueError, match="as many sentences on both sides; got 2, 3"):
+    with pytest.raises(ValueError, match="2, 3"):
         bleu(OUTPUT[:2], REFERENCE, "de", kind)
-    with pytest.raises(ValueError, match="on both sides; got 0, 0"):
+    with pytest.raises(ValueError, match="0, 0"):
         bleu([], [], "de", kind)
-    with pytest.raises(ValueError, match="expected lists of sentences; got a single string"):
+    with pytest.raises(ValueError, match="string"):
         bleu("Ein Hund", "Ein Hund", "de", kind)
 
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (None, "lists of sentences; got NoneType"),
-        (b"Ein", "lists of sentences; got bytes"),
-        ({"a": "b"}, "lists of sentences; got dict"),
-        (["a", None, "c"], "sentence 2 as a string; got NoneType"),
-        (["a", "b", 3], "sentence 3 as a string; got int"),
+        (None, "NoneType"),
+        (b"Ein", "bytes"),
+        ({"a": "b"}, "dict"),
+        (["a", None, "c"], "sentence 2 .*NoneType"),
+        (["a", "b", 3], "sentence 3 .*int"),
     ],
 )
 def test_what_is_no_list_of_sentences_is_refused(translator, wrong: object, said: str):
@@ -169,7 +170,7 @@ def test_what_needs_mosess_tokenizer_names_its_extra(monkeypatch):
 
 
 def test_an_unknown_kind_is_refused():
-    with pytest.raises(ValueError, match=r"cased, tokenized, compound-split, .*; got 'detok'"):
+    with pytest.raises(ValueError, match=r"cased, tokenized, compound-split.*'detok'"):
         bleu(OUTPUT, REFERENCE, "de", "detok")
 
 
@@ -225,6 +226,18 @@ def translator() -> Translator:
     size = tokenizer.get_vocab_size()
     model = make_model(size, size, N=1, d_model=16, d_ff=32, h=2, dropout=0.3).eval()
     return Translator(model, tokenizer)
+
+
+def test_a_grid_scores_every_width_with_every_penalty():
+    """Its reference is what the widest search that likes length finds; no other finds the same."""
+    sources = ["Two dogs, wet and tired.", "A woman greets the children who are waiting outside."]
+    translator = load_pretrained("multi30k-en-de")
+    texts = translator.translate(sources, beam=4, alpha=5.0)
+    *others, last = search_grid(translator, sources, texts, "de", beams=[1, 4], alphas=[0.0, 5.0])
+    assert [(row["beam"], row["alpha"]) for row in others] == [(1, 0), (1, 5), (4, 0)]
+    assert (last["beam"], last["alpha"]) == (4, 5)
+    assert last["bleu"] == pytest.approx(100) and last["length"] == 1
+    assert all(row["bleu"] < 99 and row["length"] < 1 for row in others)
 
 
 def alone(translator: Translator, source: str, reference: str) -> tuple[float, int, int]:
@@ -305,7 +318,7 @@ def test_files_are_scored_in_every_way(tmp_path: Path):
     for kind, row in zip(KINDS, rows, strict=True):
         assert row == shared | {"text": BLEU_KINDS[kind]} | bleu(OUTPUT, REFERENCE, "de", kind)
     reference.write_text("eine Zeile\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="as many sentences on both sides; got 3, 1"):
+    with pytest.raises(ValueError, match="3, 1"):
         score_files(output, reference, "de")
 
 

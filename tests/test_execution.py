@@ -67,6 +67,7 @@ def build(folder: Path, codes: dict[str, str]) -> str:
     return warnings.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core runs one chapter at a time")
 def test_chapters_run_side_by_side_and_once(tmp_path: Path) -> None:
     """Each of two waits for the other, so that neither could end alone."""
@@ -76,6 +77,7 @@ def test_chapters_run_side_by_side_and_once(tmp_path: Path) -> None:
         assert (tmp_path / f"{name}.txt").read_text() == "ran\n"
 
 
+@pytest.mark.slow
 def test_a_broken_chapter_is_reported(tmp_path: Path) -> None:
     said = build(tmp_path, {"first": FAIL, "second": "print('fine')"})
     assert "first.md: WARNING: Executing notebook failed" in said

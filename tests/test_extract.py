@@ -2,8 +2,10 @@
 
 import ast
 import difflib
+import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -501,10 +503,12 @@ def test_the_command_exits_with_the_status(written: Book):
 # -------------------------------------------------------------------------------- the repository
 
 
+@pytest.mark.slow
 def test_the_package_is_what_the_chapters_say():
     assert extract.differences(extract.package(ROOT / "chapters"), ROOT / "annotated") == ""
 
 
+@pytest.mark.slow
 def test_no_line_of_an_export_cell_is_lost():
     """However extraction joins cells: their statements stand in the module, in order."""
     for module in extract.collect(ROOT / "chapters").values():
@@ -525,3 +529,17 @@ def test_no_line_of_an_export_cell_is_lost():
         )
         after = [line for line in after if not line.startswith("__all__ = ")]
         assert after == before, "\n".join(difflib.unified_diff(before, after, lineterm=""))
+
+
+def test_the_front_page_says_which_modules_each_chapter_writes():
+    """A folder stands for all its modules."""
+    modules, written = extract.collect(ROOT / "chapters"), defaultdict(set)
+    for module in modules.values():
+        for made in module.cells:
+            written[made.chapter.name].add(module.name)
+    page = (ROOT / "chapters" / "index.md").read_text(encoding="utf-8")
+    listed = {}
+    for name, words in re.findall(r"^\| [^|]*\| \[[^]]+\]\(([^)]+)\) \|([^|]*)\|", page, re.M):
+        names = re.findall(r"`(.+?)`", words)
+        listed[name] = {m for m in modules for n in names if m == n or m.startswith(f"{n}.")}
+    assert {name: found for name, found in listed.items() if found} == written

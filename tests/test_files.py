@@ -65,10 +65,10 @@ def test_whatever_fails_while_reading_is_one_line_with_the_name(error: Exception
 
 
 def test_a_missing_file_is_told_from_a_broken_one(tmp_path: Path):
-    with pytest.raises(MissingFile, match="no such file"):
+    with pytest.raises(MissingFile, match=r"none\.json"):
         read_json(tmp_path / "none.json", "settings")
     (tmp_path / "a.json").write_text("[1, 2]")
-    with pytest.raises(FileError, match="list, not an object"):
+    with pytest.raises(FileError, match=r"a\.json.*list"):
         read_json(tmp_path / "a.json", "settings")
 
 
@@ -116,8 +116,8 @@ def test_settings_become_a_dataclass():
     "values, said",
     [
         ({}, "size"), ({"size": 1, "sise": 2}, "sise"), ({"size": "1"}, "size"),
-        ({"size": 1, "on": "no"}, "on"), ({"size": 0}, "size of at least 1"),
-        ({"size": 1, "rate": -1}, "rate of at least 0"), ({"size": None}, "size"),
+        ({"size": 1, "on": "no"}, "on"), ({"size": 0}, "size.*0"),
+        ({"size": 1, "rate": -1}, "rate.*-1"), ({"size": None}, "size"),
     ],
 )  # fmt: skip
 def test_wrong_settings_are_named(values: dict, said: str):
@@ -146,7 +146,7 @@ def test_a_disk_that_takes_no_more_is_said_and_nothing_is_lost(tmp_path: Path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))  # files grow no further
     try:
-        with pytest.raises(FileError, match=r"a\.safetensors could not be written: .*as it was"):
+        with pytest.raises(FileError, match=r"a\.safetensors.*as it was"):
             write_tensors(file, {"a": torch.ones(9999)}, {})
         with pytest.raises(FileError, match="could not be written"):
             write_text(tmp_path / "new.txt", "x" * 20_000)
@@ -174,8 +174,8 @@ def test_tensors_come_back(tmp_path: Path):
     "tensors, said",
     [
         ({"a": torch.zeros(1, 3)}, r"\(2, 3\)"), ({"a": torch.zeros(1)}, r"\(2, 3\)"),
-        ({"a": torch.zeros(2, 3, dtype=torch.int8)}, "I8"), ({}, "a is missing"),
-        ({"a": torch.zeros(2, 3), "b": torch.zeros(1)}, "b does not belong"),
+        ({"a": torch.zeros(2, 3, dtype=torch.int8)}, "I8"), ({}, r"\ba\b"),
+        ({"a": torch.zeros(2, 3), "b": torch.zeros(1)}, r"\bb\b"),
         ({"a": torch.zeros(2, 3, dtype=torch.bool)}, "BOOL"),
         ({"a": torch.zeros(2, 3, dtype=torch.complex64)}, "C64"),
     ],
@@ -244,5 +244,5 @@ def test_who_waits_for_a_lock_says_so_and_gets_it(tmp_path: Path, capsys):
 
 @pytest.mark.parametrize("values", [None, 3, "size", ["size"]])
 def test_settings_are_names_with_values(values):
-    with pytest.raises(FileError, match="here: expected settings by name; got "):
+    with pytest.raises(FileError, match="here"):
         settings(Example, values, "here")

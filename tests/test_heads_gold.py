@@ -7,15 +7,11 @@ import tarfile
 
 import pytest
 from gum_sentence import ROWS, TEXT, parsed
-from spacy.tokens import Doc
 
 from annotated.files import FileError
 from annotated.heads.gold import load_gum, read_conllu
 
-
-@pytest.fixture(scope="module")
-def doc() -> Doc:
-    return parsed()
+doc = pytest.fixture(parsed, scope="module")
 
 
 def test_a_tree_is_read_with_its_text_and_mentions(doc):
@@ -27,7 +23,7 @@ def test_a_tree_is_read_with_its_text_and_mentions(doc):
 
 
 def test_what_is_not_conllu_is_refused_with_its_place():
-    with pytest.raises(ValueError, match="sentence 2: expected lines of ten fields"):
+    with pytest.raises(ValueError, match="sentence 2"):
         list(read_conllu(f"{ROWS}\n\n1 no tabs\n"))
 
 
@@ -51,24 +47,24 @@ def test_gum_is_read_from_either_shape(tmp_path, monkeypatch):
         for name in "splits.md", "dep":
             archive.add(folder / name, f"./{name}")
     assert [len(load_gum(split)) for split in ("dev", "test")] == [2, 1]
-    with pytest.raises(FileError, match=r"splits\.md, and the texts of train that it lists; got"):
+    with pytest.raises(FileError, match=r"splits\.md.*train"):
         load_gum("train")
-    with pytest.raises(ValueError, match="expected a split out of train, dev, test of gum"):
+    with pytest.raises(ValueError, match=r"train, dev, test.*'valid'"):
         load_gum("valid")
 
 
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        ("1 no tabs\n", "sentence 1: expected lines of ten fields"),
+        ("1 no tabs\n", "sentence 1: "),
         (ROWS.replace("\t2\t", "\t999\t"), "sentence 1: "),
         (ROWS.replace("\t2\t", f"\t{'9' * 30}\t"), "sentence 1: "),
         (ROWS.replace("\t2\t", "\tx\t"), "sentence 1: "),
         (ROWS.replace("\t2\t", "\t_\t"), "sentence 1: "),
-        (ROWS.replace("\t_\t_\n", "\t_\n"), "sentence 1: expected lines of ten fields"),
-        (ROWS.replace("\tEntity=7)", "\t_\tEntity=7)"), "sentence 1: expected lines of ten fields"),
+        (ROWS.replace("\t_\t_\n", "\t_\n"), "sentence 1: "),
+        (ROWS.replace("\tEntity=7)", "\t_\tEntity=7)"), "sentence 1: "),
         (ROWS.replace("2\tdog", "two\tdog"), "sentence 1: "),
-        ("\udcff", "line 1: expected UTF-8"),
+        ("\udcff", "line 1"),
     ],
 )
 def test_a_broken_file_of_gum_is_named(tmp_path, monkeypatch, rows, told):
@@ -87,5 +83,5 @@ def test_a_broken_file_of_gum_is_named(tmp_path, monkeypatch, rows, told):
     with pytest.raises(FileError, match=rf"tar\.xz: dep/GUM_b_one\.conllu.*{told}"):
         load_gum("dev")
     (tmp_path / "gum" / "gum-dep-coref.tar.xz").write_bytes(b"no archive")
-    with pytest.raises(FileError, match=r"gum-dep-coref\.tar\.xz: expected a whole archive"):
+    with pytest.raises(FileError, match=r"gum-dep-coref\.tar\.xz"):
         load_gum("dev")

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 from gum_sentence import ROWS, parsed, small_translator
-from spacy.tokens import Doc
 
 from annotated.heads.gold import read_conllu
 from annotated.heads.observe import (
@@ -22,15 +21,8 @@ from annotated.heads.observe import (
 from annotated.translator import Translator
 from annotated.visualization.weights import merge_words, read_attention
 
-
-@pytest.fixture(scope="module")
-def doc() -> Doc:
-    return parsed()
-
-
-@pytest.fixture(scope="module")
-def translator() -> Translator:
-    return small_translator()
+doc = pytest.fixture(parsed, scope="module")
+translator = pytest.fixture(small_translator, scope="module")
 
 
 def test_weights_between_words_are_those_of_merged_pieces(translator: Translator, doc):

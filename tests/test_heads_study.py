@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import torch
 from gum_sentence import ROWS, parsed, small_translator
-from spacy.tokens import Doc
 
 from annotated.heads.gold import read_conllu
 from annotated.heads.observe import ATTENTION_PLACES, ArcHits, PronounHits
@@ -34,15 +33,8 @@ from annotated.heads.study import (
 from annotated.model import make_model
 from annotated.translator import Translator
 
-
-@pytest.fixture(scope="module")
-def doc() -> Doc:
-    return parsed()
-
-
-@pytest.fixture(scope="module")
-def translator() -> Translator:
-    return small_translator()
+doc = pytest.fixture(parsed, scope="module")
+translator = pytest.fixture(small_translator, scope="module")
 
 
 def test_the_best_fixed_place_may_be_a_distance_or_an_end_of_the_sentence():

@@ -11,6 +11,7 @@ import io
 import json
 import lzma
 import math
+import os
 import random
 import shutil
 import signal
@@ -35,11 +36,12 @@ from safetensors.numpy import load_file, save_file
 import annotated
 from annotated import cli, corpora, data
 from annotated.corpora import CorpusFile, known_corpora
-from annotated.data import EncodedPairs, encode_source, train_bpe
+from annotated.data import encode_source, train_bpe
 from annotated.decoding import beam_search, greedy_decode
 from annotated.downloads import download
 from annotated.files import InputError
 from annotated.model import TransformerConfig, build_model
+from annotated.prepared import open_prepared
 from annotated.texts import part_lines
 from annotated.training.checkpoints import list_checkpoints, read_checkpoint, save_model
 from annotated.training.config import TrainingConfig
@@ -87,7 +89,7 @@ def limited() -> Iterator[None]:
 Case = tuple[str, Callable[[], Any]]
 LEAST = {  # cases of each kind
     "texts": 250, "arguments": 900, "model folders": 350, "checkpoints": 200, "resumed runs": 50,
-    "configurations": 200, "logs": 80, "encoded pairs": 70, "registers": 110, "archives": 240,
+    "configurations": 200, "logs": 80, "prepared corpora": 70, "registers": 110, "archives": 240,
     "downloads": 220, "trees": 250, "commands": 200,
 }  # fmt: skip
 
@@ -175,6 +177,7 @@ def hostile_texts(rng: random.Random) -> Iterator[str]:
         yield "".join(rng.choices([*alphabet, " "], k=rng.choice([1, 3, 12, 40])))
 
 
+@pytest.mark.slow
 def test_texts(translator: Translator):
     def act(text: str) -> Callable[[], Any]:
         return lambda: (translator.translate(text, max_extra=3), text)
@@ -190,6 +193,7 @@ def test_texts(translator: Translator):
     judge("texts", ((repr(text)[:60], act(text)) for text in texts), right)
 
 
+@pytest.mark.slow
 def test_arguments(translator: Translator):
     model, src = translator.model, torch.tensor([[5, 6, 7, 1]])
     mask = torch.ones(1, 1, 4, dtype=torch.bool)
@@ -295,6 +299,7 @@ def altered_weights(file: Path, rng: random.Random, place: Path) -> Iterator[tup
     yield "a foreign tensor", place.read_bytes()
 
 
+@pytest.mark.slow
 def test_model_folders(model_folder: Path, tmp_path: Path):
     rng = random.Random(2)
     folder = tmp_path / "altered"
@@ -376,6 +381,7 @@ def test_checkpoints(run: tuple[TrainingConfig, Path], tmp_path: Path):
     judge("checkpoints", ((name, act(content)) for name, content in altered + digits), right)
 
 
+@pytest.mark.slow
 def test_resumed_runs(run: tuple[TrainingConfig, Path], tmp_path: Path):
     """Whatever happens to its files, a run ends with the right weights, or says why it cannot."""
     rng = random.Random(4)
@@ -405,7 +411,8 @@ def test_resumed_runs(run: tuple[TrainingConfig, Path], tmp_path: Path):
     strange |= {"checkpoint-00000099.safetensors": b"x", "checkpoint-00000006.bak": b"x"}
     for other, content in strange.items():
         cases += [(other, act(lambda out, o=other, c=content: (out / o).write_bytes(c)))]
-    for file in "tokenizer.json", "train.pairs", "dev.pairs", "training.json", "log.csv":
+    files = "tokenizer.json", "corpus.json", "training.json", "log.csv"
+    for file in (*files, *(f"prepared/{name}" for name in os.listdir(folder / "prepared"))):
         text = (folder / file).read_bytes()
         for what, content in [*cuts(text, 4, rng), *flips(text, 2, rng)]:
             changed = act(lambda out, f=file, c=content: (out / f).write_bytes(c))
@@ -481,23 +488,29 @@ def test_logs(run: tuple[TrainingConfig, Path], tmp_path: Path):
     judge("logs", ((name, act(content)) for name, content in contents()), right)
 
 
-def test_encoded_pairs(run: tuple[TrainingConfig, Path], tmp_path: Path):
+def test_prepared_corpora(run: tuple[TrainingConfig, Path], tmp_path: Path):
     rng = random.Random(7)
-    whole = (run[1] / "train.pairs").read_bytes()
-    known = EncodedPairs.load(run[1] / "train.pairs")
+    whole = run[1] / "prepared"
 
-    def act(content: bytes) -> Callable[[], Any]:
+    def pairs(folder: Path) -> list[tuple[list[int], list[int]]]:
+        corpus = open_prepared(folder)
+        return [split[i] for split in (corpus.train, corpus.dev) for i in range(len(split))]
+
+    def act(name: str, content: bytes) -> Callable[[], Any]:
         def read() -> Any:
-            (tmp_path / "train.pairs").write_bytes(content)
-            found = EncodedPairs.load(tmp_path / "train.pairs")
-            return [found[i] for i in range(len(found))]
+            shutil.copytree(whole, tmp_path / "prepared", dirs_exist_ok=True)
+            (tmp_path / "prepared" / name).write_bytes(content)
+            return pairs(tmp_path / "prepared")
 
         return read
 
-    (size,) = struct.unpack("<Q", whole[:8])
-    altered = [*cuts(whole, 30, rng), *flips(whole, 40, rng, 8 + size)]
-    expected = [known[i] for i in range(len(known))]
-    judge("encoded pairs", ((n, act(c)) for n, c in altered), lambda found: found == expected)
+    cases: list[Case] = []
+    for path in sorted(whole.iterdir()):
+        content = path.read_bytes()
+        altered = [*cuts(content, 6, rng), *flips(content, 12, rng)]
+        cases += [(f"{path.name} {what}", act(path.name, spoilt)) for what, spoilt in altered]
+    expected = pairs(whole)
+    judge("prepared corpora", cases, lambda found: found == expected)
 
 
 # --------------------------------------------------------------------- registers, archives, network
@@ -815,6 +828,7 @@ def command(arguments: list[str], given: str, monkeypatch: pytest.MonkeyPatch) -
     return Said(code, out.getvalue(), error.getvalue())
 
 
+@pytest.mark.slow
 def test_the_command(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Exit status 0 with an answer, or 2 with a line that begins with the command's name."""
     rng = random.Random(11)

@@ -10,18 +10,19 @@ import pandas as pd
 import pytest
 import torch
 
+from annotated.evaluation import TFLOPS
 from annotated.launcher import (
-    PEAK_TFLOPS,
     keep_results,
     launch,
+    log_speed,
     loss_chart,
-    peak_tflops,
     train_command,
     training_plan,
     training_work,
 )
 from annotated.training.checkpoints import INTERRUPTED
 from annotated.training.config import TrainingConfig, preset
+from annotated.training.speed import PEAK_TFLOPS, peak_tflops
 
 
 def by_hand(c: TrainingConfig, length: int) -> int:
@@ -49,7 +50,7 @@ def test_the_plan_is_operations_over_speed():
     assert plan.loc["P100", "GPU-hours"] == pytest.approx(seconds / 3600)
     assert plan.loc["P100", "hours on 4"] == pytest.approx(seconds / 3600 / 4)
     assert plan.loc["P100", "ms an update on 4"] == pytest.approx(seconds / 4 / 100_000 * 1000)
-    assert list(plan.index) == list(PEAK_TFLOPS)
+    assert list(plan.index) == list(PEAK_TFLOPS) and PEAK_TFLOPS["P100"] == TFLOPS["P100"]
 
 
 def test_the_command_says_what_differs_from_the_defaults():
@@ -85,17 +86,24 @@ def test_the_chart_shows_the_log():
 
 def test_results_say_how_they_were_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     config = preset("base-en-de")
-    log = pd.DataFrame({"update": [1, 2, 3], "tokens_per_second": [1, 400_000, 10**9]})
+    rows = {"target_tokens": [100, 600_100, 800_100], "tokens_per_second": [1, 600_000, 200_000]}
+    log = pd.DataFrame({"update": [1, 2, 3], **rows, "waiting": [0.9, 0.0, 0.5]})
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)  # of which two trained
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "NVIDIA H100 80GB HBM3")
     note = json.loads(keep_results(config, log, tmp_path / "kept" / "base", 2).read_text())
-    assert note["number"] == 2
+    assert note["number"] == 2 and note["waiting"] == 0.25
+    assert note["tokens_per_second"] == 400_000  # in the two seconds after the start
     per_token = training_work(config) / (100_000 * 25_000)
     assert note["utilisation"] == pytest.approx(400_000 * per_token / (2 * 989e12))
     assert note["command"].startswith("annotated train --out runs/base-en-de --data wmt14-en-de")
     assert TrainingConfig(**note["config"]) == config
     assert pd.read_csv(tmp_path / "kept" / "base.csv").equals(log)
+
+
+def test_the_speed_of_a_log_that_is_short_or_old():
+    one = log_speed(pd.DataFrame({"target_tokens": [300], "tokens_per_second": [100]}))
+    assert (one.tokens, one.seconds, one.waited) == (300, 3, 0)  # before there was such a column
 
 
 @pytest.mark.parametrize(

@@ -497,29 +497,29 @@ def test_any_shape_builds_and_computes(width, h, N, d_ff, norm_first):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"d_model": 10, "h": 4}, "expected .*divisible.*d_model=10, h=4"),
-        ({"d_model": 10, "h": 4, "d_k": 2}, "expected .*divisible.*d_model=10, h=4"),
-        ({"dropout": -0.1}, r"expected dropout in \[0, 1\); got -0.1"),
-        ({"dropout": 1.0}, r"expected dropout in \[0, 1\); got 1.0"),
-        ({"dropout": math.nan}, r"expected dropout in \[0, 1\); got nan"),
-        ({"attention_dropout": 1.0}, r"expected attention_dropout in \[0, 1\); got 1.0"),
-        ({"positions": "rotary"}, "expected positions 'sinusoidal' or 'learned'; got 'rotary'"),
-        ({"N": 0}, "expected N of at least 1; got 0"),
-        ({"N": -2}, "expected N of at least 1; got -2"),
-        ({"h": 0}, "expected h of at least 1; got 0"),
-        ({"d_model": 0}, "expected d_model of at least 1; got 0"),
-        ({"d_ff": 0}, "expected d_ff of at least 1; got 0"),
-        ({"max_len": 0}, "expected max_len of at least 1; got 0"),
-        ({"d_k": 0}, "expected d_k of at least 1.*; got 0"),
-        ({"d_v": 0}, "expected d_v of at least 1.*; got 0"),
-        ({"d_k": -4}, "expected d_k of at least 1.*; got -4"),
-        ({"max_len": 10**9}, "expected max_len of at most 100,000; got 1000000000"),
-        ({"norm_first": "no"}, "expected True or False for norm_first; got 'no'"),
-        ({"tie_embeddings": 1}, "expected True or False for tie_embeddings; got 1"),
-        ({"dropout": True}, r"expected dropout in \[0, 1\); got True"),
-        ({"dropout": "0.1"}, r"expected dropout in \[0, 1\); got '0.1'"),
-        ({"positions": None}, "expected positions 'sinusoidal' or 'learned'; got None"),
-        ({"positions": ["learned"]}, r"expected positions .*; got \['learned'\]"),
+        ({"d_model": 10, "h": 4}, "d_model=10, h=4"),
+        ({"d_model": 10, "h": 4, "d_k": 2}, "d_model=10, h=4"),
+        ({"dropout": -0.1}, r"dropout.*\[0, 1\).*got -0.1"),
+        ({"dropout": 1.0}, r"dropout.*\[0, 1\).*got 1.0"),
+        ({"dropout": math.nan}, r"dropout.*\[0, 1\).*got nan"),
+        ({"attention_dropout": 1.0}, r"attention_dropout.*\[0, 1\).*got 1.0"),
+        ({"positions": "rotary"}, "positions.*'sinusoidal' or 'learned'.*got 'rotary'"),
+        ({"N": 0}, " N .*got 0"),
+        ({"N": -2}, " N .*got -2"),
+        ({"h": 0}, " h .*got 0"),
+        ({"d_model": 0}, "d_model .*got 0"),
+        ({"d_ff": 0}, "d_ff .*got 0"),
+        ({"max_len": 0}, "max_len .*got 0"),
+        ({"d_k": 0}, "d_k .*got 0"),
+        ({"d_v": 0}, "d_v .*got 0"),
+        ({"d_k": -4}, "d_k .*got -4"),
+        ({"max_len": 10**9}, "max_len.*100,000.*got 1000000000"),
+        ({"norm_first": "no"}, "norm_first; got 'no'"),
+        ({"tie_embeddings": 1}, "tie_embeddings; got 1"),
+        ({"dropout": True}, r"dropout.*\[0, 1\).*got True"),
+        ({"dropout": "0.1"}, r"dropout.*\[0, 1\).*got '0.1'"),
+        ({"positions": None}, "positions.*'sinusoidal' or 'learned'.*got None"),
+        ({"positions": ["learned"]}, r"positions.*got \['learned'\]"),
     ],
     ids=str,
 )
@@ -530,12 +530,12 @@ def test_wrong_options(options, message):
 
 @pytest.mark.parametrize("vocabularies", [(0, 5), (5, 0), (-1, 5)])
 def test_vocabularies_must_hold_something(vocabularies):
-    with pytest.raises(ValueError, match=r"expected (src|tgt)_vocab of at least 1; got (0|-1)"):
+    with pytest.raises(ValueError, match=r"(src|tgt)_vocab.*got (0|-1)"):
         make_model(*vocabularies, **TINY)
 
 
 def test_tying_needs_one_vocabulary():
-    with pytest.raises(ValueError, match=r"expected equal vocabularies.*src_vocab=5, tgt_vocab=6"):
+    with pytest.raises(ValueError, match="src_vocab=5, tgt_vocab=6"):
         make_model(5, 6, **TINY, tie_embeddings=True)
 
 
@@ -546,7 +546,7 @@ def test_ids_outside_the_vocabulary(side, wrong, training):
     model = tiny().train(training)
     src, tgt = ids(2, 5), ids(2, 4)
     {"src": src, "tgt": tgt}[side][1, 2] = wrong
-    with pytest.raises(ValueError, match=f"expected token ids from 0 to {V - 1}; got {wrong}$"):
+    with pytest.raises(ValueError, match=f"0 to {V - 1}; got {wrong}$"):
         log_probs(model, src, tgt)
 
 
@@ -554,7 +554,7 @@ def test_ids_outside_the_vocabulary(side, wrong, training):
 def test_inputs_longer_than_learned_positions(src_len, tgt_len):
     model = tiny(positions="learned", max_len=6)
     assert log_probs(model, ids(1, 6), ids(1, 6)).shape == (1, 6, V)
-    with pytest.raises(ValueError, match=r"expected at most 6 tokens.* got 7"):
+    with pytest.raises(ValueError, match=r"at most 6.*got 7"):
         log_probs(model, ids(1, src_len), ids(1, tgt_len))
 
 
@@ -566,14 +566,14 @@ def test_sinusoidal_positions_have_no_longest_input():
 @pytest.mark.parametrize(
     "wrong, message",
     [
-        ({"src": ids(4)}, r"expected src as ids \(batch, len\), .*; got int64 \(4,\)"),
-        ({"src": ids(2, 4).float()}, r"expected src as ids .*; got float32 \(2, 4\)"),
-        ({"tgt": ids(3)}, r"expected tgt as ids .*; got int64 \(3,\)"),
-        ({"tgt": ids(2, 3).bool()}, r"expected tgt as ids .*; got bool \(2, 3\)"),
-        ({"src_mask": torch.ones(2, 1, 5)}, r"a src_mask .*\(2, 1 or 4, 4\); got \(2, 1, 5\)"),
-        ({"src_mask": torch.ones(2, 4)}, r"expected a src_mask .*; got \(2, 4\)"),
-        ({"tgt_mask": torch.ones(1, 4, 4)}, r"a tgt_mask .*\(2, 1 or 3, 3\); got \(1, 4, 4\)"),
-        ({"tgt_mask": torch.ones(5, 3, 3)}, r"expected a tgt_mask .*; got \(5, 3, 3\)"),
+        ({"src": ids(4)}, r"src.*got int64 \(4,\)"),
+        ({"src": ids(2, 4).float()}, r"src.*got float32 \(2, 4\)"),
+        ({"tgt": ids(3)}, r"tgt.*got int64 \(3,\)"),
+        ({"tgt": ids(2, 3).bool()}, r"tgt.*got bool \(2, 3\)"),
+        ({"src_mask": torch.ones(2, 1, 5)}, r"src_mask .*\(2, 1 or 4, 4\); got \(2, 1, 5\)"),
+        ({"src_mask": torch.ones(2, 4)}, r"src_mask.*got \(2, 4\)"),
+        ({"tgt_mask": torch.ones(1, 4, 4)}, r"tgt_mask .*\(2, 1 or 3, 3\); got \(1, 4, 4\)"),
+        ({"tgt_mask": torch.ones(5, 3, 3)}, r"tgt_mask.*got \(5, 3, 3\)"),
     ],
 )
 def test_ids_and_masks_of_another_kind_are_refused_by_name(wrong, message):
@@ -581,7 +581,7 @@ def test_ids_and_masks_of_another_kind_are_refused_by_name(wrong, message):
     with pytest.raises(ValueError, match=message):
         tiny()(**right | wrong)
     memory = torch.randn(2, 6, 8)
-    with pytest.raises(ValueError, match=r"a src_mask .*\(2, 1 or 3, 6\); got \(2, 1, 4\)"):
+    with pytest.raises(ValueError, match=r"src_mask.*\(2, 1 or 3, 6\).*\(2, 1, 4\)"):
         tiny().decode(memory, torch.ones(2, 1, 4), ids(2, 3), None)
 
 
@@ -596,7 +596,7 @@ def test_masks_for_every_query_or_for_all_of_them_are_taken():
 @pytest.mark.parametrize("name", ["tie_embeddings", "norm_first"])
 def test_switches_are_true_or_false(name):
     for wrong in "no", 1, None:
-        with pytest.raises(ValueError, match=f"expected True or False for {name}; got {wrong!r}"):
+        with pytest.raises(ValueError, match=f"{name}; got {wrong!r}"):
             make_model(V, V, **TINY, **{name: wrong})
 
 
@@ -620,12 +620,12 @@ def test_linear_maps_start_from_xaviers_rule_and_values_at_a_fourth_of_it():
      {"d_k": "4"}],
 )  # fmt: skip
 def test_sizes_are_whole_numbers(wrong):
-    with pytest.raises(ValueError, match=f"expected a whole number for {next(iter(wrong))}; got"):
+    with pytest.raises(ValueError, match=rf"\b{next(iter(wrong))}\b.*got"):
         TransformerConfig(**{"src_vocab": 10, "tgt_vocab": 10} | wrong)
 
 
 def test_unequal_vocabularies_are_not_tied():
-    with pytest.raises(ValueError, match="expected vocabularies of one size to tie; got"):
+    with pytest.raises(ValueError, match=r"5.*9"):
         tie_embeddings(make_model(5, 9, N=1, d_model=8, d_ff=8, h=2))
 
 

@@ -59,9 +59,9 @@ def test_rises_linearly_peaks_at_warmup_then_falls_as_the_inverse_root():
 @pytest.mark.parametrize("wrong", [{"warmup": 0}, {"warmup": -4}, {"model_size": 0}])
 def test_a_size_and_a_warmup_below_1_are_refused(wrong):
     (name, value), arguments = *wrong.items(), {"model_size": 512, "warmup": 4} | wrong
-    with pytest.raises(ValueError, match=f"expected {name} of at least 1; got {value}"):
+    with pytest.raises(ValueError, match=f"{name}.*got {value}"):
         rate(1, **arguments)
-    with pytest.raises(ValueError, match=f"expected {name} of at least 1; got {value}"):
+    with pytest.raises(ValueError, match=f"{name}.*got {value}"):
         paper_optimizer(nn.Linear(2, 1), **arguments)
 
 

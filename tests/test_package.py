@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 
 import annotated
+from annotated.files import MissingExtra
+from annotated.paper.pdf import extract_paper
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = {"torch", "altair", "spacy", "sacrebleu", "pandas", "tokenizers", "numpy", "pdfminer"}
@@ -55,6 +57,7 @@ def test_the_surface_is_small_and_says_what_it_is():
             assert thing.__doc__ and not thing.__doc__.startswith(made), f"{name} has no docstring"
 
 
+@pytest.mark.slow
 def test_all_of_it_can_be_imported_at_once():
     done = subprocess.run(
         [sys.executable, "-c", "import annotated"],
@@ -65,6 +68,7 @@ def test_all_of_it_can_be_imported_at_once():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.slow
 def test_modules_import_in_any_order():
     """Each alone: no module relies on another having been imported first."""
     code = "import importlib, sys\nfor name in sys.argv[1:]:\n"
@@ -77,9 +81,95 @@ def test_modules_import_in_any_order():
     assert done.returncode == 0, done.stderr
 
 
+BARE = """
+from importlib.machinery import PathFinder
+
+find = PathFinder.find_spec
+hidden = {"altair", "conllu", "nltk", "pandas", "pdfminer", "sacremoses", "spacy"}
+PathFinder.find_spec = lambda name, *rest: (
+    None if name.partition(".")[0] in hidden else find(name, *rest)
+)
+"""
+
+
+def bare(code: str) -> str:
+    """What code prints in a new interpreter that has none of the extras."""
+    done = subprocess.run([sys.executable, "-c", BARE + code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_without_extras_every_name_can_be_looked_up():
+    code = "import annotated, importlib, inspect, pydoc, sys\n"
+    code += "from annotated import *\n"
+    code += f"for name in {MODULES}: importlib.import_module('annotated.' + name)\n"
+    code += "inspect.getmembers(annotated), pydoc.render_doc(annotated)\n"
+    code += "for name in annotated.__all__: pydoc.render_doc(getattr(annotated, name))\n"
+    code += "assert not hidden & set(sys.modules)\n"
+    bare(code)
+
+
+def test_without_extras_a_use_says_which_is_missing():
+    uses = {
+        "annotated.heat_map(torch.ones(1, 1), ['mice'])": ("altair", "viz"),
+        "annotated.table_4()": ("pandas", "viz"),
+        "annotated.parsing.delinearize(['NN'], ['mice'])": ("nltk", "parse"),
+        "next(annotated.heads.read_conllu(''))": ("spacy", "parse"),
+    }
+    code = "import annotated, torch\n"
+    for use in uses:
+        code += f"try: {use}\nexcept annotated.files.MissingExtra as error: print(error)\n"
+    for said, (library, extra) in zip(bare(code).splitlines(), uses.values(), strict=True):
+        how = f"pip install 'annotated-attention[{extra}]'"
+        assert said == f"{library} is not installed; install the extra that has it: {how}"
+
+
 def test_unknown_names_are_refused():
-    with pytest.raises(AttributeError, match="annotated attribute make_modle"):
+    with pytest.raises(AttributeError, match="make_modle"):
         _ = annotated.make_modle
+
+
+# ---------------------------------------------------------------------------------------- extras
+
+
+def extras_asked() -> list[tuple[str, str, str]]:
+    """(module, extra, library) of each import below `with extra(…)` at the top of a module."""
+    found = set()
+    for name in MODULES:
+        path = ROOT / "annotated" / f"{name.replace('.', '/')}.py"
+        for part in map(ast.unparse, ast.parse(path.read_text(encoding="utf-8")).body):
+            if asked := re.match(r"with extra\('(\w+)'\)", part):
+                libraries = re.findall(r"^ +(?:from|import) (\w+)", part, re.MULTILINE)
+                found |= {(name, asked[1], library) for library in libraries}
+    return sorted(one for one in found if one[2] != "annotated")
+
+
+def test_charts_and_parsing_come_with_extras():
+    assert {extra for _, extra, _ in extras_asked()} == {"viz", "parse"}
+
+
+def hide(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a library were not installed."""
+    for name in {library, *(n for n in sys.modules if n.startswith(f"{library}."))}:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.parametrize(("module", "extra", "library"), extras_asked())
+def test_a_library_that_is_missing_names_its_extra(monkeypatch, module, extra, library):
+    hide(library, monkeypatch)
+    monkeypatch.delitem(sys.modules, f"annotated.{module}", raising=False)
+    with pytest.raises(MissingExtra, match=rf"{library}.*\[{extra}\]"):
+        importlib.import_module(f"annotated.{module}")
+
+
+def test_reading_the_paper_without_its_reader_names_the_extra(monkeypatch, tmp_path: Path):
+    hide("pdfminer", monkeypatch)
+    (tmp_path / "paper.pdf").write_bytes(b"%PDF-1.4")
+    with pytest.raises(MissingExtra, match=r"pdfminer.*\[paper\]"):
+        extract_paper(tmp_path / "paper.pdf")
+
+
+# ----------------------------------------------------------------------------------- the wheel
 
 
 def need_build() -> None:
@@ -127,6 +217,10 @@ def test_the_wheel_holds_the_package_and_its_data(wheel: set[str]):
     assert packaged == {f"annotated/{name}" for name in inside | data}
 
 
+def test_the_wheel_is_small_enough_to_publish(wheel_file: Path):
+    assert wheel_file.stat().st_size < 60_000_000  # bytes
+
+
 def test_the_wheel_has_command_and_licences(wheel: set[str], metadata: Message):
     ends = {name.split(".dist-info/")[1] for name in wheel if ".dist-info/" in name}
     assert ends >= {"entry_points.txt", "licenses/LICENSE", "licenses/data/README.md"}
@@ -142,6 +236,7 @@ def test_the_description_leads_nowhere_inside_the_repository(metadata: Message):
     assert "section 3.2" in text  # a link's words stay
 
 
+@pytest.mark.slow
 def test_a_wheel_can_be_built_from_the_source_distribution(tmp_path: Path):
     """As `pip install` does of a source distribution, and `python -m build` by default."""
     need_build()
@@ -218,7 +313,7 @@ def test_imports_have_no_circle():
             if node.module == "annotated"
         }
         graph[name] = {m.removeprefix("annotated.") for m in found if m.startswith("annotated.")}
-        assert graph[name] <= set(MODULES), f"{name} imports from a folder and no module"
+        assert graph[name] <= {*MODULES, "_version"}, f"{name} imports from a folder and no module"
     assert list(TopologicalSorter(graph).static_order())
 
 

@@ -9,7 +9,16 @@ from pathlib import Path
 import pandas as pd
 import press
 import pytest
-from press import TEX, character_map, pdf_bytes, printed_with_ligatures, remnants, set_paper
+from press import (
+    TEX,
+    character_map,
+    made_pdf,
+    paper_and_text,
+    pdf_bytes,
+    printed_with_ligatures,
+    remnants,
+    set_paper,
+)
 
 from annotated.evaluation import table_2
 from annotated.paper import pdf as module
@@ -32,18 +41,8 @@ COUNTS = {
     **{f"footnote-{n}": 1 for n in range(1, 6)},
 }
 
-
-@pytest.fixture(scope="module")
-def made():
-    pages, expected = set_paper()
-    return pdf_bytes(pages), expected
-
-
-@pytest.fixture
-def pdf(made, tmp_path):
-    path = tmp_path / "made.pdf"
-    path.write_bytes(made[0])
-    return path
+made = pytest.fixture(paper_and_text, scope="module")
+pdf = pytest.fixture(made_pdf)
 
 
 def test_a_paper_set_here_is_read_whole(pdf, made):
@@ -163,7 +162,7 @@ def test_a_truncated_file_is_refused(part, pdf):
 def test_a_missing_section_is_named(missing, tmp_path):
     path = tmp_path / "part.pdf"
     path.write_bytes(pdf_bytes(set_paper(skip=(missing,))[0]))
-    with pytest.raises(ValueError, match=rf"lacks .*{re.escape(missing)}"):
+    with pytest.raises(ValueError, match=re.escape(missing)):
         extract_paper(path)
 
 

@@ -2,6 +2,7 @@
 
 import http.server
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -9,7 +10,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from press import pdf_bytes, set_paper
+from press import made_pdf, paper_and_text, pdf_bytes, set_paper
 
 from annotated.paper import quotation as module
 from annotated.paper.pdf import Paper, extract_paper
@@ -18,28 +19,39 @@ from annotated.paper.quotation import find_paper, get_paper, import_paper, paper
 PDF = os.environ.get("ANNOTATED_PAPER_PDF")
 
 
+def empty_repository(folder, patch):
+    """An empty repository as the current folder, and no paper named."""
+    patch.delenv("ANNOTATED_PAPER_PDF", raising=False)
+    (folder / "repository" / "chapters").mkdir(parents=True)
+    (folder / "repository" / "_config.yml").touch()
+    patch.chdir(folder / "repository")
+    module._loaded.cache_clear()
+    return folder / "repository"
+
+
 @pytest.fixture(autouse=True)
 def repository(tmp_path, monkeypatch):
-    """An empty repository as the current folder, and no paper named."""
-    monkeypatch.delenv("ANNOTATED_PAPER_PDF", raising=False)
-    (tmp_path / "repository" / "chapters").mkdir(parents=True)
-    (tmp_path / "repository" / "_config.yml").touch()
-    monkeypatch.chdir(tmp_path / "repository")
-    module._loaded.cache_clear()
-    return tmp_path / "repository"
+    return empty_repository(tmp_path, monkeypatch)
+
+
+made = pytest.fixture(paper_and_text, scope="module")
+pdf = pytest.fixture(made_pdf)
 
 
 @pytest.fixture(scope="module")
-def made():
-    pages, expected = set_paper()
-    return pdf_bytes(pages), expected
+def stored(made, tmp_path_factory):
+    """What an import of the paper leaves in a repository."""
+    folder = tmp_path_factory.mktemp("stored")
+    with pytest.MonkeyPatch.context() as patch:
+        empty_repository(folder, patch)
+        import_paper(made_pdf(made, folder))
+        return paper_folder().resolve()
 
 
 @pytest.fixture
-def pdf(made, tmp_path):
-    path = tmp_path / "made.pdf"
-    path.write_bytes(made[0])
-    return path
+def imported(stored, repository):
+    """A paper in the repository, without the seconds that reading its PDF takes."""
+    shutil.copytree(stored, paper_folder())
 
 
 def files(folder):
@@ -116,7 +128,7 @@ def test_a_relative_name_counts_from_folders_above(pdf, repository, monkeypatch)
 
 def test_a_named_file_that_is_missing_is_an_error(monkeypatch):
     monkeypatch.setenv("ANNOTATED_PAPER_PDF", "nowhere.pdf")
-    with pytest.raises(FileNotFoundError, match=r"ANNOTATED_PAPER_PDF names nowhere\.pdf"):
+    with pytest.raises(FileNotFoundError, match=r"ANNOTATED_PAPER_PDF.*nowhere\.pdf"):
         quote("abstract")
 
 
@@ -178,8 +190,7 @@ def test_a_folder_that_cannot_be_written_only_costs_time(pdf, monkeypatch):
         ("footnote-2", 1, "Footnote 2"),
     ],
 )
-def test_a_quotation_is_a_block_with_its_citation(section, number, place, pdf, made):
-    import_paper(pdf)
+def test_a_quotation_is_a_block_with_its_citation(section, number, place, imported, made):
     markdown = quote(section, number)._repr_markdown_()
     text, empty, source = markdown.split("\n")
     assert text == f"> {made[1][section][number - 1]}"
@@ -189,16 +200,14 @@ def test_a_quotation_is_a_block_with_its_citation(section, number, place, pdf, m
 
 
 @pytest.mark.parametrize("number", [0, -1, 4, 100])
-def test_an_unknown_paragraph_names_what_there_is(number, pdf):
-    import_paper(pdf)
-    with pytest.raises(ValueError, match=r"'3\.1' has paragraphs 1 to 3"):
+def test_an_unknown_paragraph_names_what_there_is(number, imported):
+    with pytest.raises(ValueError, match=r"'3\.1'.*1 to 3"):
         quote("3.1", number)
 
 
 @pytest.mark.parametrize("section", ["", "8", "3.2.9", "Abstract", "figure 1"])
-def test_an_unknown_section_names_what_there_is(section, pdf):
-    import_paper(pdf)
-    with pytest.raises(ValueError, match=r"there are .*abstract.*3\.2\.1.*figure-5"):
+def test_an_unknown_section_names_what_there_is(section, imported):
+    with pytest.raises(ValueError, match=r"abstract.*3\.2\.1.*figure-5"):
         quote(section)
 
 
@@ -245,7 +254,7 @@ def test_a_download_that_is_no_paper_keeps_nothing(server):
 
 @pytest.mark.parametrize("url", ["{server}/none", "http://127.0.0.1:9/none"])
 def test_a_failed_download_says_what_to_do(url, server):
-    with pytest.raises(ConnectionError, match=r"/none could not .*ANNOTATED_PAPER_PDF"):
+    with pytest.raises(ConnectionError, match=r"/none .*ANNOTATED_PAPER_PDF"):
         module._download(url.format(server=server))
 
 
@@ -269,7 +278,7 @@ def test_when_no_version_can_be_read_every_reason_is_told(monkeypatch):
         raise ValueError(f"{url[-2:]} is odd")
 
     monkeypatch.setattr(module, "_download", download)
-    with pytest.raises(ValueError, match="v7 is odd; v5 is odd"):
+    with pytest.raises(ValueError, match=r"v7 is odd.*v5 is odd"):
         get_paper()
 
 

@@ -130,15 +130,15 @@ def test_a_parameter_file_is_read_whole(new_rules):
     [
         (
             "DEBUG 0\nDELETE_LABLE TOP",
-            "line 2: expected one of DELETE_LABEL, .* got 'DELETE_LABLE'",
+            "line 2.*DELETE_LABEL.*'DELETE_LABLE'",
         ),
-        ("DELETE_LABEL", "line 1: expected 1 value after DELETE_LABEL; got ''"),
-        ("# a\n\nDELETE_LABEL a b", "line 3: expected 1 value after DELETE_LABEL; got 'a b'"),
-        ("EQ_LABEL ADVP", "line 1: expected 2 labels or words after EQ_LABEL; got 'ADVP'"),
-        ("CUTOFF_LEN forty", "line 1: expected a whole number after CUTOFF_LEN; got 'forty'"),
-        ("LABELED -1", "line 1: expected a whole number after LABELED; got '-1'"),
-        (f"MAX_ERROR {'9' * 5000}", "line 1: expected a whole number after MAX_ERROR"),
-        ("EQ_WORD a \udcff", "line 1: expected UTF-8; got byte 0xff"),
+        ("DELETE_LABEL", "line 1.*DELETE_LABEL.*''"),
+        ("# a\n\nDELETE_LABEL a b", "line 3.*DELETE_LABEL.*'a b'"),
+        ("EQ_LABEL ADVP", "line 1.*EQ_LABEL.*'ADVP'"),
+        ("CUTOFF_LEN forty", "line 1.*CUTOFF_LEN.*'forty'"),
+        ("LABELED -1", "line 1.*LABELED.*'-1'"),
+        (f"MAX_ERROR {'9' * 5000}", "line 1.*MAX_ERROR"),
+        ("EQ_WORD a \udcff", "line 1.*0xff"),
     ],
 )
 def test_a_line_that_is_no_rule_is_named(tmp_path, text, message):
@@ -219,7 +219,7 @@ def test_one_wrong_comma_costs_something_but_not_the_sentence():
 
 
 def test_a_tree_of_other_words_is_named():
-    told = "expected a tree of the 2 words 'a b'; got one of the 1 words 'a'"
+    told = "2 words 'a b'.*1 words 'a'"
     with pytest.raises(ValueError, match=told):
         score_trees([one("(S (NN a) (NN b))")], [one("(S (NN a))")])
 
@@ -236,10 +236,8 @@ def test_files_of_trees_are_scored_as_evalb_does(tmp_path):
     assert row["Number of Error sentence"] == 1 and row["Number of Valid sentence"] == 1
     assert (short["sentences"], short["Number of sentence"]) == ("up to 0 words", 0)
     found.write_text("(S (NN a))\n")
-    with pytest.raises(
-        ValueError, match=r"expected as many lines in .*found as in .*gold, 3; got 1"
-    ):
+    with pytest.raises(ValueError, match=r"found.*gold.*3.*1"):
         score_tree_files(gold, found)
     found.write_text("(S (NN a))\n\n(S (NN a)\n")
-    with pytest.raises(ValueError, match="found, line 3: a bracket is opened and never closed"):
+    with pytest.raises(ValueError, match="found, line 3"):
         score_tree_files(gold, found)

@@ -13,6 +13,7 @@ from annotated.model import make_model
 from annotated.regularization import (
     Dropout,
     LabelSmoothing,
+    _BlockwiseLoss,
     linear_cross_entropy,
     smoothed_cross_entropy,
 )
@@ -205,6 +206,23 @@ def test_by_blocks_nothing_as_large_as_the_logits_is_made():
     with Large(262 * 8000) as large, torch.no_grad():
         linear_cross_entropy(x[:262], weight, target[:262], 0, 0.1)
     assert len(large.names) == 2  # logits and log-probabilities of one block, and no gradient
+
+
+def test_by_blocks_padding_may_also_stay():
+    """On a GPU it does: there its part is multiplied by zero."""
+    x, weight = torch.randn(700, 4, requires_grad=True), torch.randn(8000, 4, requires_grad=True)
+    target = torch.randint(8000, (700,))
+    target[::3] = 5  # the padding
+    found, expected = (
+        on_one_path(loss, x, weight)
+        for loss in (
+            lambda x, w: _BlockwiseLoss.apply(x, w, target, 5, 0.1),
+            lambda x, w: smoothed_cross_entropy(x @ w.T, target, 5, 0.1),
+        )
+    )
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+    assert not found[1][::3].any()
 
 
 def test_by_blocks_of_padding_alone():

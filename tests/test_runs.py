@@ -34,9 +34,11 @@ def log_of(run: WantedRun, number: float) -> object:
 
 
 def test_ids_are_unique_and_the_paper_s_numbers_are_its_tables():
-    assert len(WANTED) == len(wanted_runs()) == 10
+    assert len(WANTED) == len(wanted_runs()) == 13
     printed = {"big-en-de": 28.4, "big-en-fr": 41.8, "base-en-de": 27.3, "base-en-fr": 38.1}
     printed |= {"base-dev": 25.8, "big-dev": 26.4, "parser-wsj": 91.3, "parser-semi": 92.7}
+    printed |= {"a-h-1-dev": 24.9, "d-label-smoothing-0-0-dev": 25.3}
+    printed |= {"e-positions-learned-dev": 25.7}
     printed |= {"wmt14-en-de": 4.5, "wmt14-en-fr": 36}
     assert {id: run.paper for id, run in WANTED.items()} == printed
     for run in WANTED.values():
@@ -49,7 +51,7 @@ def test_a_command_can_be_given_and_ends_in_the_log(
 ):
     monkeypatch.chdir(tmp_path)
     written: list[str] = []
-    monkeypatch.setattr(runs, "corpus_parts", lambda *given: [])
+    monkeypatch.setattr(runs, "split_parts", lambda *given: [])
     monkeypatch.setattr(runs, "write_text", lambda path, text: written.append(path.name))
     for line in WANTED[id].command.replace("\\\n", "").split("\n"):
         words = shlex.split(line)
@@ -106,9 +108,8 @@ def test_pairs_are_counted_as_they_pass(
         for lang in lines:
             archive.add(tmp_path / f"a.{lang}", arcname=f"in/a.{lang}")
     parts = [("a.en", "a.de"), ("b.tar/in/a.en", "b.tar/in/a.de")]
-    for module in runs, corpora:
-        monkeypatch.setattr(module, "corpus_parts", lambda *of: parts)
-        monkeypatch.setattr(module, "corpus_file", lambda of, name, fetch=None: tmp_path / name)
+    monkeypatch.setattr(corpora, "corpus_parts", lambda *of: parts)
+    monkeypatch.setattr(corpora, "corpus_file", lambda of, name, *how: tmp_path / name)
     with pytest.warns(UserWarning, match="good pairs"):
         loaded = len(corpora.load_pairs("wmt14-en-de", "train", "en", "de")[0])
     assert count_pairs("wmt14-en-de", "en", "de") == loaded == 2 * 10_051

@@ -80,8 +80,7 @@ def test_parts_are_shared_out_evenly():
 
 def made_pairs(number: int) -> EncodedPairs:
     """So many pairs of ten ids a side."""
-    ids, ends = np.ones(10 * number, np.uint16), np.arange(0, 10 * number + 1, 10)
-    return EncodedPairs(ids, ends, ids, ends)
+    return EncodedPairs(np.ones(20 * number, np.uint16), np.full((number, 2), 10, np.uint8))
 
 
 def test_the_data_of_an_update_cost_the_same_in_a_small_corpus_and_a_large_one(config):

@@ -1,18 +1,20 @@
 """The folder of a run: what does not belong to the run, or is damaged, is named."""
 
 import json
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from safetensors.numpy import save_file
 from small_runs import assert_same_run, last_update, refused, start
 
-from annotated.data import EncodedPairs, train_bpe
+from annotated import prepared
+from annotated.data import train_bpe
 from annotated.files import FileError
 from annotated.launcher import launch
+from annotated.prepared import prepare, read_manifest
+from annotated.training import folder as folder_module
 from annotated.training.checkpoints import list_checkpoints
 from annotated.training.config import TrainingConfig
 from annotated.training.logs import read_log
@@ -21,14 +23,19 @@ from annotated.training.trainer import start_run, train
 from annotated.translator import load_pretrained
 
 
+def contents(config: TrainingConfig) -> dict[Path, bytes]:
+    """All files of a run."""
+    return {path: path.read_bytes() for path in Path(config.out).rglob("*") if path.is_file()}
+
+
 def test_a_folder_with_a_run_is_not_overwritten(config: TrainingConfig, tmp_path: Path):
     train(replace(config, updates=10))
-    before = {path.name: path.read_bytes() for path in Path(config.out).iterdir()}
+    before = contents(config)
     with pytest.raises(ValueError, match="already holds a run; continue it with --resume"):
         train(config)
     with pytest.raises(ValueError, match="has d_ff=32; it cannot go on with 64"):
         train(replace(config, d_ff=64), resume=True)
-    assert before == {path.name: path.read_bytes() for path in Path(config.out).iterdir()}
+    assert before == contents(config)
     train(replace(config, average=1), resume=True)  # what may change may change
     train(replace(config, out=str(tmp_path / "new")), resume=True)  # nothing there: a new run
 
@@ -77,10 +84,10 @@ def test_a_damaged_configuration_is_named(config, capsys, change, told: str):
     if isinstance(change, dict):
         change = json.dumps(json.loads(path.read_text(encoding="utf-8")) | change)
     path.write_text(change, encoding="utf-8")
-    before = {x.name: x.read_bytes() for x in Path(config.out).iterdir()}
+    before = contents(config)
     said = refused(config, capsys)
     assert said.startswith(f"{path}: ") and told in said
-    assert before == {x.name: x.read_bytes() for x in Path(config.out).iterdir()}
+    assert before == contents(config)
 
 
 @pytest.mark.parametrize("name", ["d_model", "h", "dropout", "seed", "warmup", "N"])
@@ -117,50 +124,113 @@ def test_a_damaged_vocabulary_is_named(config: TrainingConfig, capsys, content: 
 
 def test_a_vocabulary_of_another_run_is_refused(config: TrainingConfig, capsys):
     train(replace(config, updates=10))
-    other = train_bpe(["a b"], 10)
-    (Path(config.out) / "tokenizer.json").write_text(other.to_str(), encoding="utf-8")
-    assert f"expected pairs of ids below {other.get_vocab_size()}" in refused(config, capsys)
+    path = Path(config.out) / "tokenizer.json"
+    path.write_text(train_bpe(["a b"], 10).to_str(), encoding="utf-8")
+    said = refused(config, capsys)
+    assert said.startswith(f"{path}: expected the vocabulary of the run; got: another one; ")
+    own = Path(config.out) / "prepared" / "tokenizer.json"
+    path.write_bytes(own.read_bytes())
+    train(replace(config, updates=20), resume=True)
+    own.write_text(own.read_text("utf-8").replace('"e"', '"x"', 1), "utf-8")
+    assert refused(config, capsys).startswith(
+        f"{own}: expected the SHA-256 that manifest.json says"
+    )
 
 
-def spoilt(pairs: EncodedPairs) -> dict[str, dict[str, np.ndarray]]:
-    """Arrays that are no pairs, by what is wrong with them."""
-    good = {name: getattr(pairs, name) for name in ("src", "src_ends", "tgt", "tgt_ends")}
-    none = {"src": good["src"][:0], "src_ends": good["src_ends"][:1]}
-    none |= {"tgt": good["tgt"][:0], "tgt_ends": good["tgt_ends"][:1]}
-    backwards = good["src_ends"].copy()  # the rest of the ends is right
-    backwards[3] = backwards[5]
-    return {
-        "an id too large": good | {"src": np.full_like(good["src"], 60)},
-        "a negative id": good | {"tgt": np.where(good["tgt"] > 1, -1, 1).astype(np.int32)},
-        "ends beyond the ids": good | {"src": good["src"][:-1]},
-        "ids beyond the ends": good | {"tgt_ends": good["tgt_ends"][:-1]},
-        "one side shorter": good | {"src": good["src"][: good["src_ends"][-2]],
-                                    "src_ends": good["src_ends"][:-1]},
-        "ends out of order": good | {"src_ends": backwards},
-        "floats": good | {"src": good["src"].astype(np.float32)},
-        "a side missing": {name: good[name] for name in ("src", "src_ends")},
-        "a side too many": good | {"more": good["src"]},
-        "no pairs": none,
-        "ends of no dimension": good | {"src_ends": np.array(3)},
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ["train", "dev"])
-def test_damaged_pairs_are_named(config: TrainingConfig, capsys, name: str):
+@pytest.mark.parametrize(
+    "name", ["train.ids.npy", "train.lengths.npy", "dev.ids.npy", "manifest.json"]
+)
+def test_a_damaged_corpus_is_named(config: TrainingConfig, capsys, name: str):
     train(replace(config, updates=10))
-    path = Path(config.out) / f"{name}.pairs"
+    path = Path(config.out) / "prepared" / name
     whole = path.read_bytes()
-    cases = spoilt(EncodedPairs.load(path))
-    for wrong, arrays in cases.items():
-        save_file(arrays, path)
-        assert refused(config, capsys).startswith(f"{path}: expected "), wrong
-    for damaged in b"", whole[:40], whole[:-1], b"PK" + whole:
+    for damaged in b"", whole[:40], whole[:-2], b"PK" + whole:
         path.write_bytes(damaged)
-        assert refused(config, capsys).startswith(f"{path}: expected the encoded pairs of a run")
+        assert refused(config, capsys).startswith(f"{path}: expected ")
     path.unlink()
-    assert f"at {path}; there is no such file" in refused(config, capsys)
+    assert str(path.parent) in refused(config, capsys)
     path.write_bytes(whole)
     train(replace(config, updates=20), resume=True)
+
+
+# ------------------------------------------------------------------------------ prepared elsewhere
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(prepared, "cache_folder", lambda: tmp_path / "cache")
+    return tmp_path / "cache"
+
+
+def test_a_run_finds_what_is_prepared(config: TrainingConfig, cache: Path, tmp_path: Path):
+    """The same run as one that prepares for itself, and nothing is written twice."""
+    train(config)
+    shared, other = prepare(config), replace(config, out=str(tmp_path / "other"))
+    train(replace(other, updates=20))
+    assert not (Path(other.out) / "prepared").exists()
+    note = json.loads((Path(other.out) / "corpus.json").read_text("utf-8"))
+    assert note == {"folder": str(shared), "sha256": read_manifest(shared).sha256}
+    train(other, resume=True)
+    assert_same_run(config, other)
+
+
+def test_a_run_takes_the_corpus_that_it_is_given(config: TrainingConfig, cache: Path, tmp_path):
+    folder = prepare(config, tmp_path / "mine")
+    train(replace(config, prepared=str(folder), updates=10))
+    assert not (Path(config.out) / "prepared").exists() and not cache.exists()
+    for change in {"vocab_size": 61}, {"data": "multi30k-en-de"}, {"vocabulary": "wordpiece"}:
+        other = replace(config, prepared=str(folder), out=str(tmp_path / "other"), **change)
+        with pytest.raises(ValueError, match=f"mine was prepared with {next(iter(change))}="):
+            train(other)
+    with pytest.raises(FileNotFoundError, match="expected a prepared corpus in "):
+        train(replace(config, prepared=str(tmp_path), out=str(tmp_path / "third")))
+
+
+def test_a_run_goes_on_where_its_corpus_has_moved(config, cache: Path, tmp_path: Path, capsys):
+    train(config)
+    two = replace(config, out=str(tmp_path / "two"))
+    train(replace(two, prepared=str(prepare(config, tmp_path / "here")), updates=20))
+    (tmp_path / "here").rename(tmp_path / "there")
+    said = refused(two, capsys)
+    assert f"expected a prepared corpus in {tmp_path / 'here'}" in said and "--prepared" in said
+    prepare(replace(config, vocab_size=50), tmp_path / "another")
+    with pytest.raises(FileError, match="another: expected the corpus that the run began with"):
+        train(replace(two, prepared=str(tmp_path / "another")), resume=True)
+    train(replace(two, prepared=str(tmp_path / "there")), resume=True)
+    assert_same_run(config, two)
+
+
+def test_a_corpus_that_was_made_anew_from_other_texts_is_noticed(config, cache, tmp_path, corpus):
+    texts = tmp_path / "texts"
+    shutil.copytree(corpus, texts)
+    own = replace(config, data=f"{texts}-en-de", prepared=str(tmp_path / "p"))
+    prepare(own, tmp_path / "p")
+    train(replace(own, updates=10))
+    shutil.rmtree(tmp_path / "p")
+    path = texts / "train.en"
+    path.write_text(path.read_text("utf-8").replace("seven", "eight"), "utf-8")
+    prepare(own, tmp_path / "p")
+    with pytest.raises(FileError, match="p: expected the corpus that the run began with"):
+        train(own, resume=True)
+
+
+def test_many_processes_do_not_wait_for_a_large_corpus(config: TrainingConfig, cache, monkeypatch):
+    monkeypatch.setattr(folder_module, "_SMALL", 100)
+    with pytest.raises(
+        ValueError, match=r"to be prepared, .* 8 processes would wait .* annotated prepare"
+    ):
+        start_run(replace(config, parts=8), processes=Processes(size=8))
+    assert not (Path(config.out) / "training.json").exists() and not cache.exists()
+    train(replace(config, updates=10))  # one process has time
+    assert len(list((cache / "prepared").glob("*/manifest.json"))) == 1
+    assert not (Path(config.out) / "prepared").exists()
+
+
+def test_a_run_of_an_earlier_edition_is_told_apart(config: TrainingConfig, capsys):
+    train(replace(config, updates=10))
+    (Path(config.out) / "corpus.json").unlink()
+    said = refused(config, capsys)
+    assert f"expected a note on the corpus of the run at {config.out}/corpus.json" in said
 
 
 @pytest.mark.processes

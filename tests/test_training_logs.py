@@ -4,11 +4,14 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from small_runs import exact, rows
 
+from annotated.evaluation import model_cost
 from annotated.files import FileError
-from annotated.training.config import TrainingConfig
+from annotated.launcher import log_speed
+from annotated.training.config import TrainingConfig, model_config
 from annotated.training.logs import RunLog, read_log
 from annotated.training.trainer import Trainer, train
 
@@ -41,6 +44,14 @@ def test_the_speed_in_the_log_is_that_of_the_clock_on_the_wall(config, monkeypat
     assert 18 * 0.1 < seconds < wall - 2 * 1
     assert 60 * float(log[-1]["minutes"]) == pytest.approx(seconds, abs=0.4)
     assert all(float(row["waiting"]) > 0.3 for row in log)
+    # What is kept of the run, and the share of a GPU that it used, follow from the same clock.
+    kept = log_speed(pd.DataFrame(log[1:]).apply(pd.to_numeric))
+    assert kept.tokens_per_second < 1.01 * (seen[2] - seen[1]) / (8 * 0.1)
+    assert kept.waiting == pytest.approx(float(log[1]["waiting"]))
+    per_second = model_cost(model_config(config)) * kept.tokens_per_second
+    used = kept.utilisation(model_config(config), "NVIDIA H100 80GB HBM3", number=8)
+    assert used == pytest.approx(per_second / (8 * 989e12))
+    assert kept.utilisation(model_config(config), "CPU") is None
 
 
 def test_a_run_that_is_fed_hardly_waits(config: TrainingConfig):

@@ -5,6 +5,7 @@ import math
 import os
 import signal
 import time
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +24,8 @@ from annotated.training.checkpoints import INTERRUPTED, list_checkpoints
 from annotated.training.config import TrainingConfig
 from annotated.training.folder import read_config
 from annotated.training.logs import RunLog
-from annotated.training.trainer import Trainer, start_run, train
+from annotated.training.processes import Readback
+from annotated.training.trainer import Trainer, _Queued, start_run, train
 
 
 @pytest.mark.parametrize("parts", [1, 3])
@@ -44,7 +46,7 @@ def test_ctrl_c_finishes_the_update_saves_and_says_how(config, tmp_path, monkeyp
     before = signal.getsignal(signal.SIGINT)
     real, count = Trainer.train_step, 0
 
-    def press(trainer: Trainer, batch: GlobalBatch) -> float:
+    def press(trainer: Trainer, batch: GlobalBatch) -> Readback:
         nonlocal count
         count += 1
         if count == at:
@@ -69,11 +71,12 @@ def test_what_a_run_leaves_behind(config: TrainingConfig, corpus: Path):
         "checkpoint-00000020.safetensors",
         "checkpoint-00000030.safetensors",  # average = 2 are kept
         "config.json",
-        "dev.pairs",
+        "corpus.json",
         "log.csv",
         "model.safetensors",
+        "prepared",
+        "prepared.lock",
         "tokenizer.json",
-        "train.pairs",
         "training.json",
     ]
     assert read_config(folder) == replace(config, parts=1)  # one for each process
@@ -122,7 +125,7 @@ def test_an_update_is_adam_on_the_mean_per_token(config: TrainingConfig):
         count += one.tgt_y.numel()
     (total / count).backward()
     optimizer.step()
-    assert trainer.train_step(batch) == pytest.approx(float(total.detach()), rel=1e-5)
+    assert float(trainer.train_step(batch)) == pytest.approx(float(total.detach()), rel=1e-5)
     assert batch.tokens == count
     for (name, a), (_, b) in zip(
         trainer.model.named_parameters(), by_hand.named_parameters(), strict=True
@@ -166,15 +169,31 @@ def test_checkpoints_by_the_clock(config: TrainingConfig, monkeypatch: pytest.Mo
 
 
 def test_a_loss_that_is_not_finite_names_update_and_batches(config: TrainingConfig):
+    """It is seen an update later, and before anything is saved."""
     trainer = start_run(config)
-    batch = next(trainer.global_batches())
+    coming = trainer.global_batches()
+    trainer.queue_step(coming)
     with torch.no_grad():
         trainer.model.generator.proj.weight[3, 0] = math.nan
-    before = copy.deepcopy(trainer.model.encoder)
-    pairs = str(batch.micro_batches[0].pairs[:5])[1:-1]
-    with pytest.raises(ValueError, match=f"got nan in update 1 .epoch 1, batch 1: pairs .{pairs}"):
-        trainer.train_step(batch)
-    assert equal(trainer.model.encoder, before)
+    bad, after = next(coming), next(coming)
+    trainer.queue_step(iter([bad]))
+    trainer.drain(keep=1)
+    trainer.queue_step(iter([after]))
+    assert trainer.progress.update == 1 and len(trainer.queue) == 2
+    pairs = str(bad.micro_batches[0].pairs[:5])[1:-1]
+    message = f"got nan in update 2 .epoch 1, batch 2: pairs .{pairs}"
+    with pytest.raises(ValueError, match=message):
+        trainer.drain(keep=1)
+    log = RunLog(Path(config.out))
+    for save in (
+        lambda: trainer.validate_and_save(log),
+        trainer.save_and_stop,
+        trainer.save_checkpoint,
+    ):
+        trainer.queue = deque([_Queued(bad, Readback(torch.tensor(math.nan)), 0.0)])
+        with pytest.raises(ValueError, match=message):
+            save()
+    assert not list(Path(config.out).glob("*.safetensors"))
 
 
 def test_weights_that_are_not_finite_are_never_saved(config: TrainingConfig):
@@ -233,7 +252,8 @@ def test_an_update_that_float16_skips_does_not_move_the_schedule(config: Trainin
     before = {name: x.clone() for name, x in trainer.model.state_dict().items()}
     coming, rates = trainer.global_batches(), []
     while not trainer.progress.moves:
-        trainer.timed_step(coming, time.perf_counter())
+        trainer.queue_step(coming)
+        trainer.drain()
         rates.append(trainer.scheduler.get_last_lr()[0])
         moved = any(not torch.equal(x, before[n]) for n, x in trainer.model.state_dict().items())
         assert moved == bool(trainer.progress.moves)

@@ -34,18 +34,18 @@ def test_the_rows_of_a_chart_are_the_weights(keys: int):
 
 
 def test_words_for_which_there_are_no_weights_are_refused():
-    with pytest.raises(ValueError, match="so many words"):
+    with pytest.raises(ValueError, match="2"):
         attention_lines(torch.zeros(4, 3, 3), ["a", "b"])
 
 
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"layer": 0}, "layer from 1 to 1, got 0"),
-        ({"heads": []}, "one head or more, each from 1 to 4"),
-        ({"heads": [5]}, "each from 1 to 4, got"),
-        ({"query": 3}, "query from 0 to 2, got 3"),
-        ({"full": 0.0}, "above 0 and up to 1, got 0.0"),
+        ({"layer": 0}, "layer.*got 0"),
+        ({"heads": []}, "from 1 to 4"),
+        ({"heads": [5]}, "1 to 4.*5"),
+        ({"query": 3}, "query.*got 3"),
+        ({"full": 0.0}, "got 0.0"),
     ],
 )
 def test_a_first_view_of_what_is_not_there_is_refused(wrong, says):

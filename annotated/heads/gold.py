@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from annotated.corpora import corpus_file, find_corpus, known_split, local_file
-from annotated.files import extra, reading
+from annotated.files import lazy_extra, reading
 from annotated.texts import archive_texts, read_lines
 
 __all__ = ["load_gum", "read_conllu"]
 
 
-with extra("parse"):
+with lazy_extra("parse"):
     from conllu import TokenList, parse
     from conllu.exceptions import ParseException
     from conllu.parser import DEFAULT_FIELDS, parse_sentences
@@ -60,7 +60,6 @@ def _mentions(words: TokenList) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
-_VOCAB = Vocab()
 _VERBATIM = {name: (lambda line, i: line[i]) for name in ("xpos", "feats", "head", "deps")}
 
 
@@ -69,12 +68,13 @@ def read_conllu(text: str) -> Iterator[Doc]:
 
     Raises: ValueError that says which sentence is not in the format.
     """
+    vocab = Vocab()
     for number, block in enumerate(parse_sentences(StringIO(text)), start=1):
         try:
             (sentence,) = parse(block, [*DEFAULT_FIELDS, "more"], _VERBATIM)
             if any(tuple(token) != DEFAULT_FIELDS for token in sentence):
                 raise ParseException("fewer or more")
-            doc = _as_doc(sentence)
+            doc = _as_doc(sentence, vocab)
         except (ParseException, ValueError, OverflowError) as error:
             raise ValueError(
                 f"sentence {number}: expected lines of ten fields, with tabs between, that make "
@@ -83,10 +83,10 @@ def read_conllu(text: str) -> Iterator[Doc]:
         yield doc
 
 
-def _as_doc(sentence: TokenList) -> Doc:
+def _as_doc(sentence: TokenList, vocab: Vocab) -> Doc:
     words = sentence.filter(id=lambda place: isinstance(place, int))
     doc = Doc(
-        _VOCAB,
+        vocab,
         words=[token["form"] for token in words],
         spaces=_spaces(sentence),
         heads=[

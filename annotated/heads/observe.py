@@ -12,7 +12,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from annotated.data import encode_source
-from annotated.files import extra
+from annotated.files import lazy_extra
 from annotated.translator import Translator
 
 __all__ = [
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 
-with extra("parse"):
+with lazy_extra("parse"):
     from spacy.tokens import Doc
 
 
@@ -113,7 +113,7 @@ def arc_hits(docs: list[Doc], tops: list[Tensor], back: bool = False) -> ArcHits
     return ArcHits(*map(np.concatenate, columns))
 
 
-with extra("viz"):
+with lazy_extra("viz"):
     import pandas as pd
 
 ATTENTION_PLACES = [

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from annotated.files import extra
+from annotated.files import lazy_extra
 from annotated.heads.observe import ATTENTION_PLACES, ArcHits, PronounHits, observe_heads
 from annotated.model import EncoderDecoder, build_model
 from annotated.translator import Translator
@@ -117,7 +117,7 @@ def _best_head(first: ArcHits, second: ArcHits) -> dict[str, Any]:
     return chosen | _beside_place(second, layer, head)
 
 
-with extra("viz"):
+with lazy_extra("viz"):
     import pandas as pd
 
 
@@ -251,7 +251,7 @@ def best_head_per_pronoun(
     return pd.DataFrame(rows)
 
 
-with extra("parse"):
+with lazy_extra("parse"):
     from spacy.tokens import Doc
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from annotated.files import extra
+from annotated.files import lazy_extra
 from annotated.parsing.evalb import score_trees
 from annotated.parsing.parser import Parser
 from annotated.parsing.trees import check_limit, is_tag, load_trees
@@ -17,7 +17,7 @@ from annotated.parsing.trees import check_limit, is_tag, load_trees
 __all__ = ["PCFG", "FrequencyTagger", "compare_parsers", "right_branching"]
 
 
-with extra("parse"):
+with lazy_extra("parse"):
     from nltk import Nonterminal, Tree, ViterbiParser, induce_pcfg
 
 

@@ -6,14 +6,14 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 import re
 from html import escape
 
-from annotated.files import extra
+from annotated.files import lazy_extra
 from annotated.parsing.evalb import EvalbParams, bracketing, take_bracket
 from annotated.parsing.trees import is_tag
 
 __all__ = ["tree_svg"]
 
 
-with extra("parse"):
+with lazy_extra("parse"):
     from nltk import Tree
 
 _LETTER, _LEVEL = 8, 44  # pixels: width of a letter, height of a level

@@ -10,7 +10,7 @@ from pathlib import Path
 from reprlib import repr as cut  # of a long string, its ends
 from typing import Any, NamedTuple
 
-from annotated.files import extra
+from annotated.files import lazy_extra
 from annotated.parsing.trees import is_tag, read_tree_lines
 from annotated.texts import read_lines
 
@@ -100,7 +100,7 @@ def read_evalb_params(path: Path) -> EvalbParams:
     return EvalbParams(**frozen, labelled=numbers["LABELED"] != 0, longest=numbers["CUTOFF_LEN"])
 
 
-with extra("parse"):
+with lazy_extra("parse"):
     from nltk import Tree
 
 _QUOTES = ("'", '"', "/")

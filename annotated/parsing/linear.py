@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from annotated.files import extra, write_text
+from annotated.files import extra, lazy_extra, write_text
 from annotated.parsing.trees import check_limit, is_tag, load_trees
 
 __all__ = [
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-with extra("parse"):
+with lazy_extra("parse"):
     from nltk import Tree
 
 
@@ -43,7 +43,7 @@ def linearize(tree: Tree) -> list[str]:
     return [f"({tree.label()}", *inside, f"){tree.label()}"]
 
 
-with extra("parse"):
+with lazy_extra("parse"):
     from nltk import Tree
 
 MAX_DEPTH = 100  # phrases inside of each other that a line can open

@@ -7,7 +7,7 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 from dataclasses import dataclass
 from typing import Any
 
-from annotated.files import extra
+from annotated.files import lazy_extra
 from annotated.parsing.constraints import ConstrainedTranslator
 from annotated.parsing.evalb import score_trees
 from annotated.parsing.linear import line_to_tree, words_to_line
@@ -17,7 +17,7 @@ from annotated.translator import Translator, load_pretrained
 __all__ = ["Parser", "load_parser", "score_parser"]
 
 
-with extra("parse"):
+with lazy_extra("parse"):
     from nltk import Tree
 
 

@@ -1,14 +1,14 @@
-"""EVALB (chapters/evalb.md).
+"""6.3 English Constituency Parsing (chapters/6-3-constituency-parsing.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
-from annotated.files import extra
+from annotated.files import lazy_extra
 
 __all__ = ["table_4"]
 
 
-with extra("viz"):
+with lazy_extra("viz"):
     import pandas as pd
 
 _TABLE_4 = {

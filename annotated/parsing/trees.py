@@ -10,7 +10,7 @@ from pathlib import Path
 from reprlib import repr as cut  # of a long string, its ends
 
 from annotated.corpora import corpus_file, find_corpus, local_file
-from annotated.files import extra
+from annotated.files import lazy_extra
 from annotated.texts import archive_texts, read_lines
 
 __all__ = [
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-with extra("parse"):
+with lazy_extra("parse"):
     from nltk import Tree
 
 _TOKEN = re.compile(r"[()]|[^() \t\r\n]+")  # other spaces may be part of a word

@@ -3,6 +3,7 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
@@ -15,10 +16,13 @@ from annotated.data import EncodedPairs
 from annotated.training.config import TrainingConfig
 
 __all__ = [
+    "POOL",
     "GlobalBatch",
     "MicroBatch",
     "derive_seed",
     "longest_sentence",
+    "pool_places",
+    "pools",
     "prefetch",
     "share_parts",
     "short_enough",
@@ -54,9 +58,8 @@ def share_parts(parts: int, processes: int) -> int:
     Raises: ValueError if the processes cannot share them out evenly.
     """
     if parts % processes:
-        raise ValueError(
-            f"expected parts to be a multiple of the {processes} processes; got {parts}"
-        )
+        most = f"a multiple of the {processes} processes"
+        raise ValueError(f"expected parts to be {most}; got {parts}; choose with --parts")
     return parts or processes
 
 
@@ -70,10 +73,37 @@ def short_enough(pairs: EncodedPairs, longest: int) -> np.ndarray:
 
     Raises: ValueError if there is none.
     """
-    kept = np.flatnonzero(pairs.lengths.max(axis=1) <= longest)
+    source, target = pairs.lengths[:, 0], pairs.lengths[:, 1]
+    kept = np.flatnonzero((source <= longest) & (target <= longest)).astype(np.uint32)
     if not len(kept):
         raise ValueError(f"there is no training pair of at most {longest} pieces")
     return kept
+
+
+POOL = 1 << 20  # pairs that are sorted at a time, at most
+_STRETCH = 1 << 8  # neighbours that stay together
+
+
+def pools(count: int) -> int:
+    """Into how many pools so many pairs are dealt out."""
+    return -(-count // POOL)
+
+
+def pool_places(count: int, number: int, seed: int) -> np.ndarray:
+    """Which of so many pairs are in a pool of a pass.
+
+    Args:
+        number: of the pool, from 0.   seed: of the pass.
+    """
+    if count <= POOL:
+        return np.arange(count)
+    order = np.random.default_rng(seed).permutation(-(-count // _STRETCH))
+    begins = np.array_split(order, pools(count))[number] * _STRETCH
+    places = (begins[:, None] + np.arange(_STRETCH)).ravel()
+    return places[places < count]
+
+
+_AHEAD = 16  # updates
 
 
 def derive_seed(*numbers: int) -> int:
@@ -90,10 +120,12 @@ def to_device(x: Tensor, device: torch.device) -> Tensor:
 
 
 def prefetch(batches: Iterator[GlobalBatch]) -> Iterator[GlobalBatch]:
-    """The same batches, each prepared by a thread while the one before it is in use."""
-    with ThreadPoolExecutor(1) as thread:
-        coming = thread.submit(next, batches)
+    """The same batches, prepared by a thread while earlier ones are in use."""
+    thread = ThreadPoolExecutor(1)
+    try:
+        coming = deque(thread.submit(next, batches) for _ in range(_AHEAD))
         while True:
-            batch = coming.result()
-            coming = thread.submit(next, batches)
-            yield batch
+            coming.append(thread.submit(next, batches))
+            yield coming.popleft().result()
+    finally:
+        thread.shutdown(cancel_futures=True)

@@ -29,9 +29,11 @@ class TrainingConfig:
 
     out: str = _option("runs/multi30k-en-de", "folder of the run", fixed=False)
     data: str = _option("multi30k-en-de", "CORPUS-SRC-TGT; CORPUS is registered, or a folder")
+    prepared: str = _option("", "prepared corpus, a folder; none: found, or made", fixed=False)
     weights: str = _option("", "trained model to begin with, a name or a folder; none: at random")
     vocabulary: str = _option("bpe", "kind of pieces (section 5.1)", ("bpe", "wordpiece"))
     vocab_size: int = _option(5000, "pieces in the shared vocabulary")
+    vocab_pairs: int = _option(1_000_000, "pairs that the vocabulary is learnt from, at most")
     N: int = _option(4, "layers in each stack")
     d_model: int = _option(128, "width of the model")
     d_ff: int = _option(512, "inner width of the feed-forward layers")
@@ -96,7 +98,7 @@ def model_config(config: TrainingConfig) -> TransformerConfig:
 
 _PAPER = {
     "vocab_size": 37000, "N": 6, "d_model": 512, "d_ff": 2048, "h": 8, "dropout": 0.1,
-    "src_tokens": 25000, "tgt_tokens": 25000, "warmup": 4000, "updates": 100_000,
+    "src_tokens": 25000, "tgt_tokens": 25000, "parts": 8, "warmup": 4000, "updates": 100_000,
     "average": 5, "save_updates": 1500, "log_updates": 100,
 }  # fmt: skip
 _BIG = {

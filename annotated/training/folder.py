@@ -5,19 +5,36 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 
 import json
 from contextlib import AbstractContextManager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tokenizers import Tokenizer
+from annotated.data import EncodedPairs
+from annotated.downloads import sha256_of
+from annotated.files import (
+    FileError,
+    InputError,
+    MissingFile,
+    check_whole,
+    locked,
+    read_json,
+    reading,
+    settings,
+    write_text,
+)
+from annotated.prepared import (
+    RULES,
+    PreparedCorpus,
+    corpus_key,
+    corpus_parts_of,
+    input_bytes,
+    open_prepared,
+    prepare,
+    shared_folder,
+)  # fmt: skip
+from annotated.training.checkpoints import average_checkpoints, list_checkpoints, save_model
+from annotated.training.config import TrainingConfig, fixed_options, model_config
 
-from annotated.corpora import load_pairs, parse_data
-from annotated.data import EncodedPairs, learn_vocabulary
-from annotated.files import FileError, locked, read_json, reading, settings, write_text
-from annotated.training.checkpoints import list_checkpoints
-from annotated.training.config import TrainingConfig, fixed_options
-from annotated.translator import load_pretrained
-
-__all__ = ["prepare_run", "read_config", "read_pairs", "run_lock"]
+__all__ = ["average_run", "prepare_run", "read_config", "read_pairs", "run_lock"]
 
 
 def run_lock(folder: str | Path) -> AbstractContextManager[None]:
@@ -26,45 +43,59 @@ def run_lock(folder: str | Path) -> AbstractContextManager[None]:
     return locked(Path(folder) / ".lock", f"another process trains in {folder}; {advice}")
 
 
-def prepare_run(config: TrainingConfig, resume: bool) -> None:
-    """Fill the folder of a run with vocabulary, encoded pairs and configuration.
+def prepare_run(config: TrainingConfig, resume: bool, processes: int = 1) -> None:
+    """Fill the folder of a run with vocabulary, configuration, and a note on what it learns from.
 
-    Raises: ValueError if the folder holds a run that is not to be continued, or another one.
+    Args:
+        config: the run.   resume: continue what is in its folder, if anything is.
+        processes: how many wait for it.
+
+    Raises: ValueError if the folder holds a run that is not to be continued, or another one, or
+        if many processes would wait for a large corpus to be prepared.
     """
     folder = Path(config.out)
     if (folder / "training.json").exists():
         _check_resume(config, read_config(folder), resume)
+        if config.prepared:
+            _note_corpus(folder, _open_corpus(Path(config.prepared)), _read_note(folder).sha256)
     elif left := list_checkpoints(folder):
         raise FileError(
             f"{folder}: expected training.json beside {left[-1].name}; there is none; put it back, "
             "or choose another --out"
         )
     else:
-        _encode_corpus(config, folder)
+        corpus = _find_corpus(config, processes)
+        write_text(folder / "tokenizer.json", (corpus.folder / "tokenizer.json").read_text("utf-8"))
+        _note_corpus(folder, corpus)
     write_text(folder / "training.json", json.dumps(asdict(config), indent=2) + "\n")
 
 
-def _run_vocabulary(config: TrainingConfig, sentences: list[str]) -> Tokenizer:
-    """The vocabulary of the weights that a run begins with, or else a new one."""
-    if config.weights:
-        return load_pretrained(config.weights).tokenizer
-    return learn_vocabulary(config.vocabulary, sentences, config.vocab_size)
+_SMALL = 1 << 27  # bytes of texts that a run prepares for itself
 
 
-def _encode_corpus(config: TrainingConfig, folder: Path) -> None:
-    """Write a vocabulary, and the training and validation pairs in its numbers."""
-    corpus, src, tgt = parse_data(config.data)
-    tokenizer = None
-    for split, on_bad in ("train", config.on_bad), ("dev", "auto"):
-        source, target = load_pairs(corpus, split, src, tgt, None if on_bad == "auto" else on_bad)
-        if not source:
-            raise ValueError(
-                f"expected pairs to train and to validate on; {config.data} has no {split}"
-            )
-        if tokenizer is None:
-            tokenizer = _run_vocabulary(config, source + target)
-            write_text(folder / "tokenizer.json", tokenizer.to_str())
-        EncodedPairs.encode(tokenizer, source, target).save(folder / f"{split}.pairs")
+def _find_corpus(config: TrainingConfig, processes: int) -> PreparedCorpus:
+    """The prepared corpus of a new run: the one that is named, or lies there, or a new one."""
+    if config.prepared:
+        corpus = open_prepared(Path(config.prepared))
+        for name in RULES:
+            if (was := corpus.manifest.rules.get(name)) != (now := getattr(config, name)):
+                raise InputError(
+                    f"{corpus.folder} was prepared with {name}={was}; got {name}={now}"
+                )
+        return corpus
+    parts = corpus_parts_of(config)
+    size, folder = input_bytes(parts), shared_folder(config, corpus_key(config, parts))
+    if folder.exists():
+        return open_prepared(folder)
+    if size <= _SMALL:
+        return open_prepared(prepare(config, Path(config.out) / "prepared", replace=True))
+    if processes > 1:
+        options = "annotated prepare with the same options, such as --preset"
+        waits = f"it has {size / 1e9:.1f} GB, and {processes} processes would wait for it"
+        raise InputError(
+            f"expected {config.data} to be prepared, for {waits}; run first: {options}"
+        )
+    return open_prepared(prepare(config))
 
 
 def read_config(folder: Path) -> TrainingConfig:
@@ -89,20 +120,72 @@ def _check_resume(config: TrainingConfig, old: TrainingConfig, resume: bool) -> 
             )
 
 
-def read_pairs(folder: Path) -> tuple[EncodedPairs, EncodedPairs]:
-    """The training and validation pairs that `prepare_run` left in the folder of a run.
+@dataclass(frozen=True)
+class _CorpusNote:
+    """corpus.json in the folder of a run: where its prepared corpus lies, and its sum."""
 
-    Raises: FileError if they, or the vocabulary whose numbers they hold, are damaged.
+    folder: str
+    sha256: str
+
+
+def _note_corpus(folder: Path, corpus: PreparedCorpus, expected: str = "") -> None:
+    """Write which corpus a run learns from; FileError if it is not the expected one."""
+    if expected and corpus.manifest.sha256 != expected:
+        raise FileError(
+            f"{corpus.folder}: expected the corpus that the run began with; it is another"
+        )
+    inside = corpus.folder.parent.resolve() == folder.resolve()  # such a folder may be moved
+    place = corpus.folder.name if inside else str(corpus.folder.resolve())
+    note = _CorpusNote(place, corpus.manifest.sha256)
+    write_text(folder / "corpus.json", json.dumps(asdict(note), indent=1) + "\n")
+
+
+def _read_note(folder: Path) -> _CorpusNote:
+    path = folder / "corpus.json"
+    return settings(_CorpusNote, read_json(path, "a note on the corpus of the run"), str(path))
+
+
+def _open_corpus(place: Path) -> PreparedCorpus:
+    """The corpus of a run that goes on."""
+    try:
+        return open_prepared(place)
+    except MissingFile as error:
+        raise MissingFile(
+            f"{error}; if it has moved, name its new place with --prepared"
+        ) from error
+
+
+def read_pairs(folder: Path) -> tuple[EncodedPairs, EncodedPairs]:
+    """The training and validation pairs of the run in a folder.
+
+    Raises: FileError if they, or the vocabulary whose numbers they hold, are damaged or others.
     """
-    path, again = folder / "tokenizer.json", "delete the folder of the run and start it anew"
-    with reading(path, "the vocabulary of the run", again):
-        size = Tokenizer.from_file(str(path)).get_vocab_size()
-    paths = folder / "train.pairs", folder / "dev.pairs"
-    train_pairs, dev_pairs = found = EncodedPairs.load(paths[0]), EncodedPairs.load(paths[1])
-    for path, pairs in zip(paths, found, strict=True):
-        largest = max(pairs.src.max(initial=0), pairs.tgt.max(initial=0))
-        if largest >= size or not len(pairs):
-            got = f"got {largest}" if len(pairs) else "there are none"
-            expected = f"pairs of ids below {size}, the size of tokenizer.json's vocabulary"
-            raise FileError(f"{path}: expected {expected}; {got}; {again}")
-    return train_pairs, dev_pairs
+    note = _read_note(folder)
+    corpus = _open_corpus(folder / note.folder)
+    if corpus.manifest.sha256 != note.sha256:
+        raise FileError(
+            f"{corpus.folder}: expected the corpus that the run began with; it is another"
+        )
+    path, whole = folder / "tokenizer.json", corpus.manifest.files["tokenizer.json"]
+    with reading(path, "the vocabulary of the run", f"that of {corpus.folder} may be copied here"):
+        if sha256_of(path) != whole["sha256"]:
+            raise ValueError("another one")
+    return corpus.train, corpus.dev
+
+
+def average_run(folder: Path, last: int = 0) -> None:
+    """Make the mean of the last checkpoints of a run its model.
+
+    Args:
+        folder: of the run.   last: how many; 0: as many as its configuration says.
+
+    Raises: ValueError if it has fewer; FileError if one is damaged, or no run is there.
+
+    Source: section 6.1.
+    """
+    config, found = read_config(folder), list_checkpoints(folder)
+    check_whole("last", last, least=0)
+    if last > len(found):
+        raise InputError(f"expected {last} checkpoints in {folder}; got {len(found)}")
+    mean = average_checkpoints(found[-(last or config.average) :])
+    save_model(folder, mean, model_config(config))

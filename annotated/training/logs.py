@@ -13,6 +13,7 @@ from typing import Any
 from tqdm import tqdm
 
 from annotated.files import append_text, reading, write_text
+from annotated.training.speed import Speed
 
 __all__ = ["Progress", "RunLog", "read_log"]
 
@@ -128,6 +129,11 @@ class Progress:
     def moves(self) -> int:
         """Updates that moved the weights: the schedule counts these."""
         return self.update - self.skipped
+
+    @property
+    def speed(self) -> Speed:
+        """How fast the run was since the last row of the log."""
+        return Speed(self.row_tokens, self.row_seconds, self.row_waited)
 
     def count(self, loss: float, tokens: int, seconds: float, waited: float) -> None:
         """Add an update."""

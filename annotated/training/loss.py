@@ -4,12 +4,15 @@ The trainer (chapters/trainer.md).
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
+from collections.abc import Callable
+
+import torch
 from torch import Tensor, nn
 
 from annotated.data import PAD, Batch
 from annotated.regularization import linear_cross_entropy
 
-__all__ = ["ModelLoss", "SimpleLossCompute"]
+__all__ = ["ModelLoss", "SimpleLossCompute", "compile_loss"]
 
 
 class SimpleLossCompute:
@@ -52,3 +55,19 @@ class ModelLoss(nn.Module):
         out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
         weight = self.model.get_parameter("generator.proj.weight")  # (vocab, d_model)
         return linear_cross_entropy(out, weight, batch.tgt_y, PAD, self.smoothing)
+
+
+def compile_loss(loss: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+    """A model with its loss, compiled once for batches of all shapes, and again for one pair alone.
+
+    Args:
+        loss: called with ids (batch, src_len) and (batch, tgt_len + 1).
+    """
+    compiled = torch.compile(loss)
+
+    def run(src: Tensor, tgt: Tensor) -> Tensor:
+        for ids in (src, tgt):
+            torch._dynamo.maybe_mark_dynamic(ids, (0, 1))  # also where two happen to be equal
+        return compiled(src, tgt)
+
+    return run

@@ -17,6 +17,7 @@ from torch import Tensor, distributed
 
 __all__ = [
     "Processes",
+    "Readback",
     "StopRequest",
     "Stopped",
     "find_precision",
@@ -45,35 +46,65 @@ class Processes:
 
     def any(self, *flags: bool) -> list[bool]:
         """For each of several flags, whether any process has it up."""
-        maximum = distributed.ReduceOp.MAX
-        found = self.all_reduce(torch.tensor(flags, device=self.device).int(), maximum)
+        found = self.all_reduce(torch.tensor(flags).int(), distributed.ReduceOp.MAX)
         return found.bool().tolist()
 
     def broadcast(self, value: Any) -> Any:
         """What process 0 brings; the others wait for it."""
         values = [value]
         if self.size > 1:
-            distributed.broadcast_object_list(values, src=0, device=self.device)
+            distributed.broadcast_object_list(values, src=0, device=torch.device("cpu"))
         return values[0]
 
     def barrier(self) -> None:
-        """Wait until all processes are here."""
-        if self.size > 1:
-            distributed.barrier()
+        """Wait until all processes are here; their GPUs go on meanwhile."""
+        self.any(False)
 
 
 def join_processes() -> Processes:
-    """Join the processes that torchrun started; alone if it did not."""
-    cuda = torch.cuda.is_available()
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0))) if cuda else "cpu"
-    if cuda:
+    """Join the processes that torchrun started; alone if it did not.
+
+    Raises: ValueError if there is no GPU for this process on a machine that has some.
+    """
+    device, options = torch.device("cpu"), dict[str, Any](backend="gloo")
+    if torch.cuda.is_available():
+        local, gpus = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
+        if local >= gpus:
+            raise ValueError(
+                f"expected a GPU for each process of a machine; got {gpus} and more processes"
+            )
+        device = torch.device("cuda", local)
         torch.cuda.set_device(device)
         torch.set_float32_matmul_precision("high")
+        options = {"backend": "cpu:gloo,cuda:nccl", "device_id": device}
     size = int(os.environ.get("WORLD_SIZE", 1))
     if size > 1 and not distributed.is_initialized():
-        backend = "nccl" if cuda else "gloo"
-        distributed.init_process_group(backend, timeout=timedelta(hours=2))
-    return Processes(int(os.environ.get("RANK", 0)), size, torch.device(device))
+        distributed.init_process_group(timeout=timedelta(hours=2), **options)
+    return Processes(int(os.environ.get("RANK", 0)), size, device)
+
+
+class Readback:
+    """A number on its way from the device.
+
+    Args:
+        x: the number; on a CPU it is there already.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        self.value = x.detach().to("cpu", non_blocking=True)
+        self.sent = torch.cuda.Event() if x.is_cuda else None
+        if self.sent:
+            self.sent.record()
+
+    def here(self) -> bool:
+        """Whether it has arrived, and with it the end of all work that was queued before."""
+        return self.sent is None or self.sent.query()
+
+    def __float__(self) -> float:
+        """The number; it is waited for, but not the work that was queued after it."""
+        if self.sent:
+            self.sent.synchronize()
+        return float(self.value)
 
 
 def find_precision(wanted: str, device: torch.device) -> torch.dtype:

@@ -7,11 +7,12 @@ import itertools
 import math
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,15 +20,18 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
-from annotated.data import PAD, EncodedPairs, pad_ids, token_batches
+from annotated.data import PAD, EncodedPairs, token_batches
 from annotated.files import settings
 from annotated.model import build_model
 from annotated.optimizer import paper_optimizer
 from annotated.training.batches import (
+    POOL,
     GlobalBatch,
     MicroBatch,
     derive_seed,
     longest_sentence,
+    pool_places,
+    pools,
     prefetch,
     share_parts,
     short_enough,
@@ -35,23 +39,21 @@ from annotated.training.batches import (
 )
 from annotated.training.checkpoints import (
     INTERRUPTED,
-    average_checkpoints,
     check_checkpoint,
     checkpoint_tensors,
     delete_old_checkpoints,
-    list_checkpoints,
     newest_checkpoint,
     read_checkpoint,
     restore_tensors,
-    save_model,
     write_checkpoint,
 )
 from annotated.training.config import TrainingConfig, fixed_options, model_config
-from annotated.training.folder import prepare_run, read_pairs, run_lock
+from annotated.training.folder import average_run, prepare_run, read_pairs, run_lock
 from annotated.training.logs import Progress, RunLog
-from annotated.training.loss import ModelLoss
+from annotated.training.loss import ModelLoss, compile_loss
 from annotated.training.processes import (
     Processes,
+    Readback,
     Stopped,
     StopRequest,
     find_precision,
@@ -62,6 +64,14 @@ from annotated.training.updates import update_weights
 from annotated.translator import load_pretrained
 
 __all__ = ["Trainer", "start_run", "train"]
+
+
+class _Queued(NamedTuple):
+    """An update whose end nobody has seen, and the seconds that the device waited for its data."""
+
+    batch: GlobalBatch
+    loss: Readback
+    waited: float
 
 
 class Trainer:
@@ -93,8 +103,12 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.loss: nn.Module = ModelLoss(self.model, config.label_smoothing)
         if self.processes.size > 1:
-            self.loss = DistributedDataParallel(self.loss)
-        self.run_loss = torch.compile(self.loss, dynamic=True) if config.compile else self.loss
+            self.loss = DistributedDataParallel(
+                self.loss, broadcast_buffers=False, gradient_as_bucket_view=True
+            )
+        self.run_loss = compile_loss(self.loss) if config.compile else self.loss
+        self.queue: deque[_Queued] = deque()
+        self.since = time.perf_counter()  # when the last update ended of which this is known
         self.start_optimizer()
 
     def start_optimizer(self) -> None:
@@ -104,26 +118,32 @@ class Trainer:
             self.model, c.d_model, c.factor, c.warmup, done=self.progress.moves
         )
 
-    def autocast(self) -> torch.autocast:
+    def autocast(self) -> AbstractContextManager[Any]:
         """Where matrix products use the numbers of `precision`."""
-        enabled = self.dtype != torch.float32
-        return torch.autocast(self.device.type, self.dtype if enabled else None, enabled)
+        if self.dtype == torch.float32:
+            return nullcontext()
+        return torch.autocast(self.device.type, self.dtype)
 
     def micro_batches(self, epoch: int, batch: int) -> Iterator[MicroBatch]:
         """The batches of all passes over the training pairs, from a place on."""
-        config, kept = self.config, self.kept
+        config, count = self.config, len(self.kept)
         budgets = config.src_tokens // self.parts, config.tgt_tokens // self.parts
         for now in itertools.count(epoch):
-            seed = derive_seed(config.seed, now)
-            batches = token_batches(self.pairs.lengths[kept], *budgets, seed=seed)
-            for number in range(batch if now == epoch else 0, len(batches)):
-                yield MicroBatch(now, number, kept[batches[number]].tolist())
+            seed, first = derive_seed(config.seed, now), batch if now == epoch else 0
+            for pool in range(first // POOL, pools(count)):
+                numbers = self.kept[pool_places(count, pool, seed)]
+                shuffle = derive_seed(config.seed, now, pool) if pool else seed
+                batches = token_batches(self.pairs.lengths[numbers], *budgets, seed=shuffle)
+                for i in range(max(0, first - pool * POOL), len(batches)):
+                    yield MicroBatch(now, pool * POOL + i, numbers[batches[i]].tolist())
 
     def collate(self, pairs: EncodedPairs, batch: MicroBatch) -> tuple[int, Tensor, Tensor]:
         """The seed of a batch, and its ids: (batch, src_len) and (batch, tgt_len + 1)."""
-        src, tgt = zip(*(pairs[i] for i in batch.pairs), strict=True)
         seed = derive_seed(self.config.seed, batch.epoch, batch.batch)
-        return seed, to_device(pad_ids(src), self.device), to_device(pad_ids(tgt), self.device)
+        multiple = 1 if self.device.type == "cpu" else 8
+        sides = (torch.from_numpy(pairs.padded(batch.pairs, side, multiple)) for side in (0, 1))
+        src, tgt = (to_device(ids, self.device) for ids in sides)
+        return seed, src, tgt
 
     def global_batches(self) -> Iterator[GlobalBatch]:
         """The work of the coming updates, from where the run stands, without end."""
@@ -131,18 +151,16 @@ class Trainer:
         stream = self.micro_batches(self.progress.epoch, self.progress.batch)
         while True:
             taken = list(itertools.islice(stream, self.parts))
-            lengths = np.concatenate([self.pairs.lengths[batch.pairs, 1] for batch in taken])
-            tokens = int((lengths - 1).sum())  # the start symbol is not predicted
+            pairs = list(itertools.chain.from_iterable(batch.pairs for batch in taken))
+            tokens = int(self.pairs.lengths[pairs, 1].sum(dtype=np.int64)) - len(pairs)
             yield GlobalBatch(
                 taken, tokens, [self.collate(self.pairs, b) for b in taken[rank::size]]
             )
 
-    def train_step(self, batch: GlobalBatch) -> float:
-        """Make one update of the weights.
+    def train_step(self, batch: GlobalBatch) -> Readback:
+        """Make one update of the weights; on a GPU, queue it.
 
-        Returns: the loss, summed over the target tokens of all processes.
-
-        Raises: ValueError that names the update and the batches if the loss is not finite.
+        Returns: the loss, summed over the target tokens of all processes, on its way.
         """
         self.loss.train()
         total = torch.zeros((), device=self.device)
@@ -153,12 +171,9 @@ class Trainer:
                     loss = self.run_loss(src, tgt)
                 self.scaler.scale(loss * self.processes.size / batch.tokens).backward()
             total += loss.detach()
-        summed = float(self.processes.all_reduce(total))
-        if not math.isfinite(summed):
-            raise ValueError(_not_finite(batch, summed, self.progress.update + 1))
         if not update_weights(self.optimizer, self.scheduler, self.scaler):
             self.progress.skipped += 1
-        return summed
+        return Readback(self.processes.all_reduce(total))
 
     @torch.no_grad()
     def dev_loss(self) -> float:
@@ -178,7 +193,11 @@ class Trainer:
         return loss / tokens
 
     def save_checkpoint(self, name: str = "") -> Path:
-        """Write a checkpoint, named by its update unless a name is given."""
+        """Write a checkpoint, named by its update unless a name is given.
+
+        Raises: as `drain`; what has not been seen is not saved.
+        """
+        self.drain()
         name = name or f"checkpoint-{self.progress.update:08d}"
         path = Path(self.config.out) / f"{name}.safetensors"
         scaler, config = self.scaler.state_dict(), fixed_options(self.config)
@@ -216,57 +235,69 @@ class Trainer:
 
     def fit(self) -> None:
         """Make the updates that are still to be made."""
-        config, progress = self.config, self.progress
-        leader = self.processes.rank == 0
-        log = RunLog(Path(config.out), progress.update, config.tensorboard) if leader else None
+        config, leader = self.config, self.processes.rank == 0
+        first = self.progress.update + 1
+        log = RunLog(Path(config.out), first - 1, config.tensorboard) if leader else None
         coming, last_save = prefetch(self.global_batches()), time.monotonic()
         with StopRequest(self.processes.size == 1) as stop, self._progress_bar() as bar:
-            since = time.perf_counter()
-            while True:
-                since = self.timed_step(coming, since)
+            self.since = time.perf_counter()
+            for update in range(first, config.updates + 1):
+                self.queue_step(coming)
+                save_now, stop_now = self.sync_flags(update, stop, last_save)
+                log_now = update % config.log_updates == 0
+                self.drain(keep=0 if save_now or stop_now or log_now else 1)
                 self._advance_bar(bar)
-                save_now, stop_now = self.sync_flags(stop, last_save)
                 if save_now:
                     self.validate_and_save(log)
-                    last_save, since = time.monotonic(), time.perf_counter()
-                elif log and progress.update % config.log_updates == 0:
+                    last_save, self.since = time.monotonic(), time.perf_counter()
+                elif log and log_now:
                     log.add(self._log_row())
-                if progress.update == config.updates:
-                    return
-                if stop_now:
+                if stop_now and update < config.updates:
                     self.save_and_stop()
 
-    def timed_step(self, coming: Iterator[GlobalBatch], since: float) -> float:
-        """Make one update, and note it in the progress.
-
-        Args:
-            coming: where its work comes from.   since: when the update before it ended.
-
-        Returns: when it ended.
-        """
+    def queue_step(self, coming: Iterator[GlobalBatch]) -> None:
+        """Queue one update, whose work is the next that is coming."""
         asked = time.perf_counter()
         batch = next(coming)
-        waited = time.perf_counter() - asked
-        loss = self.train_step(batch)
-        now = time.perf_counter()
-        self.progress.count(loss, batch.tokens, now - since, waited)
-        last = batch.micro_batches[-1]
-        self.progress.epoch, self.progress.batch = last.epoch, last.batch + 1
-        return now
+        idle = not self.queue or self.queue[-1].loss.here()
+        waited = time.perf_counter() - asked if idle else 0.0
+        self.queue.append(_Queued(batch, self.train_step(batch), waited))
 
-    def sync_flags(self, stop: StopRequest, last_save: float) -> list[bool]:
-        """Whether all processes save now, and whether they stop."""
-        config, done = self.config, self.progress.update
-        by_count = bool(config.save_updates) and done % config.save_updates == 0
+    def drain(self, keep: int = 0) -> None:
+        """See the end of all queued updates but the last `keep`, and note them in the progress.
+
+        Raises: ValueError that names the update and the batches if a loss is not finite.
+        """
+        while len(self.queue) > keep:
+            batch, loss, waited = self.queue.popleft()
+            summed, now = float(loss), time.perf_counter()
+            if not math.isfinite(summed):
+                raise ValueError(_not_finite(batch, summed, self.progress.update + 1))
+            self.progress.count(summed, batch.tokens, now - self.since, waited)
+            last = batch.micro_batches[-1]
+            self.progress.epoch, self.progress.batch = last.epoch, last.batch + 1
+            self.since = now
+
+    def sync_flags(self, update: int, stop: StopRequest, last_save: float) -> tuple[bool, bool]:
+        """Whether all processes save after this update, and whether they stop."""
+        config = self.config
+        by_count = bool(config.save_updates) and update % config.save_updates == 0
         minutes = (time.monotonic() - last_save) / 60
-        by_clock = bool(config.save_minutes) and minutes >= config.save_minutes
-        return self.processes.any(by_count or by_clock or done == config.updates, stop.wanted)
+        by_clock, stop_now = (
+            bool(config.save_minutes) and minutes >= config.save_minutes,
+            stop.wanted,
+        )
+        if self.processes.size > 1:
+            agree = update % _AGREE == 0
+            by_clock, stop_now = self.processes.any(by_clock, stop_now) if agree else (False, False)
+        return by_count or by_clock or update == config.updates, stop_now
 
     def validate_and_save(self, log: RunLog | None) -> None:
         """Validate, log and save; `log` is None in all processes but the first.
 
         Raises: ValueError, and saves nothing, if the loss is not finite.
         """
+        self.drain()
         loss = self.dev_loss()
         if not math.isfinite(loss):
             where = f"on the validation set after update {self.progress.update}"
@@ -278,6 +309,7 @@ class Trainer:
 
     def save_and_stop(self) -> None:
         """Save, and leave with a Stopped that says how to go on."""
+        self.drain()
         if self.processes.rank == 0:
             self.save_checkpoint(INTERRUPTED.removesuffix(".safetensors"))
         self.processes.barrier()  # the others stay until it is saved
@@ -294,8 +326,8 @@ class Trainer:
             "epoch": p.epoch + 1,
             "minutes": round(p.seconds / 60, 2),
             "target_tokens": p.tokens,
-            "tokens_per_second": round(p.row_tokens / p.row_seconds),
-            "waiting": round(p.row_waited / p.row_seconds, 3),
+            "tokens_per_second": round(p.speed.tokens_per_second),
+            "waiting": round(p.speed.waiting, 3),
             "learning_rate": self.scheduler.get_last_lr()[0],
             "train_loss": round(p.row_loss / p.row_tokens, 4),
         }
@@ -313,13 +345,15 @@ class Trainer:
         )
 
     def _advance_bar(self, bar: tqdm) -> None:
-        """Move the bar on by one update."""
+        """Move the bar on by the updates that have been seen."""
         p = self.progress
-        rate = p.row_tokens / p.row_seconds
+        if p.update == bar.n:
+            return
+        rate = p.speed.tokens_per_second
         learning_rate = self.scheduler.get_last_lr()[0]
         loss = f"loss {p.row_loss / p.row_tokens:.3f}"
         bar.set_postfix_str(f"{loss}, {rate:,.0f} tokens/s, lr {learning_rate:.1e}", refresh=False)
-        bar.update()
+        bar.update(p.update - bar.n)
 
 
 def _no_sync(module: nn.Module) -> Any:
@@ -354,7 +388,7 @@ def start_run(
     config = replace(config, parts=share_parts(config.parts, processes.size))
     folder = Path(config.out)
     if processes.rank == 0:
-        prepare_run(config, resume)
+        prepare_run(config, resume, processes.size)
     saved = processes.broadcast(newest_checkpoint(folder) if processes.rank == 0 else None)
     trainer = Trainer(config, *read_pairs(folder), processes)
     if saved:
@@ -395,7 +429,9 @@ def train(config: TrainingConfig, resume: bool = False) -> Path:
         if trainer.progress.update < config.updates:
             trainer.fit()
         if processes.rank == 0:
-            last = list_checkpoints(folder)[-config.average :]
-            save_model(folder, average_checkpoints(last), model_config(config))
+            average_run(folder)
         processes.barrier()  # nobody leaves before it is saved
     return folder
+
+
+_AGREE = 10  # updates

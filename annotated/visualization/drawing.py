@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from annotated.files import extra
+from annotated.files import lazy_extra
 from annotated.visualization.weights import Attention, readable_words
 
 __all__ = ["ChartPicker", "attention_lines", "attention_overview", "heat_map"]
@@ -29,7 +29,7 @@ def _weight_rows(weights: Tensor) -> list[dict[str, object]]:
     ]
 
 
-with extra("viz"):
+with lazy_extra("viz"):
     import altair as alt
 
 

@@ -1,0 +1,214 @@
+"""The data path at the size of WMT: `python -m benchmarks data`.
+
+Corpora are made, prepared by the command, and read as a training reads them, each in a process of
+its own. The largest is made once; a smaller one is its beginning.
+"""
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.corpus import make_corpus, take
+
+WHOLE = 4_520_617  # pairs of WMT 2014 English-German
+FRENCH = 41_000_000
+TARGETS = {  # what is measured: unit, most at WHOLE, most at FRENCH
+    "prepare": ("s", 360, 3600),
+    "prepare_memory": ("GB", 3, 6),
+    "disk": ("GB", 0.7, 6.5),
+    "first_batch": ("s", 2, 3),
+    "plan": ("s", 2, 12),
+    "update_median": ("ms", 2, 2),
+    "update_p99": ("ms", 10, 10),
+    "private_memory": ("GB", 0.2, 1),
+}
+CONSTANT = "update_median", "update_p99"  # by design; the rest grows with the corpus
+
+
+def arguments(given: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks data",
+        description="Measure how a corpus is prepared and read, on made corpora of several sizes.",
+        epilog="The run of the book: python -m benchmarks data --out data/results/data-path.json. "
+        "It takes half an hour and 3 GB of disk; let nothing else run meanwhile.",
+    )
+    sizes = [WHOLE // 4, WHOLE // 2, WHOLE]
+    parser.add_argument("--pairs", type=int, nargs="+", default=sizes, help="sizes (%(default)s)")
+    parser.add_argument("--vocab-size", type=int, default=37_000, help="pieces (%(default)s)")
+    parser.add_argument("--updates", type=int, default=1000, help="to time (%(default)s)")
+    cores = os.cpu_count() or 1
+    parser.add_argument("--processes", type=int, default=cores, help="that encode (one a core)")
+    parser.add_argument("--folder", type=Path, help="keep the corpora here, and use those there")
+    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
+    return parser.parse_args(given)
+
+
+# ------------------------------------------------------------------------------------- preparing
+
+
+def family(process: int) -> Iterator[int]:
+    """A process and all that it has started (Linux)."""
+    yield process
+    for task in Path(f"/proc/{process}/task").glob("*/children"):
+        for child in task.read_text().split():
+            yield from family(int(child))
+
+
+def memory(process: int, kind: str = "Pss:") -> int:
+    """Bytes of a process; pages that several share are divided among them, or not counted."""
+    text = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    return 1024 * sum(int(line.split()[1]) for line in text if line.startswith(kind))
+
+
+def watch(process: subprocess.Popen, peak: list[int]) -> None:
+    """Note the most memory that a process and its children have held."""
+    while process.poll() is None:
+        with suppress(OSError):  # one has just ended
+            peak.append(sum(memory(one) for one in family(process.pid)))
+        time.sleep(0.25)
+
+
+def options(corpus: Path, vocab_size: int) -> list[str]:
+    """Of the commands that prepare a corpus and train on it."""
+    return ["--data", f"{corpus}-en-de", "--vocab-size", str(vocab_size)]
+
+
+def prepare(corpus: Path, given: argparse.Namespace) -> dict[str, float]:
+    """Prepare a corpus by the command: seconds, memory and disk."""
+    folder, command = corpus / "prepared", [sys.executable, "-m", "annotated", "prepare"]
+    command += [*options(corpus, given.vocab_size), "--out", str(folder)]
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    running = subprocess.Popen([*command, "--processes", str(given.processes)])
+    peak = [0]
+    thread = threading.Thread(target=watch, args=(running, peak))
+    thread.start()
+    if running.wait():
+        raise SystemExit(f"failed: {' '.join(command)}")
+    seconds = time.perf_counter() - started
+    thread.join()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    disk = sum(path.stat().st_size for path in folder.iterdir())
+    return {
+        "prepare": seconds,
+        "prepare_cpu": cpu,
+        "prepare_memory": max(peak) / 1e9,
+        "disk": disk / 1e9,
+    }
+
+
+# --------------------------------------------------------------------------------------- reading
+
+
+def read(corpus: Path, vocab_size: int, updates: int) -> dict[str, float]:
+    """Read a prepared corpus as the paper's base run does, with a tiny model; in this process."""
+    import torch
+
+    from annotated.training.config import preset
+    from annotated.training.trainer import start_run
+
+    torch.set_num_threads(1)
+    tiny = {"N": 1, "d_model": 8, "d_ff": 8, "h": 1}
+    with tempfile.TemporaryDirectory() as folder:
+        config = preset(
+            "base-en-de", out=folder, data=f"{corpus}-en-de", vocab_size=vocab_size,
+            prepared=str(corpus / "prepared"), **tiny,
+        )  # fmt: skip
+        held, started = memory(os.getpid(), "Private"), time.perf_counter()
+        trainer = start_run(config)
+        stream = trainer.global_batches()
+        next(stream)
+        first = time.perf_counter() - started
+    times = []
+    for _ in range(updates):
+        began = time.perf_counter()
+        next(stream)
+        times.append(time.perf_counter() - began)
+    private = memory(os.getpid(), "Private") - held
+    began = time.perf_counter()
+    batches = 0
+    for batch in trainer.micro_batches(0, 0):
+        if batch.epoch:
+            break
+        batches += 1
+    plan = time.perf_counter() - began
+    slow = float(np.quantile(times, 0.99)) * 1000
+    return {
+        "first_batch": first, "plan": plan, "batches": batches,
+        "update_median": float(np.median(times)) * 1000, "update_p99": slow,
+        "private_memory": private / 1e9,
+    }  # fmt: skip
+
+
+def read_apart(corpus: Path, given: argparse.Namespace) -> dict[str, float]:
+    """`read`, in a process of its own."""
+    call = f"read(Path({str(corpus)!r}), {given.vocab_size}, {given.updates})"
+    code = "import json; from pathlib import Path; from benchmarks.data import read; "
+    command = [sys.executable, "-c", f"{code}print(json.dumps({call}))"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# ----------------------------------------------------------------------------------- the results
+
+
+def extrapolate(rows: list[dict[str, Any]], name: str, pairs: int = FRENCH) -> float:
+    """What a line through the measurements says of a corpus of so many pairs.
+
+    Reading, encoding and writing take every pair once, and the index has a place for each, so
+    these grow in proportion; learning the vocabulary stops to grow at its sample, which the
+    smallest corpus should fill.
+    """
+    if name in CONSTANT or len(rows) == 1:
+        return max(row[name] for row in rows)
+    slope, start = np.polyfit([row["pairs"] for row in rows], [row[name] for row in rows], 1)
+    return float(start + slope * pairs)
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """A table: what was measured at each size, and would be at FRENCH, beside the targets."""
+    names = [f"{row['pairs']:,}" for row in rows]
+    print("".join(f"{name:>12}" for name in ["", *names, "most", f"~{FRENCH:,}", "most"]))
+    for name, (unit, most, most_french) in TARGETS.items():
+        values = [*(row[name] for row in rows), most, extrapolate(rows, name), most_french]
+        print(f"{name + ', ' + unit:>22}" + "".join(f"{value:12.3g}" for value in values))
+
+
+def main(given: list[str]) -> None:
+    chosen = arguments(given)
+    sizes = sorted(chosen.pairs)
+    with tempfile.TemporaryDirectory() as temporary:
+        place = chosen.folder or Path(temporary)
+        rows: list[dict[str, Any]] = []
+        whole = place / str(sizes[-1])
+        if not whole.exists():
+            make_corpus(whole, sizes[-1])
+        for pairs in sizes:
+            corpus = place / str(pairs)
+            if not corpus.exists():
+                take(whole, corpus, pairs)
+            rows.append({"pairs": pairs, **prepare(corpus, chosen), **read_apart(corpus, chosen)})
+            print(json.dumps(rows[-1]), file=sys.stderr)
+    show(rows)
+    if chosen.out:
+        from annotated.files import write_text
+        from benchmarks.__main__ import machine
+
+        facts = {"date": date.today().isoformat(), "machine": machine("cpu")}
+        result = facts | {"processes": chosen.processes, "rows": rows}
+        write_text(chosen.out, json.dumps(result, indent=1) + "\n")

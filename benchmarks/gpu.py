@@ -1,0 +1,276 @@
+"""`python -m benchmarks gpu`: whole updates of the paper's models on one GPU, beside others.
+
+Each setting is a run of the trainer, so that loader, loss, optimizer and waiting are all in the
+time. Another implementation takes the place of model and loss, and all else is the same.
+"""
+
+import argparse
+import gc
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from annotated.data import PAD, EncodedPairs
+from annotated.regularization import smoothed_cross_entropy
+from annotated.training.batches import prefetch
+from annotated.training.config import TrainingConfig, model_config, preset
+from annotated.training.logs import Progress
+from annotated.training.loss import compile_loss
+from annotated.training.processes import Processes
+from annotated.training.speed import Speed
+from annotated.training.trainer import Trainer
+from benchmarks.__main__ import machine, write
+from benchmarks.contenders import Annotated, Contender, Marian, Torch
+from benchmarks.measure import check_training
+from benchmarks.workload import Workload
+
+RESULTS = Path(__file__).parents[1] / "data" / "results" / "gpu.json"
+OTHERS: dict[str, type[Contender]] = {kind.name: kind for kind in (Torch, Marian)}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured.
+
+    Args:
+        models: the runs.   parts: into how many an update is cut, one after the other.
+        pairs: sentence pairs of the corpus that is made.
+        updates: of a round.   rounds: of each setting, after `warmup` updates.
+        enough: seconds that a setting may need; with fewer left it is not begun.
+    """
+
+    models: dict[str, TrainingConfig]
+    parts: tuple[int, ...] = (8, 4, 2, 1)
+    pairs: int = 200_000
+    updates: int = 10
+    rounds: int = 3
+    warmup: int = 4
+    enough: float = 75.0
+
+    def settings(self) -> Iterator[tuple[str, str, bool]]:
+        """Model, contender, and whether it is compiled; the most telling first."""
+        first, *rest = self.models
+        others = list(OTHERS)
+        yield from ((first, name, False) for name in ["annotated", *others])
+        yield first, "annotated", True
+        for model in rest:
+            yield model, "annotated", True
+            yield from ((model, name, False) for name in ["annotated", *others])
+        yield from ((first, name, True) for name in others)
+
+
+FULL = Plan({name: preset(f"{name}-en-de", precision="bfloat16") for name in ("base", "big")})
+_TINY = {"N": 1, "h": 2, "d_ff": 32, "vocab_size": 60, "src_tokens": 800, "tgt_tokens": 800}
+SMOKE = Plan(
+    {
+        name: preset(f"{name}-en-de", precision="bfloat16", d_model=width, **_TINY)
+        for name, width in (("base", 16), ("big", 32))
+    },
+    parts=(2, 1),
+    pairs=200,
+    updates=2,
+    rounds=2,
+    warmup=1,
+)
+
+
+# ----------------------------------------------------------------------------------- what is run
+
+
+def made_pairs(count: int, vocab: int) -> EncodedPairs:
+    """Pairs of random ids, as long as those of WMT are: 29 pieces in the mean, few above 100."""
+    random = np.random.default_rng(0)
+    source = np.exp(random.normal(3.2, 0.55, count))
+    target = source * np.exp(random.normal(0.05, 0.2, count))
+    lengths = np.stack([source, target], axis=1).round().clip(3, 200).astype(np.int64)
+    flat = []
+    for side in lengths.T:
+        flat += [random.integers(4, vocab, side.sum(), dtype=np.uint16), np.cumsum([0, *side])]
+    return EncodedPairs(*flat)
+
+
+class ContenderLoss(nn.Module):
+    """Another implementation with the loss, in the place of our `ModelLoss`."""
+
+    def __init__(self, contender: Contender, smoothing: float) -> None:
+        super().__init__()
+        self.contender, self.model, self.smoothing = contender, contender.model, smoothing
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        logits = self.contender.logits(src, tgt[:, :-1])
+        return smoothed_cross_entropy(logits, tgt[:, 1:], PAD, self.smoothing)
+
+
+class WithoutBias(Workload):
+    """A workload that forbids no symbol: nothing is searched here."""
+
+    def bias(self) -> Tensor:
+        return torch.zeros(self.vocab)
+
+
+def other(name: str, config: TrainingConfig) -> Contender:
+    """Another implementation, with our weights, after its function was compared to ours.
+
+    Raises: ImportError if it is not installed; ValueError if it computes something else.
+    """
+    c = config
+    shape = {"vocab": c.vocab_size, "N": c.N, "d_model": c.d_model, "d_ff": c.d_ff, "h": c.h}
+    work = WithoutBias(**shape, dropout=c.dropout, train_batch=(3, 8), shortest=5)
+    reference = work.reference()
+    contender = OTHERS[name](work, reference)
+    check_training(work, contender, Annotated(work, reference))
+    return contender
+
+
+def trainer_of(name: str, config: TrainingConfig, pairs: EncodedPairs, device: str) -> Trainer:
+    """A trainer of our model, or of another implementation."""
+    trainer = Trainer(config, pairs, pairs, Processes(device=torch.device(device)))
+    if name != "annotated":
+        contender = other(name, config)
+        contender.to(device)
+        trainer.model = contender.model
+        trainer.loss = trainer.run_loss = ContenderLoss(contender, config.label_smoothing)
+        if config.compile:
+            trainer.run_loss = compile_loss(trainer.loss)
+        trainer.start_optimizer()
+    return trainer
+
+
+# ------------------------------------------------------------------------------------ measuring
+
+
+def rounds(trainer: Trainer, parts: int, plan: Plan) -> list[Speed]:
+    """The speed of each round of updates that are cut into so many parts."""
+    trainer.parts, speeds = parts, []
+    coming = prefetch(trainer.global_batches())
+    for number in range(plan.rounds + 1):
+        if number == 1 and trainer.device.type == "cuda":
+            torch.cuda.reset_peak_memory_stats()
+        trainer.progress, trainer.since = Progress(), time.perf_counter()
+        for _ in range(plan.updates if number else plan.warmup):
+            trainer.queue_step(coming)
+            trainer.drain(keep=1)
+        trainer.drain()
+        speeds.append(trainer.progress.speed)
+    return speeds[1:]
+
+
+def row(trainer: Trainer, parts: int, plan: Plan, device_name: str) -> dict[str, Any]:
+    """What a table says of one setting; the speed is that of the median round."""
+    speeds = sorted(rounds(trainer, parts, plan), key=lambda speed: speed.tokens_per_second)
+    speed = speeds[len(speeds) // 2]
+    used = speed.utilisation(model_config(trainer.config), device_name)
+    cuda = trainer.device.type == "cuda"
+    return {
+        "parts": parts,
+        "tokens_per_second": round(speed.tokens_per_second),
+        "rounds": [round(s.tokens_per_second) for s in speeds],
+        "milliseconds": round(1000 * speed.seconds / plan.updates, 2),
+        "waiting": round(speed.waiting, 4),
+        "utilisation": used and round(used, 4),
+        "memory": round(torch.cuda.max_memory_allocated() / 1e9, 2) if cuda else None,
+    }
+
+
+def said(error: Exception, name: str) -> str:
+    """An error in a line, and how to get what is missing."""
+    if isinstance(error, ImportError):
+        return f"left out ({error}): {OTHERS[name].install}"
+    return f"{type(error).__name__}: {str(error).strip() or 'no more is known'}".splitlines()[0]
+
+
+def measure(
+    setting: tuple[str, str, bool], plan: Plan, pairs: EncodedPairs, device: str, device_name: str
+) -> Iterator[dict[str, Any]]:
+    """The rows of a setting, one for each number of parts; what fails has an error instead."""
+    model, name, compiled = setting
+    about = {"model": model, "contender": name, "compile": compiled}
+    trainer, todo = None, list(plan.parts)
+    try:
+        if compiled:
+            torch._dynamo.reset()
+        start = time.perf_counter()
+        trainer = trainer_of(name, replace(plan.models[model], compile=compiled), pairs, device)
+        while todo:
+            yield about | row(trainer, todo[0], plan, device_name)
+            todo.pop(0)
+        print(
+            f"{model}, {name}, compile={compiled}: {time.perf_counter() - start:.0f} s",
+            file=sys.stderr,
+        )
+    except Exception as error:  # one that fails leaves the others their turn
+        yield about | {"parts": todo[0] if todo else 0, "error": said(error, name)}
+    finally:
+        del trainer
+        gc.collect()
+        if device == "cuda":
+            torch.cuda.empty_cache()
+
+
+def show(row: dict[str, Any]) -> None:
+    kind = " compiled" if row["compile"] else ""
+    head = f"{row['model']:5}{row['parts']:2} parts  {row['contender'] + kind:30}"
+    if "error" in row:
+        print(head, row["error"], flush=True)
+        return
+    used = "" if row["utilisation"] is None else f"{row['utilisation']:7.1%} of the peak"
+    memory = "" if row["memory"] is None else f"{row['memory']:6.1f} GB"
+    speed = f"{row['tokens_per_second']:9,} tokens/s {row['milliseconds']:8.1f} ms an update"
+    print(f"{head}{speed} {row['waiting']:6.1%} waiting {used} {memory}", flush=True)
+
+
+def arguments(given: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks gpu",
+        description="Time whole updates of the paper's base and big model, 25,000 tokens each, on "
+        "one GPU in bfloat16, beside torch.nn.Transformer and Hugging Face's Marian.",
+        epilog="The tests that need a GPU: python -m pytest -m gpu",
+    )
+    parser.add_argument(
+        "--smoke", action="store_true", help="tiny models on the CPU, to try it out"
+    )
+    parser.add_argument(
+        "--minutes", type=float, default=7.5, help="after which no setting is begun (%(default)s)"
+    )
+    parser.add_argument("--out", type=Path, help="a JSON file (data/results/gpu.json)")
+    options = parser.parse_args(given)
+    if not options.smoke and not torch.cuda.is_available():
+        parser.error("expected a GPU; got none; --smoke tries the benchmark out on the CPU")
+    if not options.smoke and options.out is None:
+        options.out = RESULTS
+    return options
+
+
+def main(given: list[str]) -> None:
+    options = arguments(given)
+    plan, device = (SMOKE, "cpu") if options.smoke else (FULL, "cuda")
+    torch.set_float32_matmul_precision("high")
+    device_name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
+    pairs = made_pairs(plan.pairs, plan.models["base"].vocab_size)
+    ends, rows = time.monotonic() + 60 * options.minutes, []
+    results = {
+        "command": " ".join(["python -m benchmarks gpu", *given]),
+        "date": date.today().isoformat(),
+        "machine": machine(device),
+        "plan": {"pairs": plan.pairs, "updates": plan.updates, "rounds": plan.rounds},
+        "rows": rows,
+    }
+    for setting in plan.settings():
+        if time.monotonic() > ends - plan.enough:
+            print("no time is left for", *setting)
+            continue
+        for found in measure(setting, plan, pairs, device, device_name):
+            rows.append(found)
+            show(found)
+            if options.out:
+                write(options.out, results)
+    if options.out:
+        print(f"written: {options.out}", file=sys.stderr)

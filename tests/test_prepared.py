@@ -1,0 +1,394 @@
+"""Prepared corpora: what the tokenizer gives, whole or not there, and never another one's."""
+
+import json
+import mmap
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from annotated import prepared
+from annotated.cli import main
+from annotated.data import encode_source, encode_target, train_bpe
+from annotated.downloads import sha256_of
+from annotated.files import FileError
+from annotated.prepared import (
+    corpus_key,
+    corpus_parts_of,
+    draw_lines,
+    open_prepared,
+    prepare,
+    read_manifest,
+)
+from annotated.training.config import TrainingConfig
+
+EN = ["A dog  runs.", " Two men ride bicycles!", "cafe\u0301 ▁x </s>", "9 red cats"]
+DE = ["Ein Hund läuft.", "Zwei Männer fahren Rad – „schön“.", "Äpfel <s>", "9 rote Katzen "]
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    """A corpus of 40 and 4 pairs in a folder."""
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    for split, times in ("train", 10), ("dev", 1):
+        for lang, lines in ("en", EN), ("de", DE):
+            (folder / f"{split}.{lang}").write_text("\n".join(lines * times) + "\n", "utf-8")
+    return folder
+
+
+@pytest.fixture
+def asked(texts: Path) -> TrainingConfig:
+    return TrainingConfig(data=f"{texts}-en-de", vocab_size=90, N=1, d_model=16, h=2)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A cache of our own."""
+    monkeypatch.setattr(prepared, "cache_folder", lambda: tmp_path / "cache")
+    return tmp_path / "cache"
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
+
+
+# ------------------------------------------------------------------------------- what is prepared
+
+
+def test_a_prepared_corpus_is_what_the_tokenizer_gives(asked: TrainingConfig):
+    corpus = open_prepared(prepare(asked))
+    tokenizer = train_bpe(EN * 10 + DE * 10, 90)
+    assert (corpus.folder / "tokenizer.json").read_text("utf-8") == tokenizer.to_str()
+    expected = list(zip(encode_source(tokenizer, EN), encode_target(tokenizer, DE), strict=True))
+    assert [corpus.dev[i] for i in range(4)] == expected
+    assert [corpus.train[i] for i in range(40)] == expected * 10
+
+
+def test_the_arrays_are_mapped_and_not_read(asked: TrainingConfig):
+    for pairs in (corpus := open_prepared(prepare(asked))).train, corpus.dev:
+        for array in pairs.ids, pairs.lengths:
+            base = array
+            while isinstance(base, np.ndarray):
+                base = base.base
+            assert isinstance(base, mmap.mmap) and not array.flags.writeable
+
+
+def test_the_manifest_says_what_went_in_and_out(asked: TrainingConfig, texts: Path):
+    with (texts / "train.en").open("a", encoding="utf-8") as file:
+        file.write("\n \nalone\n")
+    with (texts / "train.de").open("ab") as file:
+        file.write(b"x\n\xff\n")
+    with pytest.warns(UserWarning, match="40 good pairs of 43"):
+        folder = prepare(replace(asked, on_bad="drop"))
+    manifest = read_manifest(folder)
+    assert manifest.pairs == {"train": 40, "dev": 4}
+    told = {"with an empty side": 1, "not UTF-8": 1, "without a partner": 1}
+    assert manifest.dropped == {f"{texts}, train": told}
+    for files, place in (manifest.inputs, Path("/")), (manifest.files, folder):
+        for name, said in files.items():
+            assert said["sha256"] == sha256_of(place / name)
+            assert said["bytes"] == (place / name).stat().st_size
+    assert {Path(name).name for name in manifest.inputs} == set(os.listdir(texts))
+    assert manifest.rules["vocab_size"] == 90 and manifest.versions["numpy"] == np.__version__
+
+
+def test_several_corpora_are_prepared_as_one(asked: TrainingConfig, texts: Path, tmp_path: Path):
+    shutil.copytree(texts, tmp_path / "more")
+    corpus = open_prepared(prepare(replace(asked, data=f"{texts}+{tmp_path / 'more'}-en-de")))
+    assert len(corpus.train) == 80 and corpus.train[3] == corpus.train[43]
+
+
+@pytest.mark.processes
+def test_several_processes_write_the_same(
+    asked: TrainingConfig, texts: Path, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(prepared, "_MANY", 10)
+    monkeypatch.setattr(prepared, "_BLOCK", 7)
+    for lang in "en", "de":
+        path = texts / f"train.{lang}"
+        path.write_text(path.read_text("utf-8") + "x\n" * 30, "utf-8")
+    one, two = (prepare(asked, tmp_path / str(n), processes=n) for n in (1, 2))
+    assert contents(one) == contents(two)
+
+
+def test_a_vocabulary_that_comes_with_weights_is_taken(asked, tmp_path, monkeypatch):
+    monkeypatch.setattr(prepared, "model_folder", lambda name: tmp_path / name)
+    (tmp_path / "model").mkdir()
+    known = train_bpe(EN + DE, 70)
+    (tmp_path / "model" / "tokenizer.json").write_text(known.to_str(), "utf-8")
+    corpus = open_prepared(prepare(replace(asked, weights="model")))
+    assert (corpus.folder / "tokenizer.json").read_text("utf-8") == known.to_str()
+    assert corpus.dev[0][0] == encode_source(known, EN)[0]
+
+
+def test_a_header_has_the_same_size_for_every_length(tmp_path: Path):
+    sizes = set()
+    for count in 0, 7, 10**6, 10**12:
+        with (tmp_path / "x.npy").open("wb") as file:
+            prepared._write_header(file, np.dtype(np.uint16), count)
+            sizes.add(file.tell())
+    assert len(sizes) == 1
+
+
+# ------------------------------------------------------------------------------------- the sample
+
+
+def test_a_small_corpus_is_its_own_sample():
+    lines = [(n, f"s{n}", f"t{n}") for n in range(50)]
+    assert draw_lines(iter(lines), 50) == (50, lines) == draw_lines(iter(lines), 60)
+    assert draw_lines(iter([]), 5) == (0, []) and draw_lines(iter(lines), 0) == (50, [])
+
+
+def test_each_line_has_the_same_chance_to_be_drawn():
+    total, drawn = draw_lines(((n, "", "") for n in range(20_000)), 2000)
+    numbers = sorted(line[0] for line in drawn)
+    assert total == 20_000 and len(set(numbers)) == 2000
+    for tenth in range(10):  # 200 expected in each, give or take five standard deviations
+        assert abs(sum(2000 * tenth <= n < 2000 * (tenth + 1) for n in numbers) - 200) < 70
+    assert draw_lines(((n, "", "") for n in range(20_000)), 2000) == (total, drawn)
+
+
+def test_the_vocabulary_is_learnt_from_the_sample(asked: TrainingConfig):
+    few = open_prepared(prepare(replace(asked, vocab_pairs=1)))
+    whole = open_prepared(prepare(asked))
+    sizes = [len(json.loads((c.folder / "tokenizer.json").read_text("utf-8"))["model"]["vocab"])
+             for c in (few, whole)]  # fmt: skip
+    assert sizes[0] < sizes[1] and len(few.train) == len(whole.train) == 40
+
+
+# ------------------------------------------------------------------------------------------- once
+
+
+def test_the_same_inputs_are_prepared_once(asked: TrainingConfig, capsys, monkeypatch):
+    folder = prepare(asked)
+    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    monkeypatch.setattr(prepared, "_write_corpus", None)
+    assert prepare(asked) == folder
+    assert "is prepared already, and whole; nothing to do" in capsys.readouterr().err
+    assert before == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"vocab_size": 91}, {"vocabulary": "wordpiece"}, {"vocab_pairs": 9}, {"on_bad": "drop"}],
+)
+def test_other_rules_make_another_corpus(asked: TrainingConfig, change: dict):
+    other = replace(asked, **change)
+    assert len({corpus_key(c, corpus_parts_of(c)) for c in (asked, other)}) == 2
+    training = replace(asked, d_ff=32, seed=7, updates=5, out="elsewhere")  # matters not
+    assert corpus_key(asked, corpus_parts_of(asked)) == corpus_key(training, corpus_parts_of(asked))
+
+
+def test_a_changed_text_makes_another_corpus(asked: TrainingConfig, texts: Path):
+    first = prepare(asked)
+    text = (texts / "train.de").read_text("utf-8")
+    (texts / "train.de").write_text(text.replace("Hund", "Mund"), "utf-8")  # of the same size
+    second = prepare(asked)
+    assert first != second and read_manifest(first).sha256 != read_manifest(second).sha256
+    shutil.copytree(first, second.with_name("copy"))
+    with pytest.raises(FileError, match="it was made from another corpus or by other rules"):
+        prepare(asked, second.with_name("copy"))
+
+
+def test_the_same_corpus_elsewhere_has_the_same_sum(asked: TrainingConfig, texts: Path, tmp_path):
+    shutil.copytree(texts, tmp_path / "copy")
+    one, two = prepare(asked), prepare(replace(asked, data=f"{tmp_path / 'copy'}-en-de"))
+    assert one != two and read_manifest(one).sha256 == read_manifest(two).sha256
+
+
+def test_two_at_once_are_one_after_the_other(asked: TrainingConfig, monkeypatch):
+    real, written = prepared._write_corpus, []
+
+    def slow(*given: object) -> None:
+        written.append(time.perf_counter())
+        time.sleep(0.3)
+        real(*given)
+
+    monkeypatch.setattr(prepared, "_write_corpus", slow)
+    folders: list[Path] = []
+    threads = [threading.Thread(target=lambda: folders.append(prepare(asked))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(written) == 1 and len(folders) == 3 and len(set(folders)) == 1
+
+
+def test_the_command_prepares_and_prints_the_folder(asked, tmp_path: Path, capsys):
+    words = ["prepare", "--data", asked.data, "--vocab-size", "90", "--out", str(tmp_path / "here")]
+    for said in "is prepared:", "nothing to do":
+        main(words)
+        printed = capsys.readouterr()
+        assert printed.out.strip() == str(tmp_path / "here") and said in printed.err
+    assert corpus_key(asked, corpus_parts_of(asked)) == read_manifest(tmp_path / "here").key
+
+
+# -------------------------------------------------------------------------------------- bad input
+
+
+def refused(asked: TrainingConfig, error: type[Exception], match: str, cache: Path) -> None:
+    """Preparing fails in these words, and leaves nothing but a lock."""
+    with pytest.raises(error, match=match):
+        prepare(asked)
+    assert not [path for path in cache.rglob("*") if path.is_file() and path.suffix != ".lock"]
+
+
+def test_a_missing_side_is_named(asked: TrainingConfig, texts: Path, cache: Path):
+    (texts / "train.de").unlink()
+    refused(asked, FileNotFoundError, r"expected train\.de in .*texts", cache)
+
+
+def test_files_that_are_not_aligned_are_refused(asked: TrainingConfig, texts: Path, cache: Path):
+    with (texts / "train.de").open("a", encoding="utf-8") as file:
+        file.write("noch eine\n")
+    refused(
+        asked,
+        ValueError,
+        r"texts, train: 40 good pairs of 41; 1 without a partner \(line 41\)",
+        cache,
+    )
+
+
+def test_bad_lines_beyond_the_first_block_have_their_numbers(asked, texts, cache, monkeypatch):
+    monkeypatch.setattr(prepared, "_BLOCK", 7)
+    lines = (texts / "train.de").read_text("utf-8").split("\n")
+    lines[8], lines[30] = "", " "
+    (texts / "train.de").write_text("\n".join(lines), "utf-8")
+    refused(asked, ValueError, r"38 good pairs of 40; 2 with an empty side \(lines 9, 31\)", cache)
+
+
+def test_a_split_without_pairs_is_refused(asked: TrainingConfig, texts: Path, cache: Path):
+    for lang in "en", "de":
+        (texts / f"dev.{lang}").write_text("", "utf-8")
+    refused(asked, ValueError, "pairs to train and to validate on; .* has no dev", cache)
+
+
+@pytest.mark.parametrize("at", ["header", "lengths", "manifest", "vocabulary"])
+def test_a_full_disk_is_told_and_leaves_nothing(asked, cache: Path, monkeypatch, at: str):
+    def full(*given: object, **more: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    if at == "header":
+        monkeypatch.setattr(np.lib.format, "write_array_header_1_0", full)
+    elif at == "lengths":
+        monkeypatch.setattr(np, "save", full)
+    else:
+        real, name = prepared.write_text, {"manifest": "manifest.json"}.get(at, "tokenizer.json")
+        monkeypatch.setattr(
+            prepared,
+            "write_text",
+            lambda path, text: (full if path.name == name else real)(path, text),
+        )
+    refused(
+        asked, FileError, "could not be written: No space left on device; nothing is kept", cache
+    )
+
+
+def test_a_foreign_folder_is_not_written_over(asked: TrainingConfig, texts: Path):
+    before = contents(texts)
+    with pytest.raises(FileNotFoundError, match=r"expected a prepared corpus in .*texts"):
+        prepare(asked, texts)
+    assert contents(texts) == before
+
+
+NAMES = ["tokenizer.json", "manifest.json", "train.ids.npy", "train.lengths.npy", "dev.ids.npy"]
+
+
+def damages(content: bytes) -> dict[str, bytes]:
+    middle = len(content) // 2
+    flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+    return {"empty": b"", "cut": content[:-2], "longer": content + b"x", "flipped": flipped}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_damaged_file_is_named(asked: TrainingConfig, name: str):
+    folder = prepare(asked)
+    path, content = folder / name, (folder / name).read_bytes()
+    for what, damaged in damages(content).items():
+        if name == "manifest.json" and what in ("longer", "flipped"):
+            continue  # what it says is compared with the files
+        path.write_bytes(damaged)
+        with pytest.raises(FileError, match=f"{path}: expected") as error:
+            open_prepared(folder)
+        assert "\n" not in str(error.value) and "annotated prepare" in str(error.value)
+    path.unlink()
+    with pytest.raises(FileNotFoundError, match=str(folder)):
+        open_prepared(folder)
+    path.write_bytes(content)
+    assert len(open_prepared(folder).train) == 40
+
+
+@pytest.mark.parametrize("key", ["format", "sha256", "files"])
+@pytest.mark.parametrize("value", [None, 3, "x", {}, {"train.ids.npy": {}}, []])
+def test_a_manifest_that_says_something_else_is_refused(asked: TrainingConfig, key: str, value):
+    path = prepare(asked) / "manifest.json"
+    said = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps(said | {key: value}), "utf-8")
+    with pytest.raises(FileError, match=f"{path}: expected"):
+        open_prepared(path.parent)
+
+
+def test_a_flipped_id_in_a_large_file_is_seen_by_the_command(asked, monkeypatch):
+    folder = prepare(asked)
+    monkeypatch.setattr(prepared, "_QUICK", 0)
+    path = folder / "train.ids.npy"
+    path.write_bytes(damages(path.read_bytes())["flipped"])
+    open_prepared(folder)  # too large to be read each time
+    with pytest.raises(FileError, match=r"train\.ids\.npy: expected the SHA-256"):
+        prepare(asked)
+
+
+def test_lengths_that_do_not_add_up_are_refused(asked: TrainingConfig, monkeypatch):
+    folder = prepare(asked)
+    monkeypatch.setattr(prepared, "_QUICK", 0)
+    lengths = np.load(folder / "dev.lengths.npy")
+    lengths[1, 0] += 1
+    np.save(folder / "dev.lengths.npy", lengths)
+    with pytest.raises(FileError, match="expected lengths that add up to the ids"):
+        open_prepared(folder)
+
+
+# ------------------------------------------------------------------------------------------ killed
+
+
+@pytest.mark.processes
+def test_a_killed_preparation_is_never_half_used(
+    asked: TrainingConfig, texts: Path, tmp_path: Path
+):
+    """Killed at random moments, then let finish: the same bytes as without."""
+    for lang, lines in ("en", EN), ("de", DE):
+        text = "".join(f"{line} {n * n}\n" for n in range(9000) for line in lines)
+        (texts / f"train.{lang}").write_text(text, "utf-8")
+    whole = contents(prepare(asked, tmp_path / "whole"))
+    out = tmp_path / "killed"
+    words = [
+        sys.executable,
+        "-m",
+        "annotated",
+        "prepare",
+        "--data",
+        asked.data,
+        "--vocab-size",
+        "90",
+    ]
+    chance = random.Random(0)
+    for _ in range(4):
+        running = subprocess.Popen([*words, "--out", str(out)], stderr=subprocess.DEVNULL)
+        while running.poll() is None and not out.with_name("killed.part").exists():
+            time.sleep(0.02)
+        time.sleep(chance.uniform(0, 1.5))
+        running.send_signal(signal.SIGKILL)
+        running.communicate()
+        assert not out.exists() or contents(out) == whole
+    prepare(asked, out)
+    assert contents(out) == whole and not out.with_name("killed.part").exists()

@@ -1,0 +1,212 @@
+"""The update on a device that works off a queue: nothing in it waits for the device."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch._dynamo.utils import counters
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import annotated.training.trainer as module
+from annotated.regularization import linear_cross_entropy, smoothed_cross_entropy
+from annotated.training.batches import GlobalBatch, MicroBatch
+from annotated.training.config import TrainingConfig
+from annotated.training.processes import Processes
+from annotated.training.trainer import Trainer
+
+SHAPES = [(3, 8, 9), (5, 16, 9), (2, 24, 33), (7, 8, 25)]  # batch, src_len, tgt_len + 1
+
+
+def global_batch(device: torch.device, shapes: list[tuple[int, int, int]]) -> GlobalBatch:
+    """An update of random ids, a micro-batch for each shape, with some padding."""
+    share = []
+    for seed, (batch, *lengths) in enumerate(shapes):
+        src, tgt = (torch.randint(4, 60, (batch, length)) for length in lengths)
+        src[0, -1:], tgt[0, -2:] = 2, 2
+        share.append((seed, src.to(device), tgt.to(device)))
+    tokens = sum(batch * (tgt_len - 1) - 2 for batch, _, tgt_len in shapes)
+    return GlobalBatch([MicroBatch(0, i, [i]) for i in range(len(share))], tokens, share)
+
+
+# ----------------------------------------- a device of which no number can be had: tensors without
+
+
+class NoWaiting(TorchDispatchMode):
+    """Fails on a copy to or from the device that would hold up the processor."""
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        result = function(*args, **kwargs)
+        name = function.overloadpacket.__name__
+        if name in ("_to_copy", "copy_"):
+            source = args[name == "copy_"].device
+            at_once = kwargs.get("non_blocking") or True in args[2:]
+            assert source == result.device or at_once, f"a copy from {source} to {result.device}"
+        return result
+
+
+def trainer_without_numbers(config: TrainingConfig, monkeypatch: pytest.MonkeyPatch) -> Trainer:
+    monkeypatch.setattr(module, "Readback", lambda x: x)
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)  # unknown there
+    pairs = SimpleNamespace(lengths=np.full((4, 2), 9))
+    return Trainer(config, pairs, pairs, Processes(device=torch.device("meta")))
+
+
+def test_nothing_in_an_update_waits_for_the_device(config: TrainingConfig, monkeypatch):
+    trainer = trainer_without_numbers(config, monkeypatch)
+    batch = global_batch(trainer.device, SHAPES)
+    with NoWaiting():
+        losses = [trainer.train_step(batch) for _ in range(3)]
+    assert all(loss.is_meta for loss in losses) and trainer.scheduler.last_epoch == 3
+
+
+WAITING = {
+    "a number": lambda x: float(x.sum()),
+    "a choice": lambda x: x[x > 0],
+    "a question": lambda x: x.masked_fill(x > 0, 0.0) if (x > 0).any() else x,
+    "a copy back": lambda x: x + torch.ones(()).to(x.device),
+    "a copy": lambda x: x.copy_(torch.ones(3)),
+    "a list": lambda x: x + torch.tensor([1.0, 2.0, 3.0]).to(x.device),
+}
+
+
+@pytest.mark.parametrize("wait", WAITING.values(), ids=WAITING)
+def test_what_waits_is_found(config: TrainingConfig, monkeypatch, wait):
+    """The test above can fail: with this in the loss of a batch it does."""
+    trainer = trainer_without_numbers(config, monkeypatch)
+    forward = trainer.loss.forward
+
+    def waiting(src: Tensor, tgt: Tensor) -> Tensor:
+        wait(torch.ones(3, device=src.device))
+        return forward(src, tgt)
+
+    trainer.loss.forward = waiting
+    with pytest.raises((AssertionError, RuntimeError, NotImplementedError)), NoWaiting():
+        trainer.train_step(global_batch(trainer.device, SHAPES[:1]))
+
+
+# ----------------------------------------------------------------------------------- torch.compile
+
+
+@pytest.fixture
+def compilations():
+    """How many times the compiler has been at work since."""
+    torch._dynamo.reset()
+    counters.clear()
+    yield lambda: counters["stats"]["unique_graphs"]
+    torch._dynamo.reset()
+
+
+def two_trainers(config: TrainingConfig) -> list[Trainer]:
+    """One that computes as it is written, and one that compiles; without dropout, as they draw
+    other numbers."""
+    pairs = SimpleNamespace(lengths=np.full((4, 2), 9))
+    kinds = (replace(config, dropout=0.0, compile=compiled) for compiled in (False, True))
+    return [Trainer(kind, pairs, pairs) for kind in kinds]
+
+
+@pytest.mark.slow
+def test_a_compiled_update_is_the_same_and_compiled_once(config: TrainingConfig, compilations):
+    """In the first batch all sizes happen to be equal; later ones are all different."""
+    eager, compiled = two_trainers(config)
+    shapes = [(9, 9, 9), (9, 9, 12), (4, 7, 7), *SHAPES, (12, 31, 5), (2, 2, 3), (30, 40, 41)]
+    for shape in shapes:
+        batch = global_batch(torch.device("cpu"), [shape])
+        losses = [float(trainer.train_step(batch)) for trainer in (eager, compiled)]
+        assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    assert compilations() == 1
+    for a, b in zip(eager.model.parameters(), compiled.model.parameters(), strict=True):
+        torch.testing.assert_close(a, b, atol=1e-3, rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_one_pair_alone_is_compiled_once_more(config: TrainingConfig, compilations, monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    _, compiled = two_trainers(config)
+    for shape in [(1, 5, 6), (3, 5, 6), (1, 8, 9), (3, 2, 4), (1, 2, 12), (2, 9, 9)]:
+        compiled.train_step(global_batch(torch.device("cpu"), [shape]))
+    assert compilations() == 2
+
+
+# ---------------------------------------------------------------------------------- on a real GPU
+
+
+@pytest.fixture
+def on(tmp_path: Path):
+    """Makes a trainer on a device. What waits for a GPU can be made an error after that."""
+    shape = {"vocab_size": 60, "N": 2, "d_model": 64, "d_ff": 128, "h": 2, "warmup": 20}
+    config = TrainingConfig(out=str(tmp_path), data=f"{tmp_path}-en-de", **shape)
+    pairs = SimpleNamespace(lengths=np.full((4, 2), 9))
+
+    def make(device: torch.device | str, **changes: object) -> Trainer:
+        processes = Processes(device=torch.device(device))
+        return Trainer(replace(config, **changes), pairs, pairs, processes)
+
+    yield make
+    torch.cuda.set_sync_debug_mode("default")
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_an_update_on_a_gpu_does_not_wait_for_it(on, precision: str, compiled: bool):
+    torch._dynamo.reset()
+    trainer = on("cuda:0", precision=precision, compile=compiled)
+    batches = [global_batch(trainer.device, SHAPES) for _ in range(4)]
+    trainer.queue_step(iter(batches[:1]))  # the first sets things up, or compiles
+    trainer.drain()
+    torch.cuda.set_sync_debug_mode("error")
+    for batch in batches[1:]:
+        trainer.queue_step(iter([batch]))
+    torch.cuda.set_sync_debug_mode("default")
+    trainer.drain()
+    assert trainer.progress.update == 4 and trainer.progress.row_loss > 0
+
+
+@pytest.mark.gpu
+def test_an_update_on_a_gpu_is_that_of_the_cpu(on):
+    gpu, cpu = (on(device, precision="float32", dropout=0.0) for device in ("cuda:0", "cpu"))
+    cpu.model.load_state_dict(gpu.model.state_dict())
+    for _ in range(3):
+        batch = global_batch(torch.device("cpu"), SHAPES)
+        moved = [(seed, src.cuda(), tgt.cuda()) for seed, src, tgt in batch.share]
+        ours, theirs = cpu.train_step(batch), gpu.train_step(batch._replace(share=moved))
+        assert float(theirs) == pytest.approx(float(ours), rel=1e-3)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compiled", [False, True])
+def test_dropout_on_a_gpu_is_that_of_the_place_in_the_data(on, compiled: bool):
+    """Whatever was drawn before, as it is when a run goes on."""
+    losses = []
+    for drawn in 0, 1000:
+        torch._dynamo.reset()
+        trainer = on("cuda:0", precision="float32", dropout=0.5, compile=compiled)
+        torch.rand(drawn, device=trainer.device)
+        torch.manual_seed(7)
+        batch = global_batch(torch.device("cpu"), SHAPES)
+        share = [(seed, src.cuda(), tgt.cuda()) for seed, src, tgt in batch.share]
+        losses.append(float(trainer.train_step(batch._replace(share=share))))
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+
+
+@pytest.mark.gpu
+def test_the_loss_in_blocks_on_a_gpu_is_that_of_all_logits(on):
+    """With padding, which is left in there; 9,000 positions are three blocks."""
+    x = torch.randn(9000, 16, device="cuda", requires_grad=True)
+    weight = torch.randn(37_000, 16, device="cuda", requires_grad=True)
+    target = torch.randint(37_000, (9000,), device="cuda")
+    target[::7] = 2
+    torch.cuda.set_sync_debug_mode("error")
+    found = linear_cross_entropy(x, weight, target, 2, 0.1)
+    gradients = torch.autograd.grad(found, [x, weight])
+    torch.cuda.set_sync_debug_mode("default")
+    expected = smoothed_cross_entropy(x @ weight.T, target, 2, 0.1)
+    for a, b in zip(gradients, torch.autograd.grad(expected, [x, weight]), strict=True):
+        assert (a - b).norm() < 1e-2 * b.norm()
+    assert float(found) == pytest.approx(float(expected), rel=1e-3)
