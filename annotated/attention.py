@@ -244,7 +244,7 @@ def project_heads(
 def _widen(held: Tensor, room: int) -> Tensor:
     """(batch, h, len, d) copied to (batch, h, room, d), whose rest holds anything."""
     batch, h, length, d = held.shape
-    wide = held.new_empty(batch, h, room, d)
+    wide = held.new_empty(batch, room, h, d).transpose(1, 2)  # a token's heads side by side
     wide[:, :, :length] = held
     return wide
 
@@ -293,7 +293,7 @@ class KeyValueCache:
             raise ValueError(f"expected (batch, h) = {held}, as before; got {tuple(key.shape[:2])}")
         start, self.length = self.length, self.length + key.size(2)
         if not self.grows:
-            self.buffers = [key.contiguous(), value.contiguous()]  # they will be read many times
+            self.buffers = [key, value]
             return self.kept()
         for i, new in enumerate((key, value)):
             if start == 0:
