@@ -47,6 +47,7 @@ def test_search_says_what_a_plain_loop_says(sources, max_len, seed):
     assert found == [step_by_step(model, src, max_len) for src in sources]
 
 
+@pytest.mark.slow
 @given(SOURCES, st.integers(2, 12), st.integers(0, 29), st.integers(3, V - 1))
 def test_search_stops_at_the_end_symbol(sources, max_len, seed, end):
     """Any symbol can be the end; a plain loop stops there, and a row of a batch repeats it."""
@@ -171,6 +172,7 @@ def next_by_definition(model: EncoderDecoder, src: list[int], words: list[int]) 
     return model.generator(out)[0, -1].tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(
     SOURCES,
