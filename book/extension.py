@@ -14,6 +14,7 @@ from claims import Claims, collect_claims
 from docutils import nodes
 from execution import choose_cache, execute_chapters
 from links import Offered, Reference, name_module, paper_url, read_docstring
+from live import Live, write_models
 from notebooks import write_notebooks
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -280,6 +281,7 @@ def prepare(app: Sphinx) -> None:
         bundle.write_text(f"(()=>{{{vl_convert.javascript_bundle()}\n}})();", encoding="utf-8")
     app.config.html_static_path.append(str(scripts))
     write_notebooks(Path(app.srcdir), Path(app.outdir) / "notebooks", app.config.book_repository)
+    write_models(Path(app.srcdir) / "chapters", Path(app.outdir) / "models")
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
@@ -287,6 +289,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("book_looks", looks(), "html")
     app.add_node(details, html=(visit_details, depart_details))
     app.add_directive("offered", Offered)
+    app.add_directive("live", Live)
     for transform in (Cells, PaperLayer, InlineFigures, LargeCharts, Claims, Symbols, Reference):
         app.add_post_transform(transform)
     app.connect("autodoc-process-docstring", read_docstring, priority=400)  # before napoleon

@@ -35,6 +35,7 @@ ON_THE_SITE = (
     "*On the site, the build puts together here what the cells of claims in all chapters say. "
     "In a notebook, each verdict stands below its cell.*"
 )
+LIVE = "*On the site, a model runs at this place, on the page itself.*"
 
 
 def write_notebooks(root: Path, folder: Path, repository: str | None) -> None:
@@ -115,6 +116,7 @@ def plain_text(
 
     raw = r"^```\{raw\} html\n<div class=\"(scoreboard|claims-index)\"></div>\n```$"
     source = re.sub(raw, ON_THE_SITE, source, flags=re.MULTILINE)
+    source = re.sub(r"^```\{live\}.*?^```$", LIVE, source, flags=re.MULTILINE | re.DOTALL)
     source = re.sub(r"^\(([\w-]+)\)=$", r'<a id="\1"></a>\n', source, flags=re.MULTILINE)
     source = re.sub(r"\{cite(?::\w+)?\}`([^`]+)`", cite, source)
     source = re.sub(r"\]\(#([\w-]+)\)", link, source)

@@ -40,19 +40,24 @@
     spec.title = { ...title, text: lines };
   }
 
-  function load(url) {
-    return new Promise((resolve, reject) => {
-      const script = document.createElement("script");
-      Object.assign(script, { src: url, onload: resolve, onerror: reject });
-      document.head.append(script);
-    });
-  }
+  // Loads a script, by its place beside this one, once.
+  const scripts = {};
+  const load = (path) => (scripts[path] ??= new Promise((resolve, reject) => {
+    const script = document.createElement("script");
+    const onerror = () => {
+      delete scripts[path];
+      reject(new Error(`expected a script at ${script.src}`));
+    };
+    Object.assign(script, { src: new URL(path, here), onload: resolve, onerror });
+    document.head.append(script);
+  }));
+  window.loadScript = load;
 
   // What a chart shows: from the page, or for a large chart from a file that is loaded now.
   async function specOf(chart) {
     const name = chart.dataset.spec;
     if (!name) return JSON.parse(chart.querySelector("script").textContent);
-    if (!window.chartSpecs?.[name]) await load(new URL(`../charts/${name}.js`, here));
+    if (!window.chartSpecs?.[name]) await load(`../charts/${name}.js`);
     return structuredClone(window.chartSpecs[name]);
   }
 
@@ -152,11 +157,12 @@
     printLight();
     makeReachable();
     addEventListener("resize", makeReachable);
+    if (document.querySelector("div.live")) load("live.js");
     document.querySelectorAll("div.claims-index").forEach(filter);
     const charts = [...document.querySelectorAll("div.chart")];
     if (charts.length === 0) return;
     document.querySelectorAll("div.choice").forEach(offer);
-    await load(new URL("vega.js", here));
+    await load("vega.js");
     drawAll(charts);
   });
 })();

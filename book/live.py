@@ -1,0 +1,64 @@
+"""Models that run on the page: their scripts, and the directive that makes room for one."""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import re
+from pathlib import Path
+
+from docutils import nodes
+from docutils.parsers.rst import directives
+from sphinx.util.docutils import SphinxDirective
+
+MODELS = Path(__file__).resolve().parent.parent / "data" / "models"
+ASKED = re.compile(r"^```\{live\} \w+\n(?:^:.*\n)*?^:model: (\S+)$", re.MULTILINE)
+
+
+class Live(SphinxDirective):
+    """A place where a reader can run a model; `static/live.js` fills it.
+
+    The argument says what is shown of it, the content are sentences to begin with. A browser
+    without scripts shows nothing.
+    """
+
+    required_arguments = 1
+    has_content = True
+    option_spec = {"model": directives.unchanged_required}  # noqa: RUF012
+
+    def run(self) -> list[nodes.Node]:
+        sentences = [line for line in self.content if line]
+        text = live_place(self.arguments[0], self.options["model"], sentences)
+        return [nodes.raw("", text, format="html")]
+
+
+def live_place(show: str, model: str, sentences: list[str]) -> str:
+    """HTML that `static/live.js` looks for."""
+    data = {
+        "show": show,
+        "model": model,
+        "megabytes": round(len(model_script(model)) / 1e6),
+        "sentences": json.dumps(sentences, ensure_ascii=False),
+    }
+    said = " ".join(f'data-{name}="{html.escape(str(text))}"' for name, text in data.items())
+    return f'<div class="live" {said}></div>'
+
+
+def model_script(name: str) -> str:
+    """A trained model as a script: a page that is read from the disk may load nothing else."""
+    folder = MODELS / name
+    model = {
+        part: json.loads((folder / f"{part}.json").read_text(encoding="utf-8"))
+        for part in ("config", "tokenizer")
+    }
+    model["weights"] = base64.b64encode((folder / "model.safetensors").read_bytes()).decode()
+    return f'(window.bookModels ??= {{}})["{name}"] = {json.dumps(model)};\n'
+
+
+def write_models(chapters: Path, folder: Path) -> None:
+    """Write the scripts of all models that chapters ask for."""
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = (path.read_text(encoding="utf-8") for path in chapters.glob("*.md"))
+    for name in {name for text in texts for name in ASKED.findall(text)}:
+        (folder / f"{name}.js").write_text(model_script(name), encoding="utf-8")

@@ -1,0 +1,404 @@
+// Models on the page. The reader types a sentence and asks; then the model is loaded, and reads
+// whatever is typed. A page from the disk may load scripts and nothing else, so a model is one.
+(() => {
+  const END = 1;
+  const MOST = 60; // pieces of a sentence that are read, its end included
+  const LETTERS = 100; // a piece has fewer
+  const BLANK = /^[\p{Z}\p{C}]*$/u; // for Python too such a sentence has an empty translation
+  const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#8C564B", "#56B4E9", "#7F7F7F"];
+
+  // ------------------------------------------------------------------------------ the model
+
+  const models = {};
+  window.liveModel = (name) => (models[name] ??= loadModel(name).catch((error) => {
+    delete models[name]; // so that it may be asked for again
+    throw error;
+  }));
+
+  async function loadModel(name) {
+    const scripts = ["transformer.js", "tokenizers.js", `../models/${name}.js`];
+    await Promise.all(scripts.map(loadScript));
+    const { config, tokenizer, weights } = window.bookModels[name];
+    delete window.bookModels[name]; // megabytes of text
+    const text = atob(weights), bytes = new Uint8Array(text.length);
+    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+    const transformer = new Transformer(config, bytes);
+    return { transformer, ...vocabulary(tokenizer) };
+  }
+
+  function vocabulary(file) {
+    // Without them "</s>" in a text is text, as in Python.
+    const tokenizer = new tokenizers.Tokenizer({ ...file, added_tokens: [] }, {});
+    return {
+      // The beginning of a text as ids, closed by the end symbol; cut: whether more was there.
+      encode(text) {
+        const ids = [...tokenizer.encode(text.slice(0, MOST * LETTERS).toWellFormed()).ids, END];
+        const cut = ids.length > MOST || text.length > MOST * LETTERS;
+        if (ids.length > MOST) ids.splice(MOST - 1, ids.length, END);
+        return { ids, cut };
+      },
+      decode(ids) {
+        const said = ids.filter((id) => id > 3);
+        return said.length ? tokenizer.decode(said, { clean_up_tokenization_spaces: false }) : "";
+      },
+      // Pieces as text; "▁" stands for a space before them.
+      names: (ids) => ids.map((id) => (id === END ? "<EOS>" : tokenizer.id_to_token(id))),
+    };
+  }
+
+  // Lets the page draw and hear the reader. A timer would wait four milliseconds each time.
+  const breath = () => new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => { port1.close(); resolve(); };
+    port2.postMessage(null);
+  });
+
+  // ------------------------------------------------------------------------------- elements
+
+  function make(tag, properties = {}, ...children) {
+    const element = Object.assign(document.createElement(tag), properties);
+    element.append(...children);
+    return element;
+  }
+
+  function shape(tag, attributes, text = "") {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
+    element.textContent = text;
+    return element;
+  }
+
+  // What may be wider than the page scrolls, with keys too, which then turn no page.
+  const wide = (...children) => make("div", {
+    className: "wide", tabIndex: 0,
+    onkeydown: (event) => { if (event.key.startsWith("Arrow")) event.stopPropagation(); },
+  }, ...children);
+
+  // A list to choose from: pairs of what it shows and what that means.
+  function choice(name, options, chosen, change) {
+    const select = make("select", { onchange: change });
+    const offer = (pairs, index) => {
+      select.replaceChildren(...pairs.map(([text]) => new Option(text)));
+      select.selectedIndex = index;
+      select.meanings = pairs.map(([, meaning]) => meaning);
+    };
+    offer(options, chosen);
+    const element = make("label", {}, `${name} `, select);
+    return { element, select, offer, get value() { return select.meanings[select.selectedIndex]; } };
+  }
+
+  const count = (n) => Array.from({ length: n }, (_, i) => [`${i + 1}`, i]);
+  const plain = (name) => name.replaceAll("▁", "") || "▁";
+
+  // ---------------------------------------------------------------------------------- parts
+  // What is shown of a run. A part has an `element`, and may have `arrange`, which changes what is
+  // read; `options` for the search; `step`, called with the newest token of the best hypothesis;
+  // `finish`, called with the result.
+
+  function searchWays({ run }) {
+    const ways = [["beam of 4", { beam: 4, nBest: 4 }], ["greedy", { beam: 1 }]];
+    const way = choice("Search", ways, 0, run);
+    return { element: way.element, options: () => way.value };
+  }
+
+  function beamWidths({ run }) {
+    const widths = [1, 2, 3, 4, 6, 8, 12].map((n) => [`${n}`, { beam: n, nBest: n }]);
+    const alphas = [0, 0.3, 0.6, 1, 2].map((alpha) => [`${alpha}`, { alpha }]);
+    const width = choice("Beam", widths, 3, run), alpha = choice("α", alphas, 2, run);
+    const element = make("p", { className: "controls" }, width.element, alpha.element);
+    return { element, options: () => ({ ...width.value, ...alpha.value }) };
+  }
+
+  // The order of the pieces, and whether the encoder is told of it.
+  function orders({ run }) {
+    const shuffled = (ids) => ids.map((id, i) => [(i * 37 + 11) % 61, id]).sort(([a], [b]) => a - b).map(([, id]) => id);
+    const order = choice("Order", [["as written", (ids) => ids], ["backwards", (ids) => ids.toReversed()], ["shuffled", shuffled]], 0, run);
+    const positions = choice("Encoder", [["with positions", null], ["all at position 0", 0]], 0, run);
+    return {
+      element: make("p", { className: "controls" }, order.element, positions.element),
+      arrange: (ids) => [...order.value(ids.slice(0, -1)), END],
+      options: (ids) => (positions.value === null ? {} : { positions: ids.map(() => 0) }),
+    };
+  }
+
+  // What was read, in the order in which it was.
+  function reading({ names }) {
+    const element = make("p", { className: "note" });
+    return { element, finish: (_, ids) => { element.textContent = `Read: ${names(ids).map(plain).join(" ")}`; } };
+  }
+
+  // The complete hypotheses, the best first.
+  function alternatives({ decode }) {
+    const body = make("tbody");
+    const heads = ["What the beam kept", "log-probability", "score"];
+    const head = make("tr", {}, ...heads.map((textContent) => make("th", { scope: "col", textContent })));
+    const element = make("table", { className: "kept" }, make("thead", {}, head), body);
+    const row = ({ token, score }) => make("tr", {},
+      ...[decode(idsOf(token)), token.logProb.toFixed(2), score.toFixed(3)]
+        .map((textContent) => make("td", { textContent })));
+    return {
+      element,
+      step: () => body.replaceChildren(),
+      finish: ({ hypotheses }) => body.replaceChildren(...hypotheses.map(row)),
+    };
+  }
+
+  const idsOf = (token) => token.path.slice(1).map(({ id }) => id);
+
+  // Cross-attention: a row for each piece that is written, a column for each that was read.
+  function heatMap({ transformer: { N, h }, names }) {
+    const mean = ["mean of all", null];
+    const layer = choice("Layer", [mean, ...count(N)], N, draw);
+    const head = choice("Head", [mean, ...count(h)], 0, draw);
+    const top = make("tr"), body = make("tbody");
+    const title = make("caption", { textContent: "Where each piece looked while it was written" });
+    const table = make("table", { className: "looks" }, title, make("thead", {}, top), body);
+    let last, rows = new Map();
+
+    function weightsOf(token, keys) {
+      const layers = layer.value === null ? token.cross : [token.cross[layer.value]];
+      const heads = head.value === null ? [...Array(h).keys()] : [head.value];
+      const share = 1 / (layers.length * heads.length);
+      return keys.map((_, k) => {
+        let sum = 0;
+        for (const weights of layers) for (const i of heads) sum += weights[i * keys.length + k];
+        return sum * share;
+      });
+    }
+    function rowOf(token, keys) {
+      const name = plain(names([token.id])[0]);
+      const cells = weightsOf(token.before, keys).map((weight, k) => {
+        const cell = make("td", { title: `${name} → ${plain(keys[k])}: ${weight.toFixed(2)}` });
+        cell.style.setProperty("--weight", `${(100 * weight).toFixed(1)}%`);
+        return cell;
+      });
+      return make("tr", {}, make("th", { scope: "row", textContent: name }), ...cells);
+    }
+    function step(token, ids) {
+      const keys = names(ids), old = rows, written = token.path.slice(1);
+      if (last?.ids !== ids) {
+        const columns = keys.map((key) => make("span", { textContent: plain(key) }));
+        top.replaceChildren(make("td"), ...columns.map((span) => make("th", { scope: "col" }, span)));
+      }
+      last = { token, ids };
+      rows = new Map(written.map((each) => [each, old.get(each) ?? rowOf(each, keys)]));
+      let kept = 0; // most steps only add a row
+      while (kept < body.rows.length && body.rows[kept] === rows.get(written[kept])) kept++;
+      while (body.rows.length > kept) body.lastChild.remove();
+      body.append(...[...rows.values()].slice(kept));
+    }
+    function draw() {
+      rows.clear();
+      if (last) step(last.token, last.ids);
+    }
+    const controls = make("p", { className: "controls" }, layer.element, head.element);
+    return { element: make("div", {}, controls, wide(table)), step };
+  }
+
+  // The pieces of each word, as `word_groups` of the package finds them.
+  function wordGroups(names) {
+    const groups = [], letters = (text) => /^[\p{L}\p{N}]+$/u.test(text);
+    names.forEach((name, i) => {
+      const inside = i && letters(name) && letters(names[i - 1].replaceAll("▁", ""));
+      if (inside || names[i - 1] === "▁") groups.at(-1).push(i);
+      else groups.push([i]);
+    });
+    return groups;
+  }
+
+  // The encoder's attention to itself as lines, as in the paper's Figures 3 to 5.
+  function lines({ transformer: { N, h }, names }) {
+    const layer = choice("Layer", count(N), N - 2, draw);
+    const from = choice("From", [["every word", null]], 0, () => isolate(from.value));
+    const full = choice("Full colour at", [0.1, 0.2, 0.5, 1].map((w) => [`${w}`, w]), 1, draw);
+    const boxes = count(h).map(([text]) => make("input", { type: "checkbox", checked: true, onchange: draw, title: text }));
+    const legend = make("fieldset", {}, make("legend", { textContent: "Heads" }), ...boxes.map((box, i) => {
+      const swatch = make("span", { className: "swatch" });
+      swatch.style.background = COLOURS[i % COLOURS.length];
+      return make("label", {}, box, swatch, box.title);
+    }));
+    const drawing = wide();
+    let read, groups, words, links, squares;
+
+    function finish({ source }, ids) {
+      const pieces = names(ids);
+      [read, groups] = [source.weights, wordGroups(pieces)];
+      words = groups.map((group) => plain(group.map((i) => pieces[i]).join("")));
+      const options = words.map((word, i) => [`${i + 1} ${word}`, i]);
+      from.offer([["every word", null], ...options], 0);
+      draw();
+    }
+    // What a word gives to another: the mean over its pieces, the sum over those of the other.
+    function given(head, query, key) {
+      const pieces = read[0].length;
+      let sum = 0;
+      for (const q of groups[query]) for (const k of groups[key]) sum += read[layer.value][q][head * pieces + k];
+      return sum / groups[query].length;
+    }
+    function draw() {
+      if (!read) return;
+      const longest = Math.max(...words.map((word) => word.length));
+      const top = Math.max(12 + 7 * longest, 12 * h), bottom = top + 110, x = (i) => 11 + 22 * i;
+      const size = [22 * words.length, bottom + top];
+      const heads = [...boxes.keys()].filter((i) => boxes[i].checked);
+      const svg = shape("svg", { viewBox: `0 0 ${size.join(" ")}`, width: size[0], height: size[1], role: "img",
+        "aria-label": "Lines between the words of the sentence: what each word looks at, one colour a head" });
+      [links, squares] = [[], []];
+      words.forEach((_, query) => {
+        links[query] = svg.appendChild(shape("g", {}));
+        squares[query] = svg.appendChild(shape("g", {}));
+        for (const head of heads) words.forEach((_, key) => {
+          const weight = given(head, query, key), colour = COLOURS[head % COLOURS.length];
+          if (weight < 0.02) return;
+          const strength = Math.min(1, weight / full.value).toFixed(2);
+          links[query].append(shape("line", { x1: x(query), y1: top + 4, x2: x(key), y2: bottom - 4, stroke: colour, "stroke-opacity": strength }));
+          squares[query].append(shape("rect", { x: x(key) - 11, y: bottom + 12 * heads.indexOf(head), width: 22, height: 12, fill: colour, "fill-opacity": strength }));
+        });
+      });
+      words.forEach((word, i) => {
+        for (const [y, anchor] of [[top, "start"], [bottom, "end"]]) {
+          const text = shape("text", { transform: `translate(${x(i) + 4} ${y}) rotate(-90)`, "text-anchor": anchor }, word);
+          const area = shape("rect", { x: x(i) - 11, y: y === top ? 0 : bottom, width: 22, height: top, "fill-opacity": 0 });
+          svg.append(text, area);
+          if (y === bottom) continue;
+          area.onpointerenter = () => isolate(i);
+          area.onpointerleave = () => isolate(from.value);
+          area.onclick = () => { from.select.selectedIndex = from.value === i ? 0 : i + 1; };
+        }
+      });
+      drawing.replaceChildren(svg);
+      isolate(from.value);
+    }
+    function isolate(word) {
+      const shown = (i) => word === null || i === word;
+      links?.forEach((group, i) => { group.style.display = shown(i) ? "" : "none"; });
+      squares?.forEach((group, i) => { group.style.display = i === word ? "" : "none"; });
+    }
+    const controls = make("p", { className: "controls" }, layer.element, from.element, full.element);
+    return { element: make("div", {}, controls, legend, drawing), options: () => ({ beam: 4 }), finish };
+  }
+
+  // One query of one head of the encoder: its scores, and what a softmax makes of them.
+  function scores({ transformer: { N, h, d_model }, names }) {
+    const root = Math.sqrt(d_model / h);
+    const layer = choice("Layer", count(N), 0, draw), head = choice("Head", count(h), 0, draw);
+    const from = choice("From", [["", 0]], 0, draw);
+    const scale = choice("Divided by", [["√d_k", 1], ["1", root], ["10 √d_k", 0.1]], 0, draw);
+    const titles = ["piece", "score, less the largest", "", "weight", ""];
+    const top = make("tr", {}, ...titles.map((textContent) => make("th", { scope: "col", textContent })));
+    const body = make("tbody"), table = make("table", { className: "kept" }, make("thead", {}, top), body);
+    let read, keys;
+
+    function finish({ source }, ids) {
+      [read, keys] = [source.weights, names(ids).map(plain)];
+      from.offer(keys.map((key, i) => [`${i + 1} ${key}`, i]), Math.min(2, keys.length - 1));
+      draw();
+    }
+    // The logarithm of a weight is its score up to a number that all scores of a row share.
+    function draw() {
+      if (!read) return;
+      const row = read[layer.value][from.value].slice(head.value * keys.length).subarray(0, keys.length);
+      const largest = Math.max(...row), logs = [...row].map((weight) => scale.value * Math.log(weight / largest));
+      const sum = logs.reduce((total, log) => total + Math.exp(log), 0);
+      const bar = (share) => {
+        const strip = make("div", { className: "bar" });
+        strip.style.width = `${(6 * share).toFixed(2)}rem`;
+        return strip;
+      };
+      body.replaceChildren(...keys.map((key, k) => {
+        const weight = Math.exp(logs[k]) / sum;
+        const cells = [key, logs[k].toFixed(2), bar(Math.max(0, 1 + logs[k] / 20)), weight.toFixed(3), bar(weight)];
+        return make("tr", {}, ...cells.map((cell) => make("td", {}, cell)));
+      }));
+    }
+    const controls = make("p", { className: "controls" }, ...[layer, head, from, scale].map(({ element }) => element));
+    return { element: make("div", {}, controls, wide(table)), options: () => ({ beam: 1 }), finish };
+  }
+
+  const SHOWN = {
+    translator: [searchWays, heatMap, alternatives],
+    lines: [lines],
+    beam: [beamWidths, alternatives],
+    order: [orders, reading],
+    scores: [scores],
+  };
+
+  // ------------------------------------------------------------------------ a place on a page
+
+  function fill(box) {
+    const { show, model: name, megabytes, sentences } = box.dataset;
+    const examples = JSON.parse(sentences);
+    const [from, to] = name.split("-").slice(-2);
+    const language = new Intl.DisplayNames(["en"], { type: "language" });
+    const input = make("input", { type: "text", value: examples[0], lang: from, autocomplete: "off", spellcheck: false });
+    const button = make("button", { textContent: "Translate" });
+    const note = make("p", { className: "note" });
+    const result = make("p", { className: "translation", lang: to });
+    const status = make("p", { className: "visually-hidden", role: "status" }); // speaks at the end only
+    let model, parts, latest = 0;
+
+    note.textContent = `The first click loads the model (${megabytes} MB). It runs on this page; nothing is sent.`;
+    const form = make("form", { onsubmit: (event) => { event.preventDefault(); run(); } },
+      make("label", { className: "sentence" }, `${language.of(from)} `, input), button);
+    const others = make("p", { className: "examples" }, ...examples.map((text) => make("button", {
+      type: "button", textContent: text, onclick: () => { input.value = text; run(); },
+    })));
+    box.setAttribute("role", "group");
+    box.setAttribute("aria-label", `A model that runs on this page, ${language.of(from)} to ${language.of(to)}`);
+    box.append(form, others, note, result, status);
+    input.oninput = () => model && run();
+
+    async function open() {
+      note.textContent = "Loading …";
+      button.disabled = true;
+      await breath();
+      model = await window.liveModel(name);
+      button.disabled = false;
+      parts = SHOWN[show].map((part) => part({ ...model, run }));
+      result.after(...parts.map(({ element }) => element));
+    }
+
+    async function run() {
+      const turn = ++latest; // an older run sees that it is not the last, and ends
+      result.ariaBusy = "true";
+      try {
+        if (!model) await open();
+        if (turn === latest) await read(turn);
+      } catch (error) {
+        note.textContent = `This did not work: ${error.message}`;
+        button.disabled = false;
+      }
+      if (turn === latest) result.ariaBusy = "false";
+    }
+
+    async function read(turn) {
+      const { ids: typed, cut } = model.encode(input.value);
+      note.textContent = cut ? `Only the first ${MOST} pieces of this text are read.` : "";
+      if (BLANK.test(input.value)) {
+        result.textContent = "";
+        return;
+      }
+      const tell = (token) => {
+        result.textContent = model.decode(idsOf(token));
+        parts.forEach((part) => part.step?.(token, ids));
+      };
+      const ids = parts.reduce((sofar, part) => part.arrange?.(sofar) ?? sofar, typed);
+      const options = Object.assign({}, ...parts.map((part) => part.options?.(ids)));
+      const search = model.transformer.search(ids, options);
+      for (;;) {
+        const { done, value } = search.next();
+        if (done) {
+          tell(value.hypotheses[0].token);
+          parts.forEach((part) => part.finish?.(value, ids));
+          status.textContent = result.textContent;
+          return;
+        }
+        if (value.open?.length) tell(value.open[0]);
+        await breath();
+        if (turn !== latest) return;
+      }
+    }
+  }
+
+  document.querySelectorAll("div.live").forEach(fill);
+})();

@@ -1,0 +1,250 @@
+// The paper's model in plain JavaScript: what the package does with PyTorch, for one sentence.
+// A matrix lies in one Float32Array, row after row; names and order are those of the Python.
+const Transformer = (() => {
+  const [START, END, PAD, UNK] = [0, 1, 2, 3];
+
+  // -------------------------------------------------------------------------------- numbers
+
+  // The number that 16 bits mean: a sign, 5 bits of exponent, 10 of fraction.
+  function fromHalf(bits) {
+    const exponent = (bits >> 10) & 31, fraction = (bits & 1023) / 1024;
+    const size = exponent ? 2 ** (exponent - 15) * (1 + fraction) : 2 ** -14 * fraction;
+    return bits >> 15 ? -size : size;
+  }
+
+  // Tensors of a safetensors file: eight bytes for the length of the header, header, numbers.
+  function readTensors(bytes) {
+    const start = 8 + new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
+    const { __metadata__, ...header } = JSON.parse(new TextDecoder().decode(bytes.subarray(8, start)));
+    const numbers = Float32Array.from({ length: 1 << 16 }, (_, bits) => fromHalf(bits));
+    const tensors = {};
+    for (const [name, { dtype, shape, data_offsets: place }] of Object.entries(header)) {
+      if (dtype !== "F16") throw new Error(`${name}: expected F16; got ${dtype}`);
+      const halves = new Uint16Array(bytes.slice(...place.map((at) => start + at)).buffer);
+      tensors[name] = { shape, data: new Float32Array(halves).map((bits) => numbers[bits]) };
+    }
+    return tensors;
+  }
+
+  // A matrix as a list of its rows, which share its memory.
+  function rowsOf(x, width) {
+    return Array.from({ length: x.length / width }, (_, i) => x.subarray(i * width, (i + 1) * width));
+  }
+
+  // x Wᵀ + b for W (outs, ins), as PyTorch keeps it; four outputs at a time, so x is read less often.
+  function linear({ shape: [outs, ins], data: w }, x, bias) {
+    const y = new Float32Array((x.length / ins) * outs);
+    for (let from = 0, to = 0; from < x.length; from += ins) {
+      for (let out = 0; out < outs; out += 4, to += 4) {
+        const a = out * ins, b = a + ins, c = b + ins, d = c + ins;
+        let ya = 0, yb = 0, yc = 0, yd = 0;
+        for (let i = 0; i < ins; i++) {
+          ya += w[a + i] * x[from + i];
+          yb += w[b + i] * x[from + i];
+          yc += w[c + i] * x[from + i];
+          yd += w[d + i] * x[from + i];
+        }
+        y[to] = ya;
+        y[to + 1] = yb;
+        y[to + 2] = yc;
+        y[to + 3] = yd;
+      }
+    }
+    if (bias) for (let i = 0; i < y.length; i++) y[i] += bias.data[i % outs];
+    return y;
+  }
+
+  // In place: softmax, or its logarithm.
+  function softmax(x, log = false) {
+    let largest = -Infinity, sum = 0;
+    for (let i = 0; i < x.length; i++) largest = Math.max(largest, x[i]);
+    for (let i = 0; i < x.length; i++) sum += Math.exp(x[i] - largest);
+    const shift = largest + Math.log(sum);
+    for (let i = 0; i < x.length; i++) x[i] = log ? x[i] - shift : Math.exp(x[i] - shift);
+    return x;
+  }
+
+  // ------------------------------------------------------------------------------ the model
+
+  // Equation 1 for one query (d_model) and h heads: adds to output, and returns the weights (h, len).
+  // pairs are what it may look at, keys and values.
+  function attend(query, pairs, h, output) {
+    const d_k = query.length / h, weights = new Float32Array(h * pairs.length);
+    rowsOf(weights, pairs.length).forEach((row, head) => {
+      const from = head * d_k, to = from + d_k;
+      for (let k = 0; k < pairs.length; k++) {
+        const { key } = pairs[k];
+        let score = 0;
+        for (let i = from; i < to; i++) score += query[i] * key[i];
+        row[k] = score / Math.sqrt(d_k);
+      }
+      softmax(row);
+      for (let k = 0; k < pairs.length; k++) {
+        const { value } = pairs[k], weight = row[k];
+        for (let i = from; i < to; i++) output[i] += weight * value[i];
+      }
+    });
+    return weights;
+  }
+
+  // A token of an output. Those of all hypotheses form a tree: each knows the one before it. It
+  // keeps, layer by layer, its key and value, which are the decoder's cache, and where it looked.
+  class Token {
+    constructor(id, before = null, logProb = 0) {
+      Object.assign(this, { id, before, logProb, pairs: [], self: [], cross: [] });
+      this.path = [...(before?.path ?? []), this]; // from the start symbol on
+    }
+  }
+
+  class Transformer {
+    constructor(config, file) {
+      const { N, d_model, d_ff, h, src_vocab, norm_first, positions, tie_embeddings } = config;
+      const papers = !norm_first && positions === "sinusoidal" && tie_embeddings;
+      if (!papers || [d_model, d_ff, src_vocab].some((size) => size % 4)) {
+        throw new Error("expected post-norm, sinusoids, tied embeddings, and sizes that 4 divides");
+      }
+      const tensors = readTensors(file), table = tensors["src_embed.0.lut.weight"];
+      Object.assign(this, { N, d_model, h, tensors, table });
+    }
+
+    // Sections 3.4 and 3.5: rows of the table, times √d_model, plus the sinusoids of the position.
+    embed(ids, positions) {
+      const d = this.d_model, x = new Float32Array(ids.length * d);
+      for (let row = 0; row < ids.length; row++) {
+        for (let i = 0; i < d; i++) {
+          const angle = positions[row] / 10000 ** ((i - (i % 2)) / d);
+          const wave = i % 2 ? Math.cos(angle) : Math.sin(angle);
+          x[row * d + i] = this.table.data[ids[row] * d + i] * Math.sqrt(d) + wave;
+        }
+      }
+      return x;
+    }
+
+    linear(name, x) {
+      return linear(this.tensors[`${name}.weight`], x, this.tensors[`${name}.bias`]);
+    }
+
+    // Section 3.1: LayerNorm(x + y), where y is what the sub-layer made of x.
+    addNorm(name, x, y) {
+      const [gain, bias] = ["weight", "bias"].map((part) => this.tensors[`${name}.norm.${part}`].data);
+      const d = this.d_model, sum = x.map((number, i) => number + y[i]);
+      for (const row of rowsOf(sum, d)) {
+        const mean = row.reduce((total, number) => total + number, 0) / d;
+        const variance = row.reduce((total, number) => total + (number - mean) ** 2, 0) / d;
+        const scale = 1 / Math.sqrt(variance + 1e-5);
+        for (let i = 0; i < d; i++) row[i] = (row[i] - mean) * scale * gain[i] + bias[i];
+      }
+      return sum;
+    }
+
+    // Section 3.3.
+    feedForward(name, x) {
+      const inner = this.linear(`${name}.w_1`, x);
+      for (let i = 0; i < inner.length; i++) if (inner[i] < 0) inner[i] = 0;
+      return this.linear(`${name}.w_2`, inner);
+    }
+
+    keysAndValues(name, x) {
+      const [keys, values] = ["w_k", "w_v"]
+        .map((w) => rowsOf(this.linear(`${name}.${w}`, x), this.d_model));
+      return keys.map((key, i) => ({ key, value: values[i] }));
+    }
+
+    // Section 3.2.2: row i of x looks at the keys and values of seen(i).
+    attention(name, x, seen) {
+      const y = new Float32Array(x.length);
+      const weights = rowsOf(this.linear(`${name}.w_q`, x), this.d_model)
+        .map((query, i) => attend(query, seen(i), this.h, y.subarray(i * this.d_model)));
+      return { output: this.linear(`${name}.w_o`, y), weights };
+    }
+
+    // From ids to memory, the keys and values that each layer of the decoder looks at, and weights
+    // (h, len) of each layer and token. It pauses after each layer: a page has other things to do.
+    *encode(ids, positions = [...ids.keys()]) {
+      let x = this.embed(ids, positions);
+      const weights = [], memory = [];
+      for (let n = 0; n < this.N; n++) {
+        const layer = `encoder.layers.${n}`, all = this.keysAndValues(`${layer}.self_attn`, x);
+        const self = this.attention(`${layer}.self_attn`, x, () => all);
+        x = this.addNorm(`${layer}.sublayer.0`, x, self.output);
+        x = this.addNorm(`${layer}.sublayer.1`, x, this.feedForward(`${layer}.feed_forward`, x));
+        weights.push(self.weights);
+        yield {};
+      }
+      for (let n = 0; n < this.N; n++) {
+        memory.push(this.keysAndValues(`decoder.layers.${n}.src_attn`, x));
+      }
+      return { memory, weights };
+    }
+
+    // Log-probabilities (vocab) of what follows each of some tokens, all at one position.
+    decode(tokens, memory) {
+      let x = this.embed(tokens.map(({ id }) => id), tokens.map(({ path }) => path.length - 1));
+      for (let n = 0; n < this.N; n++) {
+        const layer = `decoder.layers.${n}`, own = this.keysAndValues(`${layer}.self_attn`, x);
+        tokens.forEach((token, i) => token.pairs.push(own[i]));
+        const path = (i) => tokens[i].path.map((token) => token.pairs[n]);
+        const self = this.attention(`${layer}.self_attn`, x, path);
+        tokens.forEach((token, i) => token.self.push(self.weights[i]));
+        x = this.addNorm(`${layer}.sublayer.0`, x, self.output);
+        const cross = this.attention(`${layer}.src_attn`, x, () => memory[n]);
+        tokens.forEach((token, i) => token.cross.push(cross.weights[i]));
+        x = this.addNorm(`${layer}.sublayer.1`, x, cross.output);
+        x = this.addNorm(`${layer}.sublayer.2`, x, this.feedForward(`${layer}.feed_forward`, x));
+      }
+      return rowsOf(linear(this.table, x), this.table.shape[0]).map((row) => softmax(row, true));
+    }
+
+    // Section 6.1: beam search; with a beam of 1, greedy search. ids end with the end symbol.
+    // After each step it gives the last tokens of the open hypotheses, the most probable first; at
+    // the end the complete ones with the best scores.
+    *search(ids, { beam = 4, alpha = 0.6, maxExtra = 50, nBest = 1, positions } = {}) {
+      const source = yield* this.encode(ids, positions);
+      const limit = ids.length + maxExtra, complete = [];
+      let open = [new Token(START)];
+      for (let length = 1; canWin(open[0], length - 1, limit, complete, alpha, nBest); length++) {
+        const logProbs = this.decode(open, source.memory);
+        for (const row of logProbs) {
+          const end = row[END];
+          if (length === limit) row.fill(-Infinity);
+          row[START] = row[PAD] = row[UNK] = -Infinity;
+          row[END] = end;
+        }
+        const next = extend(open, logProbs, beam - complete.length);
+        open = next.filter(({ id }) => id !== END);
+        const ended = next.filter(({ id }) => id === END);
+        complete.push(...ended.map((token) => ({ token, score: token.logProb / penalty(length, alpha) })));
+        yield { open, source };
+      }
+      return { hypotheses: complete.sort(byScore).slice(0, nBest), source };
+    }
+  }
+
+  // ----------------------------------------------------------------------------- the search
+
+  const penalty = (length, alpha) => ((5 + length) / 6) ** alpha;
+  const byScore = (one, two) => two.score - one.score;
+
+  // The most probable of all one-token continuations, best first, as many as there are places.
+  function extend(open, logProbs, places) {
+    const best = [];
+    logProbs.forEach((row, i) => {
+      for (let id = 0; id < row.length; id++) {
+        const total = Math.fround(open[i].logProb + row[id]);
+        if (total <= (best[places - 1]?.total ?? -Infinity)) continue;
+        best.push({ total, before: open[i], id });
+        best.sort((one, two) => two.total - one.total).splice(places);
+      }
+    });
+    return best.map(({ total, before, id }) => new Token(id, before, total));
+  }
+
+  // Whether an open hypothesis of so many tokens may still become one of the n best.
+  function canWin(token, length, limit, complete, alpha, nBest) {
+    if (!token || complete.length < nBest) return Boolean(token);
+    const largest = Math.max(penalty(length + 1, alpha), penalty(limit, alpha));
+    return token.logProb / largest > complete.sort(byScore)[nBest - 1].score;
+  }
+
+  return Transformer;
+})();

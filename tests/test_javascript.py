@@ -1,0 +1,336 @@
+"""The model on the page: what the browser computes is what the package computes."""
+
+import base64
+import hashlib
+import json
+import re
+import shutil
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+from contents import pages
+
+from annotated.data import START, Batch, encode_source, pad_ids
+from annotated.decoding import beam_search
+from annotated.files import resource_path
+from annotated.translator import Translator, load_pretrained, read_tokenizer
+
+ROOT = Path(__file__).resolve().parent.parent
+STATIC = ROOT / "book" / "static"
+CAPTIONS, GENERAL = "multi30k-en-de", "general-en-fr"
+
+live = pytest.importorskip("live", reason="needs the extra `book`")
+
+
+def test_the_tokenizer_is_as_it_was_made() -> None:
+    head, _, body = (STATIC / "tokenizers.js").read_bytes().partition(b" */\n")
+    assert hashlib.sha256(body).hexdigest().encode() == head.split()[-1]
+    assert b"Apache License" in (STATIC / "tokenizers.LICENSE").read_bytes()
+
+
+def test_the_model_has_200_lines_and_is_shown_whole() -> None:
+    code = (STATIC / "transformer.js").read_text(encoding="utf-8")
+    lines = [line.strip() for line in code.splitlines()]
+    assert sum(not re.match(r"//|$", line) for line in lines) <= 200
+    page = (ROOT / "chapters" / "javascript.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^:start-at: (.+)$", page, re.MULTILINE)
+    ends = re.findall(r"^:end-before: (.+)$", page, re.MULTILINE)
+    assert shown == ends and page.count("```{literalinclude} ../book/static/transformer.js") == 3
+    assert all(code.count(mark) == 1 for mark in shown)
+
+
+def test_a_model_becomes_a_script_when_a_chapter_asks_for_it(tmp_path: Path) -> None:
+    chapters = tmp_path / "chapters"
+    chapters.mkdir()
+    asked = f"# Title\n\n```{{live}} lines\n:model: {CAPTIONS}\nA dog.\n```\n"
+    (chapters / "one.md").write_text(asked, encoding="utf-8")
+    live.write_models(chapters, tmp_path / "models")
+    (script,) = (tmp_path / "models").iterdir()
+    assert script.name == f"{CAPTIONS}.js"
+    found = re.fullmatch(
+        rf'\(window.bookModels \?\?= {{}}\)\["{CAPTIONS}"\] = (.+);\n', script.read_text()
+    )
+    assert found
+    model, folder = json.loads(found[1]), resource_path("models") / CAPTIONS
+    assert base64.b64decode(model["weights"]) == (folder / "model.safetensors").read_bytes()
+    assert model["config"] == json.loads((folder / "config.json").read_text())
+
+
+def test_every_model_that_a_chapter_asks_for_is_written() -> None:
+    texts = [(ROOT / "chapters" / f"{page}.md").read_text(encoding="utf-8") for page in pages()]
+    asked = [name for text in texts for name in live.ASKED.findall(text)]
+    assert len(asked) == sum(text.count("```{live}") for text in texts) >= 2
+    for name in asked:
+        assert (live.MODELS / name / "model.safetensors").exists()
+
+
+# ----------------------------------------------------------------------------- in the browser
+
+SENTENCES = [
+    f"{who} {does} {where}."
+    for who, does, where in product(
+        [
+            "A man",
+            "Two young girls",
+            "The brown dog",
+            "An old woman in a red hat",
+            "Several people",
+        ],
+        ["is sitting", "look at a bicycle", "plays the guitar", "jump over something", "runs"],
+        ["in the snow", "near a large crowd of people on the street"],
+    )
+]
+HOSTILE = [
+    "", " ", "  a  b ", "\t\n x", "</s>", "<s> <pad> <unk>", "a</s>b", "e\u0301", "Å ﬁ ①", "😀",
+    "👩\u200d👩\u200d👧 family", "日本語のテスト", "Привет мир", "مرحبا", "ที่นี่", "\u200b",
+    "\ufeffa", "a\u00a0b", "a\u2028b", "\x00a", "▁", "a▁b", "▁▁", "...", "a.b,c;d!?", "don't",
+    "“quoted” — ‘x’", "$5 + 3 < 7 ^ ~ `", "x" * 300, "!" * 90, "ß İ ı", "\ud7ff\ue000", "𝔘𝔫𝔦",
+    "a\r\nb", "\u3000全角", "a_b-c/d\\e", "¿¡«»", "\u0300abc", "한국어", "\U0010ffff",
+    "\u0378", "a\u0345\u0301b", "\ud800 alone",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder like that of the site, with one page that has two models."""
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(STATIC, folder / "_static")
+    places = [
+        live.live_place("translator", CAPTIONS, ["A dog runs.", "A girl is reading a book."]),
+        live.live_place("lines", GENERAL, ["The law is new."]),
+        live.live_place("beam", CAPTIONS, ["A dog runs."]),
+    ]
+    (folder / "models").mkdir()
+    for name in CAPTIONS, GENERAL:
+        (folder / "models" / f"{name}.js").write_text(live.model_script(name), encoding="utf-8")
+    head = '<link rel="stylesheet" href="_static/book.css"><script defer src="_static/book.js">'
+    page = f'<html lang="en"><head><meta charset="utf-8">{head}</script></head>'
+    (folder / "page.html").write_text(f"{page}<body>{''.join(places)}</body></html>", "utf-8")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    from playwright.sync_api import sync_playwright
+
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def tab(chromium, site: Path):
+    """The page, without a network; anything that it reports fails the test."""
+    context = chromium.new_context(offline=True)
+    tab = context.new_page()
+    reports: list[str] = []
+    tab.on("console", lambda message: reports.append(message.text))
+    tab.on("pageerror", lambda error: reports.append(str(error)))
+    tab.goto((site / "page.html").as_uri())
+    tab.wait_for_selector(".live form")
+    yield tab
+    context.close()
+    assert not reports
+
+
+@pytest.fixture(scope="module")
+def translators() -> dict[str, Translator]:
+    return {name: load_pretrained(name) for name in (CAPTIONS, GENERAL)}
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.parametrize("name", [CAPTIONS, GENERAL])
+def test_ids_and_text_are_those_of_python(tab, name: str) -> None:
+    tokenizer = read_tokenizer(resource_path("models") / name / "tokenizer.json", 10_000)
+    ids = encode_source(tokenizer, HOSTILE + SENTENCES)
+    run = """async ([name, texts]) => {
+        const model = await window.liveModel(name);
+        return JSON.parse(texts).map((text) => model.encode(text));
+    }"""
+    texts = json.dumps(HOSTILE + SENTENCES)  # else a lone surrogate would not get into the browser
+    found = tab.evaluate(run, [name, texts])
+    assert [row["ids"] for row in found if not row["cut"]] == [row for row in ids if len(row) <= 60]
+    pieces = torch.randint(4, tokenizer.get_vocab_size(), (300, 7)).tolist()
+    back = """async ([name, rows]) => rows.map((await window.liveModel(name)).decode)"""
+    assert tab.evaluate(back, [name, pieces]) == tokenizer.decode_batch(pieces)
+    assert tab.evaluate(back, [name, [[], [3, 3]]]) == ["", ""]
+
+
+READ = """async ([name, rows, options]) => {
+    const { transformer } = await window.liveModel(name);
+    return JSON.stringify(rows.map((ids) => {
+        const search = transformer.search(ids, options);
+        let step = search.next();
+        while (!step.done) step = search.next();
+        const { hypotheses, source } = step.value;
+        const path = hypotheses[0].token.path.slice(0, -1); // the end symbol looks at nothing
+        return {
+            hypotheses: hypotheses.map(({ token, score }) => ({
+                ids: token.path.slice(1, -1).map(({ id }) => id), log_prob: token.logProb, score,
+            })),
+            encoder: source.weights.map((layer) => layer.map((row) => [...row])),
+            decoder: path.map(({ self }) => self.map((row) => [...row])),
+            cross: path.map(({ cross }) => cross.map((row) => [...row])),
+        };
+    }));
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.parametrize(("name", "many"), [(CAPTIONS, 50), (GENERAL, 10)])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_search_and_attention_are_those_of_python(tab, translators, name, many, beam) -> None:
+    translator = translators[name]
+    rows = encode_source(translator.tokenizer, SENTENCES[:: len(SENTENCES) // many])
+    options = {"beam": beam, "nBest": beam}
+    for ids, found in zip(rows, json.loads(tab.evaluate(READ, [name, rows, options])), strict=True):
+        src = torch.tensor([ids])
+        expected = beam_search(translator.model, src, beam=beam, n_best=beam)[0]
+        assert [h["ids"] for h in found["hypotheses"]] == [h.ids for h in expected]
+        for key in "log_prob", "score":
+            numbers = [getattr(h, key) for h in expected]
+            assert [h[key] for h in found["hypotheses"]] == pytest.approx(numbers, abs=1e-3)
+        check_attention(translator.model, ids, expected[0].ids, found)
+
+
+def check_attention(model, src: list[int], tgt: list[int], found: dict) -> None:
+    """All weights, within 1e-5."""
+    batch = Batch(pad_ids([src]), pad_ids([[START, *tgt, 1]]))
+    with torch.no_grad():
+        model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+    for n, layer in enumerate(model.encoder.layers):
+        seen = torch.tensor(found["encoder"][n])  # (len, h · len)
+        seen = seen.unflatten(1, (-1, len(src))).transpose(0, 1)
+        assert torch.allclose(seen, layer.self_attn.attn[0], rtol=0, atol=1e-5)
+    for n, layer in enumerate(model.decoder.layers):
+        for place, token in enumerate(found["cross"]):
+            seen = torch.tensor(token[n]).unflatten(0, (-1, len(src)))
+            assert torch.allclose(seen, layer.src_attn.attn[0, :, place], rtol=0, atol=1e-5)
+        for place, token in enumerate(found["decoder"]):
+            seen = torch.tensor(token[n], dtype=torch.float32).unflatten(0, (-1, place + 1))
+            whole = layer.self_attn.attn[0, :, place, : place + 1]
+            assert torch.allclose(seen, whole, rtol=0, atol=1e-5)
+
+
+# ------------------------------------------------------------------------------- on the page
+
+
+def ask(place, text: str) -> None:
+    """Type a sentence, and wait for the end of its translation."""
+    place.locator("input[type=text]").fill(text)
+    place.locator("form button").click()
+    place.locator(".translation[aria-busy=false]").wait_for(state="attached", timeout=60_000)
+
+
+@pytest.mark.browser
+def test_the_page_translates_and_shows_what_python_shows(tab, translators) -> None:
+    place, translator = tab.locator(".live").nth(0), translators[CAPTIONS]
+    text = "A young girl in a red dress is jumping into the water."
+    ask(place, text)
+    best, *_ = kept = next(translator.candidates([text], n_best=4))
+    assert place.locator(".translation").inner_text() == best.text
+    rows = [row.split("\t") for row in place.locator(".kept tbody tr").all_inner_texts()]
+    assert rows == [[t.text, f"{t.log_prob:.2f}", f"{t.score:.3f}"] for t in kept]
+    ids, tgt = encode_source(translator.tokenizer, [text, best.text])
+    batch = Batch(pad_ids([ids]), pad_ids([[START, *tgt]]))
+    with torch.no_grad():
+        translator.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+    weights = torch.stack([layer.src_attn.attn[0] for layer in translator.model.decoder.layers])
+    for layer, head, expected in [
+        ("4", "mean of all", weights[3].mean(dim=0)),
+        ("2", "3", weights[1, 2]),
+        ("mean of all", "mean of all", weights.mean(dim=(0, 1))),
+    ]:
+        place.get_by_label("Layer").select_option(layer)
+        place.get_by_label("Head").select_option(head)
+        cells = place.locator(".looks tbody td").evaluate_all(
+            "cells => cells.map((cell) => parseFloat(cell.style.getPropertyValue('--weight')))"
+        )
+        assert cells == pytest.approx((100 * expected).flatten().tolist(), abs=0.051)
+    place.get_by_label("Search").select_option("greedy")
+    tab.wait_for_function("document.querySelectorAll('.kept tbody tr').length === 1")
+    assert place.locator(".translation").inner_text() == translator.translate(text, beam=1)
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_who_types_fast_gets_the_last_sentence(tab, translators) -> None:
+    place = tab.locator(".live").nth(0)
+    ask(place, "A dog.")
+    text = "A man in a blue shirt is standing on a ladder."
+    place.locator("input").fill("")
+    place.locator("input").press_sequentially(text, delay=5)
+    tab.wait_for_function("document.querySelectorAll('.kept tbody tr').length === 4")
+    tab.wait_for_timeout(300)
+    assert place.locator(".translation").inner_text() == translators[CAPTIONS].translate(text)
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_any_text_gets_an_answer(tab) -> None:
+    place = tab.locator(".live").nth(0)
+    for text in "😀", "日本語のテスト", "</s>", "a " * 3000, "x" * 30_000:
+        ask(place, text)
+        cut = place.locator(".note").inner_text()
+        assert ("60 pieces" in cut) == (len(text) > 1000)
+    ask(place, "   ")
+    assert place.locator(".translation").inner_text() == ""
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_lines_of_a_sentence(tab, translators) -> None:
+    from annotated.visualization.weights import merge_words, read_attention
+
+    place = tab.locator(".live").nth(1)
+    text = "The unbelievable keys, that she lost, are here."
+    ask(place, text)
+    words = merge_words(read_attention(translators[GENERAL], text)["encoder"])
+    place.get_by_label("Layer").select_option("3")
+    place.get_by_label("Full colour at").select_option("1")
+    for box in place.locator("fieldset input").all()[1:]:
+        box.uncheck()
+    names = place.locator("svg text").all_text_contents()
+    assert names[::2] == names[1::2] == words.queries
+    lines = place.locator("svg line").evaluate_all(
+        "lines => lines.map((line) => line.getAttribute('stroke-opacity'))"
+    )
+    expected = [weight for row in words.weights[2, 0].tolist() for weight in row if weight >= 0.02]
+    assert [float(line) for line in lines] == pytest.approx(expected, abs=0.0051)
+    place.get_by_label("From").select_option("2 unbelievable")
+    shown = place.locator("svg g:visible line")
+    assert shown.count() == sum(weight >= 0.02 for weight in words.weights[2, 0, 1].tolist())
+
+
+@pytest.mark.browser
+def test_a_wider_beam_keeps_more(tab, translators) -> None:
+    place = tab.locator(".live").nth(2)
+    ask(place, "A dog runs.")
+    place.get_by_label("Beam").select_option("8")
+    place.get_by_label("α").select_option("1")
+    tab.wait_for_function(
+        "document.querySelectorAll('.live')[2].querySelectorAll('.kept tbody tr').length === 8"
+    )
+    kept = next(translators[CAPTIONS].candidates(["A dog runs."], beam=8, alpha=1.0, n_best=8))
+    found = [row.split("\t")[0] for row in place.locator(".kept tbody tr").all_inner_texts()]
+    assert found == [t.text for t in kept]
+
+
+@pytest.mark.browser
+def test_a_model_that_is_not_there_is_told_of(chromium, site: Path, tmp_path: Path) -> None:
+    shutil.copytree(site, tmp_path, ignore=shutil.ignore_patterns("models"), dirs_exist_ok=True)
+    tab = chromium.new_page()
+    tab.goto((tmp_path / "page.html").as_uri())
+    place = tab.locator(".live").first
+    ask(place, "A dog runs.")
+    assert f"{CAPTIONS}.js" in place.locator(".note").inner_text()
+    shutil.copytree(site / "models", tmp_path / "models")
+    ask(place, "A dog runs.")
+    assert place.locator(".translation").inner_text()
+    tab.close()
