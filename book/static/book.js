@@ -61,7 +61,7 @@
     return structuredClone(window.chartSpecs[name]);
   }
 
-  async function draw(chart) {
+  async function drawNow(chart) {
     const spec = await specOf(chart);
     if (chart.clientWidth < 500) fitPhone(spec, chart.clientWidth);
     chart.canvas ??= chart.appendChild(document.createElement("div"));
@@ -70,12 +70,18 @@
       renderer: "svg",
       actions: { export: true, source: false, compiled: false, editor: false },
     };
-    vegaEmbed(chart.canvas, spec, options)
-      .then(() => {
-        chart.querySelector("summary")?.setAttribute("aria-label", "Save this chart");
-        chart.classList.add("drawn");
-      })
+    await vegaEmbed(chart.canvas, spec, options);
+    chart.querySelector("summary")?.setAttribute("aria-label", "Save this chart");
+  }
+
+  // One drawing of a chart after the other; it is `drawn` when none is under way.
+  function draw(chart) {
+    chart.classList.remove("drawn");
+    const drawing = Promise.resolve(chart.drawing)
+      .then(() => drawNow(chart))
+      .then(() => { if (chart.drawing === drawing) chart.classList.add("drawn"); })
       .catch((error) => console.error("chart:", error));
+    chart.drawing = drawing;
   }
 
   function drawAll(charts) {
@@ -88,11 +94,11 @@
       }
     }, { rootMargin: "600px" });
     charts.forEach((chart) => seen.observe(chart));
-    new MutationObserver(() => charts.forEach((chart) => chart.canvas && draw(chart)))
+    new MutationObserver(() => charts.forEach((chart) => chart.drawing && draw(chart)))
       .observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
     const shown = (chart) => !chart.hidden;
     addEventListener("beforeprint", () => {
-      charts.filter(shown).forEach((chart) => chart.canvas || draw(chart));
+      charts.filter(shown).forEach((chart) => chart.drawing || draw(chart));
     });
   }
 
