@@ -307,7 +307,7 @@
       };
       body.replaceChildren(...keys.map((key, k) => {
         const weight = Math.exp(logs[k]) / sum;
-        const cells = [key, logs[k].toFixed(2), bar(Math.max(0, 1 + logs[k] / 20)), weight.toFixed(3), bar(weight)];
+        const cells = [key, logs[k].toFixed(2), bar(Math.max(0, 1 + logs[k] / 6)), weight.toFixed(3), bar(weight)];
         return make("tr", {}, ...cells.map((cell) => make("td", {}, cell)));
       }));
     }
