@@ -132,7 +132,7 @@
     const body = make("tbody");
     const heads = ["What the beam kept", "log-probability", "score"];
     const head = make("tr", {}, ...heads.map((textContent) => make("th", { scope: "col", textContent })));
-    const element = make("table", { className: "kept" }, make("thead", {}, head), body);
+    const element = wide(make("table", { className: "kept" }, make("thead", {}, head), body));
     const row = ({ token, score }) => make("tr", {},
       ...[decode(idsOf(token)), token.logProb.toFixed(2), score.toFixed(3)]
         .map((textContent) => make("td", { textContent })));
