@@ -98,7 +98,8 @@
   function searchWays({ run }) {
     const ways = [["beam of 4", { beam: 4, nBest: 4 }], ["greedy", { beam: 1 }]];
     const way = choice("Search", ways, 0, run);
-    return { element: way.element, options: () => way.value };
+    const element = make("p", { className: "controls" }, way.element);
+    return { element, options: () => way.value };
   }
 
   function beamWidths({ run }) {
