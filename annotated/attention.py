@@ -18,6 +18,7 @@ __all__ = [
     "fused_attention",
     "head_widths",
     "masked_softmax",
+    "project_heads",
     "scaled_dot_product",
     "subsequent_mask",
 ]
@@ -125,11 +126,7 @@ class MultiHeadedAttention(nn.Module):
 
         Raises: ValueError for a mask of another shape, or one to be added to scores.
         """
-        query = self.split_heads(self.w_q(query))  # (batch, h, len_q, d_k)
-        if cache is None or not cache.complete:
-            key, value = self.split_heads(self.w_k(key)), self.split_heads(self.w_v(value))
-        if cache is not None:
-            key, value = cache.kept() if cache.complete else cache.extend(key, value)
+        query, key, value = project_heads(self, query, key, value, cache)  # (batch, h, len, d)
         if mask is not None:
             check_mask(mask, query.size(0), query.size(2), key.size(2))
             mask = mask.bool().unsqueeze(-3)  # (batch, 1, len_q, len_k): one mask for all heads
@@ -210,6 +207,49 @@ def fused_attention(
     return output.masked_fill(blind, 0.0)
 
 
+def _is_product(module: nn.Module) -> bool:
+    """Whether a call of this module is a product with its weight and nothing else."""
+    watched = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
+    return type(module) is nn.Linear and module.bias is None and not watched
+
+
+def project_heads(
+    layer: MultiHeadedAttention,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    cache: "KeyValueCache | None" = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values of all heads, those that a cache holds among them.
+
+    Args: as for the call of the layer.
+
+    Returns: (batch, h, len_q, d_k), (batch, h, len_k, d_k) and (batch, h, len_k, d_v).
+
+    Source: section 3.2.2.
+    """
+    if cache is not None and cache.complete:
+        return layer.split_heads(layer.w_q(query)), *cache.kept()
+    maps = [layer.w_q, layer.w_k, layer.w_v]
+    if key is value and all(map(_is_product, maps)):
+        own = [] if query is key else [layer.w_q(query)]
+        shared = maps[len(own) :]  # those of one and the same input
+        weight = torch.cat([m.weight for m in shared]) if cache is None else cache.stack(shared)
+        parts = own + list(F.linear(key, weight).split([m.out_features for m in shared], -1))
+    else:
+        parts = [m(x) for m, x in zip(maps, (query, key, value), strict=True)]
+    query, key, value = map(layer.split_heads, parts)
+    return (query, key, value) if cache is None else (query, *cache.extend(key, value))
+
+
+def _widen(held: Tensor, room: int) -> Tensor:
+    """(batch, h, len, d) copied to (batch, h, room, d), whose rest holds anything."""
+    batch, h, length, d = held.shape
+    wide = held.new_empty(batch, room, h, d).transpose(1, 2)  # a token's heads side by side
+    wide[:, :, :length] = held
+    return wide
+
+
 class KeyValueCache:
     """Keys and values of all heads, kept from call to call of one attention layer.
 
@@ -226,6 +266,13 @@ class KeyValueCache:
         self.grows = grows
         self.length = 0  # positions held
         self.buffers: list[Tensor] = []  # keys and values, each (batch, h, room, d)
+        self._weight: Tensor | None = None
+
+    def stack(self, maps: list[nn.Linear]) -> Tensor:
+        """The matrices of several maps as one, made in the first call and kept for the others."""
+        if self._weight is None:  # by columns: see the translator
+            self._weight = torch.cat([m.weight.t() for m in maps], dim=1).t()
+        return self._weight
 
     @property
     def complete(self) -> bool:
@@ -246,16 +293,16 @@ class KeyValueCache:
             held = tuple(self.buffers[0].shape[:2])
             raise ValueError(f"expected (batch, h) = {held}, as before; got {tuple(key.shape[:2])}")
         start, self.length = self.length, self.length + key.size(2)
-        if start == 0:
+        if not self.grows:
             self.buffers = [key, value]
             return self.kept()
-        if self.length > self.buffers[0].size(2):
-            # Twice the room that is needed: so each position is moved about once in all.
-            self.buffers = [
-                F.pad(old, (0, 0, 0, 2 * self.length - old.size(2))) for old in self.buffers
-            ]
-        for buffer, new in zip(self.buffers, (key, value), strict=True):
-            buffer[:, :, start : self.length] = new
+        for i, new in enumerate((key, value)):
+            if start == 0:
+                self.buffers.append(_widen(new[:, :, :0], 2 * self.length))
+            elif self.length > self.buffers[i].size(2):
+                # Twice the room that is needed: so each position is moved about once in all.
+                self.buffers[i] = _widen(self.buffers[i], 2 * self.length)
+            self.buffers[i][:, :, start : self.length] = new
         return self.kept()
 
     def select(self, rows: Tensor) -> None:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from numbers import Real
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -81,11 +82,14 @@ def greedy_decode(
     return ys
 
 
-def length_penalty(length: int, alpha: float) -> float:
+_Number = TypeVar("_Number", float, Tensor)
+
+
+def length_penalty(length: _Number, alpha: float) -> _Number:
     """((5 + length) / 6)^alpha, by which the log-probability of an output is divided.
 
     Args:
-        length: tokens of the output, the end symbol counted.
+        length: tokens of the output, the end symbol counted; of one, or of several in a tensor.
         alpha: 0 compares probabilities; the larger, the more is granted to long outputs.
 
     Source: section 6.1, after Wu et al. 2016.
@@ -119,6 +123,7 @@ class Beam:
         ancestry: (batch, width, tokens in the cache and the newest); True where a token
             belongs to a hypothesis.
         places: (batch,), how many hypotheses may still be open.
+        scores: (batch, beam), of the complete ones, best first; -inf where none is.
         cache: what the decoder has computed; None: it computes everything anew.
     """
 
@@ -128,18 +133,16 @@ class Beam:
     log_prob: Tensor
     ancestry: Tensor
     places: Tensor
+    scores: Tensor
     cache: DecoderCache | None
 
-    def select(self, rows: list[int]) -> None:
+    def select(self, rows: Tensor) -> None:
         """Keep these sentences, in this order."""
-        if rows == list(range(self.ids.size(0))):  # as at most steps: nothing to move
-            return
-        index = torch.tensor(rows, dtype=torch.long, device=self.ids.device)
-        for name in "memory", "src_mask", "ids", "log_prob", "ancestry", "places":
+        for name in "memory", "src_mask", "ids", "log_prob", "ancestry", "places", "scores":
             if (old := getattr(self, name)) is not None:
-                setattr(self, name, old[index])
+                setattr(self, name, old[rows])
         if self.cache is not None:
-            self.cache.select(index)
+            self.cache.select(rows)
 
 
 def open_beam(
@@ -148,6 +151,8 @@ def open_beam(
     """Encode the sources; the only hypothesis of each is the start symbol."""
     memory = model.encode(src, src_mask)
     batch = src.size(0)
+    if src_mask is not None and bool(src_mask.all()):
+        src_mask = None  # no padding: then no step need look for it
     return Beam(
         memory=memory,
         src_mask=None if src_mask is None else src_mask.expand(batch, -1, -1),
@@ -155,6 +160,7 @@ def open_beam(
         log_prob=memory.new_zeros(batch, 1),
         ancestry=torch.ones(batch, 1, 1, dtype=torch.bool, device=src.device),
         places=src.new_full((batch,), size),
+        scores=memory.new_full((batch, size), -math.inf),
         cache=DecoderCache() if cache else None,
     )
 
@@ -164,7 +170,8 @@ def next_log_probs(model: EncoderDecoder, beam: Beam) -> Tensor:
     if beam.cache is None:
         return next_without_cache(model, beam)
     newest = beam.ids[:, :, -1]  # (batch, width)
-    out = model.decode(beam.memory, beam.src_mask, newest, beam.ancestry, beam.cache)
+    ancestry = None if newest.size(1) == 1 else beam.ancestry  # one hypothesis: all is its own
+    out = model.decode(beam.memory, beam.src_mask, newest, ancestry, beam.cache)
     return model.generator(out)
 
 
@@ -200,25 +207,29 @@ def take_complete(beam: Beam, alpha: float) -> list[tuple[int, Hypothesis]]:
         log_prob = float(beam.log_prob[row, place])
         score = log_prob / length_penalty(len(ids), alpha)
         complete.append((row, Hypothesis(ids[:-1], log_prob, score)))
-    beam.places -= ended.sum(dim=1)
-    beam.log_prob.masked_fill_(ended, -math.inf)
+    if complete:
+        scores = beam.log_prob / length_penalty(beam.ids.size(-1) - 1, alpha)
+        both = torch.cat([beam.scores, scores.masked_fill(~ended, -math.inf)], dim=1)
+        beam.scores = both.topk(beam.scores.size(1)).values
+        beam.places -= ended.sum(dim=1)
+        beam.log_prob.masked_fill_(ended, -math.inf)
     return complete
 
 
-def can_win(
-    log_prob: float, length: int, limit: int, scores: list[float], alpha: float, n_best: int = 1
-) -> bool:
-    """Whether an open hypothesis may still become one of the n best.
+def can_win(log_prob: Tensor, length: int, limit: Tensor, to_beat: Tensor, alpha: float) -> Tensor:
+    """Whether an open hypothesis may still become one of the n best; for each sentence.
 
     Args:
-        log_prob: of the open hypothesis; -inf if there is none.
-        length: its tokens so far.   limit: tokens of the longest output, end symbol counted.
-        scores: of the complete hypotheses.
+        log_prob: (batch,), of the open hypothesis; -inf if there is none.
+        length: its tokens so far.
+        limit: (batch,), tokens of the longest output, end symbol counted.
+        to_beat: (batch,), the n-th best score of a complete one; -inf if there are fewer.
+        alpha: exponent of the length penalty.
+
+    Returns: (batch,), of booleans.
     """
-    if len(scores) < n_best:
-        return log_prob > -math.inf
-    largest = max(length_penalty(length + 1, alpha), length_penalty(limit, alpha))
-    return log_prob / largest > sorted(scores)[-n_best]
+    largest = length_penalty(length + 1, alpha) if alpha < 0 else length_penalty(limit, alpha)
+    return log_prob / largest > to_beat
 
 
 Follow = Callable[[list[int]], list[int]]  # from ids, start symbol apart, to those that may follow
@@ -256,26 +267,25 @@ def beam_search(
     """
     check_search(beam, alpha, max_extra, n_best)
     check_source(src, src_mask, follow)
-    limits = output_limits(model, src, src_mask, max_extra)
+    limits = output_limits(model, src, src_mask, max_extra)  # (batch,)
     found: list[list[Hypothesis]] = [[] for _ in limits]
-    rows = list(range(len(limits)))  # the sentence in each row of the batch
+    rows = list(range(len(found)))  # the sentence in each row of the batch
     state = open_beam(model, src, src_mask, beam, cache)
     while rows:
         length = state.ids.size(-1)  # of a hypothesis after this step, start symbol apart
         log_probs = next_log_probs(model, state)
-        suppress_tokens(log_probs, [row for row, i in enumerate(rows) if limits[i] == length])
+        suppress_tokens(log_probs, last=limits == length)
         if follow:
-            rules = {row: follow[i] for row, i in enumerate(rows) if limits[i] > length}
-            keep_to_rules(log_probs, state, rules)
+            keep_to_rules(log_probs, state, [follow[i] for i in rows], last=limits == length)
         extend_beam(state, log_probs, beam)
         for row, hypothesis in take_complete(state, alpha):
             found[rows[row]].append(hypothesis)
-        best, keep = state.log_prob.amax(dim=1).tolist(), []
-        for row, i in enumerate(rows):
-            if can_win(best[row], length, limits[i], [h.score for h in found[i]], alpha, n_best):
-                keep.append(row)
-        state.select(keep)
-        rows = [rows[row] for row in keep]
+        best = state.log_prob.amax(dim=1)
+        keep = can_win(best, length, limits, state.scores[:, n_best - 1], alpha)
+        if not keep.all():  # what is decided leaves the batch
+            still = keep.nonzero().squeeze(1)
+            state.select(still)
+            rows, limits = [rows[row] for row in still.tolist()], limits[still]
     return [best_of(group, n_best) for group in found]
 
 
@@ -321,12 +331,11 @@ def check_source(
 
 def output_limits(
     model: EncoderDecoder, src: Tensor, src_mask: Tensor | None, max_extra: int
-) -> list[int]:
-    """Tokens of the longest output of each sentence, its end symbol counted."""
+) -> Tensor:
+    """Tokens of the longest output of each sentence, its end symbol counted: (batch,)."""
     real = src.new_ones(src.shape).unsqueeze(1) if src_mask is None else src_mask
-    lengths = real.expand(src.size(0), -1, -1).sum((1, 2)).tolist()
-    room = max_positions(model.tgt_embed)
-    return [max(1, int(min(length + max_extra, room))) for length in lengths]
+    lengths = real.expand(src.size(0), -1, -1).sum((1, 2))
+    return (lengths + max_extra).clamp(1, max_positions(model.tgt_embed)).long()
 
 
 def max_positions(embed: nn.Module) -> float:
@@ -345,8 +354,12 @@ def best_of(found: list[Hypothesis], n_best: int) -> list[Hypothesis]:
     return sorted(found, key=lambda h: h.score, reverse=True)[:n_best]
 
 
-def suppress_tokens(log_probs: Tensor, last: list[int]) -> None:
-    """Set to -inf what may not be said: PAD, START and UNK; in the `last` rows all but END.
+def suppress_tokens(log_probs: Tensor, last: Tensor | None = None) -> None:
+    """Set to -inf what may not be said: PAD, START and UNK; at a sentence's end all but END.
+
+    Args:
+        log_probs: (batch, width, vocab), overwritten.
+        last: (batch,), True for a sentence whose last token this is; None: for none.
 
     Raises: InputError if the vocabulary is too small to hold these.
     """
@@ -355,21 +368,20 @@ def suppress_tokens(log_probs: Tensor, last: list[int]) -> None:
         raise InputError(f"expected {wanted}; got {log_probs.size(-1)}")
     for token in PAD, START, UNK:
         log_probs[..., token] = -math.inf
-    for row in last:
-        end = log_probs[row, :, END].clone()
-        log_probs[row] = -math.inf
-        log_probs[row, :, END] = end
+    if last is not None and last.any():
+        end = log_probs[last, :, END]
+        log_probs[last] = -math.inf
+        log_probs[last, :, END] = end
 
 
-def keep_to_rules(log_probs: Tensor, beam: Beam, follow: dict[int, Follow]) -> None:
-    """Set to -inf, in these rows of the batch, what may not follow an open hypothesis."""
-    is_open = beam.log_prob.isfinite().tolist()
-    for row, allowed in follow.items():
-        for place, ids in enumerate(beam.ids[row, :, 1:].tolist()):
-            if is_open[row][place]:
-                forbidden = torch.ones_like(log_probs[row, place], dtype=torch.bool)
-                forbidden[allowed(ids)] = False
-                log_probs[row, place].masked_fill_(forbidden, -math.inf)
+def keep_to_rules(log_probs: Tensor, beam: Beam, follow: list[Follow], last: Tensor) -> None:
+    """Set to -inf what the rule of a sentence does not let follow; what is `last` has no choice."""
+    bound = beam.log_prob.isfinite() & ~last.unsqueeze(1)
+    ids = beam.ids[:, :, 1:].tolist()
+    for row, place in bound.nonzero().tolist():
+        forbidden = torch.ones_like(log_probs[row, place], dtype=torch.bool)
+        forbidden[follow[row](ids[row][place])] = False
+        log_probs[row, place].masked_fill_(forbidden, -math.inf)
 
 
 def next_without_cache(model: EncoderDecoder, beam: Beam) -> Tensor:

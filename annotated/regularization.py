@@ -24,8 +24,9 @@ class Dropout(nn.Dropout):
 
     def forward(self, x: Tensor) -> Tensor:
         """(...) to (...): some components zero, the others divided by 1 - P."""
-        rests = not self.training or self.p in (0, 1)
-        if rests or x.device.type != "cpu" or torch.compiler.is_compiling():
+        if not self.training or self.p == 0:
+            return x
+        if self.p == 1 or x.device.type != "cpu" or torch.compiler.is_compiling():
             return super().forward(x)
         draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
         lots = draws.view(torch.int16)[: x.numel()].view(x.shape)  # from -2¹⁵ to 2¹⁵ - 1

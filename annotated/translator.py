@@ -16,7 +16,7 @@ from typing import Any, overload
 import torch
 from safetensors import safe_open
 from tokenizers import Tokenizer
-from torch import Tensor
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from annotated.data import END, SPECIALS, Batch, encode_source, pad_ids
@@ -41,6 +41,7 @@ __all__ = [
     "load_pretrained",
     "model_folder",
     "read_tokenizer",
+    "store_by_columns",
 ]
 
 
@@ -272,6 +273,17 @@ def _model_files(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor]]:
     return config, tensors
 
 
+@torch.no_grad()
+def store_by_columns(model: nn.Module) -> None:
+    """Change the order of the matrices in memory to column by column; their values stay.
+
+    For search on a CPU. `torch.nn.Module.load_state_dict` and `to` keep the order.
+    """
+    for parameter in model.parameters():
+        if parameter.dim() == 2:
+            parameter.data = parameter.t().contiguous().t()
+
+
 def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Translator:
     """Load a trained model.
 
@@ -295,4 +307,7 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
             if not parameter.isfinite().all():
                 path = folder / "model.safetensors"
                 raise FileError(f"{path}: expected finite numbers in {key}; got NaN or infinity")
-    return Translator(model.to(device), tokenizer)
+    model.to(device)
+    if torch.device(device).type == "cpu":
+        store_by_columns(model)
+    return Translator(model, tokenizer)

@@ -22,6 +22,7 @@ from annotated.embeddings import Generator
 from annotated.model import EncoderDecoder
 from annotated.positional import sinusoids
 from annotated.regularization import linear_cross_entropy
+from annotated.translator import store_by_columns
 from benchmarks.workload import Workload
 
 Ids = list[list[list[int]]]  # for each sentence its hypotheses
@@ -111,9 +112,10 @@ class Annotated(Contender):
 
     def __init__(self, work: Workload, reference: EncoderDecoder) -> None:
         self.model = copy.deepcopy(reference).eval()
-        self.for_search = copy.copy(self.model)
-        self.for_search._modules = dict(self.model._modules)
-        self.for_search.generator = ForbiddingGenerator(self.model.generator, work.bias())
+        self.for_search = copy.deepcopy(self.model)
+        self.for_search.generator = ForbiddingGenerator(self.for_search.generator, work.bias())
+        if work.device == "cpu":
+            store_by_columns(self.for_search)  # as `load_pretrained` does
 
     def logits(self, src: Tensor, tgt: Tensor) -> Tensor:
         batch = Batch(src, F.pad(tgt, (0, 1), value=PAD))

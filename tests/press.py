@@ -123,7 +123,7 @@ WORDS = (
 def paragraph_of(part, number):
     start = (len(part) * 7 + number * 3) % 20
     turned = WORDS.split()[start:] + WORDS.split()[:start]
-    return f"Part {part} has text number {number} here: {' '.join(turned * 3)}."
+    return f"Part {part} has text number {number} here: {' '.join(turned * 2)}."
 
 
 def set_paper(skip=()):

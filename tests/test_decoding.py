@@ -47,6 +47,7 @@ def test_search_says_what_a_plain_loop_says(sources, max_len, seed):
     assert found == [step_by_step(model, src, max_len) for src in sources]
 
 
+@pytest.mark.slow
 @given(SOURCES, st.integers(2, 12), st.integers(0, 29), st.integers(3, V - 1))
 def test_search_stops_at_the_end_symbol(sources, max_len, seed, end):
     """Any symbol can be the end; a plain loop stops there, and a row of a batch repeats it."""
@@ -171,6 +172,7 @@ def next_by_definition(model: EncoderDecoder, src: list[int], words: list[int]) 
     return model.generator(out)[0, -1].tolist()
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(
     SOURCES,
@@ -268,6 +270,16 @@ def test_a_rule_that_allows_nothing_is_an_error():
 # --------------------------------------------------------------------------------- when it stops
 
 
+def wins(
+    log_prob: float, length: int, limit: int, scores: list[float], alpha: float, n_best: int = 1
+) -> bool:
+    """`can_win` of one hypothesis, from the scores of the complete ones."""
+    to_beat = -math.inf if len(scores) < n_best else sorted(scores)[-n_best]
+    numbers = (torch.tensor(x, dtype=torch.float64) for x in (log_prob, limit, to_beat))
+    log_probs, limits, scores_to_beat = numbers
+    return bool(can_win(log_probs, length, limits, scores_to_beat, alpha))
+
+
 @given(
     st.floats(-30, 0),
     st.integers(1, 30),
@@ -279,7 +291,7 @@ def test_a_rule_that_allows_nothing_is_an_error():
 def test_no_ending_of_what_cannot_win_wins(log_prob, length, more, alpha, complete, data):
     """Whatever is said up to the limit: if the bound says no, the score is not among the n best."""
     limit, n_best = length + 1 + more, data.draw(st.integers(1, len(complete)))
-    if not can_win(log_prob, length, limit, complete, alpha, n_best):
+    if not wins(log_prob, length, limit, complete, alpha, n_best):
         end = data.draw(st.integers(length + 1, limit))
         lost = data.draw(st.floats(-9, 0))
         assert (log_prob + lost) / penalty(end, alpha) <= sorted(complete)[-n_best] + 1e-12
@@ -290,10 +302,13 @@ def test_what_can_win_is_not_given_up(alpha: float):
     """The bound is tight: an ending that is certain reaches it at one end of the lengths."""
     length, limit, log_prob = 3, 12, -2.0
     reached = max(log_prob / penalty(n, alpha) for n in range(length + 1, limit + 1))
-    assert can_win(log_prob, length, limit, [reached - 1e-9], alpha)
-    assert not can_win(log_prob, length, limit, [reached + 1e-9], alpha)
-    assert can_win(-99.0, length, limit, [-0.1], alpha, n_best=2)  # a second is still wanted
-    assert not can_win(-math.inf, length, limit, [], alpha)  # nothing is open
+    assert wins(log_prob, length, limit, [reached - 1e-9], alpha)
+    assert not wins(log_prob, length, limit, [reached + 1e-9], alpha)
+    assert wins(-99.0, length, limit, [-0.1], alpha, n_best=2)  # a second is still wanted
+    assert not wins(-math.inf, length, limit, [], alpha)  # nothing is open
+    several = torch.tensor([log_prob, -99.0, log_prob]), torch.tensor([limit, limit, length + 1])
+    nth_best = torch.tensor([reached - 1e-3, reached - 1e-3, -math.inf])
+    assert can_win(several[0], length, several[1], nth_best, alpha).tolist() == [True, False, True]
 
 
 def steps(model: EncoderDecoder, rows: list[list[int]], **options: object) -> list[int]:

@@ -466,6 +466,7 @@ def test_check_shows_a_change_by_hand(written: Book):
     assert written.files() == before  # it only compares
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "shown"),
     [

@@ -132,34 +132,10 @@ def test_unknown_names_are_refused():
 # ---------------------------------------------------------------------------------------- extras
 
 
-def extras_asked() -> list[tuple[str, str, str]]:
-    """(module, extra, library) of each import below `with extra(…)` at the top of a module."""
-    found = set()
-    for name in MODULES:
-        path = ROOT / "annotated" / f"{name.replace('.', '/')}.py"
-        for part in map(ast.unparse, ast.parse(path.read_text(encoding="utf-8")).body):
-            if asked := re.match(r"with extra\('(\w+)'\)", part):
-                libraries = re.findall(r"^ +(?:from|import) (\w+)", part, re.MULTILINE)
-                found |= {(name, asked[1], library) for library in libraries}
-    return sorted(one for one in found if one[2] != "annotated")
-
-
-def test_charts_and_parsing_come_with_extras():
-    assert {extra for _, extra, _ in extras_asked()} == {"viz", "parse"}
-
-
 def hide(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As if a library were not installed."""
     for name in {library, *(n for n in sys.modules if n.startswith(f"{library}."))}:
         monkeypatch.setitem(sys.modules, name, None)
-
-
-@pytest.mark.parametrize(("module", "extra", "library"), extras_asked())
-def test_a_library_that_is_missing_names_its_extra(monkeypatch, module, extra, library):
-    hide(library, monkeypatch)
-    monkeypatch.delitem(sys.modules, f"annotated.{module}", raising=False)
-    with pytest.raises(MissingExtra, match=rf"{library}.*\[{extra}\]"):
-        importlib.import_module(f"annotated.{module}")
 
 
 def test_reading_the_paper_without_its_reader_names_the_extra(monkeypatch, tmp_path: Path):

@@ -95,6 +95,7 @@ def ligated():
         return set_paper()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("numbers", NUMBERS)
 @pytest.mark.parametrize("told", [*TOLD, "not at all"])
 def test_words_are_whole_whatever_a_font_tells_of_its_ligatures(tmp_path, ligated, told, numbers):

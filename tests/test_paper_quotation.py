@@ -160,13 +160,13 @@ def test_text_is_extracted_once_and_anew_when_the_file_changes(pdf, made, monkey
     assert len(calls) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("broken", [b"", b"{", b"[1]", b'{"other": 1}', b"\xff"])
-def test_broken_stored_text_is_made_anew(broken, pdf, made):
-    import_paper(pdf)
-    (stored,) = paper_folder().glob("*.json")
-    stored.write_bytes(broken)
+def test_broken_stored_text_is_made_anew(broken, imported, made):
+    (text,) = paper_folder().glob("*.json")
+    text.write_bytes(broken)
     assert find_paper() == Paper(made[1])
-    assert stored.read_bytes() != broken
+    assert text.read_bytes() != broken
 
 
 def test_a_folder_that_cannot_be_written_only_costs_time(pdf, monkeypatch):

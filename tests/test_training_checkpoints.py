@@ -186,6 +186,7 @@ def edited(path: Path, old: bytes, new: bytes) -> None:
     path.write_bytes(content.replace(old, new))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new"),
     [

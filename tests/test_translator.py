@@ -95,6 +95,7 @@ def test_what_cannot_be_seen_is_not_translated(text: str):
     assert list(translator.candidates([text], n_best=3)) == [[Translation("", 0.0, 0.0)]]
 
 
+@pytest.mark.slow
 def test_a_line_of_two_thousand_tokens():
     """In seconds, though nothing ends before the limit; and its neighbours as ever."""
     translator = Translator(wild(60, positions="sinusoidal"), TOKENIZER)
@@ -408,6 +409,7 @@ def test_a_device_that_cannot_compute_is_refused(saved: Path, device: object):
         load_pretrained(saved, device)
 
 
+@pytest.mark.slow
 def test_a_translation_needs_no_extra():
     """Neither tables nor charts nor parsers nor Moses' tokenizer."""
     code = """
