@@ -267,7 +267,10 @@ def test_the_page_translates_and_shows_what_python_shows(tab, translators) -> No
 @pytest.mark.browser
 def test_who_types_fast_gets_the_last_sentence(tab, translators) -> None:
     place = tab.locator(".live").nth(0)
+    place.locator("form button").click()
+    place.locator(".examples button").nth(1).click()  # while the model is loading
     ask(place, "A dog.")
+    assert place.locator(".looks").count() == 1
     text = "A man in a blue shirt is standing on a ladder."
     place.locator("input").fill("")
     place.locator("input").press_sequentially(text, delay=5)
@@ -286,6 +289,7 @@ def test_any_text_gets_an_answer(tab) -> None:
         assert ("60 pieces" in cut) == (len(text) > 1000)
     ask(place, "   ")
     assert place.locator(".translation").inner_text() == ""
+    assert not place.locator(".looks").is_visible()
 
 
 @pytest.mark.slow

@@ -336,7 +336,7 @@
     const note = make("p", { className: "note" });
     const result = make("p", { className: "translation", lang: to });
     const status = make("p", { className: "visually-hidden", role: "status" }); // speaks at the end only
-    let model, parts, latest = 0;
+    let model, parts, opening, latest = 0;
 
     note.textContent = `The first click loads the model (${megabytes} MB). It runs on this page; nothing is sent.`;
     const form = make("form", { onsubmit: (event) => { event.preventDefault(); run(); } },
@@ -351,10 +351,8 @@
 
     async function open() {
       note.textContent = "Loading …";
-      button.disabled = true;
       await breath();
       model = await window.liveModel(name);
-      button.disabled = false;
       parts = SHOWN[show].map((part) => part({ ...model, run }));
       result.after(...parts.map(({ element }) => element));
     }
@@ -363,11 +361,11 @@
       const turn = ++latest; // an older run sees that it is not the last, and ends
       result.ariaBusy = "true";
       try {
-        if (!model) await open();
+        await (opening ??= open());
         if (turn === latest) await read(turn);
       } catch (error) {
         note.textContent = `This did not work: ${error.message}`;
-        button.disabled = false;
+        if (!model) opening = null; // so that the next click tries again
       }
       if (turn === latest) result.ariaBusy = "false";
     }
@@ -375,7 +373,9 @@
     async function read(turn) {
       const { ids: typed, cut } = model.encode(input.value);
       note.textContent = cut ? `Only the first ${MOST} pieces of this text are read.` : "";
-      if (BLANK.test(input.value)) {
+      const blank = BLANK.test(input.value);
+      parts.forEach(({ element }) => { element.hidden = blank; });
+      if (blank) {
         result.textContent = "";
         return;
       }
