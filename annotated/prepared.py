@@ -466,5 +466,6 @@ def prepare(
         else:
             _write_corpus(folder, config, parts, processes)
             said = "is prepared"
-    tqdm.write(f"{config.data} {said}: {folder}", file=sys.stderr)
+    if not replace:  # a run's own folder is nothing to tell of
+        tqdm.write(f"{config.data} {said}: {folder}", file=sys.stderr)
     return folder

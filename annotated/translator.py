@@ -308,6 +308,6 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
                 path = folder / "model.safetensors"
                 raise FileError(f"{path}: expected finite numbers in {key}; got NaN or infinity")
     model.to(device)
-    if torch.device(device).type == "cpu":
+    if next(model.parameters()).device.type == "cpu":
         store_by_columns(model)
     return Translator(model, tokenizer)
