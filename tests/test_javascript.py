@@ -23,6 +23,10 @@ CAPTIONS, GENERAL = "multi30k-en-de", "general-en-fr"
 
 live = pytest.importorskip("live", reason="needs the extra `book`")
 
+SITE = ROOT / "_build" / "html"
+TEXTS = {page: (ROOT / "chapters" / f"{page}.md").read_text(encoding="utf-8") for page in pages()}
+PAGES = [page for page, text in TEXTS.items() if "```{live}" in text]
+
 
 def test_the_tokenizer_is_as_it_was_made() -> None:
     head, _, body = (STATIC / "tokenizers.js").read_bytes().partition(b" */\n")
@@ -59,9 +63,8 @@ def test_a_model_becomes_a_script_when_a_chapter_asks_for_it(tmp_path: Path) -> 
 
 
 def test_every_model_that_a_chapter_asks_for_is_written() -> None:
-    texts = [(ROOT / "chapters" / f"{page}.md").read_text(encoding="utf-8") for page in pages()]
-    asked = [name for text in texts for name in live.ASKED.findall(text)]
-    assert len(asked) == sum(text.count("```{live}") for text in texts) >= 2
+    asked = [name for text in TEXTS.values() for name in live.ASKED.findall(text)]
+    assert len(asked) == sum(text.count("```{live}") for text in TEXTS.values()) >= 2
     for name in asked:
         assert (live.MODELS / name / "model.safetensors").exists()
 
@@ -101,6 +104,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         live.live_place("translator", CAPTIONS, ["A dog runs.", "A girl is reading a book."]),
         live.live_place("lines", GENERAL, ["The law is new."]),
         live.live_place("beam", CAPTIONS, ["A dog runs."]),
+        live.live_place("order", CAPTIONS, ["A black dog chases a white cat."]),
+        live.live_place("scores", CAPTIONS, ["A black dog chases a white cat."]),
     ]
     (folder / "models").mkdir()
     for name in CAPTIONS, GENERAL:
@@ -262,7 +267,10 @@ def test_the_page_translates_and_shows_what_python_shows(tab, translators) -> No
 @pytest.mark.browser
 def test_who_types_fast_gets_the_last_sentence(tab, translators) -> None:
     place = tab.locator(".live").nth(0)
+    place.locator("form button").click()
+    place.locator(".examples button").nth(1).click()  # while the model is loading
     ask(place, "A dog.")
+    assert place.locator(".looks").count() == 1
     text = "A man in a blue shirt is standing on a ladder."
     place.locator("input").fill("")
     place.locator("input").press_sequentially(text, delay=5)
@@ -281,6 +289,7 @@ def test_any_text_gets_an_answer(tab) -> None:
         assert ("60 pieces" in cut) == (len(text) > 1000)
     ask(place, "   ")
     assert place.locator(".translation").inner_text() == ""
+    assert not place.locator(".looks").is_visible()
 
 
 @pytest.mark.slow
@@ -323,6 +332,52 @@ def test_a_wider_beam_keeps_more(tab, translators) -> None:
 
 
 @pytest.mark.browser
+def test_without_positions_the_order_of_the_pieces_makes_no_difference(tab) -> None:
+    place, told = tab.locator(".live").nth(3), {}
+    ask(place, "A black dog chases a white cat.")
+    for positions in "with positions", "all at position 0":
+        place.get_by_label("Encoder").select_option(positions)
+        for order in "as written", "backwards", "shuffled":
+            place.get_by_label("Order").select_option(order)
+            place.locator(".translation[aria-busy=false]").wait_for()
+            read = place.locator(".note").last.inner_text().removeprefix("Read: ").split()
+            assert sorted(read) == sorted(
+                ["A", "black", "dog", "chases", "a", "white", "cat", ".", "<EOS>"]
+            )
+            told[positions, order] = place.locator(".translation").inner_text()
+    assert len({text for (positions, _), text in told.items() if positions[0] == "a"}) == 1
+    assert len({text for (positions, _), text in told.items() if positions[0] == "w"}) == 3
+
+
+@pytest.mark.browser
+def test_scores_before_and_after_the_softmax(tab, translators) -> None:
+    place, translator = tab.locator(".live").nth(4), translators[CAPTIONS]
+    text = "A black dog chases a white cat."
+    ask(place, text)
+    attention = translator.model.encoder.layers[1].self_attn
+    src = torch.tensor(encode_source(translator.tokenizer, [text]))
+    seen = []
+    hooks = [
+        w.register_forward_hook(lambda *a: seen.append(a[2][0]))
+        for w in (attention.w_q, attention.w_k)
+    ]
+    with torch.no_grad():
+        translator.model.encode(src, None)
+    for hook in hooks:
+        hook.remove()
+    part = slice(2 * attention.d_k, 3 * attention.d_k)  # the third head
+    product = seen[1][:, part] @ seen[0][4, part]  # the fifth piece asks
+    for name, size in ("√d_k", attention.d_k**0.5), ("1", 1.0):
+        for label, option in ("Layer", "2"), ("Head", "3"), ("From", "5 a"), ("Divided by", name):
+            place.get_by_label(label).select_option(option)
+        rows = [row.split("\t") for row in place.locator(".kept tbody tr").all_inner_texts()]
+        scores = product / size
+        found = [float(row[1]) for row in rows], [float(row[3]) for row in rows]
+        assert found[0] == pytest.approx((scores - scores.max()).tolist(), abs=0.006)
+        assert found[1] == pytest.approx(scores.softmax(dim=0).tolist(), abs=0.0006)
+
+
+@pytest.mark.browser
 def test_a_model_that_is_not_there_is_told_of(chromium, site: Path, tmp_path: Path) -> None:
     shutil.copytree(site, tmp_path, ignore=shutil.ignore_patterns("models"), dirs_exist_ok=True)
     tab = chromium.new_page()
@@ -334,3 +389,85 @@ def test_a_model_that_is_not_there_is_told_of(chromium, site: Path, tmp_path: Pa
     ask(place, "A dog runs.")
     assert place.locator(".translation").inner_text()
     tab.close()
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+@pytest.mark.corpora
+def test_the_page_translates_a_whole_test_set_as_well_as_python(tab, translators) -> None:
+    """BLEU of the captions of Multi30k's test of 2016, each translated alone in the browser."""
+    from annotated.corpora import load_pairs
+    from annotated.evaluation import bleu
+
+    sources, references = load_pairs("multi30k", "test", "en", "de", fetch=False)
+    translate = """async ([name, texts]) => {
+        const { transformer, encode, decode } = await window.liveModel(name);
+        return texts.map((text) => {
+            const search = transformer.search(encode(text).ids);
+            let step = search.next();
+            while (!step.done) step = search.next();
+            return decode(step.value.hypotheses[0].token.path.map(({ id }) => id));
+        });
+    }"""
+    found = []
+    for start in range(0, len(sources), 50):
+        found += tab.evaluate(translate, [CAPTIONS, sources[start : start + 50]])
+    expected = translators[CAPTIONS].translate_all(sources)
+    scores = [bleu(texts, references, "de", "cased")["score"] for texts in (found, expected)]
+    assert len(sources) == 1000 and scores[0] == pytest.approx(scores[1], abs=0.05)
+    assert sum(one == two for one, two in zip(found, expected, strict=True)) >= 990
+
+
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_page_is_about_as_fast_as_pytorch(tab, translators) -> None:
+    """A sentence alone, greedily, both on one core and in turn: at most thrice PyTorch's time."""
+    from time import perf_counter
+
+    translator, times = translators[CAPTIONS], []
+    text = "A man in a blue shirt is standing on a ladder outside."
+    (ids,) = encode_source(translator.tokenizer, [text])
+    search = """async ([name, ids]) => {
+        const { transformer } = await window.liveModel(name), start = performance.now();
+        for (const _ of transformer.search(ids, { beam: 1 }));
+        return (performance.now() - start) / 1000;
+    }"""
+    for _ in range(15):
+        there = tab.evaluate(search, [CAPTIONS, ids])
+        start = perf_counter()
+        translator.translate(text, beam=1)
+        times.append((there, perf_counter() - start))
+    page, python = (sorted(column)[7] for column in zip(*times, strict=True))
+    assert page < 3 * python
+
+
+@pytest.mark.browser
+@pytest.mark.site
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_of_the_site_loads_a_model_when_asked_and_stays_accessible(chromium, page) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    for width, theme in (1280, "light"), (390, "dark"):
+        tab = chromium.new_context(
+            viewport={"width": width, "height": 900}, offline=True
+        ).new_page()
+        asked, reports = [], []
+        tab.on("request", lambda request, asked=asked: asked.append(request.url))
+        tab.on("pageerror", lambda error, reports=reports: reports.append(str(error)))
+        tab.add_init_script(f"localStorage.setItem('mode', '{theme}')")
+        tab.goto((SITE / "chapters" / f"{page}.html").as_uri())
+        place = tab.locator(".live").first
+        place.locator("form").wait_for()
+        tab.wait_for_timeout(500)
+        later = "/models/", "transformer.js", "tokenizers.js"  # at the click, and not before
+        assert asked and not [url for url in asked if any(part in url for part in later)]
+        before = len(asked)
+        place.locator("form button").click()
+        place.locator(".translation[aria-busy=false]").wait_for(timeout=60_000)
+        assert place.locator(".translation").inner_text()
+        assert all(any(part in url for url in asked[before:]) for part in later)
+        assert not any(url.startswith("http") for url in asked) and not reports
+        found = Axe().run(tab, context={"include": [[".live"]]}).response["violations"]
+        assert not [each["help"] for each in found if each["impact"] in ("serious", "critical")]
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        tab.context.close()

@@ -98,7 +98,8 @@
   function searchWays({ run }) {
     const ways = [["beam of 4", { beam: 4, nBest: 4 }], ["greedy", { beam: 1 }]];
     const way = choice("Search", ways, 0, run);
-    return { element: way.element, options: () => way.value };
+    const element = make("p", { className: "controls" }, way.element);
+    return { element, options: () => way.value };
   }
 
   function beamWidths({ run }) {
@@ -132,7 +133,7 @@
     const body = make("tbody");
     const heads = ["What the beam kept", "log-probability", "score"];
     const head = make("tr", {}, ...heads.map((textContent) => make("th", { scope: "col", textContent })));
-    const element = make("table", { className: "kept" }, make("thead", {}, head), body);
+    const element = wide(make("table", { className: "kept" }, make("thead", {}, head), body));
     const row = ({ token, score }) => make("tr", {},
       ...[decode(idsOf(token)), token.logProb.toFixed(2), score.toFixed(3)]
         .map((textContent) => make("td", { textContent })));
@@ -307,7 +308,7 @@
       };
       body.replaceChildren(...keys.map((key, k) => {
         const weight = Math.exp(logs[k]) / sum;
-        const cells = [key, logs[k].toFixed(2), bar(Math.max(0, 1 + logs[k] / 20)), weight.toFixed(3), bar(weight)];
+        const cells = [key, logs[k].toFixed(2), bar(Math.max(0, 1 + logs[k] / 6)), weight.toFixed(3), bar(weight)];
         return make("tr", {}, ...cells.map((cell) => make("td", {}, cell)));
       }));
     }
@@ -335,7 +336,7 @@
     const note = make("p", { className: "note" });
     const result = make("p", { className: "translation", lang: to });
     const status = make("p", { className: "visually-hidden", role: "status" }); // speaks at the end only
-    let model, parts, latest = 0;
+    let model, parts, opening, latest = 0;
 
     note.textContent = `The first click loads the model (${megabytes} MB). It runs on this page; nothing is sent.`;
     const form = make("form", { onsubmit: (event) => { event.preventDefault(); run(); } },
@@ -350,10 +351,8 @@
 
     async function open() {
       note.textContent = "Loading …";
-      button.disabled = true;
       await breath();
       model = await window.liveModel(name);
-      button.disabled = false;
       parts = SHOWN[show].map((part) => part({ ...model, run }));
       result.after(...parts.map(({ element }) => element));
     }
@@ -362,11 +361,11 @@
       const turn = ++latest; // an older run sees that it is not the last, and ends
       result.ariaBusy = "true";
       try {
-        if (!model) await open();
+        await (opening ??= open());
         if (turn === latest) await read(turn);
       } catch (error) {
         note.textContent = `This did not work: ${error.message}`;
-        button.disabled = false;
+        if (!model) opening = null; // so that the next click tries again
       }
       if (turn === latest) result.ariaBusy = "false";
     }
@@ -374,7 +373,9 @@
     async function read(turn) {
       const { ids: typed, cut } = model.encode(input.value);
       note.textContent = cut ? `Only the first ${MOST} pieces of this text are read.` : "";
-      if (BLANK.test(input.value)) {
+      const blank = BLANK.test(input.value);
+      parts.forEach(({ element }) => { element.hidden = blank; });
+      if (blank) {
         result.textContent = "";
         return;
       }
