@@ -199,11 +199,11 @@ def fused_attention(
     if mask is None:
         return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
     mask = mask.bool()
-    blind = ~mask.any(dim=-1, keepdim=True)
-    if blind.device.type == "cpu" and not torch.compiler.is_compiling() and not blind.any():
+    sees = mask.any(dim=-1, keepdim=True)
+    if sees.device.type == "cpu" and not torch.compiler.is_compiling() and sees.all():
         return F.scaled_dot_product_attention(query, key, value, mask, dropout)
-    output = F.scaled_dot_product_attention(query, key, value, mask | blind, dropout)
-    return output.masked_fill(blind, 0.0)
+    output = F.scaled_dot_product_attention(query, key, value, mask | ~sees, dropout)
+    return output.masked_fill(~sees, 0.0)
 
 
 def _is_product(module: nn.Module) -> bool:

@@ -151,10 +151,11 @@ def open_beam(
     """Encode the sources; the only hypothesis of each is the start symbol."""
     memory = model.encode(src, src_mask)
     batch = src.size(0)
-    no_padding = src_mask is None or bool(src_mask.all())  # then no step need look for it
+    if src_mask is not None:  # where there is no padding, no step need look for it
+        src_mask = None if src_mask.all() else src_mask.expand(batch, -1, -1)
     return Beam(
         memory=memory,
-        src_mask=None if no_padding else src_mask.expand(batch, -1, -1),
+        src_mask=src_mask,
         ids=src.new_full((batch, 1, 1), START),
         log_prob=memory.new_zeros(batch, 1),
         ancestry=torch.ones(batch, 1, 1, dtype=torch.bool, device=src.device),
