@@ -208,8 +208,9 @@ def fused_attention(
 
 def _is_product(module: nn.Module) -> bool:
     """Whether a call of this module is a product with its weight and nothing else."""
-    watched = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
-    return type(module) is nn.Linear and module.bias is None and not watched
+    plain = type(module) is nn.Linear and module.bias is None
+    hooks = module._forward_pre_hooks, module._forward_hooks
+    return plain and not any((*hooks, module._backward_pre_hooks, module._backward_hooks))
 
 
 def project_heads(
@@ -269,7 +270,7 @@ class KeyValueCache:
 
     def stack(self, maps: list[nn.Linear]) -> Tensor:
         """The matrices of several maps as one, made in the first call and kept for the others."""
-        if self._weight is None:  # by columns: see the translator
+        if self._weight is None:  # by columns, as a product with few rows reads it
             self._weight = torch.cat([m.weight.t() for m in maps], dim=1).t()
         return self._weight
 

@@ -160,7 +160,7 @@ def open_beam(
         log_prob=memory.new_zeros(batch, 1),
         ancestry=torch.ones(batch, 1, 1, dtype=torch.bool, device=src.device),
         places=src.new_full((batch,), size),
-        scores=memory.new_full((batch, size), -math.inf),
+        scores=torch.full((batch, size), -math.inf, device=src.device),
         cache=DecoderCache() if cache else None,
     )
 
@@ -208,7 +208,7 @@ def take_complete(beam: Beam, alpha: float) -> list[tuple[int, Hypothesis]]:
         score = log_prob / length_penalty(len(ids), alpha)
         complete.append((row, Hypothesis(ids[:-1], log_prob, score)))
     if complete:
-        scores = beam.log_prob / length_penalty(beam.ids.size(-1) - 1, alpha)
+        scores = beam.log_prob.float() / length_penalty(beam.ids.size(-1) - 1, alpha)
         both = torch.cat([beam.scores, scores.masked_fill(~ended, -math.inf)], dim=1)
         beam.scores = both.topk(beam.scores.size(1)).values
         beam.places -= ended.sum(dim=1)
@@ -280,7 +280,7 @@ def beam_search(
         extend_beam(state, log_probs, beam)
         for row, hypothesis in take_complete(state, alpha):
             found[rows[row]].append(hypothesis)
-        best = state.log_prob.amax(dim=1)
+        best = state.log_prob.amax(dim=1).float()
         keep = can_win(best, length, limits, state.scores[:, n_best - 1], alpha)
         if not keep.all():  # what is decided leaves the batch
             still = keep.nonzero().squeeze(1)
