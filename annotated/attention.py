@@ -200,17 +200,18 @@ def fused_attention(
     if mask is None:
         return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
     mask = mask.bool()
-    blind = ~mask.any(dim=-1, keepdim=True)
-    if blind.device.type == "cpu" and not torch.compiler.is_compiling() and not blind.any():
+    sees = mask.any(dim=-1, keepdim=True)
+    if sees.device.type == "cpu" and not torch.compiler.is_compiling() and sees.all():
         return F.scaled_dot_product_attention(query, key, value, mask, dropout)
-    output = F.scaled_dot_product_attention(query, key, value, mask | blind, dropout)
-    return output.masked_fill(blind, 0.0)
+    output = F.scaled_dot_product_attention(query, key, value, mask | ~sees, dropout)
+    return output.masked_fill(~sees, 0.0)
 
 
 def _is_product(module: nn.Module) -> bool:
     """Whether a call of this module is a product with its weight and nothing else."""
-    watched = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks
-    return type(module) is nn.Linear and module.bias is None and not watched
+    plain = type(module) is nn.Linear and module.bias is None
+    hooks = module._forward_pre_hooks, module._forward_hooks
+    return plain and not any((*hooks, module._backward_pre_hooks, module._backward_hooks))
 
 
 def project_heads(
@@ -270,7 +271,7 @@ class KeyValueCache:
 
     def stack(self, maps: list[nn.Linear]) -> Tensor:
         """The matrices of several maps as one, made in the first call and kept for the others."""
-        if self._weight is None:  # by columns: see the translator
+        if self._weight is None:  # by columns, as a product with few rows reads it
             self._weight = torch.cat([m.weight.t() for m in maps], dim=1).t()
         return self._weight
 

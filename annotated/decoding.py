@@ -151,16 +151,16 @@ def open_beam(
     """Encode the sources; the only hypothesis of each is the start symbol."""
     memory = model.encode(src, src_mask)
     batch = src.size(0)
-    if src_mask is not None and bool(src_mask.all()):
-        src_mask = None  # no padding: then no step need look for it
+    if src_mask is not None:  # where there is no padding, no step need look for it
+        src_mask = None if src_mask.all() else src_mask.expand(batch, -1, -1)
     return Beam(
         memory=memory,
-        src_mask=None if src_mask is None else src_mask.expand(batch, -1, -1),
+        src_mask=src_mask,
         ids=src.new_full((batch, 1, 1), START),
         log_prob=memory.new_zeros(batch, 1),
         ancestry=torch.ones(batch, 1, 1, dtype=torch.bool, device=src.device),
         places=src.new_full((batch,), size),
-        scores=memory.new_full((batch, size), -math.inf),
+        scores=torch.full((batch, size), -math.inf, device=src.device),
         cache=DecoderCache() if cache else None,
     )
 
@@ -208,7 +208,7 @@ def take_complete(beam: Beam, alpha: float) -> list[tuple[int, Hypothesis]]:
         score = log_prob / length_penalty(len(ids), alpha)
         complete.append((row, Hypothesis(ids[:-1], log_prob, score)))
     if complete:
-        scores = beam.log_prob / length_penalty(beam.ids.size(-1) - 1, alpha)
+        scores = beam.log_prob.float() / length_penalty(beam.ids.size(-1) - 1, alpha)
         both = torch.cat([beam.scores, scores.masked_fill(~ended, -math.inf)], dim=1)
         beam.scores = both.topk(beam.scores.size(1)).values
         beam.places -= ended.sum(dim=1)
@@ -280,7 +280,7 @@ def beam_search(
         extend_beam(state, log_probs, beam)
         for row, hypothesis in take_complete(state, alpha):
             found[rows[row]].append(hypothesis)
-        best = state.log_prob.amax(dim=1)
+        best = state.log_prob.amax(dim=1).float()
         keep = can_win(best, length, limits, state.scores[:, n_best - 1], alpha)
         if not keep.all():  # what is decided leaves the batch
             still = keep.nonzero().squeeze(1)

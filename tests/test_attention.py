@@ -17,6 +17,7 @@ from annotated.attention import (
     MultiHeadedAttention,
     fused_attention,
     masked_softmax,
+    project_heads,
     scaled_dot_product,
     subsequent_mask,
 )
@@ -373,6 +374,57 @@ def test_a_mask_of_another_shape_is_refused(shape):
 def test_heads_have_a_width(wrong):
     with pytest.raises(ValueError, match="of at least 1; got"):
         MultiHeadedAttention(**{"h": 2, "d_model": 8} | wrong)
+
+
+@pytest.mark.parametrize("sources", [1, 2, 3])
+@pytest.mark.parametrize("cached", [False, True])
+def test_maps_in_one_product_are_those_maps(sources, cached):
+    """Values and gradients, whatever the inputs share."""
+    attention = MultiHeadedAttention(2, 8, d_k=3, d_v=5)
+    x, memory = torch.randn(2, 4, 8), torch.randn(2, 6, 8)
+    inputs = [(x, x, x), (x, memory, memory), (x, memory, memory.clone())][sources - 1]
+    maps = attention.w_q, attention.w_k, attention.w_v
+    separate = [
+        m(y).unflatten(-1, (2, -1)).transpose(1, 2) for m, y in zip(maps, inputs, strict=True)
+    ]
+    together = project_heads(attention, *inputs, KeyValueCache(grows=False) if cached else None)
+    close(together, tuple(separate))
+    weights = [m.weight for m in maps]
+    gradients = (
+        torch.autograd.grad(sum(part.square().sum() for part in parts), weights)
+        for parts in (together, separate)
+    )
+    close(*gradients)
+
+
+def test_a_map_that_is_watched_or_replaced_is_called():
+    """Hooks see each call, and what stands in a map's place decides, in one product or not."""
+    attention, x, seen = MultiHeadedAttention(2, 8).eval(), torch.randn(1, 3, 8), []
+    handle = attention.w_k.register_forward_hook(lambda m, inputs, keys: seen.append(keys))
+    attention(x, x, x)
+    assert len(seen) == 1
+    handle.remove()
+    attention.w_v = nn.Sequential(attention.w_v, nn.ReLU())
+    expected = attention.w_v(x).unflatten(-1, (2, -1)).transpose(1, 2)
+    assert (expected >= 0).all()
+    close(project_heads(attention, x, x, x)[2], expected)
+    nn.utils.parametrizations.weight_norm(attention.w_q)
+    with torch.no_grad():
+        attention.w_q.parametrizations.weight.original0.mul_(2)
+    expected = F.linear(x, attention.w_q.weight).unflatten(-1, (2, -1)).transpose(1, 2)
+    close(project_heads(attention, x, x, x)[0], expected)
+
+
+def test_a_search_after_a_change_of_weights_uses_the_new_ones():
+    """What a cache keeps of the weights ends with it."""
+    attention, x = MultiHeadedAttention(2, 8).eval(), torch.randn(1, 1, 8)
+    before = attention(x, x, x, cache=KeyValueCache(grows=True))
+    attention.load_state_dict({k: -v for k, v in attention.state_dict().items()})
+    after = attention(x, x, x, cache=KeyValueCache(grows=True))
+    close(after, attention(x, x, x))
+    close(after, before)  # the signs of values and of the output's map cancel
+    attention.double()
+    attention(x.double(), x.double(), x.double(), cache=KeyValueCache(grows=True))
 
 
 def test_a_cache_keeps_its_batch():

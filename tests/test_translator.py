@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from tiny import TOKENIZER, WORDS, never_end, wild
 
 from annotated.data import END, PAD, START, Batch, encode_source, pad_ids
+from annotated.decoding import beam_search
 from annotated.files import FileError, resource_path
 from annotated.training.checkpoints import save_model
 from annotated.training.config import preset
@@ -258,6 +259,27 @@ def test_what_was_saved_is_loaded(tmp_path: Path, options: dict[str, object]):
     ]
     torch.testing.assert_close(*both, atol=0.05, rtol=0.05)  # half precision was in between
     assert load_pretrained(str(tmp_path)).translate("one") == translator.translate("one")
+
+
+def test_the_order_of_matrices_in_memory_changes_no_value(tmp_path: Path):
+    model = wild(60, tie_embeddings=True)
+    save_model(tmp_path, dict(model.named_parameters()), model.config)
+    TOKENIZER.save(str(tmp_path / "tokenizer.json"))
+    loaded = load_pretrained(tmp_path).model
+    matrices = [p for p in loaded.parameters() if p.dim() == 2]
+    assert matrices and all(p.t().is_contiguous() for p in matrices)
+    assert loaded.generator.proj.weight is loaded.src_embed[0].lut.weight  # tied as before
+    loaded.load_state_dict(model.state_dict())
+    assert all(p.t().is_contiguous() for p in matrices)  # it stays
+    batch = Batch(pad_ids([[4, 5, 6], [7, 8, 4]]))
+    found = [beam_search(m, batch.src, batch.src_mask, max_extra=5) for m in (model, loaded)]
+    for (one,), (other,) in zip(*found, strict=True):
+        assert one.ids == other.ids and one.score == pytest.approx(other.score, abs=1e-5)
+    again = tmp_path / "again"
+    again.mkdir()
+    save_model(again, dict(loaded.named_parameters()), model.config)
+    files = [(folder / "model.safetensors").read_bytes() for folder in (tmp_path, again)]
+    assert files[0] == files[1]
 
 
 def test_an_unknown_model_is_refused_with_the_known(tmp_path: Path, monkeypatch):
