@@ -16,11 +16,14 @@ from . import evaluation as evaluation
 from . import feed_forward as feed_forward
 from . import files as files
 from . import heads as heads
+from . import hub as hub
 from . import launcher as launcher
+from . import marian as marian
 from . import model as model
 from . import optimizer as optimizer
 from . import paper as paper
 from . import parsing as parsing
+from . import piece_models as piece_models
 from . import positional as positional
 from . import prepared as prepared
 from . import regularization as regularization

@@ -82,6 +82,7 @@ class MultiHeadedAttention(nn.Module):
         dropout: probability of dropping an attention weight (section 5.4 has none).
         d_k: width of a query and a key in one head; default d_model / h.
         d_v: width of a value in one head; default d_model / h.
+        bias: add one in each of the four projections (the paper has none).
 
     Raises: ValueError if d_model is not divisible by h and d_k or d_v is not given.
 
@@ -95,15 +96,16 @@ class MultiHeadedAttention(nn.Module):
         dropout: float = 0.0,
         d_k: int | None = None,
         d_v: int | None = None,
+        bias: bool = False,
     ) -> None:
         super().__init__()
         self.h = h
         self.d_k, self.d_v = head_widths(h, d_model, d_k, d_v)
         self.dropout = nn.Dropout(dropout)
-        self.w_q = nn.Linear(d_model, h * self.d_k, bias=False)
-        self.w_k = nn.Linear(d_model, h * self.d_k, bias=False)
-        self.w_v = nn.Linear(d_model, h * self.d_v, bias=False)
-        self.w_o = nn.Linear(h * self.d_v, d_model, bias=False)
+        self.w_q = nn.Linear(d_model, h * self.d_k, bias)
+        self.w_k = nn.Linear(d_model, h * self.d_k, bias)
+        self.w_v = nn.Linear(d_model, h * self.d_v, bias)
+        self.w_o = nn.Linear(h * self.d_v, d_model, bias)
         self._last: tuple[Tensor, Tensor, Tensor | None] | None = None
 
     def forward(
@@ -207,11 +209,17 @@ def fused_attention(
     return output.masked_fill(~sees, 0.0)
 
 
-def _is_product(module: nn.Module) -> bool:
-    """Whether a call of this module is a product with its weight and nothing else."""
-    plain = type(module) is nn.Linear and module.bias is None
+def _is_linear(module: nn.Module) -> bool:
+    """Whether a call of this module is a linear map and nothing else."""
     hooks = module._forward_pre_hooks, module._forward_hooks
-    return plain and not any((*hooks, module._backward_pre_hooks, module._backward_hooks))
+    watched = any((*hooks, module._backward_pre_hooks, module._backward_hooks))
+    return type(module) is nn.Linear and not watched
+
+
+def _stack(maps: list[nn.Linear]) -> tuple[Tensor, Tensor | None]:
+    """Weight and bias of several maps as one; all of them have a bias, or none."""
+    biases: list[Tensor] = [m.bias for m in maps if m.bias is not None]
+    return torch.cat([m.weight for m in maps]), torch.cat(biases) if biases else None
 
 
 def project_heads(
@@ -232,11 +240,12 @@ def project_heads(
     if cache is not None and cache.complete:
         return layer.split_heads(layer.w_q(query)), *cache.kept()
     maps = [layer.w_q, layer.w_k, layer.w_v]
-    if key is value and all(map(_is_product, maps)):
+    alike = len({getattr(m, "bias", None) is None for m in maps}) == 1
+    if key is value and alike and all(map(_is_linear, maps)):
         own = [] if query is key else [layer.w_q(query)]
         shared = maps[len(own) :]  # those of one and the same input
-        weight = torch.cat([m.weight for m in shared]) if cache is None else cache.stack(shared)
-        parts = own + list(F.linear(key, weight).split([m.out_features for m in shared], -1))
+        stacked = _stack(shared) if cache is None else cache.stack(shared)
+        parts = own + list(F.linear(key, *stacked).split([m.out_features for m in shared], -1))
     else:
         parts = [m(x) for m, x in zip(maps, (query, key, value), strict=True)]
     query, key, value = map(layer.split_heads, parts)
@@ -267,13 +276,14 @@ class KeyValueCache:
         self.grows = grows
         self.length = 0  # positions held
         self.buffers: list[Tensor] = []  # keys and values, each (batch, h, room, d)
-        self._weight: Tensor | None = None
+        self._stacked: tuple[Tensor, Tensor | None] | None = None
 
-    def stack(self, maps: list[nn.Linear]) -> Tensor:
-        """The matrices of several maps as one, made in the first call and kept for the others."""
-        if self._weight is None:  # by columns, as a product with few rows reads it
-            self._weight = torch.cat([m.weight.t() for m in maps], dim=1).t()
-        return self._weight
+    def stack(self, maps: list[nn.Linear]) -> tuple[Tensor, Tensor | None]:
+        """Several maps as one, made in the first call and kept for the others."""
+        if self._stacked is None:
+            weight, bias = _stack(maps)  # by columns, as a product with few rows reads it
+            self._stacked = weight.t().contiguous().t(), bias
+        return self._stacked
 
     @property
     def complete(self) -> bool:

@@ -85,16 +85,17 @@ def greedy_decode(
 _Number = TypeVar("_Number", float, Tensor)
 
 
-def length_penalty(length: _Number, alpha: float) -> _Number:
+def length_penalty(length: _Number, alpha: float, offset: float = 5) -> _Number:
     """((5 + length) / 6)^alpha, by which the log-probability of an output is divided.
 
     Args:
         length: tokens of the output, the end symbol counted; of one, or of several in a tensor.
         alpha: 0 compares probabilities; the larger, the more is granted to long outputs.
+        offset: the 5; with 0 it is length^alpha, as in other systems.
 
     Source: section 6.1, after Wu et al. 2016.
     """
-    return ((5 + length) / 6) ** alpha
+    return ((offset + length) / (offset + 1)) ** alpha
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ def extend_beam(beam: Beam, log_probs: Tensor, size: int) -> None:
     beam.log_prob.masked_fill_(rank >= beam.places.unsqueeze(1), -math.inf)
 
 
-def take_complete(beam: Beam, alpha: float) -> list[tuple[int, Hypothesis]]:
+def take_complete(beam: Beam, alpha: float, offset: float = 5) -> list[tuple[int, Hypothesis]]:
     """Take the hypotheses that have just ended out of the beam, and their places with them.
 
     Returns: pairs of a row of the batch and a hypothesis.
@@ -205,10 +206,10 @@ def take_complete(beam: Beam, alpha: float) -> list[tuple[int, Hypothesis]]:
     for row, place in ended.nonzero().tolist():
         ids = beam.ids[row, place, 1:].tolist()
         log_prob = float(beam.log_prob[row, place])
-        score = log_prob / length_penalty(len(ids), alpha)
+        score = log_prob / length_penalty(len(ids), alpha, offset)
         complete.append((row, Hypothesis(ids[:-1], log_prob, score)))
     if complete:
-        scores = beam.log_prob.float() / length_penalty(beam.ids.size(-1) - 1, alpha)
+        scores = beam.log_prob.float() / length_penalty(beam.ids.size(-1) - 1, alpha, offset)
         both = torch.cat([beam.scores, scores.masked_fill(~ended, -math.inf)], dim=1)
         beam.scores = both.topk(beam.scores.size(1)).values
         beam.places -= ended.sum(dim=1)
@@ -216,7 +217,9 @@ def take_complete(beam: Beam, alpha: float) -> list[tuple[int, Hypothesis]]:
     return complete
 
 
-def can_win(log_prob: Tensor, length: int, limit: Tensor, to_beat: Tensor, alpha: float) -> Tensor:
+def can_win(
+    log_prob: Tensor, length: int, limit: Tensor, to_beat: Tensor, alpha: float, offset: float = 5
+) -> Tensor:
     """Whether an open hypothesis may still become one of the n best; for each sentence.
 
     Args:
@@ -224,12 +227,12 @@ def can_win(log_prob: Tensor, length: int, limit: Tensor, to_beat: Tensor, alpha
         length: its tokens so far.
         limit: (batch,), tokens of the longest output, end symbol counted.
         to_beat: (batch,), the n-th best score of a complete one; -inf if there are fewer.
-        alpha: exponent of the length penalty.
+        alpha, offset: of the length penalty.
 
     Returns: (batch,), of booleans.
     """
-    largest = length_penalty(length + 1, alpha) if alpha < 0 else length_penalty(limit, alpha)
-    return log_prob / largest > to_beat
+    longest = torch.full_like(limit, length + 1) if alpha < 0 else limit
+    return log_prob / length_penalty(longest, alpha, offset) > to_beat
 
 
 Follow = Callable[[list[int]], list[int]]  # from ids, start symbol apart, to those that may follow
@@ -246,6 +249,7 @@ def beam_search(
     n_best: int = 1,
     cache: bool = True,
     follow: Sequence[Follow] | None = None,
+    offset: float = 5,
 ) -> list[list[Hypothesis]]:
     """Search for the outputs with the best scores.
 
@@ -253,7 +257,7 @@ def beam_search(
         model: in eval mode.
         src: ids (batch, src_len), end symbols included   src_mask: (batch, 1, src_len)
         beam: hypotheses that are followed at the same time; 1 is greedy search.
-        alpha: exponent of the length penalty.
+        alpha, offset: of the length penalty.
         max_extra: tokens that an output may have more than its input.
         n_best: hypotheses to return for each sentence, at most `beam`.
         cache: keep keys and values; False computes everything anew at each step.
@@ -265,7 +269,7 @@ def beam_search(
 
     Source: section 6.1.
     """
-    check_search(beam, alpha, max_extra, n_best)
+    check_search(beam, alpha, max_extra, n_best, offset)
     check_source(src, src_mask, follow)
     limits = output_limits(model, src, src_mask, max_extra)  # (batch,)
     found: list[list[Hypothesis]] = [[] for _ in limits]
@@ -278,10 +282,10 @@ def beam_search(
         if follow:
             keep_to_rules(log_probs, state, [follow[i] for i in rows], last=limits == length)
         extend_beam(state, log_probs, beam)
-        for row, hypothesis in take_complete(state, alpha):
+        for row, hypothesis in take_complete(state, alpha, offset):
             found[rows[row]].append(hypothesis)
         best = state.log_prob.amax(dim=1).float()
-        keep = can_win(best, length, limits, state.scores[:, n_best - 1], alpha)
+        keep = can_win(best, length, limits, state.scores[:, n_best - 1], alpha, offset)
         if not keep.all():  # what is decided leaves the batch
             still = keep.nonzero().squeeze(1)
             state.select(still)
@@ -293,11 +297,17 @@ _WIDEST, _LONGEST = 1000, 10_000  # hypotheses; tokens that an output may have m
 
 
 def check_search(
-    beam: int = 4, alpha: float = 0.6, max_extra: int = 50, n_best: int = 1, **_: object
+    beam: int = 4,
+    alpha: float = 0.6,
+    max_extra: int = 50,
+    n_best: int = 1,
+    offset: float = 5,
+    **_: object,
 ) -> None:
     """Raise InputError unless these are arguments of a search; see `beam_search`."""
-    if isinstance(alpha, bool) or not isinstance(alpha, Real) or not abs(alpha) <= 10:
-        raise InputError(f"expected alpha between -10 and 10; got {alpha!r:.80}")
+    for name, value, least, most in (("alpha", alpha, -10, 10), ("offset", offset, 0, 100)):
+        if isinstance(value, bool) or not isinstance(value, Real) or not least <= value <= most:
+            raise InputError(f"expected {name} between {least} and {most}; got {value!r:.80}")
     check_whole("beam", beam, most=_WIDEST)
     check_whole("max_extra", max_extra, least=0, most=_LONGEST)
     check_whole("n_best", n_best)

@@ -49,13 +49,14 @@ class Generator(nn.Module):
     Args:
         d_model: width of the decoder output.
         vocab: number of target ids.
+        bias: add one to each logit (the paper mentions none).
 
     Source: section 3.4.
     """
 
-    def __init__(self, d_model: int, vocab: int) -> None:
+    def __init__(self, d_model: int, vocab: int, bias: bool = False) -> None:
         super().__init__()
-        self.proj = nn.Linear(d_model, vocab, bias=False)
+        self.proj = nn.Linear(d_model, vocab, bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, len, d_model) to log-probabilities (batch, len, vocab)."""

@@ -232,8 +232,9 @@ def likelihood(
     """
     _check_sentences(sources, references)
     model, tokenizer = translator.model, translator.tokenizer
+    written = translator.target_tokenizer or tokenizer
     device = next(model.parameters()).device
-    src, tgt = encode_source(tokenizer, sources), encode_target(tokenizer, references)
+    src, tgt = encode_source(tokenizer, sources), encode_target(written, references)
     pairs, found = list(zip(src, tgt, strict=True)), Likelihood(0.0, 0, 0)
     for indices in budget_batches([max(map(len, pair)) for pair in pairs], batch_tokens):
         batch = make_batch([pairs[i] for i in indices], device)

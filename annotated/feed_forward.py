@@ -3,9 +3,13 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["PositionwiseFeedForward"]
+__all__ = ["ACTIVATIONS", "PositionwiseFeedForward"]
+
+
+ACTIVATIONS = {"relu": F.relu, "swish": F.silu}  # max(0, x); and x / (1 + exp(-x)), a later one
 
 
 class PositionwiseFeedForward(nn.Module):
@@ -15,16 +19,21 @@ class PositionwiseFeedForward(nn.Module):
         d_model: width of input and output.
         d_ff: width in between.
         dropout: probability of dropping an inner unit (the paper has none).
+        activation: "relu", or "swish" in its place.
 
     Source: section 3.3, equation 2.
     """
 
-    def __init__(self, d_model: int, d_ff: int, dropout: float = 0.0) -> None:
+    def __init__(
+        self, d_model: int, d_ff: int, dropout: float = 0.0, activation: str = "relu"
+    ) -> None:
         super().__init__()
         self.w_1 = nn.Linear(d_model, d_ff)
         self.w_2 = nn.Linear(d_ff, d_model)
         self.dropout = nn.Dropout(dropout)
+        self.activation = ACTIVATIONS[activation]
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, len, d_model) to (batch, len, d_model)."""
-        return self.w_2(self.dropout(self.w_1(x).relu_()))  # inside: (batch, len, d_ff)
+        inner = self.activation(self.w_1(x), inplace=True)  # (batch, len, d_ff)
+        return self.w_2(self.dropout(inner))

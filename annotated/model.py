@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from annotated.attention import MultiHeadedAttention, check_mask, head_widths
 from annotated.embeddings import Embeddings, Generator, check_tokens
-from annotated.feed_forward import PositionwiseFeedForward
+from annotated.feed_forward import ACTIVATIONS, PositionwiseFeedForward
 from annotated.files import InputError, check_whole
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
 from annotated.stacks import Decoder, DecoderCache, DecoderLayer, Encoder, EncoderLayer
@@ -127,6 +127,8 @@ class TransformerConfig:
         max_len: longest input in tokens, for learned positions; 100,000 at most.
         tie_embeddings: one matrix for both embeddings and the output (section 3.4).
         norm_first: normalise before each sub-layer; the paper does it after.
+        bias: in the projections of attention and before the softmax; the paper has none.
+        activation: between the feed-forward maps: "relu", or "swish" as in some later models.
 
     Raises: ValueError that says what was expected and what was given.
 
@@ -147,6 +149,8 @@ class TransformerConfig:
     max_len: int = 5000
     tie_embeddings: bool = False
     norm_first: bool = False
+    bias: bool = False
+    activation: str = "relu"
 
     def __post_init__(self) -> None:
         check_config(self)
@@ -177,10 +181,10 @@ def build_model(config: TransformerConfig) -> EncoderDecoder:
     c = config
 
     def attention() -> nn.Module:
-        return MultiHeadedAttention(c.h, c.d_model, c.attention_dropout, c.d_k, c.d_v)
+        return MultiHeadedAttention(c.h, c.d_model, c.attention_dropout, c.d_k, c.d_v, c.bias)
 
     def feed_forward() -> nn.Module:
-        return PositionwiseFeedForward(c.d_model, c.d_ff)
+        return PositionwiseFeedForward(c.d_model, c.d_ff, activation=c.activation)
 
     def embed(vocab: int) -> nn.Module:
         encoding = PositionalEncoding if c.positions == "sinusoidal" else LearnedPositionalEncoding
@@ -196,7 +200,7 @@ def build_model(config: TransformerConfig) -> EncoderDecoder:
         Decoder(decoder_layer, c.N),
         embed(c.src_vocab),
         embed(c.tgt_vocab),
-        Generator(c.d_model, c.tgt_vocab),
+        Generator(c.d_model, c.tgt_vocab, c.bias),
     )
     model.config = c
     if c.tie_embeddings:
@@ -275,7 +279,7 @@ def check_config(c: TransformerConfig) -> None:
         if getattr(c, name) is not None or name not in ("d_k", "d_v"):
             check_whole(name, getattr(c, name))
     check_whole("max_len", c.max_len, most=_FARTHEST)
-    for name in ("tie_embeddings", "norm_first"):
+    for name in ("tie_embeddings", "norm_first", "bias"):
         if not isinstance(getattr(c, name), bool):
             raise InputError(f"expected True or False for {name}; got {getattr(c, name)!r:.80}")
     head_widths(c.h, c.d_model, c.d_k, c.d_v)
@@ -283,8 +287,13 @@ def check_config(c: TransformerConfig) -> None:
         rate: float = getattr(c, name)
         if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < 1:
             raise InputError(f"expected {name} in [0, 1); got {rate!r:.80}")
-    if c.positions not in ("sinusoidal", "learned"):
-        raise InputError(f"expected positions 'sinusoidal' or 'learned'; got {c.positions!r:.80}")
+    for name, kinds in (
+        ("positions", ["sinusoidal", "learned"]),
+        ("activation", list(ACTIVATIONS)),
+    ):
+        if getattr(c, name) not in kinds:
+            wanted = " or ".join(map(repr, kinds))
+            raise InputError(f"expected {name} {wanted}; got {getattr(c, name)!r:.80}")
     if c.tie_embeddings and c.src_vocab != c.tgt_vocab:
         sizes = f"src_vocab={c.src_vocab}, tgt_vocab={c.tgt_vocab}"
         raise InputError(f"expected equal vocabularies for tie_embeddings=True; got {sizes}")

@@ -31,9 +31,12 @@ from annotated.files import (
     resource_path,
     settings,
 )
+from annotated.hub import hub_folder, on_hub, tell_licence
+from annotated.marian import is_published, read_marian
 from annotated.model import EncoderDecoder, TransformerConfig, build_model, parameter_shapes
 
 __all__ = [
+    "TARGET_TOKENIZER",
     "Translation",
     "Translator",
     "budget_batches",
@@ -121,10 +124,12 @@ class Translator:
 
     Args:
         model: in eval mode.   tokenizer: the shared vocabulary.
+        target_tokenizer: the same pieces, if text in the target language is cut by other rules.
     """
 
     model: EncoderDecoder
     tokenizer: Tokenizer
+    target_tokenizer: Tokenizer | None = None
 
     @overload
     def translate(self, text: str, **options: Any) -> str: ...
@@ -156,7 +161,7 @@ class Translator:
             progress: show a bar.
             max_source: source tokens of a sentence, its end included; of a longer one only its
                 beginning is translated, with a warning.
-            search: beam, alpha, max_extra and n_best, as for `beam_search`.
+            search: beam, alpha, offset, max_extra and n_best, as for `beam_search`.
 
         Raises: ValueError for a wrong argument, and for a sentence that is not a string.
         """
@@ -199,18 +204,22 @@ def _check_sizes(batch_tokens: int, chunk: int | None, max_source: int) -> None:
 
 
 def model_folder(name: str | Path) -> Path:
-    """The folder of a trained model: of one that comes with the package, or of a run.
+    """The folder of a trained model: of the package, of a run, or a published one.
 
     Raises: ValueError that lists the models if there is no such name or folder.
     """
     if not isinstance(name, str | Path):
         raise InputError(f"expected a model as a string or a Path; got {type(name).__name__}")
     folder = Path(name) if os.path.isdir(name) else resource_path("models") / str(name)
+    if is_published(folder):
+        return folder
     if not os.path.isfile(folder / "model.safetensors"):
+        if on_hub(str(name)):
+            return hub_folder(str(name))
         known = sorted(
             path.parent.name for path in resource_path("models").glob("*/model.safetensors")
         )
-        models = f"a folder with model.safetensors, or a model out of {', '.join(known)}"
+        models = f"the folder of a model, one of the Hub, or a model out of {', '.join(known)}"
         raise InputError(f"expected {models}; got {str(name)!r}")
     return folder
 
@@ -224,6 +233,9 @@ def _check_device(device: torch.device | str) -> None:
         raise InputError(
             f"expected a device that torch can use; got {device!r}: {reason}"
         ) from None
+
+
+TARGET_TOKENIZER = "tokenizer-target.json"  # beside tokenizer.json, if a model has it
 
 
 def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
@@ -250,8 +262,10 @@ def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
     return tokenizer
 
 
-def _model_files(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor]]:
-    """Configuration and weights of a model, if they go together.
+def _model_files(
+    folder: Path,
+) -> tuple[TransformerConfig, dict[str, Tensor], Tokenizer, Tokenizer | None]:
+    """Configuration, weights and tokenizers of a model, if they go together.
 
     Raises: MissingFile or FileError that names the file.
     """
@@ -270,7 +284,9 @@ def _model_files(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor]]:
         trained = json.loads(said.get("config", "{}"))
         if asdict(config) | trained != asdict(config):
             raise FileError(f"{path}: expected the configuration that {weights} has: {trained}")
-    return config, tensors
+    pieces, target = min(config.src_vocab, config.tgt_vocab), folder / TARGET_TOKENIZER
+    tokenizer = read_tokenizer(folder / "tokenizer.json", pieces)
+    return config, tensors, tokenizer, read_tokenizer(target, pieces) if target.exists() else None
 
 
 @torch.no_grad()
@@ -288,7 +304,8 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
     """Load a trained model.
 
     Args:
-        name: of a model that comes with the package, or the folder of a run.
+        name: of a model that comes with the package; the folder of a run, or of a published
+            model; or "OWNER/NAME", a published model of the Hub (`hub_folder`).
         device: where to translate, such as "cuda".
 
     Returns: a translator, in eval mode.
@@ -298,16 +315,17 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
     """
     _check_device(device)
     folder = model_folder(name)
-    config, weights = _model_files(folder)
-    tokenizer = read_tokenizer(folder / "tokenizer.json", min(config.src_vocab, config.tgt_vocab))
+    published = is_published(folder)
+    config, weights, tokenizer, target = (read_marian if published else _model_files)(folder)
     model = build_model(config).eval()
     with torch.no_grad():
         for key, parameter in model.named_parameters():
             parameter.copy_(weights[key])
             if not parameter.isfinite().all():
-                path = folder / "model.safetensors"
-                raise FileError(f"{path}: expected finite numbers in {key}; got NaN or infinity")
+                raise FileError(f"{folder}: expected finite numbers in {key}; got NaN or infinity")
     model.to(device)
     if next(model.parameters()).device.type == "cpu":
         store_by_columns(model)
-    return Translator(model, tokenizer)
+    if published:
+        tell_licence(folder, str(name))
+    return Translator(model, tokenizer, target)

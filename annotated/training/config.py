@@ -42,6 +42,10 @@ class TrainingConfig:
     d_v: int = _option(0, "width of a value in a head; 0: d_model / h")
     positions: str = _option("sinusoidal", "encoding of positions", ("sinusoidal", "learned"))
     norm_first: bool = _option(False, "normalise before each sub-layer; the paper: after it")
+    bias: bool = _option(False, "in the projections and before the softmax; the paper: none")
+    activation: str = _option(
+        "relu", "in the feed-forward layers; the paper: relu", ("relu", "swish")
+    )
     dropout: float = _option(0.3, "P_drop (section 5.4)")
     attention_dropout: float = _option(0.0, "dropout of attention weights (section 6.3)")
     label_smoothing: float = _option(0.1, "ε of label smoothing (section 5.4)")
@@ -93,6 +97,8 @@ def model_config(config: TrainingConfig) -> TransformerConfig:
         positions=c.positions,
         max_len=max(c.max_pieces + 2, 512),  # matters to learned positions only
         norm_first=c.norm_first,
+        bias=c.bias,
+        activation=c.activation,
     )
 
 

@@ -5,8 +5,10 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from annotated.data import PAD, Batch
@@ -41,7 +43,7 @@ class ModelLoss(nn.Module):
     """A model with its loss.
 
     Args:
-        model: with a generator whose linear map `proj` has no bias.   smoothing: ε (section 5.4).
+        model: with a generator whose linear map is `proj`.   smoothing: ε (section 5.4).
     """
 
     def __init__(self, model: nn.Module, smoothing: float) -> None:
@@ -53,7 +55,11 @@ class ModelLoss(nn.Module):
         """ids (batch, src_len) and (batch, tgt_len + 1) to the loss, summed over target tokens."""
         batch = Batch(src, tgt)
         out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-        weight = self.model.get_parameter("generator.proj.weight")  # (vocab, d_model)
+        proj: Any = self.model.get_submodule("generator.proj")
+        weight = proj.weight  # (vocab, d_model)
+        if proj.bias is not None:  # it is the weight of one more input, which is 1
+            out = F.pad(out, (0, 1), value=1.0)
+            weight = torch.cat([weight, proj.bias.unsqueeze(1)], dim=1)
         return linear_cross_entropy(out, weight, batch.tgt_y, PAD, self.smoothing)
 
 

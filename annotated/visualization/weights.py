@@ -126,7 +126,8 @@ def read_attention(
     Source: sections 3.2.2 and 3.2.3.
     """
     target = translator.translate(source) if target is None else target
-    src, tgt = encode_source(translator.tokenizer, [source, target])
+    (src,) = encode_source(translator.tokenizer, [source])
+    (tgt,) = encode_source(translator.target_tokenizer or translator.tokenizer, [target])
     src, read = src + [PAD] * padding, [START, *tgt[:-1]]
     model = translator.model.eval()
     device = next(model.parameters()).device

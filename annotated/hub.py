@@ -1,0 +1,71 @@
+"""Published models (chapters/opus.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+from annotated.files import FileError
+
+__all__ = ["hub_folder", "on_hub", "tell_licence"]
+
+
+_NAME = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
+_FILES = ["config.json", "vocab.json", "source.spm", "target.spm", "README.md"]
+_WEIGHTS = ["model.safetensors", "pytorch_model.bin"]  # the first that there is
+
+
+def on_hub(name: str) -> bool:
+    """Whether a name may be that of a model on the Hub, and of no file or folder here."""
+    return bool(_NAME.fullmatch(name)) and not Path(name.partition("/")[0]).exists()
+
+
+def hub_folder(name: str) -> Path:
+    """The folder of a model of the Hub, fetched unless it is in the cache.
+
+    Args:
+        name: "OWNER/NAME", or "OWNER/NAME@REVISION"; a revision is a branch, a tag or a hash.
+
+    Raises: FileError if the Hub cannot be reached, or has no such model.
+    """
+    from huggingface_hub import list_repo_files, snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    repo, _, revision = name.partition("@")
+    revision = revision or "main"
+    try:
+        folder = Path(snapshot_download(repo, revision=revision, local_files_only=True))
+        if all((folder / file).is_file() for file in _FILES[:-1]) and _weights_in(folder):
+            return folder
+    except LocalEntryNotFoundError:
+        pass
+    try:
+        there = set(list_repo_files(repo, revision=revision))
+        wanted = [*_FILES, *[file for file in _WEIGHTS if file in there][:1]]
+        folder = Path(snapshot_download(repo, revision=revision, allow_patterns=wanted))
+    except Exception as error:  # the library has many, and those of its network beneath them
+        reason = str(error).strip().partition("\n")[0]
+        raise FileError(f"{name}: expected a model of the Hub; got: {reason}") from error
+    return folder
+
+
+def _weights_in(folder: Path) -> bool:
+    return any((folder / file).is_file() for file in _WEIGHTS)
+
+
+def tell_licence(folder: Path, name: str) -> None:
+    """Print, on standard error, what a model is and under which licence, by its card."""
+    from huggingface_hub import metadata_load
+
+    card = folder / "README.md"
+    try:
+        said = metadata_load(card) or {}
+    except Exception:  # a card that cannot be read says nothing
+        said = {}
+    licence = said.get("license") if isinstance(said, dict) else None
+    hashed = re.fullmatch(r"[0-9a-f]{40}", folder.name)
+    revision = f", revision {folder.name}" if hashed else ""
+    told = f"licence {licence}" if isinstance(licence, str) else "its card names no licence"
+    print(f"{name}{revision}: {told}", file=sys.stderr)
