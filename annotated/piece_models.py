@@ -90,13 +90,14 @@ def read_piece_model(path: Path) -> PieceModel:
     return PieceModel(scores, letters.get(2, b""))
 
 
-_LOWEST = -1e5  # so that a symbol is never found in a text
+_LOWEST = -1e5  # of symbols, and of letters for which the model itself has no piece
 
 
 def unigram_tokenizer(model: PieceModel, pieces: list[str]) -> Tokenizer:
     """A tokenizer that cuts as a SentencePiece model does, and numbers as a vocabulary does."""
     languages = [piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")]
-    scores = model.scores | dict.fromkeys([*SPECIALS, *languages], _LOWEST)
+    letters = [piece for piece in pieces if len(piece) == 1]
+    scores = dict.fromkeys([*SPECIALS, *languages, *letters], _LOWEST) | model.scores
     scored = [(p, scores[p]) if p in scores else (p + " ", 0.0) for p in pieces]
     tokenizer = Tokenizer(models.Unigram(scored, unk_id=UNK, byte_fallback=False))
     table = [normalizers.Precompiled(model.table)] if model.table else []
