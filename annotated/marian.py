@@ -225,8 +225,7 @@ def _read_weights(folder: Path, config: TransformerConfig) -> dict[str, Tensor]:
     Raises: MissingFile or FileError that names the file and the tensor.
     """
     path, found = _load_tensors(folder)
-    order = _halves(config.d_model)
-    _drop_copies(path, found, order)
+    _drop_copies(path, found, config.d_model)
     found.setdefault("final_logits_bias", torch.zeros(1, config.tgt_vocab))
     layers = {name.split(".")[3] for name in found if name.startswith("model.encoder.layers.")}
     if len(layers) != config.N:  # before 100,000 layers are counted
@@ -246,11 +245,12 @@ def _read_weights(folder: Path, config: TransformerConfig) -> dict[str, Tensor]:
                 f"{path}: expected {name} as {wanted} of floating-point numbers; got {got}"
             )
     found["final_logits_bias"] = found["final_logits_bias"][0]
+    order = _halves(config.d_model)
     ours = {name: found[_published_name(name)].float() for name in parameter_shapes(config)}
     return {name: _reorder(name, tensor, order) for name, tensor in ours.items()}
 
 
-def _drop_copies(path: Path, found: dict[str, Tensor], order: Tensor) -> None:
+def _drop_copies(path: Path, found: dict[str, Tensor], d_model: int) -> None:
     """Leave the shared matrix once, and no table of positions, if they are what they should be."""
     for name in _COPIES:
         if (copy := found.pop(name, None)) is not None:
@@ -259,10 +259,10 @@ def _drop_copies(path: Path, found: dict[str, Tensor], order: Tensor) -> None:
                 raise FileError(f"{path}: expected {name} equal to {_SHARED}; it is another matrix")
     for name in _TABLES:
         if (table := found.pop(name, None)) is not None:
-            right = table.dim() == 2 and table.size(1) == len(order)
-            if right and len(table):
-                sines = sinusoids(len(table), len(order))
-                right = torch.allclose(table.float()[:, order], sines, atol=1e-3)
+            right = table.dim() == 2 and table.size(1) == d_model
+            if right:
+                sines = sinusoids(len(table), d_model)
+                right = torch.allclose(table.float()[:, _halves(d_model)], sines, atol=1e-3)
             if not right:
                 raise FileError(f"{path}: expected sinusoids in {name}; got other numbers")
 

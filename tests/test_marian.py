@@ -1,0 +1,319 @@
+"""Published models, against transformers and sentencepiece themselves."""
+
+import json
+import pickle
+import shutil
+import struct
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from annotated import marian
+from annotated.attention import subsequent_mask
+from annotated.data import END, PAD, START, encode_source, pad_ids
+from annotated.files import FileError, InputError
+from annotated.marian import write_marian
+from annotated.translator import Translator, load_pretrained
+
+pytest.importorskip("transformers")
+pytest.importorskip("sentencepiece")
+
+from marian_models import ENGLISH, GERMAN, piece_model, published, suppressed
+from tiny import TOKENIZER, WORDS, wild
+from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory) -> SimpleNamespace:
+    """A published model: as transformers and as we read it, and which number is which."""
+    folder = tmp_path_factory.mktemp("marian")
+    model, tokenizer = published(folder)
+    ours = load_pretrained(folder)
+    numbers = {piece: i for piece, i in tokenizer.get_vocab().items()}
+    names = [ours.tokenizer.id_to_token(i).strip() for i in range(ours.model.config.src_vocab)]
+    rows = [numbers.get(name, tokenizer.unk_token_id) for name in names]
+    rows[START] = rows[PAD] = tokenizer.pad_token_id
+    return SimpleNamespace(
+        folder=folder, model=model, tokenizer=tokenizer, ours=ours, rows=torch.tensor(rows)
+    )
+
+
+def batch(pair: SimpleNamespace) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    src = pad_ids(encode_source(pair.ours.tokenizer, ["the cat", *ENGLISH[:4]]))
+    tgt = torch.randint(4, len(pair.rows), (len(src), 9))
+    tgt[:, 0] = START
+    return src, tgt, (src != PAD).unsqueeze(1), subsequent_mask(9)
+
+
+@torch.no_grad()
+def test_logits_and_attentions_are_those_of_transformers(pair):
+    src, tgt, src_mask, tgt_mask = batch(pair)
+    ours = pair.ours.model
+    logits = ours.generator.proj(ours(src, tgt, src_mask, tgt_mask))
+    pair.model.set_attn_implementation("eager")
+    theirs = pair.model(
+        input_ids=pair.rows[src],
+        attention_mask=src_mask.squeeze(1).long(),
+        decoder_input_ids=pair.rows[tgt],
+        output_attentions=True,
+    )
+    said = [i for i in range(len(pair.rows)) if i != PAD and i < len(pair.tokenizer)]
+    torch.testing.assert_close(logits[..., said], theirs.logits[..., pair.rows[said]])
+    probabilities = theirs.logits.log_softmax(-1)[..., pair.rows[said]]  # nothing else is likely
+    torch.testing.assert_close(logits.log_softmax(-1)[..., said], probabilities)
+    real = src_mask.unsqueeze(2)  # a padded position may attend to anything
+    for i in range(2):
+        self_attention = ours.encoder.layers[i].self_attn.attn * real.mT
+        torch.testing.assert_close(self_attention, theirs.encoder_attentions[i] * real.mT)
+        layer = ours.decoder.layers[i]
+        torch.testing.assert_close(layer.self_attn.attn, theirs.decoder_attentions[i])
+        torch.testing.assert_close(layer.src_attn.attn, theirs.cross_attentions[i])
+
+
+def generate(pair: SimpleNamespace, sentence: str, **options: Any) -> tuple[str, float | None]:
+    asked = pair.tokenizer(sentence, return_tensors="pt")
+    found = pair.model.generate(
+        **asked,
+        max_new_tokens=asked["input_ids"].size(1) + 20,
+        suppress_tokens=suppressed(pair.tokenizer),
+        return_dict_in_generate=True,
+        output_scores=True,
+        **options,
+    )
+    text = pair.tokenizer.decode(found.sequences[0], skip_special_tokens=True)
+    score = found.sequences_scores.item() if options.get("num_beams", 1) > 1 else None
+    return text, score
+
+
+def test_greedy_search_gives_the_same_texts(pair):
+    found = pair.ours.translate(ENGLISH[:12], beam=1, max_extra=20)
+    assert found == [generate(pair, line, num_beams=1)[0] for line in ENGLISH[:12]]
+    assert len(set(found)) > 6  # it does not say the same to everything
+
+
+def test_beam_search_gives_the_same_scores(pair):
+    """Under Marian's rule; the searches differ, so a few texts may."""
+    search = {"beam": 4, "alpha": 1.0, "offset": 0, "max_extra": 20}
+    alike = 0
+    for (best, *_), line in zip(pair.ours.candidates(ENGLISH[:12], **search), ENGLISH, strict=False):
+        text, score = generate(pair, line, num_beams=4, length_penalty=1.0)
+        if best.text == text:
+            alike += 1
+            assert best.score == pytest.approx(score, abs=1e-4)
+    assert alike >= 6
+
+
+TEXTS = ["", "  the   cat\t sat ", "the ﬁt ｃａｔ…", "the Q cat", ">>deu<< the cat", "catÄ", "a" * 300]
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_pieces_are_those_of_sentencepiece(pair, side: str):
+    tokenizer, lines = pair.ours.tokenizer, ENGLISH
+    if side == "target":
+        tokenizer, lines = pair.ours.target_tokenizer, GERMAN
+    for text in [*lines, *(text.swapcase() if side == "target" and ">>" not in text else text for text in TEXTS)]:
+        options = {"text": text} if side == "source" else {"text_target": text}
+        (ids,) = encode_source(tokenizer, [text])
+        assert pair.rows[ids].tolist() == pair.tokenizer(**options)["input_ids"], text
+        back = pair.tokenizer.decode(pair.rows[ids[:-1]], skip_special_tokens=True)
+        if side == "target" and "<unk>" not in back and ">>" not in text:
+            assert tokenizer.decode(ids) == back
+            assert pair.ours.tokenizer.decode(ids) == back  # the pieces are the same
+
+
+def test_weights_of_torch_are_read_too(pair, tmp_path):
+    folder = changed(pair.folder, tmp_path)
+    (folder / "model.safetensors").unlink()
+    torch.save(pair.model.state_dict(), folder / "pytorch_model.bin")  # the shared matrix thrice
+    for one, other in zip(
+        load_pretrained(folder).model.parameters(), pair.ours.model.parameters(), strict=True
+    ):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+
+
+def test_an_old_torch_opens_no_pickles(pair, tmp_path, monkeypatch):
+    folder = changed(pair.folder, tmp_path)
+    (folder / "model.safetensors").unlink()
+    torch.save(pair.model.state_dict(), folder / "pytorch_model.bin")
+    monkeypatch.setattr(marian, "_SAFE", "99.0")
+    with pytest.raises(FileError, match=r"pytorch_model.bin: expected model.safetensors, or torch"):
+        load_pretrained(folder)
+
+
+def changed(source: Path, tmp_path: Path, **config: Any) -> Path:
+    """A copy of a folder, with something else in its configuration."""
+    folder = tmp_path / "changed"
+    shutil.copytree(source, folder)
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | config))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": "m2m_100"}, "M2M100 and NLLB count positions from 2"),
+        ({"model_type": "fsmt"}, "models of WMT19"),
+        ({"model_type": ["marian"]}, "expected the model_type 'marian'"),
+        ({"decoder_layers": 1}, "as many layers in the encoder as in the decoder; got 2 and 1"),
+        ({"encoder_layers": 10**9, "decoder_layers": 10**9}, "as many layers as in config.json"),
+        ({"d_model": 10**12}, "config.json: expected"),
+        ({"d_model": 64}, r"expected .* as \(.*\) of floating-point numbers; got"),
+        ({"d_model": 33}, "an even d_model"),
+        ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "d_model divisible by h"),
+        ({"encoder_attention_heads": 2}, "as many heads"),
+        ({"encoder_ffn_dim": 10**15, "decoder_ffn_dim": 10**15}, "expected"),
+        ({"vocab_size": 10**15}, "pieces numbered from 0 to"),
+        ({"vocab_size": "many"}, "expected vocab_size as int"),
+        ({"scale_embedding": False}, "expected scale_embedding=True"),
+        ({"normalize_before": True}, "expected normalize_before=False"),
+        ({"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings=True"),
+        ({"activation_function": "gelu"}, "an activation_function out of swish, silu, relu"),
+        ({"decoder_start_token_id": 10**9}, "a decoder_start_token_id below"),
+        ({"eos_token_id": 5}, "expected </s> as number 5; got 0"),
+        ({"dropout": 7.0}, r"dropout in \[0, 1\)"),
+    ],
+    ids=str,
+)
+def test_a_configuration_that_does_not_fit_is_refused(pair, tmp_path, config, message):
+    with pytest.raises(FileError, match=message):
+        load_pretrained(changed(pair.folder, tmp_path, **config))
+
+
+class Runs:
+    """Unpickled, it would leave a file behind."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (Path("it-ran"),)
+
+
+def rewrite(folder: Path, change: Any) -> None:
+    from safetensors.torch import load_file, save_file
+
+    path = folder / "model.safetensors"
+    tensors = load_file(path)
+    change(tensors)
+    save_file(tensors, path)
+
+
+def pickled(folder: Path, content: bytes) -> None:
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(content)
+
+
+NORM = "model.encoder.layers.0.final_layer_norm.weight"
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: rewrite(f, lambda t: t.pop(NORM)), f"tensor {NORM} is missing"),
+        (lambda f: rewrite(f, lambda t: t.update(x=torch.zeros(1))), "x does not belong there"),
+        (lambda f: rewrite(f, lambda t: t.update({NORM: torch.zeros(1)})), r"got \(1,\)"),
+        (lambda f: rewrite(f, lambda t: t.update({NORM: torch.zeros(32).int()})), "torch.int32"),
+        (lambda f: rewrite(f, lambda t: t[NORM].fill_(torch.nan)), "finite numbers"),
+        (
+            lambda f: rewrite(f, lambda t: t.update({"lm_head.weight": torch.zeros(3, 2)})),
+            "another matrix",
+        ),
+        (
+            lambda f: rewrite(f, lambda t: t.update({marian._TABLES[0]: torch.zeros(9, 32)})),
+            "expected sinusoids",
+        ),
+        (lambda f: (f / "model.safetensors").write_bytes(b"\xff" * 99), "model.safetensors"),
+        (lambda f: (f / "model.safetensors").unlink(), "there is no such file"),
+        (lambda f: pickled(f, pickle.dumps(Runs())), "tensors and nothing else"),
+        (lambda f: pickled(f, b"\x80\x02}q\x00."), "pytorch_model.bin: expected"),
+        (lambda f: pickled(f, b""), "pytorch_model.bin: expected"),
+        (lambda f: (f / "vocab.json").write_text("[]"), "vocab.json"),
+        (lambda f: (f / "vocab.json").write_text('{"</s>": "0"}'), "pieces numbered from 0"),
+        (lambda f: (f / "config.json").write_text('{"model_type": "marian"'), "config.json"),
+        (lambda f: (f / "source.spm").write_bytes((f / "source.spm").read_bytes()[:-3]), "cut short"),
+        (lambda f: (f / "source.spm").write_bytes(b"\xff" * 99), "expected a SentencePiece model"),
+        (lambda f: (f / "source.spm").write_bytes(b""), "no pieces with scores"),
+        (lambda f: (f / "target.spm").unlink(), "there is no such file"),
+        (lambda f: piece_model(f / "source.spm", ENGLISH, "bpe"), "BPE; only Unigram is read"),
+        (
+            lambda f: piece_model(f / "source.spm", ENGLISH, byte_fallback=True, vocab_size=300),
+            "with bytes, or with spaces kept",
+        ),
+        (
+            lambda f: piece_model(f / "target.spm", ENGLISH, remove_extra_whitespaces=False),
+            "with spaces kept",
+        ),
+        (
+            lambda f: (f / "source.spm").write_bytes(
+                (f / "source.spm").read_bytes() + b"\x1a\x06\x12\x04" + struct.pack("<I", 2**31)
+            ),
+            "whose tables are sound",
+        ),
+    ],
+)  # fmt: skip
+def test_a_damaged_or_hostile_folder_is_refused(pair, tmp_path, monkeypatch, damage, message):
+    folder = changed(pair.folder, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    damage(folder)
+    with pytest.raises(FileError, match=message):
+        load_pretrained(folder)
+    assert not (tmp_path / "it-ran").exists()
+
+
+def writable(**options: Any) -> Translator:
+    model = wild(TOKENIZER.get_vocab_size(), positions="sinusoidal", tie_embeddings=True, **options)
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if name.endswith("bias"):
+                p.normal_(std=0.3)
+    return Translator(model, TOKENIZER)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"bias": True, "activation": "swish"}], ids=["paper", "published"]
+)
+def test_what_is_written_transformers_reads(tmp_path, options):
+    ours = writable(**options)
+    write_marian(ours, tmp_path / "new")
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "new")
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "new")
+    words = WORDS.split()
+    for text in (WORDS, "two one", "three  three </s>four", *(" ".join(words[i:]) for i in range(6))):
+        asked = tokenizer(text, return_tensors="pt")
+        assert asked["input_ids"].tolist() == encode_source(TOKENIZER, [text])
+        size = asked["input_ids"].size(1) + 8
+        found = model.generate(input_ids=asked["input_ids"], attention_mask=asked["attention_mask"], max_length=None, max_new_tokens=size)
+        said = tokenizer.decode(found[0], skip_special_tokens=True)
+        assert said == ours.translate(text, beam=1, max_extra=8)
+
+
+def test_what_was_read_is_written_in_half_the_size(pair, tmp_path):
+    write_marian(pair.ours, tmp_path, half=True)
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, dtype=torch.float32)
+    src, tgt, src_mask, tgt_mask = batch(pair)
+    ours = pair.ours.model
+    with torch.no_grad():
+        logits = ours.generator.proj(ours(src, tgt, src_mask, tgt_mask))
+        theirs = model(
+            input_ids=src, attention_mask=src_mask.squeeze(1).long(), decoder_input_ids=tgt
+        )
+    torch.testing.assert_close(theirs.logits, logits, rtol=0.01, atol=0.02)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"norm_first": True}, "norm_first=False"),
+        ({"positions": "learned"}, "sinusoids"),
+        ({"d_k": 4}, "d_k = d_v"),
+        ({"tie_embeddings": False}, "tie_embeddings=True"),
+    ],
+)
+def test_what_the_format_cannot_hold_is_not_written(tmp_path, options, message):
+    base = {"positions": "sinusoidal", "tie_embeddings": True}
+    model = wild(TOKENIZER.get_vocab_size(), **base | options)
+    with pytest.raises(InputError, match=message):
+        write_marian(Translator(model, TOKENIZER), tmp_path / "new")
+    assert not (tmp_path / "new").exists()
