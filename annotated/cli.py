@@ -1,4 +1,5 @@
 """The command `annotated` (chapters/command-line.md).
+Published models (chapters/opus.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
@@ -19,6 +20,7 @@ from annotated.commands import (
     run_data,
     run_evaluate,
     run_heads,
+    run_import,
     run_paper,
     run_parse,
     run_prepare,
@@ -34,6 +36,7 @@ __all__ = [
     "HOW_TO_TRANSLATE",
     "CommandParser",
     "add_fields",
+    "add_import",
     "add_parse",
     "add_scoring",
     "add_sources",
@@ -93,6 +96,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_treebank(commands)
     add_studies(commands)
     add_sources(commands)
+    add_import(commands)
     return parser
 
 
@@ -407,3 +411,13 @@ def let_go_of_output() -> None:
             sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def add_import(commands: Any) -> None:
+    """The command that takes in a published model."""
+    told = "write a published model in the book's own format"
+    parser = commands.add_parser("import", help=told, description=told.capitalize() + ".")
+    told = "OWNER/NAME, a model of the Hub, also OWNER/NAME@REVISION; or a folder in its format"
+    parser.add_argument("source", help=told)
+    parser.add_argument("--out", required=True, help="a new folder")
+    parser.set_defaults(run=run_import)

@@ -1,4 +1,5 @@
 """The command `annotated` (chapters/command-line.md).
+Published models (chapters/opus.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
@@ -27,6 +28,7 @@ __all__ = [
     "run_data",
     "run_evaluate",
     "run_heads",
+    "run_import",
     "run_paper",
     "run_parse",
     "run_prepare",
@@ -386,3 +388,23 @@ def run_translate(options: argparse.Namespace) -> None:
                 scored = options.n_best is not None
                 line = [*fields, one_line(found.text)] if scored else [one_line(found.text)]
                 print(*line, sep="\t", file=out, flush=True)
+
+
+def run_import(options: argparse.Namespace) -> None:
+    from annotated.files import InputError, write_text
+    from annotated.training.checkpoints import save_model
+    from annotated.translator import TARGET_TOKENIZER, load_pretrained, model_folder
+
+    out = Path(options.out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"expected a new or an empty folder for --out; got {out}")
+    translator, card = load_pretrained(options.source), model_folder(options.source) / "README.md"
+    write_text(out / "tokenizer.json", translator.tokenizer.to_str())
+    if translator.target_tokenizer:
+        write_text(out / TARGET_TOKENIZER, translator.target_tokenizer.to_str())
+    if card.is_file():
+        write_text(out / card.name, card.read_text(encoding="utf-8", errors="replace"))
+    weights = dict(translator.model.named_parameters())
+    half = all(bool((x.half() == x).all()) for x in weights.values())  # as it was published
+    save_model(out, weights, translator.model.config, half)
+    print(out)

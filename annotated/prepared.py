@@ -44,8 +44,9 @@ from annotated.files import (
     settings,
     write_text,
 )
+from annotated.marian import is_published
 from annotated.training.config import TrainingConfig
-from annotated.translator import model_folder, read_tokenizer
+from annotated.translator import TARGET_TOKENIZER, model_folder, read_tokenizer
 
 __all__ = [
     "RULES",
@@ -218,13 +219,22 @@ def input_bytes(parts: Mapping[str, list[Part]]) -> int:
     return sum(path.stat().st_size for path in _input_files(parts))
 
 
+def _vocabulary_of(weights: str) -> Path:
+    """The file with the vocabulary of a model to begin with; InputError if it has two."""
+    folder = model_folder(weights)
+    if is_published(folder) or (folder / TARGET_TOKENIZER).exists():
+        wanted = "a model that cuts both languages by the same rules"
+        raise InputError(f"expected {wanted}, to train on; {weights} has two tokenizers")
+    return folder / _VOCABULARY
+
+
 def corpus_key(config: TrainingConfig, parts: Mapping[str, list[Part]]) -> str:
     """What a prepared corpus is known by, 16 hexadecimal digits, without reading the corpus."""
     stats = [(path, path.stat()) for path in _input_files(parts)]
     files = [[str(path.resolve()), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
     rules = {name: getattr(config, name) for name in RULES if name != "data"}
     if config.weights:
-        rules["weights"] = sha256_of(model_folder(config.weights) / _VOCABULARY)
+        rules["weights"] = sha256_of(_vocabulary_of(config.weights))
     names = [part.name for split in parts.values() for part in split]
     made = [_FORMAT, tokenizers.__version__, parse_data(config.data)[1:], names, files, rules]
     return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:16]
@@ -258,7 +268,7 @@ def draw_lines(lines: Iterable[Line], most: int) -> tuple[int, list[Line]]:
 def _find_vocabulary(config: TrainingConfig, sample: list[Line]) -> Tokenizer:
     """The vocabulary of the weights that a run begins with, or else a new one."""
     if config.weights:
-        return read_tokenizer(model_folder(config.weights) / _VOCABULARY, config.vocab_size)
+        return read_tokenizer(_vocabulary_of(config.weights), config.vocab_size)
 
     def texts() -> Iterator[str]:
         for side in 0, 1:

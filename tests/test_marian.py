@@ -14,7 +14,7 @@ from torch import Tensor
 
 from annotated import marian
 from annotated.attention import subsequent_mask
-from annotated.data import END, PAD, START, encode_source, pad_ids
+from annotated.data import PAD, START, encode_source, pad_ids
 from annotated.files import FileError, InputError
 from annotated.marian import write_marian
 from annotated.translator import Translator, load_pretrained
@@ -99,7 +99,9 @@ def test_beam_search_gives_the_same_scores(pair):
     """Under Marian's rule; the searches differ, so a few texts may."""
     search = {"beam": 4, "alpha": 1.0, "offset": 0, "max_extra": 20}
     alike = 0
-    for (best, *_), line in zip(pair.ours.candidates(ENGLISH[:12], **search), ENGLISH, strict=False):
+    for (best, *_), line in zip(
+        pair.ours.candidates(ENGLISH[:12], **search), ENGLISH, strict=False
+    ):
         text, score = generate(pair, line, num_beams=4, length_penalty=1.0)
         if best.text == text:
             alike += 1
@@ -107,7 +109,15 @@ def test_beam_search_gives_the_same_scores(pair):
     assert alike >= 6
 
 
-TEXTS = ["", "  the   cat\t sat ", "the ﬁt ｃａｔ…", "the Q cat", ">>deu<< the cat", "catÄ", "a" * 300]
+TEXTS = [
+    "",
+    "  the   cat\t sat ",
+    "the ﬁt ｃａｔ…",
+    "the Q cat",
+    ">>deu<< the cat",
+    "catÄ",
+    "a" * 300,
+]
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -115,7 +125,10 @@ def test_pieces_are_those_of_sentencepiece(pair, side: str):
     tokenizer, lines = pair.ours.tokenizer, ENGLISH
     if side == "target":
         tokenizer, lines = pair.ours.target_tokenizer, GERMAN
-    for text in [*lines, *(text.swapcase() if side == "target" and ">>" not in text else text for text in TEXTS)]:
+    for text in [
+        *lines,
+        *(text.swapcase() if side == "target" and ">>" not in text else text for text in TEXTS),
+    ]:
         options = {"text": text} if side == "source" else {"text_target": text}
         (ids,) = encode_source(tokenizer, [text])
         assert pair.rows[ids].tolist() == pair.tokenizer(**options)["input_ids"], text
@@ -280,11 +293,16 @@ def test_what_is_written_transformers_reads(tmp_path, options):
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "new")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "new")
     words = WORDS.split()
-    for text in (WORDS, "two one", "three  three </s>four", *(" ".join(words[i:]) for i in range(6))):
+    for text in (
+        WORDS,
+        "two one",
+        "three  three </s>four",
+        *(" ".join(words[i:]) for i in range(6)),
+    ):
         asked = tokenizer(text, return_tensors="pt")
         assert asked["input_ids"].tolist() == encode_source(TOKENIZER, [text])
         size = asked["input_ids"].size(1) + 8
-        found = model.generate(input_ids=asked["input_ids"], attention_mask=asked["attention_mask"], max_length=None, max_new_tokens=size)
+        found = model.generate(asked["input_ids"], max_length=None, max_new_tokens=size)
         said = tokenizer.decode(found[0], skip_special_tokens=True)
         assert said == ours.translate(text, beam=1, max_extra=8)
 

@@ -207,11 +207,14 @@ def _model_weights(path: Path) -> dict[str, Tensor]:
     return weights
 
 
-def save_model(folder: Path, tensors: dict[str, Tensor], config: TransformerConfig) -> None:
-    """Write weights, in half precision, and configuration, as `load_pretrained` reads them."""
-    half = {name: tensors[name].half() for name in parameter_shapes(config)}  # what is tied, once
+def save_model(
+    folder: Path, tensors: dict[str, Tensor], config: TransformerConfig, half: bool = True
+) -> None:
+    """Write weights, in half or full precision, and configuration, as `load_pretrained` reads them."""
+    kind = torch.float16 if half else torch.float32
+    kept = {name: tensors[name].to(kind) for name in parameter_shapes(config)}  # what is tied, once
     said = {
         "config": json.dumps(asdict(config))
     }  # one entry: of several the library mixes the order
-    write_tensors(folder / "model.safetensors", half, said)
+    write_tensors(folder / "model.safetensors", kept, said)
     write_text(folder / "config.json", json.dumps(asdict(config), indent=2) + "\n")
