@@ -175,7 +175,7 @@ def add_translate(commands: Any) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("model", help="a model of the package, or the folder of a run")
+    add("model", help="a model of the package or of the Hub, or a folder")
     add("text", nargs="*", help="sentences; default: lines of standard input")
     add("--input", metavar="FILE", help="translate its lines; may be compressed by gzip or xz")
     add("--output", metavar="FILE", help="write here once all is done (default: standard output)")
@@ -202,7 +202,7 @@ def add_scoring(commands: Any) -> None:
     evaluate = commands.add_parser(
         "evaluate", help="score a model: BLEU and perplexity (section 6.1)"
     )
-    evaluate.add_argument("model", help="a model of the package, or the folder of a run")
+    evaluate.add_argument("model", help="a model of the package or of the Hub, or a folder")
     told = "one or more CORPUS-SRC-TGT (default: what the model was trained on)"
     evaluate.add_argument("--data", nargs="+", help=told)
     evaluate.add_argument("--split", nargs="+", default=["test"], help="default: test")
@@ -276,7 +276,7 @@ def add_studies(commands: Any) -> None:
     heads = commands.add_parser(
         "heads", help="what the heads of a model do (attention visualizations)"
     )
-    heads.add_argument("model", help="a model of the package, or the folder of a run")
+    heads.add_argument("model", help="a model of the package or of the Hub, or a folder")
     bare = "the same model before training, as a control"
     heads.add_argument("--untrained", action="store_true", help=bare)
     heads.add_argument("--out", help="also write the tables to this JSON file")

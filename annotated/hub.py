@@ -9,10 +9,10 @@ from pathlib import Path
 
 from annotated.files import FileError
 
-__all__ = ["hub_folder", "on_hub", "tell_licence"]
+__all__ = ["hub_folder", "on_hub", "tell_card"]
 
 
-_NAME = re.compile(r"[\w.-]+/[\w.-]+(@[\w./-]+)?")
+_NAME = re.compile(r"\w[\w.-]*/[\w.-]+(@[\w./-]+)?")
 _FILES = ["config.json", "vocab.json", "source.spm", "target.spm", "README.md"]
 _WEIGHTS = ["model.safetensors", "pytorch_model.bin"]  # the first that there is
 
@@ -55,8 +55,12 @@ def _weights_in(folder: Path) -> bool:
     return any((folder / file).is_file() for file in _WEIGHTS)
 
 
-def tell_licence(folder: Path, name: str) -> None:
-    """Print, on standard error, what a model is and under which licence, by its card."""
+def tell_card(folder: Path, name: str, languages: list[str]) -> None:
+    """Print, on standard error, what a published model is, and what it wants to be told.
+
+    Args:
+        languages: symbols of which a text has to begin with one; may be none.
+    """
     from huggingface_hub import metadata_load
 
     card = folder / "README.md"
@@ -69,3 +73,5 @@ def tell_licence(folder: Path, name: str) -> None:
     revision = f", revision {folder.name}" if hashed else ""
     told = f"licence {licence}" if isinstance(licence, str) else "its card names no licence"
     print(f"{name}{revision}: {told}", file=sys.stderr)
+    if languages:
+        print(f"{name}: a text has to begin with one of {' '.join(languages)}", file=sys.stderr)

@@ -31,7 +31,7 @@ from annotated.files import (
     resource_path,
     settings,
 )
-from annotated.hub import hub_folder, on_hub, tell_licence
+from annotated.hub import hub_folder, on_hub, tell_card
 from annotated.marian import is_published, read_marian
 from annotated.model import EncoderDecoder, TransformerConfig, build_model, parameter_shapes
 
@@ -327,5 +327,6 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
     if next(model.parameters()).device.type == "cpu":
         store_by_columns(model)
     if published:
-        tell_licence(folder, str(name))
+        added = tokenizer.get_added_tokens_decoder().values()
+        tell_card(folder, str(name), [token.content for token in added if not token.special])
     return Translator(model, tokenizer, target)

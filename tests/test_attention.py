@@ -196,16 +196,21 @@ def test_dropout_falls_on_the_weights():
 
 
 def torch_twin(ours: MultiHeadedAttention, d_model: int) -> nn.MultiheadAttention:
-    theirs = nn.MultiheadAttention(d_model, ours.h, bias=False, batch_first=True)
+    bias, maps = ours.w_o.bias is not None, [ours.w_q, ours.w_k, ours.w_v]
+    theirs = nn.MultiheadAttention(d_model, ours.h, bias=bias, batch_first=True)
     with torch.no_grad():
-        theirs.in_proj_weight.copy_(torch.cat([ours.w_q.weight, ours.w_k.weight, ours.w_v.weight]))
+        theirs.in_proj_weight.copy_(torch.cat([m.weight for m in maps]))
         theirs.out_proj.weight.copy_(ours.w_o.weight)
+        if bias:
+            theirs.in_proj_bias.copy_(torch.cat([m.bias for m in maps]))
+            theirs.out_proj.bias.copy_(ours.w_o.bias)
     return theirs
 
 
 @pytest.mark.parametrize("h", [1, 2, 4, 8])
 @pytest.mark.parametrize("kind", ["none", "padding", "full"])
-def test_multi_head_equals_torch(h, kind):
+@pytest.mark.parametrize("bias", [False, True])
+def test_multi_head_equals_torch(h, kind, bias):
     query, key, value = torch.randn(3, 5, 16), torch.randn(3, 7, 16), torch.randn(3, 7, 16)
     mask = {"none": None, "padding": torch.rand(3, 1, 7) < 0.6, "full": torch.rand(3, 5, 7) < 0.6}[
         kind
@@ -214,7 +219,7 @@ def test_multi_head_equals_torch(h, kind):
     if mask is not None:
         mask[..., 0] = True
         forbidden = ~mask.expand(3, 5, 7).repeat_interleave(h, dim=0)  # theirs: True forbids
-    ours = MultiHeadedAttention(h, 16).eval()
+    ours = MultiHeadedAttention(h, 16, bias=bias).eval()
     theirs = torch_twin(ours, 16)
     expected, weights = theirs(query, key, value, attn_mask=forbidden, average_attn_weights=False)
     close(ours(query, key, value, mask), expected)
@@ -378,9 +383,13 @@ def test_heads_have_a_width(wrong):
 
 @pytest.mark.parametrize("sources", [1, 2, 3])
 @pytest.mark.parametrize("cached", [False, True])
-def test_maps_in_one_product_are_those_maps(sources, cached):
-    """Values and gradients, whatever the inputs share."""
+@pytest.mark.parametrize("biases", ["", "qkv", "k"])
+def test_maps_in_one_product_are_those_maps(sources, cached, biases):
+    """Values and gradients, whatever the inputs share, and whichever maps have a bias."""
     attention = MultiHeadedAttention(2, 8, d_k=3, d_v=5)
+    for name in biases:
+        module = attention.get_submodule(f"w_{name}")
+        module.bias = nn.Parameter(torch.randn(module.out_features))
     x, memory = torch.randn(2, 4, 8), torch.randn(2, 6, 8)
     inputs = [(x, x, x), (x, memory, memory), (x, memory, memory.clone())][sources - 1]
     maps = attention.w_q, attention.w_k, attention.w_v
@@ -389,7 +398,7 @@ def test_maps_in_one_product_are_those_maps(sources, cached):
     ]
     together = project_heads(attention, *inputs, KeyValueCache(grows=False) if cached else None)
     close(together, tuple(separate))
-    weights = [m.weight for m in maps]
+    weights = [p for m in maps for p in m.parameters()]
     gradients = (
         torch.autograd.grad(sum(part.square().sum() for part in parts), weights)
         for parts in (together, separate)

@@ -223,10 +223,26 @@ def only_words(module: nn.Module, inputs: object, log_probs: torch.Tensor) -> to
 
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 @pytest.mark.parametrize("norm_first", [False, True])
-def test_every_kind_of_model_can_be_searched(positions: str, norm_first: bool):
-    model = wild(norm_first=norm_first, positions=positions, d_k=5, d_v=3)
+@pytest.mark.parametrize("bias", [False, True])
+def test_every_kind_of_model_can_be_searched(positions: str, norm_first: bool, bias: bool):
+    model = wild(norm_first=norm_first, positions=positions, bias=bias, d_k=5, d_v=3)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            nn.init.normal_(parameter)
     sources, options = [[4, 5, 6, 7], [8]], {"max_extra": 9, "n_best": 4}
     same(batched(model, sources, **options), batched(model, sources, cache=False, **options))
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.5, -1.0])
+def test_without_an_offset_a_score_is_divided_by_a_power_of_the_length(alpha: float):
+    """A beam that holds everything finds the best by that rule too, in order."""
+    model, src = wild(7), torch.tensor([[4, 5]])
+    options = {"beam": 200, "n_best": 200, "max_extra": 1}
+    found = beam_search(model, src, alpha=alpha, offset=0, **options)[0]
+    assert [h.score for h in found] == sorted((h.score for h in found), reverse=True)
+    for h in found:
+        assert h.score == pytest.approx(h.log_prob / (len(h.ids) + 1) ** alpha)
+    assert beam_search(model, src, alpha=alpha, offset=0, beam=200, max_extra=1)[0] == found[:1]
 
 
 def test_masks_may_be_missing_or_zero_and_one():

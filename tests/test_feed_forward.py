@@ -26,6 +26,18 @@ def test_equation_2_one_number_at_a_time(length, d_model, d_ff):
     torch.testing.assert_close(layer(x)[0], torch.tensor(expected), atol=1e-5, rtol=1e-5)
 
 
+@given(SIZES, SIZES)
+def test_swish_in_place_of_the_relu(d_model, d_ff):
+    """x times the logistic function of x; the gradient too, though it is computed in place."""
+    layer = PositionwiseFeedForward(d_model, d_ff, activation="swish")
+    x = torch.randn(2, 3, d_model, requires_grad=True)
+    inner = layer.w_1(x)
+    expected = layer.w_2(inner / (1 + (-inner).exp()))
+    torch.testing.assert_close(layer(x), expected)
+    gradients = (torch.autograd.grad(y.square().sum(), x) for y in (layer(x), expected))
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-4)
+
+
 def test_two_convolutions_of_kernel_1():
     layer = PositionwiseFeedForward(8, 32)
     first, second = nn.Conv1d(8, 32, kernel_size=1), nn.Conv1d(32, 8, kernel_size=1)

@@ -33,7 +33,7 @@ def pair(tmp_path_factory) -> SimpleNamespace:
     folder = tmp_path_factory.mktemp("marian")
     model, tokenizer = published(folder)
     ours = load_pretrained(folder)
-    numbers = {piece: i for piece, i in tokenizer.get_vocab().items()}
+    numbers = tokenizer.get_vocab()
     names = [ours.tokenizer.id_to_token(i).strip() for i in range(ours.model.config.src_vocab)]
     rows = [numbers.get(name, tokenizer.unk_token_id) for name in names]
     rows[START] = rows[PAD] = tokenizer.pad_token_id
@@ -218,6 +218,10 @@ def pickled(folder: Path, content: bytes) -> None:
     (folder / "pytorch_model.bin").write_bytes(content)
 
 
+def shorten(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
 NORM = "model.encoder.layers.0.final_layer_norm.weight"
 
 
@@ -245,7 +249,7 @@ NORM = "model.encoder.layers.0.final_layer_norm.weight"
         (lambda f: (f / "vocab.json").write_text("[]"), "vocab.json"),
         (lambda f: (f / "vocab.json").write_text('{"</s>": "0"}'), "pieces numbered from 0"),
         (lambda f: (f / "config.json").write_text('{"model_type": "marian"'), "config.json"),
-        (lambda f: (f / "source.spm").write_bytes((f / "source.spm").read_bytes()[:-3]), "cut short"),
+        (lambda f: shorten(f / "source.spm"), "cut short"),
         (lambda f: (f / "source.spm").write_bytes(b"\xff" * 99), "expected a SentencePiece model"),
         (lambda f: (f / "source.spm").write_bytes(b""), "no pieces with scores"),
         (lambda f: (f / "target.spm").unlink(), "there is no such file"),

@@ -59,6 +59,8 @@ OPTIONS = st.fixed_dictionaries(
         "tie_embeddings": st.booleans(),
         "d_k": st.sampled_from([None, 3]),
         "d_v": st.sampled_from([None, 5]),
+        "bias": st.booleans(),
+        "activation": st.sampled_from(["relu", "swish"]),
     }
 )
 LENGTHS = st.integers(1, 7)

@@ -11,8 +11,8 @@ from torch import nn
 from annotated.data import Batch
 from annotated.model import EncoderDecoder, make_model
 from annotated.optimizer import paper_optimizer, rate
-from annotated.regularization import LabelSmoothing
-from annotated.training.loss import SimpleLossCompute
+from annotated.regularization import LabelSmoothing, smoothed_cross_entropy
+from annotated.training.loss import ModelLoss, SimpleLossCompute
 from annotated.training.updates import TrainState, run_epoch
 
 
@@ -174,3 +174,22 @@ def test_the_schedule_goes_on_where_it_was():
         whole.step()
     resumed = paper_optimizer(model, 16, warmup=5, done=7)[1]
     assert resumed.get_last_lr() == whole.get_last_lr() == [rate(8, 16, 1.0, 5)]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_the_loss_in_blocks_is_that_of_the_generator(bias: bool):
+    """Value and every gradient, also of a bias before the softmax."""
+    model = make_model(V, V, N=1, d_model=16, d_ff=32, h=2, dropout=0.0, bias=bias)
+    for name, p in model.named_parameters():
+        if name.endswith("bias"):
+            nn.init.normal_(p)
+    src, tgt = torch.randint(4, V, (3, 5)), torch.randint(3, V, (3, 6))
+    batch = Batch(src, tgt)  # 2 is padding there, and occurs in neither
+    logits = model.generator.proj(model(src, batch.tgt, batch.src_mask, batch.tgt_mask))
+    losses = (
+        smoothed_cross_entropy(logits, batch.tgt_y, 2, 0.1),
+        ModelLoss(model, 0.1)(src, tgt),
+    )
+    torch.testing.assert_close(*losses)
+    gradients = (torch.autograd.grad(loss, list(model.parameters())) for loss in losses)
+    torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-4)

@@ -210,7 +210,7 @@ def _model_weights(path: Path) -> dict[str, Tensor]:
 def save_model(
     folder: Path, tensors: dict[str, Tensor], config: TransformerConfig, half: bool = True
 ) -> None:
-    """Write weights, in half or full precision, and configuration, as `load_pretrained` reads them."""
+    """Write weights, in half or single precision, and configuration, for `load_pretrained`."""
     kind = torch.float16 if half else torch.float32
     kept = {name: tensors[name].to(kind) for name in parameter_shapes(config)}  # what is tied, once
     said = {

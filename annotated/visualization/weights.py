@@ -107,7 +107,8 @@ _NAMES = {START: "<s>", END: "<EOS>", PAD: "<pad>"}
 
 def _piece_names(translator: Translator, ids: list[int]) -> list[str]:
     """Pieces as text; "▁" stands for a space before them."""
-    return [_NAMES.get(i) or str(translator.tokenizer.id_to_token(i)) for i in ids]
+    names = (_NAMES.get(i) or str(translator.tokenizer.id_to_token(i)) for i in ids)
+    return [name.removesuffix(" ") for name in names]  # which marks those of the other language
 
 
 @torch.no_grad()

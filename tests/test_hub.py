@@ -1,0 +1,113 @@
+"""Models of the Hub, from a server that answers as it does."""
+
+import hashlib
+import http.server
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from annotated.hub import on_hub
+
+pytest.importorskip("transformers")
+pytest.importorskip("sentencepiece")
+
+from marian_models import published
+
+REVISION = "ab" * 20
+CARD = "---\nlanguage: [en, de]\nlicense: cc-by-4.0\n---\nA model.\n"
+
+
+class Hub(http.server.BaseHTTPRequestHandler):
+    """One model, owner/tiny, out of a folder."""
+
+    folder: Path
+
+    def log_message(self, *_: object) -> None: ...
+
+    def do_HEAD(self) -> None:
+        self.do_GET()
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        files = {file.name: file.read_bytes() for file in self.folder.iterdir()}
+        listed = [
+            {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
+            for name, data in files.items()
+        ]
+        head = {"X-Repo-Commit": REVISION}
+        if match := re.fullmatch(rf"/owner/tiny/resolve/{REVISION}/(.*)", path):
+            body = files.get(match[1])
+            head |= {"ETag": hashlib.sha1(body or b"").hexdigest()}
+        elif re.fullmatch(rf"/api/models/owner/tiny/tree/(main|{REVISION})", path):
+            body = json.dumps(listed).encode()
+        elif re.fullmatch(rf"/api/models/owner/tiny(/revision/(main|{REVISION}))?", path):
+            said = {"id": "owner/tiny", "sha": REVISION, "siblings": []}
+            body = json.dumps(said | {"private": False, "downloads": 0, "tags": []}).encode()
+        else:
+            body = None
+        self.send_response(200 if body is not None else 404)
+        for name, value in head.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body or b"")))
+        self.end_headers()
+        if self.command == "GET" and body:
+            self.wfile.write(body)
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[http.server.ThreadingHTTPServer]:
+    folder = tmp_path / "served"
+    published(folder)
+    (folder / "README.md").write_text(CARD)
+    handler = type("Handler", (Hub,), {"folder": folder})
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def translate(name: str, tmp_path: Path, port: int) -> subprocess.CompletedProcess[str]:
+    """In a process of its own, because the library reads its settings once."""
+    own = {"HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HOME": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "annotated", "translate", name, "the cat", "--beam", "1"]
+    return subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=os.environ | own, timeout=120
+    )
+
+
+@pytest.mark.slow
+def test_a_name_is_fetched_once_and_stays_what_it_was(hub, tmp_path):
+    port = hub.server_address[1]
+    first = translate("owner/tiny", tmp_path, port)
+    assert first.returncode == 0, first.stderr
+    assert f"owner/tiny, revision {REVISION}: licence cc-by-4.0" in first.stderr
+    assert "owner/tiny: a text has to begin with one of >>deu<<" in first.stderr
+    unknown = translate("owner/none", tmp_path, port)
+    assert unknown.returncode == 2
+    assert unknown.stderr.startswith("annotated: owner/none: expected a model of the Hub; got: ")
+    assert unknown.stderr.count("\n") == 1
+    hub.shutdown()
+    hub.server_close()
+    again = translate("owner/tiny", tmp_path, port)
+    assert (again.returncode, again.stdout) == (0, first.stdout), again.stderr
+    pinned = translate(f"owner/tiny@{REVISION}", tmp_path, port)
+    assert (pinned.returncode, pinned.stdout) == (0, first.stdout), pinned.stderr
+    other = translate("owner/tiny@other", tmp_path, port)
+    assert (other.returncode, other.stderr.count("\n")) == (2, 1)
+
+
+def test_a_path_is_not_taken_for_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert on_hub("Helsinki-NLP/opus-mt-en-fr")
+    assert on_hub("owner/name@0123abc")
+    for path in ("multi30k-en-de", "/a/b", "a/b/c", "../b", "", "a/", "runs/en-de"):
+        (tmp_path / "runs").mkdir(exist_ok=True)
+        assert not on_hub(path)
