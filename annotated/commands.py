@@ -164,22 +164,15 @@ def run_paper(options: argparse.Namespace) -> None:
 
 
 def run_heads(options: argparse.Namespace) -> None:
-    from annotated.files import write_text
-    from annotated.heads.gold import load_gum
-    from annotated.heads.study import head_study, reinitialized
+    from annotated.heads.study import gum_study, write_study
     from annotated.translator import load_pretrained
 
-    translator = load_pretrained(options.model)
-    if options.untrained:
-        translator.model = reinitialized(translator.model)
-    tables = head_study(translator, load_gum("train")[::4], load_gum("dev") + load_gum("test"))
+    tables = gum_study(load_pretrained(options.model), options.untrained)
     for name, table in tables.items():
         print(f"\n{name}\n{table.round(3).to_string(index=False)}")
     if options.out:
-        as_json = {"orient": "records", "double_precision": 15}  # what is missing becomes null
-        rows = {name: json.loads(table.to_json(**as_json)) for name, table in tables.items()}
         about = {"model": options.model, "untrained": options.untrained}
-        write_text(Path(options.out), json.dumps(about | rows, indent=1) + "\n")
+        write_study(Path(options.out), tables, **about)
 
 
 def run_parse(options: argparse.Namespace) -> None:

@@ -841,7 +841,7 @@ def test_a_treebank_is_written_and_files_of_trees_are_scored(tmp_path: Path, cap
 def test_a_study_of_heads_is_written_as_valid_json(run: Path, tmp_path: Path, monkeypatch):
     """A head without a relation has nulls, for NaN is no JSON; numbers keep their digits."""
     table = pd.DataFrame({"relation": ["det", None], "gain": [1 / 3, float("nan")]})
-    monkeypatch.setattr("annotated.heads.gold.load_gum", lambda split: [])
+    monkeypatch.setattr("annotated.heads.study.load_gum", lambda split: [])
     monkeypatch.setattr("annotated.heads.study.head_study", lambda *of: {"heads": table})
     cli.main(["heads", str(run), "--out", str(tmp_path / "heads.json")])
 

@@ -24,9 +24,12 @@ from .study import best_head_per_relation as best_head_per_relation
 from .study import best_relation_per_head as best_relation_per_head
 from .study import bootstrap_ci as bootstrap_ci
 from .study import common_relations as common_relations
+from .study import gum_study as gum_study
 from .study import head_study as head_study
 from .study import head_tasks as head_tasks
 from .study import holm_adjusted as holm_adjusted
+from .study import kept_study as kept_study
 from .study import reinitialized as reinitialized
 from .study import significant as significant
 from .study import study_summary as study_summary
+from .study import write_study as write_study

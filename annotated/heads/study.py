@@ -3,13 +3,18 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
+import hashlib
+import json
 import math
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 
-from annotated.files import lazy_extra
+from annotated.downloads import cache_folder
+from annotated.files import lazy_extra, read_json, resource_path, write_text
+from annotated.heads.gold import load_gum
 from annotated.heads.observe import ATTENTION_PLACES, ArcHits, PronounHits, observe_heads
 from annotated.model import EncoderDecoder, build_model
 from annotated.translator import Translator
@@ -24,12 +29,15 @@ __all__ = [
     "best_relation_per_head",
     "bootstrap_ci",
     "common_relations",
+    "gum_study",
     "head_study",
     "head_tasks",
     "holm_adjusted",
+    "kept_study",
     "reinitialized",
     "significant",
     "study_summary",
+    "write_study",
 ]
 
 
@@ -317,3 +325,38 @@ def study_summary(tables: dict[str, pd.DataFrame], control: dict[str, pd.DataFra
         f"relations {len(names)}{listed(names)} surely have such a head; "
         f"before training it is {bare[0]} heads and {bare[1]} relations."
     )
+
+
+def gum_study(translator: Translator, untrained: bool = False) -> dict[str, pd.DataFrame]:
+    """The study of a model on GUM, or of one of the same shape before training."""
+    if untrained:
+        translator = Translator(reinitialized(translator.model), translator.tokenizer)
+    return head_study(translator, load_gum("train")[::4], load_gum("dev") + load_gum("test"))
+
+
+def write_study(path: Path, tables: dict[str, pd.DataFrame], **about: Any) -> None:
+    """Keep a study in a JSON file, with some words about it."""
+    as_json = {"orient": "records", "double_precision": 15}  # what is missing becomes null
+    rows = {name: json.loads(table.to_json(**as_json)) for name, table in tables.items()}
+    write_text(path, json.dumps(about | rows, indent=1) + "\n")
+
+
+def kept_study(
+    translator: Translator, name: str, untrained: bool = False
+) -> dict[str, pd.DataFrame]:
+    """The study of a model, out of its file.
+
+    Args:
+        translator: the model.   name: what `load_pretrained` was given for it.
+    """
+    ending = "-heads-untrained.json" if untrained else "-heads.json"
+    path = resource_path("results") / f"{name}{ending}"
+    if not path.is_file():
+        weights = hashlib.sha256()
+        for parameter in translator.model.parameters():
+            weights.update(parameter.detach().cpu().contiguous().numpy().data)
+        path = cache_folder() / "heads" / f"{weights.hexdigest()[:16]}{ending}"
+    if not path.is_file():
+        write_study(path, gum_study(translator, untrained), model=name, untrained=untrained)
+    found = read_json(path, "a study of heads")
+    return {key: pd.DataFrame(rows) for key, rows in found.items() if isinstance(rows, list)}
