@@ -386,15 +386,16 @@ def run_translate(options: argparse.Namespace) -> None:
 def run_import(options: argparse.Namespace) -> None:
     from annotated.files import InputError, write_text
     from annotated.training.checkpoints import save_model
-    from annotated.translator import TARGET_TOKENIZER, load_pretrained, model_folder
+    from annotated.translator import VOCABULARIES, load_pretrained, model_folder
 
     out = Path(options.out)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"expected a new or an empty folder for --out; got {out}")
     translator, card = load_pretrained(options.source), model_folder(options.source) / "README.md"
-    write_text(out / "tokenizer.json", translator.tokenizer.to_str())
-    if translator.target_tokenizer:
-        write_text(out / TARGET_TOKENIZER, translator.target_tokenizer.to_str())
+    both = translator.tokenizer, translator.target_tokenizer
+    for name, tokenizer in zip(VOCABULARIES, both, strict=True):
+        if tokenizer:
+            write_text(out / name, tokenizer.to_str())
     if card.is_file():
         write_text(out / card.name, card.read_text(encoding="utf-8", errors="replace"))
     weights = dict(translator.model.named_parameters())

@@ -405,9 +405,10 @@ def _cuts_words(tokenizer: Tokenizer) -> bool:
 class PairEncoder:
     """Turns pairs of sentences into ids, ends as `encode_source` and `encode_target` put them."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
+    def __init__(self, tokenizer: Tokenizer, target: Tokenizer | None = None) -> None:
         tokenizer.encode_special_tokens = True  # "</s>" in a text is text
         self.tokenizer = tokenizer
+        self.target = target and PairEncoder(target)  # None: targets are cut by the same rules
         self.dtype = np.min_scalar_type(max(tokenizer.get_vocab().values(), default=UNK))
         by_words = _WordIds(tokenizer, self.dtype).encode
         self.ids = by_words if _cuts_words(tokenizer) else self._whole
@@ -418,7 +419,9 @@ class PairEncoder:
     def encode(self, pairs: Iterable[Sequence[str]]) -> EncodedPairs:
         """Encode pairs of well-formed texts."""
         texts = list(chain.from_iterable(pairs))  # source, target, source, …
-        ids = self.ids(texts)
+        ids = self.ids(texts) if self.target is None else self.ids(texts[::2])
+        if self.target is not None:
+            ids = list(chain.from_iterable(zip(ids, self.target.ids(texts[1::2]), strict=True)))
         start, end = (np.array(i, self.dtype).tobytes() for i in (START, END))
         both = zip(ids[::2], ids[1::2], strict=True)
         flat = b"".join(b"".join((one, end, start, other, end)) for one, other in both)

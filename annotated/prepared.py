@@ -46,7 +46,7 @@ from annotated.files import (
 )
 from annotated.marian import is_published
 from annotated.training.config import TrainingConfig
-from annotated.translator import TARGET_TOKENIZER, model_folder, read_tokenizer
+from annotated.translator import VOCABULARIES, model_folder, read_tokenizer
 
 __all__ = [
     "RULES",
@@ -66,7 +66,6 @@ __all__ = [
 
 _FORMAT = 1
 _SPLITS = "train", "dev"
-_VOCABULARY = "tokenizer.json"
 _ARRAYS = [f"{split}.{kind}.npy" for split in _SPLITS for kind in ("ids", "lengths")]
 
 
@@ -95,7 +94,8 @@ class Manifest:
     def __post_init__(self) -> None:
         if self.format != _FORMAT:
             raise FileError(f"expected format {_FORMAT}; got {self.format}, of another edition")
-        names = {_VOCABULARY, *_ARRAYS}
+        vocabulary, *more = VOCABULARIES
+        names = {vocabulary, *_ARRAYS, *(name for name in more if name in self.files)}
         sizes = [said.get("bytes") for said in self.files.values()]
         if set(self.files) != names or not all(type(size) is int for size in sizes):
             raise FileError(f"expected bytes and SHA-256 of {', '.join(sorted(names))}")
@@ -155,7 +155,7 @@ def open_prepared(folder: Path, thorough: bool = False) -> PreparedCorpus:
             size = path.stat().st_size
         if size != said["bytes"]:
             raise FileError(f"{path}: expected {expected}; got {size:,}; {_anew(folder)}")
-        looked_at = thorough or size <= _QUICK or name == _VOCABULARY
+        looked_at = thorough or size <= _QUICK or name in VOCABULARIES
         if looked_at and sha256_of(path) != said["sha256"]:
             expected = "the SHA-256 that manifest.json says"
             raise FileError(f"{path}: expected {expected}; it differs; {_anew(folder)}")
@@ -219,13 +219,16 @@ def input_bytes(parts: Mapping[str, list[Part]]) -> int:
     return sum(path.stat().st_size for path in _input_files(parts))
 
 
-def _vocabulary_of(weights: str) -> Path:
-    """The file with the vocabulary of a model to begin with; InputError if it has two."""
+def _vocabularies_of(weights: str) -> list[Path]:
+    """The vocabulary files of a model to begin with.
+
+    Raises: InputError if it is in the format of others.
+    """
     folder = model_folder(weights)
-    if is_published(folder) or (folder / TARGET_TOKENIZER).exists():
-        wanted = "a model that cuts both languages by the same rules"
-        raise InputError(f"expected {wanted}, to train on; {weights} has two tokenizers")
-    return folder / _VOCABULARY
+    if is_published(folder):
+        wanted = "a model in the book's own format to train on, as `annotated import` writes it"
+        raise InputError(f"expected {wanted}; got {weights}")
+    return [folder / name for name in VOCABULARIES if (folder / name).exists()]
 
 
 def corpus_key(config: TrainingConfig, parts: Mapping[str, list[Part]]) -> str:
@@ -234,7 +237,7 @@ def corpus_key(config: TrainingConfig, parts: Mapping[str, list[Part]]) -> str:
     files = [[str(path.resolve()), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
     rules = {name: getattr(config, name) for name in RULES if name != "data"}
     if config.weights:
-        rules["weights"] = sha256_of(_vocabulary_of(config.weights))
+        rules["weights"] = [sha256_of(path) for path in _vocabularies_of(config.weights)]
     names = [part.name for split in parts.values() for part in split]
     made = [_FORMAT, tokenizers.__version__, parse_data(config.data)[1:], names, files, rules]
     return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:16]
@@ -265,16 +268,19 @@ def draw_lines(lines: Iterable[Line], most: int) -> tuple[int, list[Line]]:
     return number, drawn
 
 
-def _find_vocabulary(config: TrainingConfig, sample: list[Line]) -> Tokenizer:
-    """The vocabulary of the weights that a run begins with, or else a new one."""
+def _find_vocabularies(config: TrainingConfig, sample: list[Line]) -> list[Tokenizer]:
+    """The vocabulary of the weights that a run begins with, or else a new one.
+
+    Returns: a tokenizer, or two if they cut the target by other rules than the source.
+    """
     if config.weights:
-        return read_tokenizer(_vocabulary_of(config.weights), config.vocab_size)
+        return [read_tokenizer(x, config.vocab_size) for x in _vocabularies_of(config.weights)]
 
     def texts() -> Iterator[str]:
         for side in 0, 1:
             yield from (pair[side] for pair in good_pairs(sample, PairReport("")))
 
-    return learn_vocabulary(config.vocabulary, texts(), config.vocab_size)
+    return [learn_vocabulary(config.vocabulary, texts(), config.vocab_size)]
 
 
 _Block = tuple[EncodedPairs, PairReport]
@@ -289,10 +295,10 @@ def _encode_block(encoder: PairEncoder, lines: list[Line]) -> _Block:
 _encoder: PairEncoder  # of a process that encodes for another
 
 
-def _start_encoder(vocabulary: str) -> None:
+def _start_encoder(*vocabularies: str) -> None:
     """Begin to encode for another process, and end when it does, even if it is killed."""
     global _encoder
-    _encoder = PairEncoder(Tokenizer.from_str(vocabulary))
+    _encoder = PairEncoder(*map(Tokenizer.from_str, vocabularies))
 
     def end() -> None:
         parent = multiprocessing.parent_process()
@@ -311,10 +317,10 @@ _Encode = Callable[[Iterable[list[Line]]], Iterator[_Block]]
 
 
 @contextmanager
-def _encoding(tokenizer: Tokenizer, processes: int) -> Iterator[_Encode]:
+def _encoding(cutters: list[Tokenizer], processes: int) -> Iterator[_Encode]:
     """A function that encodes blocks of lines in order, with the help of so many processes."""
     if processes < 2:
-        encoder = PairEncoder(tokenizer)
+        encoder = PairEncoder(*cutters)
         yield partial(map, partial(_encode_block, encoder))
         return
 
@@ -327,7 +333,8 @@ def _encoding(tokenizer: Tokenizer, processes: int) -> Iterator[_Encode]:
         yield from (future.result() for future in waiting)
 
     spawn = multiprocessing.get_context("spawn")  # threads do not survive a fork
-    with ProcessPoolExecutor(processes, spawn, _start_encoder, (tokenizer.to_str(),)) as pool:
+    texts = tuple(tokenizer.to_str() for tokenizer in cutters)
+    with ProcessPoolExecutor(processes, spawn, _start_encoder, texts) as pool:
         try:
             yield in_turn
         except BrokenProcessPool as error:
@@ -392,7 +399,8 @@ def _write_corpus(
         part.mkdir(parents=True)
         key, inputs = corpus_key(config, parts), _input_files(parts)
         pairs, dropped = _fill(part, config, parts, processes)
-        files = {name: _sums(part / name) for name in [_VOCABULARY, *_ARRAYS]}
+        names = [name for name in VOCABULARIES if (part / name).exists()] + list(_ARRAYS)
+        files = {name: _sums(part / name) for name in names}
         rules = {name: getattr(config, name) for name in RULES}
         versions = {
             "annotated": __version__,
@@ -427,13 +435,14 @@ def _fill(
     total, sample = draw_lines(lines, 0 if config.weights else config.vocab_pairs)
     if total > _MANY and sample:
         tqdm.write(f"learning the vocabulary from {len(sample):,} pairs", file=sys.stderr)
-    tokenizer = _find_vocabulary(config, sample)
+    cutters = _find_vocabularies(config, sample)
     del sample
-    write_text(folder / _VOCABULARY, tokenizer.to_str())
-    dtype = PairEncoder(tokenizer).dtype
+    for name, tokenizer in zip(VOCABULARIES, cutters, strict=False):
+        write_text(folder / name, tokenizer.to_str())
+    dtype = PairEncoder(cutters[0]).dtype
     pairs: dict[str, int] = {}
     dropped: dict[str, dict[str, int]] = {}
-    with _encoding(tokenizer, processes if total > _MANY else 1) as encode:
+    with _encoding(cutters, processes if total > _MANY else 1) as encode:
         for split in _SPLITS:
             with _bar(f"encoding {split}", total if split == "train" else None) as bar:
                 pairs[split], bad = _write_split(folder, split, parts[split], dtype, encode, bar)

@@ -36,7 +36,7 @@ from annotated.marian import is_published, read_marian
 from annotated.model import EncoderDecoder, TransformerConfig, build_model, parameter_shapes
 
 __all__ = [
-    "TARGET_TOKENIZER",
+    "VOCABULARIES",
     "Translation",
     "Translator",
     "budget_batches",
@@ -44,6 +44,7 @@ __all__ = [
     "load_pretrained",
     "model_folder",
     "read_tokenizer",
+    "read_tokenizers",
     "store_by_columns",
 ]
 
@@ -235,7 +236,7 @@ def _check_device(device: torch.device | str) -> None:
         ) from None
 
 
-TARGET_TOKENIZER = "tokenizer-target.json"  # beside tokenizer.json, if a model has it
+VOCABULARIES = "tokenizer.json", "tokenizer-target.json"  # the second only if it cuts otherwise
 
 
 def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
@@ -262,6 +263,12 @@ def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
     return tokenizer
 
 
+def read_tokenizers(folder: Path, vocab: int) -> tuple[Tokenizer, Tokenizer | None]:
+    """The vocabulary of a model, and how it cuts the target if by other rules."""
+    first, second = (folder / name for name in VOCABULARIES)
+    return read_tokenizer(first, vocab), read_tokenizer(second, vocab) if second.exists() else None
+
+
 def _model_files(
     folder: Path,
 ) -> tuple[TransformerConfig, dict[str, Tensor], Tokenizer, Tokenizer | None]:
@@ -284,9 +291,7 @@ def _model_files(
         trained = json.loads(said.get("config", "{}"))
         if asdict(config) | trained != asdict(config):
             raise FileError(f"{path}: expected the configuration that {weights} has: {trained}")
-    pieces, target = min(config.src_vocab, config.tgt_vocab), folder / TARGET_TOKENIZER
-    tokenizer = read_tokenizer(folder / "tokenizer.json", pieces)
-    return config, tensors, tokenizer, read_tokenizer(target, pieces) if target.exists() else None
+    return config, tensors, *read_tokenizers(folder, min(config.src_vocab, config.tgt_vocab))
 
 
 @torch.no_grad()

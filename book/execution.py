@@ -19,14 +19,15 @@ from annotated.paper.quotation import find_paper
 
 
 def choose_cache(app: Sphinx, config) -> None:
-    """Keep results apart that came from another package, other data, or without the paper.
+    """Keep results apart that came from another package, other data or model, or without the paper.
 
     The cache of executed notebooks looks at a chapter's code alone; what the code imports and
     reads matters as much.
     """
     root = Path(app.srcdir)
     files = [*root.glob("annotated/**/*.py"), *root.glob("data/*.toml"), *root.glob("data/*/**/*")]
-    digest = hashlib.sha256(str(find_paper()).encode())
+    said = find_paper(), os.environ.get("ANNOTATED_FIGURES_MODEL")
+    digest = hashlib.sha256(str(said).encode())
     for file in sorted(file for file in files if file.is_file() and "paper" not in file.parts):
         digest.update(file.name.encode() + file.read_bytes())
     cache = Path(app.outdir).parent / ".jupyter_cache" / digest.hexdigest()[:16]

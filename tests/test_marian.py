@@ -4,6 +4,7 @@ import json
 import pickle
 import shutil
 import struct
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,9 @@ from annotated.attention import subsequent_mask
 from annotated.data import PAD, START, encode_source, pad_ids
 from annotated.files import FileError, InputError
 from annotated.marian import write_marian
+from annotated.training.config import TrainingConfig
+from annotated.training.folder import read_pairs
+from annotated.training.trainer import train
 from annotated.translator import Translator, load_pretrained
 
 pytest.importorskip("transformers")
@@ -339,3 +343,59 @@ def test_what_the_format_cannot_hold_is_not_written(tmp_path, options, message):
     with pytest.raises(InputError, match=message):
         write_marian(Translator(model, TOKENIZER), tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+@pytest.fixture(scope="module")
+def imported(pair, tmp_path_factory) -> Path:
+    """The model in our own format, as the command writes it."""
+    (pair.folder / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n")
+    out = tmp_path_factory.mktemp("own") / "model"
+    main(["import", str(pair.folder), "--out", str(out)])
+    (pair.folder / "README.md").unlink()
+    return out
+
+
+def test_an_imported_model_is_the_same(pair, imported, capsys):
+    ours = load_pretrained(imported)
+    assert capsys.readouterr().err == ""  # it is one of ours now
+    for one, other in zip(ours.model.parameters(), pair.ours.model.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=0)
+    for one, other in ((ours, pair.ours), (ours.target_tokenizer, pair.ours.target_tokenizer)):
+        text = (getattr(x, "tokenizer", x).to_str() for x in (one, other))
+        assert len(set(text)) == 1
+    assert "license: cc-by-4.0" in (imported / "README.md").read_text()
+
+
+def test_a_folder_that_holds_something_is_not_imported_into(pair, imported, capsys):
+    before = sorted(imported.iterdir())
+    with pytest.raises(SystemExit):
+        main(["import", str(pair.folder), "--out", str(imported)])
+    assert "expected a new or an empty folder for --out" in capsys.readouterr().err
+    assert sorted(imported.iterdir()) == before
+
+
+def test_training_goes_on_from_an_imported_model(pair, imported, tmp_path, monkeypatch):
+    """Source and target are each cut by their own rules, in the corpus and afterwards."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    for split in "train", "dev":
+        for lang, lines in (("en", ENGLISH), ("de", GERMAN)):
+            (tmp_path / f"{split}.{lang}").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    c = pair.ours.model.config
+    config = TrainingConfig(
+        out=str(tmp_path / "run"),
+        data=f"{tmp_path}-en-de",
+        weights=str(imported),
+        vocab_size=c.src_vocab,
+        **{name: getattr(c, name) for name in ("N", "d_model", "d_ff", "h", "bias", "activation")},
+        updates=2,
+        average=1,
+        factor=0.0,
+        precision="float32",
+    )
+    trained = load_pretrained(train(config))
+    learnt, _ = read_pairs(Path(config.out))
+    assert learnt[0][0] == encode_source(pair.ours.tokenizer, ENGLISH)[0]
+    assert learnt[0][1] == encode_target(pair.ours.target_tokenizer, GERMAN)[0]
+    assert trained.translate(ENGLISH[:3]) == pair.ours.translate(ENGLISH[:3])
+    with pytest.raises(InputError, match="in the book's own format to train on"):
+        train(replace(config, weights=str(pair.folder), out=str(tmp_path / "other")))

@@ -33,6 +33,7 @@ from annotated.prepared import (
 )  # fmt: skip
 from annotated.training.checkpoints import average_checkpoints, list_checkpoints, save_model
 from annotated.training.config import TrainingConfig, fixed_options, model_config
+from annotated.translator import VOCABULARIES
 
 __all__ = ["average_run", "prepare_run", "read_config", "read_pairs", "run_lock"]
 
@@ -65,7 +66,8 @@ def prepare_run(config: TrainingConfig, resume: bool, processes: int = 1) -> Non
         )
     else:
         corpus = _find_corpus(config, processes)
-        write_text(folder / "tokenizer.json", (corpus.folder / "tokenizer.json").read_text("utf-8"))
+        for name in set(VOCABULARIES) & corpus.manifest.files.keys():
+            write_text(folder / name, (corpus.folder / name).read_text("utf-8"))
         _note_corpus(folder, corpus)
     write_text(folder / "training.json", json.dumps(asdict(config), indent=2) + "\n")
 
@@ -166,10 +168,11 @@ def read_pairs(folder: Path) -> tuple[EncodedPairs, EncodedPairs]:
         raise FileError(
             f"{corpus.folder}: expected the corpus that the run began with; it is another"
         )
-    path, whole = folder / "tokenizer.json", corpus.manifest.files["tokenizer.json"]
-    with reading(path, "the vocabulary of the run", f"that of {corpus.folder} may be copied here"):
-        if sha256_of(path) != whole["sha256"]:
-            raise ValueError("another one")
+    for name in set(VOCABULARIES) & corpus.manifest.files.keys():
+        path, advice = folder / name, f"that of {corpus.folder} may be copied here"
+        with reading(path, "the vocabulary of the run", advice):
+            if sha256_of(path) != corpus.manifest.files[name]["sha256"]:
+                raise ValueError("another one")
     return corpus.train, corpus.dev
 
 
