@@ -15,7 +15,8 @@ from torch import Tensor
 
 from annotated import marian
 from annotated.attention import subsequent_mask
-from annotated.data import PAD, START, encode_source, pad_ids
+from annotated.cli import main
+from annotated.data import PAD, START, encode_source, encode_target, pad_ids
 from annotated.files import FileError, InputError
 from annotated.marian import write_marian
 from annotated.training.config import TrainingConfig
