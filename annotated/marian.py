@@ -71,6 +71,10 @@ class _MarianConfig:
 
 
 _PARTS = (("_layers", "layers"), ("_attention_heads", "heads"), ("_ffn_dim", "inner widths"))
+_AS_OURS = {
+    "scale_embedding": True, "share_encoder_decoder_embeddings": True,
+    "tie_word_embeddings": True, "normalize_before": False, "normalize_embedding": False,
+}  # fmt: skip
 _ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu"}
 _OTHERS = {  # what our model and vocabulary lack for them
     "m2m_100": "M2M100 and NLLB count positions from 2, at other wavelengths, have BPE "
@@ -110,15 +114,6 @@ def _read_config(path: Path) -> tuple[_MarianConfig, TransformerConfig]:
     ours |= {"attention_dropout": c.attention_dropout}
     ours |= {"activation": _ACTIVATIONS[c.activation_function]}
     return c, settings(TransformerConfig, ours, str(path))
-
-
-_AS_OURS = {
-    "scale_embedding": True,
-    "share_encoder_decoder_embeddings": True,
-    "tie_word_embeddings": True,
-    "normalize_before": False,
-    "normalize_embedding": False,
-}
 
 
 class _Vocabulary(NamedTuple):

@@ -52,8 +52,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 _KINDS = {1: "Unigram", 2: "BPE", 3: "whole words", 4: "letters"}  # of SentencePiece models
-_ORDINARY = {1}  # kinds of pieces; the others are symbols, unused, given by hand, or single bytes
-_BY_HAND, _BYTE = 4, 6
+_ORDINARY, _BY_HAND, _BYTE = 1, 4, 6  # kinds of pieces; the others are symbols, or unused
 
 
 class PieceModel(NamedTuple):
@@ -79,7 +78,7 @@ def read_piece_model(path: Path) -> PieceModel:
         scores = {
             piece[1].decode(): struct.unpack("<f", piece.get(2, bytes(4)))[0]
             for piece in pieces
-            if piece.get(3, 1) in _ORDINARY
+            if piece.get(3, 1) == _ORDINARY
         }
         if not scores or not all(map(math.isfinite, scores.values())):
             raise ValueError("no pieces with scores")
