@@ -287,8 +287,11 @@ def read_marian(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor], Tok
     again = [i for i, row in enumerate(rows) if first[row] != i]
     weights[bias][again] = _NEVER  # one vector may stand for two pieces; the first one is said
     config = replace(config, src_vocab=len(rows), tgt_vocab=len(rows))
-    with reading(folder / "source.spm", "a SentencePiece model whose tables are sound"):
-        source, target = (unigram_tokenizer(model, pieces) for model in cutters)
+    tokenizers = []
+    for side, model in zip(("source", "target"), cutters, strict=True):
+        with reading(folder / f"{side}.spm", "a SentencePiece model whose tables are sound"):
+            tokenizers.append(unigram_tokenizer(model, pieces))
+    source, target = tokenizers
     return config, weights, source, target
 
 
