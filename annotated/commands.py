@@ -398,7 +398,7 @@ def run_import(options: argparse.Namespace) -> None:
             write_text(out / name, tokenizer.to_str())
     if card.is_file():
         write_text(out / card.name, card.read_text(encoding="utf-8", errors="replace"))
-    weights = dict(translator.model.named_parameters())
+    weights = translator.model.state_dict()
     half = all(bool((x.half() == x).all()) for x in weights.values())  # as it was published
     save_model(out, weights, translator.model.config, half)
     print(out)

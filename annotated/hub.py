@@ -30,17 +30,15 @@ def hub_folder(name: str) -> Path:
 
     Raises: FileError if the Hub cannot be reached, or has no such model.
     """
-    from huggingface_hub import list_repo_files, snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
+    from huggingface_hub import list_repo_files, snapshot_download, try_to_load_from_cache
 
     repo, _, revision = name.partition("@")
     revision = revision or "main"
-    try:
-        folder = Path(snapshot_download(repo, revision=revision, local_files_only=True))
-        if all((folder / file).is_file() for file in _FILES[:-1]) and _weights_in(folder):
-            return folder
-    except LocalEntryNotFoundError:
-        pass
+    held = [try_to_load_from_cache(repo, name, revision=revision) for name in _FILES[:-1]]
+    weights = [try_to_load_from_cache(repo, name, revision=revision) for name in _WEIGHTS]
+    here = [path for path in weights if isinstance(path, str)]
+    if here and all(isinstance(path, str) for path in held):
+        return Path(here[0]).parent
     try:
         there = set(list_repo_files(repo, revision=revision))
         wanted = [*_FILES, *[file for file in _WEIGHTS if file in there][:1]]
@@ -49,10 +47,6 @@ def hub_folder(name: str) -> Path:
         reason = str(error).strip().partition("\n")[0]
         raise FileError(f"{name}: expected a model of the Hub; got: {reason}") from error
     return folder
-
-
-def _weights_in(folder: Path) -> bool:
-    return any((folder / file).is_file() for file in _WEIGHTS)
 
 
 def tell_card(folder: Path, name: str, languages: list[str]) -> None:

@@ -28,7 +28,7 @@ from annotated.model import EncoderDecoder, TransformerConfig, parameter_shapes
 from annotated.piece_models import PieceModel, read_piece_model, unigram_tokenizer
 from annotated.positional import sinusoids
 
-__all__ = ["is_published", "read_marian", "write_marian"]
+__all__ = ["is_published", "read_marian", "weights_file", "write_marian"]
 
 
 def _halves(d_model: int) -> Tensor:
@@ -187,22 +187,28 @@ def _reorder(name: str, tensor: Tensor, order: Tensor) -> Tensor:
 _WEIGHTS, _SAFE = "the weights of a published model", "2.10"
 
 
+def weights_file(folder: Path) -> Path:
+    """Where the weights of a model are, or should be."""
+    path, unsafe = folder / "model.safetensors", folder / "pytorch_model.bin"
+    return unsafe if unsafe.is_file() and not path.is_file() else path
+
+
 def _load_tensors(folder: Path) -> tuple[Path, dict[str, Tensor]]:
     """The file with the weights, and all that is in it.
 
     Raises: MissingFile or FileError that names the file.
     """
-    path, unsafe = folder / "model.safetensors", folder / "pytorch_model.bin"
-    if path.is_file() or not unsafe.is_file():
+    path = weights_file(folder)
+    if path.suffix == ".safetensors":
         return path, read_tensors(path, _WEIGHTS)[0]
     if torch.__version__ < _SAFE:  # it compares as a version, not as text
-        wanted = f"model.safetensors, or torch {_SAFE} to read {unsafe.name} safely"
-        raise FileError(f"{unsafe}: expected {wanted}; this is torch {torch.__version__}")
-    with reading(unsafe, f"{_WEIGHTS}, tensors and nothing else"):
-        found = torch.load(unsafe, "cpu", weights_only=True)
+        wanted = f"model.safetensors, or torch {_SAFE} to read {path.name} safely"
+        raise FileError(f"{path}: expected {wanted}; this is torch {torch.__version__}")
+    with reading(path, f"{_WEIGHTS}, tensors and nothing else"):
+        found = torch.load(path, "cpu", weights_only=True)
     if not isinstance(found, dict) or not all(isinstance(x, Tensor) for x in found.values()):
-        raise FileError(f"{unsafe}: expected {_WEIGHTS}; got something else")
-    return unsafe, found
+        raise FileError(f"{path}: expected {_WEIGHTS}; got something else")
+    return path, found
 
 
 _SHARED = "model.shared.weight"  # and where else the same matrix may stand

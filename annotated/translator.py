@@ -32,7 +32,7 @@ from annotated.files import (
     settings,
 )
 from annotated.hub import hub_folder, on_hub, tell_card
-from annotated.marian import is_published, read_marian
+from annotated.marian import is_published, read_marian, weights_file
 from annotated.model import EncoderDecoder, TransformerConfig, build_model, parameter_shapes
 
 __all__ = [
@@ -220,8 +220,9 @@ def model_folder(name: str | Path) -> Path:
         known = sorted(
             path.parent.name for path in resource_path("models").glob("*/model.safetensors")
         )
-        models = f"the folder of a model, one of the Hub, or a model out of {', '.join(known)}"
-        raise InputError(f"expected {models}; got {str(name)!r}")
+        models = f"a folder with model.safetensors, or a model out of {', '.join(known)}"
+        hint = "a model of the Hub is called OWNER/NAME"
+        raise InputError(f"expected {models}; got {str(name)!r} ({hint})")
     return folder
 
 
@@ -327,7 +328,8 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
         for key, parameter in model.named_parameters():
             parameter.copy_(weights[key])
             if not parameter.isfinite().all():
-                raise FileError(f"{folder}: expected finite numbers in {key}; got NaN or infinity")
+                path = weights_file(folder)
+                raise FileError(f"{path}: expected finite numbers in {key}; got NaN or infinity")
     model.to(device)
     if next(model.parameters()).device.type == "cpu":
         store_by_columns(model)

@@ -509,8 +509,8 @@ def test_paper_show(monkeypatch, capsys):
         (["translate", "MODEL", "x", "--chunk", "9" * 99], "chunk of at most 1,000,000"),
         (["translate", "MODEL", "x", "--batch-tokens", "9" * 99], "batch_tokens of at most 1,000,"),
         (["translate", "MODEL", "x", "--max-source", "1"], "max_source of at least 2; got 1"),
-        (["translate", "", "x"], "the folder of a model, one of the Hub, or a"),
-        (["translate", "x" * 5000, "x"], "the folder of a model, one of the Hub, or a"),
+        (["translate", "", "x"], "a folder with model.safetensors, or a model out of"),
+        (["translate", "x" * 5000, "x"], "a folder with model.safetensors, or a model out of"),
         (["evaluate", "MODEL", "--data", "multi30k-en-de", "--beam", "-3"], "beam of at least 1"),
         (
             ["parse", "x", "--treebank", "craft", "--limit", "0"],

@@ -276,6 +276,8 @@ def test_number_of_parameters_of_every_kind(options):
     learned = 9 if o["positions"] == "learned" else 0
     shape = (2, 8, 16, 2, o["d_k"] or 4, o["d_v"] or 4)
     expected = on_paper(V, V, *shape, o["tie_embeddings"], learned, o["norm_first"])
+    if o["bias"]:  # in 2 encoder layers and twice in 2 decoder layers, and before the softmax
+        expected += 6 * (2 * 2 * shape[4] + 2 * shape[5] + 8) + V
     assert count(model) == expected
 
 

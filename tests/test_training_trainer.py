@@ -230,7 +230,7 @@ def test_a_run_cannot_begin_with_a_model_of_another_size(config, tmp_path: Path)
     other = replace(config, weights=str(folder), out=str(tmp_path / "other"), d_ff=24)
     with pytest.raises(ValueError, match=rf"d_ff={config.d_ff} \(asked for: 24\)"):
         train(other)
-    with pytest.raises(ValueError, match="expected the folder of a model"):
+    with pytest.raises(ValueError, match="expected a folder with model"):
         train(replace(other, weights="nothing", out=str(tmp_path / "third")))
 
 
