@@ -468,7 +468,9 @@ def test_a_page_of_the_site_loads_a_model_when_asked_and_stays_accessible(chromi
         assert all(any(part in url for url in asked[before:]) for part in later)
         assert not any(url.startswith("http") for url in asked) and not reports
         # What is not looked at is walked through all the same: let it be short.
-        tab.evaluate("for (const e of document.querySelectorAll('pre, .chart svg')) e.innerHTML = ''")
+        tab.evaluate(
+            "for (const e of document.querySelectorAll('pre, .chart svg')) e.innerHTML = ''"
+        )
         found = Axe().run(tab, context={"include": [[".live"]]}).response["violations"]
         assert not [each["help"] for each in found if each["impact"] in ("serious", "critical")]
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
