@@ -280,9 +280,14 @@ _encoder: PairEncoder  # of a process that encodes for another
 
 
 def _start_encoder(vocabulary: str) -> None:
-    """Begin to encode for another process, and end when it does, even if it is killed."""
+    """Begin to encode for another process."""
     global _encoder
     _encoder = PairEncoder(Tokenizer.from_str(vocabulary))
+    _end_with_parent()
+
+
+def _end_with_parent() -> None:
+    """End when the process that this one works for does, even if it is killed."""
 
     def end() -> None:
         parent = multiprocessing.parent_process()
@@ -301,6 +306,20 @@ _Encode = Callable[[Iterable[list[Line]]], Iterator[_Block]]
 
 
 @contextmanager
+def _pool(processes: int, begin: Callable[..., None], *given: str) -> Iterator[ProcessPoolExecutor]:
+    """Processes that work for this one, and begin with `begin(*given)`."""
+    spawn = multiprocessing.get_context("spawn")  # threads do not survive a fork
+    with ProcessPoolExecutor(processes, spawn, begin, given) as pool:
+        try:
+            yield pool
+        except BrokenProcessPool as error:
+            told = "a process was killed, perhaps for want of memory; try --processes 1"
+            raise InputError(told) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
 def _encoding(tokenizer: Tokenizer, processes: int) -> Iterator[_Encode]:
     """A function that encodes blocks of lines in order, with the help of so many processes."""
     if processes < 2:
@@ -316,17 +335,8 @@ def _encoding(tokenizer: Tokenizer, processes: int) -> Iterator[_Encode]:
                 yield waiting.popleft().result()
         yield from (future.result() for future in waiting)
 
-    spawn = multiprocessing.get_context("spawn")  # threads do not survive a fork
-    with ProcessPoolExecutor(processes, spawn, _start_encoder, (tokenizer.to_str(),)) as pool:
-        try:
-            yield in_turn
-        except BrokenProcessPool as error:
-            told = (
-                "a process that encodes was killed, perhaps for want of memory; try --processes 1"
-            )
-            raise InputError(told) from error
-        finally:
-            pool.shutdown(cancel_futures=True)
+    with _pool(processes, _start_encoder, tokenizer.to_str()) as pool:
+        yield in_turn
 
 
 _BLOCK = 10_000  # lines that are encoded at a time
@@ -409,17 +419,30 @@ def _sums(path: Path) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
+_LARGE = 1 << 26  # bytes of all files
+
+
+def _choose_vocabulary(config: TrainingConfig, train: list[Part]) -> tuple[int, str]:
+    """How many pairs there are, and the vocabulary."""
+    lines = chain.from_iterable(part.lines() for part in train)
+    total, sample = draw_lines(lines, 0 if config.weights else config.vocab_pairs)
+    if total > _MANY and sample:
+        tqdm.write(f"learning the vocabulary from {len(sample):,} pairs", file=sys.stderr)
+    return total, _find_vocabulary(config, sample).to_str()
+
+
 def _fill(
     folder: Path, config: TrainingConfig, parts: Mapping[str, list[Part]], processes: int
 ) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
     """Write vocabulary and pairs; the numbers of pairs, and of those that were dropped."""
-    lines = chain.from_iterable(part.lines() for part in parts["train"])
-    total, sample = draw_lines(lines, 0 if config.weights else config.vocab_pairs)
-    if total > _MANY and sample:
-        tqdm.write(f"learning the vocabulary from {len(sample):,} pairs", file=sys.stderr)
-    tokenizer = _find_vocabulary(config, sample)
-    del sample
-    write_text(folder / _VOCABULARY, tokenizer.to_str())
+    large = sum(path.stat().st_size for path in _input_files(parts)) > _LARGE
+    if large:  # what was held to learn it is given back by a process that ends
+        with _pool(1, _end_with_parent) as pool:
+            total, vocabulary = pool.submit(_choose_vocabulary, config, parts["train"]).result()
+    else:
+        total, vocabulary = _choose_vocabulary(config, parts["train"])
+    tokenizer = Tokenizer.from_str(vocabulary)
+    write_text(folder / _VOCABULARY, vocabulary)
     dtype = PairEncoder(tokenizer).dtype
     pairs: dict[str, int] = {}
     dropped: dict[str, dict[str, int]] = {}
