@@ -1,0 +1,195 @@
+"""Models that leave the book (chapters/export.md).
+
+Generated from the chapter's export cells by book/extract.py: edit it there.
+"""
+
+import copy
+import json
+import logging
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from annotated.attention import KeyValueCache, head_widths
+from annotated.data import END, PAD, START, UNK
+from annotated.files import InputError, extra, write_text
+from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.positional import PositionalEncoding, sinusoids
+from annotated.stacks import DecoderCache
+from annotated.translator import Translator
+
+__all__ = ["write_onnx"]
+
+
+_POSITIONS = 2048  # of sinusoids: twice the tokens that a translator reads of a sentence
+
+
+def _copy_to_export(model: EncoderDecoder, half: bool) -> EncoderDecoder:
+    model = copy.deepcopy(model).cpu().eval()
+    for module in model.modules():
+        if isinstance(module, PositionalEncoding):
+            module.pe = sinusoids(_POSITIONS, model.config.d_model).unsqueeze(0)
+    return model.half() if half else model.float()
+
+
+class _GivenCache(KeyValueCache):
+    """A cache that begins with keys (batch, h, len, d_k) and values; none is written over."""
+
+    def __init__(self, grows: bool, key: Tensor, value: Tensor) -> None:
+        super().__init__(grows)
+        self.buffers, self.length = [key, value], key.size(2)
+
+    def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        held, values = self.buffers
+        self.buffers = [torch.cat([held, key], dim=2), torch.cat([values, value], dim=2)]
+        self.length += key.size(2)
+        return self.kept()
+
+
+class _EncoderGraph(nn.Module):
+    """Source ids to what the decoder's layers look up."""
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, src: Tensor, src_mask: Tensor) -> tuple[Tensor, Tensor]:
+        memory = self.model.encode(src, src_mask)
+        decoder: Any = self.model.decoder
+        attentions = [layer.src_attn for layer in decoder.layers]
+        keys = [each.split_heads(each.w_k(memory)) for each in attentions]
+        values = [each.split_heads(each.w_v(memory)) for each in attentions]
+        return torch.stack(keys), torch.stack(values)
+
+
+class _StepGraph(nn.Module):
+    """The newest token of each output to log-probabilities of the next one."""
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self,
+        tgt: Tensor,
+        src_mask: Tensor,
+        memory_keys: Tensor,
+        memory_values: Tensor,
+        past_keys: Tensor,
+        past_values: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        cache = DecoderCache()
+        cache.steps = past_keys.size(3)
+        for i in range(self.model.config.N):
+            own = _GivenCache(True, past_keys[i], past_values[i])
+            cache.layers[i] = own, _GivenCache(False, memory_keys[i], memory_values[i])
+        memory = memory_keys[0, :, 0]  # only its length is looked at: the cache has the rest
+        out = self.model.decode(memory, src_mask, tgt, None, cache)  # (batch, 1, d_model)
+        generator: Any = self.model.generator
+        log_probs = generator.proj(out[:, 0]).float().log_softmax(dim=-1)
+        keys, values = zip(*(own.kept() for own, _ in cache.layers.values()), strict=True)
+        return log_probs, torch.stack(keys), torch.stack(values)
+
+
+_KEYS, _VALUES = ("N", "batch", "h", "src_len", "d_k"), ("N", "batch", "h", "src_len", "d_v")
+_INPUTS: dict[str, dict[str, tuple[str | int, ...]]] = {
+    "encoder": {"src": ("batch", "src_len"), "src_mask": ("batch", 1, "src_len")},
+    "decoder": {
+        "tgt": ("batch", 1),
+        "src_mask": ("batch", 1, "src_len"),
+        "memory_keys": _KEYS,
+        "memory_values": _VALUES,
+        "past_keys": ("N", "batch", "h", "past_len", "d_k"),
+        "past_values": ("N", "batch", "h", "past_len", "d_v"),
+    },
+}
+_OUTPUTS: dict[str, dict[str, tuple[str | int, ...]]] = {
+    "encoder": {"memory_keys": _KEYS, "memory_values": _VALUES},
+    "decoder": {
+        "log_probs": ("batch", "tgt_vocab"),
+        "keys": ("N", "batch", "h", "past_len + 1", "d_k"),
+        "values": ("N", "batch", "h", "past_len + 1", "d_v"),
+    },
+}
+
+
+@contextmanager
+def _quietly() -> Iterator[None]:
+    """Without what torch's exporter tells of itself."""
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logging.disable(logging.NOTSET)
+
+
+def _export_graph(graph: nn.Module, name: str, config: TransformerConfig, path: Path) -> None:
+    """Write a graph of `_INPUTS` as a file of ONNX."""
+    from torch.export import Dim
+
+    positions = _positions(config)
+    free = {"batch": Dim("batch"), "src_len": Dim("src_len", max=positions)}
+    free["past_len"] = Dim("past_len", min=0, max=positions - 1)
+    sizes = {"batch": 2, "src_len": 3, "past_len": 2} | _sizes(config)
+    width = next(graph.parameters()).dtype
+    kinds = {"src": torch.int64, "tgt": torch.int64, "src_mask": torch.bool}
+    examples, shapes = [], {}
+    for given, axes in _INPUTS[name].items():
+        shape = [sizes[axis] if isinstance(axis, str) else axis for axis in axes]
+        examples.append(torch.zeros(shape, dtype=kinds.get(given, width)))
+        shapes[given] = {i: free[axis] for i, axis in enumerate(axes) if axis in free}
+    with _quietly(), torch.no_grad():
+        program = torch.onnx.export(
+            graph.eval(),
+            tuple(examples),
+            dynamo=True,
+            dynamic_shapes=shapes,
+            input_names=list(shapes),
+            output_names=list(_OUTPUTS[name]),
+            verbose=False,
+        )
+        program.save(path)
+
+
+def _positions(config: TransformerConfig) -> int:
+    return config.max_len if config.positions == "learned" else _POSITIONS
+
+
+def _sizes(config: TransformerConfig) -> dict[str, int]:
+    d_k, d_v = head_widths(config.h, config.d_model, config.d_k, config.d_v)
+    return {"N": config.N, "h": config.h, "d_k": d_k, "d_v": d_v, "tgt_vocab": config.tgt_vocab}
+
+
+def write_onnx(translator: Translator, folder: Path, half: bool = False) -> None:
+    """Write a model as encoder.onnx and decoder.onnx, its tokenizer, and model.json.
+
+    Args:
+        folder: exists.   half: weights, keys and values in 16 bits; log-probabilities stay in 32.
+
+    Raises: MissingExtra, or InputError if torch is older than 2.9.
+    """
+    with extra("export"):
+        import onnxscript  # noqa: F401  # torch's exporter needs it
+    if torch.__version__ < (2, 9):  # before, another exporter was the usual one
+        raise InputError(f"expected torch 2.9 or later, to write ONNX; got {torch.__version__}")
+    model = _copy_to_export(translator.model, half)
+    for name, graph in ("encoder", _EncoderGraph), ("decoder", _StepGraph):
+        _export_graph(graph(model), name, model.config, folder / f"{name}.onnx")
+    said = {
+        "ids": {"start": START, "end": END, "padding": PAD, "unknown": UNK},
+        "positions": _positions(model.config),
+        "sizes": _sizes(model.config),
+        "floats": "float16" if half else "float32",
+    }
+    for name in _INPUTS:
+        said[name] = {"inputs": _INPUTS[name], "outputs": _OUTPUTS[name]}
+    write_text(folder / "model.json", json.dumps(said, indent=1) + "\n")
+    write_text(folder / "tokenizer.json", translator.tokenizer.to_str())
