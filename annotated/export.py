@@ -17,14 +17,14 @@ import torch
 from torch import Tensor, nn
 
 from annotated.attention import KeyValueCache, head_widths
-from annotated.data import END, PAD, START, UNK
+from annotated.data import END, PAD, SPECIALS, START, UNK
 from annotated.files import InputError, extra, write_text
 from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.positional import PositionalEncoding, sinusoids
 from annotated.stacks import DecoderCache
 from annotated.translator import Translator
 
-__all__ = ["write_onnx"]
+__all__ = ["write_ctranslate2", "write_onnx"]
 
 
 _POSITIONS = 2048  # of sinusoids: twice the tokens that a translator reads of a sentence
@@ -192,4 +192,75 @@ def write_onnx(translator: Translator, folder: Path, half: bool = False) -> None
     for name in _INPUTS:
         said[name] = {"inputs": _INPUTS[name], "outputs": _OUTPUTS[name]}
     write_text(folder / "model.json", json.dumps(said, indent=1) + "\n")
+    write_text(folder / "tokenizer.json", translator.tokenizer.to_str())
+
+
+def _set_linear(spec: Any, *maps: nn.Linear) -> None:
+    """Give a linear map of CTranslate2 the weights of one of ours, or of several as one."""
+    spec.weight = torch.cat([m.weight for m in maps]).detach()
+    if maps[0].bias is not None:
+        spec.bias = torch.cat([m.bias for m in maps]).detach()
+
+
+def _set_norm(spec: Any, norm: Any) -> None:
+    spec.gamma, spec.beta = norm.weight.detach(), norm.bias.detach()
+
+
+def _set_layer(spec: Any, layer: Any) -> None:
+    """Give a layer of CTranslate2, of encoder or decoder, the weights of ours."""
+    attention, theirs = layer.self_attn, spec.self_attention.linear
+    _set_linear(theirs[0], attention.w_q, attention.w_k, attention.w_v)
+    _set_linear(theirs[1], attention.w_o)
+    parts = [spec.self_attention, spec.ffn]
+    if hasattr(layer, "src_attn"):
+        attention, theirs = layer.src_attn, spec.attention.linear
+        _set_linear(theirs[0], attention.w_q)
+        _set_linear(theirs[1], attention.w_k, attention.w_v)
+        _set_linear(theirs[2], attention.w_o)
+        parts.insert(1, spec.attention)
+    _set_linear(spec.ffn.linear_0, layer.feed_forward.w_1)
+    _set_linear(spec.ffn.linear_1, layer.feed_forward.w_2)
+    for part, sublayer in zip(parts, layer.sublayer, strict=True):
+        _set_norm(part.layer_norm, sublayer.norm)
+
+
+def _set_stack(spec: Any, embeddings: Any, stack: Any, embed: Any) -> None:
+    """Give encoder or decoder of CTranslate2, and its embeddings, the weights of ours."""
+    embeddings.weight = embed[0].lut.weight.detach()
+    spec.position_encodings.encodings = embed[1].pe[0].detach()
+    for theirs, ours in zip(spec.layer, stack.layers, strict=True):
+        _set_layer(theirs, ours)
+    if isinstance(stack.norm, nn.LayerNorm):
+        _set_norm(spec.layer_norm, stack.norm)
+
+
+def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) -> None:
+    """Write a model as CTranslate2 reads it, and its tokenizer.
+
+    Args:
+        folder: exists.   half: weights in 16 bits.
+
+    Raises: MissingExtra, or InputError for heads that are not d_model / h wide.
+    """
+    with extra("export"):
+        from ctranslate2.specs import TransformerSpec
+    model, c = _copy_to_export(translator.model, half=False), translator.model.config
+    widths = head_widths(c.h, c.d_model, c.d_k, c.d_v)
+    if set(widths) != {c.d_model / c.h}:
+        wanted = f"d_k = d_v = d_model / h, as CTranslate2 has it, here {c.d_model / c.h:g}"
+        raise InputError(f"expected {wanted}; got d_k, d_v = {widths}")
+    spec: Any = TransformerSpec.from_config(c.N, c.h, pre_norm=c.norm_first)
+    _set_stack(spec.encoder, spec.encoder.embeddings[0], model.encoder, model.src_embed)
+    _set_stack(spec.decoder, spec.decoder.embeddings, model.decoder, model.tgt_embed)
+    _set_linear(spec.decoder.projection, model.get_submodule("generator.proj"))
+    piece = translator.tokenizer.id_to_token
+    spec.register_source_vocabulary([piece(i) or f"<unused {i}>" for i in range(c.src_vocab)])
+    spec.register_target_vocabulary([piece(i) or f"<unused {i}>" for i in range(c.tgt_vocab)])
+    start, end, _, unknown = SPECIALS
+    spec.config.decoder_start_token = spec.config.bos_token = start
+    spec.config.eos_token, spec.config.unk_token = end, unknown
+    spec.config.add_source_eos = True  # as our sources have it
+    spec.validate()
+    spec.optimize("float16" if half else None)  # and writes a tied matrix once
+    spec.save(str(folder))
     write_text(folder / "tokenizer.json", translator.tokenizer.to_str())
