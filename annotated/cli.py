@@ -18,6 +18,7 @@ from annotated.commands import (
     run_average,
     run_data,
     run_evaluate,
+    run_export,
     run_heads,
     run_paper,
     run_parse,
@@ -33,6 +34,7 @@ __all__ = [
     "HOW_TO_PREPARE",
     "HOW_TO_TRANSLATE",
     "CommandParser",
+    "add_export",
     "add_fields",
     "add_parse",
     "add_scoring",
@@ -92,6 +94,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_parse(commands)
     add_treebank(commands)
     add_studies(commands)
+    add_export(commands)
     add_sources(commands)
     return parser
 
@@ -294,6 +297,24 @@ def add_studies(commands: Any) -> None:
         "--results", default=file, help="file that grows by a line a run (default: %(default)s)"
     )
     vary.set_defaults(run=run_vary)
+
+
+def add_export(commands: Any) -> None:
+    """The command that writes a model for another program."""
+    from annotated.export import FORMS
+
+    export = commands.add_parser(
+        "export",
+        help="write a model for another program",
+        description="Write a model in the format of another program (extra export).",
+        epilog="example: annotated export multi30k-en-de --to onnx --out german",
+    )
+    export.add_argument("model", help="a model of the package, or the folder of a run")
+    export.add_argument("--to", required=True, choices=FORMS, help="the format")
+    export.add_argument("--out", required=True, metavar="FOLDER", help="a new or an empty folder")
+    half = "numbers of 16 bits in place of 32, half the size"
+    export.add_argument("--half", action="store_true", help=half)
+    export.set_defaults(run=run_export)
 
 
 def add_sources(commands: Any) -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "run_average",
     "run_data",
     "run_evaluate",
+    "run_export",
     "run_heads",
     "run_paper",
     "run_parse",
@@ -281,6 +282,14 @@ def run_average(options: argparse.Namespace) -> None:
         print(options.out)
     else:
         raise InputError("expected --out FILE with checkpoint files, or the folder of a run")
+
+
+def run_export(options: argparse.Namespace) -> None:
+    from annotated.export import export_model
+    from annotated.translator import load_pretrained
+
+    export_model(load_pretrained(options.model), options.to, Path(options.out), options.half)
+    print(options.out)
 
 
 def one_line(text: str) -> str:

@@ -7,9 +7,8 @@ import copy
 import json
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +17,13 @@ from torch import Tensor, nn
 
 from annotated.attention import KeyValueCache, head_widths
 from annotated.data import END, PAD, SPECIALS, START, UNK
-from annotated.files import InputError, extra, write_text
+from annotated.files import InputError, extra, write_text, writing_folder
 from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.positional import PositionalEncoding, sinusoids
 from annotated.stacks import DecoderCache
 from annotated.translator import Translator
 
-__all__ = ["write_ctranslate2", "write_onnx"]
+__all__ = ["FORMS", "export_model", "write_ctranslate2", "write_onnx"]
 
 
 _POSITIONS = 2048  # of sinusoids: twice the tokens that a translator reads of a sentence
@@ -131,6 +130,15 @@ def _quietly() -> Iterator[None]:
         logging.disable(logging.NOTSET)
 
 
+def _positions(config: TransformerConfig) -> int:
+    return config.max_len if config.positions == "learned" else _POSITIONS
+
+
+def _sizes(config: TransformerConfig) -> dict[str, int]:
+    d_k, d_v = head_widths(config.h, config.d_model, config.d_k, config.d_v)
+    return {"N": config.N, "h": config.h, "d_k": d_k, "d_v": d_v, "tgt_vocab": config.tgt_vocab}
+
+
 def _export_graph(graph: nn.Module, name: str, config: TransformerConfig, path: Path) -> None:
     """Write a graph of `_INPUTS` as a file of ONNX."""
     from torch.export import Dim
@@ -138,7 +146,7 @@ def _export_graph(graph: nn.Module, name: str, config: TransformerConfig, path: 
     positions = _positions(config)
     free = {"batch": Dim("batch"), "src_len": Dim("src_len", max=positions)}
     free["past_len"] = Dim("past_len", min=0, max=positions - 1)
-    sizes = {"batch": 2, "src_len": 3, "past_len": 2} | _sizes(config)
+    sizes = {"batch": 2, "src_len": 3, "past_len": 2} | _sizes(config)  # of the examples
     width = next(graph.parameters()).dtype
     kinds = {"src": torch.int64, "tgt": torch.int64, "src_mask": torch.bool}
     examples, shapes = [], {}
@@ -147,7 +155,7 @@ def _export_graph(graph: nn.Module, name: str, config: TransformerConfig, path: 
         examples.append(torch.zeros(shape, dtype=kinds.get(given, width)))
         shapes[given] = {i: free[axis] for i, axis in enumerate(axes) if axis in free}
     with _quietly(), torch.no_grad():
-        program = torch.onnx.export(
+        program: Any = torch.onnx.export(
             graph.eval(),
             tuple(examples),
             dynamo=True,
@@ -157,15 +165,6 @@ def _export_graph(graph: nn.Module, name: str, config: TransformerConfig, path: 
             verbose=False,
         )
         program.save(path)
-
-
-def _positions(config: TransformerConfig) -> int:
-    return config.max_len if config.positions == "learned" else _POSITIONS
-
-
-def _sizes(config: TransformerConfig) -> dict[str, int]:
-    d_k, d_v = head_widths(config.h, config.d_model, config.d_k, config.d_v)
-    return {"N": config.N, "h": config.h, "d_k": d_k, "d_v": d_v, "tgt_vocab": config.tgt_vocab}
 
 
 def write_onnx(translator: Translator, folder: Path, half: bool = False) -> None:
@@ -178,7 +177,7 @@ def write_onnx(translator: Translator, folder: Path, half: bool = False) -> None
     """
     with extra("export"):
         import onnxscript  # noqa: F401  # torch's exporter needs it
-    if torch.__version__ < (2, 9):  # before, another exporter was the usual one
+    if torch.__version__ < "2.9":  # compared as versions; another exporter was the usual one
         raise InputError(f"expected torch 2.9 or later, to write ONNX; got {torch.__version__}")
     model = _copy_to_export(translator.model, half)
     for name, graph in ("encoder", _EncoderGraph), ("decoder", _StepGraph):
@@ -252,7 +251,8 @@ def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) 
     spec: Any = TransformerSpec.from_config(c.N, c.h, pre_norm=c.norm_first)
     _set_stack(spec.encoder, spec.encoder.embeddings[0], model.encoder, model.src_embed)
     _set_stack(spec.decoder, spec.decoder.embeddings, model.decoder, model.tgt_embed)
-    _set_linear(spec.decoder.projection, model.get_submodule("generator.proj"))
+    generator: Any = model.generator
+    _set_linear(spec.decoder.projection, generator.proj)
     piece = translator.tokenizer.id_to_token
     spec.register_source_vocabulary([piece(i) or f"<unused {i}>" for i in range(c.src_vocab)])
     spec.register_target_vocabulary([piece(i) or f"<unused {i}>" for i in range(c.tgt_vocab)])
@@ -264,3 +264,28 @@ def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) 
     spec.optimize("float16" if half else None)  # and writes a tied matrix once
     spec.save(str(folder))
     write_text(folder / "tokenizer.json", translator.tokenizer.to_str())
+
+
+FORMS: dict[str, Callable[[Translator, Path, bool], None]] = {
+    "onnx": write_onnx,
+    "ctranslate2": write_ctranslate2,
+}
+
+
+def export_model(translator: Translator, form: str, folder: Path, half: bool = False) -> None:
+    """Write a model for another program.
+
+    Args:
+        form: one of `FORMS`.   folder: new or empty.
+        half: floating-point numbers in 16 bits.
+
+    Raises: InputError if the folder holds something, or for a model that the form has no place
+        for; MissingExtra; FileError if the folder cannot be written.
+    """
+    if form not in FORMS:
+        raise InputError(f"expected a form out of {', '.join(FORMS)}; got {form!r:.80}")
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"expected a new or an empty folder; got {folder}, which holds something")
+    with writing_folder(folder) as part:
+        FORMS[form](translator, part, half)
