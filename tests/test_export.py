@@ -4,6 +4,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from tiny import TOKENIZER, wild
 from torch import Tensor
 
 from annotated.data import END, START, Batch, encode_source, encode_target, pad_ids
-from annotated.decoding import greedy_decode
+from annotated.decoding import beam_search, greedy_decode
 from annotated.export import export_model, write_ctranslate2, write_onnx
 from annotated.files import InputError, MissingExtra
 from annotated.model import EncoderDecoder
@@ -19,6 +20,7 @@ from annotated.translator import Translator
 
 ENGLISH = ["one two three", "four", "nine eight </s> seven ☃ six"]
 GERMAN = ["nine", "one six seven", "four four"]
+NAMES = [TOKENIZER.id_to_token(i) or f"<unused {i}>" for i in range(60)]
 LONG = "one two three " * 40  # beyond the positions that `wild` makes ahead
 KINDS = {
     "paper": {"positions": "sinusoidal", "tie_embeddings": True},
@@ -134,26 +136,27 @@ def test_ctranslate2_computes_what_we_compute(tmp_path: Path, kind: dict, half, 
         apart = max(apart, float((both[0] - both[1]).abs().max()))
     assert apart < close and half == (apart > 1e-4)
     if not half:
-        same_search(translator, engine, [*ENGLISH, LONG] if kind == KINDS["paper"] else ENGLISH)
+        same_search(
+            translator.model, engine, [*ENGLISH, LONG] if kind == KINDS["paper"] else ENGLISH
+        )
 
 
-def same_search(translator: Translator, engine: object, sentences: list[str]) -> None:
+def same_search(model: EncoderDecoder, engine: Any, sentences: list[str]) -> None:
+    """Both find the same greedy outputs."""
     never = {"disable_unk": True, "suppress_sequences": [["<s>"], ["<pad>"]]}
-    for sentence in sentences:
+    for sentence, src in zip(sentences, encode_source(TOKENIZER, sentences), strict=True):
+        most = {"max_decoding_length": len(src) + 2}  # an end symbol may follow
         pieces = TOKENIZER.encode(sentence).tokens
-        most = {"max_decoding_length": len(pieces) + 3}  # an end symbol may follow
         (found,) = engine.translate_batch([pieces], beam_size=1, **most, **never)
-        text = TOKENIZER.decoder.decode(found.hypotheses[0])
-        assert text == translator.translate(sentence, beam=1, max_extra=3)
+        ((ours,),) = beam_search(model, torch.tensor([src]), beam=1, max_extra=3)
+        assert found.hypotheses[0] == [NAMES[i] for i in ours.ids]
 
 
 def test_a_vocabulary_has_a_name_for_every_row(tmp_path: Path):
     pytest.importorskip("ctranslate2", reason="needs the extra `export`")
     write_ctranslate2(tiny(), tmp_path)
     words = json.loads((tmp_path / "shared_vocabulary.json").read_text())
-    known = TOKENIZER.get_vocab_size()
-    assert words[:known] == [TOKENIZER.id_to_token(i) for i in range(known)]
-    assert len(set(words)) == len(words) == 60 > known
+    assert words == NAMES and len(set(words)) == 60 > TOKENIZER.get_vocab_size()
 
 
 def test_what_ctranslate2_cannot_take_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
