@@ -1,4 +1,5 @@
 """The command `annotated` (chapters/command-line.md).
+Models that leave the book (chapters/export.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
@@ -299,24 +300,6 @@ def add_studies(commands: Any) -> None:
     vary.set_defaults(run=run_vary)
 
 
-def add_export(commands: Any) -> None:
-    """The command that writes a model for another program."""
-    from annotated.export import FORMS
-
-    export = commands.add_parser(
-        "export",
-        help="write a model for another program",
-        description="Write a model in the format of another program (extra export).",
-        epilog="example: annotated export multi30k-en-de --to onnx --out german",
-    )
-    export.add_argument("model", help="a model of the package, or the folder of a run")
-    export.add_argument("--to", required=True, choices=FORMS, help="the format")
-    export.add_argument("--out", required=True, metavar="FOLDER", help="a new or an empty folder")
-    half = "numbers of 16 bits in place of 32, half the size"
-    export.add_argument("--half", action="store_true", help=half)
-    export.set_defaults(run=run_export)
-
-
 def add_sources(commands: Any) -> None:
     """The commands about files: checkpoints, corpora, and the paper."""
     average = commands.add_parser(
@@ -428,3 +411,21 @@ def let_go_of_output() -> None:
             sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def add_export(commands: Any) -> None:
+    """The command that writes a model for another program."""
+    from annotated.export import FORMS
+
+    export = commands.add_parser(
+        "export",
+        help="write a model for another program",
+        description="Write a model in the format of another program (extra export).",
+        epilog="example: annotated export multi30k-en-de --to onnx --out german",
+    )
+    export.add_argument("model", help="a model of the package, or the folder of a run")
+    export.add_argument("--to", required=True, choices=FORMS, help="the format")
+    export.add_argument("--out", required=True, metavar="FOLDER", help="a new or an empty folder")
+    half = "numbers of 16 bits in place of 32, half the size"
+    export.add_argument("--half", action="store_true", help=half)
+    export.set_defaults(run=run_export)

@@ -243,12 +243,14 @@ def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) 
     """
     with extra("export"):
         from ctranslate2.specs import TransformerSpec
+        from ctranslate2.specs.common_spec import Activation
     model, c = _copy_to_export(translator.model, half=False), translator.model.config
     widths = head_widths(c.h, c.d_model, c.d_k, c.d_v)
     if set(widths) != {c.d_model / c.h}:
         wanted = f"d_k = d_v = d_model / h, as CTranslate2 has it, here {c.d_model / c.h:g}"
         raise InputError(f"expected {wanted}; got d_k, d_v = {widths}")
-    spec: Any = TransformerSpec.from_config(c.N, c.h, pre_norm=c.norm_first)
+    activation = Activation[getattr(c, "activation", "relu").upper()]
+    spec: Any = TransformerSpec.from_config(c.N, c.h, pre_norm=c.norm_first, activation=activation)
     _set_stack(spec.encoder, spec.encoder.embeddings[0], model.encoder, model.src_embed)
     _set_stack(spec.decoder, spec.decoder.embeddings, model.decoder, model.tgt_embed)
     generator: Any = model.generator
