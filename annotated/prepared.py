@@ -8,7 +8,6 @@ import json
 import multiprocessing
 import os
 import re
-import shutil
 import sys
 import threading
 import warnings
@@ -43,6 +42,7 @@ from annotated.files import (
     reading,
     settings,
     write_text,
+    writing_folder,
 )
 from annotated.training.config import TrainingConfig
 from annotated.translator import model_folder, read_tokenizer
@@ -386,10 +386,7 @@ def _write_corpus(
     folder: Path, config: TrainingConfig, parts: Mapping[str, list[Part]], processes: int
 ) -> None:
     """Write a prepared corpus; `folder` is as it was until all of it is there."""
-    part = folder.with_name(folder.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
-    try:
-        part.mkdir(parents=True)
+    with writing_folder(folder) as part:
         key, inputs = corpus_key(config, parts), _input_files(parts)
         pairs, dropped = _fill(part, config, parts, processes)
         files = {name: _sums(part / name) for name in [_VOCABULARY, *_ARRAYS]}
@@ -404,15 +401,6 @@ def _write_corpus(
             _FORMAT, key, rules, versions, sums, pairs, dropped, files, sum_of_sums(files)
         )
         write_text(part / "manifest.json", json.dumps(asdict(said), indent=1) + "\n")
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(part, folder)
-    except InputError:
-        raise
-    except OSError as error:
-        told = f"{folder} could not be written: {error.strerror or error}; nothing is kept of it"
-        raise FileError(told) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _sums(path: Path) -> dict[str, Any]:
