@@ -13,6 +13,7 @@ from . import decoding as decoding
 from . import downloads as downloads
 from . import embeddings as embeddings
 from . import evaluation as evaluation
+from . import export as export
 from . import feed_forward as feed_forward
 from . import files as files
 from . import heads as heads

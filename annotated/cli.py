@@ -1,4 +1,5 @@
 """The command `annotated` (chapters/command-line.md).
+Models that leave the book (chapters/export.md).
 Published models (chapters/opus.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
@@ -19,6 +20,7 @@ from annotated.commands import (
     run_average,
     run_data,
     run_evaluate,
+    run_export,
     run_heads,
     run_import,
     run_paper,
@@ -35,6 +37,7 @@ __all__ = [
     "HOW_TO_PREPARE",
     "HOW_TO_TRANSLATE",
     "CommandParser",
+    "add_export",
     "add_fields",
     "add_import",
     "add_parse",
@@ -95,6 +98,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_parse(commands)
     add_treebank(commands)
     add_studies(commands)
+    add_export(commands)
     add_sources(commands)
     add_import(commands)
     return parser
@@ -411,6 +415,24 @@ def let_go_of_output() -> None:
             sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def add_export(commands: Any) -> None:
+    """The command that writes a model for another program."""
+    from annotated.export import FORMS
+
+    export = commands.add_parser(
+        "export",
+        help="write a model for another program",
+        description="Write a model in the format of another program (extra export).",
+        epilog="example: annotated export multi30k-en-de --to onnx --out german",
+    )
+    export.add_argument("model", help="a model of the package, or the folder of a run")
+    export.add_argument("--to", required=True, choices=FORMS, help="the format")
+    export.add_argument("--out", required=True, metavar="FOLDER", help="a new or an empty folder")
+    half = "numbers of 16 bits in place of 32, half the size"
+    export.add_argument("--half", action="store_true", help=half)
+    export.set_defaults(run=run_export)
 
 
 def add_import(commands: Any) -> None:

@@ -1,4 +1,5 @@
 """The command `annotated` (chapters/command-line.md).
+Models that leave the book (chapters/export.md).
 Published models (chapters/opus.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
@@ -27,6 +28,7 @@ __all__ = [
     "run_average",
     "run_data",
     "run_evaluate",
+    "run_export",
     "run_heads",
     "run_import",
     "run_paper",
@@ -381,6 +383,14 @@ def run_translate(options: argparse.Namespace) -> None:
                 scored = options.n_best is not None
                 line = [*fields, one_line(found.text)] if scored else [one_line(found.text)]
                 print(*line, sep="\t", file=out, flush=True)
+
+
+def run_export(options: argparse.Namespace) -> None:
+    from annotated.export import export_model
+    from annotated.translator import load_pretrained
+
+    export_model(load_pretrained(options.model), options.to, Path(options.out), options.half)
+    print(options.out)
 
 
 def run_import(options: argparse.Namespace) -> None:

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -42,6 +43,7 @@ __all__ = [
     "write_tensors",
     "write_text",
     "writing",
+    "writing_folder",
 ]
 
 
@@ -274,6 +276,29 @@ def append_text(path: Path, text: str) -> None:
             file.write(text)
     except OSError as error:
         raise FileError(f"{path} could not be written: {_reason(error)}") from error
+
+
+@contextmanager
+def writing_folder(path: Path) -> Iterator[Path]:
+    """Where to write the files of a folder that shall stand at `path`, in place of one there.
+
+    Raises: FileError if the disk is full or the place cannot be written to; after any error in
+        the block, `path` is as it was.
+    """
+    part = path.with_name(path.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    try:
+        part.mkdir(parents=True)
+        yield part
+        shutil.rmtree(path, ignore_errors=True)
+        os.replace(part, path)
+    except InputError:  # it is about something else
+        raise
+    except OSError as error:
+        told = f"{path} could not be written: {_reason(error)}; nothing is kept of it"
+        raise FileError(told) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
 
 
 _FLOATS = "F64", "F32", "F16", "BF16"

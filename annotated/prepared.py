@@ -8,7 +8,6 @@ import json
 import multiprocessing
 import os
 import re
-import shutil
 import sys
 import threading
 import warnings
@@ -43,6 +42,7 @@ from annotated.files import (
     reading,
     settings,
     write_text,
+    writing_folder,
 )
 from annotated.marian import is_published
 from annotated.training.config import TrainingConfig
@@ -296,9 +296,14 @@ _encoder: PairEncoder  # of a process that encodes for another
 
 
 def _start_encoder(*vocabularies: str) -> None:
-    """Begin to encode for another process, and end when it does, even if it is killed."""
+    """Begin to encode for another process."""
     global _encoder
     _encoder = PairEncoder(*map(Tokenizer.from_str, vocabularies))
+    _end_with_parent()
+
+
+def _end_with_parent() -> None:
+    """End when the process that this one works for does, even if it is killed."""
 
     def end() -> None:
         parent = multiprocessing.parent_process()
@@ -317,6 +322,20 @@ _Encode = Callable[[Iterable[list[Line]]], Iterator[_Block]]
 
 
 @contextmanager
+def _pool(processes: int, begin: Callable[..., None], *given: str) -> Iterator[ProcessPoolExecutor]:
+    """Processes that work for this one, and begin with `begin(*given)`."""
+    spawn = multiprocessing.get_context("spawn")  # threads do not survive a fork
+    with ProcessPoolExecutor(processes, spawn, begin, given) as pool:
+        try:
+            yield pool
+        except BrokenProcessPool as error:
+            told = "a process was killed, perhaps for want of memory; try --processes 1"
+            raise InputError(told) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
 def _encoding(cutters: list[Tokenizer], processes: int) -> Iterator[_Encode]:
     """A function that encodes blocks of lines in order, with the help of so many processes."""
     if processes < 2:
@@ -332,18 +351,8 @@ def _encoding(cutters: list[Tokenizer], processes: int) -> Iterator[_Encode]:
                 yield waiting.popleft().result()
         yield from (future.result() for future in waiting)
 
-    spawn = multiprocessing.get_context("spawn")  # threads do not survive a fork
-    texts = tuple(tokenizer.to_str() for tokenizer in cutters)
-    with ProcessPoolExecutor(processes, spawn, _start_encoder, texts) as pool:
-        try:
-            yield in_turn
-        except BrokenProcessPool as error:
-            told = (
-                "a process that encodes was killed, perhaps for want of memory; try --processes 1"
-            )
-            raise InputError(told) from error
-        finally:
-            pool.shutdown(cancel_futures=True)
+    with _pool(processes, _start_encoder, *(cutter.to_str() for cutter in cutters)) as pool:
+        yield in_turn
 
 
 _BLOCK = 10_000  # lines that are encoded at a time
@@ -393,10 +402,7 @@ def _write_corpus(
     folder: Path, config: TrainingConfig, parts: Mapping[str, list[Part]], processes: int
 ) -> None:
     """Write a prepared corpus; `folder` is as it was until all of it is there."""
-    part = folder.with_name(folder.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
-    try:
-        part.mkdir(parents=True)
+    with writing_folder(folder) as part:
         key, inputs = corpus_key(config, parts), _input_files(parts)
         pairs, dropped = _fill(part, config, parts, processes)
         names = [name for name in VOCABULARIES if (part / name).exists()] + list(_ARRAYS)
@@ -412,33 +418,37 @@ def _write_corpus(
             _FORMAT, key, rules, versions, sums, pairs, dropped, files, sum_of_sums(files)
         )
         write_text(part / "manifest.json", json.dumps(asdict(said), indent=1) + "\n")
-        shutil.rmtree(folder, ignore_errors=True)
-        os.replace(part, folder)
-    except InputError:
-        raise
-    except OSError as error:
-        told = f"{folder} could not be written: {error.strerror or error}; nothing is kept of it"
-        raise FileError(told) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _sums(path: Path) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
+_LARGE = 1 << 26  # bytes of all files
+
+
+def _choose_vocabularies(config: TrainingConfig, train: list[Part]) -> tuple[int, list[str]]:
+    """How many pairs there are, and `_find_vocabularies` as text."""
+    lines = chain.from_iterable(part.lines() for part in train)
+    total, sample = draw_lines(lines, 0 if config.weights else config.vocab_pairs)
+    if total > _MANY and sample:
+        tqdm.write(f"learning the vocabulary from {len(sample):,} pairs", file=sys.stderr)
+    return total, [cutter.to_str() for cutter in _find_vocabularies(config, sample)]
+
+
 def _fill(
     folder: Path, config: TrainingConfig, parts: Mapping[str, list[Part]], processes: int
 ) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
     """Write vocabulary and pairs; the numbers of pairs, and of those that were dropped."""
-    lines = chain.from_iterable(part.lines() for part in parts["train"])
-    total, sample = draw_lines(lines, 0 if config.weights else config.vocab_pairs)
-    if total > _MANY and sample:
-        tqdm.write(f"learning the vocabulary from {len(sample):,} pairs", file=sys.stderr)
-    cutters = _find_vocabularies(config, sample)
-    del sample
-    for name, tokenizer in zip(VOCABULARIES, cutters, strict=False):
-        write_text(folder / name, tokenizer.to_str())
+    large = sum(path.stat().st_size for path in _input_files(parts)) > _LARGE
+    if large:  # what was held to learn it is given back by a process that ends
+        with _pool(1, _end_with_parent) as pool:
+            total, texts = pool.submit(_choose_vocabularies, config, parts["train"]).result()
+    else:
+        total, texts = _choose_vocabularies(config, parts["train"])
+    for name, text in zip(VOCABULARIES, texts, strict=False):
+        write_text(folder / name, text)
+    cutters = [Tokenizer.from_str(text) for text in texts]
     dtype = PairEncoder(cutters[0]).dtype
     pairs: dict[str, int] = {}
     dropped: dict[str, dict[str, int]] = {}

@@ -5,33 +5,40 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import re
 from contextlib import suppress
 from pathlib import Path
 
 from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn, JupyterCacheAbstract
 from jupyter_cache.executors import load_executor
 from myst_nb.core.read import create_nb_reader
 from nbformat import NotebookNode
+from nbformat.v4 import new_output
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from annotated.paper.quotation import find_paper
+from annotated.paper.quotation import Quotation, find_paper, quote
+
+# What a chapter's code names if its results depend on what the reader has: corpora, or the PDF.
+ASKS_THE_READER = re.compile(r"annotated\.(corpora|paper)|ANNOTATED_")
 
 
 def choose_cache(app: Sphinx, config) -> None:
-    """Keep results apart that came from another package, other data or model, or without the paper.
+    """Keep results apart that came from another package, other data, or without the paper.
 
     The cache of executed notebooks looks at a chapter's code alone; what the code imports and
     reads matters as much.
     """
     root = Path(app.srcdir)
     files = [*root.glob("annotated/**/*.py"), *root.glob("data/*.toml"), *root.glob("data/*/**/*")]
-    said = find_paper(), os.environ.get("ANNOTATED_FIGURES_MODEL")
-    digest = hashlib.sha256(str(said).encode())
+    package, reader = hashlib.sha256(), hashlib.sha256(str(find_paper()).encode())
     for file in sorted(file for file in files if file.is_file() and "paper" not in file.parts):
-        digest.update(file.name.encode() + file.read_bytes())
-    cache = Path(app.outdir).parent / ".jupyter_cache" / digest.hexdigest()[:16]
-    config.nb_execution_cache_path = str(cache)
+        package.update(file.name.encode() + file.read_bytes())
+    settings = {name: value for name, value in os.environ.items() if name.startswith("ANNOTATED_")}
+    reader.update(str(sorted(settings.items())).encode())
+    folder = Path(app.outdir).parent / ".jupyter_cache" / package.hexdigest()[:16]
+    config.nb_execution_cache_path = str(folder / reader.hexdigest()[:16])
 
 
 def execute_chapters(app: Sphinx, env: BuildEnvironment, pages: list[str]) -> None:
@@ -45,10 +52,41 @@ def execute_chapters(app: Sphinx, env: BuildEnvironment, pages: list[str]) -> No
     for path in sorted(map(env.doc2path, pages), key=os.path.getsize, reverse=True):
         text = Path(path).read_text(encoding="utf-8")
         if reader := create_nb_reader(path, env.myst_config, env.mystnb_config, text):
+            take_over(cache, reader.read(text), path)
             chapters.append(cache.add_nb_to_project(path, read_data=reader.read_fmt).pk)
     executor = load_executor("local-parallel", cache, logger=logging.getLogger("jupyter_cache"))
     executor.logger.setLevel(logging.INFO)  # name each chapter that begins and ends
     executor.run_and_cache(filter_pks=chapters, timeout=env.mystnb_config.execution_timeout)
+
+
+def take_over(cache: JupyterCacheAbstract, notebook: NotebookNode, path: str) -> None:
+    """Take a chapter's results from a build with other settings, if they do not depend on these.
+
+    The paper's own words do; their cells do nothing else, so only these run anew.
+    """
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    quotes = [cell for cell in code if "paper" in cell.metadata.get("tags", [])]
+    if any(ASKS_THE_READER.search(cell.source) for cell in code if cell not in quotes):
+        return
+    with suppress(KeyError):
+        cache.match_cache_notebook(notebook)
+        return  # these settings have their own results
+    for other in Path(cache.path).parent.glob("*/global.db"):
+        with suppress(KeyError):
+            found = get_cache(other.parent).merge_match_into_notebook(notebook)[1]
+            for cell in found.cells:
+                if "paper" in cell.metadata.get("tags", []):
+                    cell.outputs = shown(eval(cell.source, {"quote": quote}))
+            cache.cache_notebook_bundle(CacheBundleIn(found, path), check_validity=False)
+            return
+
+
+def shown(quotation: Quotation | None) -> list[NotebookNode]:
+    """The output of a cell that shows a quotation."""
+    if quotation is None:
+        return []
+    data = {"text/markdown": quotation._repr_markdown_(), "text/plain": str(quotation)}
+    return [new_output("execute_result", data, execution_count=1)]
 
 
 def executed(env: BuildEnvironment, page: str) -> NotebookNode | None:

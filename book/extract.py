@@ -25,9 +25,11 @@ import sys
 import textwrap
 import tokenize
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import jupytext
 
@@ -82,6 +84,7 @@ class Module:
 
     name: str
     cells: list[Cell] = field(default_factory=list)
+    origins: dict[int, Cell] = field(default_factory=dict)  # of lines of `text`, from 1
 
     @property
     def path(self) -> str:
@@ -113,7 +116,7 @@ class Module:
         return '"""' + "\n".join([*lines, "", note]) + '\n"""'
 
     def text(self) -> str:
-        """The module before formatting, each body line still traceable to its cell."""
+        """The module before formatting; `origins` says which cell a line of it is from."""
         imports: list[str] = []
         body: list[tuple[str, Cell]] = []
         methods = self.methods()
@@ -130,10 +133,9 @@ class Module:
                 f"{lines[0][1]}: adds to {name}, which is no class of annotated.{self.name}"
             )
         top = [self.header(), *imports, f"__all__ = {json.dumps(self.public())}"]
-        text = "\n".join([*top, *(line for line, _ in body)]) + "\n"
         offset = sum(part.count("\n") + 1 for part in top)
-        self.check_names(text, [cell for _, cell in body], offset)
-        return text
+        self.origins = dict(enumerate((cell for _, cell in body), start=offset + 1))
+        return "\n".join([*top, *(line for line, _ in body)]) + "\n"
 
     def methods(self) -> dict[str, list[tuple[str, Cell]]]:
         """Lines that cells add to classes, by the class."""
@@ -143,17 +145,6 @@ class Module:
                 lines = textwrap.indent(method_source(cell, node), "    ").split("\n")
                 found[name] += [(line, cell) for line in ["", *lines]]
         return dict(found)
-
-    def check_names(self, text: str, cells: list[Cell], offset: int) -> None:
-        """Refuse names that are neither defined nor imported, naming the cell."""
-        output = ruff(["check", "--select", "F821", "--output-format", "json", "--isolated"], text)
-        for problem in json.loads(output):
-            row = problem["location"]["row"] - offset - 1
-            where = cells[row] if 0 <= row < len(cells) else self.path
-            raise ExtractionError(
-                f"{where}: {problem['message']}; define or import it in an export cell "
-                f"of annotated/{self.path}"
-            )
 
 
 def added_to(node: ast.FunctionDef) -> str:
@@ -353,26 +344,53 @@ def package(chapters: Path) -> dict[str, str]:
         )
     if "cli" in modules:
         texts["__main__.py"] = MAIN
-    formatted = {name: format_code(text) for name, text in sorted(texts.items())}
-    return formatted | {"py.typed": ""}
+    check_names(modules.values(), texts)
+    return format_code(texts) | {"py.typed": ""}
 
 
-def ruff(arguments: list[str], text: str) -> str:
-    """Run ruff on a text; its standard output."""
-    command = [sys.executable, "-m", "ruff", *arguments, "-"]
-    done = subprocess.run(command, input=text, capture_output=True, encoding="utf-8", cwd=ROOT)
+def ruff(arguments: list[str], folder: Path) -> str:
+    """Run ruff on a folder; its standard output."""
+    command = [sys.executable, "-m", "ruff", *arguments, "--no-cache", str(folder)]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8")
     if done.returncode not in (0, 1) or (done.returncode and not done.stdout):
         raise ExtractionError(f"ruff {' '.join(arguments)} failed: {done.stderr.strip()}")
     return done.stdout
 
 
-def format_code(text: str) -> str:
+@contextmanager
+def laid_out(files: dict[str, str]) -> Iterator[Path]:
+    """The files in a folder, for a while: ruff begins once for all of them."""
+    with TemporaryDirectory() as place:
+        folder = Path(place).resolve() / "annotated"
+        write(files, folder)
+        yield folder
+
+
+def check_names(modules: Iterable[Module], texts: dict[str, str]) -> None:
+    """Refuse names that are neither defined nor imported, naming the cell."""
+    with laid_out({module.path: texts[module.path] for module in modules}) as folder:
+        problems = json.loads(
+            ruff(["check", "--select", "F821", "--output-format", "json", "--isolated"], folder)
+        )
+    of = {str(folder / module.path): module for module in modules}
+    for problem in problems:
+        module = of[problem["filename"]]
+        where = module.origins.get(problem["location"]["row"], module.path)
+        raise ExtractionError(
+            f"{where}: {problem['message']}; define or import it in an export cell "
+            f"of annotated/{module.path}"
+        )
+
+
+def format_code(texts: dict[str, str]) -> dict[str, str]:
     """Sort imports and `__all__`, then format."""
-    name = ["--stdin-filename", "annotated/module.py"]
+    rules = ["--config", str(ROOT / "pyproject.toml")]
     # Said outright, for ruff looks for a folder of that name, and there may be none yet.
     own = ["--config", 'lint.isort.known-first-party = ["annotated"]']
-    text = ruff(["check", "--select", "I,RUF022", "--fix", "-q", *own, *name], text)
-    return ruff(["format", *name], text)
+    with laid_out(texts) as folder:
+        ruff(["check", "--select", "I,RUF022", "--fix", "-q", *rules, *own], folder)
+        ruff(["format", "-q", *rules], folder)
+        return {name: (folder / name).read_text(encoding="utf-8") for name in sorted(texts)}
 
 
 def write(files: dict[str, str], folder: Path) -> list[str]:

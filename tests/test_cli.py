@@ -93,7 +93,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 def test_help_names_every_command(capsys):
     text = helped(capsys)
-    commands = "train translate evaluate score parse treebank average data paper"
+    commands = "train translate evaluate score parse treebank export average data paper"
     for command in commands.split():
         assert re.search(rf" {command} [a-z]", text)
         assert f"usage: annotated {command}" in helped(capsys, command)
@@ -222,6 +222,14 @@ def test_score_prints_and_writes_the_same_scores(tmp_path: Path, capsys):
     for line, row in zip(lines, rows, strict=True):
         for part in row["output"], row["text"], f"{row['score']:.2f}", row["signature"]:
             assert part in line
+
+
+def test_export(model: str, tmp_path: Path, capsys):
+    pytest.importorskip("ctranslate2", reason="needs the extra `export`")
+    arguments = ["export", model, "--to", "ctranslate2", "--half", "--out", str(tmp_path / "out")]
+    assert said(capsys, *arguments) == f"{tmp_path / 'out'}\n"
+    assert {"model.bin", "tokenizer.json"} <= set(os.listdir(tmp_path / "out"))
+    assert "a new or an empty folder" in refused(capsys, *arguments)
 
 
 def test_average(tmp_path: Path, capsys):

@@ -2,15 +2,22 @@
 
 import io
 import os
+from copy import deepcopy
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("myst_nb", reason="needs the extra `book`")
 
-from execution import execute_chapters
+import execution
+from execution import execute_chapters, take_over
+from jupyter_cache import get_cache
+from jupyter_cache.base import CacheBundleIn
+from nbformat.v4 import new_code_cell, new_notebook, new_output
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace, patch_docutils
+
+from annotated.paper.quotation import Quotation
 
 NOTEBOOK = """---
 file_format: mystnb
@@ -82,3 +89,43 @@ def test_a_broken_chapter_is_reported(tmp_path: Path) -> None:
     said = build(tmp_path, {"first": FAIL, "second": "print('fine')"})
     assert "first.md: WARNING: Executing notebook failed" in said
     assert "second.md" not in said
+
+
+class Kept:
+    """Results that one chapter has, in a cache beside an empty one with other settings."""
+
+    def __init__(self, folder: Path, code: str) -> None:
+        self.chapter = new_notebook(
+            cells=[
+                new_code_cell("quote('2', 1)", metadata={"tags": ["paper"]}),
+                new_code_cell(code),
+            ]
+        )
+        done = deepcopy(self.chapter)
+        done.cells[1].outputs = [new_output("stream", name="stdout", text="computed")]
+        before = get_cache(folder / "before")
+        before.cache_notebook_bundle(CacheBundleIn(done, "chapter.md"), check_validity=False)
+        self.now = get_cache(folder / "now")
+
+    def outputs(self) -> list[list[str]]:
+        take_over(self.now, self.chapter, "chapter.md")
+        _, found = self.now.merge_match_into_notebook(self.chapter)
+        return [[str(output) for output in cell.outputs] for cell in found.cells]
+
+
+def test_a_chapter_that_asks_nothing_of_the_reader_keeps_its_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quotation = Quotation("Words of the paper.", "section 2")
+    monkeypatch.setattr(execution, "quote", lambda section, number: quotation)
+    words, result = Kept(tmp_path, "print('computed')").outputs()
+    assert "Words of the paper." in words[0]
+    assert "computed" in result[0]
+
+
+@pytest.mark.parametrize(
+    "code", ["from annotated.corpora import find_corpus", "import os; os.environ['ANNOTATED_DATA']"]
+)
+def test_a_chapter_that_asks_the_reader_is_executed_anew(tmp_path: Path, code: str) -> None:
+    with pytest.raises(KeyError):
+        Kept(tmp_path, code).outputs()

@@ -26,6 +26,7 @@ from annotated.files import (
     write_tensors,
     write_text,
     writing,
+    writing_folder,
 )
 
 
@@ -137,6 +138,18 @@ def test_what_is_written_is_whole_or_absent(tmp_path: Path):
         raise MissingFile("another file is not there")
     write_text(file, "new")
     assert file.read_text() == "new" and os.listdir(file.parent) == ["a.txt"]
+
+
+def test_a_folder_is_whole_or_absent(tmp_path: Path):
+    folder = tmp_path / "deep" / "folder"
+    for text in "old", "new":
+        with writing_folder(folder) as part:
+            write_text(part / f"{text}.txt", text)
+    for error, told in (RuntimeError("stop"), "stop"), (OSError(28, "No space left"), "not be wr"):
+        with pytest.raises(type(error), match=told), writing_folder(folder) as part:
+            write_text(part / "half.txt", "half")
+            raise error
+    assert os.listdir(folder) == ["new.txt"] and os.listdir(folder.parent) == ["folder"]
 
 
 def test_a_disk_that_takes_no_more_is_said_and_nothing_is_lost(tmp_path: Path):

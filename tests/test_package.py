@@ -86,6 +86,7 @@ from importlib.machinery import PathFinder
 
 find = PathFinder.find_spec
 hidden = {"altair", "conllu", "nltk", "pandas", "pdfminer", "sacremoses", "spacy"}
+hidden |= {"ctranslate2", "onnx", "onnxscript"}
 PathFinder.find_spec = lambda name, *rest: (
     None if name.partition(".")[0] in hidden else find(name, *rest)
 )
