@@ -35,6 +35,7 @@ from . import training as training
 from . import translator as translator
 from . import variations as variations
 from . import visualization as visualization
+from . import vocabularies as vocabularies
 from ._version import __version__ as __version__
 from .attention import MultiHeadedAttention as MultiHeadedAttention
 from .attention import scaled_dot_product as scaled_dot_product

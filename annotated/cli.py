@@ -424,10 +424,11 @@ def add_export(commands: Any) -> None:
     export = commands.add_parser(
         "export",
         help="write a model for another program",
-        description="Write a model in the format of another program (extra export).",
+        description="Write a model in the format of another program "
+        "(for ONNX and CTranslate2 with the extra export).",
         epilog="example: annotated export multi30k-en-de --to onnx --out german",
     )
-    export.add_argument("model", help="a model of the package, or the folder of a run")
+    export.add_argument("model", help="a model of the package or of the Hub, or a folder")
     export.add_argument("--to", required=True, choices=FORMS, help="the format")
     export.add_argument("--out", required=True, metavar="FOLDER", help="a new or an empty folder")
     half = "numbers of 16 bits in place of 32, half the size"
@@ -441,5 +442,5 @@ def add_import(commands: Any) -> None:
     parser = commands.add_parser("import", help=told, description=told.capitalize() + ".")
     told = "OWNER/NAME, a model of the Hub, also OWNER/NAME@REVISION; or a folder in its format"
     parser.add_argument("source", help=told)
-    parser.add_argument("--out", required=True, help="a new folder")
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="a new or an empty folder")
     parser.set_defaults(run=run_import)

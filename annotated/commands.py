@@ -394,21 +394,18 @@ def run_export(options: argparse.Namespace) -> None:
 
 
 def run_import(options: argparse.Namespace) -> None:
-    from annotated.files import InputError, write_text
+    from annotated.files import write_text, writing_new_folder
     from annotated.training.checkpoints import save_model
-    from annotated.translator import VOCABULARIES, load_pretrained, model_folder
+    from annotated.translator import load_pretrained, model_folder
+    from annotated.vocabularies import write_tokenizers
 
-    out = Path(options.out)
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"expected a new or an empty folder for --out; got {out}")
-    translator, card = load_pretrained(options.source), model_folder(options.source) / "README.md"
-    both = translator.tokenizer, translator.target_tokenizer
-    for name, tokenizer in zip(VOCABULARIES, both, strict=True):
-        if tokenizer:
-            write_text(out / name, tokenizer.to_str())
-    if card.is_file():
-        write_text(out / card.name, card.read_text(encoding="utf-8", errors="replace"))
-    weights = translator.model.state_dict()
-    half = all(bool((x.half() == x).all()) for x in weights.values())  # as it was published
-    save_model(out, weights, translator.model.config, half)
-    print(out)
+    with writing_new_folder(Path(options.out)) as out:
+        translator = load_pretrained(options.source)
+        write_tokenizers(out, translator.tokenizer, translator.target_tokenizer)
+        card = model_folder(options.source) / "README.md"
+        if card.is_file():
+            write_text(out / card.name, card.read_text(encoding="utf-8", errors="replace"))
+        weights = translator.model.state_dict()
+        half = all(bool((x.half() == x).all()) for x in weights.values())  # as it was published
+        save_model(out, weights, translator.model.config, half)
+    print(options.out)

@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from annotated.attention import KeyValueCache, head_widths
 from annotated.data import END, PAD, SPECIALS, START, UNK
-from annotated.files import InputError, extra, write_text, writing_folder
+from annotated.files import InputError, extra, write_text, writing_new_folder
+from annotated.marian import write_marian
 from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.positional import PositionalEncoding, sinusoids
 from annotated.stacks import DecoderCache
 from annotated.translator import Translator
+from annotated.vocabularies import write_tokenizers
 
 __all__ = ["FORMS", "export_model", "write_ctranslate2", "write_onnx"]
 
@@ -191,7 +194,7 @@ def write_onnx(translator: Translator, folder: Path, half: bool = False) -> None
     for name in _INPUTS:
         said[name] = {"inputs": _INPUTS[name], "outputs": _OUTPUTS[name]}
     write_text(folder / "model.json", json.dumps(said, indent=1) + "\n")
-    write_text(folder / "tokenizer.json", translator.tokenizer.to_str())
+    write_tokenizers(folder, translator.tokenizer, translator.target_tokenizer)
 
 
 def _set_linear(spec: Any, *maps: nn.Linear) -> None:
@@ -233,6 +236,10 @@ def _set_stack(spec: Any, embeddings: Any, stack: Any, embed: Any) -> None:
         _set_norm(spec.layer_norm, stack.norm)
 
 
+def _piece_names(tokenizer: Tokenizer, vocab: int) -> list[str]:
+    return [tokenizer.id_to_token(i) or f"<unused {i}>" for i in range(vocab)]
+
+
 def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) -> None:
     """Write a model as CTranslate2 reads it, and its tokenizer.
 
@@ -249,15 +256,16 @@ def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) 
     if set(widths) != {c.d_model / c.h}:
         wanted = f"d_k = d_v = d_model / h, as CTranslate2 has it, here {c.d_model / c.h:g}"
         raise InputError(f"expected {wanted}; got d_k, d_v = {widths}")
-    activation = Activation[getattr(c, "activation", "relu").upper()]
-    spec: Any = TransformerSpec.from_config(c.N, c.h, pre_norm=c.norm_first, activation=activation)
+    spec: Any = TransformerSpec.from_config(
+        c.N, c.h, pre_norm=c.norm_first, activation=Activation[c.activation.upper()]
+    )
     _set_stack(spec.encoder, spec.encoder.embeddings[0], model.encoder, model.src_embed)
     _set_stack(spec.decoder, spec.decoder.embeddings, model.decoder, model.tgt_embed)
     generator: Any = model.generator
     _set_linear(spec.decoder.projection, generator.proj)
-    piece = translator.tokenizer.id_to_token
-    spec.register_source_vocabulary([piece(i) or f"<unused {i}>" for i in range(c.src_vocab)])
-    spec.register_target_vocabulary([piece(i) or f"<unused {i}>" for i in range(c.tgt_vocab)])
+    source, target = translator.tokenizer, translator.target_tokenizer
+    spec.register_source_vocabulary(_piece_names(source, c.src_vocab))
+    spec.register_target_vocabulary(_piece_names(target or source, c.tgt_vocab))
     start, end, _, unknown = SPECIALS
     spec.config.decoder_start_token = spec.config.bos_token = start
     spec.config.eos_token, spec.config.unk_token = end, unknown
@@ -265,12 +273,13 @@ def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) 
     spec.validate()
     spec.optimize("float16" if half else None)  # and writes a tied matrix once
     spec.save(str(folder))
-    write_text(folder / "tokenizer.json", translator.tokenizer.to_str())
+    write_tokenizers(folder, source, target)
 
 
 FORMS: dict[str, Callable[[Translator, Path, bool], None]] = {
     "onnx": write_onnx,
     "ctranslate2": write_ctranslate2,
+    "huggingface": write_marian,
 }
 
 
@@ -286,8 +295,5 @@ def export_model(translator: Translator, form: str, folder: Path, half: bool = F
     """
     if form not in FORMS:
         raise InputError(f"expected a form out of {', '.join(FORMS)}; got {form!r:.80}")
-    folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"expected a new or an empty folder; got {folder}, which holds something")
-    with writing_folder(folder) as part:
+    with writing_new_folder(Path(folder)) as part:
         FORMS[form](translator, part, half)

@@ -44,6 +44,7 @@ __all__ = [
     "write_text",
     "writing",
     "writing_folder",
+    "writing_new_folder",
 ]
 
 
@@ -299,6 +300,18 @@ def writing_folder(path: Path) -> Iterator[Path]:
         raise FileError(told) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+@contextmanager
+def writing_new_folder(path: Path) -> Iterator[Path]:
+    """As `writing_folder`, where nothing is to be replaced.
+
+    Raises: InputError if there is something.
+    """
+    if os.path.exists(path) and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"expected a new or an empty folder; got {path}, which holds something")
+    with writing_folder(path) as part:
+        yield part
 
 
 _FLOATS = "F64", "F32", "F16", "BF16"

@@ -3,6 +3,7 @@
 Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
+import os
 import re
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ _WEIGHTS = ["model.safetensors", "pytorch_model.bin"]  # the first that there is
 
 def on_hub(name: str) -> bool:
     """Whether a name may be that of a model on the Hub, and of no file or folder here."""
-    return bool(_NAME.fullmatch(name)) and not Path(name.partition("/")[0]).exists()
+    return bool(_NAME.fullmatch(name)) and not os.path.exists(name.partition("/")[0])
 
 
 def hub_folder(name: str) -> Path:

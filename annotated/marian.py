@@ -4,12 +4,13 @@ Generated from the chapter's export cells by book/extract.py: edit it there.
 """
 
 import json
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import torch
-from tokenizers import Tokenizer, processors
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from annotated.data import END, PAD, SPECIALS, START, UNK
@@ -27,6 +28,7 @@ from annotated.files import (
 from annotated.model import EncoderDecoder, TransformerConfig, parameter_shapes
 from annotated.piece_models import PieceModel, read_piece_model, unigram_tokenizer
 from annotated.positional import sinusoids
+from annotated.vocabularies import VOCABULARIES, read_tokenizers, with_end, write_tokenizers
 
 __all__ = ["is_published", "read_marian", "weights_file", "write_marian"]
 
@@ -42,7 +44,7 @@ _EXPECTED = "the configuration of a model in the format of Hugging Face"
 def is_published(folder: Path) -> bool:
     """Whether a folder holds a model in the format of Hugging Face; ours names no type."""
     path = folder / "config.json"
-    return path.is_file() and "model_type" in read_json(path, _EXPECTED)
+    return os.path.isfile(path) and "model_type" in read_json(path, _EXPECTED)
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,6 @@ class _MarianConfig:
     normalize_embedding: bool = False
 
 
-_PARTS = (("_layers", "layers"), ("_attention_heads", "heads"), ("_ffn_dim", "inner widths"))
 _AS_OURS = {
     "scale_embedding": True, "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True, "normalize_before": False, "normalize_embedding": False,
@@ -82,6 +83,8 @@ _OTHERS = {  # what our model and vocabulary lack for them
     "fsmt": "models of WMT19 count positions from 2, at other wavelengths, have two "
     "vocabularies of sizes of their own, and cut words by Moses and fastBPE",
 }
+
+_PARTS = (("_layers", "layers"), ("_attention_heads", "heads"), ("_ffn_dim", "inner widths"))
 
 
 def _read_config(path: Path) -> tuple[_MarianConfig, TransformerConfig]:
@@ -271,18 +274,22 @@ def _drop_copies(path: Path, found: dict[str, Tensor], d_model: int) -> None:
 _NEVER = -100.0  # the bias of what shall not be said: exp(-100) adds nothing to a sum
 
 
-def read_marian(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor], Tokenizer, Tokenizer]:
+def read_marian(
+    folder: Path,
+) -> tuple[TransformerConfig, dict[str, Tensor], Tokenizer, Tokenizer | None]:
     """A published model, as `load_pretrained` needs it.
 
     Args:
         folder: in the format of Hugging Face, with a model that Marian trained.
 
     Returns: configuration; weights by our names; tokenizers of the source and of the target,
-        with the same pieces.
+        with the same pieces; the last may be None, if it is as the other.
 
     Raises: MissingFile or FileError that names the file and says what is not as expected.
     """
     c, config = _read_config(folder / "config.json")
+    if not (folder / "source.spm").exists() and (folder / VOCABULARIES[0]).exists():
+        return config, *_read_written(folder, c, config)
     cutters = [read_piece_model(folder / f"{side}.spm") for side in ("source", "target")]
     pieces, rows = _read_vocabulary(folder / "vocab.json", c, cutters)
     weights = _read_weights(folder, config)
@@ -301,9 +308,29 @@ def read_marian(folder: Path) -> tuple[TransformerConfig, dict[str, Tensor], Tok
     return config, weights, source, target
 
 
+_SYMBOLS = {
+    "bos_token_id": START, "decoder_start_token_id": START, "eos_token_id": END,
+    "forced_eos_token_id": END, "pad_token_id": PAD,
+}  # fmt: skip
+
+
+def _read_written(
+    folder: Path, c: _MarianConfig, config: TransformerConfig
+) -> tuple[dict[str, Tensor], Tokenizer, Tokenizer | None]:
+    """Weights and tokenizers of a model that `write_marian` wrote."""
+    symbols = {name: getattr(c, name) for name in _SYMBOLS if hasattr(c, name)}
+    if wrong := symbols.items() - _SYMBOLS.items():
+        name, number = min(wrong)
+        wanted = f"{name}={_SYMBOLS[name]}, as there is no source.spm"
+        raise FileError(f"{folder / 'config.json'}: expected {wanted}; got {number}")
+    vocabularies = read_tokenizers(folder, c.vocab_size)
+    return _read_weights(folder, config), *vocabularies
+
+
 class _Translator(Protocol):
     model: EncoderDecoder
     tokenizer: Tokenizer
+    target_tokenizer: Tokenizer | None
 
 
 def _check_writable(c: TransformerConfig) -> None:
@@ -334,12 +361,6 @@ def _published_config(c: TransformerConfig) -> dict[str, Any]:
     return said | _SYMBOLS
 
 
-_SYMBOLS = {
-    "bos_token_id": START, "decoder_start_token_id": START, "eos_token_id": END,
-    "forced_eos_token_id": END, "pad_token_id": PAD,
-}  # fmt: skip
-
-
 def _published_weights(model: EncoderDecoder, half: bool) -> dict[str, Tensor]:
     """The weights of a model of ours by their published names, in Marian's order of d_model."""
     own, c = dict(model.named_parameters()), model.config
@@ -367,15 +388,12 @@ def write_marian(translator: _Translator, folder: Path, half: bool = False) -> N
     """
     model, c = translator.model, translator.model.config
     _check_writable(c)
-    text = Tokenizer.from_str(translator.tokenizer.to_str())  # a copy
-    end = SPECIALS[END]
-    text.post_processor = processors.TemplateProcessing(f"$A {end}", None, [(end, END)])
-    names: dict[str, Any] = {"bos_token": SPECIALS[START], "eos_token": end}
+    names: dict[str, Any] = {"bos_token": SPECIALS[START], "eos_token": SPECIALS[END]}
     names |= {"pad_token": SPECIALS[PAD], "unk_token": SPECIALS[UNK]}
     names |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max(c.max_len, 512)}
     names |= {"split_special_tokens": True, "clean_up_tokenization_spaces": False}
     spoken = {"suppress_tokens": [START, PAD, UNK], "max_length": 512, "num_beams": 1}
-    write_text(folder / "tokenizer.json", text.to_str() + "\n")
+    write_tokenizers(folder, with_end(translator.tokenizer), translator.target_tokenizer)
     for file, said in (
         ("tokenizer_config.json", names),
         ("generation_config.json", _SYMBOLS | spoken),

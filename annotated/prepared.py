@@ -46,7 +46,8 @@ from annotated.files import (
 )
 from annotated.marian import is_published
 from annotated.training.config import TrainingConfig
-from annotated.translator import VOCABULARIES, model_folder, read_tokenizer
+from annotated.translator import model_folder
+from annotated.vocabularies import VOCABULARIES, read_tokenizer
 
 __all__ = [
     "RULES",
@@ -405,8 +406,7 @@ def _write_corpus(
     with writing_folder(folder) as part:
         key, inputs = corpus_key(config, parts), _input_files(parts)
         pairs, dropped = _fill(part, config, parts, processes)
-        names = [name for name in VOCABULARIES if (part / name).exists()] + list(_ARRAYS)
-        files = {name: _sums(part / name) for name in names}
+        files = {path.name: _sums(path) for path in sorted(part.iterdir())}
         rules = {name: getattr(config, name) for name in RULES}
         versions = {
             "annotated": __version__,

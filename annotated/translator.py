@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from annotated.data import END, SPECIALS, Batch, encode_source, pad_ids
+from annotated.data import END, Batch, encode_source, pad_ids
 from annotated.decoding import beam_search, check_search, max_positions
 from annotated.files import (
     FileError,
@@ -34,17 +34,15 @@ from annotated.files import (
 from annotated.hub import hub_folder, on_hub, tell_card
 from annotated.marian import is_published, read_marian, weights_file
 from annotated.model import EncoderDecoder, TransformerConfig, build_model, parameter_shapes
+from annotated.vocabularies import read_tokenizers
 
 __all__ = [
-    "VOCABULARIES",
     "Translation",
     "Translator",
     "budget_batches",
     "each_sentence",
     "load_pretrained",
     "model_folder",
-    "read_tokenizer",
-    "read_tokenizers",
     "store_by_columns",
 ]
 
@@ -212,9 +210,7 @@ def model_folder(name: str | Path) -> Path:
     if not isinstance(name, str | Path):
         raise InputError(f"expected a model as a string or a Path; got {type(name).__name__}")
     folder = Path(name) if os.path.isdir(name) else resource_path("models") / str(name)
-    if is_published(folder):
-        return folder
-    if not os.path.isfile(folder / "model.safetensors"):
+    if not is_published(folder) and not os.path.isfile(folder / "model.safetensors"):
         if on_hub(str(name)):
             return hub_folder(str(name))
         known = sorted(
@@ -235,39 +231,6 @@ def _check_device(device: torch.device | str) -> None:
         raise InputError(
             f"expected a device that torch can use; got {device!r}: {reason}"
         ) from None
-
-
-VOCABULARIES = "tokenizer.json", "tokenizer-target.json"  # the second only if it cuts otherwise
-
-
-def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
-    """The vocabulary of a model.
-
-    Args:
-        vocab: of the model; a piece has a lower number.
-
-    Raises: MissingFile or FileError that names the file.
-    """
-    with reading(path, "a vocabulary as a training writes it"):
-        tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
-        tokenizer.decode(tokenizer.encode("a \u2603").ids)  # a file can be read and be of no use
-    found = [tokenizer.id_to_token(i) for i in range(len(SPECIALS))]
-    if found != SPECIALS:
-        raise FileError(f"{path}: expected the first pieces as {SPECIALS}; got {found}")
-    last = max(tokenizer.get_vocab().values())
-    if last >= vocab:
-        raise FileError(
-            f"{path}: expected at most {vocab} pieces, as the model has; got {last + 1}"
-        )
-    if tokenizer.padding or tokenizer.truncation or tokenizer.post_processor:
-        raise FileError(f"{path}: expected no padding, truncation or post_processor; it has some")
-    return tokenizer
-
-
-def read_tokenizers(folder: Path, vocab: int) -> tuple[Tokenizer, Tokenizer | None]:
-    """The vocabulary of a model, and how it cuts the target if by other rules."""
-    first, second = (folder / name for name in VOCABULARIES)
-    return read_tokenizer(first, vocab), read_tokenizer(second, vocab) if second.exists() else None
 
 
 def _model_files(

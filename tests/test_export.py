@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import TOKENIZER, wild
+from tiny import TOKENIZER, wild, with_biases
 from torch import Tensor
 
 from annotated.data import END, START, Batch, encode_source, encode_target, pad_ids
@@ -25,11 +25,12 @@ LONG = "one two three " * 40  # beyond the positions that `wild` makes ahead
 KINDS = {
     "paper": {"positions": "sinusoidal", "tie_embeddings": True},
     "other": {"norm_first": True},  # with learned positions, and three matrices
+    "published": {"positions": "sinusoidal", "bias": True, "activation": "swish"},
 }
 
 
 def tiny(**options: object) -> Translator:
-    return Translator(wild(60, seed=4, **options), TOKENIZER)
+    return Translator(with_biases(wild(60, seed=4, **options)), TOKENIZER)
 
 
 def pairs() -> Batch:
@@ -82,7 +83,7 @@ class Graphs:
 @pytest.mark.parametrize(
     ("kind", "half", "close"),
     [
-        ({**KINDS["other"], "d_k": 5, "d_v": 7}, False, 1e-4),
+        ({**KINDS["other"], "d_k": 5, "d_v": 7, "bias": True, "activation": "swish"}, False, 1e-4),
         ({**KINDS["paper"], "N": 1}, True, 0.05),
     ],
 )

@@ -15,7 +15,8 @@ from contents import pages
 from annotated.data import START, Batch, encode_source, pad_ids
 from annotated.decoding import beam_search
 from annotated.files import resource_path
-from annotated.translator import Translator, load_pretrained, read_tokenizer
+from annotated.translator import Translator, load_pretrained
+from annotated.vocabularies import read_tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
 STATIC = ROOT / "book" / "static"

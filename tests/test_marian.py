@@ -17,6 +17,7 @@ from annotated import marian
 from annotated.attention import subsequent_mask
 from annotated.cli import main
 from annotated.data import PAD, START, encode_source, encode_target, pad_ids
+from annotated.export import export_model
 from annotated.files import FileError, InputError
 from annotated.marian import write_marian
 from annotated.training.config import TrainingConfig
@@ -28,7 +29,7 @@ pytest.importorskip("transformers")
 pytest.importorskip("sentencepiece")
 
 from marian_models import ENGLISH, GERMAN, piece_model, published, suppressed
-from tiny import TOKENIZER, WORDS, wild
+from tiny import TOKENIZER, WORDS, wild, with_biases
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 
@@ -285,11 +286,7 @@ def test_a_damaged_or_hostile_folder_is_refused(pair, tmp_path, monkeypatch, dam
 
 def writable(**options: Any) -> Translator:
     model = wild(TOKENIZER.get_vocab_size(), positions="sinusoidal", tie_embeddings=True, **options)
-    with torch.no_grad():
-        for name, p in model.named_parameters():
-            if name.endswith("bias"):
-                p.normal_(std=0.3)
-    return Translator(model, TOKENIZER)
+    return Translator(with_biases(model), TOKENIZER)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +294,7 @@ def writable(**options: Any) -> Translator:
 )
 def test_what_is_written_transformers_reads(tmp_path, options):
     ours = writable(**options)
-    write_marian(ours, tmp_path / "new")
+    export_model(ours, "huggingface", tmp_path / "new")
     model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path / "new")
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "new")
     words = WORDS.split()
@@ -326,6 +323,44 @@ def test_what_was_read_is_written_in_half_the_size(pair, tmp_path):
             input_ids=src, attention_mask=src_mask.squeeze(1).long(), decoder_input_ids=tgt
         )
     torch.testing.assert_close(theirs.logits, logits, rtol=0.01, atol=0.02)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer(ENGLISH)["input_ids"] == encode_source(pair.ours.tokenizer, ENGLISH)
+    (ids,) = encode_source(pair.ours.target_tokenizer, GERMAN[:1])
+    assert tokenizer.decode(ids, skip_special_tokens=True) == GERMAN[0]
+
+
+@pytest.mark.parametrize("kind", ["paper", "published", "two tokenizers"])
+def test_what_is_written_is_read_back(pair, tmp_path, kind):
+    options = {"bias": True, "activation": "swish"} if kind == "published" else {}
+    ours = pair.ours if kind == "two tokenizers" else writable(**options)
+    write_marian(ours, tmp_path)
+    back = load_pretrained(tmp_path)
+    before, after = ours.model.state_dict(), back.model.state_dict()
+    assert before.keys() <= after.keys()
+    for name, tensor in after.items():  # a bias that the paper's model lacks is zero
+        assert torch.equal(tensor, before.get(name, torch.zeros_like(tensor))), name
+    kept = {"bias": ours.model.config.bias, "max_len": ours.model.config.max_len}
+    assert replace(back.model.config, **kept) == ours.model.config
+    for name in "tokenizer", "target_tokenizer":
+        one, other = getattr(back, name), getattr(ours, name)
+        assert (one is None) == (other is None)
+        if one:
+            assert one.get_vocab() == other.get_vocab()
+            assert encode_source(one, ENGLISH + GERMAN) == encode_source(other, ENGLISH + GERMAN)
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda f: changed(f, f.parent, eos_token_id=7), "expected eos_token_id=1, as there is no"),
+        (lambda f: shorten(f / "tokenizer.json"), "tokenizer.json: expected a vocabulary"),
+    ],
+)
+def test_a_written_folder_that_was_damaged_is_refused(tmp_path, damage, message):
+    write_marian(writable(), tmp_path / "new")
+    folder = damage(tmp_path / "new") or tmp_path / "new"
+    with pytest.raises(FileError, match=message):
+        load_pretrained(folder)
 
 
 @pytest.mark.parametrize(
@@ -371,7 +406,7 @@ def test_a_folder_that_holds_something_is_not_imported_into(pair, imported, caps
     before = sorted(imported.iterdir())
     with pytest.raises(SystemExit):
         main(["import", str(pair.folder), "--out", str(imported)])
-    assert "expected a new or an empty folder for --out" in capsys.readouterr().err
+    assert "expected a new or an empty folder; got" in capsys.readouterr().err
     assert sorted(imported.iterdir()) == before
 
 

@@ -321,7 +321,8 @@ def not_loaded(folder: Path, file: str) -> str:
 @pytest.mark.parametrize("file", ["config.json", "tokenizer.json", "model.safetensors"])
 def test_every_cut_of_a_models_files_is_noticed(saved: Path, file: str):
     whole = (saved / file).read_bytes()
-    for size in {0, 1, *range(2, len(whole), len(whole) // 7)} - {len(whole), len(whole.rstrip())}:
+    same = {len(whole), len(whole.removesuffix(b"\n"))}  # JSON is whole without its last line's end
+    for size in {0, 1, *range(2, len(whole), len(whole) // 7)} - same:
         (saved / file).write_bytes(whole[:size])
         not_loaded(saved, file)
     for other in b"<html>" * 99, b"\xff" * 99, b"[" * 99_999, b"[]", b"null", b"{}":

@@ -23,5 +23,14 @@ def wild(vocab: int = V, seed: int = 0, **options: object) -> EncoderDecoder:
     return model.eval()
 
 
+def with_biases(model: EncoderDecoder) -> EncoderDecoder:
+    """The same model with random biases, where it has any."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            if name.endswith("bias"):
+                p.normal_(std=0.3)
+    return model
+
+
 def never_end(module: nn.Module, inputs: object, log_probs: torch.Tensor) -> torch.Tensor:
     return log_probs.index_fill(-1, torch.tensor(END), -99.0)

@@ -33,7 +33,7 @@ from annotated.prepared import (
 )  # fmt: skip
 from annotated.training.checkpoints import average_checkpoints, list_checkpoints, save_model
 from annotated.training.config import TrainingConfig, fixed_options, model_config
-from annotated.translator import VOCABULARIES
+from annotated.vocabularies import VOCABULARIES
 
 __all__ = ["average_run", "prepare_run", "read_config", "read_pairs", "run_lock"]
 
