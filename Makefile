@@ -60,7 +60,7 @@ serve: book  ## build, and serve the site at http://localhost:8000
 
 quick: $(STAMP)  ## the tests that take seconds: what to run while you work
 	$(BIN)/python book/extract.py --check
-	$(BIN)/pytest -n auto --dist worksteal -m "not (slow or processes or colab or gpu or site or browser or corpora or paper)"
+	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n auto --dist worksteal -m "not (slow or processes or colab or gpu or site or browser or corpora or paper)"
 
 test: check  ## check, then run the tests (those of the site need `make book` before)
 	$(BIN)/pytest -n auto --dist worksteal

@@ -230,7 +230,7 @@ def token_batches(
         raise InputError(
             f"expected tokens on both sides; pair {lengths.min(axis=1).argmin()} lacks them"
         )
-    most = len(lengths) * int(lengths.max(initial=1))  # then all pairs are one batch
+    most = max(1, len(lengths) * int(lengths.max(initial=1)))  # then all pairs are one batch
     budget = np.array([min(src_tokens, most), min(tgt_tokens, most)])
     too_long = np.flatnonzero((lengths > budget).any(axis=1))
     if len(too_long):

@@ -43,7 +43,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
         prog="python -m benchmarks data",
         description="Measure how a corpus is prepared and read, on made corpora of several sizes.",
         epilog="The run of the book: python -m benchmarks data --out data/results/data-path.json. "
-        "It takes half an hour and 3 GB of disk; let nothing else run meanwhile.",
+        "It takes twenty minutes and 3 GB of disk; let nothing else run meanwhile.",
     )
     sizes = [WHOLE // 4, WHOLE // 2, WHOLE]
     parser.add_argument("--pairs", type=int, nargs="+", default=sizes, help="sizes (%(default)s)")

@@ -22,13 +22,16 @@ if TYPE_CHECKING:
 settings.register_profile(
     "book", deadline=None, derandomize=True, database=None, max_examples=40, print_blob=True
 )
-settings.load_profile("book")
+settings.register_profile("quick", settings.get_profile("book"), max_examples=10)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "book"))
 
 torch.set_num_threads(1)  # tensors here are small; and rounding must not depend on the machine
 
 
 ROOT = Path(__file__).resolve().parent.parent
-REQUIRED = "ANNOTATED_REQUIRE_BROWSER" in os.environ  # then no test of the site may be skipped
+# "required": no test of the site may be skipped; "none": as on a machine without one
+BROWSER = os.environ.get("ANNOTATED_BROWSER", "")
+REQUIRED = BROWSER == "required"
 AT_HAND = {
     "paper": (
         os.environ.get("ANNOTATED_PAPER_PDF", "no") not in ("", "no"),
@@ -40,7 +43,8 @@ AT_HAND = {
         "the site is not built; run `make book`",
     ),
     "browser": (
-        REQUIRED or any(map(shutil.which, ("chromium", "chromium-browser"))),
+        REQUIRED
+        or (BROWSER != "none" and any(map(shutil.which, ("chromium", "chromium-browser")))),
         "no Chromium on this machine",
     ),
     "gpu": (torch.cuda.is_available(), "no GPU on this machine"),

@@ -65,6 +65,7 @@ def test_decoding_rows(work: Workload):
     assert rows[2]["check"] == "3 of 3 outputs as ours"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CONTENDERS[1:], ids=lambda kind: kind.__name__)
 def test_every_contender_that_is_installed_computes_our_function(work: Workload, kind: type):
     pytest.importorskip("torch" if kind is Torch else kind.package.replace("-", "_"))
@@ -253,6 +254,7 @@ def test_the_benchmark_of_a_gpu_stops_in_time_and_asks_for_a_gpu(monkeypatch, ca
     assert "expected a GPU; got none; --smoke" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_round_counts_its_tokens_and_its_whole_time(monkeypatch):
     """A loader that is slow on purpose: no row can be faster than its data."""
     plan = replace(gpu.SMOKE, parts=(1,), updates=4, rounds=1)

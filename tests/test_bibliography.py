@@ -170,6 +170,7 @@ One {cite}`bahdanau2015neural`, three {cite}`wu2016google,rush2018annotated,he20
 """
 
 
+@pytest.mark.slow
 def test_sphinx_renders_the_numbers(tmp_path: Path):
     (tmp_path / "index.md").write_text(PAGE, encoding="utf-8")
     config = {

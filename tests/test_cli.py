@@ -135,6 +135,7 @@ def test_options_arrive_as_they_are_typed(capsys, monkeypatch):
     assert seen[1] == TrainingConfig(dropout=0.25, N=2, out="x", label_smoothing=0.0, compile=True)
 
 
+@pytest.mark.slow
 def test_it_is_also_a_module():
     done = subprocess.run(
         [sys.executable, "-m", "annotated", "data", "list"], capture_output=True, text=True

@@ -257,6 +257,7 @@ def rising(ids: list[int]) -> list[int]:
     return [*range(max(ids, default=4), 7), *([END] if len(ids) >= 2 else [])]
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(st.integers(0, 99), st.sampled_from([0.6, 0.0, 2.0]))
 def test_a_search_that_is_held_finds_the_best_of_what_may_be_said(seed, alpha):

@@ -263,6 +263,7 @@ def test_threads_that_want_the_same_file_take_turns(server, tmp_path, known: boo
     assert "another process downloads text.gz; waiting for it\n" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_process_that_waits_for_another_goes_on_when_that_one_dies(server, tmp_path: Path):
     server.says = [answer(length=len(CONTENT)) + HALF, 60.0]  # to the first that comes
     place = tmp_path / "text.gz"

@@ -214,6 +214,7 @@ def hold(path: Path, held, go) -> None:
         go.wait(60)
 
 
+@pytest.mark.slow
 def test_a_lock_keeps_another_process_out(tmp_path: Path):
     context = multiprocessing.get_context("spawn")
     held, go = context.Event(), context.Event()

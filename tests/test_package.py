@@ -41,6 +41,7 @@ def test_importing_the_package_is_quick():
     assert not loaded("import annotated; dir(annotated); annotated.__version__") & HEAVY
 
 
+@pytest.mark.slow
 def test_building_a_model_needs_torch_alone():
     code = "import annotated; annotated.make_model(5, 5, N=1, d_model=8, d_ff=8, h=2)"
     modules = loaded(code)
@@ -100,6 +101,7 @@ def bare(code: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_without_extras_every_name_can_be_looked_up():
     code = "import annotated, importlib, inspect, pydoc, sys\n"
     code += "from annotated import *\n"
@@ -110,6 +112,7 @@ def test_without_extras_every_name_can_be_looked_up():
     bare(code)
 
 
+@pytest.mark.slow
 def test_without_extras_a_use_says_which_is_missing():
     uses = {
         "annotated.heat_map(torch.ones(1, 1), ['mice'])": ("altair", "viz"),
@@ -182,6 +185,7 @@ def metadata(wheel_file: Path) -> Message:
         return message_from_bytes(file.read(name))
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_the_package_and_its_data(wheel: set[str]):
     package = ROOT / "annotated"
     inside = {path.relative_to(package).as_posix() for path in package.rglob("*.py*")}

@@ -169,6 +169,7 @@ def test_broken_stored_text_is_made_anew(broken, imported, made):
     assert text.read_bytes() != broken
 
 
+@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_only_costs_time(pdf, monkeypatch):
     def fail(*_):
         raise PermissionError("read-only")
@@ -258,6 +259,7 @@ def test_a_failed_download_says_what_to_do(url, server):
         module._download(url.format(server=server))
 
 
+@pytest.mark.slow
 def test_the_next_version_is_tried_when_one_cannot_be_read(pdf, monkeypatch):
     tried = []
 

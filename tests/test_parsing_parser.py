@@ -34,6 +34,7 @@ def gold() -> list[Tree]:
         return list(read_trees(lines))
 
 
+@pytest.mark.slow
 def test_the_shipped_parser_is_right_about_most_phrases(gold: list[Tree]):
     found = load_parser().parse_all([tree.leaves() for tree in gold])
     assert [tree.leaves() for tree in found] == [tree.leaves() for tree in gold]

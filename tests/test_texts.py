@@ -85,6 +85,7 @@ def test_a_damaged_file_is_named(tmp_path: Path, name: str):
         read_lines(tmp_path / "cut.gz")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["tgz", "tar.xz", "zip", "gz"])
 def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path, suffix: str):
     huge, path = b"short\n" + b"x" * (64 << 20), tmp_path / f"a.{suffix}"

@@ -62,6 +62,7 @@ def test_kill_9_at_any_moment(config: TrainingConfig, tmp_path: Path):
     assert_same_run(config, killed)
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_set_aside(config: TrainingConfig, tmp_path: Path, capsys):
     train(config)
     for damage in "cut off", "altered", "empty":
@@ -81,6 +82,7 @@ def test_a_damaged_checkpoint_is_set_aside(config: TrainingConfig, tmp_path: Pat
         assert_same_run(config, hurt)
 
 
+@pytest.mark.slow
 def test_a_run_cut_off_between_log_and_checkpoint(config: TrainingConfig, tmp_path: Path):
     """The log has rows more than there are checkpoints, the last one torn; both are done again."""
     train(config)
@@ -93,6 +95,7 @@ def test_a_run_cut_off_between_log_and_checkpoint(config: TrainingConfig, tmp_pa
     assert_same_run(config, cut)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_that_cannot_be_written_costs_no_other(config, tmp_path, monkeypatch):
     train(config)
     other = replace(config, out=str(tmp_path / "other"))

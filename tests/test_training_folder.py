@@ -186,6 +186,7 @@ def test_a_run_takes_the_corpus_that_it_is_given(config: TrainingConfig, cache: 
         train(replace(config, prepared=str(tmp_path), out=str(tmp_path / "third")))
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_where_its_corpus_has_moved(config, cache: Path, tmp_path: Path, capsys):
     train(config)
     two = replace(config, out=str(tmp_path / "two"))

@@ -54,6 +54,7 @@ def test_the_speed_in_the_log_is_that_of_the_clock_on_the_wall(config, monkeypat
     assert kept.utilisation(model_config(config), "CPU") is None
 
 
+@pytest.mark.slow
 def test_a_run_that_is_fed_hardly_waits(config: TrainingConfig):
     """The first row holds the start; by the last the loader is ahead of a device that is slow."""
     train(replace(config, updates=60, d_model=128, d_ff=512, N=2))
@@ -92,6 +93,7 @@ def test_a_damaged_log_stops_no_run(config: TrainingConfig, tmp_path: Path, caps
     assert read_log(path) == rows(hurt)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content", ["", "\n", "\n\n", "a,b\n1,2\n", "\0\n", "update"])
 def test_a_log_without_its_first_line_stops_no_run(config: TrainingConfig, content: str):
     train(replace(config, updates=20))

@@ -28,6 +28,7 @@ from annotated.training.processes import Readback
 from annotated.training.trainer import Trainer, _Queued, start_run, train
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parts", [1, 3])
 def test_a_run_that_stopped_goes_on_as_if_it_had_not(config, tmp_path: Path, parts: int):
     config = replace(config, parts=parts)
@@ -39,6 +40,7 @@ def test_a_run_that_stopped_goes_on_as_if_it_had_not(config, tmp_path: Path, par
     assert_same_run(config, stopped)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", [13, 15, 20])  # between rows; at a row; at a checkpoint
 def test_ctrl_c_finishes_the_update_saves_and_says_how(config, tmp_path, monkeypatch, at):
     train(config)
@@ -141,6 +143,7 @@ def test_a_tiny_run_learns(config: TrainingConfig):
     assert float(log[-1]["dev_loss"]) < 0.5 * float(log[0]["dev_loss"])
 
 
+@pytest.mark.slow
 def test_bfloat16_learns_as_float32_does(config: TrainingConfig, tmp_path: Path):
     train(config)
     half = replace(config, precision="bfloat16", out=str(tmp_path / "half"))
@@ -211,6 +214,7 @@ def test_a_run_cannot_end_before_it_stands(config: TrainingConfig):
         train(replace(config, updates=20), resume=True)
 
 
+@pytest.mark.slow
 def test_a_run_begins_where_another_ended(config, tmp_path: Path):
     """One that starts from a model and learns nothing is that model."""
     folder = train(config)

@@ -110,6 +110,7 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_runs_are_done_once_and_the_file_grows(corpus, monkeypatch):
     small = {
         "updates": 4,

@@ -179,6 +179,7 @@ def test_the_keyboard_reaches_layer_and_word(tab, weights: Tensor):
     assert float(tab.evaluate(opacity)) == pytest.approx(min(1.0, 2 * before), abs=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("heads", [[2], [1, 3], [1, 2, 3]])
 def test_the_heads_shown_share_the_height_of_the_words(weights: Tensor, heads: list[int]):
     """As in Figures 3 and 4: eight heads have an eighth each, two a half, one all of it."""

@@ -33,7 +33,7 @@ class TrainingConfig:
     weights: str = _option("", "trained model to begin with, a name or a folder; none: at random")
     vocabulary: str = _option("bpe", "kind of pieces (section 5.1)", ("bpe", "wordpiece"))
     vocab_size: int = _option(5000, "pieces in the shared vocabulary")
-    vocab_pairs: int = _option(1_000_000, "pairs that the vocabulary is learnt from, at most")
+    vocab_pairs: int = _option(500_000, "pairs that the vocabulary is learnt from, at most")
     N: int = _option(4, "layers in each stack")
     d_model: int = _option(128, "width of the model")
     d_ff: int = _option(512, "inner width of the feed-forward layers")
