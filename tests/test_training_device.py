@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch._dynamo.utils import counters
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import annotated.training.trainer as module
@@ -96,6 +95,8 @@ def test_what_waits_is_found(config: TrainingConfig, monkeypatch, wait):
 @pytest.fixture
 def compilations():
     """How many times the compiler has been at work since."""
+    from torch._dynamo.utils import counters  # its import takes seconds
+
     torch._dynamo.reset()
     counters.clear()
     yield lambda: counters["stats"]["unique_graphs"]
