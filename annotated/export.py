@@ -23,7 +23,7 @@ from annotated.positional import PositionalEncoding, sinusoids
 from annotated.stacks import DecoderCache
 from annotated.translator import Translator
 
-__all__ = ["FORMS", "export_model", "write_ctranslate2", "write_onnx"]
+__all__ = ["FORMS", "ctranslate2_spec", "export_model", "write_ctranslate2", "write_onnx"]
 
 
 _POSITIONS = 2048  # of sinusoids: twice the tokens that a translator reads of a sentence
@@ -233,34 +233,45 @@ def _set_stack(spec: Any, embeddings: Any, stack: Any, embed: Any) -> None:
         _set_norm(spec.layer_norm, stack.norm)
 
 
+def ctranslate2_spec(model: EncoderDecoder, source: list[str], target: list[str]) -> Any:
+    """A model as CTranslate2 describes one, before it is checked and written.
+
+    Args:
+        source, target: pieces of either side by their ids.
+
+    Raises: MissingExtra, or InputError for heads that are not d_model / h wide.
+    """
+    with extra("export"):
+        from ctranslate2.specs import TransformerSpec
+    model, c = _copy_to_export(model, half=False), model.config
+    widths = head_widths(c.h, c.d_model, c.d_k, c.d_v)
+    if set(widths) != {c.d_model / c.h}:
+        wanted = f"d_k = d_v = d_model / h, as CTranslate2 has it, here {c.d_model / c.h:g}"
+        raise InputError(f"expected {wanted}; got d_k, d_v = {widths}")
+    spec: Any = TransformerSpec.from_config(c.N, c.h, pre_norm=c.norm_first)
+    _set_stack(spec.encoder, spec.encoder.embeddings[0], model.encoder, model.src_embed)
+    _set_stack(spec.decoder, spec.decoder.embeddings, model.decoder, model.tgt_embed)
+    generator: Any = model.generator
+    _set_linear(spec.decoder.projection, generator.proj)
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    start, end, _, unknown = SPECIALS
+    spec.config.decoder_start_token = spec.config.bos_token = start
+    spec.config.eos_token, spec.config.unk_token = end, unknown
+    return spec
+
+
 def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) -> None:
     """Write a model as CTranslate2 reads it, and its tokenizer.
 
     Args:
         folder: exists.   half: weights in 16 bits.
 
-    Raises: MissingExtra, or InputError for heads that are not d_model / h wide.
+    Raises: as `ctranslate2_spec`.
     """
-    with extra("export"):
-        from ctranslate2.specs import TransformerSpec
-        from ctranslate2.specs.common_spec import Activation
-    model, c = _copy_to_export(translator.model, half=False), translator.model.config
-    widths = head_widths(c.h, c.d_model, c.d_k, c.d_v)
-    if set(widths) != {c.d_model / c.h}:
-        wanted = f"d_k = d_v = d_model / h, as CTranslate2 has it, here {c.d_model / c.h:g}"
-        raise InputError(f"expected {wanted}; got d_k, d_v = {widths}")
-    activation = Activation[getattr(c, "activation", "relu").upper()]
-    spec: Any = TransformerSpec.from_config(c.N, c.h, pre_norm=c.norm_first, activation=activation)
-    _set_stack(spec.encoder, spec.encoder.embeddings[0], model.encoder, model.src_embed)
-    _set_stack(spec.decoder, spec.decoder.embeddings, model.decoder, model.tgt_embed)
-    generator: Any = model.generator
-    _set_linear(spec.decoder.projection, generator.proj)
-    piece = translator.tokenizer.id_to_token
-    spec.register_source_vocabulary([piece(i) or f"<unused {i}>" for i in range(c.src_vocab)])
-    spec.register_target_vocabulary([piece(i) or f"<unused {i}>" for i in range(c.tgt_vocab)])
-    start, end, _, unknown = SPECIALS
-    spec.config.decoder_start_token = spec.config.bos_token = start
-    spec.config.eos_token, spec.config.unk_token = end, unknown
+    piece, c = translator.tokenizer.id_to_token, translator.model.config
+    names = ([piece(i) or f"<unused {i}>" for i in range(n)] for n in (c.src_vocab, c.tgt_vocab))
+    spec = ctranslate2_spec(translator.model, *names)
     spec.config.add_source_eos = True  # as our sources have it
     spec.validate()
     spec.optimize("float16" if half else None)  # and writes a tied matrix once

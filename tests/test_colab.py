@@ -1,6 +1,7 @@
-"""Each chapter as Colab has it: its notebook, the wheel, and a machine that lacks the package.
+"""Chapters as Colab has them: a notebook, the wheel, and a machine that lacks the package.
 
-The machine is a virtual environment in which only what Colab brings is installed (lent by the
+A chapter that can find nothing else there than in a clone was run when the book was built. The
+machine is a virtual environment in which only what Colab brings is installed (lent by the
 environment of the tests). What else a chapter needs its first cell has to install.
 """
 
