@@ -50,6 +50,8 @@ class NoWaiting(TorchDispatchMode):
 
 
 def trainer_without_numbers(config: TrainingConfig, monkeypatch: pytest.MonkeyPatch) -> Trainer:
+    import torch._dynamo  # what it finds when it is imported it keeps: so before torch is patched
+
     monkeypatch.setattr(module, "Readback", lambda x: x)
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)  # unknown there
     pairs = SimpleNamespace(lengths=np.full((4, 2), 9))
