@@ -377,13 +377,11 @@ class _WordIds(dict[str, bytes]):
     def __init__(self, tokenizer: Tokenizer, dtype: np.dtype) -> None:
         self.tokenizer, self.model, self.dtype = tokenizer, tokenizer.model, dtype
         self.normalize = tokenizer.normalizer.normalize_str
-        symbols = "|".join(
-            map(re.escape, SPECIALS)
-        )  # for the model no text; or it is several words
-        self.special = re.compile(f"[ ▁]|{symbols}").search
+        # What the tokenizer treats before the model sees it: several words, and symbols as text.
+        self.special = re.compile("|".join(map(re.escape, [" ", "▁", *SPECIALS]))).search
 
     def cut(self, word: str) -> list[int]:
-        """The ids of a word. Its pieces come from the model, which takes a third of the time."""
+        """The ids of a word, from the model alone where that is enough, because it is quicker."""
         normal = self.normalize(word)
         if self.special(normal):
             return self.tokenizer.encode(f"▁{word}").ids

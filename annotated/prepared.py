@@ -330,7 +330,10 @@ def _pool(processes: int, begin: Callable[..., None], *given: str) -> Iterator[P
         try:
             yield pool
         except BrokenProcessPool as error:
-            told = "a process was killed, perhaps for want of memory; try --processes 1"
+            told = (
+                "a process was killed, perhaps for want of memory; it takes less with "
+                "--processes 1, and learning a vocabulary with a smaller --vocab-pairs"
+            )
             raise InputError(told) from error
         finally:
             pool.shutdown(cancel_futures=True)
@@ -440,8 +443,7 @@ def _fill(
     folder: Path, config: TrainingConfig, parts: Mapping[str, list[Part]], processes: int
 ) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
     """Write vocabulary and pairs; the numbers of pairs, and of those that were dropped."""
-    large = sum(path.stat().st_size for path in _input_files(parts)) > _LARGE
-    if large:  # what was held to learn it is given back by a process that ends
+    if input_bytes(parts) > _LARGE:  # only a process that ends gives back what learning took
         with _pool(1, _end_with_parent) as pool:
             total, texts = pool.submit(_choose_vocabularies, config, parts["train"]).result()
     else:

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from annotated.data import END, PAD, START, UNK, Batch
 from annotated.decoding import beam_search
 from annotated.embeddings import Generator
+from annotated.export import ctranslate2_spec
 from annotated.model import EncoderDecoder
 from annotated.positional import sinusoids
 from annotated.regularization import linear_cross_entropy
@@ -485,56 +486,19 @@ class CTranslate2(Contender):
             self.translator = ctranslate2.Translator(self.folder.name, device)
 
     def specification(self, work: Workload, reference: EncoderDecoder) -> Any:
-        """Our weights in the form that its converters write."""
-        from ctranslate2.specs import TransformerSpec
-
-        spec = TransformerSpec.from_config(work.N, work.h, pre_norm=False)
-        embedding = reference.generator.proj.weight.detach().numpy()
-        for stack, embed in (
-            (spec.encoder, spec.encoder.embeddings[0]),
-            (spec.decoder, spec.decoder.embeddings),
-        ):
-            embed.weight = embedding
-            stack.scale_embeddings = work.d_model**0.5
-            stack.position_encodings.encodings = sinusoids(512, work.d_model).numpy()
-        spec.decoder.projection.weight = embedding
+        """What `annotated export` writes, but for a bias of the logits that nobody learns."""
+        spec = ctranslate2_spec(reference, self.words, self.words)
+        embedding = reference.generator.proj.weight
         spec.decoder.projection.bias = work.bias().numpy()
-        for ours, theirs, crosses in pairs_of_parts(
-            reference, spec.encoder.layer, spec.decoder.layer
-        ):
-            q, k, v, o = projections(ours.self_attn)
-            self.fuse(theirs.self_attention.linear, [[q, k, v], [o]])
-            norms = [theirs.self_attention.layer_norm, theirs.ffn.layer_norm]
-            if crosses:
-                q, k, v, o = projections(ours.src_attn)
-                self.fuse(theirs.attention.linear, [[q], [k, v], [o]])
-                norms.insert(1, theirs.attention.layer_norm)
-            for a, b in zip((s.norm for s in ours.sublayer), norms, strict=True):
-                b.gamma, b.beta = a.weight.detach().numpy(), a.bias.detach().numpy()
-            ff = ours.feed_forward
-            self.fuse([theirs.ffn.linear_0, theirs.ffn.linear_1], [[ff.w_1], [ff.w_2]])
-        spec.register_source_vocabulary(self.words)
-        spec.register_target_vocabulary(self.words)
-        spec.config.decoder_start_token = "<s>"
         spec.validate()
-        self._parameters = sum(
+        sizes = [
             math.prod(variable.shape)
             for name, variable in spec.variables().items()
             if name.endswith(("/weight", "/bias", "/gamma", "/beta"))
-        )
-        # One matrix in three places, and a bias of the logits that nobody learns.
-        self._parameters -= 2 * embedding.size + work.vocab
+        ]
+        self._parameters = sum(sizes) - 2 * embedding.numel() - work.vocab  # one matrix, no bias
         spec.optimize()
         return spec
-
-    @staticmethod
-    def fuse(theirs: list, ours: list[list[nn.Module]]) -> None:
-        """Several of our linear maps as one of theirs."""
-        for linear, parts in zip(theirs, ours, strict=True):
-            zero = torch.zeros(())
-            biases = [zero.expand(p.weight.size(0)) if p.bias is None else p.bias for p in parts]
-            linear.weight = torch.cat([p.weight for p in parts]).detach().numpy()
-            linear.bias = torch.cat(biases).detach().numpy()
 
     def search(self, src: Tensor, beam: int, steps: int) -> Ids:
         words = [[self.words[i] for i in ids if i != PAD] for ids in src.tolist()]

@@ -30,8 +30,9 @@ torch.set_num_threads(1)  # tensors here are small; and rounding must not depend
 
 ROOT = Path(__file__).resolve().parent.parent
 # "required": no test of the site may be skipped; "none": as on a machine without one
-BROWSER = os.environ.get("ANNOTATED_BROWSER", "")
-REQUIRED = BROWSER == "required"
+WANTED = os.environ.get("ANNOTATED_BROWSER", "")
+REQUIRED = WANTED == "required"
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 AT_HAND = {
     "paper": (
         os.environ.get("ANNOTATED_PAPER_PDF", "no") not in ("", "no"),
@@ -43,8 +44,7 @@ AT_HAND = {
         "the site is not built; run `make book`",
     ),
     "browser": (
-        REQUIRED
-        or (BROWSER != "none" and any(map(shutil.which, ("chromium", "chromium-browser")))),
+        REQUIRED or (WANTED != "none" and CHROMIUM is not None),
         "no Chromium on this machine",
     ),
     "gpu": (torch.cuda.is_available(), "no GPU on this machine"),
@@ -72,6 +72,18 @@ register_random(TorchRandom)
 @pytest.fixture(autouse=True)
 def seed() -> None:
     torch.manual_seed(0)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Chromium; that of playwright, where the machine has no other."""
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        arguments = ["--no-sandbox", "--disable-gpu"]
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield browser
+        browser.close()
 
 
 # ----------------------------------------------------------------------------------- a small run

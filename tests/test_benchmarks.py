@@ -55,6 +55,7 @@ def test_training_rows(work: Workload):
     assert rows[1]["parameters"] - rows[0]["parameters"] == 4 * 32 * (2 * 3)
 
 
+@pytest.mark.slow
 def test_decoding_rows(work: Workload):
     rows = run("decoding", work, rounds=1, only=["Torch"])
     assert [(row["setting"], row["contender"]) for row in rows] == [

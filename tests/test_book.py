@@ -1,7 +1,6 @@
 """The built site, as a browser without a network shows it. Needs `make book` before."""
 
 import re
-import shutil
 from functools import cache
 from html import unescape
 from itertools import pairwise
@@ -14,7 +13,6 @@ from links import homes
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "_build" / "html"
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
 pytestmark = pytest.mark.site
 
@@ -154,17 +152,6 @@ def test_the_root_of_the_site_says_what_it_is_and_leads_on() -> None:
     assert said == {**described(html(pages()[0])), "og:image": said["og:image"]}
     picture = urlsplit(said["og:image"])
     assert picture.netloc or (SITE / picture.path).exists()
-
-
-@pytest.fixture(scope="module")
-def browser():
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        arguments = ["--no-sandbox", "--disable-gpu"]
-        browser = playwright.chromium.launch(executable_path=BROWSER, args=arguments)
-        yield browser
-        browser.close()
 
 
 LOOK = """() => ({

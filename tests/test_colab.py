@@ -1,6 +1,7 @@
-"""Each chapter as Colab has it: its notebook, the wheel, and a machine that lacks the package.
+"""Chapters as Colab has them: a notebook, the wheel, and a machine that lacks the package.
 
-The machine is a virtual environment in which only what Colab brings is installed (lent by the
+A chapter that can find nothing else there than in a clone was run when the book was built. The
+machine is a virtual environment in which only what Colab brings is installed (lent by the
 environment of the tests). What else a chapter needs its first cell has to install.
 """
 
@@ -13,7 +14,6 @@ import venv
 from importlib.metadata import distribution, distributions
 from pathlib import Path
 
-import jupytext
 import pytest
 
 pytest.importorskip("pybtex", reason="needs the extra `book`")
@@ -45,10 +45,10 @@ def imports(code: str) -> set[str]:
 
 
 def code_of(name: str) -> str:
-    notebook = jupytext.read(ROOT / "chapters" / f"{name}.md", fmt="md:myst")
-    quotes = [cell for cell in notebook.cells if "paper" in cell.metadata.get("tags", [])]
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code" and cell not in quotes]
-    return "\n".join(cell.source for cell in cells)
+    text = (ROOT / "chapters" / f"{name}.md").read_text(encoding="utf-8")
+    cell = r"^```\{code-cell\}[^\n]*\n((?::[^\n]*\n)*)(.*?)^```$"
+    cells = re.findall(cell, text, re.MULTILINE | re.DOTALL)
+    return "".join(code for options, code in cells if "[paper]" not in options)
 
 
 def alone(code: str) -> bool:

@@ -118,6 +118,7 @@ def penalty(length: int, alpha: float) -> float:
     return (5 + length) ** alpha / (5 + 1) ** alpha
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     st.integers(0, 99),
@@ -375,6 +376,7 @@ def test_learned_positions_end_the_output():
     assert len(batched(model, [[4] * 10])[0][0].ids) + 1 == 12
 
 
+@pytest.mark.slow
 @settings(max_examples=15)
 @given(SOURCES, st.integers(1, 6), st.integers(0, 8))
 def test_only_words_are_said(sources, beam, seed):

@@ -349,6 +349,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainingConfig, Path]
     return replace(config, updates=8), Path(config.out)
 
 
+@pytest.mark.slow
 def test_checkpoints(run: tuple[TrainingConfig, Path], tmp_path: Path):
     rng = random.Random(3)
     file = list_checkpoints(run[1])[-1]

@@ -117,21 +117,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def chromium():
-    from playwright.sync_api import sync_playwright
-
-    path = shutil.which("chromium") or shutil.which("chromium-browser")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def tab(chromium, site: Path):
+def tab(browser, site: Path):
     """The page, without a network; anything that it reports fails the test."""
-    context = chromium.new_context(offline=True)
+    context = browser.new_context(offline=True)
     tab = context.new_page()
     reports: list[str] = []
     tab.on("console", lambda message: reports.append(message.text))
@@ -379,9 +368,9 @@ def test_scores_before_and_after_the_softmax(tab, translators) -> None:
 
 
 @pytest.mark.browser
-def test_a_model_that_is_not_there_is_told_of(chromium, site: Path, tmp_path: Path) -> None:
+def test_a_model_that_is_not_there_is_told_of(browser, site: Path, tmp_path: Path) -> None:
     shutil.copytree(site, tmp_path, ignore=shutil.ignore_patterns("models"), dirs_exist_ok=True)
-    tab = chromium.new_page()
+    tab = browser.new_page()
     tab.goto((tmp_path / "page.html").as_uri())
     place = tab.locator(".live").first
     ask(place, "A dog runs.")
@@ -445,13 +434,11 @@ def test_the_page_is_about_as_fast_as_pytorch(tab, translators) -> None:
 @pytest.mark.browser
 @pytest.mark.site
 @pytest.mark.parametrize("page", PAGES)
-def test_a_page_of_the_site_loads_a_model_when_asked_and_stays_accessible(chromium, page) -> None:
+def test_a_page_of_the_site_loads_a_model_when_asked_and_stays_accessible(browser, page) -> None:
     from axe_playwright_python.sync_playwright import Axe
 
     for width, theme in (1280, "light"), (390, "dark"):
-        tab = chromium.new_context(
-            viewport={"width": width, "height": 900}, offline=True
-        ).new_page()
+        tab = browser.new_context(viewport={"width": width, "height": 900}, offline=True).new_page()
         asked, reports = [], []
         tab.on("request", lambda request, asked=asked: asked.append(request.url))
         tab.on("pageerror", lambda error, reports=reports: reports.append(str(error)))

@@ -50,6 +50,7 @@ def texts(notebook: nbformat.NotebookNode) -> str:
     return re.sub(r"(?<![}`])(`+)(?!`).+?(?<!`)\1(?!`)", "", text)
 
 
+@pytest.mark.slow
 def test_every_chapter_with_code_becomes_a_notebook(folder: Path):
     assert sorted(path.stem for path in folder.iterdir()) == CHAPTERS
     assert len(CHAPTERS) > 10

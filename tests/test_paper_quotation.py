@@ -16,6 +16,8 @@ from annotated.paper import quotation as module
 from annotated.paper.pdf import Paper, extract_paper
 from annotated.paper.quotation import find_paper, get_paper, import_paper, paper_folder, quote
 
+pytestmark = pytest.mark.slow  # together: nearly each makes a PDF and reads it
+
 PDF = os.environ.get("ANNOTATED_PAPER_PDF")
 
 
@@ -169,7 +171,6 @@ def test_broken_stored_text_is_made_anew(broken, imported, made):
     assert text.read_bytes() != broken
 
 
-@pytest.mark.slow
 def test_a_folder_that_cannot_be_written_only_costs_time(pdf, monkeypatch):
     def fail(*_):
         raise PermissionError("read-only")
@@ -259,7 +260,6 @@ def test_a_failed_download_says_what_to_do(url, server):
         module._download(url.format(server=server))
 
 
-@pytest.mark.slow
 def test_the_next_version_is_tried_when_one_cannot_be_read(pdf, monkeypatch):
     tried = []
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from torch._dynamo.utils import counters
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import annotated.training.trainer as module
@@ -51,6 +50,8 @@ class NoWaiting(TorchDispatchMode):
 
 
 def trainer_without_numbers(config: TrainingConfig, monkeypatch: pytest.MonkeyPatch) -> Trainer:
+    import torch._dynamo  # what it finds when it is imported it keeps: so before torch is patched
+
     monkeypatch.setattr(module, "Readback", lambda x: x)
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)  # unknown there
     pairs = SimpleNamespace(lengths=np.full((4, 2), 9))
@@ -96,6 +97,8 @@ def test_what_waits_is_found(config: TrainingConfig, monkeypatch, wait):
 @pytest.fixture
 def compilations():
     """How many times the compiler has been at work since."""
+    from torch._dynamo.utils import counters  # its import takes seconds
+
     torch._dynamo.reset()
     counters.clear()
     yield lambda: counters["stats"]["unique_graphs"]

@@ -90,6 +90,7 @@ def test_a_damaged_configuration_is_named(config, capsys, change, told: str):
     assert before == contents(config)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["d_model", "h", "dropout", "seed", "warmup", "N"])
 @pytest.mark.parametrize("how", ["missing", "changed"])
 def test_a_configuration_that_is_not_the_checkpoints_is_refused(config, capsys, name, how):

@@ -35,6 +35,7 @@ SENTENCES = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=10)
 @given(SENTENCES, st.integers(1, 40), st.sampled_from([None, 1, 2, 3]))
 def test_a_sentence_alone_or_in_company(sentences: list[str], batch_tokens: int, chunk: int | None):
@@ -64,6 +65,7 @@ def test_batches_hold_every_sentence_once_within_their_budget(lengths, budget):
         assert lengths[one[0]] * (len(one) + 1) > budget or lengths[two[0]] > budget
 
 
+@pytest.mark.slow
 def test_a_line_in_a_line_out():
     lines = [
         "",

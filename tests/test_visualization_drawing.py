@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import altair as alt
@@ -66,7 +65,6 @@ def test_alternative_texts_tell_what_the_weights_say():
 
 # ------------------------------------------------------------------------------ a reader's hand
 
-BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 LINES = """() => [...document.querySelectorAll('.mark-rule.role-mark line')]
     .map(line => line.__data__.datum).map(d => [d.layer, d.head, d.query, d.key])"""
 WORDS = ["The", "dog", "sees", "a", "cat", "."]
@@ -79,11 +77,9 @@ def weights() -> Tensor:
 
 
 @pytest.fixture
-def tab(weights: Tensor, tmp_path: Path):
+def tab(browser, weights: Tensor, tmp_path: Path):
     """The chart alone in a page, in Chromium and offline."""
     vl_convert = pytest.importorskip("vl_convert")
-    from playwright.sync_api import sync_playwright
-
     spec = attention_lines(weights, WORDS, layer=1, threshold=0.1).to_json()
     (tmp_path / "vega.js").write_text(f"(()=>{{{vl_convert.javascript_bundle()}\n}})();", "utf-8")
     (tmp_path / "page.html").write_text(
@@ -92,15 +88,12 @@ def tab(weights: Tensor, tmp_path: Path):
         ".then(() => { document.title = 'drawn'; })</script>",
         encoding="utf-8",
     )
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=BROWSER, args=["--no-sandbox", "--disable-gpu"]
-        )
-        tab = browser.new_context(offline=True).new_page()
-        tab.goto((tmp_path / "page.html").as_uri())
-        tab.wait_for_function("document.title === 'drawn'")
-        yield tab
-        browser.close()
+    context = browser.new_context(offline=True)
+    tab = context.new_page()
+    tab.goto((tmp_path / "page.html").as_uri())
+    tab.wait_for_function("document.title === 'drawn'")
+    yield tab
+    context.close()
 
 
 def strong(weights: Tensor, layer: int) -> set[tuple[int, ...]]:
