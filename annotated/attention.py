@@ -200,13 +200,25 @@ def fused_attention(
             wide = query.float(), key.float(), value.float()
             return fused_attention(*wide, mask, dropout).to(query.dtype)
     if mask is None:
-        return F.scaled_dot_product_attention(query, key, value, dropout_p=dropout)
+        return _attend(query, key, value, None, dropout)
     mask = mask.bool()
     sees = mask.any(dim=-1, keepdim=True)
     if sees.device.type == "cpu" and not torch.compiler.is_compiling() and sees.all():
+        return _attend(query, key, value, mask, dropout)
+    return _attend(query, key, value, mask | ~sees, dropout).masked_fill(~sees, 0.0)
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float
+) -> Tensor:
+    """Equation 1 without blind rows, in torch's kernel or, for few queries, in two products."""
+    few = query.device.type == "cpu" and query.size(-2) <= 8
+    if not few or dropout or torch.is_grad_enabled():
         return F.scaled_dot_product_attention(query, key, value, mask, dropout)
-    output = F.scaled_dot_product_attention(query, key, value, mask | ~sees, dropout)
-    return output.masked_fill(~sees, 0.0)
+    scores = query / math.sqrt(query.size(-1)) @ key.transpose(-2, -1)  # (..., len_q, len_k)
+    if mask is not None:
+        scores.masked_fill_(~mask, -math.inf)
+    return scores.softmax(dim=-1) @ value
 
 
 def _is_linear(module: nn.Module) -> bool:
@@ -255,7 +267,7 @@ def project_heads(
 def _widen(held: Tensor, room: int) -> Tensor:
     """(batch, h, len, d) copied to (batch, h, room, d), whose rest holds anything."""
     batch, h, length, d = held.shape
-    wide = held.new_empty(batch, room, h, d).transpose(1, 2)  # a token's heads side by side
+    wide = held.new_empty(batch, h, room, d)
     wide[:, :, :length] = held
     return wide
 
@@ -305,7 +317,7 @@ class KeyValueCache:
             raise ValueError(f"expected (batch, h) = {held}, as before; got {tuple(key.shape[:2])}")
         start, self.length = self.length, self.length + key.size(2)
         if not self.grows:
-            self.buffers = [key, value]
+            self.buffers = [key.contiguous(), value.contiguous()]  # a head's keys side by side
             return self.kept()
         for i, new in enumerate((key, value)):
             if start == 0:

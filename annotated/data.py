@@ -186,15 +186,15 @@ def _short(keys: np.ndarray) -> np.ndarray:
 
 def _cut(order: np.ndarray, lengths: np.ndarray, budget: np.ndarray) -> list[np.ndarray]:
     """Cut a sequence of pairs into batches as full as the budgets (source, target) allow."""
-    whole = int(np.lcm(*budget))
-    shares = lengths[order].astype(np.int64) * (
-        whole // budget
-    )  # of a batch, if `whole` is all of it
-    needs = np.maximum(*shares.T)
+    whole = int(
+        np.lcm(*budget)
+    )  # a full batch; a pair takes the share that its longer side asks for
+    source, target = lengths[order].T
+    needs = np.maximum(source * (whole // budget[0]), target * (whole // budget[1]))
     batches, start, counts = [], 0, np.arange(1, len(order) + 1)
     while start < len(order):
         longest = np.maximum.accumulate(needs[start : start + whole // int(needs[start])])
-        size = int((counts[: len(longest)] <= whole // longest).sum())
+        size = np.count_nonzero(longest * counts[: len(longest)] <= whole)
         batches.append(order[start : start + size])
         start += size
     return batches

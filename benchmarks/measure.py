@@ -105,7 +105,7 @@ def check_training(work: Workload, contender: Contender, ours: Contender) -> str
 
 
 def training(work: Workload, contenders: list[Contender]) -> list[Timed]:
-    """What is timed in training; one step after another that is not timed, for a warm cache."""
+    """What is timed in training."""
     ours, timed = contenders[0], []
     settings = [("best", torch.float32), ("own", torch.float32), ("best", torch.bfloat16)]
     if work.source.device.type != "cpu":
@@ -167,11 +167,12 @@ def seconds(call: Callable[[], Any], device: str) -> float:
     return time.perf_counter() - start
 
 
-def measure(timed: list[Timed], rounds: int, device: str, twice: bool, patience: float) -> None:
+def measure(timed: list[Timed], rounds: int, device: str, patience: float) -> None:
     """Fill the rows with times.
 
+    Each is called once before it is timed, so that none starts with another's cache.
+
     Args:
-        twice: call each first without timing it, so that none starts with another's cache.
         patience: seconds for one contender; one that needs more is left out of later rounds.
     """
     spent = [0.0] * len(timed)
@@ -181,8 +182,7 @@ def measure(timed: list[Timed], rounds: int, device: str, twice: bool, patience:
         for i, (row, call) in enumerate(timed):
             if spent[i] > patience and len(row.seconds) >= 3:
                 continue
-            if twice:
-                call()
+            call()
             took = seconds(call, device)
             if number >= 0:
                 row.seconds.append(round(took, 5))
@@ -205,5 +205,5 @@ def run(
         tqdm.write(
             f"{row.setting:15} {row.contender:22} {row.parameters:,} parameters; {row.check}"
         )
-    measure(timed, rounds, device, twice=task == "training", patience=patience)
+    measure(timed, rounds, device, patience)
     return [asdict(row) for row, _ in timed]

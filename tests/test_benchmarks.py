@@ -109,11 +109,11 @@ def test_a_step_learns_and_forgets_its_gradients(work: Workload):
 def test_one_after_the_other_round_after_round():
     calls: list[str] = []
     timed = [(Row(name, "", "", 0, ""), lambda n=name: calls.append(n)) for name in "abc"]
-    measure(timed, rounds=2, device="cpu", twice=False, patience=9.0)
-    assert calls == list("abc") * (harness.WARMUP + 2)
+    measure(timed, rounds=2, device="cpu", patience=9.0)
+    assert calls == list("aabbcc") * (harness.WARMUP + 2)  # each once more, that is not timed
     assert [len(row.seconds) for row, _ in timed] == [2, 2, 2]
     calls.clear()
-    measure(timed, rounds=4, device="cpu", twice=True, patience=-1.0)  # none has patience
+    measure(timed, rounds=4, device="cpu", patience=-1.0)  # none has patience
     assert len(timed[0][0].seconds) == 3 and calls[:4] == list("aabb")
 
 
