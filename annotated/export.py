@@ -13,15 +13,18 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from annotated.attention import KeyValueCache, head_widths
 from annotated.data import END, PAD, SPECIALS, START, UNK
-from annotated.files import InputError, extra, write_text, writing_folder
+from annotated.files import InputError, extra, write_text, writing_new_folder
+from annotated.marian import write_marian
 from annotated.model import EncoderDecoder, TransformerConfig
 from annotated.positional import PositionalEncoding, sinusoids
 from annotated.stacks import DecoderCache
 from annotated.translator import Translator
+from annotated.vocabularies import write_tokenizers
 
 __all__ = ["FORMS", "ctranslate2_spec", "export_model", "write_ctranslate2", "write_onnx"]
 
@@ -191,7 +194,7 @@ def write_onnx(translator: Translator, folder: Path, half: bool = False) -> None
     for name in _INPUTS:
         said[name] = {"inputs": _INPUTS[name], "outputs": _OUTPUTS[name]}
     write_text(folder / "model.json", json.dumps(said, indent=1) + "\n")
-    write_text(folder / "tokenizer.json", translator.tokenizer.to_str())
+    write_tokenizers(folder, translator.tokenizer, translator.target_tokenizer)
 
 
 def _set_linear(spec: Any, *maps: nn.Linear) -> None:
@@ -233,6 +236,10 @@ def _set_stack(spec: Any, embeddings: Any, stack: Any, embed: Any) -> None:
         _set_norm(spec.layer_norm, stack.norm)
 
 
+def _piece_names(tokenizer: Tokenizer, vocab: int) -> list[str]:
+    return [tokenizer.id_to_token(i) or f"<unused {i}>" for i in range(vocab)]
+
+
 def ctranslate2_spec(model: EncoderDecoder, source: list[str], target: list[str]) -> Any:
     """A model as CTranslate2 describes one, before it is checked and written.
 
@@ -243,12 +250,14 @@ def ctranslate2_spec(model: EncoderDecoder, source: list[str], target: list[str]
     """
     with extra("export"):
         from ctranslate2.specs import TransformerSpec
+        from ctranslate2.specs.common_spec import Activation
     model, c = _copy_to_export(model, half=False), model.config
     widths = head_widths(c.h, c.d_model, c.d_k, c.d_v)
     if set(widths) != {c.d_model / c.h}:
         wanted = f"d_k = d_v = d_model / h, as CTranslate2 has it, here {c.d_model / c.h:g}"
         raise InputError(f"expected {wanted}; got d_k, d_v = {widths}")
-    spec: Any = TransformerSpec.from_config(c.N, c.h, pre_norm=c.norm_first)
+    activation = Activation[c.activation.upper()]
+    spec: Any = TransformerSpec.from_config(c.N, c.h, pre_norm=c.norm_first, activation=activation)
     _set_stack(spec.encoder, spec.encoder.embeddings[0], model.encoder, model.src_embed)
     _set_stack(spec.decoder, spec.decoder.embeddings, model.decoder, model.tgt_embed)
     generator: Any = model.generator
@@ -269,19 +278,21 @@ def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) 
 
     Raises: as `ctranslate2_spec`.
     """
-    piece, c = translator.tokenizer.id_to_token, translator.model.config
-    names = ([piece(i) or f"<unused {i}>" for i in range(n)] for n in (c.src_vocab, c.tgt_vocab))
+    source, target = translator.tokenizer, translator.target_tokenizer
+    c = translator.model.config
+    names = _piece_names(source, c.src_vocab), _piece_names(target or source, c.tgt_vocab)
     spec = ctranslate2_spec(translator.model, *names)
     spec.config.add_source_eos = True  # as our sources have it
     spec.validate()
     spec.optimize("float16" if half else None)  # and writes a tied matrix once
     spec.save(str(folder))
-    write_text(folder / "tokenizer.json", translator.tokenizer.to_str())
+    write_tokenizers(folder, source, target)
 
 
 FORMS: dict[str, Callable[[Translator, Path, bool], None]] = {
     "onnx": write_onnx,
     "ctranslate2": write_ctranslate2,
+    "huggingface": write_marian,
 }
 
 
@@ -297,8 +308,5 @@ def export_model(translator: Translator, form: str, folder: Path, half: bool = F
     """
     if form not in FORMS:
         raise InputError(f"expected a form out of {', '.join(FORMS)}; got {form!r:.80}")
-    folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"expected a new or an empty folder; got {folder}, which holds something")
-    with writing_folder(folder) as part:
+    with writing_new_folder(Path(folder)) as part:
         FORMS[form](translator, part, half)

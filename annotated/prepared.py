@@ -44,9 +44,8 @@ from annotated.files import (
     write_text,
     writing_folder,
 )
-from annotated.marian import is_published
 from annotated.training.config import TrainingConfig
-from annotated.translator import model_folder
+from annotated.translator import vocabulary_files
 from annotated.vocabularies import VOCABULARIES, read_tokenizer
 
 __all__ = [
@@ -220,25 +219,13 @@ def input_bytes(parts: Mapping[str, list[Part]]) -> int:
     return sum(path.stat().st_size for path in _input_files(parts))
 
 
-def _vocabularies_of(weights: str) -> list[Path]:
-    """The vocabulary files of a model to begin with.
-
-    Raises: InputError if it is in the format of others.
-    """
-    folder = model_folder(weights)
-    if is_published(folder):
-        wanted = "a model in the book's own format to train on, as `annotated import` writes it"
-        raise InputError(f"expected {wanted}; got {weights}")
-    return [folder / name for name in VOCABULARIES if (folder / name).exists()]
-
-
 def corpus_key(config: TrainingConfig, parts: Mapping[str, list[Part]]) -> str:
     """What a prepared corpus is known by, 16 hexadecimal digits, without reading the corpus."""
     stats = [(path, path.stat()) for path in _input_files(parts)]
     files = [[str(path.resolve()), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
     rules = {name: getattr(config, name) for name in RULES if name != "data"}
     if config.weights:
-        rules["weights"] = [sha256_of(path) for path in _vocabularies_of(config.weights)]
+        rules["weights"] = [sha256_of(path) for path in vocabulary_files(config.weights)]
     names = [part.name for split in parts.values() for part in split]
     made = [_FORMAT, tokenizers.__version__, parse_data(config.data)[1:], names, files, rules]
     return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:16]
@@ -275,7 +262,7 @@ def _find_vocabularies(config: TrainingConfig, sample: list[Line]) -> list[Token
     Returns: a tokenizer, or two if they cut the target by other rules than the source.
     """
     if config.weights:
-        return [read_tokenizer(x, config.vocab_size) for x in _vocabularies_of(config.weights)]
+        return [read_tokenizer(x, config.vocab_size) for x in vocabulary_files(config.weights)]
 
     def texts() -> Iterator[str]:
         for side in 0, 1:

@@ -34,7 +34,7 @@ from annotated.files import (
 from annotated.hub import hub_folder, on_hub, tell_card
 from annotated.marian import is_published, read_marian, weights_file
 from annotated.model import EncoderDecoder, TransformerConfig, build_model, parameter_shapes
-from annotated.vocabularies import read_tokenizers
+from annotated.vocabularies import VOCABULARIES, read_tokenizers
 
 __all__ = [
     "Translation",
@@ -44,6 +44,7 @@ __all__ = [
     "load_pretrained",
     "model_folder",
     "store_by_columns",
+    "vocabulary_files",
 ]
 
 
@@ -231,6 +232,18 @@ def _check_device(device: torch.device | str) -> None:
         raise InputError(
             f"expected a device that torch can use; got {device!r}: {reason}"
         ) from None
+
+
+def vocabulary_files(name: str | Path) -> list[Path]:
+    """The vocabulary files of a model to train on.
+
+    Raises: InputError if it is in the format of others, or as `model_folder`.
+    """
+    folder = model_folder(name)
+    if is_published(folder):
+        wanted = "a model in the book's own format to train on, as `annotated import` writes it"
+        raise InputError(f"expected {wanted}; got {name}")
+    return [folder / file for file in VOCABULARIES if (folder / file).exists()]
 
 
 def _model_files(
