@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from annotated import prepared
+from annotated import prepared, translator
 from annotated.cli import main
 from annotated.data import encode_source, encode_target, train_bpe
 from annotated.downloads import sha256_of
@@ -124,7 +124,7 @@ def test_several_processes_write_the_same(
 
 
 def test_a_vocabulary_that_comes_with_weights_is_taken(asked, tmp_path, monkeypatch):
-    monkeypatch.setattr(prepared, "model_folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(translator, "model_folder", lambda name: tmp_path / name)
     (tmp_path / "model").mkdir()
     known = train_bpe(EN + DE, 70)
     (tmp_path / "model" / "tokenizer.json").write_text(known.to_str(), "utf-8")
