@@ -31,7 +31,7 @@ NOT_PROSE = [
     r"^>.*?$",
     r"^:\w.*?$|^[`:]{3,}.*?$|^\(\S+\)=$|^\|[-| :]+\|$",  # options, fences, anchors, rules of tables
     r"\$\$.*?\$\$",
-    r"\]\([^)]*\)|<[^>]+>",  # where links lead, HTML
+    r"\]\([^)]*\)|</?[a-z][^>]*>",  # where links lead, HTML
 ]
 
 
