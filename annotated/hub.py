@@ -9,12 +9,14 @@ import sys
 from pathlib import Path
 
 from annotated.files import FileError
+from annotated.vocabularies import VOCABULARIES
 
 __all__ = ["hub_folder", "on_hub", "tell_card"]
 
 
 _NAME = re.compile(r"\w[\w.-]*/[\w.-]+(@[\w./-]+)?")
-_FILES = ["config.json", "vocab.json", "source.spm", "target.spm", "README.md"]
+_PIECES = ["vocab.json", "source.spm", "target.spm"]  # how Marian cuts; what we write, otherwise
+_FILES = ["config.json", *_PIECES, *VOCABULARIES, "README.md"]
 _WEIGHTS = ["model.safetensors", "pytorch_model.bin"]  # the first that there is
 
 
@@ -35,11 +37,14 @@ def hub_folder(name: str) -> Path:
 
     repo, _, revision = name.partition("@")
     revision = revision or "main"
-    held = [try_to_load_from_cache(repo, name, revision=revision) for name in _FILES[:-1]]
-    weights = [try_to_load_from_cache(repo, name, revision=revision) for name in _WEIGHTS]
-    here = [path for path in weights if isinstance(path, str)]
-    if here and all(isinstance(path, str) for path in held):
-        return Path(here[0]).parent
+    held = {
+        name: path
+        for name in (*_FILES, *_WEIGHTS)
+        if isinstance(path := try_to_load_from_cache(repo, name, revision=revision), str)
+    }
+    cuts = held.keys() >= set(_PIECES) or VOCABULARIES[0] in held
+    if "config.json" in held and cuts and held.keys() & set(_WEIGHTS):
+        return Path(held["config.json"]).parent
     try:
         there = set(list_repo_files(repo, revision=revision))
         wanted = [*_FILES, *[file for file in _WEIGHTS if file in there][:1]]

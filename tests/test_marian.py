@@ -101,6 +101,30 @@ def test_greedy_search_gives_the_same_texts(pair):
     assert len(set(found)) > 6  # it does not say the same to everything
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("beam", [4, 6])
+def test_a_trained_model_is_searched_alike(tmp_path, beam):
+    """A model that knows its task, in transformers and here, under Marian's rule."""
+    ours = load_pretrained("multi30k-en-de")
+    write_marian(ours, tmp_path)
+    model = AutoModelForSeq2SeqLM.from_pretrained(tmp_path).eval()
+    people = "A man", "Two young girls", "The brown dog", "Several people"
+    deeds = "is sitting in the snow", "look at a bicycle", "jump over something", "plays the guitar"
+    lines = [f"{who} {does} near a crowd." for who in people for does in deeds]
+    search = {"beam": beam, "alpha": 1.0, "offset": 0, "max_extra": 20}
+    alike = 0
+    for (best, *_), line in zip(ours.candidates(lines, **search), lines, strict=True):
+        (ids,) = encode_source(ours.tokenizer, [line])
+        found = model.generate(
+            torch.tensor([ids]), max_length=None, max_new_tokens=len(ids) + 20, num_beams=beam,
+            length_penalty=1.0, return_dict_in_generate=True, output_scores=True,
+        )  # fmt: skip
+        if ours.tokenizer.decode(found.sequences[0].tolist()) == best.text:
+            alike += 1
+            assert best.score == pytest.approx(found.sequences_scores.item(), abs=1e-4)
+    assert alike >= 0.95 * len(lines)
+
+
 def test_beam_search_gives_the_same_scores(pair):
     """Under Marian's rule; the searches differ, so a few texts may."""
     search = {"beam": 4, "alpha": 1.0, "offset": 0, "max_extra": 20}
