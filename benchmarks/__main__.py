@@ -23,8 +23,9 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         "out: `pip install -e '.[bench]'` brings all but JoeyNMT, which "
         "`pip install --no-deps joeynmt` adds.",
         epilog="python -m benchmarks data --help is about preparing and reading corpora, python -m "
-        "benchmarks gpu --help about whole updates of the paper's models on one GPU. Let nothing "
-        "else run meanwhile. First try: python -m benchmarks --quick. The run "
+        "benchmarks gpu --help about whole updates of the paper's models on one GPU, python -m "
+        "benchmarks page --help about the model on the front page. Let nothing else run meanwhile. "
+        "First try: python -m benchmarks --quick. The run "
         "of the book: python -m benchmarks --threads 2",
     )
     parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{' or '.join(TASKS)}; both")
@@ -107,7 +108,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 def main(given: list[str] | None = None) -> None:
     given = sys.argv[1:] if given is None else given
-    if given[:1] in (["data"], ["gpu"]):
+    if given[:1] in (["data"], ["gpu"], ["page"]):
         return import_module(f"benchmarks.{given[0]}").main(given[1:])
     options = arguments(given)
     import torch

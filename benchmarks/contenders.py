@@ -497,8 +497,9 @@ class CTranslate2(Contender):
         spec = self.specification(work, reference)
         self.folder = tempfile.TemporaryDirectory()
         spec.save(self.folder.name)
+        self.to(work.device)
 
-    def to(self, device: str) -> None:
+    def to(self, device: str) -> None:  # the process begins with the first search
         self.process = ProcessPoolExecutor(
             1,
             get_context("spawn"),
