@@ -483,7 +483,7 @@ def search_engine(words: list[list[str]], beam: int, steps: int) -> list[list[li
 class CTranslate2(Contender):
     """CTranslate2, an engine in C++ for inference alone, in the same 32-bit numbers.
 
-    It runs in a process of its own; to hand it the sentences takes less than a millisecond.
+    It runs in a process of its own, and is handed the sentences through a pipe.
     """
 
     name = "CTranslate2"

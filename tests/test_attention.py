@@ -94,6 +94,8 @@ def test_both_paths_follow_the_definition(problem):
     )
     close(explicit(query, key, value, mask), expected)
     close(fused_attention(query, key, value, mask), expected)
+    with torch.no_grad():  # in a search, few queries take another way
+        close(fused_attention(query, key, value, mask), expected)
 
 
 @given(problems())

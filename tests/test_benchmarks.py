@@ -195,6 +195,16 @@ def test_the_page_reads_the_results():
             assert line["rounds"] == len(ratios)
 
 
+@pytest.mark.slow
+@pytest.mark.browser
+def test_the_model_on_the_page_is_timed(tmp_path: Path):
+    main(["page", "--rounds", "1", "--out", str(tmp_path / "page.json")])
+    took = json.loads((tmp_path / "page.json").read_text())["milliseconds"]
+    assert took["ready"] > 0 and took["PyTorch, beam 4"] > 0
+    for beam in 1, 4:
+        assert 0 < took[f"first piece, beam {beam}"] < took[f"page, beam {beam}"]
+
+
 # ------------------------------------------------------------------------------------ on one GPU
 
 
