@@ -178,6 +178,8 @@ def test_the_page_reads_the_results():
     names = page_names()
     results = json.loads((resource_path("results") / "benchmarks.json").read_text())
     for task in "training", "decoding":
+        measured = {row["contender"] for row in results[task]["rows"]}
+        assert measured == {c.name for c in CONTENDERS if c.trains or task == "decoding"}
         table = names["compare"](task).set_index(["setting", "contender"])
         assert len(table) == len(results[task]["rows"])
         ours = {
