@@ -127,7 +127,7 @@ def test_what_finds_nothing_is_known_and_what_finds_something_runs() -> None:
     assert {"6-1-machine-translation", "5-1-data-batching", "index"} <= set(CHAPTERS)
 
 
-@pytest.mark.parametrize("name", [*CHAPTERS, "3-4-embeddings-softmax"])  # one that is alone too
+@pytest.mark.parametrize("name", [*CHAPTERS, "5-3-optimizer"])  # one that is alone too
 def test_it_runs_from_top_to_bottom(machine: tuple[Path, dict[str, str]], name: str):
     """The first that runs finds no package and installs it."""
     folder, variables = machine
