@@ -1,4 +1,4 @@
-"""3 Model Architecture (chapters/3-model-architecture.md).
+"""3 Assembly (chapters/3-assembly.md).
 Configuration, first weights, and the loss (chapters/model-machinery.md).
 
 Generated from the chapter's export cells by book/extract.py: edit it there.
