@@ -232,7 +232,7 @@ def test_page_in_a_browser_without_network(browser, page: str, width: int, theme
     tab.evaluate("dispatchEvent(new Event('beforeprint'))")  # draws all charts at once, in light
     tab.evaluate("dispatchEvent(new Event('afterprint'))")
     drawn = "!document.querySelector('div.chart:not(.drawn):not([hidden])')"
-    tab.wait_for_function(drawn, timeout=60_000)
+    tab.wait_for_function(drawn, timeout=120_000)  # forty charts on one page, two pages at once
     tab.evaluate("window.MathJax?.startup.promise.then(() => null)")  # formulas are set
     seen, hindrances = tab.evaluate(LOOK), barriers(tab, page in WHOLE, theme == "dark")
     context.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from contents import pages
+from words import count
 
 from annotated.model import check_config
 
@@ -225,3 +226,24 @@ def test_a_chapter_ends_with_exercises_that_have_solutions(name: str):
     assert exercises == [str(n) for n in range(1, len(exercises) + 1)] and len(exercises) >= 2
     answers = len(tags) + text.count("<details>")
     assert answers >= len(exercises) and text.count("<details>") == text.count("</details>")
+
+
+def test_words_of_prose_are_neither_code_nor_the_paper_layer() -> None:
+    text = """---
+kernelspec: python3
+---
+# Three words here
+
+Five words and $d_k$ counts, [a link](far-away.md) two.
+
+> **§1 ¶1** The paper's paragraph.
+
+```{code-cell} ipython3
+not_a_word = 1
+```
+
+$$
+x = 1
+$$
+"""
+    assert count(text) == 3 + 8
