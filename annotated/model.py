@@ -234,7 +234,7 @@ def initialise(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, MultiHeadedAttention):
             nn.init.xavier_uniform_(module.w_v.weight, gain=1 / 4)
-        if isinstance(module, nn.Embedding):  # last, for a tied matrix is an embedding first
+        if isinstance(module, nn.Embedding):  # last, because a tied matrix is an embedding first
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
 
 

@@ -131,7 +131,7 @@
   // The complete hypotheses, the best first.
   function alternatives({ decode }) {
     const body = make("tbody");
-    const heads = ["What the beam kept", "log-probability", "score"];
+    const heads = ["Complete outputs", "log-probability", "score"];
     const head = make("tr", {}, ...heads.map((textContent) => make("th", { scope: "col", textContent })));
     const element = wide(make("table", { className: "kept" }, make("thead", {}, head), body));
     const row = ({ token, score }) => make("tr", {},
