@@ -40,6 +40,12 @@
     spec.title = { ...title, text: lines };
   }
 
+  // A finger drags a part of the chart: it does not scroll the page, and is seen where it is.
+  function letDrag(svg) {
+    svg.style.touchAction = "none";
+    svg.addEventListener("pointerdown", (event) => event.target.releasePointerCapture(event.pointerId));
+  }
+
   // Loads a script, by its place beside this one, once.
   const scripts = {};
   const load = (path) => (scripts[path] ??= new Promise((resolve, reject) => {
@@ -72,6 +78,7 @@
     };
     await vegaEmbed(chart.canvas, spec, options);
     chart.querySelector("summary")?.setAttribute("aria-label", "Save this chart");
+    if (JSON.stringify(spec).includes("> pointermove")) letDrag(chart.querySelector("svg"));
   }
 
   // One drawing of a chart after the other; it is `drawn` when none is under way.

@@ -1,0 +1,585 @@
+"""What a reader can move in the charts: by mouse and by keys, without a network.
+
+What a chart then shows is what Python computes another way. Needs `make book` before. What stands
+below "Try it" and what draws attention is tested elsewhere (test_javascript, test_book,
+test_visualization_drawing).
+"""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from itertools import chain, pairwise, product
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from annotated.data import END, START, encode_source, pad_ids
+from annotated.optimizer import rate
+from annotated.translator import Translator, load_pretrained
+
+ROOT = Path(__file__).resolve().parent.parent
+SITE = ROOT / "_build" / "html"
+ELSEWHERE = {"attention-visualizations", "drawing-attention"}  # pages with tests of their own
+
+pytestmark = [pytest.mark.site, pytest.mark.browser]
+
+
+def number(text: str) -> float:
+    """As Vega writes it: with a true minus and commas."""
+    return float(text.replace("−", "-").replace(",", ""))
+
+
+class Chart:
+    """A drawn chart, and those of its controls that are named; their names are what is read out."""
+
+    def __init__(self, tab, *names: str) -> None:
+        self.tab = tab
+        for self.box in tab.locator("div.chart").all():  # scrolls until the controls are there
+            self.box.scroll_into_view_if_needed()
+            self.box.and_(tab.locator(".drawn")).wait_for()
+            self.controls = {name: self.control(name) for name in names}
+            if self.controls[names[0]].count():
+                return
+        raise AssertionError(f"no chart has a control {names[0]}")
+
+    def control(self, name: str):
+        slider = self.box.get_by_role("slider", name=re.compile(rf"{re.escape(name)} [\d.-]+"))
+        select = self.box.get_by_role("combobox", name=name, exact=True)
+        radios = self.box.locator(".vega-bind", has=self.tab.get_by_text(name, exact=True))
+        return slider.or_(select).or_(radios.locator("input:checked"))
+
+    def values(self) -> list[str]:
+        """Of all controls, when the chart shows them."""
+        frame = "requestAnimationFrame"
+        self.tab.evaluate(f"new Promise((done) => {frame}(() => {frame}(done)))")
+        return [control.input_value() for control in self.controls.values()]
+
+    def by_hand(self, *names: str) -> Iterator[list[str]]:
+        """Moves these controls (or all) in turn; after each step, the values of all."""
+        for name in names or self.controls:
+            control = self.controls[name]
+            slider = control.evaluate("(c) => c.type") == "range"
+            for _ in self.slide(control) if slider else self.choose(control):
+                yield self.values()
+
+    def slide(self, slider) -> Iterator[None]:
+        low, high, step = slider.evaluate("(s) => [s.min, s.max, s.step].map(Number)")
+        for key, place in ("End", high), ("ArrowLeft", high - step), ("Home", low):
+            slider.press(key)
+            assert float(slider.input_value()) == pytest.approx(place)
+            yield
+        for part in 0.7, 0.25:
+            self.drag(slider, part)
+            place = low + part * (high - low)
+            assert float(slider.input_value()) == pytest.approx(place, abs=step)
+            yield
+
+    def choose(self, control) -> Iterator[None]:
+        options = "(c) => [...c.options ?? c.form[c.name]].map(({ value }) => value)"
+        options = control.evaluate(options)
+        for _ in options[options.index(control.input_value()) + 1 :]:
+            control.press("ArrowDown")
+        for option in reversed(options):
+            assert control.input_value() == option
+            yield
+            control.press("ArrowUp")
+        for option in options:
+            if control.evaluate("(c) => c.type") == "radio":
+                self.box.get_by_role("radio", name=option).click()
+            else:
+                control.select_option(option)
+            assert control.input_value() == option
+            yield
+
+    def drag(self, slider, part: float) -> None:
+        """With the mouse, to a part of the way."""
+        slider.scroll_into_view_if_needed()
+        now = slider.evaluate("(s) => (s.value - s.min) / (s.max - s.min)")
+        box, thumb = slider.bounding_box(), 16
+        places = [box["x"] + thumb / 2 + at * (box["width"] - thumb) for at in (now, part)]
+        self.pull(*((x, box["y"] + box["height"] / 2) for x in places))
+
+    def pull(self, *points: tuple[float, float]) -> None:
+        self.tab.mouse.move(*points[0])
+        self.tab.mouse.down()
+        for point in points[1:]:
+            self.tab.mouse.move(*point, steps=2)
+        self.tab.mouse.up()
+
+    def texts(self) -> list[str]:
+        return self.box.locator("svg.marks text").all_text_contents()
+
+    def marks(self, *fields: str, seen: str = "") -> list[dict[str, str]]:
+        """What is read out of marks with these fields; `seen` selects by CSS."""
+        marks = self.box.locator(f"svg.marks [aria-label]{seen}")
+        rows = []
+        for label in marks.evaluate_all("marks => marks.map((mark) => mark.ariaLabel)"):
+            row: dict[str, str] = {}
+            for part in label.split("; "):
+                name, _, value = part.partition(": ")
+                row.setdefault(name, value)  # what places a mark comes first, and unrounded
+            if row.keys() >= set(fields):
+                rows.append(row)
+        return rows
+
+    def plot(self) -> list[float]:
+        """Where on the screen the axes meet what they measure: left, top, width, height."""
+        plot = self.box.locator("path.background").first
+        plot.scroll_into_view_if_needed()
+        return plot.evaluate("""(plot) => {
+            const { x, y, width, height } = plot.getBBox(), { e, f } = plot.getScreenCTM();
+            return [x + e, y + f, width, height];
+        }""")
+
+    def labels(self, axis: str) -> list[str]:
+        """Of an axis, in their order on the screen."""
+        labels = self.box.locator(f"[aria-label^='{axis}-axis'] .role-axis-label text")
+        place = f"[label.textContent, label.getBoundingClientRect().{axis.lower()}]"
+        places = labels.evaluate_all(f"labels => labels.map((label) => {place})")
+        return [text for text, _ in sorted(places, key=lambda each: each[1])]
+
+    def rectangles(self) -> list[tuple[str, float, float, float, float]]:
+        """Those without labels: what the legend calls their colour, x, y, width, height; by row."""
+        symbols = self.box.locator(".role-legend-symbol path")
+        fills = symbols.evaluate_all("marks => marks.map((mark) => mark.getAttribute('fill'))")
+        names = self.box.locator(".role-legend-label text").all_text_contents()
+        meaning = dict(zip(fills, names, strict=True))
+        drawn = "marks => marks.map((mark) => [mark.getAttribute('fill'), mark.getAttribute('d')])"
+        paths = self.box.locator(".mark-rect.role-mark path").evaluate_all(drawn)
+        found = [
+            (meaning[fill], *map(float, re.findall(r"-?[\d.]+(?:e-\d+)?", d)[:4]))
+            for fill, d in paths
+        ]
+        return sorted(found, key=lambda rectangle: (rectangle[2], rectangle[1]))
+
+
+@pytest.fixture(scope="module")
+def tab(browser):
+    """One page after the other, on a screen that can also be touched."""
+    size = {"width": 1280, "height": 900}
+    context = browser.new_context(viewport=size, offline=True, has_touch=True)
+    context.set_default_timeout(20_000)
+    context.add_init_script("localStorage.setItem('mode', 'light')")
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
+def chart(tab):
+    """Opens a page, unless it is open, at the chart that has controls of these names."""
+    problems: list[str] = []
+    tab.on("pageerror", lambda error: problems.append(str(error)))
+    tab.on("request", lambda r: problems.append(r.url) if r.url.startswith("http") else None)
+
+    def opened(page: str, *names: str) -> Chart:
+        address = (SITE / "chapters" / f"{page}.html").as_uri()
+        if tab.url.partition("#")[0] != address:
+            tab.goto(address)
+            tab.evaluate("window.MathJax?.startup.promise.then(() => null)")  # nothing moves now
+        return Chart(tab, *names)
+
+    yield opened
+    assert not problems
+
+
+@cache
+def translator() -> Translator:
+    return load_pretrained("multi30k-en-de")
+
+
+@cache
+@torch.no_grad()
+def log_probs(text: str, starts: tuple[tuple[int, ...], ...]) -> Tensor:
+    """Of the piece that follows each start of a translation, (starts, vocab); no cache, no beam."""
+    model = translator().model
+    src = torch.tensor(encode_source(translator().tokenizer, [text])).expand(len(starts), -1)
+    tgt = pad_ids([[START, *start] for start in starts])  # padding comes after what looks back
+    mask = torch.ones(1, tgt.size(1), tgt.size(1), dtype=torch.bool).tril()
+    out = model(src, tgt, None, mask)
+    last = torch.tensor([len(start) for start in starts])
+    return model.generator(out[torch.arange(len(starts)), last])
+
+
+def controls(chart: dict) -> Iterator[str]:
+    """The names of all controls in the specification of a chart."""
+    for key, part in chart.items():
+        if key == "input":
+            yield chart["name"].strip()
+        for each in part if isinstance(part, list) else [part]:
+            if isinstance(each, dict) and key not in ("datasets", "data"):
+                yield from controls(each)
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+def test_every_control_of_the_book_is_tried_here() -> None:
+    """A control that is added later and not tried would be found here."""
+    tried, found = Path(__file__).read_text(encoding="utf-8"), 0
+    for file in (SITE / "chapters").glob("*.html"):
+        text = file.read_text(encoding="utf-8")
+        specs = re.findall(
+            r'<div class="chart".*?<script type="application/json">(.*?)</script>', text
+        )
+        for name in re.findall(r'data-spec="(\w+)"', text):
+            script = (SITE / "charts" / f"{name}.js").read_text(encoding="utf-8")
+            specs.append(script[script.index("] = ") + 4 :].rstrip(";\n"))
+        if file.stem in ELSEWHERE:
+            continue
+        for spec in specs:
+            for name in controls(json.loads(spec)):
+                found += 1
+                assert f'"{file.stem}"' in tried and f'"{name}"' in tried, (file.stem, name)
+    assert found >= 20
+
+
+def test_a_recurrent_layer_counts_up(chart) -> None:
+    opened = chart("1-introduction", "Length n (words)")
+    for (n,) in opened.by_hand():
+        texts, n = opened.texts(), int(n)
+        assert sorted(text for text in texts if text.isdigit()) == sorted(
+            map(str, [*range(1, n + 1), *[1] * n])
+        )
+        for row in opened.marks("layer", "step"):
+            assert row["step"] == (row["start"] if row["layer"] == "recurrent" else "1")
+        assert f"Recurrent layer: longest chain {n} steps" in texts
+        assert "Self-attention: longest chain 1 step" in texts
+        arrows = {(row["start"], row["end"], row["y"]) for row in opened.marks("start", "end")}
+        heights = sorted(Counter(y for *_, y in arrows).values())
+        assert heights == sorted([n, n - 1, n * n])  # inputs to states, states to states; all pairs
+
+
+def test_the_way_of_a_signal(chart) -> None:
+    opened = chart("2-background", "Distance (tokens)")
+    for (distance,) in opened.by_hand():
+        far = int(distance)
+        layers = {"recurrent": 1, "contiguous": far, "self-attention": 1}
+        layers["dilated"] = math.ceil(math.log2(far + 1))  # 1 + 2 + 4 + … reaches as far
+        top: Counter[str] = Counter()
+        for row in opened.marks("layers", "kind"):
+            top[row["kind"]] = max(top[row["kind"]], int(row["layers"]))
+        assert top == layers
+        names = {"contiguous": "convolution", "dilated": "dilated convolution"}
+        told = [text.split(",")[0] for text in opened.texts() if re.search(r": \d+ layer", text)]
+        assert sorted(told) == sorted(
+            f"{names.get(kind, kind)}: {n} layer{'s' * (n > 1)}" for kind, n in layers.items()
+        )
+        assert f"recurrent: 1 layer, {far} step{'s' * (far > 1)} in it" in opened.texts()
+
+
+def test_a_query_among_three_keys(chart) -> None:
+    opened = chart("3-2-attention", "query, x", "query, y")
+    corner = math.sqrt(0.5)
+    keys = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-corner, -corner]])
+
+    def check(x: float, y: float) -> None:
+        told = "\n".join(opened.texts())
+        found = re.findall(r"(east|north|south-west): (\d\.\d\d) × (\d+)", told)
+        assert [(name, value) for name, _, value in found] == [
+            ("east", "10"), ("north", "20"), ("south-west", "30")
+        ]  # fmt: skip
+        values = torch.cat([torch.eye(3), torch.tensor([[10.0], [20.0], [30.0]])], dim=1)
+        expected = F.scaled_dot_product_attention(torch.tensor([[x, y]]), keys, values, scale=1.0)
+        shown = [float(weight) for _, weight, _ in found]
+        assert shown == pytest.approx(expected[0, :3].tolist(), abs=0.0051)
+        answer = float(re.search(r"answer (\d+\.\d)", told)[1])
+        assert answer == pytest.approx(float(expected[0, 3]), abs=0.051)
+
+    for values in opened.by_hand():
+        check(*map(float, values))
+    left, top, width, height = opened.plot()
+    path = [(-2.0, 0.5), (0.25, 0.25), (1.5, -2.0), (0.0, 0.0)]
+    points = [(left + width * (3 + x) / 6, top + height * (3 - y) / 6) for x, y in path]
+    for (start, end), (x, y) in zip(pairwise(points), path[1:], strict=True):
+        opened.pull(start, end)
+        assert [float(value) for value in opened.values()] == [x, y]
+        check(x, y)
+    finger = opened.tab.context.new_cdp_session(opened.tab)
+    for kind, touched in ("Start", points[3:]), ("Move", points[2:3]), ("End", []):
+        touch = [{"x": x, "y": y} for x, y in touched]
+        finger.send("Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": touch})
+    assert [float(value) for value in opened.values()] == list(path[2])
+
+
+def test_the_scale_keeps_the_softmax_soft(chart) -> None:
+    opened = chart("3-2-attention", "d_k")
+    for (d_k,) in opened.by_hand():
+        rows = opened.marks("dot products", "weight")
+        scaled, plain = (
+            torch.tensor([number(row["weight"]) for row in rows if row["dot products"] == kind])
+            for kind in ("divided by √d_k", "not scaled")
+        )
+        assert len(scaled) == len(plain) == 16
+        # The same scores: without the scale they are √d_k times as large.
+        expected = (scaled.log() * math.sqrt(int(d_k))).softmax(dim=0)
+        torch.testing.assert_close(plain, expected, rtol=1e-3, atol=1e-6)
+        assert scaled.sum().item() == pytest.approx(1)
+        assert scaled.max() < 0.6 and (plain.topk(2).values.sum() > 0.99 or int(d_k) < 64)
+
+
+def test_who_may_look_at_whom(chart) -> None:
+    opened = chart("3-2-attention", "use")
+    for (use,) in opened.by_hand():
+        keys, queries = opened.labels("X"), opened.labels("Y")
+        future = torch.nn.Transformer.generate_square_subsequent_mask(len(queries)).isinf()
+        expected = [
+            "padding" if "<pad>" in key else "future" if "decoder s" in use and late else "allowed"
+            for row in future.tolist()
+            for key, late in zip(keys, row, strict=False)
+        ]
+        assert [kind for kind, *_ in opened.rectangles()] == expected
+        assert ("<s>" in keys[0]) == use.startswith("decoder")  # who writes starts with it
+        assert ("<s>" in queries[0]) == ("decoder " in use or "-decoder" in use)
+
+
+@torch.no_grad()
+def test_what_turns_a_unit_on(chart) -> None:
+    opened = chart("3-3-feed-forward", "unit")
+    tokenizer, layer = translator().tokenizer, translator().model.encoder.layers[0]
+    (ids,) = encode_source(tokenizer, ["A man is riding a bicycle."])
+    word = ids.index(tokenizer.token_to_id("▁bicycle"))
+    seen: list[Tensor] = []
+    hook = layer.feed_forward.w_1.register_forward_hook(lambda *call: seen.append(call[2]))
+    others = torch.tensor(ids).repeat(tokenizer.get_vocab_size(), 1)
+    others[:, word] = torch.arange(len(others))
+    for part in others.split(1000):  # every piece in the place of the bicycle
+        layer(translator().model.src_embed(part), None)
+    hook.remove()
+    values = torch.cat([part[:, word] for part in seen]).relu()  # (vocab, d_ff)
+    strongest = values[ids[word]].argmax().item()
+    assert opened.values() == [str(strongest)]
+    for (unit,) in opened.by_hand():
+        assert values[ids[word], int(unit)] > 0
+        rows = opened.marks("piece", "value after the ReLU")
+        found = [number(row["value after the ReLU"]) for row in rows]
+        pieces = [tokenizer.token_to_id(row["piece"]) for row in rows]
+        assert found == pytest.approx(values[pieces, int(unit)].tolist(), abs=0.0051)
+        top = [value for value in values[:, int(unit)].topk(10).values.tolist() if value > 0]
+        assert sorted(found, reverse=True) == pytest.approx(top, abs=0.0051)
+
+
+def test_the_angle_between_the_hands_depends_on_the_offset_alone(chart) -> None:
+    opened = chart("3-5-positional-encoding", "Position", "Offset k")
+    between: dict[str, set[str]] = {}
+    for pos, k in opened.by_hand():
+        angles = {(row["hand"], row["pair"]): row["angle"] for row in opened.marks("hand", "angle")}
+        assert len(angles) == 16
+        for (hand, pair), angle in angles.items():
+            place = int(pos) + (int(k) if hand == "k later" else 0)
+            turned = place / 10_000 ** (2 * int(pair) / 16)
+            assert math.cos(math.radians(number(angle)) - turned) == pytest.approx(1, abs=1e-7)
+        shaded = []
+        for row in opened.marks("begin", "end"):
+            wide = number(row["end"]) - number(row["begin"])
+            expected = int(k) / 10_000 ** (2 * int(row["pair"]) / 16)
+            assert math.cos(wide - expected) == pytest.approx(1, abs=1e-7)
+            shaded.append(f"{wide:.3f}")
+        between.setdefault(k, set()).add(" ".join(shaded))
+    assert len(between) > 3 and all(len(shapes) == 1 for shapes in between.values())
+
+
+def test_what_the_translator_would_write_next(chart) -> None:
+    opened = chart("3-assembly", "Written so far:")
+    text, tokenizer = "A man is riding a bicycle.", translator().tokenizer
+    ids = tokenizer.encode(translator().translate(text), add_special_tokens=False).ids
+    starts = {tokenizer.decode(ids[:n]) or "nothing": tuple(ids[:n]) for n in range(len(ids) + 1)}
+    for (written,) in opened.by_hand():
+        best = log_probs(text, (starts[written],))[0].exp().topk(5)
+        rows = opened.marks("piece", "probability")
+        shown = {row["piece"]: number(row["probability"].rstrip("%")) / 100 for row in rows}
+        pieces = map(tokenizer.id_to_token, best.indices.tolist())
+        assert shown == pytest.approx(
+            dict(zip(pieces, best.values.tolist(), strict=True)), abs=1e-4
+        )
+
+
+def test_table_1_as_curves(chart) -> None:
+    opened = chart("4-why-self-attention", "d", "k and r", "Column")
+    formulas = {
+        "complexity per layer": lambda n, d, k: [n * n * d, n * d * d, k * n * d * d, k * n * d],
+        "sequential operations": lambda n, d, k: [1, n, 1, 1],
+        "maximum path length": lambda n, d, k: [1, n, math.log(n, k), n / k],
+    }
+    kinds = ["self-attention", "recurrent", "convolutional", "restricted self-attention"]
+    units = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+    for d, k, column in opened.by_hand():
+        rows = opened.marks("layer", "value", "length n (positions)")
+        assert {row["layer"] for row in rows} == set(kinds) and len(rows) >= 40
+        for row in rows:
+            n = number(row["length n (positions)"])
+            expected = formulas[column](n, int(d), int(k))[kinds.index(row["layer"])]
+            digits, unit = re.fullmatch(r"([\d.]+)(\D?)", row["value"]).groups()
+            assert float(digits) * units[unit] == pytest.approx(max(1, expected), rel=0.006)
+        assert ("n = d" in opened.texts()) == (column == "complexity per layer")
+
+
+def test_batches_of_similar_length_pad_less(chart) -> None:
+    opened, shares, contents = chart("5-1-data-batching", "pairs"), {}, set()
+    for (order,) in opened.by_hand():
+        ticks, rectangles = opened.labels("X"), opened.rectangles()
+        piece = opened.plot()[2] / (int(ticks[0]) + int(ticks[-1]))
+        zero = max(x for what, x, *_ in rectangles if what == "pieces")
+        pairs: dict[float, Counter] = {}
+        for what, x, y, width, _ in rectangles:
+            pairs.setdefault(y, Counter())[what, x < zero - 1e-6] += round(width / piece)
+        batches = [[]]
+        for y in pairs:
+            if batches[-1] and y > batches[-1][-1] + 1.5 * rectangles[0][-1]:
+                batches.append([])
+            batches[-1].append(y)
+        for batch, english in product(batches, (True, False)):
+            (width,) = {pairs[y]["pieces", english] + pairs[y]["padding", english] for y in batch}
+            assert width * len(batch) <= 400
+        total = sum(pairs.values(), Counter())
+        padding = total["padding", True] + total["padding", False]
+        shares[order] = padding / total.total()
+        assert f"{len(batches)} batches, {shares[order]:.0%} padding" in opened.texts()
+        contents.add(tuple(sorted((c["pieces", True], c["pieces", False]) for c in pairs.values())))
+    assert len(contents) == 1 and len(*contents) == 100  # the same sentences
+    assert shares["by similar length"] < shares["in random order"] / 2
+
+
+def test_the_highest_rate_and_the_way_to_it_with_keys_alone(chart) -> None:
+    names = ["warmup (updates)", "d_model", "factor"]
+    opened = chart("5-3-optimizer", *names)
+    tab, reached = opened.tab, []
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.textContent") == "Skip to main content"
+    tab.keyboard.press("Enter")
+    inside = "document.activeElement.closest('.vega-bind')?.innerText ?? ''"
+    for _ in range(20):
+        tab.keyboard.press("Tab")
+        reached += [name for name in names if tab.evaluate(inside).startswith(name)]
+    assert reached == names
+    for warmup, d_model, factor in opened.by_hand():
+        (told,) = [text for text in opened.texts() if text.startswith("highest: ")]
+        steps = sorted({*range(1, 20_000, 99), int(warmup) - 1, int(warmup), int(warmup) + 1})
+        rates = [rate(step, int(d_model), float(factor), int(warmup)) for step in steps]
+        assert number(told.removeprefix("highest: ")) == pytest.approx(max(rates), rel=0.006)
+        (point,) = opened.marks("update", "learning rate", seen="[aria-roledescription=point]")
+        assert number(point["update"]) == steps[rates.index(max(rates))]
+    assert "5-3-optimizer" in tab.url  # arrows turned no page
+
+
+def test_the_loss_is_least_where_the_target_is(chart) -> None:
+    opened = chart("5-4-regularization", "smoothing ε", "tokens K")
+    for epsilon, size in opened.by_hand():
+        target = torch.full((1, int(size)), float(epsilon) / int(size), dtype=torch.float64)
+        target[0, 0] += 1 - float(epsilon)
+        least = F.cross_entropy(target.log(), torch.tensor([0]), label_smoothing=float(epsilon))
+        (told,) = [text for text in opened.texts() if text.startswith("least loss")]
+        loss, place = map(number, re.findall(r"[\d.]+", told))
+        assert loss == pytest.approx(least.item(), abs=0.0051)
+        assert place == pytest.approx(target[0, 0].item(), abs=0.0051)
+
+
+@cache
+def complete(text: str, beam: int):
+    return next(translator().candidates([text], beam=beam, n_best=beam))
+
+
+def test_what_a_search_keeps_and_drops(chart) -> None:
+    opened = chart("6-1-machine-translation", "Sentence", "Beam (hypotheses)")
+    tokenizer, outputs = translator().tokenizer, {}
+    beams = opened.by_hand("Beam (hypotheses)")  # of the first sentence; then of the second
+    for text, size in chain(beams, opened.by_hand("Sentence", "Beam (hypotheses)")):
+        nodes = {(int(n["step"]), int(n["rank"])): n for n in opened.marks("piece", "log_prob")}
+        parents = {(1, rank): (0, 0) for step, rank in nodes if step == 1}
+        for line in opened.marks("parent", "here"):
+            step = round(float(line["here"]))  # the line ends a little above its node
+            parents[step, int(line["rank"])] = (step - 1, int(line["parent"]))
+        paths, totals = {(0, 0): ()}, {(0, 0): 0.0}
+        for place in sorted(nodes):
+            paths[place] = *paths[parents[place]], tokenizer.token_to_id(nodes[place]["piece"])
+        scores = log_probs(text, tuple(paths[place][:-1] for place in sorted(nodes)))
+        for place, row in zip(sorted(nodes), scores, strict=True):
+            totals[place] = totals[parents[place]] + row[paths[place][-1]].item()
+            assert number(nodes[place]["log_prob"]) == pytest.approx(totals[place], abs=0.006)
+        states = Counter((step, node["state"] == "dropped") for (step, _), node in nodes.items())
+        assert all(n <= (1 if dropped else int(size)) for (_, dropped), n in states.items())
+        ended = {tokenizer.decode(path) for path in paths.values() if path and path[-1] == END}
+        assert ended >= {each.text for each in complete(text, int(size))}
+        last = max(place for place in nodes if nodes[place]["state"] == "the output")
+        outputs[text, size] = tokenizer.decode(paths[last])
+        assert outputs[text, size] == complete(text, int(size))[0].text
+    assert len(outputs) == 6
+    first, *_, text = dict(outputs)
+    assert len({outputs[first[0], size] for size in "124"}) == 1
+    assert "das Abendessen" in outputs[text[0], "2"] and "das" not in outputs[text[0], "1"]
+
+
+def test_hypotheses_are_ranked_for_any_alpha(chart) -> None:
+    opened, first = chart("6-1-machine-translation", "alpha"), {}
+    log_prob = {each.text: each.log_prob for each in complete("A woman is cooking dinner.", 8)}
+    for (alpha,) in opened.by_hand():
+        rows = opened.marks("output", "score (0 would be certainty)")
+        rows.sort(key=lambda row: int(row["place"]))
+        assert {row["output"] for row in rows} == set(log_prob)
+        scores = [
+            log_prob[row["output"]] / ((5 + int(row["n"])) / 6) ** float(alpha) for row in rows
+        ]
+        shown = [number(row["score (0 would be certainty)"]) for row in rows]
+        assert shown == pytest.approx(scores, abs=1e-4) and shown == sorted(shown, reverse=True)
+        first[float(alpha)] = int(rows[0]["n"])
+    assert first[0] < first[3]  # a short one wins without a penalty
+
+
+def test_quality_and_cost_in_either_language(chart) -> None:
+    opened = chart("6-1-machine-translation", "Languages")
+    printed = {  # in Table 2 of the paper
+        "German": {"Transformer (base)": (27.3, 3.3e18), "Transformer (big)": (28.4, 2.3e19)},
+        "French": {"Transformer (base)": (38.1, 3.3e18), "Transformer (big)": (41.8, 2.3e19)},
+    }
+    for (languages,) in opened.by_hand():
+        rows = opened.marks("model", "BLEU", "FLOPs", "kind")
+        scores = [number(row["BLEU"]) for row in rows if "Transformer" not in row["model"]]
+        costs = {row["model"]: (number(row["BLEU"]), float(row["FLOPs"])) for row in rows}
+        expected = printed[languages.removeprefix("English to ")]
+        assert expected.items() <= costs.items()
+        assert len(scores) >= 5 and max(scores) < expected["Transformer (big)"][0]
+
+
+def test_table_3_as_a_picture(chart) -> None:
+    opened = chart("6-2-model-variations", "Rows")
+    sizes = {"A": 4, "B": 2, "C": 7, "D": 4, "E": 1}  # rows of the paper's table
+    for (group,) in opened.by_hand():
+        rows = opened.marks("row", "BLEU", seen="[opacity]")
+        clear = [row["row"] for row in opened.marks("row", "BLEU", seen="[opacity='1']")]
+        assert len(rows) == sum(sizes.values()) + 2
+        if group == "all":
+            assert len(clear) == len(rows)
+            continue
+        assert Counter(row[0] for row in clear) == {"b": 1, group: sizes[group]}
+        names = {row.split(": ")[-1].replace("label_smoothing", "ε_ls") for row in clear}
+        assert names <= set(opened.texts())
+
+
+@torch.no_grad()
+def test_the_translator_of_the_front_page_with_keys_alone(tab) -> None:
+    tab.goto((SITE / "chapters" / "index.html").as_uri())
+    place, text = tab.locator(".live"), "Two dogs are playing."
+    place.locator("input[type=text]").focus()
+    tab.keyboard.press("Control+A")
+    tab.keyboard.type(text)
+    tab.keyboard.press("Enter")
+    place.locator(".looks tbody td").first.wait_for()
+    place.locator(".translation[aria-busy=false]").wait_for()
+    head = place.get_by_label("Head")
+    for _ in range(20):
+        tab.keyboard.press("Tab")
+        if head.evaluate("(select) => select === document.activeElement"):
+            break
+    tab.keyboard.press("ArrowDown")  # from the mean of all heads of the last layer to its first
+    weights = "cells => cells.map((cell) => parseFloat(cell.style.getPropertyValue('--weight')))"
+    shown = place.locator(".looks tbody td").evaluate_all(weights)
+    best = translator().translate(text)
+    assert place.locator(".translation").inner_text() == best
+    log_probs(text, (tuple(translator().tokenizer.encode(best).ids),))
+    expected = translator().model.decoder.layers[-1].src_attn.attn[0, 0]
+    assert shown == pytest.approx((100 * expected).flatten().tolist(), abs=0.06)
