@@ -1,7 +1,7 @@
 """What a reader can move in the charts: by mouse and by keys, without a network.
 
-What a chart then shows is what Python computes another way. Needs `make book` before. What stands
-below "Try it" and what draws attention is tested elsewhere (test_javascript, test_book,
+What a chart then shows is what Python computes another way. Needs `make book` before. Live models
+have their own tests (test_javascript), and so has what draws attention (test_book,
 test_visualization_drawing).
 """
 
@@ -509,9 +509,9 @@ def test_what_a_search_keeps_and_drops(chart) -> None:
         outputs[text, size] = tokenizer.decode(paths[last])
         assert outputs[text, size] == complete(text, int(size))[0].text
     assert len(outputs) == 6
-    first, *_, text = dict(outputs)
-    assert len({outputs[first[0], size] for size in "124"}) == 1
-    assert "das Abendessen" in outputs[text[0], "2"] and "das" not in outputs[text[0], "1"]
+    (bicycle, _), *_, (dinner, _) = outputs
+    assert len({outputs[bicycle, size] for size in "124"}) == 1
+    assert "das Abendessen" in outputs[dinner, "2"] and "das" not in outputs[dinner, "1"]
 
 
 def test_hypotheses_are_ranked_for_any_alpha(chart) -> None:
@@ -560,7 +560,6 @@ def test_table_3_as_a_picture(chart) -> None:
         assert names <= set(opened.texts())
 
 
-@torch.no_grad()
 def test_the_translator_of_the_front_page_with_keys_alone(tab) -> None:
     tab.goto((SITE / "chapters" / "index.html").as_uri())
     place, text = tab.locator(".live"), "Two dogs are playing."
