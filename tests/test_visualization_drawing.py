@@ -172,6 +172,16 @@ def test_the_keyboard_reaches_layer_and_word(tab, weights: Tensor):
     assert float(tab.evaluate(opacity)) == pytest.approx(min(1.0, 2 * before), abs=0.01)
 
 
+@pytest.mark.browser
+def test_weaker_connections_are_drawn_when_asked_for(tab, weights: Tensor) -> None:
+    least = tab.get_by_label("Draw from")
+    assert least.input_value() == "0.1"
+    for value in ("0.3", "0.03"):
+        least.fill(value)
+        places = (weights[0] >= float(value)).nonzero().tolist()
+        assert drawn(tab) == {(1, head + 1, query, key) for head, query, key in places}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("heads", [[2], [1, 3], [1, 2, 3]])
 def test_the_heads_shown_share_the_height_of_the_words(weights: Tensor, heads: list[int]):

@@ -1,4 +1,4 @@
-"""The paper's PDF.
+"""The weights in the paper's figures. The paper's PDF.
 
 Generated from the chapters by book/extract.py. Each name is imported from its module when it is
 first used, so that importing the package stays quick; __init__.pyi says which there are.

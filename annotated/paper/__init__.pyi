@@ -1,12 +1,15 @@
+from . import figures as figures
 from . import pdf as pdf
 from . import quotation as quotation
 from . import typesetting as typesetting
+from .figures import drawn_weights as drawn_weights
 from .pdf import Paper as Paper
 from .pdf import extract_paper as extract_paper
 from .quotation import Quotation as Quotation
 from .quotation import find_paper as find_paper
 from .quotation import get_paper as get_paper
 from .quotation import import_paper as import_paper
+from .quotation import paper_file as paper_file
 from .quotation import paper_folder as paper_folder
 from .quotation import quote as quote
 from .typesetting import LOST as LOST

@@ -14,7 +14,15 @@ from pathlib import Path
 
 from annotated.paper.pdf import Paper, extract_paper
 
-__all__ = ["Quotation", "find_paper", "get_paper", "import_paper", "paper_folder", "quote"]
+__all__ = [
+    "Quotation",
+    "find_paper",
+    "get_paper",
+    "import_paper",
+    "paper_file",
+    "paper_folder",
+    "quote",
+]
 
 
 def paper_folder() -> Path:
@@ -52,7 +60,7 @@ def _read(pdf: Path) -> Paper:
     return paper
 
 
-def _pdf() -> Path | None:
+def paper_file() -> Path | None:
     """The PDF to read: the one named by ANNOTATED_PAPER_PDF, else one in the paper's folder."""
     named = os.environ.get("ANNOTATED_PAPER_PDF")
     if named == "no":
@@ -81,7 +89,7 @@ def find_paper() -> Paper | None:
     `paper_folder()`; with "no" in the variable there is none.
     Raises: OSError if the named file is missing; ValueError if it is unusable.
     """
-    pdf = _pdf()
+    pdf = paper_file()
     if pdf is None:
         return None
     state = pdf.stat()
@@ -106,7 +114,7 @@ def get_paper(versions: Iterable[str] = ("v7", "v5")) -> Path:
 
     Raises: ConnectionError if arXiv cannot be reached; ValueError if no version can be read.
     """
-    if find_paper() and (pdf := _pdf()):
+    if find_paper() and (pdf := paper_file()):
         return pdf
     reasons = []
     for version in versions:

@@ -34,7 +34,13 @@ with lazy_extra("viz"):
 
 
 def _controls(
-    layers: int, queries: list[str], layer: int, heads: list[int], query: int | None, full: float
+    layers: int,
+    queries: list[str],
+    layer: int,
+    heads: list[int],
+    query: int | None,
+    full: float,
+    threshold: float,
 ) -> dict[str, alt.Parameter]:
     """What a reader can set: layer, heads, strength, the word that looks, what is pointed at."""
     words = [f"{i + 1} {word}" for i, word in enumerate(queries)]
@@ -47,10 +53,12 @@ def _controls(
     numbers = alt.binding_select(options=list(range(1, layers + 1)), name="Layer ")
     bind: dict[str, Any] = {"bind": numbers} if layers > 1 else {}
     strengths = alt.binding_select(options=sorted({0.1, 0.2, 0.5, 1.0, full}), name="Full at ")
+    least = alt.binding_range(min=0, max=0.5, step=0.01, name="Draw from ")
     pointer: dict[str, Any] = {"on": "rect:pointerover", "clear": "rect:pointerout"}
     return {
         "layer": alt.param(name="layer", value=layer, **bind),
         "full": alt.param(name="full", value=full, bind=strengths),
+        "threshold": alt.param(name="threshold", value=threshold, bind=least),
         "heads": alt.selection_point(
             name="heads", fields=["head"], bind="legend", toggle="true",
             value=[{"head": head} for head in heads],
@@ -79,9 +87,7 @@ def _is_set(name: str) -> str:
     return f"isArray({name}) && isValid({name}[0])"
 
 
-def _connections(
-    heads: alt.Parameter, queries: list[str], keys: list[str], threshold: float
-) -> alt.Chart:
+def _connections(heads: alt.Parameter, queries: list[str], keys: list[str]) -> alt.Chart:
     """Transforms from rows of weights to the connections that are to be seen.
 
     Beside each stand the number of heads shown and the rank of its own among them.
@@ -97,7 +103,7 @@ def _connections(
         .transform_flatten(["weight"])
         .transform_window(key="row_number()", groupby=["layer", "head", "query"])
         .transform_calculate(key="datum.key - 1", weight="datum.weight / 10000")
-        .transform_filter(f"datum.weight >= {threshold}")
+        .transform_filter("datum.weight >= threshold")
         .transform_filter(_looked_at(otherwise=True))
         .transform_calculate(from_word=name(queries, "query"), to_word=name(keys, "key"))
         .transform_calculate(strength="min(1, datum.weight / full)")
@@ -225,7 +231,7 @@ def _describe(
 
 
 def _check_first(
-    shown: Attention, layer: int, heads: list[int], query: int | None, full: float
+    shown: Attention, layer: int, heads: list[int], query: int | None, full: float, threshold: float
 ) -> None:
     """Refuse a first view of layers, heads or words that are not there, or of no strength."""
     layers, h = shown.weights.shape[:2]
@@ -237,6 +243,8 @@ def _check_first(
         raise ValueError(f"expected a query from 0 to {len(shown.queries) - 1}, got {query}")
     if not 0 < full <= 1:
         raise ValueError(f"expected full colour from a weight above 0 and up to 1, got {full}")
+    if not 0 <= threshold <= 0.5:
+        raise ValueError(f"expected a threshold from 0 to 0.5, got {threshold}")
 
 
 def attention_lines(
@@ -258,12 +266,12 @@ def attention_lines(
         layer, heads: what is shown at first, counted from 1; the last layer, all heads.
         query: position of the word that is isolated at first, counted from 0.
         full: the weight from which on a line has its full colour, at first.
-        threshold: weaker connections are not drawn.
+        threshold: weaker connections are not drawn, at first.
 
     Returns: a chart; there are eight colours, so heads 1 and 9 of a model with more share one.
 
     Raises: ValueError if the numbers of words are not those of the weights, or if layer, heads or
-        query name what is not there, or full is no weight.
+        query name what is not there, or full or threshold is no weight.
 
     Source: Figures 3, 4 and 5.
     """
@@ -272,10 +280,10 @@ def attention_lines(
     layers, h = weights.shape[:2]
     layer = layers if layer is None else layer
     heads = list(range(1, h + 1)) if heads is None else heads
-    _check_first(shown, layer, heads, query, full)
-    controls = _controls(layers, shown.queries, layer, heads, query, full)
+    _check_first(shown, layer, heads, query, full, threshold)
+    controls = _controls(layers, shown.queries, layer, heads, query, full, threshold)
     frame = _Frame(shown.queries, shown.keys, h)
-    seen = _connections(controls["heads"], shown.queries, shown.keys, threshold)
+    seen = _connections(controls["heads"], shown.queries, shown.keys)
     cells, lines = _marks(seen, frame)
     shade, upper, touch = _words(shown.queries, "from", frame)
     shade_below, lower, touch_below = _words(shown.keys, "to", frame)
@@ -286,7 +294,9 @@ def attention_lines(
         data=alt.Data(values=_weight_rows(weights)),
     )  # fmt: skip
     width = "container" if frame.columns <= 36 else 18 * frame.columns
-    return chart.add_params(controls["layer"], controls["full"]).properties(
+    return chart.add_params(
+        *(controls[name] for name in ("layer", "threshold", "full"))
+    ).properties(
         width=width, height=frame.height, description=_describe(shown, layer, heads, query)
     )
 
