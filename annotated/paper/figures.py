@@ -48,7 +48,7 @@ def _stroke_reader(resources: Any, device: Any) -> Any:
             state = dict_value(states[literal_name(name)])
             self.opacity = self.around * state.get("CA", 1.0)
 
-        def do_S(self) -> None:  # noqa: N802 (the instruction's name)
+        def do_S(self) -> None:
             path: Any = self.curpath
             colour: Any = self.graphicstate.scolor
             ends = [apply_matrix_pt(self.ctm, part[1:]) for part in path if part[0] in "ml"]
