@@ -70,12 +70,14 @@ def test_every_place_is_named_once(doc):
 def test_profiles_add_up_the_weights_of_each_place(translator: Translator, doc):
     weights = word_attention(translator, doc)
     table, found = attention_profile([doc, doc], [weights, weights]), attention_places(doc)
-    assert list(table.columns) == ATTENTION_PLACES and len(table) == 8
-    np.testing.assert_allclose(table.sum(axis=1), 1, rtol=1e-5)
+    assert list(table.columns) == [*ATTENTION_PLACES, "largest"] and len(table) == 8
+    np.testing.assert_allclose(table[ATTENTION_PLACES].sum(axis=1), 1, rtol=1e-5)
     for (layer, head), row in table.iterrows():
         for i, place in enumerate(ATTENTION_PLACES):
             share = weights[layer - 1, head - 1][torch.tensor(found == i)].sum() / len(doc)
             assert row[place] == pytest.approx(share.item(), abs=1e-5)
+        largest = [max(word) for word in weights[layer - 1, head - 1].tolist()]
+        assert row["largest"] == pytest.approx(np.mean(largest), abs=1e-5)
 
 
 def test_a_pronoun_asks_for_a_noun_that_means_the_same(doc):

@@ -28,6 +28,7 @@ from annotated.heads.study import (
     holm_adjusted,
     reinitialized,
     significant,
+    study_measures,
     study_summary,
 )
 from annotated.model import make_model
@@ -262,6 +263,20 @@ def test_the_answer_counts_what_is_sure():
         "relations."
     )
     assert "Of 2 heads, 0 surely follow" in study_summary(bare, bare)
+
+
+def test_the_measures_count_places_followers_and_relations():
+    shares = {place: [0.0, 0.1, 0.0] for place in ATTENTION_PLACES}
+    shares |= {"end": [0.6, 0.3, 0.0], "same word": [0.0, 0.3, 0.0], "elsewhere": [0.4, 0.2, 0.9]}
+    heads = pd.DataFrame({**shares, "largest": [0.2, 0.4, 0.9], "p_holm": [0.2, 0.01, 0.05]})
+    relations = pd.DataFrame({"relation": ["det", "det", "case"], "p_holm": [0.01, 0.01, 0.5]})
+    measures = study_measures({"heads": heads, "relations": relations})
+    assert measures == {
+        "largest": pytest.approx(0.5),
+        "placed": 1,  # neither two places together nor "elsewhere" is one
+        "followers": 1,
+        "relations": 1,
+    }
 
 
 def test_the_control_is_the_model_before_training():

@@ -1,4 +1,4 @@
-"""The study of heads.
+"""Attention as alignment. The study of heads.
 
 Generated from the chapters by book/extract.py. Each name is imported from its module when it is
 first used, so that importing the package stays quick; __init__.pyi says which there are.

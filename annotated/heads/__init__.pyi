@@ -1,6 +1,12 @@
+from . import alignment as alignment
 from . import gold as gold
 from . import observe as observe
 from . import study as study
+from .alignment import LinkHits as LinkHits
+from .alignment import alignment_errors as alignment_errors
+from .alignment import alignment_study as alignment_study
+from .alignment import link_hits as link_hits
+from .alignment import spelling_links as spelling_links
 from .gold import load_gum as load_gum
 from .gold import read_conllu as read_conllu
 from .observe import ATTENTION_PLACES as ATTENTION_PLACES
@@ -31,5 +37,6 @@ from .study import holm_adjusted as holm_adjusted
 from .study import kept_study as kept_study
 from .study import reinitialized as reinitialized
 from .study import significant as significant
+from .study import study_measures as study_measures
 from .study import study_summary as study_summary
 from .study import write_study as write_study

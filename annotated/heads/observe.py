@@ -143,6 +143,8 @@ def attention_profile(docs: list[Doc], weights: list[Tensor]) -> pd.DataFrame:
 
     Args:
         weights: of each sentence, as from `word_attention`.
+
+    Returns: also `largest`, the mean of the largest weight that a word gives: how sharp a head is.
     """
     total = np.zeros((*weights[0].shape[:2], len(ATTENTION_PLACES)))
     for doc, weight in zip(docs, weights, strict=True):
@@ -152,7 +154,9 @@ def attention_profile(docs: list[Doc], weights: list[Tensor]) -> pd.DataFrame:
     shares = total / total.sum(axis=-1, keepdims=True)
     heads = [(n + 1, i + 1) for n, i in np.ndindex(shares.shape[:2])]
     index = pd.MultiIndex.from_tuples(heads, names=["layer", "head"])
-    return pd.DataFrame(shares.reshape(len(heads), -1), index, ATTENTION_PLACES)
+    largest = torch.cat([weight.amax(dim=-1) for weight in weights], dim=-1).mean(dim=-1)
+    profile = pd.DataFrame(shares.reshape(len(heads), -1), index, ATTENTION_PLACES)
+    return profile.assign(largest=largest.flatten().tolist())
 
 
 class PronounHits(NamedTuple):

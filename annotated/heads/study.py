@@ -36,6 +36,7 @@ __all__ = [
     "kept_study",
     "reinitialized",
     "significant",
+    "study_measures",
     "study_summary",
     "write_study",
 ]
@@ -306,6 +307,25 @@ def reinitialized(model: EncoderDecoder, seed: int = 0) -> EncoderDecoder:
     assert model.config is not None
     torch.manual_seed(seed)
     return build_model(model.config).eval()
+
+
+def study_measures(tables: dict[str, pd.DataFrame]) -> dict[str, float]:
+    """How sharp the heads of an encoder are, and what they do, in four numbers.
+
+    Args:
+        tables: as from `head_study`.
+
+    Returns: largest, the mean largest weight (0 to 1); placed, heads with more than half of their
+        attention at one kind of place; followers, heads that surely follow a relation; relations,
+        those that surely have a head.
+    """
+    heads = tables["heads"]
+    return {
+        "largest": float(heads["largest"].mean()),
+        "placed": int((heads[ATTENTION_PLACES[:-1]] > 0.5).any(axis=1).sum()),
+        "followers": len(significant(heads)),
+        "relations": significant(tables["relations"]).relation.nunique(),
+    }
 
 
 def study_summary(tables: dict[str, pd.DataFrame], control: dict[str, pd.DataFrame]) -> str:
