@@ -119,11 +119,12 @@ class LargeCharts(SphinxPostTransform):
 
     def run(self, **kwargs) -> None:
         for raw in self.document.findall(nodes.raw):
-            if 'class="chart"' in raw.astext():
-                raw.children = [nodes.Text(self.data.sub(self.move, raw.astext()))]
+            if 'class="chart"' in (text := raw.astext()):
+                self.least = 0 if 'class="choice"' in text else LARGE  # most of a choice never show
+                raw.children = [nodes.Text(self.data.sub(self.move, text))]
 
     def move(self, found: re.Match) -> str:
-        if len(found[3]) < LARGE:
+        if len(found[3]) < self.least:
             return found[0]
         name = hashlib.sha256(found[3].encode()).hexdigest()[:16]
         folder = Path(self.app.outdir, "charts")
