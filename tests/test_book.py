@@ -189,15 +189,17 @@ def barriers(tab, whole: bool, again: bool) -> list[tuple[str, str]]:
 
     context = None
     if not whole:
-        context = {"exclude": [["pre"], [".sig"]]}
+        alike = [["tbody tr:nth-child(n+5)"], ["dl.py ~ dl.py"]]  # rows; entries of the reference
+        context = {"exclude": [["pre"], [".sig"], *(alike if again else [])]}
         # What is excluded is walked through all the same: so the words become one plain text.
         tab.evaluate("for (const e of document.querySelectorAll('pre, .sig')) e.textContent += ''")
         tab.evaluate("for (const e of document.querySelectorAll('.chart svg')) e.textContent = ''")
         tab.evaluate(
             "for (const e of document.querySelectorAll('mjx-container')) e.textContent = 'x'"
         )
-    # Whether all stands in a region is not serious, and slow to tell.
-    options = {"preload": False, "rules": {"region": {"enabled": False}}}
+    # Slow to tell: whether all stands in a region, which is not serious, and what all is well.
+    rules = {"region": {"enabled": False}}
+    options = {"preload": False, "rules": rules, "resultTypes": ["violations"]}
     if again:
         colours = ["color-contrast", "link-in-text-block"]
         room = ["target-size", "scrollable-region-focusable"]
@@ -230,16 +232,17 @@ WORK = """() => {
     return x && (performance.now() - start) / 1000;
 }"""
 WORK_AT_REST = 0.21  # what it takes on the two cores of 2026 on which the limit was set
+LIMIT = 2  # seconds
 
 
 def seconds_to_answer(tab, page: str) -> float:
     """From the call to the first moment at which the page has loaded and has nothing to do."""
-    work = tab.evaluate(WORK)
     tab.goto((SITE / "chapters" / f"{page}.html").as_uri())
     idle = "new Promise((done) => requestIdleCallback(() => done(performance.now() / 1000)))"
     answer = tab.evaluate(idle)
-    work = (work + tab.evaluate(WORK)) / 2  # the machine before, and after
-    return answer / max(1.0, work / WORK_AT_REST)
+    if answer > LIMIT:  # is it the machine?
+        answer /= max(1.0, tab.evaluate(WORK) / WORK_AT_REST)
+    return answer
 
 
 @pytest.mark.browser
@@ -264,10 +267,10 @@ def test_page_in_a_browser_without_network(browser, page: str, width: int, theme
     tab.wait_for_function(drawn, timeout=120_000)  # forty charts on one page, two pages at once
     tab.evaluate("window.MathJax?.startup.promise.then(() => null)")  # formulas are set
     seen, hindrances = tab.evaluate(LOOK), barriers(tab, page in WHOLE, theme == "dark")
-    while min(seconds) > 2 and len(seconds) < 6:  # again, because the machine may have been busy
+    while min(seconds) > LIMIT and len(seconds) < 6:  # again: the machine may have been busy
         seconds.append(seconds_to_answer(context.new_page(), page))
     context.close()
-    assert min(seconds) < 2
+    assert min(seconds) <= LIMIT
     assert not problems
     assert not hindrances, "not everybody can read this"
     assert seen["theme"] == theme
