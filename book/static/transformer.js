@@ -31,23 +31,24 @@ const Transformer = (() => {
     return Array.from({ length: x.length / width }, (_, i) => x.subarray(i * width, (i + 1) * width));
   }
 
-  // x Wᵀ + b for W (outs, ins), as PyTorch keeps it; four outputs at a time, so x is read less often.
+  // x Wᵀ + b for W (outs, ins), as PyTorch keeps it; four outputs of two rows of x at a time, so
+  // numbers are read less often. Of an odd number of rows the last is computed twice.
   function linear({ shape: [outs, ins], data: w }, x, bias) {
-    const y = new Float32Array((x.length / ins) * outs);
-    for (let from = 0, to = 0; from < x.length; from += ins) {
-      for (let out = 0; out < outs; out += 4, to += 4) {
-        const a = out * ins, b = a + ins, c = b + ins, d = c + ins;
-        let ya = 0, yb = 0, yc = 0, yd = 0;
+    const y = new Float32Array((x.length / ins) * outs), last = x.length - ins;
+    for (let out = 0; out < outs; out += 4) {
+      const a = out * ins, b = a + ins, c = b + ins, d = c + ins;
+      for (let p = 0; p < x.length; p += 2 * ins) {
+        const q = Math.min(p + ins, last);
+        let pa = 0, pb = 0, pc = 0, pd = 0, qa = 0, qb = 0, qc = 0, qd = 0;
         for (let i = 0; i < ins; i++) {
-          ya += w[a + i] * x[from + i];
-          yb += w[b + i] * x[from + i];
-          yc += w[c + i] * x[from + i];
-          yd += w[d + i] * x[from + i];
+          const xp = x[p + i], xq = x[q + i];
+          const wa = w[a + i], wb = w[b + i], wc = w[c + i], wd = w[d + i];
+          pa += wa * xp, pb += wb * xp, pc += wc * xp, pd += wd * xp;
+          qa += wa * xq, qb += wb * xq, qc += wc * xq, qd += wd * xq;
         }
-        y[to] = ya;
-        y[to + 1] = yb;
-        y[to + 2] = yc;
-        y[to + 3] = yd;
+        const top = (p / ins) * outs + out, bottom = (q / ins) * outs + out;
+        y[top] = pa, y[top + 1] = pb, y[top + 2] = pc, y[top + 3] = pd;
+        y[bottom] = qa, y[bottom + 1] = qb, y[bottom + 2] = qc, y[bottom + 3] = qd;
       }
     }
     if (bias) for (let i = 0; i < y.length; i++) y[i] += bias.data[i % outs];
