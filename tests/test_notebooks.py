@@ -17,11 +17,11 @@ import nbformat
 from notebooks import write_notebooks
 
 ROOT = Path(__file__).resolve().parent.parent
-CHAPTERS = [
+CHAPTERS = sorted(
     path.stem
-    for path in sorted((ROOT / "chapters").glob("*.md"))
+    for path in (ROOT / "chapters").glob("*.md")
     if "```{code-cell}" in path.read_text(encoding="utf-8")
-]
+)
 SPHINX = {
     "role": r"\{[a-z:-]+\}`",
     "target": r"^\([\w-]+\)=$",
