@@ -446,11 +446,9 @@ def test_solutions_unfold_and_charts_follow_the_theme(browser) -> None:
 
     tab.locator("div.chart").first.scroll_into_view_if_needed()
     tab.wait_for_selector("div.chart.drawn svg")
-    label = "getComputedStyle(document.querySelector('div.chart svg text')).fill"
-    colours = set()
-    for theme in ("light", "dark"):
+    colour = "getComputedStyle(document.querySelector('div.chart svg text')).fill"
+    before = tab.evaluate(colour)
+    for theme, same in ("dark", "!=="), ("light", "==="):
         tab.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
-        tab.wait_for_timeout(700)
-        colours.add(tab.evaluate(label))
-    assert len(colours) == 2
+        tab.wait_for_function(f"{colour} {same} '{before}'")
     tab.close()

@@ -220,6 +220,11 @@ def ask(place, text: str) -> None:
     """Type a sentence, and wait for the end of its translation."""
     place.locator("input[type=text]").fill(text)
     place.locator("form button").click()
+    settle(place)
+
+
+def settle(place) -> None:
+    """Wait for the end of the last search; what an earlier one found is shown until it begins."""
     place.locator(".translation[aria-busy=false]").wait_for(state="attached", timeout=60_000)
 
 
@@ -249,7 +254,8 @@ def test_the_page_translates_and_shows_what_python_shows(tab, translators) -> No
         )
         assert cells == pytest.approx((100 * expected).flatten().tolist(), abs=0.051)
     place.get_by_label("Search").select_option("greedy")
-    tab.wait_for_function("document.querySelectorAll('.kept tbody tr').length === 1")
+    settle(place)
+    assert place.locator(".kept tbody tr").count() == 1
     assert place.locator(".translation").inner_text() == translator.translate(text, beam=1)
 
 
@@ -264,8 +270,9 @@ def test_who_types_fast_gets_the_last_sentence(tab, translators) -> None:
     text = "A man in a blue shirt is standing on a ladder."
     place.locator("input").fill("")
     place.locator("input").press_sequentially(text, delay=5)
-    tab.wait_for_function("document.querySelectorAll('.kept tbody tr').length === 4")
-    tab.wait_for_timeout(300)
+    settle(place)
+    tab.wait_for_timeout(300)  # time in which an older search could still write
+    assert place.locator(".kept tbody tr").count() == 4
     assert place.locator(".translation").inner_text() == translators[CAPTIONS].translate(text)
 
 
@@ -313,9 +320,7 @@ def test_a_wider_beam_keeps_more(tab, translators) -> None:
     ask(place, "A dog runs.")
     place.get_by_label("Beam").select_option("8")
     place.get_by_label("α").select_option("1")
-    tab.wait_for_function(
-        "document.querySelectorAll('.live')[2].querySelectorAll('.kept tbody tr').length === 8"
-    )
+    settle(place)
     kept = next(translators[CAPTIONS].candidates(["A dog runs."], beam=8, alpha=1.0, n_best=8))
     found = [row.split("\t")[0] for row in place.locator(".kept tbody tr").all_inner_texts()]
     assert found == [t.text for t in kept]
@@ -329,7 +334,7 @@ def test_without_positions_the_order_of_the_pieces_makes_no_difference(tab) -> N
         place.get_by_label("Encoder").select_option(positions)
         for order in "as written", "backwards", "shuffled":
             place.get_by_label("Order").select_option(order)
-            place.locator(".translation[aria-busy=false]").wait_for()
+            settle(place)
             read = place.locator(".note").last.inner_text().removeprefix("Read: ").split()
             assert sorted(read) == sorted(
                 ["A", "black", "dog", "chases", "a", "white", "cat", ".", "<EOS>"]
@@ -451,7 +456,7 @@ def test_a_page_of_the_site_loads_a_model_when_asked_and_stays_accessible(browse
         assert asked and not [url for url in asked if any(part in url for part in later)]
         before = len(asked)
         place.locator("form button").press("Enter")  # a click may miss: above it charts are drawn
-        place.locator(".translation[aria-busy=false]").wait_for(timeout=60_000)
+        settle(place)
         assert place.locator(".translation").inner_text()
         assert all(any(part in url for url in asked[before:]) for part in later)
         assert not any(url.startswith("http") for url in asked) and not reports

@@ -85,13 +85,13 @@ def tab(browser, weights: Tensor, tmp_path: Path):
     (tmp_path / "page.html").write_text(
         '<meta charset="utf-8"><div id="chart" style="width: 700px"></div>'
         f'<script src="vega.js"></script><script>vegaEmbed("#chart", {spec}, {{renderer: "svg"}})'
-        ".then(() => { document.title = 'drawn'; })</script>",
+        ".then(({ view }) => { window.view = view; })</script>",
         encoding="utf-8",
     )
     context = browser.new_context(offline=True)
     tab = context.new_page()
     tab.goto((tmp_path / "page.html").as_uri())
-    tab.wait_for_function("document.title === 'drawn'")
+    tab.wait_for_function("window.view")
     yield tab
     context.close()
 
@@ -102,8 +102,14 @@ def strong(weights: Tensor, layer: int) -> set[tuple[int, ...]]:
     return {(layer, head + 1, query, key) for head, query, key in places}
 
 
+def settle(tab) -> None:
+    """Wait until the chart shows what was done last; it follows the pointer in the next frame."""
+    frame = "await new Promise(requestAnimationFrame);"
+    tab.evaluate(f"async () => {{ {frame} {frame} await window.view.runAsync(); }}")
+
+
 def drawn(tab) -> set[tuple[int, ...]]:
-    tab.wait_for_timeout(200)  # the chart follows the pointer in the next frame
+    settle(tab)
     lines = [tuple(line) for line in tab.evaluate(LINES)]
     assert len(set(lines)) == len(lines)
     return set(lines)
@@ -168,7 +174,7 @@ def test_the_keyboard_reaches_layer_and_word(tab, weights: Tensor):
     opacity = "() => document.querySelector('.mark-rule.role-mark line').getAttribute('opacity')"
     before = float(tab.evaluate(opacity))
     full.select_option(label="0.5")
-    tab.wait_for_timeout(200)
+    settle(tab)
     assert float(tab.evaluate(opacity)) == pytest.approx(min(1.0, 2 * before), abs=0.01)
 
 
