@@ -11,6 +11,7 @@ import pytest
 import torch
 from gum_sentence import ROWS, parsed, small_translator
 
+from annotated.files import resource_path
 from annotated.heads.gold import read_conllu
 from annotated.heads.observe import ATTENTION_PLACES, ArcHits, PronounHits
 from annotated.heads.study import (
@@ -26,13 +27,14 @@ from annotated.heads.study import (
     head_study,
     head_tasks,
     holm_adjusted,
+    kept_study,
     reinitialized,
     significant,
     study_measures,
     study_summary,
 )
 from annotated.model import make_model
-from annotated.translator import Translator
+from annotated.translator import Translator, load_pretrained
 
 doc = pytest.fixture(parsed, scope="module")
 translator = pytest.fixture(small_translator, scope="module")
@@ -277,6 +279,22 @@ def test_the_measures_count_places_followers_and_relations():
         "followers": 1,
         "relations": 1,
     }
+
+
+def test_the_log_of_sharpness_agrees_with_the_logs_of_the_training_and_of_the_studies():
+    name = "general-en-fr"
+    rows = pd.read_csv(resource_path("results") / f"{name}-sharpness.csv").set_index("model")
+    runs = [
+        pd.read_csv(resource_path("models") / name / log).set_index("update")["target_tokens"] / 1e6
+        for log in ("log-first.csv", "log-second.csv", "log.csv")
+    ]
+    two = runs[0].iloc[-1] + runs[1].iloc[-1]
+    read = [0, two, two, two + runs[2][1000], two + runs[2].iloc[-1]]
+    assert rows["millions"].tolist() == pytest.approx(read, abs=0.051)
+    translator = load_pretrained(name)
+    for untrained, row in (True, "before training"), (False, "after the third run"):
+        measures = study_measures(kept_study(translator, name, untrained))
+        assert rows.loc[row, list(measures)].to_dict() == pytest.approx(measures, abs=1e-3)
 
 
 def test_the_control_is_the_model_before_training():
