@@ -21,7 +21,7 @@ from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from random import Random
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import tokenizers
@@ -44,7 +44,6 @@ from annotated.files import (
     write_text,
     writing_folder,
 )
-from annotated.training.config import TrainingConfig
 from annotated.translator import vocabulary_files
 from annotated.vocabularies import VOCABULARIES, read_tokenizer
 
@@ -176,6 +175,9 @@ def _map_pairs(folder: Path, split: str) -> EncodedPairs:
     return pairs
 
 
+if TYPE_CHECKING:  # the package `training` imports this module
+    from annotated.training.config import TrainingConfig
+
 RULES = (
     "data",
     "weights",
@@ -186,7 +188,7 @@ RULES = (
 )  # options that matter
 
 
-def corpus_parts_of(config: TrainingConfig, check: bool = False) -> dict[str, list[Part]]:
+def corpus_parts_of(config: "TrainingConfig", check: bool = False) -> dict[str, list[Part]]:
     """The parts of train and dev; what is missing is downloaded.
 
     Args:
@@ -219,7 +221,7 @@ def input_bytes(parts: Mapping[str, list[Part]]) -> int:
     return sum(path.stat().st_size for path in _input_files(parts))
 
 
-def corpus_key(config: TrainingConfig, parts: Mapping[str, list[Part]]) -> str:
+def corpus_key(config: "TrainingConfig", parts: Mapping[str, list[Part]]) -> str:
     """What a prepared corpus is known by, 16 hexadecimal digits, without reading the corpus."""
     stats = [(path, path.stat()) for path in _input_files(parts)]
     files = [[str(path.resolve()), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
@@ -231,7 +233,7 @@ def corpus_key(config: TrainingConfig, parts: Mapping[str, list[Part]]) -> str:
     return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def shared_folder(config: TrainingConfig, key: str) -> Path:
+def shared_folder(config: "TrainingConfig", key: str) -> Path:
     """Where a prepared corpus lies unless told otherwise: beside the downloads."""
     name = "-".join(re.findall(r"[\w+.]+", config.data))[-60:]
     return cache_folder() / "prepared" / f"{name}-{key}"
@@ -256,7 +258,7 @@ def draw_lines(lines: Iterable[Line], most: int) -> tuple[int, list[Line]]:
     return number, drawn
 
 
-def _find_vocabularies(config: TrainingConfig, sample: list[Line]) -> list[Tokenizer]:
+def _find_vocabularies(config: "TrainingConfig", sample: list[Line]) -> list[Tokenizer]:
     """The vocabulary of the weights that a run begins with, or else a new one.
 
     Returns: a tokenizer, or two if they cut the target by other rules than the source.
@@ -390,7 +392,7 @@ def _write_split(
 
 
 def _write_corpus(
-    folder: Path, config: TrainingConfig, parts: Mapping[str, list[Part]], processes: int
+    folder: Path, config: "TrainingConfig", parts: Mapping[str, list[Part]], processes: int
 ) -> None:
     """Write a prepared corpus; `folder` is as it was until all of it is there."""
     with writing_folder(folder) as part:
@@ -417,7 +419,7 @@ def _sums(path: Path) -> dict[str, Any]:
 _LARGE = 1 << 26  # bytes of all files
 
 
-def _choose_vocabularies(config: TrainingConfig, train: list[Part]) -> tuple[int, list[str]]:
+def _choose_vocabularies(config: "TrainingConfig", train: list[Part]) -> tuple[int, list[str]]:
     """How many pairs there are, and `_find_vocabularies` as text."""
     lines = chain.from_iterable(part.lines() for part in train)
     total, sample = draw_lines(lines, 0 if config.weights else config.vocab_pairs)
@@ -427,7 +429,7 @@ def _choose_vocabularies(config: TrainingConfig, train: list[Part]) -> tuple[int
 
 
 def _fill(
-    folder: Path, config: TrainingConfig, parts: Mapping[str, list[Part]], processes: int
+    folder: Path, config: "TrainingConfig", parts: Mapping[str, list[Part]], processes: int
 ) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
     """Write vocabulary and pairs; the numbers of pairs, and of those that were dropped."""
     if input_bytes(parts) > _LARGE:  # only a process that ends gives back what learning took
@@ -456,7 +458,7 @@ _MANY = 100_000  # pairs for which it is worth while to start other processes
 
 
 def prepare(
-    config: TrainingConfig, out: str | Path = "", processes: int = 1, replace: bool = False
+    config: "TrainingConfig", out: str | Path = "", processes: int = 1, replace: bool = False
 ) -> Path:
     """Prepare the corpus of a run; if that is done already, only compare all sums.
 
