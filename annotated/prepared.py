@@ -175,17 +175,11 @@ def _map_pairs(folder: Path, split: str) -> EncodedPairs:
     return pairs
 
 
-if TYPE_CHECKING:  # the package `training` imports this module
+if TYPE_CHECKING:  # for the annotations only: `training` imports this module
     from annotated.training.config import TrainingConfig
 
-RULES = (
-    "data",
-    "weights",
-    "vocabulary",
-    "vocab_size",
-    "vocab_pairs",
-    "on_bad",
-)  # options that matter
+# The options that matter.
+RULES = "data", "weights", "vocabulary", "vocab_size", "vocab_pairs", "on_bad"
 
 
 def corpus_parts_of(config: "TrainingConfig", check: bool = False) -> dict[str, list[Part]]:

@@ -437,6 +437,8 @@ def test_of_the_prepared_sentences_one_is_shown_and_loaded(browser) -> None:
 
 @pytest.mark.browser
 def test_solutions_unfold_and_charts_follow_the_theme(browser) -> None:
+    from playwright.sync_api import expect
+
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
     tab.goto((SITE / "chapters" / "5-3-optimizer.html").as_uri())
     solution = tab.locator("details.hide", has_text="Solution").first
@@ -446,9 +448,11 @@ def test_solutions_unfold_and_charts_follow_the_theme(browser) -> None:
 
     tab.locator("div.chart").first.scroll_into_view_if_needed()
     tab.wait_for_selector("div.chart.drawn svg")
-    colour = "getComputedStyle(document.querySelector('div.chart svg text')).fill"
-    before = tab.evaluate(colour)
-    for theme, same in ("dark", "!=="), ("light", "==="):
-        tab.evaluate(f"document.documentElement.dataset.theme = '{theme}'")
-        tab.wait_for_function(f"{colour} {same} '{before}'")
+    text = tab.locator("div.chart svg text").first
+    light = text.evaluate("(text) => getComputedStyle(text).fill")
+    theme = "document.documentElement.dataset.theme"
+    tab.evaluate(f"{theme} = 'dark'")
+    expect(text).not_to_have_css("fill", light, timeout=30_000)
+    tab.evaluate(f"{theme} = 'light'")
+    expect(text).to_have_css("fill", light, timeout=30_000)
     tab.close()

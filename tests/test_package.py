@@ -69,6 +69,17 @@ def test_all_of_it_can_be_imported_at_once():
     assert (done.returncode, done.stderr) == (0, "")
 
 
+ALONE = """
+import annotated, importlib, os, sys
+
+os.environ["EAGER_IMPORT"] = sys.argv[1]
+for name in sys.argv[2:]:
+    for module in [m for m in sys.modules if m.startswith("annotated.")]:
+        del sys.modules[module]
+    importlib.import_module(f"annotated.{name}")
+"""
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("eager", ["", "1"])
 def test_modules_import_in_any_order(eager: str):
@@ -76,15 +87,9 @@ def test_modules_import_in_any_order(eager: str):
 
     Nor does it if the packages below `annotated` import all that is theirs at once.
     """
-    code = "import annotated, importlib, os, sys\nos.environ['EAGER_IMPORT'] = sys.argv[1]\n"
-    code += "for name in sys.argv[2:]:\n"
-    code += (
-        "    for m in [m for m in sys.modules if m.startswith('annotated.')]: del sys.modules[m]\n"
-    )
-    code += "    importlib.import_module(f'annotated.{name}')\n"
     names = [name for name in MODULES if name != "charts"]  # altair would register it again
     done = subprocess.run(
-        [sys.executable, "-c", code, eager, *names], capture_output=True, text=True
+        [sys.executable, "-c", ALONE, eager, *names], capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
 
