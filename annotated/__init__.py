@@ -1,15 +1,77 @@
 """The Transformer of "Attention Is All You Need", section by section.
 
-Generated from the chapters by book/extract.py. Each name is imported from its module when it is
-first used, so that importing the package stays quick; __init__.pyi says which there are.
+Generated from the chapters by book/extract.py: `chapters/api.md` lists the names.
+Each is imported from its module on first use, so that importing the package takes milliseconds.
 """
 
 import lazy_loader
 
-_names: dict[str, list[str]] = {}
-with open(f"{__file__.rpartition('.')[0]}.pyi", encoding="utf-8") as _stub:
-    for _line in _stub:  # as attach_stub, without `ast`, whose import would take the most time
-        _, _module, _, _name, *_ = _line.split()  # from .module import name as name
-        _names.setdefault(_module[1:], []).append(_name)
-__getattr__, __dir__, _ = lazy_loader.attach(__name__, _names.pop(""), _names)
-__all__ = sorted(name for names in _names.values() for name in names if name[0] != "_")
+_OFFERED = {
+    "_version": ["__version__"],
+    "attention": ["MultiHeadedAttention", "scaled_dot_product", "subsequent_mask"],
+    "data": [
+        "Batch",
+        "END",
+        "PAD",
+        "START",
+        "UNK",
+        "encode_source",
+        "learn_vocabulary",
+        "token_batches",
+    ],
+    "decoding": ["Hypothesis", "beam_search", "greedy_decode"],
+    "embeddings": ["Embeddings", "Generator"],
+    "evaluation": ["model_cost", "training_cost"],
+    "feed_forward": ["PositionwiseFeedForward"],
+    "machinery.corpora": ["known_corpora", "load_pairs"],
+    "machinery.errors": ["FileError", "InputError"],
+    "machinery.heads.study": ["head_study"],
+    "machinery.paper.quotation": ["quote"],
+    "machinery.parsing.drawing": ["tree_svg"],
+    "machinery.parsing.evalb": ["evalb_compare"],
+    "machinery.scoring": ["bleu", "evaluate", "table_2"],
+    "machinery.training.checkpoints": ["average_checkpoints"],
+    "machinery.training.launcher": ["launch"],
+    "machinery.training.trainer": ["Trainer", "train"],
+    "machinery.translator": ["Translation", "Translator", "load_pretrained"],
+    "machinery.visualization.drawing": ["attention_lines", "heat_map"],
+    "machinery.visualization.weights": ["Attention", "read_attention"],
+    "model": ["EncoderDecoder", "TransformerConfig", "build_model", "make_model", "tie_embeddings"],
+    "optimizer": ["paper_optimizer", "rate"],
+    "parsing": ["Parser", "load_parser", "table_4"],
+    "positional": ["LearnedPositionalEncoding", "PositionalEncoding", "sinusoids"],
+    "regularization": ["LabelSmoothing"],
+    "stacks": ["Decoder", "DecoderLayer", "Encoder", "EncoderLayer", "SublayerConnection"],
+    "training": ["SimpleLossCompute", "TrainingConfig", "preset", "run_epoch"],
+    "variations": ["count_parameters", "row_config", "table_3"],
+}
+__getattr__, *_ = lazy_loader.attach(
+    __name__,
+    [
+        "attention",
+        "complexity",
+        "data",
+        "decoding",
+        "embeddings",
+        "evaluation",
+        "feed_forward",
+        "linearization",
+        "model",
+        "optimizer",
+        "parsing",
+        "positional",
+        "regularization",
+        "stacks",
+        "training",
+        "variations",
+        "compat",
+        "machinery",
+    ],
+    _OFFERED,
+)
+__all__ = sorted(name for names in _OFFERED.values() for name in names if name[0] != "_")
+
+
+def __dir__() -> list[str]:
+    """The names that the package offers; its modules are attributes too."""
+    return __all__

@@ -1,7 +1,7 @@
 """3.2 Attention (chapters/3-2-attention.md).
 Attention on a machine (chapters/attention-machinery.md).
 
-Generated from the chapter's export cells by book/extract.py: edit it there.
+Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
 import math
@@ -152,15 +152,6 @@ class MultiHeadedAttention(nn.Module):
             return None
         query, key, mask = self._last
         return scaled_dot_product(query, key, key, mask)[1]  # weights do not ask for values
-
-    def train(self, mode: bool = True) -> "MultiHeadedAttention":
-        """As in every module; a layer that is trained forgets the last call."""
-        self._last = None if mode else self._last
-        return nn.Module.train(self, mode)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """What a copy or a file gets: everything but the last call."""
-        return {**self.__dict__, "_last": None}
 
 
 def subsequent_mask(size: int, device: torch.device | None = None) -> Tensor:

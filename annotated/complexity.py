@@ -1,6 +1,6 @@
 """4 Why Self-Attention (chapters/4-why-self-attention.md).
 
-Generated from the chapter's export cells by book/extract.py: edit it there.
+Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,6 @@
 """6.1 Machine Translation (chapters/6-1-machine-translation.md).
-The translator (chapters/translator.md).
 
-Generated from the chapter's export cells by book/extract.py: edit it there.
+Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
 import math
@@ -16,7 +15,7 @@ from torch import Tensor, nn
 from annotated.attention import check_mask, subsequent_mask
 from annotated.data import END, PAD, SPECIALS, START, UNK
 from annotated.embeddings import check_tokens
-from annotated.files import InputError, check_whole
+from annotated.machinery.errors import InputError, check_whole
 from annotated.model import EncoderDecoder
 from annotated.stacks import DecoderCache
 

@@ -1,7 +1,7 @@
 """3.4 Embeddings and Softmax (chapters/3-4-embeddings-softmax.md).
 Configuration, first weights, and the loss (chapters/model-machinery.md).
 
-Generated from the chapter's export cells by book/extract.py: edit it there.
+Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
 import math

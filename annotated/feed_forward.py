@@ -1,6 +1,6 @@
 """3.3 Position-wise Feed-Forward Networks (chapters/3-3-feed-forward.md).
 
-Generated from the chapter's export cells by book/extract.py: edit it there.
+Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
 import torch.nn.functional as F

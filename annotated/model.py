@@ -1,7 +1,7 @@
 """3 Assembly (chapters/3-assembly.md).
 Configuration, first weights, and the loss (chapters/model-machinery.md).
 
-Generated from the chapter's export cells by book/extract.py: edit it there.
+Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from annotated.attention import MultiHeadedAttention, check_mask, head_widths
 from annotated.embeddings import Embeddings, Generator, check_tokens
 from annotated.feed_forward import ACTIVATIONS, PositionwiseFeedForward
-from annotated.files import InputError, check_whole
+from annotated.machinery.errors import InputError, check_whole
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
 from annotated.stacks import Decoder, DecoderCache, DecoderLayer, Encoder, EncoderLayer
 

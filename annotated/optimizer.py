@@ -1,13 +1,13 @@
 """5.3 Optimizer (chapters/5-3-optimizer.md).
 
-Generated from the chapter's export cells by book/extract.py: edit it there.
+Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
 from torch import nn
 from torch.optim import Adam
 from torch.optim.lr_scheduler import LambdaLR
 
-from annotated.files import check_whole
+from annotated.machinery.errors import check_whole
 
 __all__ = ["paper_optimizer", "rate"]
 

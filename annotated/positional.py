@@ -1,7 +1,7 @@
 """3.5 Positional Encoding (chapters/3-5-positional-encoding.md).
 Configuration, first weights, and the loss (chapters/model-machinery.md).
 
-Generated from the chapter's export cells by book/extract.py: edit it there.
+Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
 import torch

@@ -1,7 +1,7 @@
 """5.4 Regularization (chapters/5-4-regularization.md).
 Configuration, first weights, and the loss (chapters/model-machinery.md).
 
-Generated from the chapter's export cells by book/extract.py: edit it there.
+Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
 from typing import Any

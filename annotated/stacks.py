@@ -1,7 +1,7 @@
 """3.1 Encoder and Decoder Stacks (chapters/3-1-encoder-decoder-stacks.md).
 Attention on a machine (chapters/attention-machinery.md).
 
-Generated from the chapter's export cells by book/extract.py: edit it there.
+Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
 import copy

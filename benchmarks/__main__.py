@@ -89,7 +89,7 @@ def processor() -> str:
 
 def write(path: Path, results: dict[str, Any]) -> None:
     """Add results to those in a file; whoever reads it meets the old file or the new one."""
-    from annotated.files import write_text
+    from annotated.machinery.files import write_text
 
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     path.parent.mkdir(parents=True, exist_ok=True)

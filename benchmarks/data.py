@@ -131,8 +131,8 @@ def read(corpus: Path, vocab_size: int, updates: int) -> dict[str, float]:
     """Read a prepared corpus as the paper's base run does, with a tiny model; in this process."""
     import torch
 
-    from annotated.training.config import preset
-    from annotated.training.trainer import start_run
+    from annotated.machinery.training.trainer import start_run
+    from annotated.training import preset
 
     torch.set_num_threads(1)
     torch.optim.Adam([torch.zeros(1, requires_grad=True)])  # the first one imports
@@ -220,7 +220,7 @@ def main(given: list[str]) -> None:
             print(json.dumps(rows[-1]), file=sys.stderr)
     show(rows)
     if chosen.out:
-        from annotated.files import write_text
+        from annotated.machinery.files import write_text
         from benchmarks.__main__ import machine
 
         facts = {"date": date.today().isoformat(), "machine": machine("cpu")}

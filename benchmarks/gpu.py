@@ -18,15 +18,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from annotated.data import PAD, EncodedPairs
+from annotated.data import PAD
+from annotated.machinery.encoding import EncodedPairs
+from annotated.machinery.training.batches import prefetch
+from annotated.machinery.training.logs import Progress
+from annotated.machinery.training.loss import compile_loss
+from annotated.machinery.training.processes import Processes
+from annotated.machinery.training.speed import Speed
+from annotated.machinery.training.trainer import Trainer
 from annotated.regularization import smoothed_cross_entropy
-from annotated.training.batches import prefetch
-from annotated.training.config import TrainingConfig, model_config, preset
-from annotated.training.logs import Progress
-from annotated.training.loss import compile_loss
-from annotated.training.processes import Processes
-from annotated.training.speed import Speed
-from annotated.training.trainer import Trainer
+from annotated.training import TrainingConfig, model_config, preset
 from benchmarks.__main__ import machine, write
 from benchmarks.contenders import Annotated, Contender, Marian, Torch
 from benchmarks.measure import check_training

@@ -17,7 +17,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-from annotated.claims import MARKS, Verdict
+from annotated.machinery.claims import MARKS, Verdict
 
 MIME = "application/vnd.annotated.claim+json"
 

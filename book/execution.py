@@ -18,7 +18,7 @@ from nbformat.v4 import new_output
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
-from annotated.paper.quotation import Quotation, find_paper, quote
+from annotated.machinery.paper.quotation import Quotation, find_paper, quote
 
 # What a chapter's code names if its results depend on what the reader has: corpora, or the PDF.
 ASKS_THE_READER = re.compile(r"annotated\.(corpora|paper)|ANNOTATED_")

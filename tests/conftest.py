@@ -16,7 +16,7 @@ import torch
 from hypothesis import register_random, settings
 
 if TYPE_CHECKING:
-    from annotated.training.config import TrainingConfig
+    from annotated.training import TrainingConfig
 
 # A busy machine must not fail a property by being slow, and a run must repeat exactly.
 settings.register_profile(
@@ -114,7 +114,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def config(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> "TrainingConfig":
     """A run of a second: a tiny model on the tiny corpus, some 8 batches a pass."""
-    from annotated.training.config import TrainingConfig
+    from annotated.training import TrainingConfig
 
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     shape = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "dropout": 0.1}

@@ -2,7 +2,7 @@
 
 import re
 
-from annotated.paper import pdf as module
+from annotated.machinery.paper import pdf as module
 
 WIDTH = 66  # letters of 6 points from the left margin, 108, to the right one, 504
 

@@ -12,11 +12,11 @@ import torch
 from safetensors.numpy import load_file
 from torch import Tensor, nn
 
-from annotated.cli import main
-from annotated.launcher import train_command
-from annotated.training.checkpoints import list_checkpoints
-from annotated.training.config import TrainingConfig
-from annotated.training.logs import read_log
+from annotated.machinery.cli import main
+from annotated.machinery.training.checkpoints import list_checkpoints
+from annotated.machinery.training.launcher import train_command
+from annotated.machinery.training.logs import read_log
+from annotated.training import TrainingConfig
 
 
 def rows(config: TrainingConfig) -> list[dict[str, str]]:

@@ -13,7 +13,7 @@ import torch
 import benchmarks.gpu as gpu
 import benchmarks.measure as harness
 from annotated.data import END, PAD, START
-from annotated.files import resource_path
+from annotated.machinery.files import resource_path
 from benchmarks.__main__ import main
 from benchmarks.contenders import CONTENDERS, Annotated, Torch
 from benchmarks.measure import Row, check_search, check_training, installed, measure, run
@@ -231,7 +231,7 @@ def test_the_benchmark_of_a_gpu_tried_on_the_cpu(tmp_path: Path, monkeypatch, ca
     kinds = {kind.name: kind for kind in (Torch, Broken, Missing)}
     monkeypatch.setattr(gpu, "OTHERS", kinds)
     asked = []  # to compile takes minutes, and is tested with the trainer
-    for module in "benchmarks.gpu", "annotated.training.trainer":
+    for module in "benchmarks.gpu", "annotated.machinery.training.trainer":
         monkeypatch.setattr(f"{module}.compile_loss", lambda loss: asked.append(loss) or loss)
     out = tmp_path / "gpu.json"
     main(["gpu", "--smoke", "--out", str(out)])

@@ -189,7 +189,7 @@ def test_paragraphs_come_in_the_papers_order(name: str):
 
 @pytest.mark.paper
 def test_every_paragraph_of_the_paper_is_shown_once():
-    from annotated.paper.quotation import find_paper
+    from annotated.machinery.paper.quotation import find_paper
 
     paper = find_paper()
     assert paper is not None

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from annotated.claims import MARKS, Verdict, claim
+from annotated.machinery.claims import MARKS, Verdict, claim
 
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
 STATEMENT = "Nine is odd."
@@ -241,7 +241,7 @@ def build(folder: Path, collector, code: str) -> tuple[str, list[str]]:
     return said.getvalue(), [page.read_text() for page in pages]
 
 
-MAKES = "from annotated.claims import claim\n\nclaim({})"
+MAKES = "from annotated.machinery.claims import claim\n\nclaim({})"
 ODD = '"odd", "Nine is odd.", section="1", holds=9 % 2 == {}, evidence="1 is left"'
 
 

@@ -19,15 +19,15 @@ import torch
 from nltk import Tree
 from safetensors.torch import load_file, save_file
 
-from annotated import cli, commands
-from annotated.corpora import known_corpora
 from annotated.data import train_bpe
-from annotated.evaluation import BLEU_KINDS
-from annotated.files import write_text
+from annotated.machinery import cli, commands
+from annotated.machinery.corpora import known_corpora
+from annotated.machinery.files import write_text
+from annotated.machinery.scoring import BLEU_KINDS
+from annotated.machinery.training.checkpoints import list_checkpoints, save_model
+from annotated.machinery.translator import Translation, load_pretrained
 from annotated.model import make_model
-from annotated.training.checkpoints import list_checkpoints, save_model
-from annotated.training.config import TrainingConfig, preset
-from annotated.translator import Translation, load_pretrained
+from annotated.training import TrainingConfig, preset
 
 TINY = ["--vocab-size", "50", "--N", "1", "--d-model", "16", "--d-ff", "32", "--h", "2"]
 TINY += ["--src-tokens", "100", "--tgt-tokens", "100", "--warmup", "10", "--save-updates", "3"]
@@ -117,7 +117,7 @@ def test_the_options_of_train_are_the_fields_of_its_configuration(capsys):
 def test_a_preset_is_what_the_options_start_from(monkeypatch, capsys):
     seen: list[TrainingConfig] = []
     monkeypatch.setattr(
-        "annotated.training.trainer.train", lambda config, resume: seen.append(config)
+        "annotated.machinery.training.trainer.train", lambda config, resume: seen.append(config)
     )
     said(capsys, "train", "--preset", "big-en-fr", "--updates", "7")
     assert seen == [preset("big-en-fr", updates=7)] and seen[0].out == "runs/big-en-fr"
@@ -126,7 +126,7 @@ def test_a_preset_is_what_the_options_start_from(monkeypatch, capsys):
 def test_options_arrive_as_they_are_typed(capsys, monkeypatch):
     seen: list[TrainingConfig] = []
     monkeypatch.setattr(
-        "annotated.training.trainer.train", lambda config, resume: seen.append(config)
+        "annotated.machinery.training.trainer.train", lambda config, resume: seen.append(config)
     )
     said(capsys, "train")
     given = ["--dropout", "0.25", "--N", "2", "--out", "x", "--label-smoothing", "0", "--compile"]
@@ -193,8 +193,8 @@ def test_evaluate_searches_as_the_paper_does_unless_told(capsys, monkeypatch):
         return [dict.fromkeys(("corpus", "split", "search", "text", "signature"), "x") | numbers]
 
     numbers = dict.fromkeys(("perplexity", "accuracy", "score"), 1)
-    monkeypatch.setattr("annotated.translator.load_pretrained", lambda name, device: name)
-    monkeypatch.setattr("annotated.evaluation.evaluate", evaluate)
+    monkeypatch.setattr("annotated.machinery.translator.load_pretrained", lambda name, device: name)
+    monkeypatch.setattr("annotated.machinery.scoring.evaluate", evaluate)
     said(capsys, "evaluate", "m", "--data", "multi30k-en-de")
     two = ["multi30k-en-fr", "news-en-fr"]
     said(capsys, "evaluate", "m", "--data", *two, "--split", "dev", "--beam", "1")
@@ -316,7 +316,7 @@ def test_a_line_in_a_line_out(model, tmp_path, capsys, monkeypatch):
     def candidates(self: object, sentences: Iterable[str], **options: object) -> Iterator[list]:
         yield from ([Translation(mark.join("abc"), -1.0, -1.0)] for mark in ["\n", *SEPARATORS])
 
-    monkeypatch.setattr("annotated.translator.Translator.candidates", candidates)
+    monkeypatch.setattr("annotated.machinery.translator.Translator.candidates", candidates)
     assert len(said(capsys, "translate", model, "x").splitlines()) == len(SEPARATORS) + 1
     fields = said(capsys, "translate", model, "x", "--n-best", "1").splitlines()
     assert [line.count("\t") for line in fields] == [3] * len(fields)
@@ -343,7 +343,7 @@ def test_options_of_translate_arrive(model, capsys, monkeypatch):
         seen.append({"sentences": list(sentences)} | options)
         return iter([])
 
-    monkeypatch.setattr("annotated.translator.Translator.candidates", candidates)
+    monkeypatch.setattr("annotated.machinery.translator.Translator.candidates", candidates)
     said(capsys, "translate", model, "a")
     given = "--beam 7 --alpha -0.5 --max-extra 3 --n-best 2 --batch-tokens 9 --chunk 4 --progress "
     given += "--max-source 8"
@@ -464,8 +464,8 @@ def test_data_get_downloads_what_is_not_at_hand(corpus: None, tmp_path: Path, ca
         asked.append(url)
         return path
 
-    monkeypatch.setattr("annotated.corpora.download", download)
-    monkeypatch.setattr("annotated.corpora.cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("annotated.machinery.corpora.download", download)
+    monkeypatch.setattr("annotated.machinery.corpora.cache_folder", lambda: tmp_path / "cache")
     out = said(capsys, "data", "get", "wmt14-en-de", "--split", "test", "train")
     names = [url.rsplit("/", 1)[1] for url in asked]
     assert names[0] == "dev.tgz" and len(names) == 4
@@ -474,7 +474,7 @@ def test_data_get_downloads_what_is_not_at_hand(corpus: None, tmp_path: Path, ca
 
 @pytest.fixture
 def no_paper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("annotated.paper.quotation.find_paper", lambda: None)
+    monkeypatch.setattr("annotated.machinery.paper.quotation.find_paper", lambda: None)
 
 
 def test_paper_show_without_a_paper(no_paper: None, capsys):
@@ -485,7 +485,7 @@ def test_paper_show_without_a_paper(no_paper: None, capsys):
 def test_paper_show(monkeypatch, capsys):
     sections = {"3.2.1": ["First paragraph.", "Second paragraph."], "4": ["Another."]}
     monkeypatch.setattr(
-        "annotated.paper.quotation.find_paper", lambda: SimpleNamespace(sections=sections)
+        "annotated.machinery.paper.quotation.find_paper", lambda: SimpleNamespace(sections=sections)
     )
     assert said(capsys, "paper", "show", "3.2.1") == "First paragraph.\n\nSecond paragraph.\n"
     assert "3.2.1, 4" in refused(capsys, "paper", "show", "9")
@@ -578,7 +578,7 @@ def test_an_interrupted_run_says_that_it_can_go_on(monkeypatch, capsys):
     def interrupted(config: TrainingConfig, resume: bool) -> None:
         raise KeyboardInterrupt("saved; to go on: annotated train --resume")
 
-    monkeypatch.setattr("annotated.training.trainer.train", interrupted)
+    monkeypatch.setattr("annotated.machinery.training.trainer.train", interrupted)
     with pytest.raises(SystemExit) as end:
         cli.main(["train"])
     assert end.value.code == 130 and "saved; to go on" in capsys.readouterr().err
@@ -588,7 +588,7 @@ def test_ctrl_c_says_that_it_was_heard(capsys, monkeypatch):
     def stopped(config, resume):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("annotated.training.trainer.train", stopped)
+    monkeypatch.setattr("annotated.machinery.training.trainer.train", stopped)
     with pytest.raises(SystemExit):
         cli.main(["train"])
     assert capsys.readouterr().err == "annotated: interrupted\n"
@@ -597,7 +597,7 @@ def test_ctrl_c_says_that_it_was_heard(capsys, monkeypatch):
 def test_a_preset_is_not_forgotten_when_a_run_goes_on(tmp_path: Path, monkeypatch):
     seen: list[object] = []
     monkeypatch.setattr(
-        "annotated.training.trainer.train", lambda config, resume: seen.append(config)
+        "annotated.machinery.training.trainer.train", lambda config, resume: seen.append(config)
     )
     write_text(
         tmp_path / "training.json", json.dumps(dataclasses.asdict(preset("multi30k-en-fr", seed=3)))
@@ -615,7 +615,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
     def train(config: object, resume: bool) -> None:
         raise error
 
-    monkeypatch.setattr("annotated.training.trainer.train", train)
+    monkeypatch.setattr("annotated.machinery.training.trainer.train", train)
 
 
 @pytest.mark.parametrize("error", [KeyError("a key"), TypeError("line 1\nline 2"), RuntimeError()])
@@ -756,9 +756,9 @@ def test_parsers_are_scored_and_the_scores_kept(tmp_path: Path, capsys, monkeypa
     def compare(*arguments: object, **search: float) -> list[dict]:
         return [{"parser": "grammar"} | row for row in score(*arguments, **search)]
 
-    monkeypatch.setattr("annotated.parsing.parser.load_parser", lambda name, device: name)
-    monkeypatch.setattr("annotated.parsing.parser.score_parser", score)
-    monkeypatch.setattr("annotated.parsing.baselines.compare_parsers", compare)
+    monkeypatch.setattr("annotated.parsing.load_parser", lambda name, device: name)
+    monkeypatch.setattr("annotated.machinery.parsing.scoring.score_parser", score)
+    monkeypatch.setattr("annotated.machinery.parsing.baselines.compare_parsers", compare)
     kept = tmp_path / "scores.json"
     asked = ["parse", "--model", "m", "--treebank", "craft", "--out", str(kept)]
     told = said(capsys, *asked, "--beam", "21")
@@ -787,7 +787,7 @@ class LikeWords:
 
 @pytest.fixture
 def nouns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("annotated.parsing.parser.load_parser", lambda name, device: LikeWords())
+    monkeypatch.setattr("annotated.parsing.load_parser", lambda name, device: LikeWords())
 
 
 def test_lines_of_standard_input_are_parsed(nouns, capsys, monkeypatch):
@@ -850,8 +850,8 @@ def test_a_treebank_is_written_and_files_of_trees_are_scored(tmp_path: Path, cap
 def test_a_study_of_heads_is_written_as_valid_json(run: Path, tmp_path: Path, monkeypatch):
     """A head without a relation has nulls, for NaN is no JSON; numbers keep their digits."""
     table = pd.DataFrame({"relation": ["det", None], "gain": [1 / 3, float("nan")]})
-    monkeypatch.setattr("annotated.heads.study.load_gum", lambda split: [])
-    monkeypatch.setattr("annotated.heads.study.head_study", lambda *of: {"heads": table})
+    monkeypatch.setattr("annotated.machinery.heads.study.load_gum", lambda split: [])
+    monkeypatch.setattr("annotated.machinery.heads.study.head_study", lambda *of: {"heads": table})
     cli.main(["heads", str(run), "--out", str(tmp_path / "heads.json")])
 
     def refuse(constant: str) -> None:

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 from torch.distributions import Categorical, kl_divergence
 
-from annotated import compat
-from annotated.compat import (
+from annotated.machinery import compat
+from annotated.machinery.compat import (
     Batch,
     LabelSmoothing,
     LayerNorm,
@@ -20,7 +20,7 @@ from annotated.compat import (
     make_model,
     subsequent_mask,
 )
-from annotated.files import InputError
+from annotated.machinery.errors import InputError
 
 SCRIPT = Path(__file__).with_name("older_script.py")
 V = 11

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving import CONTENT, HALF, OTHER, SHA256, Server, files, put, serving, tar
 
-from annotated import corpora
-from annotated.cleaning import clean_pairs
-from annotated.corpora import (
+from annotated.machinery import corpora
+from annotated.machinery.cleaning import clean_pairs
+from annotated.machinery.corpora import (
     Corpus,
     CorpusFile,
     HeldOut,
@@ -30,7 +30,8 @@ from annotated.corpora import (
     load_pairs,
     parse_data,
 )
-from annotated.files import FileError, resource_path
+from annotated.machinery.errors import FileError
+from annotated.machinery.files import resource_path
 
 
 @pytest.fixture

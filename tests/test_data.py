@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, normalizers
 
 from annotated import data
-from annotated.corpora import load_pairs
 from annotated.data import (
     END,
     PAD,
@@ -21,7 +20,6 @@ from annotated.data import (
     START,
     UNK,
     Batch,
-    EncodedPairs,
     encode_source,
     encode_target,
     learn_vocabulary,
@@ -32,8 +30,10 @@ from annotated.data import (
     train_wordpiece,
     word_vocabulary,
 )
-from annotated.files import resource_path
-from annotated.training.config import model_config, preset
+from annotated.machinery.corpora import load_pairs
+from annotated.machinery.encoding import EncodedPairs
+from annotated.machinery.files import resource_path
+from annotated.training import model_config, preset
 
 # --------------------------------------------------------------------------------------- vocabulary
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from serving import CONTENT, HALF, OTHER, SHA256, Server, answer, files, serving
 
-from annotated import downloads
-from annotated.downloads import _check_complete, download, fetch_url
-from annotated.files import FileError
+from annotated.machinery import downloads
+from annotated.machinery.downloads import _check_complete, download, fetch_url
+from annotated.machinery.errors import FileError
 
 
 @pytest.fixture
@@ -268,7 +268,7 @@ def test_a_process_that_waits_for_another_goes_on_when_that_one_dies(server, tmp
     server.says = [answer(length=len(CONTENT)) + HALF, 60.0]  # to the first that comes
     place = tmp_path / "text.gz"
     code = (
-        "import sys, pathlib; from annotated.downloads import download;"
+        "import sys, pathlib; from annotated.machinery.downloads import download;"
         "download(sys.argv[1], pathlib.Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4])"
     )
     command = [sys.executable, "-c", code, server.url, str(place), str(len(CONTENT)), SHA256]

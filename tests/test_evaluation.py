@@ -18,7 +18,9 @@ from hypothesis import strategies as st
 from annotated import evaluation
 from annotated.attention import subsequent_mask
 from annotated.data import END, START, train_bpe
-from annotated.evaluation import (
+from annotated.evaluation import model_cost, training_cost
+from annotated.machinery.files import resource_path
+from annotated.machinery.scoring import (
     BLEU_KINDS,
     Likelihood,
     bleu,
@@ -26,17 +28,14 @@ from annotated.evaluation import (
     evaluate,
     likelihood,
     lower_tokenise,
-    model_cost,
     moses_tokenise,
     score_files,
     search_grid,
     split_compounds,
-    training_cost,
 )
-from annotated.files import resource_path
+from annotated.machinery.texts import read_lines
+from annotated.machinery.translator import Translator, load_pretrained
 from annotated.model import TransformerConfig, make_model
-from annotated.texts import read_lines
-from annotated.translator import Translator, load_pretrained
 
 REFERENCE = [
     "Ein Mann fährt auf einem Fahrrad durch die Stadt.",

@@ -17,7 +17,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace, patch_docutils
 
-from annotated.paper.quotation import Quotation
+from annotated.machinery.paper.quotation import Quotation
 
 NOTEBOOK = """---
 file_format: mystnb
@@ -124,7 +124,11 @@ def test_a_chapter_that_asks_nothing_of_the_reader_keeps_its_results(
 
 
 @pytest.mark.parametrize(
-    "code", ["from annotated.corpora import find_corpus", "import os; os.environ['ANNOTATED_DATA']"]
+    "code",
+    [
+        "from annotated.machinery.corpora import find_corpus",
+        "import os; os.environ['ANNOTATED_DATA']",
+    ],
 )
 def test_a_chapter_that_asks_the_reader_is_executed_anew(tmp_path: Path, code: str) -> None:
     with pytest.raises(KeyError):

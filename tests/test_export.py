@@ -13,10 +13,10 @@ from torch import Tensor
 
 from annotated.data import END, START, Batch, encode_source, encode_target, pad_ids
 from annotated.decoding import beam_search, greedy_decode
-from annotated.export import export_model, write_ctranslate2, write_onnx
-from annotated.files import InputError, MissingExtra
+from annotated.machinery.errors import InputError, MissingExtra
+from annotated.machinery.export import export_model, write_ctranslate2, write_onnx
+from annotated.machinery.translator import Translator
 from annotated.model import EncoderDecoder
-from annotated.translator import Translator
 
 ENGLISH = ["one two three", "four", "nine eight </s> seven ☃ six"]
 GERMAN = ["nine", "one six seven", "four four"]

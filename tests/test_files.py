@@ -1,4 +1,4 @@
-"""annotated.files: what goes wrong with a file ends in one line; what is written is whole."""
+"""annotated.machinery.files: what goes wrong with a file ends in one line; what is written is whole."""
 
 import errno
 import json
@@ -13,10 +13,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from annotated.files import (
-    FileError,
-    InputError,
-    MissingFile,
+from annotated.machinery.errors import FileError, InputError, MissingFile
+from annotated.machinery.files import (
     fits,
     locked,
     read_json,

@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from annotated.data import END, START, encode_source, pad_ids
+from annotated.machinery.translator import Translator, load_pretrained
 from annotated.optimizer import rate
-from annotated.translator import Translator, load_pretrained
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "_build" / "html"

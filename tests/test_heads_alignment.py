@@ -9,18 +9,18 @@ import pytest
 import torch
 
 from annotated.data import train_bpe
-from annotated.files import resource_path
-from annotated.heads import alignment
-from annotated.heads.alignment import (
+from annotated.machinery.files import resource_path
+from annotated.machinery.heads import alignment
+from annotated.machinery.heads.alignment import (
     LinkHits,
     alignment_errors,
     alignment_study,
     link_hits,
     spelling_links,
 )
+from annotated.machinery.translator import Translator
+from annotated.machinery.visualization.weights import Attention, read_attention
 from annotated.model import make_model
-from annotated.translator import Translator
-from annotated.visualization.weights import Attention, read_attention
 
 
 def test_spelling_links_numbers_names_and_cognates():

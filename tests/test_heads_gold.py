@@ -8,8 +8,8 @@ import tarfile
 import pytest
 from gum_sentence import ROWS, TEXT, parsed
 
-from annotated.files import FileError
-from annotated.heads.gold import load_gum, read_conllu
+from annotated.machinery.errors import FileError
+from annotated.machinery.heads.gold import load_gum, read_conllu
 
 doc = pytest.fixture(parsed, scope="module")
 

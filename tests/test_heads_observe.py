@@ -7,8 +7,8 @@ import pytest
 import torch
 from gum_sentence import ROWS, parsed, small_translator
 
-from annotated.heads.gold import read_conllu
-from annotated.heads.observe import (
+from annotated.machinery.heads.gold import read_conllu
+from annotated.machinery.heads.observe import (
     ATTENTION_PLACES,
     antecedents,
     arc_hits,
@@ -18,8 +18,8 @@ from annotated.heads.observe import (
     pronoun_hits,
     word_attention,
 )
-from annotated.translator import Translator
-from annotated.visualization.weights import merge_words, read_attention
+from annotated.machinery.translator import Translator
+from annotated.machinery.visualization.weights import merge_words, read_attention
 
 doc = pytest.fixture(parsed, scope="module")
 translator = pytest.fixture(small_translator, scope="module")

@@ -11,10 +11,10 @@ import pytest
 import torch
 from gum_sentence import ROWS, parsed, small_translator
 
-from annotated.files import resource_path
-from annotated.heads.gold import read_conllu
-from annotated.heads.observe import ATTENTION_PLACES, ArcHits, PronounHits
-from annotated.heads.study import (
+from annotated.machinery.files import resource_path
+from annotated.machinery.heads.gold import read_conllu
+from annotated.machinery.heads.observe import ATTENTION_PLACES, ArcHits, PronounHits
+from annotated.machinery.heads.study import (
     _gain_p,
     at_fixed_place,
     best_fixed_place,
@@ -33,8 +33,8 @@ from annotated.heads.study import (
     study_measures,
     study_summary,
 )
+from annotated.machinery.translator import Translator, load_pretrained
 from annotated.model import make_model
-from annotated.translator import Translator, load_pretrained
 
 doc = pytest.fixture(parsed, scope="module")
 translator = pytest.fixture(small_translator, scope="module")

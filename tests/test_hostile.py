@@ -34,21 +34,22 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 import annotated
-from annotated import cli, corpora, data
-from annotated.corpora import CorpusFile, known_corpora
+from annotated import data
 from annotated.data import encode_source, train_bpe
 from annotated.decoding import beam_search, greedy_decode
-from annotated.downloads import download
-from annotated.files import InputError
+from annotated.machinery import cli, corpora
+from annotated.machinery.corpora import CorpusFile, known_corpora
+from annotated.machinery.downloads import download
+from annotated.machinery.errors import InputError
+from annotated.machinery.prepared import open_prepared
+from annotated.machinery.texts import part_lines
+from annotated.machinery.training.checkpoints import list_checkpoints, read_checkpoint, save_model
+from annotated.machinery.training.folder import read_config
+from annotated.machinery.training.logs import read_log
+from annotated.machinery.training.trainer import train
+from annotated.machinery.translator import Translator, load_pretrained
 from annotated.model import TransformerConfig, build_model
-from annotated.prepared import open_prepared
-from annotated.texts import part_lines
-from annotated.training.checkpoints import list_checkpoints, read_checkpoint, save_model
-from annotated.training.config import TrainingConfig
-from annotated.training.folder import read_config
-from annotated.training.logs import read_log
-from annotated.training.trainer import train
-from annotated.translator import Translator, load_pretrained
+from annotated.training import TrainingConfig
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # of what is cut or left out
 
@@ -777,8 +778,8 @@ def test_downloads(server: str, tmp_path: Path):
 
 
 def test_trees():
-    from annotated.parsing.linear import line_to_tree
-    from annotated.parsing.trees import read_trees
+    from annotated.machinery.parsing.linear import line_to_tree
+    from annotated.machinery.parsing.trees import read_trees
 
     rng = random.Random(10)
     whole = "(S (NP (DT The) (NN cat)) (VP (VBD sat)) (. .))"

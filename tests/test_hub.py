@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from annotated.hub import on_hub
+from annotated.machinery.hub import on_hub
 
 pytest.importorskip("transformers")
 pytest.importorskip("sentencepiece")

@@ -14,9 +14,9 @@ from contents import pages
 
 from annotated.data import START, Batch, encode_source, pad_ids
 from annotated.decoding import beam_search
-from annotated.files import resource_path
-from annotated.translator import Translator, load_pretrained
-from annotated.vocabularies import read_tokenizer
+from annotated.machinery.files import resource_path
+from annotated.machinery.translator import Translator, load_pretrained
+from annotated.machinery.vocabularies import read_tokenizer
 
 ROOT = Path(__file__).resolve().parent.parent
 STATIC = ROOT / "book" / "static"
@@ -292,7 +292,7 @@ def test_any_text_gets_an_answer(tab) -> None:
 @pytest.mark.slow
 @pytest.mark.browser
 def test_lines_of_a_sentence(tab, translators) -> None:
-    from annotated.visualization.weights import merge_words, read_attention
+    from annotated.machinery.visualization.weights import merge_words, read_attention
 
     place = tab.locator(".live").nth(1)
     text = "The unbelievable keys, that she lost, are here."
@@ -391,8 +391,8 @@ def test_a_model_that_is_not_there_is_told_of(browser, site: Path, tmp_path: Pat
 @pytest.mark.corpora
 def test_the_page_translates_a_whole_test_set_as_well_as_python(tab, translators) -> None:
     """BLEU of the captions of Multi30k's test of 2016, each translated alone in the browser."""
-    from annotated.corpora import load_pairs
-    from annotated.evaluation import bleu
+    from annotated.machinery.corpora import load_pairs
+    from annotated.machinery.scoring import bleu
 
     sources, references = load_pairs("multi30k", "test", "en", "de", fetch=False)
     translate = """async ([name, texts]) => {

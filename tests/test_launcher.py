@@ -11,18 +11,16 @@ import pytest
 import torch
 
 from annotated.evaluation import TFLOPS
-from annotated.launcher import (
+from annotated.machinery.training.checkpoints import INTERRUPTED
+from annotated.machinery.training.launcher import (
     keep_results,
     launch,
     log_speed,
     loss_chart,
     train_command,
-    training_plan,
-    training_work,
 )
-from annotated.training.checkpoints import INTERRUPTED
-from annotated.training.config import TrainingConfig, preset
-from annotated.training.speed import PEAK_TFLOPS, peak_tflops
+from annotated.machinery.training.speed import peak_tflops
+from annotated.training import PEAK_TFLOPS, TrainingConfig, preset, training_plan, training_work
 
 
 def by_hand(c: TrainingConfig, length: int) -> int:

@@ -28,7 +28,7 @@ def test_the_pages_are_the_papers():
     from pdfminer.high_level import extract_pages
     from pdfminer.layout import LTTextContainer
 
-    from annotated.paper.quotation import find_paper
+    from annotated.machinery.paper.quotation import find_paper
 
     paper = find_paper()
     assert paper is not None

@@ -13,17 +13,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from annotated import marian
 from annotated.attention import subsequent_mask
-from annotated.cli import main
 from annotated.data import PAD, START, encode_source, encode_target, pad_ids
-from annotated.export import export_model
-from annotated.files import FileError, InputError
-from annotated.marian import write_marian
-from annotated.training.config import TrainingConfig
-from annotated.training.folder import read_pairs
-from annotated.training.trainer import train
-from annotated.translator import Translator, load_pretrained
+from annotated.machinery import marian
+from annotated.machinery.cli import main
+from annotated.machinery.errors import FileError, InputError
+from annotated.machinery.export import export_model
+from annotated.machinery.marian import write_marian
+from annotated.machinery.training.folder import read_pairs
+from annotated.machinery.training.trainer import train
+from annotated.machinery.translator import Translator, load_pretrained
+from annotated.training import TrainingConfig
 
 pytest.importorskip("transformers")
 pytest.importorskip("sentencepiece")

@@ -18,8 +18,8 @@ from pathlib import Path
 import pytest
 
 import annotated
-from annotated.files import MissingExtra
-from annotated.paper.pdf import extract_paper
+from annotated.machinery.errors import MissingExtra
+from annotated.machinery.paper.pdf import extract_paper
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = {"torch", "altair", "spacy", "sacrebleu", "pandas", "tokenizers", "numpy", "pdfminer"}
@@ -134,7 +134,9 @@ def test_without_extras_a_use_says_which_is_missing():
     }
     code = "import annotated, torch\n"
     for use in uses:
-        code += f"try: {use}\nexcept annotated.files.MissingExtra as error: print(error)\n"
+        code += (
+            f"try: {use}\nexcept annotated.machinery.errors.MissingExtra as error: print(error)\n"
+        )
     for said, (library, extra) in zip(bare(code).splitlines(), uses.values(), strict=True):
         how = f"pip install 'annotated-attention[{extra}]'"
         assert said == f"{library} is not installed; install the extra that has it: {how}"

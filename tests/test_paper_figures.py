@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from annotated.files import resource_path
-from annotated.paper.figures import drawn_weights
+from annotated.machinery.files import resource_path
+from annotated.machinery.paper.figures import drawn_weights
 
 pypdf = pytest.importorskip("pypdf", reason="needs the extra `pdf`")
 pytest.importorskip("pdfminer", reason="needs the extra `paper`")

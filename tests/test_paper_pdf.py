@@ -20,12 +20,12 @@ from press import (
     set_paper,
 )
 
-from annotated.evaluation import table_2
-from annotated.paper import pdf as module
-from annotated.paper import typesetting
-from annotated.paper.pdf import extract_paper
-from annotated.paper.typesetting import known_words
-from annotated.parsing.results import table_4
+from annotated.machinery.paper import pdf as module
+from annotated.machinery.paper import typesetting
+from annotated.machinery.paper.pdf import extract_paper
+from annotated.machinery.paper.typesetting import known_words
+from annotated.machinery.scoring import table_2
+from annotated.parsing import table_4
 from annotated.variations import _BASE, table_3
 
 PDF = os.environ.get("ANNOTATED_PAPER_PDF")

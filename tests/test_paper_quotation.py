@@ -12,9 +12,15 @@ from pathlib import Path
 import pytest
 from press import made_pdf, paper_and_text, pdf_bytes, set_paper
 
-from annotated.paper import quotation as module
-from annotated.paper.pdf import Paper, extract_paper
-from annotated.paper.quotation import find_paper, get_paper, import_paper, paper_folder, quote
+from annotated.machinery.paper import quotation as module
+from annotated.machinery.paper.pdf import Paper, extract_paper
+from annotated.machinery.paper.quotation import (
+    find_paper,
+    get_paper,
+    import_paper,
+    paper_folder,
+    quote,
+)
 
 pytestmark = pytest.mark.slow  # together: nearly each makes a PDF and reads it
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from press import justified, remnants
 
-from annotated.paper import typesetting as module
-from annotated.paper.typesetting import join_lines, known_words, mend_ligatures, typeset
+from annotated.machinery.paper import typesetting as module
+from annotated.machinery.paper.typesetting import join_lines, known_words, mend_ligatures, typeset
 
 
 @pytest.mark.parametrize("word", module._LIGATED)

@@ -8,8 +8,8 @@ import pytest
 from nltk import Tree
 from treebanks import LONG, SHORT, one
 
-from annotated.parsing.baselines import PCFG, compare_parsers, right_branching
-from annotated.parsing.parser import score_parser
+from annotated.machinery.parsing.baselines import PCFG, compare_parsers, right_branching
+from annotated.machinery.parsing.scoring import score_parser
 
 
 def test_a_grammar_that_is_counted_finds_the_trees_again():

@@ -14,19 +14,19 @@ from nltk import Tree
 from treebanks import LONG, SHORT, one
 
 from annotated.data import END, train_bpe
-from annotated.files import resource_path
-from annotated.model import make_model
-from annotated.parsing.constraints import ConstrainedTranslator, LineConstraints
-from annotated.parsing.linear import (
+from annotated.linearization import linearize
+from annotated.machinery.files import resource_path
+from annotated.machinery.parsing.constraints import ConstrainedTranslator, LineConstraints
+from annotated.machinery.parsing.linear import (
     line_to_tokens,
     line_to_tree,
-    linearize,
     tree_to_line,
     words_to_line,
 )
-from annotated.parsing.parser import Parser, load_parser
-from annotated.parsing.trees import is_tag, load_trees
-from annotated.translator import Translator
+from annotated.machinery.parsing.trees import is_tag, load_trees
+from annotated.machinery.translator import Translator
+from annotated.model import make_model
+from annotated.parsing import Parser, load_parser
 
 
 def nested(labels: str, inside: str) -> str:

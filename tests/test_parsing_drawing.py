@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from treebanks import one
 
-from annotated.parsing.drawing import tree_svg
-from annotated.parsing.evalb import evalb_compare
-from annotated.parsing.linear import linearize
-from annotated.parsing.trees import read_trees, strip_traces, tree_to_brackets
+from annotated.linearization import linearize
+from annotated.machinery.parsing.drawing import tree_svg
+from annotated.machinery.parsing.evalb import evalb_compare
+from annotated.machinery.parsing.trees import read_trees, strip_traces, tree_to_brackets
 
 
 def test_the_deepest_tree_can_be_used():

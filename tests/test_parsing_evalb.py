@@ -10,7 +10,7 @@ import pytest
 from nltk import Tree
 from treebanks import one
 
-from annotated.parsing.evalb import (
+from annotated.machinery.parsing.evalb import (
     EvalbParams,
     evalb_compare,
     evalb_summary,
@@ -19,7 +19,7 @@ from annotated.parsing.evalb import (
     score_tree_files,
     score_trees,
 )
-from annotated.parsing.trees import read_trees
+from annotated.machinery.parsing.trees import read_trees
 
 SAMPLE_RULES = EvalbParams(
     deleted=frozenset(["TOP", "-NONE-", ",", ":", "``", "''"]),

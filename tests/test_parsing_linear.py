@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from treebanks import ANY_TREES, one
 
-from annotated.parsing.linear import (
+from annotated.linearization import linearize
+from annotated.machinery.parsing.linear import (
     delinearize,
     line_to_tokens,
     line_to_tree,
-    linearize,
     tree_to_line,
     words_to_line,
 )
-from annotated.parsing.trees import load_trees
+from annotated.machinery.parsing.trees import load_trees
 
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
 

@@ -11,16 +11,16 @@ import torch
 from nltk import Tree
 from torch import nn
 
-from annotated.cli import build_parser
 from annotated.data import END
 from annotated.decoding import beam_search
-from annotated.files import resource_path
+from annotated.machinery.cli import build_parser
+from annotated.machinery.files import resource_path
+from annotated.machinery.parsing.baselines import right_branching
+from annotated.machinery.parsing.evalb import score_trees
+from annotated.machinery.parsing.trees import read_trees
+from annotated.machinery.translator import load_pretrained
 from annotated.model import make_model
-from annotated.parsing.baselines import right_branching
-from annotated.parsing.evalb import score_trees
-from annotated.parsing.parser import Parser, load_parser
-from annotated.parsing.trees import read_trees
-from annotated.translator import load_pretrained
+from annotated.parsing import Parser, load_parser
 
 
 def test_a_model_of_sentences_is_no_parser():

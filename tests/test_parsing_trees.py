@@ -12,8 +12,8 @@ from hypothesis import given
 from nltk import Tree
 from treebanks import TREES, one
 
-from annotated.corpora import find_corpus
-from annotated.parsing.trees import (
+from annotated.machinery.corpora import find_corpus
+from annotated.machinery.parsing.trees import (
     bare_label,
     load_trees,
     read_trees,

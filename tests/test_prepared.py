@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from annotated import prepared, translator
-from annotated.cli import main
 from annotated.data import encode_source, encode_target, train_bpe
-from annotated.downloads import sha256_of
-from annotated.files import FileError
-from annotated.prepared import (
+from annotated.machinery import prepared, translator
+from annotated.machinery.cli import main
+from annotated.machinery.downloads import sha256_of
+from annotated.machinery.errors import FileError
+from annotated.machinery.prepared import (
     corpus_key,
     corpus_parts_of,
     draw_lines,
@@ -29,7 +29,7 @@ from annotated.prepared import (
     prepare,
     read_manifest,
 )
-from annotated.training.config import TrainingConfig
+from annotated.training import TrainingConfig
 
 EN = ["A dog  runs.", " Two men ride bicycles!", "cafe\u0301 ▁x </s>", "9 red cats"]
 DE = ["Ein Hund läuft.", "Zwei Männer fahren Rad – „schön“.", "Äpfel <s>", "9 rote Katzen "]

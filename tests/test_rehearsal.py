@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from annotated.evaluation import BLEU_KINDS
+from annotated.machinery.scoring import BLEU_KINDS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAIRS = 20_000

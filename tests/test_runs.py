@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from annotated import corpora, runs
-from annotated.cli import build_parser
-from annotated.evaluation import BLEU_KINDS
-from annotated.runs import WantedRun, count_pairs, wanted_runs
+from annotated.machinery import corpora, runs
+from annotated.machinery.cli import build_parser
+from annotated.machinery.runs import WantedRun, count_pairs, wanted_runs
+from annotated.machinery.scoring import BLEU_KINDS
 
 WANTED = {run.id: run for run in wanted_runs()}
 

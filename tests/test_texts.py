@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving import tar
 
-from annotated import texts
 from annotated.data import encode_source, train_bpe
-from annotated.files import FileError, MissingFile
-from annotated.texts import archive_texts, part_lines, read_lines, well_formed
+from annotated.machinery import texts
+from annotated.machinery.errors import FileError, MissingFile
+from annotated.machinery.texts import archive_texts, part_lines, read_lines, well_formed
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])

@@ -11,10 +11,11 @@ import torch
 from small_runs import assert_same_run
 from tokenizers import Tokenizer
 
-from annotated.data import PAD, EncodedPairs
-from annotated.training import batches
-from annotated.training import trainer as trainer_module
-from annotated.training.batches import (
+from annotated.data import PAD
+from annotated.machinery.encoding import EncodedPairs
+from annotated.machinery.training import batches
+from annotated.machinery.training import trainer as trainer_module
+from annotated.machinery.training.batches import (
     derive_seed,
     longest_sentence,
     pool_places,
@@ -22,8 +23,8 @@ from annotated.training.batches import (
     prefetch,
     share_parts,
 )
-from annotated.training.config import PRESETS, TrainingConfig, preset
-from annotated.training.trainer import Trainer, start_run, train
+from annotated.machinery.training.trainer import Trainer, start_run, train
+from annotated.training import PRESETS, TrainingConfig, preset
 
 
 def test_a_pass_sees_every_token_once(config: TrainingConfig, corpus: Path):

@@ -24,20 +24,21 @@ from small_runs import (
     tensors,
 )
 
-from annotated.cli import main
 from annotated.data import train_bpe
-from annotated.files import FileError, read_tensors, write_tensors, write_text
-from annotated.model import TransformerConfig, make_model
-from annotated.training.checkpoints import (
+from annotated.machinery.cli import main
+from annotated.machinery.errors import FileError
+from annotated.machinery.files import read_tensors, write_tensors, write_text
+from annotated.machinery.training.checkpoints import (
     average_checkpoints,
     list_checkpoints,
     read_checkpoint,
     save_model,
     tensor_digest,
 )
-from annotated.training.config import TrainingConfig, model_config
-from annotated.training.trainer import start_run, train
-from annotated.translator import load_pretrained
+from annotated.machinery.training.trainer import start_run, train
+from annotated.machinery.translator import load_pretrained
+from annotated.model import TransformerConfig, make_model
+from annotated.training import TrainingConfig, model_config
 
 
 @pytest.mark.processes
@@ -101,7 +102,7 @@ def test_a_checkpoint_that_cannot_be_written_costs_no_other(config, tmp_path, mo
     other = replace(config, out=str(tmp_path / "other"))
     train(replace(other, updates=10))
     with monkeypatch.context() as patch:
-        patch.setattr("annotated.files.save_file", half_written)
+        patch.setattr("annotated.machinery.files.save_file", half_written)
         with pytest.raises(OSError, match="no space"):
             train(other, resume=True)
     assert [path.name for path in list_checkpoints(other.out)] == [
@@ -149,7 +150,7 @@ def test_tensors_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch, na
     path = tmp_path / "weights.safetensors"
     write_tensors(path, {"x": torch.ones(2)}, {})
     old = path.read_bytes()
-    monkeypatch.setattr(f"annotated.files.{name}", failure)
+    monkeypatch.setattr(f"annotated.machinery.files.{name}", failure)
     with pytest.raises(OSError, match="no space"):
         write_tensors(path, {"x": torch.zeros(3)}, {})
     assert path.read_bytes() == old
@@ -162,7 +163,7 @@ def test_tensors_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatch, na
 def test_text_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch):
     path = tmp_path / "log.csv"
     write_text(path, "old\n")
-    monkeypatch.setattr("annotated.files.os.replace", broken)
+    monkeypatch.setattr("annotated.machinery.files.os.replace", broken)
     with pytest.raises(OSError, match="no space"):
         write_text(path, "new\n")
     assert path.read_text(encoding="utf-8") == "old\n"
@@ -225,7 +226,7 @@ def test_resuming_reads_one_checkpoint_and_no_more(config: TrainingConfig, monke
         read.append(path.name)
         return real(path, *arguments)
 
-    monkeypatch.setattr("annotated.training.checkpoints.read_tensors", noted)
+    monkeypatch.setattr("annotated.machinery.training.checkpoints.read_tensors", noted)
     start_run(config, resume=True)
     assert set(read) == {"checkpoint-00000030.safetensors"}
     read.clear()
@@ -294,7 +295,7 @@ def test_a_disk_that_cannot_be_read_costs_no_checkpoint(config, monkeypatch, cap
     def failing(*arguments: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("annotated.files.safe_open", failing)
+    monkeypatch.setattr("annotated.machinery.files.safe_open", failing)
     assert "Input/output error" in refused(config, capsys)
     assert len(list_checkpoints(config.out)) == 2
 

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from annotated.cli import main
-from annotated.files import write_text
-from annotated.launcher import train_command
+from annotated.machinery.cli import main
+from annotated.machinery.files import write_text
+from annotated.machinery.training.folder import read_config
+from annotated.machinery.training.launcher import train_command
+from annotated.machinery.translator import load_pretrained
 from annotated.model import TransformerConfig, build_model
-from annotated.training.config import PRESETS, TrainingConfig, model_config, preset
-from annotated.training.folder import read_config
-from annotated.translator import load_pretrained
+from annotated.training import PRESETS, TrainingConfig, model_config, preset
 
 
 @pytest.mark.parametrize(
@@ -102,6 +102,6 @@ def test_the_dropout_of_attention_reaches_the_model(config: TrainingConfig):
 
 
 def test_tensorboard_is_asked_for_before_anything_is_done(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("annotated.training.config.find_spec", lambda name: None)
+    monkeypatch.setattr("annotated.machinery.training.checks.find_spec", lambda name: None)
     with pytest.raises(ValueError, match="pip install tensorboard"):
         TrainingConfig(tensorboard=True)

@@ -9,18 +9,18 @@ from pathlib import Path
 import pytest
 from small_runs import assert_same_run, last_update, refused, start
 
-from annotated import prepared
 from annotated.data import train_bpe
-from annotated.files import FileError
-from annotated.launcher import launch
-from annotated.prepared import prepare, read_manifest
-from annotated.training import folder as folder_module
-from annotated.training.checkpoints import list_checkpoints
-from annotated.training.config import TrainingConfig
-from annotated.training.logs import read_log
-from annotated.training.processes import Processes
-from annotated.training.trainer import start_run, train
-from annotated.translator import load_pretrained
+from annotated.machinery import prepared
+from annotated.machinery.errors import FileError
+from annotated.machinery.prepared import prepare, read_manifest
+from annotated.machinery.training import folder as folder_module
+from annotated.machinery.training.checkpoints import list_checkpoints
+from annotated.machinery.training.launcher import launch
+from annotated.machinery.training.logs import read_log
+from annotated.machinery.training.processes import Processes
+from annotated.machinery.training.trainer import start_run, train
+from annotated.machinery.translator import load_pretrained
+from annotated.training import TrainingConfig
 
 
 def contents(config: TrainingConfig) -> dict[Path, bytes]:

@@ -9,11 +9,11 @@ import pytest
 from small_runs import exact, rows
 
 from annotated.evaluation import model_cost
-from annotated.files import FileError
-from annotated.launcher import log_speed
-from annotated.training.config import TrainingConfig, model_config
-from annotated.training.logs import RunLog, read_log
-from annotated.training.trainer import Trainer, train
+from annotated.machinery.errors import FileError
+from annotated.machinery.training.launcher import log_speed
+from annotated.machinery.training.logs import RunLog, read_log
+from annotated.machinery.training.trainer import Trainer, train
+from annotated.training import TrainingConfig, model_config
 
 
 @pytest.mark.slow

@@ -14,17 +14,17 @@ import pytest
 import torch
 from small_runs import exact, last_update, start, tensors
 
-from annotated.launcher import train_command
-from annotated.training.checkpoints import INTERRUPTED, list_checkpoints, read_checkpoint
-from annotated.training.config import TrainingConfig
-from annotated.training.processes import (
+from annotated.machinery.training.checkpoints import INTERRUPTED, list_checkpoints, read_checkpoint
+from annotated.machinery.training.launcher import train_command
+from annotated.machinery.training.processes import (
     Processes,
     Stopped,
     StopRequest,
     find_precision,
     leave_together,
 )
-from annotated.training.trainer import train
+from annotated.machinery.training.trainer import train
+from annotated.training import TrainingConfig
 
 
 def test_a_second_ctrl_c_stops_at_once():

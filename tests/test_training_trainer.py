@@ -15,17 +15,17 @@ import torch
 from small_runs import assert_same_run, equal, exact, rows, same, tensors
 from torch import nn
 
-from annotated.cli import main
 from annotated.data import make_batch
-from annotated.launcher import train_command
+from annotated.machinery.cli import main
+from annotated.machinery.training.batches import GlobalBatch
+from annotated.machinery.training.checkpoints import INTERRUPTED, list_checkpoints
+from annotated.machinery.training.folder import read_config
+from annotated.machinery.training.launcher import train_command
+from annotated.machinery.training.logs import RunLog
+from annotated.machinery.training.processes import Readback
+from annotated.machinery.training.trainer import Trainer, _Queued, start_run, train
 from annotated.optimizer import paper_optimizer, rate
-from annotated.training.batches import GlobalBatch
-from annotated.training.checkpoints import INTERRUPTED, list_checkpoints
-from annotated.training.config import TrainingConfig
-from annotated.training.folder import read_config
-from annotated.training.logs import RunLog
-from annotated.training.processes import Readback
-from annotated.training.trainer import Trainer, _Queued, start_run, train
+from annotated.training import TrainingConfig
 
 
 @pytest.mark.slow

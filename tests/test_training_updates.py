@@ -9,11 +9,11 @@ from small_runs import equal
 from torch import nn
 
 from annotated.data import Batch
+from annotated.machinery.training.loss import ModelLoss
 from annotated.model import EncoderDecoder, make_model
 from annotated.optimizer import paper_optimizer, rate
 from annotated.regularization import LabelSmoothing, smoothed_cross_entropy
-from annotated.training.loss import ModelLoss, SimpleLossCompute
-from annotated.training.updates import TrainState, run_epoch
+from annotated.training import SimpleLossCompute, TrainState, run_epoch
 
 
 @pytest.mark.parametrize("mode", ["Train", "", "training", "log", "eval+log", None])

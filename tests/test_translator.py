@@ -19,10 +19,11 @@ from tiny import TOKENIZER, WORDS, never_end, wild
 
 from annotated.data import END, PAD, START, Batch, encode_source, pad_ids
 from annotated.decoding import beam_search
-from annotated.files import FileError, resource_path
-from annotated.training.checkpoints import save_model
-from annotated.training.config import preset
-from annotated.translator import Translation, Translator, budget_batches, load_pretrained
+from annotated.machinery.errors import FileError
+from annotated.machinery.files import resource_path
+from annotated.machinery.training.checkpoints import save_model
+from annotated.machinery.translator import Translation, Translator, budget_batches, load_pretrained
+from annotated.training import preset
 
 TRANSLATORS = ["multi30k-en-de", "multi30k-en-fr", "general-en-fr"]
 EARLIER_RUNS = {
@@ -292,7 +293,9 @@ def test_an_unknown_model_is_refused_with_the_known(tmp_path: Path, monkeypatch)
         (tmp_path / "models" / name).mkdir(parents=True)
         (tmp_path / "models" / name / "model.safetensors").touch()
     (tmp_path / "models" / "unfinished").mkdir()
-    monkeypatch.setattr("annotated.translator.resource_path", lambda name: tmp_path / name)
+    monkeypatch.setattr(
+        "annotated.machinery.translator.resource_path", lambda name: tmp_path / name
+    )
     for name in "three", "unfinished", str(tmp_path):  # a folder without a model is none
         with pytest.raises(ValueError, match=re.escape(f"one, two; got {name!r}")):
             load_pretrained(name)
@@ -488,7 +491,7 @@ def test_the_shipped_models_are_small_and_come_with_their_logs(translators, name
 @pytest.mark.corpora
 @pytest.mark.parametrize("name", TRANSLATORS)
 def test_the_shipped_vocabularies_know_the_letters_of_their_corpora(translators, name: str):
-    from annotated.corpora import load_pairs
+    from annotated.machinery.corpora import load_pairs
 
     for side in load_pairs("multi30k", "train", *name.split("-")[1:]):
         encodings = translators[name].tokenizer.encode_batch(side[::20])

@@ -10,21 +10,19 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from annotated import cli, variations
-from annotated.model import build_model
-from annotated.training.folder import read_config
-from annotated.variations import (
+from annotated import variations
+from annotated.machinery import cli
+from annotated.machinery.training.folder import read_config
+from annotated.machinery.training.table_3 import (
     _full_config,
     compare_direction,
-    count_parameters,
     full_command,
     gain_over_base,
-    row_config,
-    small_config,
     student_quantile,
-    table_3,
     vary,
 )
+from annotated.model import build_model
+from annotated.variations import count_parameters, row_config, small_config, table_3
 
 NAMES = list(table_3().index)
 
@@ -79,7 +77,8 @@ def test_the_table_is_the_papers():
 def test_the_full_command_makes_the_full_configuration(name, monkeypatch):
     found = []
     monkeypatch.setattr(
-        "annotated.training.trainer.train", lambda config, resume: found.append(config) or Path("x")
+        "annotated.machinery.training.trainer.train",
+        lambda config, resume: found.append(config) or Path("x"),
     )
     launch, options = full_command(name).split(" -m annotated ")
     assert launch == "torchrun --standalone --nproc-per-node gpu"

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from annotated.visualization.drawing import (
+from annotated.machinery.visualization.drawing import (
     _weight_rows,
     attention_lines,
     attention_overview,
     heat_map,
 )
-from annotated.visualization.weights import Attention
+from annotated.machinery.visualization.weights import Attention
 
 
 @pytest.mark.parametrize("keys", [4, 6])

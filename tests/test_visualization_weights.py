@@ -8,15 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotated.data import train_bpe
-from annotated.model import make_model
-from annotated.translator import Translator
-from annotated.visualization.weights import (
+from annotated.machinery.translator import Translator
+from annotated.machinery.visualization.weights import (
     Attention,
     drop_tokens,
     merge_words,
     read_attention,
     word_groups,
 )
+from annotated.model import make_model
 
 SENTENCE, TRANSLATION = "The dog's ball isn't red.", "Der Ball ist nicht rot."
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from nltk import Tree
 
-from annotated.parsing.trees import is_tag, read_trees
+from annotated.machinery.parsing.trees import is_tag, read_trees
 
 LABELS, TAGS = st.sampled_from(["S", "NP", "VP", "-LRB-", "X"]), st.sampled_from(["DT", "NN", "."])
 

@@ -1,0 +1,175 @@
+"""Code for The Annotated Transformer."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from annotated import regularization
+from annotated.attention import MultiHeadedAttention as MultiHeadedAttention
+from annotated.attention import scaled_dot_product
+from annotated.attention import subsequent_mask as subsequent_mask
+from annotated.data import Batch as Batch
+from annotated.decoding import greedy_decode as greedy_decode
+from annotated.embeddings import Embeddings as Embeddings
+from annotated.embeddings import Generator as Generator
+from annotated.feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
+from annotated.machinery.errors import InputError, check_whole
+from annotated.model import EncoderDecoder as EncoderDecoder
+from annotated.model import make_model as make_model
+from annotated.optimizer import rate as rate
+from annotated.positional import PositionalEncoding as PositionalEncoding
+from annotated.stacks import Decoder as Decoder
+from annotated.stacks import DecoderLayer as DecoderLayer
+from annotated.stacks import Encoder as Encoder
+from annotated.stacks import EncoderLayer as EncoderLayer
+from annotated.stacks import SublayerConnection as SublayerConnection
+from annotated.stacks import clones as clones
+from annotated.training import SimpleLossCompute as SimpleLossCompute
+from annotated.training import TrainState as TrainState
+from annotated.training import run_epoch as run_epoch
+
+__all__ = [
+    "Batch",
+    "Decoder",
+    "DecoderLayer",
+    "DummyOptimizer",
+    "DummyScheduler",
+    "Embeddings",
+    "Encoder",
+    "EncoderDecoder",
+    "EncoderLayer",
+    "Generator",
+    "LabelSmoothing",
+    "LayerNorm",
+    "MultiHeadedAttention",
+    "PositionalEncoding",
+    "PositionwiseFeedForward",
+    "SimpleLossCompute",
+    "SublayerConnection",
+    "TrainState",
+    "attention",
+    "average",
+    "clones",
+    "data_gen",
+    "greedy_decode",
+    "make_model",
+    "rate",
+    "run_epoch",
+    "subsequent_mask",
+]
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    dropout: Callable[[Tensor], Tensor] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """Equation 1, with dropout on the weights if asked for.
+
+    Args:
+        query: (..., len_q, d_k)   key: (..., len_k, d_k)   value: (..., len_k, d_v)
+        mask: broadcastable to (..., len_q, len_k); False or 0 forbids the connection.
+        dropout: what the weights go through before they meet the values.
+
+    Returns: output (..., len_q, d_v) and weights (..., len_q, len_k).
+
+    Source: section 3.2.1.
+    """
+    output, weights = scaled_dot_product(query, key, value, mask)
+    if dropout is None:
+        return output, weights
+    weights = dropout(weights)
+    return weights @ value, weights
+
+
+class LayerNorm(nn.LayerNorm):
+    """torch's normalisation of a layer: (..., features) to (..., features).
+
+    Args:
+        features: width.   eps: added to the variance.
+
+    Source: section 3.1.
+    """
+
+    def __init__(self, features: int, eps: float = 1e-6) -> None:
+        super().__init__(features, eps=eps)
+
+
+class LabelSmoothing(regularization.LabelSmoothing):
+    """Divergence from targets that keep 1 - ε and spread ε over the others, but not on padding.
+
+    After each call `true_dist` holds these targets (positions, size).
+
+    Args:
+        size: of the vocabulary, at least 3.   smoothing: ε.
+        padding_idx: its probability is 0; positions with this target do not count.
+
+    Raises: InputError for a smaller size, or another number of log-probabilities a position;
+        ValueError if smoothing lies outside [0, 1).
+
+    Source: section 5.4, in the form of The Annotated Transformer.
+    """
+
+    true_dist: Tensor | None = None
+
+    def __init__(self, size: int, padding_idx: int, smoothing: float = 0.0) -> None:
+        check_whole("size", size, least=3)
+        super().__init__(size, padding_idx, smoothing)
+
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
+        """Sum of the loss; x: log-probabilities (positions, size)   target: ids (positions,)"""
+        if x.size(-1) != self.size:
+            raise InputError(f"expected {self.size} log-probabilities a position; got {x.size(-1)}")
+        symbol, target = torch.arange(self.size, device=x.device), target.unsqueeze(-1)
+        even = torch.full_like(x, self.smoothing / (self.size - 2))
+        spread = even.masked_fill(symbol == target, 1 - self.smoothing)
+        padding = (symbol == self.padding_idx) | (target == self.padding_idx)
+        self.true_dist = spread.masked_fill(padding, 0.0)
+        x = x.masked_fill(self.true_dist == 0, 0.0)  # 0 · log 0 is 0; torch makes NaN of it
+        return nn.functional.kl_div(x, self.true_dist, reduction="sum")
+
+
+class DummyOptimizer(torch.optim.Optimizer):
+    """An optimizer that changes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__([nn.Parameter(torch.zeros(0))], {"lr": 0.0})
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Leave the weights as they are."""
+
+    def zero_grad(self, set_to_none: bool = False) -> None:
+        """Leave the gradients as they are."""
+
+
+class DummyScheduler:
+    """A schedule that changes nothing."""
+
+    def step(self) -> None:
+        """Leave the learning rate as it is."""
+
+
+def data_gen(V: int, batch_size: int, nbatches: int) -> Iterator[Batch]:
+    """Batches of the copy task: ten symbols from 1 to V - 1, the first of them 1; 0 is padding.
+
+    Returns: batches whose source and target are (batch_size, 10) and the same.
+    """
+    for _ in range(nbatches):
+        symbols = torch.randint(1, V, (batch_size, 10))
+        symbols[:, 0] = 1
+        yield Batch(symbols, symbols.clone(), pad=0)
+
+
+def average(model: nn.Module, models: Iterable[nn.Module]) -> None:
+    """Give a model the mean of the weights of several models of its shape.
+
+    Source: section 6.1.
+    """
+    sources = [list(other.parameters()) for other in models]
+    with torch.no_grad():
+        for own, *others in zip(model.parameters(), *sources, strict=True):
+            own.copy_(torch.stack(others).mean(dim=0))

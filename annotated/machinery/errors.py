@@ -1,0 +1,34 @@
+"""The errors of this package, and the one check that every module shares.
+
+Every message says what was expected, what was given, and where.
+"""
+
+import math
+from numbers import Integral
+from typing import Any
+
+
+class InputError(ValueError):
+    """Something given to the book cannot be used; the message says what was expected instead."""
+
+
+class FileError(OSError, InputError):
+    """A file that cannot be read, written or believed; the message names it."""
+
+
+class MissingFile(FileNotFoundError, FileError):
+    """A file that is not where it is expected."""
+
+
+class MissingExtra(ImportError, InputError):
+    """A library that comes with an extra, and is not installed."""
+
+
+def check_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
+    """Raise InputError unless a value is a whole number from least to most; True is none."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise InputError(f"expected a whole number for {name}; got {value!r:.80}")
+    if int(value) < least:
+        raise InputError(f"expected {name} of at least {least}; got {value}")
+    if int(value) > most:
+        raise InputError(f"expected {name} of at most {most:,}; got {value}")

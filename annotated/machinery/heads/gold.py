@@ -1,0 +1,130 @@
+"""The study of heads."""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+from annotated.machinery.corpora import corpus_file, find_corpus, known_split, local_file
+from annotated.machinery.files import lazy_extra, reading
+from annotated.machinery.texts import archive_texts, read_lines
+
+with lazy_extra("parse"):
+    from conllu import TokenList, parse
+    from conllu.exceptions import ParseException
+    from conllu.parser import DEFAULT_FIELDS, parse_sentences
+    from spacy.tokens import Doc, Span
+    from spacy.vocab import Vocab
+
+
+def _misc(token: dict[str, Any], name: str) -> str:
+    """What the last column says under a name."""
+    return (token["misc"] or {}).get(name) or ""
+
+
+def _spaces(sentence: TokenList) -> list[bool]:
+    """Whether a space follows each word."""
+    spaces, end, after_end = [], 0, True
+    for token in sentence:
+        after, place = _misc(token, "SpaceAfter") != "No", token["id"]
+        if isinstance(place, int):
+            spaces.append(after if place > end else after_end and place == end)
+        elif place and place[1] == "-":  # several words written as one, such as 3-4 don't
+            end, after_end = place[2], after
+    return spaces
+
+
+_BRACKET = re.compile(r"\((\d+)[^()]*(\)?)|(\d+)[^()]*\)")
+
+
+def _mentions(words: TokenList) -> dict[str, list[tuple[int, int]]]:
+    """Mentions of each entity, as first and last word."""
+    opened, found = defaultdict(list), defaultdict(list)
+    for place, token in enumerate(words):
+        for bracket in _BRACKET.finditer(_misc(token, "Entity")):
+            begins, at_once, ends = bracket.groups()
+            if begins and at_once:
+                found[begins].append((place, place))
+            elif begins:
+                opened[begins].append(place)
+            elif opened[ends]:
+                found[ends].append((opened[ends].pop(), place))
+    return found
+
+
+_VERBATIM = {name: (lambda line, i: line[i]) for name in ("xpos", "feats", "head", "deps")}
+
+
+def read_conllu(text: str) -> Iterator[Doc]:
+    """Sentences of a text in CoNLL-U: words, tags and heads; `spans` holds the mentions.
+
+    Raises: ValueError that says which sentence is not in the format.
+    """
+    vocab = Vocab()
+    for number, block in enumerate(parse_sentences(StringIO(text)), start=1):
+        try:
+            (sentence,) = parse(block, [*DEFAULT_FIELDS, "more"], _VERBATIM)
+            if any(tuple(token) != DEFAULT_FIELDS for token in sentence):
+                raise ParseException("fewer or more")
+            doc = _as_doc(sentence, vocab)
+        except (ParseException, ValueError, OverflowError) as error:
+            raise ValueError(
+                f"sentence {number}: expected lines of ten fields, with tabs between, that make "
+                f"a tree; got: {error}"
+            ) from None
+        yield doc
+
+
+def _as_doc(sentence: TokenList, vocab: Vocab) -> Doc:
+    words = sentence.filter(id=lambda place: isinstance(place, int))
+    doc = Doc(
+        vocab,
+        words=[token["form"] for token in words],
+        spaces=_spaces(sentence),
+        heads=[
+            int(token["head"]) - 1 if token["head"] != "0" else i for i, token in enumerate(words)
+        ],
+        deps=[token["deprel"] for token in words],
+        pos=[token["upos"] for token in words],
+        tags=[token["xpos"] for token in words],
+    )
+    for entity, places in _mentions(words).items():
+        doc.spans[entity] = [Span(doc, first, last + 1) for first, last in places]
+    return doc
+
+
+def load_gum(split: str) -> list[Doc]:
+    """The sentences of a split of GUM, "train", "dev" or "test".
+
+    Raises: ValueError for another split; MissingFile if GUM is not at hand; FileError that names
+        the file if it is not in the format.
+    """
+    corpus = find_corpus("gum")
+    names = known_split(corpus, split)
+    archive = local_file(corpus, "gum-dep-coref.tar.xz")
+    if archive:
+        texts = _archived_texts(archive, split)
+    else:
+        paths = [corpus_file(corpus, name) for name in names]
+        texts = {str(path): "\n".join(read_lines(path)) for path in paths}
+    docs: list[Doc] = []
+    for name, text in texts.items():
+        with reading(name, "sentences in CoNLL-U"):
+            docs += read_conllu(text)
+    return [doc for doc in docs if any(token.text != "_" for token in doc)]
+
+
+def _archived_texts(path: Path, split: str) -> dict[str, str]:
+    """The texts of a split, whose names the archive's splits.md lists under its title, by name.
+
+    Raises: FileError if the archive is damaged, or if it lacks the split or a text of it.
+    """
+    found = archive_texts(path, (".conllu", "splits.md"))
+    texts = {name.removeprefix("./"): text for name, text in found.items()}
+    with reading(path, f"splits.md, and the texts of {split} that it lists"):
+        _, *parts = re.split(r"^## (\w+)$", texts["splits.md"], flags=re.M)
+        listed = dict(zip(parts[::2], parts[1::2], strict=True))[split]
+        chosen = {f"dep/{name}.conllu" for name in re.findall(r"\w+_\w+", listed)}
+        return {f"{path}: {name}": texts[name] for name in texts if name in chosen}

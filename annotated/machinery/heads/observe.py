@@ -1,0 +1,207 @@
+"""The study of heads."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from annotated.data import encode_source
+from annotated.machinery.files import lazy_extra
+from annotated.machinery.translator import Translator
+
+with lazy_extra("parse"):
+    from spacy.tokens import Doc
+
+
+@torch.no_grad()
+def word_attention(translator: Translator, doc: Doc) -> Tensor:
+    """Encoder attention between the words of a sentence.
+
+    Returns: (layers, h, len, len + 1); the last column is the end symbol. Words without a piece of
+        their own have rows and columns of zeros.
+    """
+    text = doc.text.rstrip()
+    encoding = translator.tokenizer.encode(text)
+    words = [place for token in doc for place in [token.i] * len(token.text_with_ws)]
+    device = next(translator.model.parameters()).device
+    belongs = torch.zeros(len(encoding.ids) + 1, len(doc) + 1, device=device)  # the end last
+    belongs[-1, -1] = 1.0
+    for piece, (start, _) in enumerate(encoding.offsets):
+        letter = len(text) - len(text[start:].lstrip())  # the first that is not a space
+        belongs[piece, words[letter]] = 1.0
+    src = torch.tensor(encode_source(translator.tokenizer, [text]), device=device)
+    translator.model.encode(src, torch.ones(1, 1, src.size(1), dtype=torch.bool, device=device))
+    layers: Any = translator.model.encoder.layers
+    weights = torch.cat([layer.self_attn.attn for layer in layers])  # (layers, h, pieces, pieces)
+    rows = (belongs / belongs.sum(dim=0).clamp(min=1.0)).T
+    return (rows @ weights @ belongs)[..., :-1, :].cpu()
+
+
+def most_attended(weights: Tensor) -> Tensor:
+    """The word that each word looks at most, itself and the end left out.
+
+    Args:
+        weights: (layers, h, len, len + 1), as from `word_attention`.
+
+    Returns: positions (layers, h, len).
+    """
+    among = weights[..., :-1].clone()
+    among.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
+    return among.argmax(dim=-1)
+
+
+class ArcHits(NamedTuple):
+    """The arcs of many trees, and which heads follow them.
+
+    Args:
+        relation, sentence, offset: (arcs,) label, number of the sentence, and how many words
+            to the right the end of the arc lies.
+        first, last: (arcs,), whether the arc ends at the first word, or at the last that is no
+            punctuation.
+        hits: (arcs, layers, h), whether a head looks from the start at the end of the arc.
+    """
+
+    relation: np.ndarray
+    sentence: np.ndarray
+    offset: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    hits: np.ndarray
+
+
+def arc_hits(docs: list[Doc], tops: list[Tensor], back: bool = False) -> ArcHits:
+    """All arcs from dependent to governor; `back`: from governor to dependent.
+
+    Args:
+        tops: of each sentence, as from `most_attended`.
+    """
+    columns: list[list] = [[] for _ in ArcHits._fields]
+    for number, (doc, top) in enumerate(zip(docs, tops, strict=True)):
+        tokens = [token for token in doc if token.head.i != token.i]
+        if not tokens:
+            continue
+        ends = [(token.head.i, token.i) if back else (token.i, token.head.i) for token in tokens]
+        start, end = torch.tensor(ends).T
+        relation = [token.dep_ for token in tokens]
+        hits = (top[..., start] == end).permute(2, 0, 1)
+        last = max((token.i for token in doc if token.pos_ != "PUNCT"), default=len(doc) - 1)
+        row = relation, [number] * len(tokens), end - start, end == 0, end == last, hits
+        for column, values in zip(columns, row, strict=True):
+            column.append(np.asarray(values))
+    return ArcHits(*map(np.concatenate, columns))
+
+
+with lazy_extra("viz"):
+    import pandas as pd
+
+ATTENTION_PLACES = [
+    "itself", "previous word", "next word", "end", "punctuation", "same word", "elsewhere",
+]  # fmt: skip
+
+
+def attention_places(doc: Doc) -> np.ndarray:
+    """Where words look: the index in `ATTENTION_PLACES` of each word and the end, from each word.
+
+    Returns: (len, len + 1), the end last.
+    """
+    words = np.array([token.text.lower() for token in doc])
+    number = {name: i for i, name in enumerate(ATTENTION_PLACES)}
+    found = np.full((len(doc), len(doc) + 1), number["elsewhere"])
+    found[:, :-1][words[:, None] == words] = number["same word"]
+    found[:, :-1][:, [token.pos_ == "PUNCT" for token in doc]] = number["punctuation"]
+    found[:, -1] = number["end"]
+    for name, offset in ("next word", 1), ("previous word", -1), ("itself", 0):
+        row = np.arange(max(0, -offset), len(doc) - max(0, offset))
+        found[row, row + offset] = number[name]
+    return found
+
+
+def attention_profile(docs: list[Doc], weights: list[Tensor]) -> pd.DataFrame:
+    """Share of each head's attention that goes to each of `ATTENTION_PLACES`, over all words.
+
+    Args:
+        weights: of each sentence, as from `word_attention`.
+
+    Returns: also `largest`, the mean of the largest weight that a word gives: how sharp a head is.
+    """
+    total = np.zeros((*weights[0].shape[:2], len(ATTENTION_PLACES)))
+    for doc, weight in zip(docs, weights, strict=True):
+        where, seen = attention_places(doc), weight.numpy()
+        for i in range(len(ATTENTION_PLACES)):
+            total[..., i] += seen[..., where == i].sum(axis=-1)
+    shares = total / total.sum(axis=-1, keepdims=True)
+    heads = [(n + 1, i + 1) for n, i in np.ndindex(shares.shape[:2])]
+    index = pd.MultiIndex.from_tuples(heads, names=["layer", "head"])
+    largest = torch.cat([weight.amax(dim=-1) for weight in weights], dim=-1).mean(dim=-1)
+    profile = pd.DataFrame(shares.reshape(len(heads), -1), index, ATTENTION_PLACES)
+    return profile.assign(largest=largest.flatten().tolist())
+
+
+class PronounHits(NamedTuple):
+    """Pronouns with something to find before them, and which heads find it.
+
+    Args:
+        word, sentence: (pronouns,).
+        nearest, first, subject: (pronouns,), whether the nearest noun before, the first of the
+            sentence, or the nearest subject, is an antecedent.
+        chance: (pronouns,), share of the nouns before that are antecedents.
+        hits: (pronouns, layers, h), whether a head finds an antecedent.
+    """
+
+    word: np.ndarray
+    sentence: np.ndarray
+    nearest: np.ndarray
+    first: np.ndarray
+    subject: np.ndarray
+    chance: np.ndarray
+    hits: np.ndarray
+
+
+def antecedents(doc: Doc) -> Iterator[tuple[int, list[int], set[int]]]:
+    """Each pronoun with the nouns before it, of which some but not all mean the same."""
+    for mentions in doc.spans.values():
+        same = {mention.root.i for mention in mentions}
+        for mention in mentions:
+            pronoun = mention[0]
+            if len(mention) > 1 or pronoun.tag_ not in ("PRP", "PRP$"):
+                continue
+            nouns = [token.i for token in doc[: pronoun.i] if token.pos_ in ("NOUN", "PROPN")]
+            if 0 < len(same & set(nouns)) < len(nouns):
+                yield pronoun.i, nouns, same
+
+
+def pronoun_hits(docs: list[Doc], weights: list[Tensor]) -> PronounHits:
+    """All pronouns of sentences, as questions to all heads.
+
+    Without a subject before the pronoun, the nearest noun stands for it.
+    """
+    columns: list[list] = [[] for _ in PronounHits._fields]
+    for number, (doc, weight) in enumerate(zip(docs, weights, strict=True)):
+        for pronoun, nouns, same in antecedents(doc):
+            right = torch.tensor([noun in same for noun in nouns])
+            top = weight[..., pronoun, nouns].argmax(dim=-1)  # (layers, h)
+            subjects = [noun for noun in nouns if doc[noun].dep_.startswith("nsubj")] or nouns
+            ruled = nouns[-1] in same, nouns[0] in same, subjects[-1] in same
+            row = doc[pronoun].text.lower(), number, *ruled, right.float().mean().item()
+            for column, value in zip(columns, (*row, right[top].numpy()), strict=True):
+                column.append(value)
+    return PronounHits(*map(np.array, columns))
+
+
+class HeadObservations(NamedTuple):
+    """What the heads of an encoder do in a number of sentences."""
+
+    arcs: dict[str, ArcHits]  # by where they start
+    pronouns: PronounHits
+    profile: pd.DataFrame  # a row a head
+
+
+def observe_heads(translator: Translator, docs: list[Doc]) -> HeadObservations:
+    """Let a model read sentences, and note where its heads look."""
+    weights = [word_attention(translator, doc) for doc in tqdm(docs, unit="sentence")]
+    tops = [most_attended(weight) for weight in weights]
+    arcs = {"dependent": arc_hits(docs, tops), "governor": arc_hits(docs, tops, back=True)}
+    return HeadObservations(arcs, pronoun_hits(docs, weights), attention_profile(docs, weights))

@@ -1,0 +1,153 @@
+"""Texts and archives."""
+
+import codecs
+import gzip
+import lzma
+import tarfile
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from itertools import count
+from pathlib import Path
+from typing import IO, Any
+
+from annotated.machinery.errors import FileError, InputError
+from annotated.machinery.files import reading
+
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open}
+_LONGEST = 1 << 20  # bytes of a line
+
+
+def open_unpacked(path: Path, name: str = "") -> IO[bytes]:
+    """Open a file, decompressed if its name (by default that of `path`) ends so."""
+    return _OPENERS.get(Path(name or path).suffix, open)(path, "rb")
+
+
+def _bounded(file: IO[bytes], name: str) -> Iterator[bytes]:
+    """Lines of an open file; FileError for one that is too long."""
+    for number in count(1):
+        line = file.readline(_LONGEST + 1)
+        if len(line) > _LONGEST:
+            raise FileError(f"{name}, line {number}: longer than {_LONGEST:,} bytes")
+        if not line:
+            return
+        yield line
+
+
+def without_mark(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """The same lines, the first without the byte-order mark that Windows puts before it."""
+    for number, line in enumerate(lines):
+        yield line if number else line.removeprefix(codecs.BOM_UTF8)
+
+
+def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    """Lines as text, as they arrive, without their ends.
+
+    Raises: FileError with name and number of a line that is not UTF-8.
+    """
+    for number, line in enumerate(without_mark(lines), start=1):
+        try:
+            text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+        except UnicodeDecodeError as error:
+            byte = f"byte 0x{line[error.start]:02x}"
+            raise FileError(f"{name}, line {number}: expected UTF-8; got {byte}") from None
+        yield text
+
+
+def read_lines(path: Path) -> list[str]:
+    """Lines of a UTF-8 text file, which may be compressed by gzip or xz, without their ends.
+
+    Raises: as `part_lines`; FileError that names the file and line if it is not UTF-8.
+    """
+    return list(decode_lines(part_lines(path), str(path)))
+
+
+def archive_members(path: Path, name: str = "") -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Name, size and content of each file in a tar or zip archive; nobody has to read them all.
+
+    Args:
+        path: where it is.   name: what it is called, if not as `path`.
+
+    Raises: whatever Python raises over a damaged archive.
+    """
+    if Path(name or path).suffix == ".zip":
+        with zipfile.ZipFile(path) as archive:
+            for info in archive.infolist():
+                with archive.open(info) as file:
+                    yield info.filename, info.file_size, file
+    else:
+        with tarfile.open(path) as tar:  # not as a stream, which unpacks in blocks of any size
+            for member in tar:
+                content = tar.extractfile(member) if member.isfile() else None
+                if content:
+                    yield member.name, member.size, content
+            while tar.fileobj and tar.fileobj.read(_LONGEST):
+                pass
+
+
+def part_lines(path: Path, member: str = "") -> Iterator[bytes]:
+    """Lines of a file, or of a member of a tar or zip archive, decompressed, as they are needed.
+
+    Raises: MissingFile or FileError that names the file, if it is damaged, if the archive has no
+        such member, or if a line is longer than 2^20 bytes.
+    """
+    name = f"{path}: {member}" if member else str(path)
+    with reading(path, "a whole file of the kind that its name says"):
+        if not member:
+            if path.suffix in _OPENERS and not path.stat().st_size:
+                raise FileError(f"{path}: expected a compressed file; it is empty")
+            with open_unpacked(path) as file:
+                yield from _bounded(file, name)
+            return
+        met = False
+        for found, _, file in archive_members(path):
+            if found == member and not met:
+                met = True
+                unpack: Any = gzip.open if member.endswith(".gz") else nullcontext
+                with unpack(file) as unpacked:
+                    yield from _bounded(unpacked, name)
+        if not met:
+            raise FileError(f"expected {member} in {path}")
+
+
+_MOST = 1 << 28  # bytes, of all texts that are taken out of an archive at once
+
+
+def archive_texts(path: Path, endings: tuple[str, ...]) -> dict[str, str]:
+    """The texts in a tar or zip archive whose names end so, by name; lines end at line feeds.
+
+    Raises: MissingFile, or FileError if the archive is damaged, if a text is not UTF-8, or if
+        they have more than 2^28 bytes together.
+    """
+    texts: dict[str, str] = {}
+    left = _MOST
+    with reading(path, "a whole archive"):
+        for name, size, file in archive_members(path):
+            if name.endswith(endings):
+                left -= size
+                if left < 0:
+                    raise FileError(f"{path}: expected at most {_MOST:,} bytes of texts; got more")
+                where = f"{path}: {name}"
+                texts[name] = "\n".join(decode_lines(_bounded(file, where), where))
+    return texts
+
+
+def well_formed(text: str) -> str:
+    """The same text with U+FFFD for each lone surrogate, so that it has a form in UTF-8.
+
+    Raises: ValueError if it is no text.
+    """
+    if not isinstance(text, str):
+        raise InputError(f"expected text; got {type(text).__name__}")
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def each_text(sentences: Iterable[str]) -> Iterator[str]:
+    """Each sentence, well formed.
+
+    Raises: ValueError if these are not sentences: a single text is refused, for its letters
+        would be taken for them.
+    """
+    if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):
+        raise InputError(f"expected several sentences; got {type(sentences).__name__}")
+    yield from map(well_formed, sentences)

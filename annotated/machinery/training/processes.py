@@ -1,0 +1,154 @@
+"""Many processes, one run."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor, distributed
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process, among those that train together.
+
+    Args:
+        rank: its number, from 0.   size: how many there are.   device: where it computes.
+    """
+
+    rank: int = 0
+    size: int = 1
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    def all_reduce(self, x: Tensor, how: Any = distributed.ReduceOp.SUM) -> Tensor:
+        """Sum (or other reduction) of a tensor over all processes, in place."""
+        if self.size > 1:
+            distributed.all_reduce(x, how)
+        return x
+
+    def any(self, *flags: bool) -> list[bool]:
+        """For each of several flags, whether any process has it up."""
+        found = self.all_reduce(torch.tensor(flags).int(), distributed.ReduceOp.MAX)
+        return found.bool().tolist()
+
+    def broadcast(self, value: Any) -> Any:
+        """What process 0 brings; the others wait for it."""
+        values = [value]
+        if self.size > 1:
+            distributed.broadcast_object_list(values, src=0, device=torch.device("cpu"))
+        return values[0]
+
+    def barrier(self) -> None:
+        """Wait until all processes are here; their GPUs go on meanwhile."""
+        self.any(False)
+
+
+def join_processes() -> Processes:
+    """Join the processes that torchrun started; alone if it did not.
+
+    Raises: ValueError if there is no GPU for this process on a machine that has some.
+    """
+    device, options = torch.device("cpu"), dict[str, Any](backend="gloo")
+    if torch.cuda.is_available():
+        local, gpus = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
+        if local >= gpus:
+            raise ValueError(
+                f"expected a GPU for each process of a machine; got {gpus} and more processes"
+            )
+        device = torch.device("cuda", local)
+        torch.cuda.set_device(device)
+        torch.set_float32_matmul_precision("high")
+        options = {"backend": "cpu:gloo,cuda:nccl", "device_id": device}
+    size = int(os.environ.get("WORLD_SIZE", 1))
+    if size > 1 and not distributed.is_initialized():
+        distributed.init_process_group(timeout=timedelta(hours=2), **options)
+    return Processes(int(os.environ.get("RANK", 0)), size, device)
+
+
+class Readback:
+    """A number on its way from the device.
+
+    Args:
+        x: the number; on a CPU it is there already.
+    """
+
+    def __init__(self, x: Tensor) -> None:
+        self.value = x.detach().to("cpu", non_blocking=True)
+        self.sent = torch.cuda.Event() if x.is_cuda else None
+        if self.sent:
+            self.sent.record()
+
+    def here(self) -> bool:
+        """Whether it has arrived, and with it the end of all work that was queued before."""
+        return self.sent is None or self.sent.query()
+
+    def __float__(self) -> float:
+        """The number; it is waited for, but not the work that was queued after it."""
+        if self.sent:
+            self.sent.synchronize()
+        return float(self.value)
+
+
+def find_precision(wanted: str, device: torch.device) -> torch.dtype:
+    """The type that "auto" means on a device, or the one that is asked for by name."""
+    if wanted != "auto":
+        return getattr(torch, wanted)
+    if device.type != "cuda":
+        return torch.float32
+    ampere_or_later = torch.cuda.get_device_capability(device) >= (8, 0)
+    return torch.bfloat16 if ampere_or_later else torch.float16
+
+
+class StopRequest:
+    """While it is entered, SIGINT and SIGTERM only set `wanted`; alone, a second one kills."""
+
+    def __init__(self, alone: bool = True) -> None:
+        self.wanted, self.alone = False, alone
+
+    def __enter__(self) -> "StopRequest":
+        self.signals = signal.SIGINT, signal.SIGTERM
+        self.old = [signal.signal(number, self.note) for number in self.signals]
+        return self
+
+    def note(self, number: int, frame: Any) -> None:
+        """Handle a signal: wish to stop, or raise KeyboardInterrupt at the second one, if alone."""
+        if self.wanted and self.alone:
+            self.__exit__()
+            raise KeyboardInterrupt("stopped at once; the last checkpoint stands")
+        self.wanted = True
+
+    def __exit__(self, *error: object) -> None:
+        for number, handler in zip(self.signals, self.old, strict=True):
+            signal.signal(number, handler)
+
+
+class Stopped(KeyboardInterrupt):
+    """A run that was told to stop has saved, in all its processes."""
+
+
+@contextmanager
+def leave_together(processes: Processes) -> Iterator[None]:
+    """Around a run: at its orderly end the processes part; one that fails waits for nobody."""
+    try:
+        yield
+    except Stopped:
+        _leave(processes)
+        raise
+    except BaseException:
+        if processes.size > 1 and processes.device.type == "cuda" and distributed.group.WORLD:
+            with suppress(AttributeError):  # torch before 2.6
+                distributed.group.WORLD.abort()  # a sum that no GPU will finish holds nobody up
+        raise
+    _leave(processes)
+
+
+def _leave(processes: Processes) -> None:
+    """End the talk among the processes; all of them must be here."""
+    if processes.size > 1:
+        time.sleep(0.5)  # Gloo's threads need the interpreter to let go of their last tensors
+        distributed.destroy_process_group()
