@@ -1,0 +1,46 @@
+"""Attention weights for pictures and studies, recorded only while somebody asks for them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from annotated.attention import MultiHeadedAttention, project_heads, scaled_dot_product
+
+
+@contextmanager
+def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
+    """Record the attention weights of every call of a model inside the block.
+
+    Args:
+        model: any module that contains `MultiHeadedAttention` layers, or such a layer itself.
+
+    Yields: weights (batch, h, len_q, len_k) by the layer's name in `model.named_modules()`, such
+        as "encoder.layers.0.self_attn" ("" for the layer itself). Each call of a layer replaces
+        the weights of its previous call; they carry no gradient. Without dropout.
+
+    Source: section 3.2.
+
+    >>> with record_attention(model) as seen:
+    ...     model.encode(src, src_mask)
+    >>> seen["encoder.layers.0.self_attn"]
+    """
+    seen: dict[str, Tensor] = {}
+    names = {m: name for name, m in model.named_modules() if isinstance(m, MultiHeadedAttention)}
+
+    def record(layer: Any, inputs: tuple, options: dict[str, Any], _: Tensor) -> None:
+        arguments = dict(zip(("query", "key", "value", "mask"), inputs, strict=False)) | options
+        mask = arguments.get("mask")
+        with torch.no_grad():
+            projected = project_heads(layer, *(arguments[n] for n in ("query", "key", "value")))
+            mask = None if mask is None else mask.unsqueeze(-3)
+            seen[names[layer]] = scaled_dot_product(*projected, mask)[1]
+
+    hooks = [layer.register_forward_hook(record, with_kwargs=True) for layer in names]
+    try:
+        yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
