@@ -55,6 +55,7 @@ __getattr__, *_ = lazy_loader.attach(
         "embeddings",
         "evaluation",
         "feed_forward",
+        "incremental",
         "linearization",
         "model",
         "optimizer",

@@ -5,16 +5,16 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from annotated.attention import subsequent_mask
-from annotated.embeddings import check_tokens
+from annotated.machinery.checks import check_ids
 from annotated.machinery.errors import InputError, check_whole
 from annotated.machinery.files import extra
 from annotated.machinery.texts import each_text
@@ -247,17 +247,17 @@ class Batch:
         its first (what the model must predict), tgt_mask (batch, tgt_len, tgt_len), and
         ntokens, the number of target tokens to predict.
 
-    Raises: ValueError for ids that are no whole numbers (batch, len).
+    Raises: ValueError for ids that are not integers (batch, len).
 
     Source: sections 3.1 and 5.1.
     """
 
     def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = PAD) -> None:
-        check_tokens("src", src)
+        check_ids("src", src)
         self.src = src
         self.src_mask = (src != pad).unsqueeze(-2)
         if tgt is not None:
-            check_tokens("tgt", tgt)
+            check_ids("tgt", tgt)
             self.tgt = tgt[:, :-1]
             self.tgt_y = tgt[:, 1:]
             self.tgt_mask = self.make_std_mask(self.tgt, pad)
@@ -270,29 +270,14 @@ class Batch:
 
 
 def pad_ids(rows: Sequence[Sequence[int]], pad: int = PAD) -> Tensor:
-    """Lists of ids to one tensor (batch, longest), padded on the right.
-
-    Raises: ValueError if there are no lists, or if they hold something else than whole numbers.
-    """
-    with suppress(TypeError, ValueError, RuntimeError):  # which say little of what is wrong
-        longest = max(map(len, rows))
-        ids = torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
-        text = any(isinstance(row, str | bytes) for row in rows)
-        whole = ids.dtype != torch.bool and torch.can_cast(ids.dtype, torch.int64)
-        if not text and ids.dim() == 2 and (whole or not longest):
-            return ids.long()
-    raise InputError(f"expected lists of ids, at least one; got {rows!r:.80}")
+    """Lists of ids to one tensor (batch, longest), padded on the right."""
+    tensors = [torch.tensor(row, dtype=None if len(row) else torch.long) for row in rows]
+    return pad_sequence(tensors, batch_first=True, padding_value=pad)
 
 
 def make_batch(
-    pairs: list[tuple[list[int], list[int]]], device: torch.device | str = "cpu"
+    pairs: Sequence[tuple[Sequence[int], Sequence[int]]], device: torch.device | str = "cpu"
 ) -> Batch:
-    """Pairs of id lists to a batch on a device; ValueError if there are none."""
-    if not isinstance(pairs, Sequence) or not all(
-        isinstance(p, Sequence) and len(p) == 2 for p in pairs
-    ):
-        raise ValueError(f"expected a list of pairs of lists of ids; got {pairs!r:.80}")
-    if not pairs:
-        raise ValueError("expected at least one pair for a batch; got none")
+    """Pairs of id lists, source and target, to a batch on a device."""
     src, tgt = zip(*pairs, strict=True)
     return Batch(pad_ids(src).to(device), pad_ids(tgt).to(device))

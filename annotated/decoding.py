@@ -6,39 +6,29 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Real
 from typing import TypeVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from annotated.attention import check_mask, subsequent_mask
-from annotated.data import END, PAD, SPECIALS, START, UNK
-from annotated.embeddings import check_tokens
+from annotated.data import END, PAD, START, UNK
+from annotated.incremental import DecoderCache, decode_step
+from annotated.machinery.checks import check_search, check_source
 from annotated.machinery.errors import InputError, check_whole
 from annotated.model import EncoderDecoder
-from annotated.stacks import DecoderCache
 
 __all__ = [
     "Beam",
     "Follow",
     "Hypothesis",
     "beam_search",
-    "best_of",
     "can_win",
-    "check_greedy",
-    "check_search",
-    "check_source",
     "extend_beam",
     "greedy_decode",
     "keep_to_rules",
     "length_penalty",
-    "max_positions",
     "next_log_probs",
-    "next_without_cache",
     "open_beam",
-    "output_limits",
-    "suppress_tokens",
     "take_complete",
 ]
 
@@ -56,10 +46,10 @@ def greedy_decode(
 
     Args:
         model: in eval mode.
-        src: ids (batch, src_len)   src_mask: (batch, 1, src_len)
+        src: ids (batch, src_len)   src_mask: (batch, 1, src_len), or None
         max_len: length of the result at most, start symbol included.
         start_symbol: id that every result begins with.
-        end_symbol: a row that has said it repeats it; search stops once all rows have.
+        end_symbol: a row that has ended repeats it; search stops once all rows have ended.
 
     Returns: ids (batch, at most max_len).
 
@@ -67,11 +57,12 @@ def greedy_decode(
 
     Source: section 6.1, with a beam of one.
     """
-    check_greedy(src, src_mask, max_len, start_symbol, end_symbol)
+    check_source(src, src_mask)
+    check_whole("max_len", max_len)
     memory = model.encode(src, src_mask)
     ys = src.new_full((src.size(0), 1), start_symbol)
     while ys.size(1) < max_len:
-        out = model.decode(memory, src_mask, ys, subsequent_mask(ys.size(1)).to(src.device))
+        out = model.decode(memory, src_mask, ys)
         next_word = model.generator(out[:, -1]).argmax(dim=-1)  # (batch,)
         if end_symbol is not None:
             next_word = next_word.masked_fill(ys[:, -1] == end_symbol, end_symbol)
@@ -117,62 +108,73 @@ class Beam:
     """The open hypotheses of some sentences, and what it takes to extend them.
 
     Args:
-        memory: (batch, src_len, d_model)   src_mask: (batch, 1, src_len), or None
         ids: (batch, width, len), from the start symbol on.
         log_prob: (batch, width); -inf where no hypothesis is.
         ancestry: (batch, width, tokens in the cache and the newest); True where a token
             belongs to a hypothesis.
         places: (batch,), how many hypotheses may still be open.
         scores: (batch, beam), of the complete ones, best first; -inf where none is.
-        cache: what the decoder has computed; None: it computes everything anew.
+        limits: (batch,), tokens of the longest output, its end symbol counted.
+        src_mask: (batch, 1, src_len), or None
+        cache: keys and values of all that was decoded.
     """
 
-    memory: Tensor
-    src_mask: Tensor | None
     ids: Tensor
     log_prob: Tensor
     ancestry: Tensor
     places: Tensor
     scores: Tensor
-    cache: DecoderCache | None
+    limits: Tensor
+    src_mask: Tensor | None
+    cache: DecoderCache
 
     def select(self, rows: Tensor) -> None:
         """Keep these sentences, in this order."""
-        for name in "memory", "src_mask", "ids", "log_prob", "ancestry", "places", "scores":
+        for name in "ids", "log_prob", "ancestry", "places", "scores", "limits", "src_mask":
             if (old := getattr(self, name)) is not None:
                 setattr(self, name, old[rows])
-        if self.cache is not None:
-            self.cache.select(rows)
+        self.cache.select(rows)
 
 
 def open_beam(
-    model: EncoderDecoder, src: Tensor, src_mask: Tensor | None, size: int, cache: bool = True
+    model: EncoderDecoder, src: Tensor, src_mask: Tensor | None, size: int, max_extra: int = 50
 ) -> Beam:
     """Encode the sources; the only hypothesis of each is the start symbol."""
+    batch, length = src.shape
     memory = model.encode(src, src_mask)
-    batch = src.size(0)
-    if src_mask is not None:  # where there is no padding, no step need look for it
-        src_mask = None if src_mask.all() else src_mask.expand(batch, -1, -1)
+    limits = src.new_full((batch,), length + max_extra)
+    if src_mask is not None:
+        src_mask = src_mask.expand(batch, -1, -1)
+        limits = src_mask.bool().sum((1, 2)) + max_extra  # padding does not count
+    _, encoding = model.tgt_embed.children()
+    most = getattr(encoding, "max_len", None)  # learned positions come to an end
     return Beam(
-        memory=memory,
-        src_mask=src_mask,
         ids=src.new_full((batch, 1, 1), START),
         log_prob=memory.new_zeros(batch, 1),
         ancestry=torch.ones(batch, 1, 1, dtype=torch.bool, device=src.device),
         places=src.new_full((batch,), size),
         scores=torch.full((batch, size), -math.inf, device=src.device),
-        cache=DecoderCache() if cache else None,
+        limits=limits.clamp(1, most),
+        src_mask=src_mask,
+        cache=DecoderCache(model, memory),
     )
 
 
 def next_log_probs(model: EncoderDecoder, beam: Beam) -> Tensor:
-    """Log-probabilities (batch, width, vocab) of what follows each hypothesis."""
-    if beam.cache is None:
-        return next_without_cache(model, beam)
+    """Log-probabilities (batch, width, vocab) of what follows each hypothesis.
+
+    PAD, START and UNK may not follow, and nothing but END where the limit is reached.
+    """
     newest = beam.ids[:, :, -1]  # (batch, width)
-    ancestry = None if newest.size(1) == 1 else beam.ancestry  # one hypothesis: all is its own
-    out = model.decode(beam.memory, beam.src_mask, newest, ancestry, beam.cache)
-    return model.generator(out)
+    ancestry = beam.ancestry if newest.size(1) > 1 else None  # a lone hypothesis owns all tokens
+    out = decode_step(model, beam.cache, newest, ancestry, beam.src_mask)
+    log_probs = model.generator(out)
+    log_probs[..., [PAD, START, UNK]] = -math.inf
+    last = beam.limits == beam.ids.size(-1)
+    log_probs[last] = log_probs[last].where(
+        torch.arange(log_probs.size(-1), device=last.device) == END, -math.inf
+    )
+    return log_probs
 
 
 def extend_beam(beam: Beam, log_probs: Tensor, size: int) -> None:
@@ -216,25 +218,24 @@ def take_complete(beam: Beam, alpha: float, offset: float = 5) -> list[tuple[int
     return complete
 
 
-def can_win(
-    log_prob: Tensor, length: int, limit: Tensor, to_beat: Tensor, alpha: float, offset: float = 5
-) -> Tensor:
-    """Whether an open hypothesis may still become one of the n best; for each sentence.
-
-    Args:
-        log_prob: (batch,), of the open hypothesis; -inf if there is none.
-        length: its tokens so far.
-        limit: (batch,), tokens of the longest output, end symbol counted.
-        to_beat: (batch,), the n-th best score of a complete one; -inf if there are fewer.
-        alpha, offset: of the length penalty.
-
-    Returns: (batch,), of booleans.
-    """
-    longest = torch.full_like(limit, length + 1) if alpha < 0 else limit
-    return log_prob / length_penalty(longest, alpha, offset) > to_beat
+def can_win(beam: Beam, n_best: int, alpha: float, offset: float = 5) -> Tensor:
+    """Whether an open hypothesis may still become one of the n best, for each sentence: (batch,)"""
+    best = beam.log_prob.amax(dim=1).float()  # -inf if none is open
+    soonest = torch.full_like(beam.limits, beam.ids.size(-1))
+    favorable = length_penalty(beam.limits if alpha >= 0 else soonest, alpha, offset)
+    return best / favorable > beam.scores[:, n_best - 1]
 
 
 Follow = Callable[[list[int]], list[int]]  # from ids, start symbol apart, to those that may follow
+
+
+def keep_to_rules(log_probs: Tensor, beam: Beam, follow: Sequence[Follow]) -> None:
+    """Set to -inf what the rule of a sentence forbids; at its limit END remains allowed."""
+    bound = beam.log_prob.isfinite() & (beam.limits > beam.ids.size(-1)).unsqueeze(1)
+    for row, place in bound.nonzero().tolist():
+        allowed = torch.zeros_like(log_probs[row, place], dtype=torch.bool)
+        allowed[follow[row](beam.ids[row, place, 1:].tolist())] = True
+        log_probs[row, place].masked_fill_(~allowed, -math.inf)
 
 
 @torch.inference_mode()
@@ -246,7 +247,6 @@ def beam_search(
     alpha: float = 0.6,
     max_extra: int = 50,
     n_best: int = 1,
-    cache: bool = True,
     follow: Sequence[Follow] | None = None,
     offset: float = 5,
 ) -> list[list[Hypothesis]]:
@@ -259,145 +259,33 @@ def beam_search(
         alpha, offset: of the length penalty.
         max_extra: tokens that an output may have more than its input.
         n_best: hypotheses to return for each sentence, at most `beam`.
-        cache: keep keys and values; False computes everything anew at each step.
         follow: for each sentence, what may be said in it; None: everything.
 
     Returns: for each sentence its best hypotheses, the best first.
 
-    Raises: ValueError for a wrong argument, or if the model gives no numbers for what may follow.
+    Raises: ValueError for a wrong argument, or if the model's probabilities are not numbers.
 
     Source: section 6.1.
     """
     check_search(beam, alpha, max_extra, n_best, offset)
-    check_source(src, src_mask, follow)
-    limits = output_limits(model, src, src_mask, max_extra)  # (batch,)
-    found: list[list[Hypothesis]] = [[] for _ in limits]
-    rows = list(range(len(found)))  # the sentence in each row of the batch
-    state = open_beam(model, src, src_mask, beam, cache)
+    check_source(src, src_mask)
+    if follow is not None and len(follow) != len(src):
+        raise InputError(f"expected follow for {len(src)} sentences; got {len(follow)}")
+    state = open_beam(model, src, src_mask, beam, max_extra)
+    found: list[list[Hypothesis]] = [[] for _ in src]
+    rows = list(range(len(src)))  # the sentence in each row of the batch
     while rows:
-        length = state.ids.size(-1)  # of a hypothesis after this step, start symbol apart
         log_probs = next_log_probs(model, state)
-        suppress_tokens(log_probs, last=limits == length)
-        if follow:
-            keep_to_rules(log_probs, state, [follow[i] for i in rows], last=limits == length)
+        if follow is not None:
+            keep_to_rules(log_probs, state, [follow[i] for i in rows])
         extend_beam(state, log_probs, beam)
         for row, hypothesis in take_complete(state, alpha, offset):
             found[rows[row]].append(hypothesis)
-        best = state.log_prob.amax(dim=1).float()
-        keep = can_win(best, length, limits, state.scores[:, n_best - 1], alpha, offset)
+        keep = can_win(state, n_best, alpha, offset)
         if not keep.all():  # what is decided leaves the batch
             still = keep.nonzero().squeeze(1)
             state.select(still)
-            rows, limits = [rows[row] for row in still.tolist()], limits[still]
-    return [best_of(group, n_best) for group in found]
-
-
-_WIDEST, _LONGEST = 1000, 10_000  # hypotheses; tokens that an output may have more than its input
-
-
-def check_search(
-    beam: int = 4,
-    alpha: float = 0.6,
-    max_extra: int = 50,
-    n_best: int = 1,
-    offset: float = 5,
-    **_: object,
-) -> None:
-    """Raise InputError unless these are arguments of a search; see `beam_search`."""
-    for name, value, least, most in (("alpha", alpha, -10, 10), ("offset", offset, 0, 100)):
-        if isinstance(value, bool) or not isinstance(value, Real) or not least <= value <= most:
-            raise InputError(f"expected {name} between {least} and {most}; got {value!r:.80}")
-    check_whole("beam", beam, most=_WIDEST)
-    check_whole("max_extra", max_extra, least=0, most=_LONGEST)
-    check_whole("n_best", n_best)
-    if n_best > beam:
-        raise InputError(f"expected n_best of at most beam; got n_best={n_best}, beam={beam}")
-
-
-def check_greedy(
-    src: Tensor, src_mask: Tensor | None, max_len: int, start: int, end: int | None
-) -> None:
-    """Raise InputError unless these are arguments of a greedy search; see `greedy_decode`."""
-    check_source(src, src_mask)
-    check_whole("max_len", max_len)
-    check_whole("start_symbol", start, least=0)
-    if end is not None:
-        check_whole("end_symbol", end, least=0)
-
-
-def check_source(
-    src: Tensor, src_mask: Tensor | None, follow: Sequence[Follow] | None = None
-) -> None:
-    """Raise ValueError unless these are ids (batch, src_len), a mask, and a rule for each row."""
-    check_tokens("src", src)
-    if not src.size(1):
-        raise InputError(f"expected src of at least one id; got {tuple(src.shape)}")
-    if src_mask is not None:
-        check_mask(src_mask, src.size(0), 1, src.size(1), "src_mask")
-    if follow is not None and len(follow) != src.size(0):
-        raise InputError(f"expected follow for {src.size(0)} sentences; got {len(follow)}")
-
-
-def output_limits(
-    model: EncoderDecoder, src: Tensor, src_mask: Tensor | None, max_extra: int
-) -> Tensor:
-    """Tokens of the longest output of each sentence, its end symbol counted: (batch,)."""
-    real = src.new_ones(src.shape).unsqueeze(1) if src_mask is None else src_mask
-    lengths = real.expand(src.size(0), -1, -1).sum((1, 2))
-    return (lengths + max_extra).clamp(1, max_positions(model.tgt_embed)).long()
-
-
-def max_positions(embed: nn.Module) -> float:
-    """Tokens for which embedding and encoding have positions; learned ones come to an end."""
-    *_, encoding = embed.children()
-    return getattr(encoding, "max_len", math.inf)
-
-
-def best_of(found: list[Hypothesis], n_best: int) -> list[Hypothesis]:
-    """The best of the complete hypotheses of a sentence, the best first.
-
-    Raises: InputError if there is none: the model's probabilities are no numbers then.
-    """
-    if not found:
-        raise InputError("expected probabilities of what may follow from the model; got no numbers")
-    return sorted(found, key=lambda h: h.score, reverse=True)[:n_best]
-
-
-def suppress_tokens(log_probs: Tensor, last: Tensor | None = None) -> None:
-    """Set to -inf what may not be said: PAD, START and UNK; at a sentence's end all but END.
-
-    Args:
-        log_probs: (batch, width, vocab), overwritten.
-        last: (batch,), True for a sentence whose last token this is; None: for none.
-
-    Raises: InputError if the vocabulary is too small to hold these.
-    """
-    if log_probs.size(-1) < len(SPECIALS):
-        wanted = f"a target vocabulary of at least {len(SPECIALS)} ids, for {', '.join(SPECIALS)}"
-        raise InputError(f"expected {wanted}; got {log_probs.size(-1)}")
-    for token in PAD, START, UNK:
-        log_probs[..., token] = -math.inf
-    if last is not None and last.any():
-        end = log_probs[last, :, END]
-        log_probs[last] = -math.inf
-        log_probs[last, :, END] = end
-
-
-def keep_to_rules(log_probs: Tensor, beam: Beam, follow: list[Follow], last: Tensor) -> None:
-    """Set to -inf what the rule of a sentence does not let follow; what is `last` has no choice."""
-    bound = beam.log_prob.isfinite() & ~last.unsqueeze(1)
-    ids = beam.ids[:, :, 1:].tolist()
-    for row, place in bound.nonzero().tolist():
-        forbidden = torch.ones_like(log_probs[row, place], dtype=torch.bool)
-        forbidden[follow[row](ids[row][place])] = False
-        log_probs[row, place].masked_fill_(forbidden, -math.inf)
-
-
-def next_without_cache(model: EncoderDecoder, beam: Beam) -> Tensor:
-    """What `next_log_probs` gives, computed anew from the beginning of each hypothesis."""
-    batch, width, length = beam.ids.shape
-    memory = beam.memory.repeat_interleave(width, dim=0)  # (batch · width, src_len, d_model)
-    mask = None if beam.src_mask is None else beam.src_mask.repeat_interleave(width, dim=0)
-    ids, triangle = beam.ids.flatten(0, 1), subsequent_mask(length).to(beam.ids.device)
-    out = model.decode(memory, mask, ids, triangle)[:, -1]  # (batch · width, d_model)
-    return model.generator(out).unflatten(0, (batch, width))
+            rows = [rows[row] for row in still.tolist()]
+    if not all(found):
+        raise InputError("expected log-probabilities from the model; got no finite numbers")
+    return [sorted(ended, key=lambda h: h.score, reverse=True)[:n_best] for ended in found]

@@ -1,29 +1,26 @@
 """3 Assembly (chapters/3-assembly.md).
-Configuration, first weights, and the loss (chapters/model-machinery.md).
 
 Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
-from dataclasses import dataclass, replace
-from numbers import Real
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from annotated.attention import MultiHeadedAttention, check_mask, head_widths
-from annotated.embeddings import Embeddings, Generator, check_tokens
-from annotated.feed_forward import ACTIVATIONS, PositionwiseFeedForward
-from annotated.machinery.errors import InputError, check_whole
+from annotated.attention import MultiHeadedAttention, subsequent_mask
+from annotated.embeddings import Embeddings, Generator
+from annotated.feed_forward import PositionwiseFeedForward
+from annotated.machinery.checks import check_model_config
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
-from annotated.stacks import Decoder, DecoderCache, DecoderLayer, Encoder, EncoderLayer
+from annotated.stacks import Decoder, DecoderLayer, Encoder, EncoderLayer
 
 __all__ = [
     "EncoderDecoder",
     "TransformerConfig",
     "build_model",
-    "check_config",
-    "initialise",
+    "initialize",
     "make_model",
     "parameter_shapes",
     "tie_embeddings",
@@ -35,7 +32,7 @@ class EncoderDecoder(nn.Module):
 
     Args:
         encoder: called with (x, src_mask).
-        decoder: called with (x, memory, src_mask, tgt_mask), and the cache if there is one.
+        decoder: called with (x, memory, src_mask, tgt_mask).
         src_embed, tgt_embed: ids to vectors, positions included: first embedding, then encoding.
         generator: decoder output to log-probabilities.
 
@@ -60,26 +57,25 @@ class EncoderDecoder(nn.Module):
         self.generator = generator
 
     def forward(
-        self, src: Tensor, tgt: Tensor, src_mask: Tensor | None, tgt_mask: Tensor | None
+        self,
+        src: Tensor,
+        tgt: Tensor,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
     ) -> Tensor:
         """Encode src, decode tgt.
 
         Args:
             src: ids (batch, src_len)   tgt: ids (batch, tgt_len)
-            src_mask: (batch, 1, src_len)   tgt_mask: (batch, tgt_len, tgt_len)
+            src_mask: (batch, 1, src_len); None: there is no padding.
+            tgt_mask: (batch, tgt_len, tgt_len); None: each position sees those up to itself.
 
         Returns: (batch, tgt_len, d_model); `generator` turns it into log-probabilities.
         """
         return self.decode(self.encode(src, src_mask), src_mask, tgt, tgt_mask)
 
-    def encode(self, src: Tensor, src_mask: Tensor | None) -> Tensor:
-        """ids (batch, src_len) to memory (batch, src_len, d_model).
-
-        Raises: ValueError for ids or a mask of another kind or shape, as does `decode`.
-        """
-        check_tokens("src", src)
-        if src_mask is not None:
-            check_mask(src_mask, src.size(0), src.size(1), src.size(1), "src_mask")
+    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Tensor:
+        """ids (batch, src_len) to memory (batch, src_len, d_model)."""
         return self.encoder(self.src_embed(src), src_mask)
 
     def decode(
@@ -87,27 +83,12 @@ class EncoderDecoder(nn.Module):
         memory: Tensor,
         src_mask: Tensor | None,
         tgt: Tensor,
-        tgt_mask: Tensor | None,
-        cache: DecoderCache | None = None,
+        tgt_mask: Tensor | None = None,
     ) -> Tensor:
-        """memory and ids (batch, tgt_len) to (batch, tgt_len, d_model).
-
-        With a cache, tgt is one step of a search: ids (batch, width) of as many hypotheses,
-        all at the position after those decoded before; tgt_mask (batch, width, cached tokens
-        + width) says which of them each continues (section 6.1).
-        """
-        check_tokens("tgt", tgt)
-        batch, length = tgt.shape
-        if src_mask is not None:
-            check_mask(src_mask, batch, length, memory.size(1), "src_mask")
-        if tgt_mask is not None and cache is None:
-            check_mask(tgt_mask, batch, length, length, "tgt_mask")
-        if cache is None:
-            return self.decoder(self.tgt_embed(tgt), memory, src_mask, tgt_mask)
-        embed, encoding = self.tgt_embed.children()
-        x = encoding(embed(tgt), cache.steps)
-        cache.steps += 1
-        return self.decoder(x, memory, src_mask, tgt_mask, cache)
+        """memory and ids (batch, tgt_len) to (batch, tgt_len, d_model)."""
+        if tgt_mask is None:
+            tgt_mask = subsequent_mask(tgt.size(1), tgt.device)
+        return self.decoder(self.tgt_embed(tgt), memory, src_mask, tgt_mask)
 
 
 @dataclass(frozen=True)
@@ -153,7 +134,7 @@ class TransformerConfig:
     activation: str = "relu"
 
     def __post_init__(self) -> None:
-        check_config(self)
+        check_model_config(self)
 
     @classmethod
     def base(cls, vocab: int = 37000, **changes: Any) -> "TransformerConfig":
@@ -169,7 +150,7 @@ class TransformerConfig:
 
 
 def build_model(config: TransformerConfig) -> EncoderDecoder:
-    """Build and initialise the model that a configuration describes.
+    """Build and initialize the model that a configuration describes.
 
     Args:
         config: the configuration; kept as `model.config`.
@@ -205,8 +186,14 @@ def build_model(config: TransformerConfig) -> EncoderDecoder:
     model.config = c
     if c.tie_embeddings:
         tie_embeddings(model)
-    initialise(model)
+    initialize(model)
     return model
+
+
+def parameter_shapes(config: TransformerConfig) -> dict[str, torch.Size]:
+    """Name and shape of each parameter; a tied matrix has one name, as in `named_parameters`."""
+    with torch.device("meta"):
+        return {name: p.shape for name, p in build_model(config).named_parameters()}
 
 
 def tie_embeddings(model: EncoderDecoder) -> None:
@@ -224,7 +211,7 @@ def tie_embeddings(model: EncoderDecoder) -> None:
     model.get_submodule("tgt_embed.0.lut").weight = shared
 
 
-def initialise(model: nn.Module) -> None:
+def initialize(model: nn.Module) -> None:
     """Xavier for linear maps, but less for W^V; N(0, 1/d_model) for embeddings. Our choice."""
     for module in model.modules():
         if isinstance(module, nn.Linear):
@@ -268,46 +255,3 @@ def make_model(
         src_vocab, tgt_vocab, N=N, d_model=d_model, d_ff=d_ff, h=h, dropout=dropout, **options
     )
     return build_model(config)
-
-
-_FARTHEST = 100_000  # positions; attention over so many has 10^10 weights in each head
-
-
-def check_config(c: TransformerConfig) -> None:
-    """Raise ValueError unless a configuration describes a model that can be built."""
-    for name in ("src_vocab", "tgt_vocab", "N", "d_model", "d_ff", "h", "d_k", "d_v"):
-        if getattr(c, name) is not None or name not in ("d_k", "d_v"):
-            check_whole(name, getattr(c, name))
-    check_whole("max_len", c.max_len, most=_FARTHEST)
-    for name in ("tie_embeddings", "norm_first", "bias"):
-        if not isinstance(getattr(c, name), bool):
-            raise InputError(f"expected True or False for {name}; got {getattr(c, name)!r:.80}")
-    head_widths(c.h, c.d_model, c.d_k, c.d_v)
-    for name in ("dropout", "attention_dropout"):
-        rate: float = getattr(c, name)
-        if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < 1:
-            raise InputError(f"expected {name} in [0, 1); got {rate!r:.80}")
-    for name, kinds in (
-        ("positions", ["sinusoidal", "learned"]),
-        ("activation", list(ACTIVATIONS)),
-    ):
-        if getattr(c, name) not in kinds:
-            wanted = " or ".join(map(repr, kinds))
-            raise InputError(f"expected {name} {wanted}; got {getattr(c, name)!r:.80}")
-    if c.tie_embeddings and c.src_vocab != c.tgt_vocab:
-        sizes = f"src_vocab={c.src_vocab}, tgt_vocab={c.tgt_vocab}"
-        raise InputError(f"expected equal vocabularies for tie_embeddings=True; got {sizes}")
-
-
-def parameter_shapes(config: TransformerConfig) -> dict[str, torch.Size]:
-    """Name and shape of each parameter of the model that a configuration describes.
-
-    A tied matrix has one name, as in `named_parameters`.
-    """
-    with torch.device("meta"):
-        small = build_model(replace(config, N=1))
-    shapes = {}
-    for name, parameter in small.named_parameters():
-        for i in range(config.N if ".layers.0." in name else 1):
-            shapes[name.replace(".layers.0.", f".layers.{i}.")] = parameter.shape
-    return shapes

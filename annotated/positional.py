@@ -1,5 +1,4 @@
 """3.5 Positional Encoding (chapters/3-5-positional-encoding.md).
-Configuration, first weights, and the loss (chapters/model-machinery.md).
 
 Generated from the chapters by book/extract.py; edit the chapter instead.
 """
@@ -7,9 +6,7 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 import torch
 from torch import Tensor, nn
 
-from annotated.regularization import Dropout
-
-__all__ = ["LearnedPositionalEncoding", "PositionalEncoding", "position_range", "sinusoids"]
+__all__ = ["LearnedPositionalEncoding", "PositionalEncoding", "sinusoids"]
 
 
 def sinusoids(length: int, d_model: int) -> Tensor:
@@ -47,18 +44,12 @@ class PositionalEncoding(nn.Module):
 
     def __init__(self, d_model: int, dropout: float, max_len: int = 5000) -> None:
         super().__init__()
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.register_buffer("pe", sinusoids(max_len, d_model).unsqueeze(0), persistent=False)
 
-    def forward(self, x: Tensor, position: int | None = None) -> Tensor:
-        """(batch, len, d_model) to (batch, len, d_model).
-
-        Args:
-            position: the one place of all tokens of x; None: they stand at 0, 1, 2, …
-
-        Raises: ValueError if x has another width, or for a position below 0.
-        """
-        start, end = position_range(x, self.pe, position)
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        """(batch, len, d_model) to (batch, len, d_model); its first token has position `start`."""
+        end = start + x.size(1)
         if end > self.pe.size(1):
             self.pe = sinusoids(end, x.size(-1)).unsqueeze(0).to(self.pe)
         return self.dropout(x + self.pe[:, start:end])
@@ -77,29 +68,16 @@ class LearnedPositionalEncoding(nn.Module):
 
     def __init__(self, d_model: int, dropout: float, max_len: int) -> None:
         super().__init__()
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.max_len = max_len
         self.pe = nn.Parameter(torch.randn(1, max_len, d_model))
 
-    def forward(self, x: Tensor, position: int | None = None) -> Tensor:
-        """(batch, len, d_model) to (batch, len, d_model); `position` as in `PositionalEncoding`.
+    def forward(self, x: Tensor, start: int = 0) -> Tensor:
+        """(batch, len, d_model) to (batch, len, d_model); its first token has position `start`.
 
-        Raises: ValueError if x has another width, or for a position that does not exist.
+        Raises: ValueError for a position that does not exist.
         """
-        start, end = position_range(x, self.pe, position)
+        end = start + x.size(1)
         if end > self.max_len:
-            limit = f"expected at most {self.max_len} tokens (learned positions)"
-            raise ValueError(f"{limit}; got {end}")
+            raise ValueError(f"expected at most {self.max_len} learned positions; got {end}")
         return self.dropout(x + self.pe[:, start:end])
-
-
-def position_range(x: Tensor, pe: Tensor, position: int | None) -> tuple[int, int]:
-    """First position of x (batch, len, d_model) and the one after its last, for a table pe.
-
-    Raises: ValueError if the widths of x and pe differ, or for a position below 0.
-    """
-    if x.size(-1) != pe.size(-1):
-        raise ValueError(f"expected inputs of width {pe.size(-1)}; got {x.size(-1)}")
-    if position is not None and position < 0:
-        raise ValueError(f"expected a position of at least 0; got {position}")
-    return (0, x.size(1)) if position is None else (position, position + 1)

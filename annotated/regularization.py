@@ -1,38 +1,12 @@
 """5.4 Regularization (chapters/5-4-regularization.md).
-Configuration, first weights, and the loss (chapters/model-machinery.md).
 
 Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
-from typing import Any
-
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
-__all__ = ["Dropout", "LabelSmoothing", "linear_cross_entropy", "smoothed_cross_entropy"]
-
-
-class Dropout(nn.Dropout):
-    """torch's dropout; on a CPU with a fourth of the random draws.
-
-    There P is rounded to a multiple of 2⁻¹⁶; elsewhere torch's own kernel works.
-
-    Source: section 5.4.
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(...) to (...): some components zero, the others divided by 1 - P."""
-        if not self.training or self.p == 0:
-            return x
-        if self.p == 1 or x.device.type != "cpu" or torch.compiler.is_compiling():
-            return super().forward(x)
-        draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
-        lots = draws.view(torch.int16)[: x.numel()].view(x.shape)  # from -2¹⁵ to 2¹⁵ - 1
-        dropped = min(round(self.p * 2**16), 2**16 - 1)  # of 2¹⁶ equally likely lots
-        keep = (lots >= dropped - 2**15).to(x.dtype)
-        return x * keep.mul_(2**16 / (2**16 - dropped))
+__all__ = ["LabelSmoothing", "smoothed_cross_entropy"]
 
 
 class LabelSmoothing(nn.Module):
@@ -92,67 +66,3 @@ def smoothed_cross_entropy(
         label_smoothing=smoothing,
         reduction="sum",
     )
-
-
-class _BlockwiseLoss(torch.autograd.Function):
-    """Projection and smoothed loss with their gradients, a block of positions at a time."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, target: Tensor, padding_idx: int, smoothing: float
-    ) -> Tensor:
-        """x: (positions, d_model)   weight: (vocab, d_model)   target: (positions,)"""
-        vocab, learns = weight.size(0), any(ctx.needs_input_grad)
-        total = x.new_zeros((), dtype=torch.float32)
-        grad_x, grad_weight = torch.zeros_like(x), torch.zeros_like(weight) if learns else None
-        # On a CPU a block stays in the cache; elsewhere few, large blocks are better.
-        block = max(1, (2**21 if x.device.type == "cpu" else 2**27) // vocab)
-        blocks = (tensor.split(block) for tensor in (x, target, grad_x))
-        for rows, ids, grad in zip(*blocks, strict=True):
-            log_p = F.linear(rows, weight).float().log_softmax(dim=-1)  # (block, vocab)
-            ids = ids.unsqueeze(1)  # (block, 1)
-            real, right = ids != padding_idx, log_p.gather(1, ids)
-            score = (1 - smoothing) * right + smoothing * log_p.mean(dim=-1, keepdim=True)
-            total -= (score * real).sum()
-            if learns:
-                slope = log_p.exp_().sub_(smoothing / vocab)  # p - q, in two steps
-                slope.scatter_add_(1, ids, torch.full_like(right, smoothing - 1))
-                grad.copy_((slope @ weight) * real)
-                grad_weight += slope.T @ (rows * real)
-        ctx.save_for_backward(grad_x, grad_weight)
-        return total
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients for x (positions, d_model) and weight (vocab, d_model), from the sum's."""
-        return *(grad * saved for saved in ctx.saved_tensors), None, None, None
-
-
-def linear_cross_entropy(
-    x: Tensor, weight: Tensor, target: Tensor, padding_idx: int, smoothing: float = 0.0
-) -> Tensor:
-    """The loss of `LabelSmoothing` from the decoder's output, without all logits at once.
-
-    Args:
-        x: decoder output (..., d_model)   weight: of the generator (vocab, d_model)
-        target: ids (...)   padding_idx: positions with this target do not count.
-        smoothing: ε.
-
-    Returns: sum of the loss over all positions that are not padding, in nats.
-
-    Source: section 5.4.
-    """
-    device = x.device.type
-    half = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.float16
-    if half or torch.compiler.is_compiling():
-        # Small gradients in float16 must be scaled before they are computed, not after; and a
-        # compiler joins logits and loss by itself.
-        return smoothed_cross_entropy(F.linear(x, weight), target, padding_idx, smoothing)
-    x, target = x.flatten(0, -2), target.flatten()  # (positions, d_model), (positions,)
-    if device == "cpu":  # a GPU would have to stop and say how many positions are left
-        real = target != padding_idx
-        x, target = x[real], target[real]
-    if not torch.is_grad_enabled():
-        weight = weight.detach()  # so that no gradient is computed
-    return _BlockwiseLoss.apply(x, weight, target, padding_idx, smoothing)

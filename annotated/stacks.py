@@ -1,27 +1,14 @@
 """3.1 Encoder and Decoder Stacks (chapters/3-1-encoder-decoder-stacks.md).
-Attention on a machine (chapters/attention-machinery.md).
 
 Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
 import copy
-from collections import defaultdict
 from collections.abc import Callable
 
 from torch import Tensor, nn
 
-from annotated.attention import KeyValueCache
-from annotated.regularization import Dropout
-
-__all__ = [
-    "Decoder",
-    "DecoderCache",
-    "DecoderLayer",
-    "Encoder",
-    "EncoderLayer",
-    "SublayerConnection",
-    "clones",
-]
+__all__ = ["Decoder", "DecoderLayer", "Encoder", "EncoderLayer", "SublayerConnection", "clones"]
 
 
 def clones(module: nn.Module, N: int) -> nn.ModuleList:
@@ -46,7 +33,7 @@ class SublayerConnection(nn.Module):
     def __init__(self, size: int, dropout: float, norm_first: bool = False) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(size)
-        self.dropout = Dropout(dropout)
+        self.dropout = nn.Dropout(dropout)
         self.norm_first = norm_first
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -83,7 +70,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward = feed_forward
         self.sublayer = clones(SublayerConnection(size, dropout, norm_first), 2)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
         x = self.sublayer[0](x, lambda x: self.self_attn(x, x, x, mask))
         return self.sublayer[1](x, self.feed_forward)
@@ -109,7 +96,7 @@ class Encoder(nn.Module):
         self.layers = clones(layer, N)
         self.norm = _final_norm(layer)
 
-    def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
         for layer in self.layers:
             x = layer(x, mask)
@@ -149,17 +136,14 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         memory: Tensor,
-        src_mask: Tensor | None,
-        tgt_mask: Tensor | None,
-        cache: tuple[KeyValueCache, KeyValueCache] | None = None,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
     ) -> Tensor:
         """x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)
         src_mask: (batch, 1, src_len)   tgt_mask: (batch, tgt_len, tgt_len)
-        cache: of the self-attention and of the attention to memory (section 6.1).
         """
-        own, source = cache or (None, None)
-        x = self.sublayer[0](x, lambda x: self.self_attn(x, x, x, tgt_mask, own))
-        x = self.sublayer[1](x, lambda x: self.src_attn(x, memory, memory, src_mask, source))
+        x = self.sublayer[0](x, lambda x: self.self_attn(x, x, x, tgt_mask))
+        x = self.sublayer[1](x, lambda x: self.src_attn(x, memory, memory, src_mask))
         return self.sublayer[2](x, self.feed_forward)
 
 
@@ -182,32 +166,10 @@ class Decoder(nn.Module):
         self,
         x: Tensor,
         memory: Tensor,
-        src_mask: Tensor | None,
-        tgt_mask: Tensor | None,
-        cache: "DecoderCache | None" = None,
+        src_mask: Tensor | None = None,
+        tgt_mask: Tensor | None = None,
     ) -> Tensor:
         """x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)   rest: as a layer's."""
-        for i, layer in enumerate(self.layers):
-            kept = None if cache is None else cache.layers[i]
-            x = layer(x, memory, src_mask, tgt_mask, kept)
+        for layer in self.layers:
+            x = layer(x, memory, src_mask, tgt_mask)
         return self.norm(x)
-
-
-class DecoderCache:
-    """What a decoder keeps from one step of a search to the next.
-
-    Attributes: steps, the number of positions decoded, which the model counts; layers, for each
-        layer by its number the caches of its self-attention and of its attention to the memory.
-    """
-
-    def __init__(self) -> None:
-        self.steps = 0
-        self.layers: dict[int, tuple[KeyValueCache, KeyValueCache]] = defaultdict(
-            lambda: (KeyValueCache(grows=True), KeyValueCache(grows=False))
-        )
-
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order."""
-        for own, source in self.layers.values():
-            own.select(rows)
-            source.select(rows)

@@ -9,14 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from annotated.machinery.blockwise_loss import linear_cross_entropy
 from annotated.model import make_model
-from annotated.regularization import (
-    Dropout,
-    LabelSmoothing,
-    _BlockwiseLoss,
-    linear_cross_entropy,
-    smoothed_cross_entropy,
-)
+from annotated.regularization import Dropout, LabelSmoothing, _BlockwiseLoss, smoothed_cross_entropy
 
 
 def close(actual, expected) -> None:

@@ -12,10 +12,11 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import annotated.machinery.training.trainer as module
+from annotated.machinery.blockwise_loss import linear_cross_entropy
 from annotated.machinery.training.batches import GlobalBatch, MicroBatch
 from annotated.machinery.training.processes import Processes
 from annotated.machinery.training.trainer import Trainer
-from annotated.regularization import linear_cross_entropy, smoothed_cross_entropy
+from annotated.regularization import smoothed_cross_entropy
 from annotated.training import TrainingConfig
 
 SHAPES = [(3, 8, 9), (5, 16, 9), (2, 24, 33), (7, 8, 25)]  # batch, src_len, tgt_len + 1

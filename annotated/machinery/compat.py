@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from annotated import attention as paper_attention
+from annotated import model as paper_model
 from annotated import regularization
-from annotated.attention import MultiHeadedAttention as MultiHeadedAttention
 from annotated.attention import scaled_dot_product
 from annotated.attention import subsequent_mask as subsequent_mask
 from annotated.data import Batch as Batch
@@ -17,7 +18,6 @@ from annotated.embeddings import Generator as Generator
 from annotated.feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
 from annotated.machinery.errors import InputError, check_whole
 from annotated.model import EncoderDecoder as EncoderDecoder
-from annotated.model import make_model as make_model
 from annotated.optimizer import rate as rate
 from annotated.positional import PositionalEncoding as PositionalEncoding
 from annotated.stacks import Decoder as Decoder
@@ -86,8 +86,46 @@ def attention(
     return weights @ value, weights
 
 
+class MultiHeadedAttention(paper_attention.MultiHeadedAttention):
+    """The layer of section 3.2.2 with an attribute `attn`.
+
+    It holds the weights (batch, h, len_q, len_k) of the last call in eval mode, or None.
+
+    Raises: InputError if d_model is not divisible by h.
+    """
+
+    attn: Tensor | None = None
+
+    def __init__(self, h: int, d_model: int, dropout: float = 0.1) -> None:
+        if d_model % h:
+            raise InputError(f"expected d_model divisible by h; got d_model={d_model}, h={h}")
+        super().__init__(h, d_model, dropout)
+
+    def forward(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+    ) -> Tensor:
+        """As in the class of section 3.2.2; in eval mode it keeps the weights."""
+        keys, values = self.keys_values(key, value)
+        self.attn = None
+        if not self.training:
+            with torch.no_grad():
+                queries = self.split_heads(self.w_q(query))
+                one = None if mask is None else mask.unsqueeze(-3)
+                self.attn = scaled_dot_product(queries, keys, values, one)[1]
+        return self.attend(query, keys, values, mask)
+
+
+def make_model(*sizes: Any, **options: Any) -> EncoderDecoder:
+    """`annotated.make_model`, whose attention layers keep their weights in `attn`."""
+    model = paper_model.make_model(*sizes, **options)
+    for layer in model.modules():
+        if isinstance(layer, paper_attention.MultiHeadedAttention):
+            layer.__class__ = MultiHeadedAttention
+    return model
+
+
 class LayerNorm(nn.LayerNorm):
-    """torch's normalisation of a layer: (..., features) to (..., features).
+    """torch's normalization of a layer: (..., features) to (..., features).
 
     Args:
         features: width.   eps: added to the variance.

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotated.attention import MultiHeadedAttention, project_heads, scaled_dot_product
+from annotated.attention import MultiHeadedAttention, scaled_dot_product
 
 
 @contextmanager
@@ -31,12 +31,13 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     names = {m: name for name, m in model.named_modules() if isinstance(m, MultiHeadedAttention)}
 
     def record(layer: Any, inputs: tuple, options: dict[str, Any], _: Tensor) -> None:
-        arguments = dict(zip(("query", "key", "value", "mask"), inputs, strict=False)) | options
-        mask = arguments.get("mask")
+        given = dict(zip(("query", "key", "value", "mask"), inputs, strict=False)) | options
         with torch.no_grad():
-            projected = project_heads(layer, *(arguments[n] for n in ("query", "key", "value")))
-            mask = None if mask is None else mask.unsqueeze(-3)
-            seen[names[layer]] = scaled_dot_product(*projected, mask)[1]
+            queries = layer.split_heads(layer.w_q(given["query"]))
+            keys, values = layer.keys_values(given["key"], given["value"])
+            mask = given.get("mask")
+            mask = None if mask is None else mask.unsqueeze(-3)  # the same for all heads
+            seen[names[layer]] = scaled_dot_product(queries, keys, values, mask)[1]
 
     hooks = [layer.register_forward_hook(record, with_kwargs=True) for layer in names]
     try:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from annotated.data import END, Batch, encode_source, pad_ids
-from annotated.decoding import beam_search, check_search, max_positions
+from annotated.decoding import beam_search
 from annotated.machinery.errors import FileError, InputError, check_whole
 from annotated.machinery.files import read_json, read_tensors, reading, resource_path, settings
 from annotated.machinery.hub import hub_folder, on_hub, tell_card
@@ -143,9 +143,9 @@ class Translator:
 
         Raises: ValueError for a wrong argument, and for a sentence that is not a string.
         """
-        check_search(**search)
         _check_sizes(batch_tokens, chunk, max_source)
-        longest = int(min(max_source, max_positions(self.model.src_embed)))
+        _, encoding = self.model.src_embed.children()  # learned positions come to an end
+        longest = min(max_source, getattr(encoding, "max_len", max_source))
         total = len(sentences) if isinstance(sentences, list) else None
         waiting, before = each_sentence(sentences), 0
         with tqdm(total=total, disable=not progress, unit=" sentences") as bar:

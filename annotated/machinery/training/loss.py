@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from annotated.data import PAD, Batch
-from annotated.regularization import linear_cross_entropy
+from annotated.machinery.blockwise_loss import linear_cross_entropy
 
 
 class ModelLoss(nn.Module):
