@@ -271,7 +271,7 @@ class Batch:
 
 def pad_ids(rows: Sequence[Sequence[int]], pad: int = PAD) -> Tensor:
     """Lists of ids to one tensor (batch, longest), padded on the right."""
-    tensors = [torch.tensor(row, dtype=None if len(row) else torch.long) for row in rows]
+    tensors = [torch.as_tensor(row, dtype=None if len(row) else torch.long) for row in rows]
     return pad_sequence(tensors, batch_first=True, padding_value=pad)
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from annotated.attention import MultiHeadedAttention, subsequent_mask
 from annotated.embeddings import Embeddings, Generator
 from annotated.feed_forward import PositionwiseFeedForward
-from annotated.machinery.checks import check_model_config
+from annotated.machinery.checks import check_mask, check_model_config
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
 from annotated.stacks import Decoder, DecoderLayer, Encoder, EncoderLayer
 
@@ -76,6 +76,7 @@ class EncoderDecoder(nn.Module):
 
     def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Tensor:
         """ids (batch, src_len) to memory (batch, src_len, d_model)."""
+        check_mask("src_mask", src_mask)
         return self.encoder(self.src_embed(src), src_mask)
 
     def decode(
@@ -86,6 +87,8 @@ class EncoderDecoder(nn.Module):
         tgt_mask: Tensor | None = None,
     ) -> Tensor:
         """memory and ids (batch, tgt_len) to (batch, tgt_len, d_model)."""
+        check_mask("src_mask", src_mask)
+        check_mask("tgt_mask", tgt_mask)
         if tgt_mask is None:
             tgt_mask = subsequent_mask(tgt.size(1), tgt.device)
         return self.decoder(self.tgt_embed(tgt), memory, src_mask, tgt_mask)

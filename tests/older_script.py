@@ -12,7 +12,7 @@ from torch import nn
 from torch.optim import Adam
 from torch.optim.lr_scheduler import LambdaLR
 
-from annotated.machinery.compat import *
+from annotated.compat import *
 
 V = 11
 sentence, all_seen = torch.arange(1, 11).unsqueeze(0), torch.ones(1, 1, 10)

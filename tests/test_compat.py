@@ -11,8 +11,7 @@ import torch
 from torch import nn
 from torch.distributions import Categorical, kl_divergence
 
-from annotated.machinery import compat
-from annotated.machinery.compat import (
+from annotated.compat import (
     Batch,
     LabelSmoothing,
     LayerNorm,
@@ -20,6 +19,7 @@ from annotated.machinery.compat import (
     make_model,
     subsequent_mask,
 )
+from annotated.machinery import compat
 from annotated.machinery.errors import InputError
 
 SCRIPT = Path(__file__).with_name("older_script.py")

@@ -102,13 +102,3 @@ def test_learned_positions_end_at_max_len():
     assert layer(torch.zeros(1, 5, 6)).shape == (1, 5, 6)
     with pytest.raises(ValueError, match=r"at most 5.*got 6"):
         layer(torch.zeros(1, 6, 6))
-
-
-@pytest.mark.parametrize("layer", [PositionalEncoding, LearnedPositionalEncoding])
-def test_other_widths_and_negative_positions_are_refused(layer):
-    encoding = layer(8, 0.0, 5)
-    for width in 4, 1:
-        with pytest.raises(ValueError, match=f"width 8; got {width}"):
-            encoding(torch.zeros(1, 3, width))
-    with pytest.raises(ValueError, match=r"position.*-1"):
-        encoding(torch.zeros(1, 3, 8), position=-1)

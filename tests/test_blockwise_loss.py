@@ -1,0 +1,108 @@
+"""The blockwise loss against the loss from all logits, in value, gradients and memory."""
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from annotated.machinery.blockwise_loss import _BlockwiseLoss, linear_cross_entropy
+from annotated.regularization import smoothed_cross_entropy
+
+
+class Large(TorchDispatchMode):
+    """Names of the operations that make a new tensor as large as the logits."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size, self.names, self.storages = size, [], set()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor) and result.numel() >= self.size:
+            place = result.untyped_storage().data_ptr()
+            if place not in self.storages:
+                self.names.append(str(func))
+            self.storages.add(place)
+        return result
+
+
+def on_one_path(loss, x, weight):
+    """Loss and gradients of something that is 3 times the loss, as a mean over tokens might be."""
+    result = loss(x, weight)
+    return result, *torch.autograd.grad(3 * result, [x, weight])
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+@pytest.mark.parametrize("positions", [1, 40, 700])  # 700: three blocks
+def test_by_blocks_it_is_the_same_loss_with_the_same_gradients(epsilon, positions):
+    vocab = 8000 if positions == 700 else 30
+    x, weight = torch.randn(2, positions, 4), torch.randn(vocab, 4)
+    target = torch.randint(vocab, (2, positions))
+    target[:, -1] = 5  # the padding
+    found, expected = (
+        on_one_path(loss, x.requires_grad_(), weight.requires_grad_())
+        for loss in (
+            lambda x, w: linear_cross_entropy(x, w, target, 5, epsilon),
+            lambda x, w: smoothed_cross_entropy(x @ w.T, target, 5, epsilon),
+        )
+    )
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+
+
+def test_by_blocks_nothing_as_large_as_the_logits_is_made():
+    x, weight = torch.randn(1000, 4, requires_grad=True), torch.randn(8000, 4, requires_grad=True)
+    target = torch.randint(1, 8000, (1000,))
+    with Large(1000 * 8000) as large:
+        linear_cross_entropy(x, weight, target, 0, 0.1).backward()
+    assert not large.names
+    with Large(262 * 8000) as large, torch.no_grad():
+        linear_cross_entropy(x[:262], weight, target[:262], 0, 0.1)
+    assert len(large.names) == 2  # logits and log-probabilities of one block, and no gradient
+
+
+def test_by_blocks_padding_may_also_stay():
+    """On a GPU it does: there its part is multiplied by zero."""
+    x, weight = torch.randn(700, 4, requires_grad=True), torch.randn(8000, 4, requires_grad=True)
+    target = torch.randint(8000, (700,))
+    target[::3] = 5  # the padding
+    found, expected = (
+        on_one_path(loss, x, weight)
+        for loss in (
+            lambda x, w: _BlockwiseLoss.apply(x, w, target, 5, 0.1),
+            lambda x, w: smoothed_cross_entropy(x @ w.T, target, 5, 0.1),
+        )
+    )
+    for a, b in zip(found, expected, strict=True):
+        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+    assert not found[1][::3].any()
+
+
+def test_by_blocks_of_padding_alone():
+    x, weight = torch.randn(4, 3, requires_grad=True), torch.randn(5, 3, requires_grad=True)
+    loss = linear_cross_entropy(x, weight, torch.zeros(4, dtype=torch.long), 0, 0.1)
+    loss.backward()
+    assert loss == 0 and not x.grad.any() and not weight.grad.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_by_blocks_in_mixed_precision(dtype):
+    x, weight = torch.randn(50, 16, requires_grad=True), torch.randn(90, 16, requires_grad=True)
+    target = torch.randint(1, 90, (50,))
+
+    def loss(x, w):
+        with torch.autocast("cpu", dtype):
+            return linear_cross_entropy(x, w, target, 0, 0.1)
+
+    found = on_one_path(loss, x, weight)
+    expected = on_one_path(lambda x, w: smoothed_cross_entropy(x @ w.T, target, 0, 0.1), x, weight)
+    for a, b in zip(found, expected, strict=True):
+        assert a.dtype == torch.float32
+        assert (a - b).norm() < 0.02 * b.norm()
+
+
+def test_by_blocks_a_gradient_of_the_gradient_is_refused():
+    x, weight = torch.randn(4, 3, requires_grad=True), torch.randn(5, 3, requires_grad=True)
+    loss = linear_cross_entropy(x, weight, torch.tensor([1, 2, 3, 4]), 0, 0.1)
+    (gradient,) = torch.autograd.grad(loss, x, create_graph=True)
+    with pytest.raises(RuntimeError, match="grad"):
+        gradient.sum().backward()
