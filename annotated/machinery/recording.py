@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotated.attention import MultiHeadedAttention, scaled_dot_product
+from annotated.attention import scaled_dot_product
 
 
 @contextmanager
@@ -28,7 +28,8 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     >>> seen["encoder.layers.0.self_attn"]
     """
     seen: dict[str, Tensor] = {}
-    names = {m: name for name, m in model.named_modules() if isinstance(m, MultiHeadedAttention)}
+    # By its methods and not by its class, which a notebook may have defined anew.
+    names = {m: name for name, m in model.named_modules() if hasattr(m, "keys_values")}
 
     def record(layer: Any, inputs: tuple, options: dict[str, Any], _: Tensor) -> None:
         given = dict(zip(("query", "key", "value", "mask"), inputs, strict=False)) | options
