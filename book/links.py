@@ -11,7 +11,7 @@ from pathlib import Path
 
 from docutils import nodes
 from docutils.statemachine import StringList
-from extract import added_to, collect, defined_names, offered
+from extract import ROOT, collect, defined_names, offered, written_by_hand
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -83,7 +83,8 @@ def read_docstring(app: Sphinx, what, name, thing, options, lines: list[str]) ->
 @cache
 def homes() -> dict[str, str]:
     """The names that the package offers, and the module of each."""
-    modules = collect(CHAPTERS)
+    modules = {name: module.public() for name, module in collect(CHAPTERS).items()}
+    modules |= written_by_hand(ROOT / "annotated")
     return {name: module for module, names in offered(CHAPTERS, modules).items() for name in names}
 
 
@@ -125,8 +126,6 @@ def name_module(cell: nodes.container, module: str) -> None:
     link += nodes.literal("", f"annotated/{module.replace('.', '/')}.py")
     label = nodes.paragraph("", "", nodes.Text("goes into "), link, classes=["module"])
     names = [name for node in body for name in defined_names(node)]
-    methods = [node for node in body if isinstance(node, ast.FunctionDef) and added_to(node)]
-    names += [f"{added_to(node)}.{node.name}" for node in methods]
     label["ids"] = [f"{module}.{name}" for name in names]
     cell["classes"].append("export")
     cell.insert(0, label)

@@ -370,6 +370,30 @@ def test_the_book_can_be_read_with_keys_alone(browser) -> None:
 
 
 @pytest.mark.browser
+@pytest.mark.parametrize("width", [390, 820, 1280])
+def test_menu_and_contents_open_and_close(browser, width: int) -> None:
+    from playwright.sync_api import expect
+
+    tab = browser.new_page(viewport={"width": width, "height": 900})
+    tab.goto((SITE / "chapters" / "command-line.html").as_uri())
+    menu, contents = tab.locator("nav.bd-links"), tab.locator("#pst-page-toc-nav")
+    toggles = tab.locator(".sidebar-toggle:visible")
+    assert toggles.count() == (2 if width < 1200 else 1)
+    for box, toggle in zip((menu, contents), toggles.all(), strict=False):
+        shown = width > 992  # a wide screen has room for both
+        for _ in range(2):
+            expect(box).to_be_visible(visible=shown)
+            if shown and width <= 992:
+                tab.keyboard.press("Escape")  # the menu lies over the button
+            else:
+                toggle.click()
+            shown = not shown
+        expect(box).to_be_visible(visible=shown)
+    expect(contents).to_be_visible(visible=width > 992)
+    tab.close()
+
+
+@pytest.mark.browser
 def test_arrow_keys_scroll_wide_code_and_then_turn_no_page(browser) -> None:
     tab = browser.new_page(viewport={"width": 390, "height": 900})
     address = (SITE / "chapters" / "3-2-attention.html").as_uri()
