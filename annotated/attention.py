@@ -11,18 +11,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = [
-    "KeyValueCache",
-    "MultiHeadedAttention",
-    "check_mask",
-    "fused_attention",
-    "head_widths",
-    "masked_softmax",
-    "project_heads",
-    "scaled_dot_product",
-    "subsequent_mask",
-]
-
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Softmax over the last dimension, with forbidden scores set to -inf.

@@ -19,29 +19,6 @@ from annotated.machinery.errors import InputError, check_whole
 from annotated.model import EncoderDecoder
 from annotated.stacks import DecoderCache
 
-__all__ = [
-    "Beam",
-    "Follow",
-    "Hypothesis",
-    "beam_search",
-    "best_of",
-    "can_win",
-    "check_greedy",
-    "check_search",
-    "check_source",
-    "extend_beam",
-    "greedy_decode",
-    "keep_to_rules",
-    "length_penalty",
-    "max_positions",
-    "next_log_probs",
-    "next_without_cache",
-    "open_beam",
-    "output_limits",
-    "suppress_tokens",
-    "take_complete",
-]
-
 
 @torch.no_grad()
 def greedy_decode(

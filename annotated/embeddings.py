@@ -9,8 +9,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Embeddings", "Generator", "check_ids", "check_tokens"]
-
 
 class Embeddings(nn.Module):
     """Token ids to vectors, scaled by √d_model.

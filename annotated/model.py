@@ -18,17 +18,6 @@ from annotated.machinery.errors import InputError, check_whole
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
 from annotated.stacks import Decoder, DecoderCache, DecoderLayer, Encoder, EncoderLayer
 
-__all__ = [
-    "EncoderDecoder",
-    "TransformerConfig",
-    "build_model",
-    "check_config",
-    "initialise",
-    "make_model",
-    "parameter_shapes",
-    "tie_embeddings",
-]
-
 
 class EncoderDecoder(nn.Module):
     """The whole Transformer: encoder, decoder, embeddings and generator.

@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from annotated.regularization import Dropout
 
-__all__ = ["LearnedPositionalEncoding", "PositionalEncoding", "position_range", "sinusoids"]
-
 
 def sinusoids(length: int, d_model: int) -> Tensor:
     """Table of sinusoidal position encodings.

@@ -11,8 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-__all__ = ["Dropout", "LabelSmoothing", "linear_cross_entropy", "smoothed_cross_entropy"]
-
 
 class Dropout(nn.Dropout):
     """torch's dropout; on a CPU with a fourth of the random draws.

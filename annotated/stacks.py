@@ -13,16 +13,6 @@ from torch import Tensor, nn
 from annotated.attention import KeyValueCache
 from annotated.regularization import Dropout
 
-__all__ = [
-    "Decoder",
-    "DecoderCache",
-    "DecoderLayer",
-    "Encoder",
-    "EncoderLayer",
-    "SublayerConnection",
-    "clones",
-]
-
 
 def clones(module: nn.Module, N: int) -> nn.ModuleList:
     """N copies of a module that share nothing."""
