@@ -167,6 +167,15 @@
     }
   }
 
+  // What a link leads to may be folded away.
+  function unfold() {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const fold = target?.closest("details:not([open])");
+    if (!fold) return;
+    fold.open = true;
+    target.scrollIntoView();
+  }
+
   // Paper is white. The theme comes back after printing.
   function printLight() {
     const { dataset } = document.documentElement;
@@ -178,6 +187,8 @@
   document.addEventListener("DOMContentLoaded", async () => {
     printLight();
     bindToggles();
+    unfold();
+    addEventListener("hashchange", unfold);
     makeReachable();
     addEventListener("resize", makeReachable);
     if (document.querySelector("div.live")) load("live.js");
