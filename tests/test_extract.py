@@ -96,6 +96,7 @@ def test_a_module_of_two_chapters(book: Book):
         "2-two.md",
         "2 Two: more",
         cell("shapes", "import math\n\ndef ball(r: float) -> float:\n    return 4/3*area(r)*r"),
+        cell("other", "_SIDES = 1"),
         cell("shapes", "# Why four.\n_SIDES = {'square': 4}  # unit\n\nclass Shape:\n    pass"),
     )
     text = book.module("shapes")
@@ -188,14 +189,6 @@ def test_names_are_offered_lazily(book: Book):
     assert "offers 'Z', which no module defines" in book.refusal()
 
 
-def test_a_second_run_changes_nothing(book: Book):
-    book.add("1-one.md", "1 One", cell("one", "X = 1"))
-    assert book.run()[0] == 0
-    before = {path: path.stat().st_mtime_ns for path in book.package.iterdir()}
-    assert book.run()[0] == 0
-    assert {path: path.stat().st_mtime_ns for path in book.package.iterdir()} == before
-
-
 def test_a_module_without_a_chapter_is_removed_and_a_file_by_hand_is_kept(book: Book):
     book.add("1-one.md", "1 One", cell("one", "X = 1"))
     book.add("2-two.md", "2 Two", cell("two", "Y = 1"))
@@ -262,11 +255,6 @@ def test_refusals_name_chapter_and_cell(book: Book, cells: list[str], said: list
     error = book.refusal()
     for part in said:
         assert part in error
-
-
-def test_private_names_may_recur_in_other_modules(book: Book):
-    book.add("1-one.md", "1 One", cell("one", "_x = 1"), cell("two", "_x = 2"))
-    assert "_x = 2" in book.module("two")
 
 
 # ------------------------------------------------------------------------------------- `--check`
