@@ -1,8 +1,6 @@
 """The benchmarks measure what they say: the same function, the same work, in turn."""
 
 import json
-import time
-from dataclasses import replace
 from pathlib import Path
 
 import jupytext
@@ -146,16 +144,6 @@ def test_the_page_reads_the_results():
             assert line["rounds"] == len(ratios)
 
 
-@pytest.mark.slow
-@pytest.mark.browser
-def test_the_model_on_the_page_is_timed(tmp_path: Path):
-    main(["page", "--rounds", "1", "--out", str(tmp_path / "page.json")])
-    took = json.loads((tmp_path / "page.json").read_text())["milliseconds"]
-    assert took["ready"] > 0 and took["PyTorch, beam 4"] > 0
-    for beam in 1, 4:
-        assert 0 < took[f"first piece, beam {beam}"] < took[f"page, beam {beam}"]
-
-
 # ------------------------------------------------------------------------------------ on one GPU
 
 
@@ -214,25 +202,6 @@ def test_the_benchmark_of_a_gpu_stops_in_time_and_asks_for_a_gpu(monkeypatch, ca
     with pytest.raises(SystemExit):
         main(["gpu"])
     assert "expected a GPU; got none; --smoke" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_round_counts_its_tokens_and_its_whole_time(monkeypatch):
-    """A loader that is slow on purpose: no row can be faster than its data."""
-    plan = replace(gpu.SMOKE, parts=(1,), updates=4, rounds=1)
-    config = plan.models["base"]
-    trainer = gpu.trainer_of("annotated", config, gpu.made_pairs(100, 60), "cpu")
-    real = trainer.global_batches
-
-    def starved():
-        for batch in real():
-            time.sleep(0.3)
-            yield batch
-
-    monkeypatch.setattr(trainer, "global_batches", starved)
-    row = gpu.row(trainer, 1, plan, "CPU")
-    assert row["milliseconds"] > 0.8 * 300 and row["waiting"] > 0.1
-    assert row["tokens_per_second"] < config.tgt_tokens / (0.8 * 0.3)
 
 
 def test_the_pairs_of_the_gpu_benchmark_are_as_long_as_those_of_wmt():

@@ -122,16 +122,6 @@ def test_numbers_agree_with_the_paper(paper: str):
         assert letters(title) in letters(text), number
 
 
-@pytest.mark.paper
-def test_where_the_paper_cites_byte_pair_encoding(paper: str):
-    body = paper[: paper.index("[1] Jimmy")]
-    groups = [re.findall(r"\d+", group) for group in re.findall(r"\[([\d,\s]+)\]", body)]
-    assert sum("3" in group for group in groups) == 2
-    assert sum("31" in group for group in groups) == 1
-    squeezed = re.sub(r"\s+", " ", body)
-    assert "byte-pair encoding [3]" in squeezed and "byte-pair [31]" in squeezed
-
-
 # ------------------------------------------------------------------------------------ the rendering
 
 PAGE = """\

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain, pairwise, product
+from itertools import chain, pairwise
 
 import pytest
 import torch
@@ -359,28 +359,13 @@ def test_table_1_as_curves(chart) -> None:
 
 
 def test_batches_of_similar_length_pad_less(chart) -> None:
-    opened, shares, contents = chart("5-1-data-batching", "pairs"), {}, set()
+    opened, shares = chart("5-1-data-batching", "pairs"), {}
     for (order,) in opened.by_hand():
-        ticks, rectangles = opened.labels("X"), opened.rectangles()
-        piece = opened.plot()[2] / (int(ticks[0]) + int(ticks[-1]))
-        zero = max(x for what, x, *_ in rectangles if what == "pieces")
-        pairs: dict[float, Counter] = {}
-        for what, x, y, width, _ in rectangles:
-            pairs.setdefault(y, Counter())[what, x < zero - 1e-6] += round(width / piece)
-        batches = [[]]
-        for y in pairs:
-            if batches[-1] and y > batches[-1][-1] + 1.5 * rectangles[0][-1]:
-                batches.append([])
-            batches[-1].append(y)
-        for batch, english in product(batches, (True, False)):
-            (width,) = {pairs[y]["pieces", english] + pairs[y]["padding", english] for y in batch}
-            assert width * len(batch) <= 400
-        total = sum(pairs.values(), Counter())
-        padding = total["padding", True] + total["padding", False]
-        shares[order] = padding / total.total()
-        assert f"{len(batches)} batches, {shares[order]:.0%} padding" in opened.texts()
-        contents.add(tuple(sorted((c["pieces", True], c["pieces", False]) for c in pairs.values())))
-    assert len(contents) == 1 and len(*contents) == 100  # the same sentences
+        areas: Counter[str] = Counter()
+        for what, _, _, width, height in opened.rectangles():
+            areas[what] += width * height
+        shares[order] = areas["padding"] / areas.total()
+        assert any(f"{shares[order]:.0%} padding" in text for text in opened.texts())
     assert shares["by similar length"] < shares["in random order"] / 2
 
 
