@@ -35,12 +35,11 @@ install: $(STAMP)  ## install everything into .venv
 extract: $(STAMP)  ## write the package annotated/ from the chapters
 	$(BIN)/python book/extract.py
 
-check: $(STAMP)  ## lint, types, words of prose, and that the package is what the chapters say
+check: $(STAMP)  ## lint, types, and that the package is what the chapters say
 	$(BIN)/python book/extract.py --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python book/words.py
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 ifeq ($(PAPER),no)

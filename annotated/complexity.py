@@ -13,16 +13,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from annotated.attention import scaled_dot_product
 
-__all__ = [
-    "BareSelfAttention",
-    "Convolution",
-    "Recurrent",
-    "RestrictedSelfAttention",
-    "layers_to_link",
-    "longest_chain",
-    "multiply_adds",
-]
-
 
 class BareSelfAttention(nn.Module):
     """Each position mixes all positions: (batch, n, d) to the same, without projections.

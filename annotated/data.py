@@ -19,26 +19,6 @@ from annotated.machinery.errors import InputError, check_whole
 from annotated.machinery.files import extra
 from annotated.machinery.texts import each_text
 
-__all__ = [
-    "END",
-    "PAD",
-    "SPECIALS",
-    "START",
-    "UNK",
-    "Batch",
-    "encode_source",
-    "encode_target",
-    "learn_vocabulary",
-    "make_batch",
-    "pad_ids",
-    "token_batches",
-    "train_bpe",
-    "train_wordpiece",
-    "untrained_tokenizer",
-    "word_vocabulary",
-]
-
-
 SPECIALS = ["<s>", "</s>", "<pad>", "<unk>"]
 START, END, PAD, UNK = range(4)
 _LETTERS = (

@@ -10,7 +10,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from annotated.attention import subsequent_mask
 from annotated.model import TransformerConfig, build_model
 
-__all__ = ["TFLOPS", "model_cost", "training_cost"]
 TFLOPS = {"K80": 2.8, "K40": 3.7, "M40": 6.0, "P100": 9.5}  # the paper's estimates
 
 

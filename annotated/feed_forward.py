@@ -6,9 +6,6 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["ACTIVATIONS", "PositionwiseFeedForward"]
-
-
 ACTIVATIONS = {"relu": F.relu, "swish": F.silu}  # max(0, x); and x / (1 + exp(-x)), a later one
 
 

@@ -6,9 +6,6 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 from annotated.machinery.files import lazy_extra
 from annotated.machinery.parsing.trees import is_tag
 
-__all__ = ["linearize"]
-
-
 with lazy_extra("parse"):
     from nltk import Tree
 

@@ -9,8 +9,6 @@ from torch.optim.lr_scheduler import LambdaLR
 
 from annotated.machinery.errors import check_whole
 
-__all__ = ["paper_optimizer", "rate"]
-
 
 def rate(step: int, model_size: int, factor: float = 1.0, warmup: int = 4000) -> float:
     """Learning rate of equation 3.

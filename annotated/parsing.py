@@ -11,9 +11,6 @@ from annotated.machinery.parsing.constraints import ConstrainedTranslator
 from annotated.machinery.parsing.linear import line_to_tree, words_to_line
 from annotated.machinery.translator import Translator, load_pretrained
 
-__all__ = ["Parser", "load_parser", "table_4"]
-
-
 with lazy_extra("parse"):
     from nltk import Tree
 

@@ -21,20 +21,6 @@ from annotated.machinery.files import fits, lazy_extra
 from annotated.machinery.training.checks import check_training
 from annotated.model import TransformerConfig
 
-__all__ = [
-    "PEAK_TFLOPS",
-    "PRESETS",
-    "SimpleLossCompute",
-    "TrainState",
-    "TrainingConfig",
-    "model_config",
-    "preset",
-    "run_epoch",
-    "training_plan",
-    "training_work",
-    "update_weights",
-]
-
 
 class SimpleLossCompute:
     """Decoder output to loss.

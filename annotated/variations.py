@@ -11,17 +11,6 @@ from annotated.machinery.files import extra
 from annotated.model import TransformerConfig, build_model
 from annotated.training import TrainingConfig
 
-__all__ = [
-    "SHAPE",
-    "count_parameters",
-    "known_row",
-    "row_config",
-    "run_folder",
-    "small_config",
-    "table_3",
-]
-
-
 _BASE: dict[str, Any] = {
     "N": 6, "d_model": 512, "d_ff": 2048, "h": 8, "d_k": 64, "d_v": 64, "dropout": 0.1,
     "label_smoothing": 0.1, "positions": "sinusoidal", "train_steps": 100_000,

@@ -21,7 +21,7 @@ from sphinx.environment import BuildEnvironment
 from annotated.machinery.paper.quotation import Quotation, find_paper, quote
 
 # What a chapter's code names if its results depend on what the reader has: corpora, or the PDF.
-ASKS_THE_READER = re.compile(r"annotated\.(corpora|paper)|ANNOTATED_")
+ASKS_THE_READER = re.compile(r"annotated\.machinery\.(corpora|paper)|ANNOTATED_")
 
 
 def choose_cache(app: Sphinx, config) -> None:

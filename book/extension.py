@@ -13,7 +13,7 @@ import vl_convert
 from claims import Claims, collect_claims
 from docutils import nodes
 from execution import choose_cache, execute_chapters
-from links import Offered, Reference, name_module, paper_url, read_docstring
+from links import Offered, Reference, details, name_module, paper_url, read_docstring
 from live import Live, write_models
 from notebooks import write_notebooks
 from sphinx.application import Sphinx
@@ -24,12 +24,9 @@ LARGE = 60_000  # characters of a chart's data
 MARK = re.compile(r"^(§[\d.]+ ¶\d+|Abstract|Acknowledgements|(Figure|Table|Footnote) \d+)$")
 
 
-class details(nodes.Element):
-    """A folded piece of text; `summary` is what shows."""
-
-
 def visit_details(translator, node) -> None:
-    translator.body.append(f'<details class="restatement"><summary>{node["summary"]}</summary>\n')
+    kind = node["classes"][0]
+    translator.body.append(f'<details class="{kind}"><summary>{node["summary"]}</summary>\n')
 
 
 def depart_details(translator, node) -> None:
@@ -51,7 +48,8 @@ class Cells(SphinxPostTransform):
             if "solution" in tags:
                 cell["prompt_show"], cell["prompt_hide"] = "Solution", "Hide the solution"
             if "export" in cell["cell_metadata"]:
-                name_module(cell, cell["cell_metadata"]["export"])
+                api = self.app.builder.get_relative_uri(self.env.docname, "chapters/api")
+                name_module(cell, cell["cell_metadata"]["export"], api)
 
 
 def show_paper(cell: nodes.container) -> None:
@@ -68,7 +66,7 @@ def show_paper(cell: nodes.container) -> None:
         if link.astext() == (address := link.get("refuri")):  # in one piece the theme shortens it
             link.children = [nodes.Text(address[:8]), nodes.Text(address[8:])]
     if isinstance(following, nodes.block_quote):
-        fold = details(summary="in our words")
+        fold = details(summary="in our words", classes=["restatement"])
         following.parent.replace(following, fold)
         fold.append(following)
 
@@ -155,6 +153,7 @@ class Symbols(SphinxPostTransform):
     def run(self, **kwargs) -> None:
         if self.env.docname == "chapters/symbols" or "chapters/symbols" not in self.env.found_docs:
             return
+        page = self.app.builder.get_relative_uri(self.env.docname, "chapters/symbols")
         met = set()
         for paragraph in self.document.findall(nodes.paragraph):
             for use in [*paragraph.findall(nodes.math), *paragraph.findall(nodes.literal)]:
@@ -163,7 +162,7 @@ class Symbols(SphinxPostTransform):
                 anchor = SYMBOLS.get(text)
                 if anchor and anchor not in met and not isinstance(use.parent, nodes.reference):
                     met.add(anchor)
-                    link = nodes.reference("", "", refuri=f"symbols.html#{anchor}", internal=True)
+                    link = nodes.reference("", "", refuri=f"{page}#{anchor}", internal=True)
                     link["classes"] = ["symbol"]
                     name = re.sub(r"[{}\\]", "", text)
                     link["reftitle"] = f"what {name} means"  # a formula alone is no name

@@ -21,17 +21,15 @@ import os
 import re
 import subprocess
 import sys
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import jupytext
-
-ROOT = Path(__file__).resolve().parent.parent
-
+from contents import ROOT, sources
 
 MARK = "Generated from the chapters by book/extract.py"  # in all that extraction writes
 
@@ -77,14 +75,14 @@ class Module:
         return f"{self.name}.py"
 
     def definitions(self) -> Iterator[tuple[str, Cell]]:
-        """Every name that a cell defines at top level."""
+        """Every name that a cell defines at top level, and the cell."""
         for cell in self.cells:
             for node in cell.tree().body:
                 for name in defined_names(node):
                     yield name, cell
 
     def public(self) -> list[str]:
-        return sorted({name for name, _ in self.definitions() if not name.startswith("_")})
+        return sorted(name for name, _ in self.definitions() if not name.startswith("_"))
 
     def header(self) -> str:
         chapters = {cell.chapter: title(cell.chapter) for cell in self.cells}
@@ -99,9 +97,9 @@ class Module:
             kept, cell_imports = split_imports(cell)
             imports += [line for line in cell_imports if line not in imports]
             body += [(line, cell) for line in [*kept, ""]]
-        top = [self.header(), *imports, f"__all__ = {json.dumps(self.public())}"]
-        offset = sum(part.count("\n") + 1 for part in top)
-        self.origins = dict(enumerate((cell for _, cell in body), start=offset + 1))
+        top = [self.header(), *imports]
+        first = sum(part.count("\n") + 1 for part in top) + 1
+        self.origins = dict(enumerate((cell for _, cell in body), start=first))
         return "\n".join([*top, *(line for line, _ in body)]) + "\n"
 
 
@@ -166,17 +164,15 @@ def is_module_name(name: object) -> bool:
 
 
 def collect(chapters: Path) -> dict[str, Module]:
-    """Modules by name, checked against each other."""
+    """Modules by name.
+
+    Raises: ExtractionError for a second definition of a name, in its module or (if the name is
+    public) in the package.
+    """
     modules: dict[str, Module] = {}
-    for chapter in sorted(chapters.glob("*.md")):
+    for chapter in sources(chapters).values():
         for cell in export_cells(chapter):
             modules.setdefault(cell.module, Module(cell.module)).cells.append(cell)
-    check_unique(modules)
-    return modules
-
-
-def check_unique(modules: dict[str, Module]) -> None:
-    """Refuse a second definition of a name, in one module or (if public) in the package."""
     seen: dict[str, Cell] = {}
     for module in modules.values():
         for name, cell in module.definitions():
@@ -186,6 +182,7 @@ def check_unique(modules: dict[str, Module]) -> None:
             if name in modules:
                 raise ExtractionError(f"{cell}: {name!r} is the name of a module of the package")
             seen[key] = cell
+    return modules
 
 
 INIT = '''"""The Transformer of "Attention Is All You Need", section by section.
@@ -207,52 +204,61 @@ def __dir__() -> list[str]:
 '''
 
 
-def written_by_hand(package: Path) -> dict[str, list[str]]:
-    """Public names by module of `annotated/machinery/` (`machinery.files` and so on)."""
+def homes(package: Path, modules: dict[str, Module]) -> dict[str, str]:
+    """Public names, and the module of `package` that defines each (`data`, `machinery.files`).
+
+    A name that an export cell defines is the chapter's, even if the machinery has one like it.
+    """
     found = {}
     for path in sorted((package / "machinery").rglob("*.py")):
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        names = [name for node in tree.body for name in defined_names(node)]
         module = path.relative_to(package).with_suffix("").as_posix().replace("/", ".")
-        found[module] = [name for name in names if not name.startswith("_")]
-    return found
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        found |= {name: module for node in tree.body for name in defined_names(node)}
+    return found | {name: module.name for module in modules.values() for name in module.public()}
 
 
-def offered(chapters: Path, modules: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Names that the package offers, by module. A book without a reference offers everything.
+def offered(chapters: Path, homes: dict[str, str]) -> dict[str, list[str]]:
+    """Names that `from annotated import …` offers, by module: those that `api.md` lists.
 
     Raises: ExtractionError for a name that no module defines.
     """
-    homes = {name: module for module in reversed(modules) for name in modules[module]}
-    names, reference = list(homes), chapters / "api.md"
-    if reference.exists():
-        blocks = re.findall(r"^```{offered}.*\n([^`]*)^```$", reference.read_text("utf-8"), re.M)
-        names = [name for block in blocks for name in block.split()]
-    found: dict[str, list[str]] = defaultdict(list)
-    for name in sorted(names):
+    reference = (chapters / "api.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```{offered}.*\n([^`]*)^```$", reference, re.MULTILINE)
+    found = {"_version": ["__version__"]}
+    for name in sorted(" ".join(blocks).split()):
         if name not in homes:
             raise ExtractionError(f"chapters/api.md: offers {name!r}, which no module defines")
-        found[homes[name]].append(name)
-    return {"_version": ["__version__"], **found}
+        found.setdefault(homes[name], []).append(name)
+    return dict(sorted(found.items()))
 
 
 def package(chapters: Path, folder: Path) -> dict[str, str]:
-    """Every generated file of the package in `folder`: path in it to text."""
+    """Every generated file of the package in `folder`: file name to text."""
     modules = collect(chapters)
     texts = {module.path: module.text() for module in modules.values()}
-    check_names(modules.values(), texts)
-    public = {name: module.public() for name, module in modules.items()}
-    names = offered(chapters, public | written_by_hand(folder))
-    top = [*sorted(modules), *(name for name in ("compat", "machinery") if exists(folder, name))]
-    texts["__init__.py"] = INIT.format(mark=MARK, names=dict(sorted(names.items())), modules=top)
+    check_names(modules, texts)
+    names = offered(chapters, homes(folder, modules))
+    by_hand = [name for name in ("compat", "machinery") if [*folder.glob(f"{name}*")]]
+    top = [*sorted(modules), *by_hand]
+    texts["__init__.py"] = INIT.format(mark=MARK, names=names, modules=top)
     lines = [f"from . import {name} as {name}" for name in top]
-    lines += [f"from .{m} import {n} as {n}" for m in sorted(names) for n in names[m]]
+    lines += [f"from .{m} import {n} as {n}" for m in names for n in names[m]]
     texts["__init__.pyi"] = "\n".join([f"# {MARK}.", *lines]) + "\n"
-    return format_code(texts)
+    with laid_out(texts) as place:
+        rules = ["--config", str(ROOT / "pyproject.toml")]
+        ruff(["check", "--select", "I", "--fix", "-q", *rules], place)
+        ruff(["format", "-q", *rules], place)
+        return {name: (place / name).read_text(encoding="utf-8") for name in sorted(texts)}
 
 
-def exists(folder: Path, module: str) -> bool:
-    return (folder / module).is_dir() or (folder / f"{module}.py").exists()
+@contextmanager
+def laid_out(texts: dict[str, str]) -> Iterator[Path]:
+    """The files in a temporary folder, so that one call of ruff sees all of them."""
+    with TemporaryDirectory() as place:
+        folder = Path(place).resolve()
+        for name, text in texts.items():
+            (folder / name).write_text(text, encoding="utf-8", newline="\n")
+        yield folder
 
 
 def ruff(arguments: list[str], folder: Path) -> str:
@@ -264,24 +270,12 @@ def ruff(arguments: list[str], folder: Path) -> str:
     return done.stdout
 
 
-@contextmanager
-def laid_out(files: dict[str, str]) -> Iterator[Path]:
-    """The files in a folder, for a while: ruff begins once for all of them."""
-    with TemporaryDirectory() as place:
-        folder = Path(place).resolve() / "annotated"
-        write(files, folder)
-        yield folder
-
-
-def check_names(modules: Iterable[Module], texts: dict[str, str]) -> None:
+def check_names(modules: dict[str, Module], texts: dict[str, str]) -> None:
     """Refuse names that are neither defined nor imported, naming the cell."""
-    with laid_out({module.path: texts[module.path] for module in modules}) as folder:
-        problems = json.loads(
-            ruff(["check", "--select", "F821", "--output-format", "json", "--isolated"], folder)
-        )
-    of = {str(folder / module.path): module for module in modules}
-    for problem in problems:
-        module = of[problem["filename"]]
+    with laid_out(texts) as folder:
+        found = ruff(["check", "--select", "F821", "--output-format", "json", "--isolated"], folder)
+    for problem in json.loads(found):
+        module = modules[Path(problem["filename"]).stem]
         where = module.origins.get(problem["location"]["row"], module.path)
         raise ExtractionError(
             f"{where}: {problem['message']}; define or import it in an export cell "
@@ -289,15 +283,18 @@ def check_names(modules: Iterable[Module], texts: dict[str, str]) -> None:
         )
 
 
-def format_code(texts: dict[str, str]) -> dict[str, str]:
-    """Sort imports and `__all__`, then format."""
-    rules = ["--config", str(ROOT / "pyproject.toml")]
-    # Said outright, for ruff looks for a folder of that name, and there may be none yet.
-    own = ["--config", 'lint.isort.known-first-party = ["annotated"]']
-    with laid_out(texts) as folder:
-        ruff(["check", "--select", "I,RUF022", "--fix", "-q", *rules, *own], folder)
-        ruff(["format", "-q", *rules], folder)
-        return {name: (folder / name).read_text(encoding="utf-8") for name in sorted(texts)}
+def read(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def differences(files: dict[str, str], folder: Path) -> dict[str, tuple[str | None, str | None]]:
+    """File name to its text in the folder and its text by the chapters, where these differ.
+
+    A file that carries the mark, and that no chapter makes any more, has the second text None.
+    """
+    made = [path.name for path in folder.glob("*.py*") if MARK in (read(path) or "")]
+    texts = {name: (read(folder / name), files.get(name)) for name in sorted({*files, *made})}
+    return {name: (old, new) for name, (old, new) in texts.items() if old != new}
 
 
 def write(files: dict[str, str], folder: Path) -> list[str]:
@@ -305,49 +302,27 @@ def write(files: dict[str, str], folder: Path) -> list[str]:
 
     Raises: ExtractionError for a file that exists and does not carry the mark.
     """
-    changed = [name for name, text in files.items() if read(folder / name) != text]
-    for name in changed:
-        if (old := read(folder / name)) is not None and MARK not in old:
+    changed = differences(files, folder)
+    for name, (old, _) in changed.items():
+        if old is not None and MARK not in old:
             raise ExtractionError(f"{folder / name}: not overwritten, as it was written by hand")
-    for name in changed:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (_, new) in changed.items():
+        if new is None:
+            (folder / name).unlink()
+            continue
         part = folder / f"{name}.part"
-        part.write_text(files[name], encoding="utf-8", newline="\n")
+        part.write_text(new, encoding="utf-8", newline="\n")
         os.replace(part, folder / name)
-    for name in stale(files, folder):
-        (folder / name).unlink()
-        changed.append(name)
-    return changed
+    return list(changed)
 
 
-def stale(files: dict[str, str], folder: Path) -> list[str]:
-    """Files in the folder that carry the mark and that no chapter makes any more."""
-    found = {path.name: read(path) or "" for path in folder.glob("*.py*") if path.is_file()}
-    return sorted(name for name, text in found.items() if name not in files and MARK in text)
-
-
-def read(path: Path) -> str | None:
-    return path.read_text(encoding="utf-8") if path.exists() else None
-
-
-def differences(files: dict[str, str], folder: Path) -> str:
-    """A unified diff from the folder to what the chapters say; empty if they agree."""
-    parts = []
-    for name in [*files, *stale(files, folder)]:
-        old, new = read(folder / name), files.get(name)
-        if old != new:
-            diff = difflib.unified_diff(
-                (old or "").split("\n"),
-                (new or "").split("\n"),
-                f"annotated/{name}" if old is not None else "(missing)",
-                f"annotated/{name} from the chapters" if new is not None else "(no chapter)",
-                lineterm="",
-            )
-            parts.append(
-                "\n".join(diff)
-                or f"annotated/{name} {'is missing' if old is None else 'has no chapter'}"
-            )
-    return "".join(f"{part}\n" for part in parts)
+def diff(name: str, old: str | None, new: str | None) -> str:
+    """From the file in the package to what the chapters say."""
+    before = f"annotated/{name}" if old is not None else "(missing)"
+    after = f"annotated/{name} from the chapters" if new is not None else "(no chapter)"
+    lines = [(text or "").split("\n") for text in (old, new)]
+    return "\n".join(difflib.unified_diff(*lines, before, after, lineterm=""))
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -361,11 +336,12 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         files = package(options.chapters, options.package)
         if options.check:
-            diff = differences(files, options.package)
-            if diff:
-                print(diff, end="")
+            changed = differences(files, options.package)
+            for name, (old, new) in changed.items():
+                print(diff(name, old, new))
+            if changed:
                 print("The package differs from the chapters; run: make extract", file=sys.stderr)
-            return 1 if diff else 0
+            return 1 if changed else 0
         changed = write(files, options.package)
     except ExtractionError as error:
         print(f"extraction refused: {error}", file=sys.stderr)

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import ast
+import html
 import re
 from functools import cache
 from importlib import import_module
-from inspect import isroutine
-from pathlib import Path
+from inspect import Signature, getdoc, isroutine, signature
 
+from contents import CHAPTERS, ROOT
 from docutils import nodes
 from docutils.statemachine import StringList
-from extract import added_to, collect, defined_names, offered
+from extract import collect, defined_names, homes, offered
 from sphinx import addnodes
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
-CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
 PDF = "https://arxiv.org/pdf/1706.03762v5"
 PAGES = {  # of the PDF on which each part of the paper begins
     "Abstract": 1, "1": 1, "2": 2, "3": 2, "3.1": 3, "3.2": 3, "3.2.1": 4, "3.2.2": 4, "3.2.3": 5,
@@ -81,29 +81,50 @@ def read_docstring(app: Sphinx, what, name, thing, options, lines: list[str]) ->
 
 
 @cache
-def homes() -> dict[str, str]:
+def modules() -> dict[str, str]:
     """The names that the package offers, and the module of each."""
-    modules = collect(CHAPTERS)
-    return {name: module for module, names in offered(CHAPTERS, modules).items() for name in names}
+    found = offered(CHAPTERS, homes(ROOT / "annotated", collect(CHAPTERS)))
+    return {name: module for module, names in found.items() for name in names}
+
+
+class details(nodes.Element):
+    """Folded content; `summary` is the HTML that shows."""
 
 
 class Offered(SphinxDirective):
-    """What the reference says of the names that it lists."""
+    """Names of the package, one a line; each unfolds to what its docstring says."""
 
     has_content = True
 
     def run(self) -> list[nodes.Node]:
-        entries = [entry for name in " ".join(self.content).split() for entry in described(name)]
-        place = nodes.container()
-        lines = ["```{eval-rst}", *entries, "```"]
-        self.state.nested_parse(StringList(lines, self.get_source_info()[0]), 0, place)
-        return place.children
+        entries = []
+        for name in " ".join(self.content).split():
+            thing = getattr(import_module(f"annotated.{modules()[name]}"), name)
+            entry = details(summary=summary(name, thing), classes=["offered"])
+            lines = ["```{eval-rst}", *described(name, thing), "```"]
+            self.state.nested_parse(StringList(lines, self.get_source_info()[0]), 0, entry)
+            entries.append(entry)
+        return entries
 
 
-def described(name: str) -> list[str]:
+def summary(name: str, thing: object) -> str:
+    """HTML: how a thing is called, without types, and the first sentence of its docstring."""
+    if not isinstance(thing, type) and not isroutine(thing):
+        return f"<code>{name} = {html.escape(repr(thing))}</code>"
+    arguments = ""
+    if not (isinstance(thing, type) and issubclass(thing, Exception)):
+        given = signature(thing).parameters.values()
+        plain = [p.replace(annotation=Signature.empty) for p in given if p.name != "self"]
+        shown = ", ".join(map(str, plain))
+        arguments = f"({shown if len(shown) < 80 else shown[:80].rpartition(', ')[0] + ', …'})"
+    text = " ".join((getdoc(thing) or "").partition("\n\n")[0].split())
+    first = re.split(r"(?<=\.) (?=[A-Z])", text)[0].replace("`", "")
+    return f"<code>{name}{html.escape(arguments)}</code> {html.escape(first)}"
+
+
+def described(name: str, thing: object) -> list[str]:
     """reStructuredText that has autodoc describe a name of the package."""
-    place = f"annotated.{homes()[name]}.{name}"
-    thing = getattr(import_module(f"annotated.{homes()[name]}"), name)
+    place = f"annotated.{modules()[name]}.{name}"
     if isinstance(thing, type):
         return [f".. autoclass:: {place}", "   :members:", "   :undoc-members:", ""]
     if isroutine(thing):
@@ -112,21 +133,19 @@ def described(name: str) -> list[str]:
     return [f".. autodata:: {place}", *value, ""]
 
 
-def name_module(cell: nodes.container, module: str) -> None:
-    """Say above an export cell which module it goes to, and lead to the reference of it."""
+def name_module(cell: nodes.container, module: str, api: str) -> None:
+    """Say above an export cell which module it goes into, and link to the reference at `api`."""
     source = next(iter(cell.findall(nodes.literal_block))).astext()
     body = ast.parse(source).body
     listed = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
-    listed = [name for name in listed if homes().get(name) == module]
+    listed = [name for name in listed if modules().get(name) == module]
     link: nodes.Element = nodes.inline()
     if listed:
-        url = f"api.html#annotated.{module}.{listed[0]}"
+        url = f"{api}#annotated.{module}.{listed[0]}"
         link = nodes.reference("", "", refuri=url, internal=True)
-    link += nodes.literal("", f"annotated/{module.replace('.', '/')}.py")
+    link += nodes.literal("", f"annotated/{module}.py")
     label = nodes.paragraph("", "", nodes.Text("goes into "), link, classes=["module"])
     names = [name for node in body for name in defined_names(node)]
-    methods = [node for node in body if isinstance(node, ast.FunctionDef) and added_to(node)]
-    names += [f"{added_to(node)}.{node.name}" for node in methods]
     label["ids"] = [f"{module}.{name}" for name in names]
     cell["classes"].append("export")
     cell.insert(0, label)
@@ -143,12 +162,13 @@ class Reference(SphinxPostTransform):
     def run(self, **kwargs) -> None:
         if self.env.docname != "chapters/api":
             return
-        cells = {
-            f"annotated.{module.name}.{name}": f"{cell.chapter.stem}.html#{module.name}.{name}"
-            for module in collect(CHAPTERS).values()
-            for name, cell in module.definitions()
-            if f"chapters/{cell.chapter.stem}" in self.env.found_docs
-        }
+        cells = {}
+        for module in collect(CHAPTERS).values():
+            for name, cell in module.definitions():
+                page = cell.chapter.relative_to(CHAPTERS).with_suffix("").as_posix()
+                if f"chapters/{page}" in self.env.found_docs:
+                    place = f"{module.name}.{name}"
+                    cells[f"annotated.{place}"] = f"{page}.html#{place}"
         for signature in self.document.findall(addnodes.desc_signature):
             if target := cells.get(signature["ids"][0] if signature["ids"] else ""):
                 link = nodes.reference("", "", refuri=target, internal=True, classes=["home"])

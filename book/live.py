@@ -8,6 +8,7 @@ import json
 import re
 from pathlib import Path
 
+from contents import sources
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
@@ -59,6 +60,6 @@ def model_script(name: str) -> str:
 def write_models(chapters: Path, folder: Path) -> None:
     """Write the scripts of all models that chapters ask for."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = (path.read_text(encoding="utf-8") for path in chapters.glob("*.md"))
+    texts = (path.read_text(encoding="utf-8") for path in sources(chapters).values())
     for name in {name for text in texts for name in ASKED.findall(text)}:
         (folder / f"{name}.js").write_text(model_script(name), encoding="utf-8")

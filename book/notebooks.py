@@ -11,6 +11,7 @@ from pathlib import Path
 import jupytext
 import nbformat
 from bibliography import labels
+from contents import sources
 from links import paper_url
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
@@ -40,7 +41,7 @@ LIVE = "*On the site, a model runs at this place, on the page itself.*"
 
 def write_notebooks(root: Path, folder: Path, repository: str | None) -> None:
     """Write a notebook for every chapter that has code."""
-    chapters = sorted((root / "chapters").glob("*.md"))
+    chapters = sources(root / "chapters").values()
     read = {path: jupytext.read(path, fmt="md:myst") for path in chapters}
     notebooks = {p: n for p, n in read.items() if any(c.cell_type == "code" for c in n.cells)}
     pages = {path.stem for path in notebooks}
@@ -104,7 +105,7 @@ def plain_text(
         return f"]({file}#{match.group(1)})"
 
     def link_page(match: re.Match) -> str:
-        text, page, anchor = match.groups(default="")
+        text, page, anchor = match.groups(default="")  # notebooks lie in one folder
         return f"[{text}]({page}.ipynb{anchor})" if page in pages else text
 
     def image(match: re.Match) -> str:
@@ -120,6 +121,6 @@ def plain_text(
     source = re.sub(r"^\(([\w-]+)\)=$", r'<a id="\1"></a>\n', source, flags=re.MULTILINE)
     source = re.sub(r"\{cite(?::\w+)?\}`([^`]+)`", cite, source)
     source = re.sub(r"\]\(#([\w-]+)\)", link, source)
-    source = re.sub(r"\[([^\]]+)\]\(([\w-]+)\.md(#[\w-]+)?\)", link_page, source)
+    source = re.sub(r"\[([^\]]+)\]\((?:[\w.]+/)?([\w-]+)\.md(#[\w-]+)?\)", link_page, source)
     source = re.sub(r"!\[([^\]]*)\]\(([\w/-]+\.svg)\)", image, source)
     return re.sub(rf"^> \*\*({MARK})\*\*", mark, source, flags=re.MULTILINE)

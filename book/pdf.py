@@ -14,13 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from contents import pages
+from contents import ROOT, pages
 from playwright.sync_api import Browser, sync_playwright
 from pypdf import PdfReader, PdfWriter
 from pypdf.generic import ArrayObject, NameObject
 from tqdm import tqdm
 
-ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "_build" / "html" / "chapters"
 PDF = ROOT / "_build" / "pdf" / "attention-is-all-you-need.pdf"
 READY = (  # all charts drawn, all formulas set
@@ -48,7 +47,7 @@ def links(writer: PdfWriter) -> Iterator[tuple[int, dict, str]]:
         for reference in sheet.get("/Annots", []):
             annotation = reference.get_object()
             url = annotation.get("/A", {}).get("/URI", "")
-            if found := re.match(rf"{re.escape(SITE.as_uri())}/([\w-]+)\.html", url):
+            if found := re.match(rf"{re.escape(SITE.as_uri())}/([\w/-]+)\.html", url):
                 yield number, annotation, found[1]
 
 
@@ -77,7 +76,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         printed = {}
         for page in tqdm(pages(), unit="page"):
-            part = Path(folder, f"{page}.pdf")
+            part = Path(folder, f"{Path(page).name}.pdf")
             printed[page] = (print_page(browser, page, part), part)
         browser.close()
         bind(printed, PDF)

@@ -1,8 +1,6 @@
 """The benchmarks measure what they say: the same function, the same work, in turn."""
 
 import json
-import time
-from dataclasses import replace
 from pathlib import Path
 
 import jupytext
@@ -11,12 +9,11 @@ import pytest
 import torch
 
 import benchmarks.gpu as gpu
-import benchmarks.measure as harness
 from annotated.data import END, PAD, START
 from annotated.machinery.files import resource_path
 from benchmarks.__main__ import main
 from benchmarks.contenders import CONTENDERS, Annotated, Torch
-from benchmarks.measure import Row, check_search, check_training, installed, measure, run
+from benchmarks.measure import check_search, check_training, run
 from benchmarks.workload import Workload
 
 ROOT = Path(__file__).parents[1]
@@ -93,46 +90,6 @@ def test_a_contender_with_other_weights_is_refused(work: Workload):
         check_search([[[1, 2]], [[3]]], [[[1, 3]], [[4]]])
 
 
-def test_a_step_learns_and_forgets_its_gradients(work: Workload):
-    contender = Annotated(work, work.reference())
-    step = harness.Training(work, contender, "best", torch.float32)
-    right = work.target[:, 1:]
-    measure_loss = lambda: contender.loss(work.source, work.target[:, :-1], right, 0.1).item()
-    before = measure_loss()
-    for _ in range(20):
-        step.step()
-    assert measure_loss() < before - 0.1
-    assert all(p.grad is None for p in contender.model.parameters())
-
-
-@pytest.mark.slow
-def test_one_after_the_other_round_after_round():
-    calls: list[str] = []
-    timed = [(Row(name, "", "", 0, ""), lambda n=name: calls.append(n)) for name in "abc"]
-    measure(timed, rounds=2, device="cpu", patience=9.0)
-    assert calls == list("aabbcc") * (harness.WARMUP + 2)  # each once more, that is not timed
-    assert [len(row.seconds) for row, _ in timed] == [2, 2, 2]
-    calls.clear()
-    measure(timed, rounds=4, device="cpu", patience=-1.0)  # none has patience
-    assert len(timed[0][0].seconds) == 3 and calls[:4] == list("aabb")
-
-
-def test_who_is_missing_is_left_out_with_a_word(work: Workload, monkeypatch, capsys):
-    class Missing(Torch):
-        name, install = "Missing", "pip install missing"
-
-        def __init__(self, work, reference):
-            raise ImportError("No module named 'missing'")
-
-    monkeypatch.setattr(harness, "CONTENDERS", [Annotated, Missing])
-    found = installed(work, work.reference(), "cpu")
-    assert [contender.name for contender in found] == ["annotated"]
-    assert (
-        "Missing is left out (No module named 'missing'): pip install missing"
-        in capsys.readouterr().out
-    )
-
-
 @pytest.mark.slow
 def test_results_are_added_to_the_file_and_name_no_machine(tmp_path: Path, capsys):
     out = tmp_path / "deep" / "results.json"
@@ -151,16 +108,6 @@ def test_results_are_added_to_the_file_and_name_no_machine(tmp_path: Path, capsy
         "python",
         "torch",
     }
-
-
-def test_a_wrong_task_and_the_help(capsys):
-    with pytest.raises(SystemExit):
-        main(["racing"])
-    assert "expected training or decoding; got racing" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as stopped:
-        main(["--help"])
-    text = capsys.readouterr().out
-    assert stopped.value.code == 0 and "--no-deps joeynmt" in text and "--quick" in text
 
 
 def page_names() -> dict:
@@ -195,16 +142,6 @@ def test_the_page_reads_the_results():
             assert line["from"] <= line["their time ÷ ours"] <= line["to"]
             assert ratios[0] <= line["their time ÷ ours"] <= ratios[-1]
             assert line["rounds"] == len(ratios)
-
-
-@pytest.mark.slow
-@pytest.mark.browser
-def test_the_model_on_the_page_is_timed(tmp_path: Path):
-    main(["page", "--rounds", "1", "--out", str(tmp_path / "page.json")])
-    took = json.loads((tmp_path / "page.json").read_text())["milliseconds"]
-    assert took["ready"] > 0 and took["PyTorch, beam 4"] > 0
-    for beam in 1, 4:
-        assert 0 < took[f"first piece, beam {beam}"] < took[f"page, beam {beam}"]
 
 
 # ------------------------------------------------------------------------------------ on one GPU
@@ -265,25 +202,6 @@ def test_the_benchmark_of_a_gpu_stops_in_time_and_asks_for_a_gpu(monkeypatch, ca
     with pytest.raises(SystemExit):
         main(["gpu"])
     assert "expected a GPU; got none; --smoke" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_round_counts_its_tokens_and_its_whole_time(monkeypatch):
-    """A loader that is slow on purpose: no row can be faster than its data."""
-    plan = replace(gpu.SMOKE, parts=(1,), updates=4, rounds=1)
-    config = plan.models["base"]
-    trainer = gpu.trainer_of("annotated", config, gpu.made_pairs(100, 60), "cpu")
-    real = trainer.global_batches
-
-    def starved():
-        for batch in real():
-            time.sleep(0.3)
-            yield batch
-
-    monkeypatch.setattr(trainer, "global_batches", starved)
-    row = gpu.row(trainer, 1, plan, "CPU")
-    assert row["milliseconds"] > 0.8 * 300 and row["waiting"] > 0.1
-    assert row["tokens_per_second"] < config.tgt_tokens / (0.8 * 0.3)
 
 
 def test_the_pairs_of_the_gpu_benchmark_are_as_long_as_those_of_wmt():

@@ -2,24 +2,22 @@
 
 import os
 import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("sphinx", reason="needs the extra `book`")
 
+from contents import sources
 from links import PAGES, link_parts, paper_url, parts, read_docstring
 
-ROOT = Path(__file__).resolve().parent.parent
-MARK = re.compile(r"^> \*\*([^*]+)\*\*", re.MULTILINE)
-CHAPTERS = {path.stem for path in (ROOT / "chapters").glob("*.md")}
+CHAPTERS = set(sources())
 
 
 def test_every_mark_of_the_chapters_leads_to_a_page():
-    for chapter in CHAPTERS:
-        text = (ROOT / "chapters" / f"{chapter}.md").read_text(encoding="utf-8")
-        for mark in MARK.findall(text):
+    for path in sources().values():
+        text = path.read_text(encoding="utf-8")
+        for mark in re.findall(r"^> \*\*([^*]+)\*\*", text, re.MULTILINE):
             assert re.fullmatch(r"https://arxiv\.org/pdf/1706\.03762v5#page=\d+", paper_url(mark))
 
 
@@ -91,11 +89,6 @@ def test_short_fields_of_docstrings_become_fields():
     lines = ["A pair.", "", "Attributes: left, what is", "    on the left."]
     read_docstring(SimpleNamespace(env=env), "class", "C", None, None, lines)
     assert lines == ["A pair.", "", ":Attributes: left, what is", "    on the left."]
-
-
-def test_what_python_says_of_every_named_tuple_is_not_repeated():
-    lines = ["Alias for field number 2"]
-    read_docstring(
-        SimpleNamespace(env=SimpleNamespace(found_docs=set())), "", "", None, None, lines
-    )
+    lines = ["Alias for field number 2"]  # what Python says of every named tuple
+    read_docstring(SimpleNamespace(env=env), "", "", None, None, lines)
     assert lines == []

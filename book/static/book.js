@@ -158,6 +158,24 @@
     }
   }
 
+  // The theme binds the first button for the menu and the first for the contents, which stand in a
+  // header that it hides: every other button passes its click on to them.
+  function bindToggles() {
+    for (const kind of ["primary", "secondary"]) {
+      const [bound, ...others] = document.querySelectorAll(`.${kind}-toggle`);
+      for (const toggle of others) toggle.addEventListener("click", () => bound.click());
+    }
+  }
+
+  // What a link leads to may be folded away.
+  function unfold() {
+    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const fold = target?.closest("details:not([open])");
+    if (!fold) return;
+    fold.open = true;
+    target.scrollIntoView();
+  }
+
   // Paper is white. The theme comes back after printing.
   function printLight() {
     const { dataset } = document.documentElement;
@@ -168,6 +186,9 @@
 
   document.addEventListener("DOMContentLoaded", async () => {
     printLight();
+    bindToggles();
+    unfold();
+    addEventListener("hashchange", unfold);
     makeReachable();
     addEventListener("resize", makeReachable);
     if (document.querySelector("div.live")) load("live.js");
