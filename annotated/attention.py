@@ -9,8 +9,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["MultiHeadedAttention", "masked_softmax", "scaled_dot_product", "subsequent_mask"]
-
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Softmax over the last dimension, with forbidden scores set to -inf.

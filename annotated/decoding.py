@@ -17,21 +17,6 @@ from annotated.machinery.checks import check_search, check_source
 from annotated.machinery.errors import InputError, check_whole
 from annotated.model import EncoderDecoder
 
-__all__ = [
-    "Beam",
-    "Follow",
-    "Hypothesis",
-    "beam_search",
-    "can_win",
-    "extend_beam",
-    "greedy_decode",
-    "keep_to_rules",
-    "length_penalty",
-    "next_log_probs",
-    "open_beam",
-    "take_complete",
-]
-
 
 @torch.no_grad()
 def greedy_decode(

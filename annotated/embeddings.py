@@ -8,8 +8,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-__all__ = ["Embeddings", "Generator"]
-
 
 class Embeddings(nn.Module):
     """Token ids to vectors, scaled by √d_model.

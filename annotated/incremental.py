@@ -11,8 +11,6 @@ from torch import Tensor
 
 from annotated.model import EncoderDecoder
 
-__all__ = ["DecoderCache", "LayerCache", "decode_step"]
-
 
 @dataclass
 class LayerCache:

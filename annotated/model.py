@@ -16,16 +16,6 @@ from annotated.machinery.checks import check_mask, check_model_config
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
 from annotated.stacks import Decoder, DecoderLayer, Encoder, EncoderLayer
 
-__all__ = [
-    "EncoderDecoder",
-    "TransformerConfig",
-    "build_model",
-    "initialize",
-    "make_model",
-    "parameter_shapes",
-    "tie_embeddings",
-]
-
 
 class EncoderDecoder(nn.Module):
     """The whole Transformer: encoder, decoder, embeddings and generator.

@@ -6,8 +6,6 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 import torch
 from torch import Tensor, nn
 
-__all__ = ["LearnedPositionalEncoding", "PositionalEncoding", "sinusoids"]
-
 
 def sinusoids(length: int, d_model: int) -> Tensor:
     """Table of sinusoidal position encodings.

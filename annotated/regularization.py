@@ -6,8 +6,6 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["LabelSmoothing", "smoothed_cross_entropy"]
-
 
 class LabelSmoothing(nn.Module):
     """Cross-entropy against a target that keeps 1 - ε and spreads ε over the vocabulary.

@@ -8,8 +8,6 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
-__all__ = ["Decoder", "DecoderLayer", "Encoder", "EncoderLayer", "SublayerConnection", "clones"]
-
 
 def clones(module: nn.Module, N: int) -> nn.ModuleList:
     """N copies of a module that share nothing."""
