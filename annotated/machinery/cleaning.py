@@ -41,34 +41,21 @@ class PairReport:
         return f"{self.name}: {self.good:,} good pairs of {total:,}{faults}"
 
 
-def _decode(sides: tuple[bytes | str | None, ...], max_words: int | None) -> tuple[list[str], str]:
-    """The sides of a pair as text, and the pair's fault; "" if it has none."""
-    if None in sides:
-        return [], "without a partner"
-    try:
-        texts = [s if isinstance(s, str) else s.decode("utf-8") for s in sides if s is not None]
-    except UnicodeDecodeError:
-        return [], "not UTF-8"
-    if not all(text.strip() for text in texts):
-        return texts, "with an empty side"
-    if max_words and max(len(text.split()) for text in texts) > max_words:
-        return texts, f"longer than {max_words} words"
-    return texts, ""
-
-
-def good_pairs(
-    lines: Iterable[Line], report: PairReport, max_words: int | None = None
-) -> Iterator[list[str]]:
+def good_pairs(lines: Iterable[Line], report: PairReport) -> Iterator[list[str]]:
     """The pairs that can be used, as they arrive; the others are noted in the report.
 
     Args:
         lines: numbers with source and target, each bytes in UTF-8, text, or None if missing.
-        max_words: most words that a side may have; None for no limit.
     """
-    for number, source, target in lines:
-        texts, fault = _decode((source, target), max_words)
-        if fault:
-            report.bad.setdefault(fault, []).append(number)
+    for number, *sides in lines:
+        try:
+            texts = [s.decode("utf-8") if isinstance(s, bytes) else s for s in sides]
+        except UnicodeDecodeError:
+            fault = "not UTF-8"
         else:
-            report.good += 1
-            yield texts
+            if all(text and not text.isspace() for text in texts):
+                report.good += 1
+                yield texts  # type: ignore[misc]  # neither is None
+                continue
+            fault = "without a partner" if None in texts else "with an empty side"
+        report.bad.setdefault(fault, []).append(number)
