@@ -112,7 +112,7 @@ def test_texts_of_an_archive_are_limited_together(tmp_path: Path, monkeypatch):
         "a.txt": "\n".join("x" * 40),
         "b.txt": "\n".join("y" * 40),
     }
-    monkeypatch.setattr(texts, "_MOST", 159)
+    monkeypatch.setattr(texts, "_MAX_TEXTS", 159)
     with pytest.raises(FileError, match=r"a\.tgz.*159 bytes"):
         archive_texts(tmp_path / "a.tgz", (".txt",))
     with pytest.raises(MissingFile, match=r"b\.tgz"):
