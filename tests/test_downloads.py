@@ -72,14 +72,6 @@ def test_a_connection_that_brings_little_is_given_up_and_nothing_lost(server, tm
     assert download(server.url, tmp_path / "text.gz", SHA256, SIZE).read_bytes() == CONTENT
 
 
-def test_nobody_answers(tmp_path: Path, server: Server):
-    server.shutdown()
-    server.server_close()
-    with pytest.raises(OSError, match=re.escape(server.url)):
-        download(server.url, tmp_path / "text.gz", SHA256)
-    assert files(tmp_path) == []
-
-
 @pytest.mark.parametrize("begun", [b"", b"\0" * 500])
 def test_another_file_is_refused_and_what_was_there_stays(server: Server, tmp_path: Path, begun):
     server.content = OTHER

@@ -40,7 +40,7 @@ def extra(name: str) -> Iterator[None]:
         if library == "annotated":  # a fault of the code
             raise
         how = f"pip install 'annotated-attention[{name}]'"
-        message = f"{library} is not installed; install the extra that includes it: {how}"
+        message = f"{library} is not installed; install the extra that has it: {how}"
         raise MissingExtra(message) from error
 
 

@@ -120,20 +120,6 @@ def read_manifest(folder: Path) -> Manifest:
         raise FileError(f"{error}; {_advice(folder)}") from error
 
 
-def _map_pairs(folder: Path, split: str) -> EncodedPairs:
-    """The pairs of a split, mapped into memory."""
-    arrays = []
-    for kind in "ids", "lengths":
-        path = folder / f"{split}.{kind}.npy"
-        with reading(path, "an array", _advice(folder)):
-            arrays.append(np.load(path, mmap_mode="r").view(np.ndarray))
-    pairs = EncodedPairs(*arrays)
-    if arrays[1].shape[1:] != (2,) or pairs.starts[-1] != len(pairs.ids):
-        problem = "expected lengths that add up to the ids; they do not"
-        raise FileError(f"{path}: {problem}; {_advice(folder)}")
-    return pairs
-
-
 @dataclass(frozen=True)
 class PreparedCorpus:
     """A prepared corpus, opened: its folder, its manifest, and its pairs."""
@@ -163,7 +149,16 @@ class PreparedCorpus:
                 checked = thorough or size <= _QUICK or name in VOCABULARIES
                 if checked and sha256_of(path) != entry["sha256"]:
                     raise ValueError("one with another SHA-256")
-        return cls(folder, manifest, *(_map_pairs(folder, split) for split in _SPLITS))
+        splits = []
+        for split in _SPLITS:
+            path = folder / f"{split}.lengths.npy"
+            with reading(path, "lengths that add up to the ids", _advice(folder)):
+                names = f"{split}.ids.npy", path.name
+                arrays = [np.load(folder / name, mmap_mode="r").view(np.ndarray) for name in names]
+                splits.append(pairs := EncodedPairs(*arrays))
+                if pairs.lengths.shape[1:] != (2,) or pairs.starts[-1] != len(pairs.ids):
+                    raise ValueError("others")
+        return cls(folder, manifest, *splits)
 
     @classmethod
     def for_run(
@@ -314,7 +309,9 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
             write_text(part / name, text)
         with _encoding(texts, processes if total > _MANY else 1) as encode:
             for split, parts in source.parts.items():
-                with _bar(f"encoding {split}", total if split == "train" else None) as bar:
+                with _bar(
+                    desc=f"encoding {split}", total=total if split == "train" else None
+                ) as bar:
                     pairs[split], bad = _write_split(part, split, parts, encode, bar)
                 dropped |= bad
                 if not pairs[split]:
@@ -329,9 +326,8 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
         write_text(part / "manifest.json", json.dumps(asdict(manifest), indent=1) + "\n")
 
 
-def _bar(description: str, total: int | None = None) -> tqdm:
-    """A progress bar for what takes more than a few seconds."""
-    return tqdm(desc=description, total=total, unit=" pairs", unit_scale=True, delay=3, leave=False)
+# A progress bar for what takes more than a few seconds.
+_bar = partial(tqdm, unit=" pairs", unit_scale=True, delay=3, leave=False)
 
 
 def _choose_vocabularies(config: "TrainingConfig", train: list[Part]) -> tuple[int, list[str]]:
@@ -353,7 +349,7 @@ def _choose_vocabularies(config: "TrainingConfig", train: list[Part]) -> tuple[i
 def draw_lines(lines: Iterable[Line], most: int) -> tuple[int, list[Line]]:
     """The number of lines, and a uniform sample of at most `most` (reservoir sampling)."""
     random, drawn, number = Random(0), [], 0
-    with _bar("counting") as bar:
+    with _bar(desc="counting") as bar:
         for number, line in enumerate(lines, start=1):
             if number <= most:
                 drawn.append(line)
