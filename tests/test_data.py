@@ -10,9 +10,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, normalizers
+from tokenizers import Tokenizer, models
 
-from annotated import data
 from annotated.data import (
     END,
     PAD,
@@ -185,111 +184,6 @@ def test_pieces_of_a_real_corpus_spell_it_exactly(multi30k):
     assert tokenizer.decode_batch([e.ids for e in tokenizer.encode_batch(sentences)]) == normal
 
 
-# ------------------------------------------------------------------------------------ encoded pairs
-
-
-SENTENCES = st.lists(st.lists(st.sampled_from(UNITS), max_size=8).map("".join), max_size=12)
-
-
-@given(SENTENCES)
-def test_encoded_pairs_are_the_lists_that_encoding_gives(sentences: list[str]):
-    pairs = EncodedPairs.encode(BPE, sentences, sentences[::-1])
-    source, target = encode_source(BPE, sentences), encode_target(BPE, sentences[::-1])
-    assert len(pairs) == len(sentences)
-    assert [pairs[i] for i in range(len(pairs))] == list(zip(source, target, strict=True))
-    assert pairs.lengths.shape == (len(sentences), 2)
-    lengths = [[len(a), len(b)] for a, b in zip(source, target, strict=True)]
-    assert pairs.lengths.tolist() == lengths
-
-
-def test_encoded_pairs_count_from_the_end_and_end():
-    pairs = EncodedPairs.encode(BPE, ["un", "eau"], ["", "old"])
-    assert pairs[-1] == pairs[1] and pairs[-2] == pairs[0]
-    for i in (2, -3):
-        with pytest.raises(IndexError):
-            pairs[i]
-    assert len(list(iter(pairs))) == 2
-
-
-def test_encoded_pairs_need_two_sides():
-    with pytest.raises(ValueError, match="got 2 and 1"):
-        EncodedPairs.encode(BPE, ["un", "eau"], ["old"])
-
-
-def test_encoded_pairs_are_small():
-    pairs = EncodedPairs.encode(BPE, TEXT, TEXT[::-1])
-    assert BPE.get_vocab_size() <= 256 and pairs.ids.dtype == pairs.lengths.dtype == np.uint8
-    known = train_bpe([chr(0x4E00 + i) for i in range(400)] * 2, 5000)
-    assert EncodedPairs.encode(known, ["a"], ["b"]).ids.dtype == np.uint16
-    long = EncodedPairs.encode(BPE, ["un " * 70_000], ["un"])
-    assert long.lengths.dtype == np.uint32 and long[0][0] == encode_source(BPE, ["un " * 70_000])[0]
-
-
-def test_a_large_vocabulary_gets_larger_numbers():
-    words = {word: i for i, word in enumerate([*SPECIALS, *map(str, range(69_996))])}
-    large = Tokenizer(models.WordLevel(words, unk_token="<unk>"))  # not ours: no ▁, whole texts
-    pairs = EncodedPairs.encode(large, ["69995", "1 2"], ["7", ""])
-    assert pairs.ids.dtype == np.uint32
-    assert pairs[0] == ([69_999, END], [START, 11, END]) and pairs[1] == ([UNK, END], [START, END])
-
-
-# What a word could be mistaken for: spaces, ▁, accents apart, symbols, other scripts, no text.
-HARD = [
-    *" ▁.,-<>ab", "  ", "▁▁", "\t", "\n", "\u00a0", "\u2028", "\u3000", "é", "e\u0301", "\u0301",
-    "ß", "<s>", "</s>", "<pad>", "<unk>", "##", "你", "नि", "р", "가", "\u1100\u1161", "😀",
-    "👨\u200d👩\u200d👧", "\0", "ﬁ", "\u212b", "\ud83d", "\udcf6", "un", "eau",
-]  # fmt: skip
-
-
-@pytest.fixture(scope="module", params=["bpe", "wordpiece", "multi30k-en-de", "general-en-fr"])
-def cutter(request: pytest.FixtureRequest) -> Tokenizer:
-    if request.param in ("bpe", "wordpiece"):
-        return learn_vocabulary(request.param, [*TEXT, " ".join(HARD)] * 2, 300)
-    return Tokenizer.from_file(str(resource_path("models") / request.param / "tokenizer.json"))
-
-
-@given(st.lists(st.lists(st.sampled_from(HARD), max_size=10).map("".join), max_size=30))
-def test_words_cut_once_have_the_ids_of_sentences_cut_whole(cutter: Tokenizer, texts: list[str]):
-    texts = [*texts, "", " ", "  ", "▁", " ▁", "a ", " a"]
-    assert data._cuts_words(cutter)
-    pairs = EncodedPairs.encode(cutter, texts, texts[::-1])
-    source, target = encode_source(cutter, texts), encode_target(cutter, texts[::-1])
-    assert [pairs[i] for i in range(len(pairs))] == list(zip(source, target, strict=True))
-
-
-def test_words_that_are_not_kept_are_cut_anew(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(data._WordIds, "most", 12)
-    words, expected = data._WordIds(BPE, np.dtype(np.uint16)), encode_source(BPE, TEXT)
-    for _ in range(2):
-        for text, ids in zip(TEXT, expected, strict=True):
-            assert np.frombuffer(words.encode([text])[0], np.uint16).tolist() == ids[:-1]
-            assert 0 < len(words) <= 12
-
-
-def test_a_vocabulary_with_other_rules_is_not_cut_at_spaces():
-    other = Tokenizer.from_str(BPE.to_str())
-    other.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Replace("n e", "ne")])
-    assert not data._cuts_words(other)
-    pairs = EncodedPairs.encode(other, ["un eau"], ["un eau"])
-    assert pairs[0] == (encode_source(other, ["un eau"])[0], encode_target(other, ["un eau"])[0])
-    added = Tokenizer.from_str(BPE.to_str())
-    added.add_tokens(["n e"])
-    assert not data._cuts_words(added)
-
-
-@given(SENTENCES.filter(len), st.sampled_from([1, 8]), st.randoms())
-def test_a_rectangle_of_pairs_is_the_lists_padded(sentences, multiple: int, random):
-    pairs = EncodedPairs.encode(BPE, sentences, sentences[::-1])
-    numbers = [random.randrange(len(pairs)) for _ in range(5)]
-    for side in 0, 1:
-        expected = pad_ids([pairs[i][side] for i in numbers])
-        found = torch.from_numpy(pairs.padded(numbers, side, multiple))
-        assert found.dtype == torch.int64 and torch.equal(found[:, : expected.size(1)], expected)
-        assert (found[:, expected.size(1) :] == PAD).all()
-        assert (found.size(1) - side) % multiple == 0  # the width of what the model sees
-        assert found.size(1) - expected.size(1) < multiple
-
-
 @pytest.mark.parametrize("train", [train_bpe, train_wordpiece])
 def test_rare_letters_take_no_place_from_pieces(train):
     rare = [chr(0x4E00 + i) for i in range(3000)]
@@ -460,8 +354,6 @@ def test_a_line_that_is_no_text_costs_the_others_nothing():
     bad = ["one \ud83d", "\udcf6n", "cafe\u0301"]
     good = ["one \ufffd", "\ufffdn", "cafe\u0301"]
     assert encode_target(BPE, bad) == encode_target(BPE, good)
-    pairs, expected = EncodedPairs.encode(BPE, bad, bad), EncodedPairs.encode(BPE, good, good)
-    assert [pairs[i] for i in range(3)] == [expected[i] for i in range(3)]
     for train in train_bpe, train_wordpiece:
         assert train(bad, 40).to_str() == train(good, 40).to_str()
 

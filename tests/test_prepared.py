@@ -1,5 +1,6 @@
-"""Prepared corpora: what the tokenizer gives, whole or not there, and never another one's."""
+"""Prepared corpora: the tokenizer's ids, complete or absent, and never those of another corpus."""
 
+import gzip
 import json
 import mmap
 import os
@@ -15,20 +16,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from serving import put
 
 from annotated.data import encode_source, encode_target, train_bpe
-from annotated.machinery import prepared, translator
+from annotated.machinery import corpora, prepared, translator
 from annotated.machinery.cli import main
 from annotated.machinery.downloads import sha256_of
-from annotated.machinery.errors import FileError
-from annotated.machinery.prepared import (
-    corpus_key,
-    corpus_parts_of,
-    draw_lines,
-    open_prepared,
-    prepare,
-    read_manifest,
-)
+from annotated.machinery.errors import FileError, InputError, MissingFile
+from annotated.machinery.prepared import PreparedCorpus, draw_lines, prepare, read_manifest
 from annotated.training import TrainingConfig
 
 EN = ["A dog  runs.", " Two men ride bicycles!", "cafe\u0301 ▁x </s>", "9 red cats"]
@@ -62,11 +57,8 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.*")}
 
 
-# ------------------------------------------------------------------------------- what is prepared
-
-
 def test_a_prepared_corpus_is_what_the_tokenizer_gives(asked: TrainingConfig):
-    corpus = open_prepared(prepare(asked))
+    corpus = PreparedCorpus.open(prepare(asked))
     tokenizer = train_bpe(EN * 10 + DE * 10, 90)
     assert (corpus.folder / "tokenizer.json").read_text("utf-8") == tokenizer.to_str()
     expected = list(zip(encode_source(tokenizer, EN), encode_target(tokenizer, DE), strict=True))
@@ -74,8 +66,8 @@ def test_a_prepared_corpus_is_what_the_tokenizer_gives(asked: TrainingConfig):
     assert [corpus.train[i] for i in range(40)] == expected * 10
 
 
-def test_the_arrays_are_mapped_and_not_read(asked: TrainingConfig):
-    for pairs in (corpus := open_prepared(prepare(asked))).train, corpus.dev:
+def test_the_arrays_are_mapped_into_memory(asked: TrainingConfig):
+    for pairs in (corpus := PreparedCorpus.open(prepare(asked))).train, corpus.dev:
         for array in pairs.ids, pairs.lengths:
             base = array
             while isinstance(base, np.ndarray):
@@ -83,7 +75,7 @@ def test_the_arrays_are_mapped_and_not_read(asked: TrainingConfig):
             assert isinstance(base, mmap.mmap) and not array.flags.writeable
 
 
-def test_the_manifest_says_what_went_in_and_out(asked: TrainingConfig, texts: Path):
+def test_the_manifest_lists_inputs_and_outputs(asked: TrainingConfig, texts: Path):
     with (texts / "train.en").open("a", encoding="utf-8") as file:
         file.write("\n \nalone\n")
     with (texts / "train.de").open("ab") as file:
@@ -92,20 +84,14 @@ def test_the_manifest_says_what_went_in_and_out(asked: TrainingConfig, texts: Pa
         folder = prepare(replace(asked, on_bad="drop"))
     manifest = read_manifest(folder)
     assert manifest.pairs == {"train": 40, "dev": 4}
-    told = {"with an empty side": 1, "not UTF-8": 1, "without a partner": 1}
-    assert manifest.dropped == {f"{texts}, train": told}
+    faults = {"with an empty side": 1, "not UTF-8": 1, "without a partner": 1}
+    assert manifest.dropped == {f"{texts}, train": faults}
     for files, place in (manifest.inputs, Path("/")), (manifest.files, folder):
-        for name, said in files.items():
-            assert said["sha256"] == sha256_of(place / name)
-            assert said["bytes"] == (place / name).stat().st_size
+        for name, entry in files.items():
+            assert entry["sha256"] == sha256_of(place / name)
+            assert entry["bytes"] == (place / name).stat().st_size
     assert {Path(name).name for name in manifest.inputs} == set(os.listdir(texts))
     assert manifest.rules["vocab_size"] == 90 and manifest.versions["numpy"] == np.__version__
-
-
-def test_several_corpora_are_prepared_as_one(asked: TrainingConfig, texts: Path, tmp_path: Path):
-    shutil.copytree(texts, tmp_path / "more")
-    corpus = open_prepared(prepare(replace(asked, data=f"{texts}+{tmp_path / 'more'}-en-de")))
-    assert len(corpus.train) == 80 and corpus.train[3] == corpus.train[43]
 
 
 @pytest.mark.processes
@@ -128,7 +114,7 @@ def test_a_vocabulary_that_comes_with_weights_is_taken(asked, tmp_path, monkeypa
     (tmp_path / "model").mkdir()
     known = train_bpe(EN + DE, 70)
     (tmp_path / "model" / "tokenizer.json").write_text(known.to_str(), "utf-8")
-    corpus = open_prepared(prepare(replace(asked, weights="model")))
+    corpus = PreparedCorpus.open(prepare(replace(asked, weights="model")))
     assert (corpus.folder / "tokenizer.json").read_text("utf-8") == known.to_str()
     assert corpus.dev[0][0] == encode_source(known, EN)[0]
 
@@ -140,9 +126,6 @@ def test_a_header_has_the_same_size_for_every_length(tmp_path: Path):
             prepared._write_header(file, np.dtype(np.uint16), count)
             sizes.add(file.tell())
     assert len(sizes) == 1
-
-
-# ------------------------------------------------------------------------------------- the sample
 
 
 def test_a_small_corpus_is_its_own_sample():
@@ -160,15 +143,12 @@ def test_each_line_has_the_same_chance_to_be_drawn():
     assert draw_lines(((n, "", "") for n in range(20_000)), 2000) == (total, drawn)
 
 
-def test_the_vocabulary_is_learnt_from_the_sample(asked: TrainingConfig):
-    few = open_prepared(prepare(replace(asked, vocab_pairs=1)))
-    whole = open_prepared(prepare(asked))
+def test_the_vocabulary_is_learned_from_the_sample(asked: TrainingConfig):
+    few = PreparedCorpus.open(prepare(replace(asked, vocab_pairs=1)))
+    whole = PreparedCorpus.open(prepare(asked))
     sizes = [len(json.loads((c.folder / "tokenizer.json").read_text("utf-8"))["model"]["vocab"])
              for c in (few, whole)]  # fmt: skip
     assert sizes[0] < sizes[1] and len(few.train) == len(whole.train) == 40
-
-
-# ------------------------------------------------------------------------------------------- once
 
 
 def test_the_same_inputs_are_prepared_once(asked: TrainingConfig, capsys, monkeypatch):
@@ -185,10 +165,9 @@ def test_the_same_inputs_are_prepared_once(asked: TrainingConfig, capsys, monkey
     [{"vocab_size": 91}, {"vocabulary": "wordpiece"}, {"vocab_pairs": 9}, {"on_bad": "drop"}],
 )
 def test_other_rules_make_another_corpus(asked: TrainingConfig, change: dict):
-    other = replace(asked, **change)
-    assert len({corpus_key(c, corpus_parts_of(c)) for c in (asked, other)}) == 2
-    training = replace(asked, d_ff=32, seed=7, updates=5, out="elsewhere")  # matters not
-    assert corpus_key(asked, corpus_parts_of(asked)) == corpus_key(training, corpus_parts_of(asked))
+    folder = prepare(asked)
+    assert prepare(replace(asked, **change)) != folder
+    assert prepare(replace(asked, d_ff=32, seed=7, updates=5, out="elsewhere")) == folder
 
 
 def test_a_changed_text_makes_another_corpus(asked: TrainingConfig, texts: Path):
@@ -198,14 +177,8 @@ def test_a_changed_text_makes_another_corpus(asked: TrainingConfig, texts: Path)
     second = prepare(asked)
     assert first != second and read_manifest(first).sha256 != read_manifest(second).sha256
     shutil.copytree(first, second.with_name("copy"))
-    with pytest.raises(FileError, match="it was made from another corpus or by other rules"):
+    with pytest.raises(FileError, match="made from another corpus or by other rules"):
         prepare(asked, second.with_name("copy"))
-
-
-def test_the_same_corpus_elsewhere_has_the_same_sum(asked: TrainingConfig, texts: Path, tmp_path):
-    shutil.copytree(texts, tmp_path / "copy")
-    one, two = prepare(asked), prepare(replace(asked, data=f"{tmp_path / 'copy'}-en-de"))
-    assert one != two and read_manifest(one).sha256 == read_manifest(two).sha256
 
 
 def test_two_at_once_are_one_after_the_other(asked: TrainingConfig, monkeypatch):
@@ -228,37 +201,59 @@ def test_two_at_once_are_one_after_the_other(asked: TrainingConfig, monkeypatch)
 
 def test_the_command_prepares_and_prints_the_folder(asked, tmp_path: Path, capsys):
     words = ["prepare", "--data", asked.data, "--vocab-size", "90", "--out", str(tmp_path / "here")]
-    for said in "is prepared:", "nothing to do":
+    for state in "is prepared:", "nothing to do":
         main(words)
         printed = capsys.readouterr()
-        assert printed.out.strip() == str(tmp_path / "here") and said in printed.err
-    assert corpus_key(asked, corpus_parts_of(asked)) == read_manifest(tmp_path / "here").key
+        assert printed.out.strip() == str(tmp_path / "here") and state in printed.err
+    assert prepare(asked).name.endswith(read_manifest(tmp_path / "here").key)
 
 
-# -------------------------------------------------------------------------------------- bad input
+def test_a_run_finds_its_corpus_or_makes_it(asked, tmp_path: Path, monkeypatch):
+    run = tmp_path / "run"
+    own = PreparedCorpus.for_run(asked, run, processes=2)
+    assert own.folder == run / "prepared" and len(own.train) == 40
+    (own.folder / "left.txt").write_text("of an earlier start")
+    PreparedCorpus.for_run(asked, run)
+    assert not (own.folder / "left.txt").exists()
+    monkeypatch.setattr(prepared, "_SMALL", 0)
+    with pytest.raises(InputError, match="2 processes would wait"):
+        PreparedCorpus.for_run(asked, run, processes=2)
+    shared = PreparedCorpus.for_run(asked, run)
+    assert shared.folder == prepare(asked) and shared.manifest.sha256 == own.manifest.sha256
+    monkeypatch.setattr(prepared, "_write_corpus", None)
+    assert PreparedCorpus.for_run(asked, run, processes=2).folder == shared.folder
+    named = replace(asked, prepared=str(own.folder))
+    assert PreparedCorpus.for_run(named, run).folder == own.folder
+    with pytest.raises(InputError, match="vocab_size=90; got 80"):
+        PreparedCorpus.for_run(replace(named, vocab_size=80), run)
+
+
+def test_a_run_keeps_the_vocabulary_of_its_corpus(asked: TrainingConfig, tmp_path: Path):
+    corpus = PreparedCorpus.open(prepare(asked))
+    corpus.copy_vocabulary(tmp_path / "run")
+    corpus.check_vocabulary(tmp_path / "run")
+    (tmp_path / "run" / "tokenizer.json").write_text("{}")
+    with pytest.raises(FileError, match=r"run/tokenizer\.json"):
+        corpus.check_vocabulary(tmp_path / "run")
+    with pytest.raises(MissingFile, match=r"elsewhere/tokenizer\.json"):
+        corpus.check_vocabulary(tmp_path / "elsewhere")
+
+
+def test_a_download_that_has_changed_is_not_prepared(asked: TrainingConfig, cache, monkeypatch):
+    monkeypatch.delenv("ANNOTATED_DATA", raising=False)
+    monkeypatch.setattr(corpora, "cache_folder", lambda: cache)
+    for split in "train", "val":
+        for lang, lines in ("en", EN), ("de", DE):
+            put(cache / "multi30k" / f"{split}.{lang}.gz", gzip.compress("\n".join(lines).encode()))
+    with pytest.raises(FileError, match=r"multi30k/train\.en\.gz: .*delete it"):
+        prepare(replace(asked, data="multi30k-en-de"))
 
 
 def refused(asked: TrainingConfig, error: type[Exception], match: str, cache: Path) -> None:
-    """Preparing fails in these words, and leaves nothing but a lock."""
+    """Preparing fails with this message, and leaves nothing but a lock."""
     with pytest.raises(error, match=match):
         prepare(asked)
     assert not [path for path in cache.rglob("*") if path.is_file() and path.suffix != ".lock"]
-
-
-def test_a_missing_side_is_named(asked: TrainingConfig, texts: Path, cache: Path):
-    (texts / "train.de").unlink()
-    refused(asked, FileNotFoundError, r"expected train\.de in .*texts", cache)
-
-
-def test_files_that_are_not_aligned_are_refused(asked: TrainingConfig, texts: Path, cache: Path):
-    with (texts / "train.de").open("a", encoding="utf-8") as file:
-        file.write("noch eine\n")
-    refused(
-        asked,
-        ValueError,
-        r"texts, train: 40 good pairs of 41; 1 without a partner \(line 41\)",
-        cache,
-    )
 
 
 def test_bad_lines_beyond_the_first_block_have_their_numbers(asked, texts, cache, monkeypatch):
@@ -276,7 +271,7 @@ def test_a_split_without_pairs_is_refused(asked: TrainingConfig, texts: Path, ca
 
 
 @pytest.mark.parametrize("at", ["header", "lengths", "manifest", "vocabulary"])
-def test_a_full_disk_is_told_and_leaves_nothing(asked, cache: Path, monkeypatch, at: str):
+def test_a_full_disk_is_reported_and_leaves_nothing(asked, cache: Path, monkeypatch, at: str):
     def full(*given: object, **more: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -286,14 +281,9 @@ def test_a_full_disk_is_told_and_leaves_nothing(asked, cache: Path, monkeypatch,
         monkeypatch.setattr(np, "save", full)
     else:
         real, name = prepared.write_text, {"manifest": "manifest.json"}.get(at, "tokenizer.json")
-        monkeypatch.setattr(
-            prepared,
-            "write_text",
-            lambda path, text: (full if path.name == name else real)(path, text),
-        )
-    refused(
-        asked, FileError, "could not be written: No space left on device; nothing is kept", cache
-    )
+        write = lambda path, text: (full if path.name == name else real)(path, text)
+        monkeypatch.setattr(prepared, "write_text", write)
+    refused(asked, FileError, "could not be written: No space left on device", cache)
 
 
 def test_a_foreign_folder_is_not_written_over(asked: TrainingConfig, texts: Path):
@@ -318,26 +308,26 @@ def test_a_damaged_file_is_named(asked: TrainingConfig, name: str):
     path, content = folder / name, (folder / name).read_bytes()
     for what, damaged in damages(content).items():
         if name == "manifest.json" and what in ("longer", "flipped"):
-            continue  # what it says is compared with the files
+            continue  # its content is compared with the files
         path.write_bytes(damaged)
         with pytest.raises(FileError, match=f"{path}: expected") as error:
-            open_prepared(folder)
+            PreparedCorpus.open(folder)
         assert "\n" not in str(error.value) and "annotated prepare" in str(error.value)
     path.unlink()
     with pytest.raises(FileNotFoundError, match=str(folder)):
-        open_prepared(folder)
+        PreparedCorpus.open(folder)
     path.write_bytes(content)
-    assert len(open_prepared(folder).train) == 40
+    assert len(PreparedCorpus.open(folder).train) == 40
 
 
 @pytest.mark.parametrize("key", ["format", "sha256", "files"])
 @pytest.mark.parametrize("value", [None, 3, "x", {}, {"train.ids.npy": {}}, []])
-def test_a_manifest_that_says_something_else_is_refused(asked: TrainingConfig, key: str, value):
+def test_a_manifest_with_other_content_is_refused(asked: TrainingConfig, key: str, value):
     path = prepare(asked) / "manifest.json"
-    said = json.loads(path.read_text("utf-8"))
-    path.write_text(json.dumps(said | {key: value}), "utf-8")
+    content = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps(content | {key: value}), "utf-8")
     with pytest.raises(FileError, match=f"{path}: expected"):
-        open_prepared(path.parent)
+        PreparedCorpus.open(path.parent)
 
 
 def test_a_flipped_id_in_a_large_file_is_seen_by_the_command(asked, monkeypatch):
@@ -345,8 +335,8 @@ def test_a_flipped_id_in_a_large_file_is_seen_by_the_command(asked, monkeypatch)
     monkeypatch.setattr(prepared, "_QUICK", 0)
     path = folder / "train.ids.npy"
     path.write_bytes(damages(path.read_bytes())["flipped"])
-    open_prepared(folder)  # too large to be read each time
-    with pytest.raises(FileError, match=r"train\.ids\.npy: expected the SHA-256"):
+    PreparedCorpus.open(folder)  # too large to be read each time
+    with pytest.raises(FileError, match=r"train\.ids\.npy: .*SHA-256"):
         prepare(asked)
 
 
@@ -357,10 +347,7 @@ def test_lengths_that_do_not_add_up_are_refused(asked: TrainingConfig, monkeypat
     lengths[1, 0] += 1
     np.save(folder / "dev.lengths.npy", lengths)
     with pytest.raises(FileError, match="expected lengths that add up to the ids"):
-        open_prepared(folder)
-
-
-# ------------------------------------------------------------------------------------------ killed
+        PreparedCorpus.open(folder)
 
 
 @pytest.mark.processes
@@ -373,16 +360,8 @@ def test_a_killed_preparation_is_never_half_used(
         (texts / f"train.{lang}").write_text(text, "utf-8")
     whole = contents(prepare(asked, tmp_path / "whole"))
     out = tmp_path / "killed"
-    words = [
-        sys.executable,
-        "-m",
-        "annotated",
-        "prepare",
-        "--data",
-        asked.data,
-        "--vocab-size",
-        "90",
-    ]
+    words = [sys.executable, "-m", "annotated", "prepare", "--data", asked.data]
+    words += ["--vocab-size", "90"]
     chance = random.Random(0)
     for _ in range(4):
         running = subprocess.Popen([*words, "--out", str(out)], stderr=subprocess.DEVNULL)

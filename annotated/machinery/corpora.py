@@ -1,4 +1,9 @@
-"""Corpora."""
+"""Corpora: the register `corpora.toml`, where their files are, and which lines each split has.
+
+A file is taken from ANNOTATED_DATA/FOLDER if it is there (one's own copy, which is not checked),
+else from the cache of downloads, where it must have its registered SHA-256. A file without a
+registered SHA-256 is never downloaded. The head of the register explains its keys.
+"""
 
 import hashlib
 import os
@@ -11,8 +16,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from annotated.machinery.cleaning import Line, PairReport, check_bad, good_pairs
-from annotated.machinery.downloads import cache_folder, download, lies_there
+from annotated.machinery.cleaning import Line, PairReport, good_pairs
+from annotated.machinery.downloads import cache_folder, download, sha256_of
 from annotated.machinery.errors import FileError, InputError, MissingFile
 from annotated.machinery.files import reading, resource_path, settings
 from annotated.machinery.texts import part_lines, without_mark
@@ -25,7 +30,7 @@ else:
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """What is known of a file: size (bytes), SHA-256, and its URL if it is not its corpus's own."""
+    """A file of a corpus: bytes, SHA-256, and its URL if that is not the corpus's url/NAME."""
 
     size: int | None = None
     sha256: str | None = None
@@ -34,29 +39,20 @@ class CorpusFile:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How dev and test come out of parts that they share with train: `corpora.toml` explains it."""
+    """How dev and test are taken out of parts that they share with train, see `corpora.toml`."""
 
     by: str
     dev: int
     test: int = 0
 
-    def __post_init__(self) -> None:
-        if self.by not in ("hash", "end", "turn") or self.dev < 1 or self.test < 0:
-            raise InputError(f'expected by as "hash", "end" or "turn", and numbers; got {self}')
-
-
-_PLACE = re.compile(r"{(.*?)}")
-_PLACES = {"lang", "foreign", "role", "lang3", "foreign3"}
-
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus of the register: what it is, and what its splits are made of.
+    """A registered corpus.
 
     `splits` names the parts of each split: files, or members of archives (ARCHIVE/MEMBER), with
-    {lang} and its relatives for the languages; `local` names other shapes of a split that may lie
-    in ANNOTATED_DATA/`folder`. `on_bad` says what becomes of bad pairs of train. The URL of a file
-    is `url`/NAME if it has none of its own.
+    {lang} and its relatives for the languages; `local` names other parts, used instead if they are
+    in ANNOTATED_DATA/`folder`. `on_bad` is what to do with bad pairs of train.
     """
 
     name: str
@@ -72,21 +68,11 @@ class Corpus:
     on_bad: str = "refuse"
     url: str = ""
 
-    def __post_init__(self) -> None:
-        if self.on_bad not in ("refuse", "drop"):
-            raise InputError(f'expected on_bad as "refuse" or "drop"; got {self.on_bad!r}')
-        for split, parts in [*self.splits.items(), *self.local.items()]:
-            if split not in self.splits:
-                raise InputError(f"expected local for splits that there are; got {split!r}")
-            if strange := {place for part in parts for place in _PLACE.findall(part)} - _PLACES:
-                known = ", ".join(sorted(_PLACES))
-                raise InputError(f"expected placeholders out of {known}; got {min(strange)!r}")
-
 
 def known_corpora() -> dict[str, Corpus]:
     """All corpora of the register, by name.
 
-    Raises: FileError that names the corpus and the key, if the register is not as its head says.
+    Raises: FileError that names the corpus and the key, if the register has a mistake.
     """
     path = resource_path("corpora.toml")
     with reading(path, "a register of corpora"), path.open("rb") as file:
@@ -95,13 +81,13 @@ def known_corpora() -> dict[str, Corpus]:
 
 
 def _entry(name: str, entry: Any, where: str) -> Corpus:
-    """A corpus out of its table in the register."""
+    """A corpus from its table in the register."""
     if not isinstance(entry, dict):
         raise FileError(f"{where}: expected the table of a corpus; got {entry!r:.80}")
     entry = {"name": name, **entry}
     if isinstance(entry.get("files"), dict):
-        known = entry["files"].items()
-        entry["files"] = {n: settings(CorpusFile, f, f"{where}, files, {n}") for n, f in known}
+        files = entry["files"].items()
+        entry["files"] = {n: settings(CorpusFile, f, f"{where}, files, {n}") for n, f in files}
     if "held_out" in entry:
         entry["held_out"] = settings(HeldOut, entry["held_out"], f"{where}, held_out")
     return settings(Corpus, entry, where)
@@ -132,57 +118,34 @@ def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None, check: boo
 
     Args:
         fetch: whether to download it if need be; by default, if ANNOTATED_DATA is not set.
-        check: whether to compare what lies in the cache with its SHA-256, which takes its time.
+        check: whether to compare a file in the cache with its SHA-256, which takes a second per
+            gigabyte or two.
 
-    Raises: MissingFile if it is not on this machine and shall not or cannot be downloaded;
-        FileError as `download`.
+    Raises: MissingFile if it is not on this machine and is not to be downloaded, or cannot be
+        because its SHA-256 is not registered; FileError as `download`.
     """
-    entry, cached = corpus.files.get(name, CorpusFile()), cache_folder() / corpus.folder / name
-    local = local_file(corpus, name)
-    if local:
+    if local := local_file(corpus, name):
         return local
-    if lies_there(cached, entry.sha256) if check else cached.exists():
-        return cached
+    entry, cached = corpus.files.get(name, CorpusFile()), cache_folder() / corpus.folder / name
     folder = f"{os.environ.get('ANNOTATED_DATA', '$ANNOTATED_DATA')}/{corpus.folder}"
-    url = entry.url or (f"{corpus.url}/{name}" if corpus.url else None)
-    if url is None:
-        raise MissingFile(f"expected {name} in {folder}; no place to download it is known")
-    if fetch is False or (fetch is None and "ANNOTATED_DATA" in os.environ):
+    url = entry.url or (f"{corpus.url}/{name}" if corpus.url else "")
+    if entry.sha256 is None or not url:
+        how = f"it is not downloaded automatically; put it there, from {url or corpus.source}"
+        raise MissingFile(f"expected {name} in {folder}; {how}")
+    if cached.exists() and (not check or sha256_of(cached) == entry.sha256):
+        return cached
+    if not ("ANNOTATED_DATA" not in os.environ if fetch is None else fetch):
         how = f"put it there, or run: annotated data get {corpus.name}"
         raise MissingFile(f"expected {name} in {folder}; {how}")
-    return download(url, cached, entry.size, entry.sha256)
+    return download(url, cached, entry.sha256, entry.size)
 
 
-_THREE = {"en": "eng", "de": "deu", "fr": "fra"}
-
-
-def _fill(part: str, lang: str, foreign: str) -> str:
-    """A part of the register, for one side of a pair."""
-    role = "ref" if lang == "en" else "src"
-    names = {"lang": lang, "foreign": foreign, "role": role}
-    names |= {"lang3": _THREE.get(lang, lang), "foreign3": _THREE.get(foreign, foreign)}
-    return _PLACE.sub(lambda place: names[place[1]], part)
-
-
-def corpus_parts(corpus: Corpus, split: str, src: str, tgt: str) -> list[tuple[str, str]]:
-    """What a split is made of: each part of the source, and that of the target.
-
-    Returns: pairs of FILE or ARCHIVE/MEMBER; both are the same if one file holds both sides.
-
-    Raises: ValueError if the corpus has no such split or pair of languages.
-    """
-    if split not in corpus.splits or {src, tgt} - set(corpus.languages) or src == tgt:
-        raise ValueError(
-            f"expected a split out of {', '.join(corpus.splits)} and two languages out of "
-            f"{', '.join(corpus.languages)} of {corpus.name}; got {split!r}, {src!r}, {tgt!r}"
-        )
-    foreign = tgt if src == "en" else src
-    shapes = [corpus.local.get(split, []), corpus.splits[split]]
-    if "en" not in (src, tgt) and any("{foreign" in p for s in shapes for p in s):
-        raise ValueError(f"expected English on one side of {corpus.name}; got {src!r}, {tgt!r}")
-    local, parts = ([(_fill(p, src, foreign), _fill(p, tgt, foreign)) for p in s] for s in shapes)
-    here = local and all(local_file(corpus, name) for pair in local for name in pair)
-    return local if here else parts
+def registered_sum(path: Path) -> str | None:
+    """The SHA-256 that a file in the cache must have; None for any other file."""
+    for corpus in known_corpora().values():
+        if path.parent == cache_folder() / corpus.folder and path.name in corpus.files:
+            return corpus.files[path.name].sha256
+    return None
 
 
 def known_split(corpus: Corpus, split: str) -> list[str]:
@@ -191,59 +154,81 @@ def known_split(corpus: Corpus, split: str) -> list[str]:
     Raises: ValueError if the corpus has no such split.
     """
     if split not in corpus.splits:
-        raise ValueError(
-            f"expected a split out of {', '.join(corpus.splits)} of {corpus.name}; got {split!r}"
-        )
+        known = ", ".join(corpus.splits)
+        raise InputError(f"expected a split out of {known} of {corpus.name}; got {split!r}")
     return corpus.splits[split]
 
 
-def corpus_files(corpus: Corpus, splits: Iterable[str] = (), fetch: bool = True) -> Iterator[Path]:
-    """Path of each file that splits of a corpus (default: all) are made of, downloaded if need be.
+_THREE = {"en": "eng", "de": "deu", "fr": "fra"}  # letters of the codes in ISO 639-3
 
-    Raises: ValueError for an unknown split; else as `corpus_file`.
+
+def corpus_parts(corpus: Corpus, split: str, src: str, tgt: str) -> list[tuple[str, str]]:
+    """The parts of a split: for each, the file of its source and that of its target.
+
+    Returns: pairs of FILE or ARCHIVE/MEMBER; both are the same if one file holds both sides.
+
+    Raises: ValueError if the corpus has no such split or pair of languages.
+    """
+    parts, local = known_split(corpus, split), corpus.local.get(split, [])
+    if {src, tgt} - set(corpus.languages) or src == tgt:
+        known = f"two languages out of {', '.join(corpus.languages)} of {corpus.name}"
+        raise InputError(f"expected {known}; got {src!r}, {tgt!r}")
+    foreign = tgt if src == "en" else src
+    if "en" not in (src, tgt) and any("{foreign" in part for part in parts + local):
+        raise InputError(f"expected English on one side of {corpus.name}; got {src!r}, {tgt!r}")
+
+    def side(part: str, lang: str) -> str:
+        threes = {"lang3": _THREE.get(lang, lang), "foreign3": _THREE.get(foreign, foreign)}
+        role = "ref" if lang == "en" else "src"
+        return part.format(lang=lang, foreign=foreign, role=role, **threes)
+
+    filled = ([(side(part, src), side(part, tgt)) for part in which] for which in (local, parts))
+    local_pairs, pairs = filled
+    here = local and all(local_file(corpus, name) for pair in local_pairs for name in pair)
+    return local_pairs if here else pairs
+
+
+def corpus_files(corpus: Corpus, splits: Iterable[str] = (), fetch: bool = True) -> Iterator[Path]:
+    """Path of each file that splits of a corpus (default: all) need, downloaded if need be.
+
+    Raises: ValueError for an unknown split; else as `corpus_file`. If no split is named, a file
+        that cannot be had is only reported on standard error, unless none can be had.
     """
     others = [language for language in corpus.languages if language != "en"]
-    parts = [
-        part
-        for split in splits or corpus.splits
-        for foreign in others
-        for pair in corpus_parts(corpus, split, "en", foreign)
-        for part in pair
-    ]
-    if not others:  # English alone, with annotations
-        parts = [part for split in splits or corpus.splits for part in known_split(corpus, split)]
-    names = dict.fromkeys(part.partition("/")[0] for part in parts)  # which keeps the order
-    yield from (corpus_file(corpus, name, fetch) for name in names)
+    parts: list[str] = []
+    for split in splits or corpus.splits:
+        pairs = [pair for lang in others for pair in corpus_parts(corpus, split, "en", lang)]
+        parts += [part for pair in pairs for part in pair]
+        if not others:  # English alone, with annotations
+            parts += known_split(corpus, split)
+    names, missing = dict.fromkeys(part.partition("/")[0] for part in parts), []
+    for name in names:
+        try:
+            yield corpus_file(corpus, name, fetch)
+        except MissingFile as error:
+            missing.append(error)
+            if splits or len(missing) == len(names):
+                raise
+            print(error, file=sys.stderr)
 
 
 _SEGMENT = re.compile(rb"<seg[^>]*>(.*?)</seg>")
 _HEADER = re.compile(rb"<(title|description)>(.*)</\1>")
 
 
-def _sentences(name: str, lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The sentences of a file: its lines, or what WMT's and IWSLT's mark-up holds."""
-    if name.endswith((".sgm", ".xml")):  # entities stay as they are, as sacreBLEU leaves them
-        yield from (found[1].strip() for line in lines if (found := _SEGMENT.search(line)))
-    elif "/train.tags." in name:
-        for line in lines:
+def _sentences(path: Path, member: str = "") -> Iterator[bytes]:
+    """The sentences of a file: its lines, or the content of WMT's and IWSLT's mark-up."""
+    lines = without_mark(part_lines(path, member))
+    bare = (line.removesuffix(b"\n").removesuffix(b"\r") for line in lines)
+    if (member or path.name).endswith((".sgm", ".xml")):  # entities stay, as in sacreBLEU
+        yield from (found[1].strip() for line in bare if (found := _SEGMENT.search(line)))
+    elif "/train.tags." in f"/{member}":
+        for line in bare:
             found = _HEADER.match(line)
             if found or not line.startswith(b"<"):
                 yield (found[2] if found else line).strip()
     else:
-        yield from lines
-
-
-def _lines(path: Path, member: str = "") -> Iterator[bytes]:
-    """The sentences of a file or a member of an archive, as bytes."""
-    lines = without_mark(part_lines(path, member))
-    bare = (line.removesuffix(b"\n").removesuffix(b"\r") for line in lines)
-    yield from _sentences(f"{path.name}/{member}", bare)
-
-
-def _bucket(english: bytes) -> int:
-    """A number from 0 to 99 that depends on the ASCII letters and digits of a sentence alone."""
-    letters = re.sub(rb"\W", b"", english.lower())
-    return int.from_bytes(hashlib.sha256(letters).digest()[:4], "big") % 100
+        yield from bare
 
 
 def _split_of(rule: HeldOut, number: int, english: bytes, total: int) -> str:
@@ -252,13 +237,15 @@ def _split_of(rule: HeldOut, number: int, english: bytes, total: int) -> str:
     Args:
         number: of the line, from 1.   english: its English side.   total: lines of the part.
     """
-    if rule.by == "end":
-        after = total - number
-        return "test" if after < rule.test else "dev" if after < rule.dev + rule.test else "train"
     if rule.by == "turn":
         return "train" if number % rule.dev else "dev"
-    bucket = _bucket(english)
-    return "dev" if bucket < rule.dev else "test" if bucket < rule.dev + rule.test else "train"
+    if rule.by == "end":
+        place = total - number
+        return "test" if place < rule.test else "dev" if place < rule.dev + rule.test else "train"
+    # ASCII letters and digits alone, so that variants in case or punctuation share a split.
+    digest = hashlib.sha256(re.sub(rb"\W", b"", english.lower())).digest()
+    place = int.from_bytes(digest[:4], "big") % 100
+    return "dev" if place < rule.dev else "test" if place < rule.dev + rule.test else "train"
 
 
 @dataclass(frozen=True)
@@ -266,7 +253,7 @@ class Part:
     """A part of a split, to be read.
 
     Args:
-        name: for messages.   on_bad: what becomes of its bad pairs, "refuse" or "drop".
+        name: for messages.   on_bad: what to do with its bad pairs, "refuse" or "drop".
         source, target: file of a side, and its member if it is an archive; equal if one file
             holds both sides, English first and a tab between.
         from_english: whether English is the source.
@@ -283,24 +270,25 @@ class Part:
 
     def lines(self) -> Iterator[Line]:
         """Its lines: number, source, target; None for a side that has no such line."""
-        rule = self.held_out
-        total = sum(1 for _ in self._all()) if rule and rule.by == "end" else 0
-        if rule and rule.by == "end" and total < rule.dev + rule.test:
-            out = f"{total} lines, of which {rule.dev + rule.test} are to be held out"
-            raise FileError(f"{self.source[0]}: expected the lines of all splits; got: {out}")
-        for number, source, target in self._all():
+        rule, total = self.held_out, 0
+        if rule and rule.by == "end":
+            total = sum(1 for _ in self._all_lines())
+            if total < rule.dev + rule.test:
+                found = f"{total} lines, of which {rule.dev + rule.test} are to be held out"
+                raise FileError(f"{self.source[0]}: expected the lines of all splits; got: {found}")
+        for number, (source, target) in enumerate(self._all_lines(), start=1):
             english = (source if self.from_english else target) or b""
             if not rule or _split_of(rule, number, english, total) == self.split:
                 yield number, source, target
 
-    def _all(self) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+    def _all_lines(self) -> Iterator[tuple[bytes | None, bytes | None]]:
         """The lines of all splits."""
-        sides: Iterable[Any] = zip_longest(_lines(*self.source), _lines(*self.target))
-        if self.source == self.target:
-            sides = ((*line.split(b"\t"), None)[:2] for line in _lines(*self.source))
-            sides = sides if self.from_english else (pair[::-1] for pair in sides)
-        for number, (source, target) in enumerate(sides, start=1):
-            yield number, source, target
+        if self.source != self.target:
+            yield from zip_longest(_sentences(*self.source), _sentences(*self.target))
+            return
+        for line in _sentences(*self.source):
+            english, other = (*line.split(b"\t"), None)[:2]
+            yield (english, other) if self.from_english else (other, english)
 
 
 def split_parts(
@@ -330,10 +318,11 @@ def split_parts(
     files = dict.fromkeys(name.partition("/")[0] for pair in names for name in pair)
     paths = {file: corpus_file(found, file, fetch, check) for file in files}  # each is checked once
     shared = found.splits[split] == found.splits.get("train")
+    rule = found.held_out if shared else None
     parts = []
     for pair in names:
         one, other = ((paths[file], member) for file, _, member in (x.partition("/") for x in pair))
-        name, rule = f"{corpus} {split}, {pair[0]}", found.held_out if shared else None
+        name = f"{corpus} {split}, {pair[0]}"
         parts.append(Part(name, on_bad, one, other, src == "en", split, rule))
     return parts
 
@@ -356,7 +345,6 @@ def load_pairs(
     src: str,
     tgt: str,
     on_bad: str | None = None,
-    max_words: int | None = None,
     fetch: bool | None = None,
 ) -> tuple[list[str], list[str]]:
     """Source and target sentences of a split, line by line translations of each other.
@@ -366,8 +354,9 @@ def load_pairs(
             these with + between.
         split: "train", "dev", "test", …
         src, tgt: languages, such as "en" and "de".
-        on_bad, max_words: as `clean_pairs`; by default bad pairs are dropped from the training
-            data of corpora that are registered so, with a warning, and refused elsewhere.
+        on_bad: "refuse" to stop at pairs that cannot be used, "drop" to leave them out with a
+            warning; by default the training data of corpora that are registered so drop them, and
+            all others refuse.
         fetch: whether to download what is missing; by default, if ANNOTATED_DATA is not set.
 
     Raises: ValueError for an unknown name or bad pairs; else as `corpus_file`.
@@ -378,10 +367,10 @@ def load_pairs(
     target: list[str] = []
     for part in split_parts(corpus, split, src, tgt, on_bad, fetch):
         report = PairReport(part.name)
-        for one, other in good_pairs(part.lines(), report, max_words):
+        for one, other in good_pairs(part.lines(), report):
             source.append(one)
             target.append(other)
-        check_bad(report, part.on_bad)
+        report.check(part.on_bad)
         if report.bad:
             warnings.warn(str(report), stacklevel=2)
     return source, target
@@ -394,9 +383,8 @@ def parse_data(data: str) -> tuple[str, str, str]:
     """
     corpus, *pair = data.rsplit("-", 2) if isinstance(data, str) else ""
     if len(pair) < 2 or not corpus:
-        raise ValueError(f"expected data as CORPUS-SRC-TGT, such as multi30k-en-de; got {data!r}")
+        raise InputError(f"expected data as CORPUS-SRC-TGT, such as multi30k-en-de; got {data!r}")
     src, tgt = pair
-    whole = {data, f"{corpus}-{tgt}-{src}"} & set(
-        known_corpora()
-    )  # its name may have its languages
-    return (whole.pop() if whole else corpus), src, tgt
+    known = known_corpora()  # some of which have their languages in their names
+    names = [name for name in (data, f"{corpus}-{tgt}-{src}") if name in known]
+    return (names or [corpus])[0], src, tgt

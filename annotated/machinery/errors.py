@@ -1,6 +1,6 @@
 """The errors of this package, and the one check that every module shares.
 
-Every message says what was expected, what was given, and where.
+Every message states what was expected, what was given, and where.
 """
 
 import math
@@ -9,11 +9,11 @@ from typing import Any
 
 
 class InputError(ValueError):
-    """Something given to the book cannot be used; the message says what was expected instead."""
+    """An argument, an option or a file's content that cannot be used."""
 
 
 class FileError(OSError, InputError):
-    """A file that cannot be read, written or believed; the message names it."""
+    """A file that cannot be read or written, or is damaged; the message names it."""
 
 
 class MissingFile(FileNotFoundError, FileError):
@@ -21,11 +21,11 @@ class MissingFile(FileNotFoundError, FileError):
 
 
 class MissingExtra(ImportError, InputError):
-    """A library that comes with an extra, and is not installed."""
+    """A library of an extra that is not installed."""
 
 
 def check_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
-    """Raise InputError unless a value is a whole number from least to most; True is none."""
+    """Raise InputError unless a value is a whole number from least to most; a bool is refused."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise InputError(f"expected a whole number for {name}; got {value!r:.80}")
     if int(value) < least:

@@ -1,4 +1,8 @@
-"""Files: whole, or not at all."""
+"""Reading and writing files: one-line errors that name the file, and atomic writes.
+
+Everything is written beside its place as NAME.part and moved there when it is complete, so that a
+full disk or a killed process leaves the old file or the new one, never half of one.
+"""
 
 import dataclasses
 import json
@@ -10,22 +14,22 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import resources
-from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType, NoneType, UnionType
-from typing import Any, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-from torch import Tensor
 
 from annotated.machinery.errors import FileError, InputError, MissingExtra, MissingFile
+
+if TYPE_CHECKING:  # torch takes a second to import, and most files hold no tensors
+    from torch import Tensor
 
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Around imports that need an extra, such as "viz": a missing library names it.
+    """Around imports that need an extra, such as "viz": a missing library is named with it.
 
     Raises: MissingExtra
     """
@@ -35,63 +39,16 @@ def extra(name: str) -> Iterator[None]:
         library = (error.name or "annotated").partition(".")[0]
         if library == "annotated":  # a fault of the code
             raise
-        raise MissingExtra(_advice(library, name)) from error
+        how = f"pip install 'annotated-attention[{name}]'"
+        message = f"{library} is not installed; install the extra that has it: {how}"
+        raise MissingExtra(message) from error
 
 
-def _advice(library: str, name: str) -> str:
-    how = f"pip install 'annotated-attention[{name}]'"
-    return f"{library} is not installed; install the extra that has it: {how}"
-
-
-class _StandIn(type):
-    """Type of the names in a missing library."""
-
-    advice: str
-
-    def __call__(cls, *values: Any, **options: Any) -> NoReturn:
-        raise MissingExtra(cls.advice)
-
-    def __getattr__(cls, name: str) -> NoReturn:
-        if name.startswith("_"):  # Python asks classes for these without using them
-            raise AttributeError(name)
-        raise MissingExtra(cls.advice)
-
-
-class _StandInModule(ModuleType):
-    """A missing library: it has every name."""
-
-    def __getattr__(self, name: str) -> type:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return _StandIn(name, (), {"advice": self.__doc__})
-
-
-_IMPORTED = {  # at the top of modules, by extra
-    "viz": ("altair", "pandas"),
-    "parse": ("conllu", "conllu.exceptions", "conllu.parser", "nltk", "spacy", "spacy.tokens",
-              "spacy.vocab"),
-}  # fmt: skip
-
-
-@contextmanager
-def lazy_extra(name: str) -> Iterator[None]:
-    """Around imports at the top of a module: only use of what is missing raises MissingExtra."""
-    missing = {}
-    for module in _IMPORTED[name]:
-        library = module.partition(".")[0]
-        if find_spec(library) is None:
-            missing[module] = _StandInModule(module, _advice(library, name))
-    sys.modules.update(missing)
-    try:
-        with extra(name):
-            yield
-    finally:
-        for module in missing:  # elsewhere it stays missing
-            del sys.modules[module]
+lazy_extra = extra  # TODO remove
 
 
 def _reason(error: BaseException) -> str:
-    """What an exception says, in one short line."""
+    """The message of an exception as one short line."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     if isinstance(error, RecursionError):
@@ -104,19 +61,19 @@ def _reason(error: BaseException) -> str:
 
 @contextmanager
 def reading(path: Path | str, expected: str, advice: str = "") -> Iterator[None]:
-    """Around the lines that read one file: what they raise becomes one line that names it.
+    """Around the lines that read one file: any error becomes one line that names the file.
 
     Args:
-        path: the file.   expected: what it should hold, such as "the weights of a model".
+        path: the file.   expected: what it should contain, such as "the weights of a model".
         advice: what to do if it does not.
 
-    Raises: MissingFile if there is no such file, FileError for all else; errors that are
-        already ours pass.
+    Raises: MissingFile if there is no such file, FileError for any other fault of the file. The
+        package's own errors pass unchanged, and so do faults of the code.
     """
     more = f"; {advice}" if advice else ""
     try:
         yield
-    except (InputError, NameError, ImportError):  # ours already, or a fault of the code
+    except (InputError, NameError, ImportError):
         raise
     except FileNotFoundError as error:
         raise MissingFile(f"expected {expected} at {path}; there is no such file{more}") from error
@@ -128,7 +85,7 @@ _T = TypeVar("_T")
 
 
 def read_json(path: Path, expected: str) -> dict[str, Any]:
-    """The object that a JSON file holds.
+    """The object in a JSON file.
 
     Raises: MissingFile or FileError that names the file.
     """
@@ -140,67 +97,64 @@ def read_json(path: Path, expected: str) -> dict[str, Any]:
 
 
 def fits(value: object, kind: Any) -> bool:
-    """Whether a value that was read from a file is of the type of a field."""
-    if kind is Any:
-        return True
-    if get_origin(kind) in (Union, UnionType):
-        return any(fits(value, one) for one in get_args(kind))
+    """Whether a value that was read from a file has the type of a field."""
+    origin, inner = get_origin(kind) or kind, get_args(kind)
+    if origin in (Union, UnionType):
+        return any(fits(value, one) for one in inner)
     if kind is float:
         return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
     if kind in (bool, int, str, NoneType):
         return type(value) is kind  # True is no int here
-    origin, inner = get_origin(kind) or kind, get_args(kind)
-    if not isinstance(value, origin):
-        return False
-    if isinstance(value, dict) and inner:
+    if kind is Any or not isinstance(value, origin) or not inner:
+        return kind is Any or isinstance(value, origin)
+    if isinstance(value, dict):
         return all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items())
-    return not inner or all(fits(one, inner[0]) for one in value)
+    return all(fits(one, inner[0]) for one in value)
 
 
 def settings(kind: type[_T], values: Mapping[str, Any], where: str) -> _T:
-    """A dataclass out of what a file says.
+    """A dataclass from the values in a file.
 
     Args:
         kind: the dataclass.   values: its fields by name.
-        where: begins the message if something is wrong: the file, or a part of it.
+        where: the file, or the part of it, that error messages begin with.
 
-    Raises: FileError that names fields which are unknown, missing, or of another type, and what
+    Raises: FileError that names a field that is unknown, missing, or of another type, and what
         the dataclass itself refuses.
     """
     if not isinstance(values, Mapping):
         raise FileError(f"{where}: expected settings by name; got {values!r:.80}")
-    fields, types = dataclasses.fields(kind), get_type_hints(kind)  # type: ignore[arg-type]
+    types = get_type_hints(kind)
     if unknown := values.keys() - types.keys():
         names = ", ".join(sorted(map(str, unknown)))
         raise FileError(f"{where}: expected settings out of {', '.join(types)}; got {names}")
-    for field in fields:
-        needed = field.default is field.default_factory is dataclasses.MISSING
-        if field.name in values:
-            value, hint = values[field.name], types[field.name]
-            if not fits(value, hint):
-                said = getattr(hint, "__name__", hint) if not get_args(hint) else hint
-                raise FileError(f"{where}: expected {field.name} as {said}; got {value!r:.80}")
-        elif needed:
-            raise FileError(f"{where}: expected a setting {field.name}; it is missing")
+    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+        name, hint = field.name, types[field.name]
+        if name not in values:
+            if field.default is field.default_factory is dataclasses.MISSING:
+                raise FileError(f"{where}: expected a setting {name}; it is missing")
+        elif not fits(values[name], hint):
+            type_name = hint if get_args(hint) else getattr(hint, "__name__", hint)
+            raise FileError(f"{where}: expected {name} as {type_name}; got {values[name]!r:.80}")
     try:
         return kind(**values)
-    except ValueError as error:  # it says itself what it expected
+    except ValueError as error:  # its message states what was expected
         raise FileError(f"{where}: {_reason(error)}") from error
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """Where to write a file that shall stand at `path`; it is moved there when it is whole.
+    """Where to write a file; it is moved to `path` when the block ends.
 
-    Raises: FileError if the disk is full or the place cannot be written to. Then, and after any
-        other error in the block, `path` holds what it held before.
+    Raises: FileError if the disk is full or the folder cannot be written to. Then, and after any
+        other error in the block, `path` is as it was before.
     """
     part = path.with_name(path.name + ".part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield part
         os.replace(part, path)
-    except InputError:  # it is about something else
+    except InputError:  # about something else
         raise
     except (OSError, SafetensorError) as error:
         kept = f"; {path} is as it was" if path.exists() else ""
@@ -211,7 +165,7 @@ def writing(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file: the name holds the old file or the whole new one."""
+    """Write a text file, atomically. Raises: FileError"""
     with writing(path) as part:
         part.write_text(text, encoding="utf-8")
 
@@ -219,7 +173,7 @@ def write_text(path: Path, text: str) -> None:
 def append_text(path: Path, text: str) -> None:
     """Add to the end of a text file, such as a log.
 
-    Raises: FileError if it cannot be written to; a part of `text` may stand there then.
+    Raises: FileError if the file cannot be written to; a part of `text` may be in it then.
     """
     try:
         with path.open("a", encoding="utf-8") as file:
@@ -230,7 +184,7 @@ def append_text(path: Path, text: str) -> None:
 
 @contextmanager
 def writing_folder(path: Path) -> Iterator[Path]:
-    """Where to write the files of a folder that shall stand at `path`, in place of one there.
+    """Where to write the files of a folder; it replaces `path` when the block ends.
 
     Raises: FileError if the disk is full or the place cannot be written to; after any error in
         the block, `path` is as it was.
@@ -242,32 +196,31 @@ def writing_folder(path: Path) -> Iterator[Path]:
         yield part
         shutil.rmtree(path, ignore_errors=True)
         os.replace(part, path)
-    except InputError:  # it is about something else
+    except InputError:  # about something else
         raise
     except OSError as error:
-        told = f"{path} could not be written: {_reason(error)}; nothing is kept of it"
-        raise FileError(told) from error
+        message = f"{path} could not be written: {_reason(error)}; nothing is kept of it"
+        raise FileError(message) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
 
 @contextmanager
 def writing_new_folder(path: Path) -> Iterator[Path]:
-    """As `writing_folder`, where nothing is to be replaced.
+    """Like `writing_folder`, but nothing may be replaced.
 
-    Raises: InputError if there is something.
+    Raises: InputError if `path` is a file or a folder with content.
     """
     if os.path.exists(path) and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"expected a new or an empty folder; got {path}, which holds something")
+        raise InputError(f"expected a new or an empty folder; got {path}, which is not empty")
     with writing_folder(path) as part:
         yield part
 
 
-_FLOATS = "F64", "F32", "F16", "BF16"
+def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: dict[str, str]) -> None:
+    """Write a safetensors file, atomically. Raises: FileError"""
+    from safetensors.torch import save_file
 
-
-def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write a safetensors file: the name holds the old file or the whole new one."""
     whole = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     with writing(path) as part:
         save_file(whole, part, metadata)
@@ -275,13 +228,13 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str,
 
 def read_tensors(
     path: Path, expected: str, shapes: Mapping[str, Sequence[int]] | None = None
-) -> tuple[dict[str, Tensor], dict[str, str]]:
+) -> tuple[dict[str, "Tensor"], dict[str, str]]:
     """Tensors and metadata of a safetensors file.
 
     Args:
-        expected: what the file should hold, for messages.
-        shapes: of each tensor by name; with them exactly these floating-point tensors are
-            accepted, and compared before any is read.
+        expected: what the file should contain, for messages.
+        shapes: of each tensor by name; if given, the file must contain exactly these tensors, in
+            floating point, which is checked before any of them is read.
 
     Raises: MissingFile or FileError that names the file and the tensor.
     """
@@ -292,23 +245,23 @@ def read_tensors(
             raise FileError(f"{path}: expected {expected}; tensor {name} {problem}")
         for name, shape in (shapes or {}).items():
             part = file.get_slice(name)
-            has, kind = tuple(part.get_shape()), part.get_dtype()
-            if has != tuple(shape) or kind not in _FLOATS:
+            found, dtype = tuple(part.get_shape()), part.get_dtype()
+            if found != tuple(shape) or dtype not in ("F64", "F32", "F16", "BF16"):
                 wanted = f"{tuple(shape)} of floating-point numbers"
-                raise FileError(f"{path}: expected {name} as {wanted}; got {has} of {kind}")
+                raise FileError(f"{path}: expected {name} as {wanted}; got {found} of {dtype}")
         return {name: file.get_tensor(name) for name in sorted(names)}, file.metadata() or {}
 
 
 @contextmanager
 def locked(path: Path, busy: str, timeout: float = 0) -> Iterator[None]:
-    """Hold a lock while the block runs.
+    """Hold a lock between processes while the block runs.
 
     Args:
-        path: the lock's own file.   busy: what to say if another process holds it: the error,
-            or, if there is time to wait, one line on standard error.
+        path: the lock's own file.   busy: the message if another process holds it: the error, or,
+            if there is time to wait, one line on standard error.
         timeout: seconds to wait for it; -1 waits as long as it takes.
 
-    Raises: FileError if another process holds it, or if it cannot be made.
+    Raises: FileError if another process still holds it, or if it cannot be created.
     """
     lock = FileLock(path)
     try:

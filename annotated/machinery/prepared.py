@@ -1,4 +1,10 @@
-"""Prepared corpora."""
+"""Prepared corpora: vocabulary, ids and lengths in a folder that runs map into memory and share.
+
+A corpus is read in blocks, never as a whole; several processes may encode it. The vocabulary is
+learned from a sample, in a process of its own if the corpus is large, because only a process that
+ends gives its memory back. A prepared corpus is known by a key of everything that it depends on:
+input files (path, size, time), rules and libraries. `PreparedCorpus.for_run` finds or makes it.
+"""
 
 import hashlib
 import json
@@ -9,7 +15,7 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -27,8 +33,8 @@ from tqdm import tqdm
 
 from annotated._version import __version__
 from annotated.data import learn_vocabulary
-from annotated.machinery.cleaning import Line, PairReport, check_bad, good_pairs
-from annotated.machinery.corpora import Part, parse_data, split_parts
+from annotated.machinery.cleaning import Line, PairReport, good_pairs
+from annotated.machinery.corpora import Part, parse_data, registered_sum, split_parts
 from annotated.machinery.downloads import cache_folder, sha256_of
 from annotated.machinery.encoding import EncodedPairs, PairEncoder
 from annotated.machinery.errors import FileError, InputError, MissingFile
@@ -43,20 +49,30 @@ from annotated.machinery.files import (
 from annotated.machinery.translator import vocabulary_files
 from annotated.machinery.vocabularies import VOCABULARIES, read_tokenizer
 
+if TYPE_CHECKING:
+    from annotated.training import TrainingConfig
+
 _FORMAT = 1
 _SPLITS = "train", "dev"
-_ARRAYS = [f"{split}.{kind}.npy" for split in _SPLITS for kind in ("ids", "lengths")]
+# The options of a run that its corpus depends on.
+RULES = "data", "weights", "vocabulary", "vocab_size", "vocab_pairs", "on_bad"
+
+_BLOCK = 10_000  # lines that are encoded at a time
+_MANY = 100_000  # pairs for which starting other processes is worth while
+_LARGE = 1 << 26  # bytes of input for which the vocabulary is learned in a process of its own
+_SMALL = 1 << 27  # bytes of input that a run prepares for itself
+_QUICK = 1 << 26  # bytes of a file that is compared with its SHA-256 whenever it is opened
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What manifest.json says of a prepared corpus.
+    """The content of manifest.json.
 
     Args:
-        format: of the folder.   key: of what it was made from (`corpus_key`).
+        format: of the folder.   key: of what it was made from.
         rules, versions: options, and libraries, that it was made with.
         inputs: bytes and SHA-256 of the files that were read.
-        pairs: their number in each split.   dropped: pairs left out of a part, by what was wrong.
+        pairs: their number in each split.   dropped: pairs left out of each part, by fault.
         files: bytes and SHA-256 of the files that were written.   sha256: of all of these.
     """
 
@@ -73,26 +89,35 @@ class Manifest:
     def __post_init__(self) -> None:
         if self.format != _FORMAT:
             raise FileError(f"expected format {_FORMAT}; got {self.format}, of another edition")
-        vocabulary, *more = VOCABULARIES
-        names = {vocabulary, *_ARRAYS, *(name for name in more if name in self.files)}
-        sizes = [said.get("bytes") for said in self.files.values()]
-        if set(self.files) != names or not all(type(size) is int for size in sizes):
-            raise FileError(f"expected bytes and SHA-256 of {', '.join(sorted(names))}")
-        if sum_of_sums(self.files) != self.sha256:
+        if _sum_of_sums(self.files) != self.sha256:
             raise FileError("expected the sum of the sums of all files; it differs")
 
 
-def sum_of_sums(files: dict[str, dict[str, Any]]) -> str:
-    """One SHA-256 for several files."""
+def _sum_of_sums(files: dict[str, dict[str, Any]]) -> str:
     lines = (f"{files[name].get('sha256')}  {name}\n" for name in sorted(files))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
-_QUICK = 1 << 26  # bytes of a file whose sum is always looked at
+def _sums(path: Path) -> dict[str, Any]:
+    return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
-def _anew(folder: Path) -> str:
+def _advice(folder: Path) -> str:
     return f"delete this folder, and make it anew: annotated prepare … --out {folder}"
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a prepared corpus.
+
+    Raises: MissingFile or FileError that names the file, and what to do.
+    """
+    path = folder / "manifest.json"
+    if not path.exists():
+        raise MissingFile(f"expected a prepared corpus in {folder}; it has no manifest.json")
+    try:
+        return settings(Manifest, read_json(path, "the manifest of a prepared corpus"), str(path))
+    except FileError as error:
+        raise FileError(f"{error}; {_advice(folder)}") from error
 
 
 @dataclass(frozen=True)
@@ -104,229 +129,272 @@ class PreparedCorpus:
     train: EncodedPairs
     dev: EncodedPairs
 
+    @classmethod
+    def open(cls, folder: str | Path, thorough: bool = False) -> "PreparedCorpus":
+        """Map the files of a prepared corpus into memory.
 
-def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a prepared corpus.
+        Args:
+            thorough: compare the SHA-256 of large files too.
 
-    Raises: MissingFile or FileError that names the file, and says what to do.
-    """
-    path = folder / "manifest.json"
-    if not path.exists():
-        raise MissingFile(f"expected a prepared corpus in {folder}; it has no manifest.json")
-    try:
-        return settings(Manifest, read_json(path, "the manifest of a prepared corpus"), str(path))
-    except FileError as error:
-        raise FileError(f"{error}; {_anew(folder)}") from error
+        Raises: MissingFile or FileError that names the file that is damaged, and what to do.
+        """
+        folder = Path(folder)
+        manifest = read_manifest(folder)
+        for name, entry in manifest.files.items():
+            path = folder / name
+            with reading(path, "the file that manifest.json describes", _advice(folder)):
+                size = path.stat().st_size
+                if size != entry["bytes"]:
+                    raise ValueError(f"{size:,} bytes, not {entry['bytes']:,}")
+                checked = thorough or size <= _QUICK or name in VOCABULARIES
+                if checked and sha256_of(path) != entry["sha256"]:
+                    raise ValueError("one with another SHA-256")
+        splits = []
+        for split in _SPLITS:
+            path = folder / f"{split}.lengths.npy"
+            with reading(path, "lengths that add up to the ids", _advice(folder)):
+                names = f"{split}.ids.npy", path.name
+                arrays = [np.load(folder / name, mmap_mode="r").view(np.ndarray) for name in names]
+                splits.append(pairs := EncodedPairs(*arrays))
+                if pairs.lengths.shape[1:] != (2,) or pairs.starts[-1] != len(pairs.ids):
+                    raise ValueError("others")
+        return cls(folder, manifest, *splits)
+
+    @classmethod
+    def for_run(
+        cls, config: "TrainingConfig", folder: str | Path, processes: int = 1
+    ) -> "PreparedCorpus":
+        """The corpus of a new run, found or made.
+
+        It is the one that `config.prepared` names, else the shared one that was prepared before,
+        else a new one: inside the run's folder if it is small, else shared.
+
+        Args:
+            config: the run.   folder: of the run.   processes: that would wait for it.
+
+        Raises: InputError if it was prepared by other rules, if pairs are bad or missing, or if
+            many processes would wait for a large one; FileError as the downloads and `open`.
+        """
+        if config.prepared:
+            corpus = cls.open(config.prepared)
+            for name in RULES:
+                was, now = corpus.manifest.rules.get(name), getattr(config, name)
+                if was != now:
+                    raise InputError(f"{corpus.folder} was prepared with {name}={was}; got {now}")
+            return corpus
+        source = _Source.of(config)
+        if source.shared_folder.exists():
+            return cls.open(source.shared_folder)
+        if source.size <= _SMALL:
+            own = Path(folder) / "prepared"
+            _write_corpus(own, source, 1)
+            return cls.open(own)
+        if processes > 1:
+            raise InputError(
+                f"expected {config.data} to be prepared: it has {source.size / 1e9:.1f} GB, and "
+                f"{processes} processes would wait for it; run first: annotated prepare with the "
+                "same options, such as --preset"
+            )
+        return _find_or_make(source.shared_folder, source, 1)
+
+    def copy_vocabulary(self, folder: str | Path) -> None:
+        """Write the vocabulary into the folder of a run."""
+        for name in set(VOCABULARIES) & self.manifest.files.keys():
+            write_text(Path(folder) / name, (self.folder / name).read_text("utf-8"))
+
+    def check_vocabulary(self, folder: str | Path) -> None:
+        """Raise MissingFile or FileError unless the vocabulary in a run's folder is this one."""
+        for name in set(VOCABULARIES) & self.manifest.files.keys():
+            path = Path(folder) / name
+            with reading(path, "the vocabulary of the run", f"copy it from {self.folder}"):
+                if sha256_of(path) != self.manifest.files[name]["sha256"]:
+                    raise ValueError("another one")
 
 
-def open_prepared(folder: Path, thorough: bool = False) -> PreparedCorpus:
-    """Map the files of a prepared corpus into memory.
+def prepare(
+    config: "TrainingConfig", out: str | Path = "", processes: int = 1, replace: bool = False
+) -> Path:
+    """Prepare the corpus of a run; if that is done already, only compare all sums.
 
     Args:
-        thorough: compare the SHA-256 of large files too.
+        config: the run.   out: folder to write; default: a shared one beside the downloads.
+        processes: that encode a large corpus.
 
-    Raises: MissingFile or FileError that names the file that is damaged, and says what to do.
+    Returns: the folder.
+
+    Raises: ValueError for bad pairs and as `load_pairs`; FileError if the folder contains
+        something else, is damaged, or cannot be written.
     """
-    manifest = read_manifest(folder)
-    for name, said in manifest.files.items():
-        path, expected = folder / name, f"{said['bytes']:,} bytes, as manifest.json says"
-        with reading(path, expected, _anew(folder)):
-            size = path.stat().st_size
-        if size != said["bytes"]:
-            raise FileError(f"{path}: expected {expected}; got {size:,}; {_anew(folder)}")
-        looked_at = thorough or size <= _QUICK or name in VOCABULARIES
-        if looked_at and sha256_of(path) != said["sha256"]:
-            expected = "the SHA-256 that manifest.json says"
-            raise FileError(f"{path}: expected {expected}; it differs; {_anew(folder)}")
-    return PreparedCorpus(folder, manifest, *(_map_pairs(folder, split) for split in _SPLITS))
+    source = _Source.of(config)
+    if replace:  # TODO remove, with the argument
+        _write_corpus(Path(out), source, processes)
+        return Path(out)
+    return _find_or_make(Path(out) if out else source.shared_folder, source, processes).folder
 
 
-def _map_pairs(folder: Path, split: str) -> EncodedPairs:
-    """The pairs of a split, whose files are whole."""
-    arrays = []
-    for kind in "ids", "lengths":
-        path = folder / f"{split}.{kind}.npy"
-        with reading(path, "an array", _anew(folder)):
-            arrays.append(np.load(path, mmap_mode="r").view(np.ndarray))
-    pairs = EncodedPairs(*arrays)
-    if arrays[1].shape[1:] != (2,) or pairs.starts[-1] != len(pairs.ids):
-        told = "expected lengths that add up to the ids; they do not"
-        raise FileError(f"{path}: {told}; {_anew(folder)}")
-    return pairs
+@dataclass(frozen=True)
+class _Source:
+    """What a corpus is prepared from: a configuration, the parts of each split, and its key."""
+
+    config: "TrainingConfig"
+    parts: dict[str, list[Part]]
+    files: list[Path]
+    size: int  # bytes
+    key: str
+
+    @classmethod
+    def of(cls, config: "TrainingConfig") -> "_Source":
+        """The source of a configuration; missing files are downloaded, but none is read."""
+        corpus, src, tgt = parse_data(config.data)
+        on_bad = {"train": None if config.on_bad == "auto" else config.on_bad, "dev": None}
+        parts = {s: split_parts(corpus, s, src, tgt, on_bad[s], check=False) for s in _SPLITS}
+        every = list(chain.from_iterable(parts.values()))
+        sides = chain.from_iterable((part.source, part.target) for part in every)
+        files = list(dict.fromkeys(path for path, _ in sides))
+        stats = [path.stat() for path in files]
+        rules = {name: getattr(config, name) for name in RULES if name != "data"}
+        if config.weights:
+            rules["weights"] = [sha256_of(path) for path in vocabulary_files(config.weights)]
+        known = [[str(path.resolve()), stat.st_size, stat.st_mtime_ns]
+                 for path, stat in zip(files, stats, strict=True)]  # fmt: skip
+        names = [part.name for part in every]
+        made_of = [_FORMAT, tokenizers.__version__, (src, tgt), names, known, rules]
+        key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
+        return cls(config, parts, files, sum(stat.st_size for stat in stats), key)
+
+    @property
+    def shared_folder(self) -> Path:
+        """Where the prepared corpus is by default: beside the downloads."""
+        name = "-".join(re.findall(r"[\w+.]+", self.config.data))[-60:]
+        return cache_folder() / "prepared" / f"{name}-{self.key}"
 
 
-if TYPE_CHECKING:  # for the annotations only: `training` imports this module
-    from annotated.training import TrainingConfig
+def _find_or_make(folder: Path, source: _Source, processes: int) -> PreparedCorpus:
+    """The prepared corpus in a folder, compared with all its sums, or a new one."""
+    busy = f"another process prepares {folder}; waiting for it"
+    with locked(folder.with_name(folder.name + ".lock"), busy, timeout=-1):
+        found = folder.exists() and any(folder.iterdir())
+        if not found:
+            _write_corpus(folder, source, processes)
+        corpus = PreparedCorpus.open(folder, thorough=found)
+    data = source.config.data
+    if corpus.manifest.key != source.key:
+        made = f"from another corpus or by other rules ({corpus.manifest.rules['data']})"
+        raise FileError(f"{folder}: expected to prepare {data} there; it was made {made}")
+    state = "is prepared already, and whole; nothing to do" if found else "is prepared"
+    tqdm.write(f"{data} {state}: {folder}", file=sys.stderr)
+    return corpus
 
-# The options that matter.
-RULES = "data", "weights", "vocabulary", "vocab_size", "vocab_pairs", "on_bad"
 
+def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
+    """Write a prepared corpus, in place of one that may be there; atomically.
 
-def corpus_parts_of(config: "TrainingConfig", check: bool = False) -> dict[str, list[Part]]:
-    """The parts of train and dev; what is missing is downloaded.
-
-    Args:
-        check: compare what lies in the cache with its SHA-256.
-
-    Raises: as `split_parts`.
+    Raises: FileError for a download that has changed, or if the disk is full; InputError for bad
+        pairs and for a split without pairs.
     """
-    corpus, src, tgt = parse_data(config.data)
-    on_bad = {"train": None if config.on_bad == "auto" else config.on_bad, "dev": None}
+    config, pairs, dropped = source.config, dict[str, int](), dict[str, dict[str, int]]()
+    inputs = {str(path): _sums(path) for path in source.files}
+    for path in source.files:
+        if registered_sum(path) not in (None, inputs[str(path)]["sha256"]):
+            expected = "the SHA-256 in the register of corpora"
+            raise FileError(f"{path}: expected {expected}; delete it to download it again")
+    with writing_folder(folder) as part:
+        if source.size > _LARGE:
+            with _pool(1, _end_with_parent) as pool:
+                job = pool.submit(_choose_vocabularies, config, source.parts["train"])
+                total, texts = job.result()
+        else:
+            total, texts = _choose_vocabularies(config, source.parts["train"])
+        for name, text in zip(VOCABULARIES, texts, strict=False):
+            write_text(part / name, text)
+        with _encoding(texts, processes if total > _MANY else 1) as encode:
+            for split, parts in source.parts.items():
+                with _bar(
+                    desc=f"encoding {split}", total=total if split == "train" else None
+                ) as bar:
+                    pairs[split], bad = _write_split(part, split, parts, encode, bar)
+                dropped |= bad
+                if not pairs[split]:
+                    wanted = "expected pairs to train and to validate on"
+                    raise InputError(f"{wanted}; {config.data} has no {split}")
+        files = {path.name: _sums(path) for path in sorted(part.iterdir())}
+        rules = {name: getattr(config, name) for name in RULES}
+        versions = {"annotated": __version__, "tokenizers": tokenizers.__version__,
+                    "numpy": np.__version__}  # fmt: skip
+        manifest = Manifest(_FORMAT, source.key, rules, versions, inputs, pairs, dropped, files,
+                            _sum_of_sums(files))  # fmt: skip
+        write_text(part / "manifest.json", json.dumps(asdict(manifest), indent=1) + "\n")
 
-    def find(fetch: bool | None, check: bool) -> dict[str, list[Part]]:
-        return {s: split_parts(corpus, s, src, tgt, on_bad[s], fetch, check) for s in _SPLITS}
 
-    try:
-        return find(fetch=None if check else False, check=check)
-    except MissingFile:
-        return find(fetch=None, check=True)
+# A progress bar for what takes more than a few seconds.
+_bar = partial(tqdm, unit=" pairs", unit_scale=True, delay=3, leave=False)
 
 
-def _input_files(parts: Mapping[str, list[Part]]) -> list[Path]:
-    """The files that parts are read from, each once."""
-    sides = (
-        side for split in parts.values() for part in split for side in (part.source, part.target)
-    )
-    return list(dict.fromkeys(path for path, _ in sides))
+def _choose_vocabularies(config: "TrainingConfig", train: list[Part]) -> tuple[int, list[str]]:
+    """How many pairs there are, and a vocabulary, or two if the target is tokenized otherwise.
 
-
-def input_bytes(parts: Mapping[str, list[Part]]) -> int:
-    """How large the files are that parts are read from."""
-    return sum(path.stat().st_size for path in _input_files(parts))
-
-
-def corpus_key(config: "TrainingConfig", parts: Mapping[str, list[Part]]) -> str:
-    """What a prepared corpus is known by, 16 hexadecimal digits, without reading the corpus."""
-    stats = [(path, path.stat()) for path in _input_files(parts)]
-    files = [[str(path.resolve()), stat.st_size, stat.st_mtime_ns] for path, stat in stats]
-    rules = {name: getattr(config, name) for name in RULES if name != "data"}
+    Returns: the vocabularies as JSON: those of `config.weights`, or a new one.
+    """
+    lines = chain.from_iterable(part.lines() for part in train)
+    total, sample = draw_lines(lines, 0 if config.weights else config.vocab_pairs)
     if config.weights:
-        rules["weights"] = [sha256_of(path) for path in vocabulary_files(config.weights)]
-    names = [part.name for split in parts.values() for part in split]
-    made = [_FORMAT, tokenizers.__version__, parse_data(config.data)[1:], names, files, rules]
-    return hashlib.sha256(json.dumps(made, sort_keys=True).encode()).hexdigest()[:16]
-
-
-def shared_folder(config: "TrainingConfig", key: str) -> Path:
-    """Where a prepared corpus lies unless told otherwise: beside the downloads."""
-    name = "-".join(re.findall(r"[\w+.]+", config.data))[-60:]
-    return cache_folder() / "prepared" / f"{name}-{key}"
-
-
-def _bar(what: str, total: int | None = None) -> tqdm:
-    """A bar with the time left, for what takes more than a few seconds."""
-    return tqdm(desc=what, total=total, unit=" pairs", unit_scale=True, delay=3, leave=False)
+        paths = vocabulary_files(config.weights)
+        return total, [read_tokenizer(path, config.vocab_size).to_str() for path in paths]
+    if total > _MANY:
+        tqdm.write(f"learning the vocabulary from {len(sample):,} pairs", file=sys.stderr)
+    texts = (pair[side] for side in (0, 1) for pair in good_pairs(sample, PairReport("")))
+    return total, [learn_vocabulary(config.vocabulary, texts, config.vocab_size).to_str()]
 
 
 def draw_lines(lines: Iterable[Line], most: int) -> tuple[int, list[Line]]:
-    """How many lines there are, and a sample of them."""
+    """The number of lines, and a uniform sample of at most `most` (reservoir sampling)."""
     random, drawn, number = Random(0), [], 0
-    with _bar("counting") as bar:
+    with _bar(desc="counting") as bar:
         for number, line in enumerate(lines, start=1):
             if number <= most:
                 drawn.append(line)
             elif (place := int(random.random() * number)) < most:
                 drawn[place] = line
-            if number % 10_000 == 0:
-                bar.update(10_000)
+            if number % _BLOCK == 0:
+                bar.update(_BLOCK)
     return number, drawn
 
 
-def _find_vocabularies(config: "TrainingConfig", sample: list[Line]) -> list[Tokenizer]:
-    """The vocabulary of the weights that a run begins with, or else a new one.
-
-    Returns: a tokenizer, or two if they cut the target by other rules than the source.
-    """
-    if config.weights:
-        return [read_tokenizer(x, config.vocab_size) for x in vocabulary_files(config.weights)]
-
-    def texts() -> Iterator[str]:
-        for side in 0, 1:
-            yield from (pair[side] for pair in good_pairs(sample, PairReport("")))
-
-    return [learn_vocabulary(config.vocabulary, texts(), config.vocab_size)]
-
-
 _Block = tuple[EncodedPairs, PairReport]
-
-
-def _encode_block(encoder: PairEncoder, lines: list[Line]) -> _Block:
-    """The good pairs of some lines, encoded, and a report of the others."""
-    report = PairReport("")
-    return encoder.encode(good_pairs(lines, report)), report
-
-
-_encoder: PairEncoder  # of a process that encodes for another
-
-
-def _start_encoder(*vocabularies: str) -> None:
-    """Begin to encode for another process."""
-    global _encoder
-    _encoder = PairEncoder(*map(Tokenizer.from_str, vocabularies))
-    _end_with_parent()
-
-
-def _end_with_parent() -> None:
-    """End when the process that this one works for does, even if it is killed."""
-
-    def end() -> None:
-        parent = multiprocessing.parent_process()
-        if parent:
-            parent.join()
-            os._exit(1)
-
-    threading.Thread(target=end, daemon=True).start()
-
-
-def _encode_here(lines: list[Line]) -> _Block:
-    return _encode_block(_encoder, lines)
-
-
 _Encode = Callable[[Iterable[list[Line]]], Iterator[_Block]]
 
 
-@contextmanager
-def _pool(processes: int, begin: Callable[..., None], *given: str) -> Iterator[ProcessPoolExecutor]:
-    """Processes that work for this one, and begin with `begin(*given)`."""
-    spawn = multiprocessing.get_context("spawn")  # threads do not survive a fork
-    with ProcessPoolExecutor(processes, spawn, begin, given) as pool:
-        try:
-            yield pool
-        except BrokenProcessPool as error:
-            told = (
-                "a process was killed, perhaps for want of memory; it takes less with "
-                "--processes 1, and learning a vocabulary with a smaller --vocab-pairs"
-            )
-            raise InputError(told) from error
-        finally:
-            pool.shutdown(cancel_futures=True)
+def _write_split(
+    folder: Path, split: str, parts: list[Part], encode: _Encode, bar: tqdm
+) -> tuple[int, dict[str, dict[str, int]]]:
+    """Write the pairs of a split.
 
-
-@contextmanager
-def _encoding(cutters: list[Tokenizer], processes: int) -> Iterator[_Encode]:
-    """A function that encodes blocks of lines in order, with the help of so many processes."""
-    if processes < 2:
-        encoder = PairEncoder(*cutters)
-        yield partial(map, partial(_encode_block, encoder))
-        return
-
-    def in_turn(blocks: Iterable[list[Line]]) -> Iterator[_Block]:
-        waiting: deque[Future[_Block]] = deque()
-        for block in blocks:
-            waiting.append(pool.submit(_encode_here, block))
-            if len(waiting) > 2 * processes:
-                yield waiting.popleft().result()
-        yield from (future.result() for future in waiting)
-
-    with _pool(processes, _start_encoder, *(cutter.to_str() for cutter in cutters)) as pool:
-        yield in_turn
-
-
-_BLOCK = 10_000  # lines that are encoded at a time
+    Returns: how many there are, and how many were dropped from each part, by fault.
+    """
+    lengths: list[np.ndarray] = [np.zeros((0, 2), np.uint8)]
+    dropped: dict[str, dict[str, int]] = {}
+    dtype = np.dtype(np.uint8)
+    with (folder / f"{split}.ids.npy").open("wb") as file:
+        _write_header(file, dtype, 0)
+        for part in parts:
+            report = PairReport(part.name)
+            for pairs, found in encode(_blocks(part.lines(), bar)):
+                dtype = pairs.ids.dtype
+                file.write(pairs.ids.data)
+                lengths.append(pairs.lengths)
+                report.add(found)
+            report.check(part.on_bad)
+            if report.bad:
+                warnings.warn(str(report), stacklevel=2)
+                dropped[part.name] = {fault: len(numbers) for fault, numbers in report.bad.items()}
+        all_lengths = np.concatenate(lengths)
+        _write_header(file, dtype, int(all_lengths.sum(dtype=np.int64)))
+    np.save(folder / f"{split}.lengths.npy", all_lengths)
+    return len(all_lengths), dropped
 
 
 def _write_header(file: IO[bytes], dtype: np.dtype, count: int) -> None:
-    """Begin a file with the header of a flat array."""
+    """Begin a file with the header of a flat array, which has the same size for every length."""
     file.seek(0)
     shape = {"descr": dtype.str, "fortran_order": False, "shape": (count,)}
     np.lib.format.write_array_header_1_0(file, shape)
@@ -338,128 +406,89 @@ def _blocks(lines: Iterator[Line], bar: tqdm) -> Iterator[list[Line]]:
         bar.update(len(block))
 
 
-def _write_split(
-    folder: Path, split: str, parts: list[Part], dtype: np.dtype, encode: _Encode, bar: tqdm
-) -> tuple[int, dict[str, dict[str, int]]]:
-    """Write the pairs of a split.
-
-    Returns: how many there are, and how many were dropped from each part, by what was wrong.
-    """
-    lengths: list[np.ndarray] = [np.zeros((0, 2), np.uint8)]
-    dropped: dict[str, dict[str, int]] = {}
-    with (folder / f"{split}.ids.npy").open("wb") as file:
-        _write_header(file, dtype, 0)
-        for part in parts:
-            report = PairReport(part.name)
-            for pairs, found in encode(_blocks(part.lines(), bar)):
-                file.write(pairs.ids.data)
-                lengths.append(pairs.lengths)
-                report.add(found)
-            check_bad(report, part.on_bad)
-            if report.bad:
-                warnings.warn(str(report), stacklevel=2)
-                dropped[part.name] = {fault: len(numbers) for fault, numbers in report.bad.items()}
-        all_lengths = np.concatenate(lengths)
-        _write_header(file, dtype, int(all_lengths.sum(dtype=np.int64)))
-    np.save(folder / f"{split}.lengths.npy", all_lengths)
-    return len(all_lengths), dropped
+@contextmanager
+def _pool(processes: int, begin: Callable[..., None], *given: str) -> Iterator[ProcessPoolExecutor]:
+    """Processes that work for this one, and begin with `begin(*given)`."""
+    spawn = multiprocessing.get_context("spawn")  # threads do not survive a fork
+    with ProcessPoolExecutor(processes, spawn, begin, given) as pool:
+        try:
+            yield pool
+        except BrokenProcessPool as error:
+            raise InputError(
+                "a process was killed, perhaps for lack of memory; --processes 1 takes less, and "
+                "so does a smaller --vocab-pairs while the vocabulary is learned"
+            ) from error
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
-def _write_corpus(
-    folder: Path, config: "TrainingConfig", parts: Mapping[str, list[Part]], processes: int
-) -> None:
-    """Write a prepared corpus; `folder` is as it was until all of it is there."""
-    with writing_folder(folder) as part:
-        key, inputs = corpus_key(config, parts), _input_files(parts)
-        pairs, dropped = _fill(part, config, parts, processes)
-        files = {path.name: _sums(path) for path in sorted(part.iterdir())}
-        rules = {name: getattr(config, name) for name in RULES}
-        versions = {
-            "annotated": __version__,
-            "tokenizers": tokenizers.__version__,
-            "numpy": np.__version__,
-        }
-        sums = {str(path): _sums(path) for path in inputs}
-        said = Manifest(
-            _FORMAT, key, rules, versions, sums, pairs, dropped, files, sum_of_sums(files)
-        )
-        write_text(part / "manifest.json", json.dumps(asdict(said), indent=1) + "\n")
+@contextmanager
+def _encoding(vocabularies: list[str], processes: int) -> Iterator[_Encode]:
+    """A function that encodes blocks of lines, in order, in so many processes."""
+    if processes < 2:
+        encoder = PairEncoder(*map(Tokenizer.from_str, vocabularies))
+        yield partial(map, partial(_encode_block, encoder))
+        return
+
+    def encode(blocks: Iterable[list[Line]]) -> Iterator[_Block]:
+        waiting: deque[Future[_Block]] = deque()
+        for block in blocks:
+            waiting.append(pool.submit(_encode_in_worker, block))
+            if len(waiting) > 2 * processes:
+                yield waiting.popleft().result()
+        yield from (future.result() for future in waiting)
+
+    with _pool(processes, _start_worker, *vocabularies) as pool:
+        yield encode
 
 
-def _sums(path: Path) -> dict[str, Any]:
-    return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
+def _encode_block(encoder: PairEncoder, lines: list[Line]) -> _Block:
+    """The good pairs of some lines, encoded, and a report of the others."""
+    report = PairReport("")
+    return encoder.encode(good_pairs(lines, report)), report
 
 
-_LARGE = 1 << 26  # bytes of all files
+_encoder: PairEncoder  # of a worker
 
 
-def _choose_vocabularies(config: "TrainingConfig", train: list[Part]) -> tuple[int, list[str]]:
-    """How many pairs there are, and `_find_vocabularies` as text."""
-    lines = chain.from_iterable(part.lines() for part in train)
-    total, sample = draw_lines(lines, 0 if config.weights else config.vocab_pairs)
-    if total > _MANY and sample:
-        tqdm.write(f"learning the vocabulary from {len(sample):,} pairs", file=sys.stderr)
-    return total, [cutter.to_str() for cutter in _find_vocabularies(config, sample)]
+def _start_worker(*vocabularies: str) -> None:
+    global _encoder
+    _encoder = PairEncoder(*map(Tokenizer.from_str, vocabularies))
+    _end_with_parent()
 
 
-def _fill(
-    folder: Path, config: "TrainingConfig", parts: Mapping[str, list[Part]], processes: int
-) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-    """Write vocabulary and pairs; the numbers of pairs, and of those that were dropped."""
-    if input_bytes(parts) > _LARGE:  # only a process that ends gives back what learning took
-        with _pool(1, _end_with_parent) as pool:
-            total, texts = pool.submit(_choose_vocabularies, config, parts["train"]).result()
-    else:
-        total, texts = _choose_vocabularies(config, parts["train"])
-    for name, text in zip(VOCABULARIES, texts, strict=False):
-        write_text(folder / name, text)
-    cutters = [Tokenizer.from_str(text) for text in texts]
-    dtype = PairEncoder(cutters[0]).dtype
-    pairs: dict[str, int] = {}
-    dropped: dict[str, dict[str, int]] = {}
-    with _encoding(cutters, processes if total > _MANY else 1) as encode:
-        for split in _SPLITS:
-            with _bar(f"encoding {split}", total if split == "train" else None) as bar:
-                pairs[split], bad = _write_split(folder, split, parts[split], dtype, encode, bar)
-            dropped |= bad
-            if not pairs[split]:
-                wanted = "expected pairs to train and to validate on"
-                raise InputError(f"{wanted}; {config.data} has no {split}")
-    return pairs, dropped
+def _encode_in_worker(lines: list[Line]) -> _Block:
+    return _encode_block(_encoder, lines)
 
 
-_MANY = 100_000  # pairs for which it is worth while to start other processes
+def _end_with_parent() -> None:
+    """End this process when its parent ends, even if that one is killed."""
+
+    def end() -> None:
+        parent = multiprocessing.parent_process()
+        if parent:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=end, daemon=True).start()
 
 
-def prepare(
-    config: "TrainingConfig", out: str | Path = "", processes: int = 1, replace: bool = False
-) -> Path:
-    """Prepare the corpus of a run; if that is done already, only compare all sums.
+# TODO remove: what the trainer's folder called before `PreparedCorpus.for_run`
 
-    Args:
-        config: the run.   out: folder to write; default: one beside the downloads.
-        processes: that encode a large corpus.   replace: what else is in the folder may go.
+open_prepared = PreparedCorpus.open
 
-    Returns: the folder.
 
-    Raises: ValueError for bad pairs and as `load_pairs`; FileError if the folder holds something
-        else, is damaged, or cannot be written.
-    """
-    parts = corpus_parts_of(config)
-    if not (Path(out) if out else shared_folder(config, corpus_key(config, parts))).exists():
-        parts = corpus_parts_of(config, check=True)
-    key = corpus_key(config, parts)
-    folder = Path(out) if out else shared_folder(config, key)
-    busy = f"another process prepares {folder}; waiting for it"
-    with locked(folder.with_name(folder.name + ".lock"), busy, timeout=-1):
-        if folder.exists() and not replace and any(folder.iterdir()):
-            if (found := open_prepared(folder, thorough=True).manifest).key != key:
-                made = f"it was made from another corpus or by other rules ({found.rules['data']})"
-                raise FileError(f"{folder}: expected to prepare {config.data} there; {made}")
-            said = "is prepared already, and whole; nothing to do"
-        else:
-            _write_corpus(folder, config, parts, processes)
-            said = "is prepared"
-    if not replace:  # a run's own folder is nothing to tell of
-        tqdm.write(f"{config.data} {said}: {folder}", file=sys.stderr)
-    return folder
+def corpus_parts_of(config: "TrainingConfig", check: bool = False) -> "_Source":
+    return _Source.of(config)
+
+
+def input_bytes(source: "_Source") -> int:
+    return source.size
+
+
+def corpus_key(config: "TrainingConfig", source: "_Source") -> str:
+    return source.key
+
+
+def shared_folder(config: "TrainingConfig", key: str) -> Path:
+    return _Source.of(config).shared_folder

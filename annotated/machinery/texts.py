@@ -1,4 +1,8 @@
-"""Texts and archives."""
+"""Lines of text files and archives, as they are needed, and the check that something is text.
+
+A corpus of gigabytes is never in memory as a whole, and lines end at line feeds alone: Python's
+own `splitlines` would also split at U+2028 and others, which occur inside sentences.
+"""
 
 import codecs
 import gzip
@@ -15,20 +19,16 @@ from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import reading
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open}
-_LONGEST = 1 << 20  # bytes of a line
-
-
-def open_unpacked(path: Path, name: str = "") -> IO[bytes]:
-    """Open a file, decompressed if its name (by default that of `path`) ends so."""
-    return _OPENERS.get(Path(name or path).suffix, open)(path, "rb")
+_MAX_LINE = 1 << 20  # bytes
+_MAX_TEXTS = 1 << 28  # bytes of all texts that are taken out of an archive at once
 
 
 def _bounded(file: IO[bytes], name: str) -> Iterator[bytes]:
-    """Lines of an open file; FileError for one that is too long."""
+    """Lines of an open file. Raises: FileError for a line that is too long."""
     for number in count(1):
-        line = file.readline(_LONGEST + 1)
-        if len(line) > _LONGEST:
-            raise FileError(f"{name}, line {number}: longer than {_LONGEST:,} bytes")
+        line = file.readline(_MAX_LINE + 1)
+        if len(line) > _MAX_LINE:
+            raise FileError(f"{name}, line {number}: longer than {_MAX_LINE:,} bytes")
         if not line:
             return
         yield line
@@ -43,7 +43,7 @@ def without_mark(lines: Iterable[bytes]) -> Iterator[bytes]:
 def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
     """Lines as text, as they arrive, without their ends.
 
-    Raises: FileError with name and number of a line that is not UTF-8.
+    Raises: FileError with the name of the file and the number of a line that is not UTF-8.
     """
     for number, line in enumerate(without_mark(lines), start=1):
         try:
@@ -62,15 +62,12 @@ def read_lines(path: Path) -> list[str]:
     return list(decode_lines(part_lines(path), str(path)))
 
 
-def archive_members(path: Path, name: str = "") -> Iterator[tuple[str, int, IO[bytes]]]:
-    """Name, size and content of each file in a tar or zip archive; nobody has to read them all.
+def _archive_members(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Name, size and content of each file in a tar or zip archive, none of which must be read.
 
-    Args:
-        path: where it is.   name: what it is called, if not as `path`.
-
-    Raises: whatever Python raises over a damaged archive.
+    Raises: whatever Python raises for a damaged archive.
     """
-    if Path(name or path).suffix == ".zip":
+    if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
                 with archive.open(info) as file:
@@ -81,7 +78,7 @@ def archive_members(path: Path, name: str = "") -> Iterator[tuple[str, int, IO[b
                 content = tar.extractfile(member) if member.isfile() else None
                 if content:
                     yield member.name, member.size, content
-            while tar.fileobj and tar.fileobj.read(_LONGEST):
+            while tar.fileobj and tar.fileobj.read(_MAX_LINE):  # to the checksum at the end
                 pass
 
 
@@ -91,51 +88,48 @@ def part_lines(path: Path, member: str = "") -> Iterator[bytes]:
     Raises: MissingFile or FileError that names the file, if it is damaged, if the archive has no
         such member, or if a line is longer than 2^20 bytes.
     """
-    name = f"{path}: {member}" if member else str(path)
     with reading(path, "a whole file of the kind that its name says"):
         if not member:
             if path.suffix in _OPENERS and not path.stat().st_size:
                 raise FileError(f"{path}: expected a compressed file; it is empty")
-            with open_unpacked(path) as file:
-                yield from _bounded(file, name)
+            with _OPENERS.get(path.suffix, open)(path, "rb") as file:
+                yield from _bounded(file, str(path))
             return
-        met = False
-        for found, _, file in archive_members(path):
-            if found == member and not met:
-                met = True
+        found = False
+        for name, _, file in _archive_members(path):
+            if name == member and not found:
+                found = True
                 unpack: Any = gzip.open if member.endswith(".gz") else nullcontext
                 with unpack(file) as unpacked:
-                    yield from _bounded(unpacked, name)
-        if not met:
+                    yield from _bounded(unpacked, f"{path}: {member}")
+        if not found:
             raise FileError(f"expected {member} in {path}")
 
 
-_MOST = 1 << 28  # bytes, of all texts that are taken out of an archive at once
-
-
 def archive_texts(path: Path, endings: tuple[str, ...]) -> dict[str, str]:
-    """The texts in a tar or zip archive whose names end so, by name; lines end at line feeds.
+    """The texts in a tar or zip archive whose names end in `endings`, by name.
 
     Raises: MissingFile, or FileError if the archive is damaged, if a text is not UTF-8, or if
         they have more than 2^28 bytes together.
     """
     texts: dict[str, str] = {}
-    left = _MOST
+    left = _MAX_TEXTS
     with reading(path, "a whole archive"):
-        for name, size, file in archive_members(path):
+        for name, size, file in _archive_members(path):
             if name.endswith(endings):
                 left -= size
                 if left < 0:
-                    raise FileError(f"{path}: expected at most {_MOST:,} bytes of texts; got more")
+                    limit = f"at most {_MAX_TEXTS:,} bytes of texts"
+                    raise FileError(f"{path}: expected {limit}; got more")
                 where = f"{path}: {name}"
                 texts[name] = "\n".join(decode_lines(_bounded(file, where), where))
     return texts
 
 
 def well_formed(text: str) -> str:
-    """The same text with U+FFFD for each lone surrogate, so that it has a form in UTF-8.
+    """The same text with U+FFFD for each lone surrogate, so that UTF-8 can represent it.
 
-    Raises: ValueError if it is no text.
+    Raises: ValueError if it is not a string.
     """
     if not isinstance(text, str):
         raise InputError(f"expected text; got {type(text).__name__}")
@@ -145,7 +139,7 @@ def well_formed(text: str) -> str:
 def each_text(sentences: Iterable[str]) -> Iterator[str]:
     """Each sentence, well formed.
 
-    Raises: ValueError if these are not sentences: a single text is refused, for its letters
+    Raises: ValueError if these are not sentences; a single string is refused, because its letters
         would be taken for them.
     """
     if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):

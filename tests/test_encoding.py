@@ -1,0 +1,129 @@
+"""Encoded pairs: the ids that the tokenizer gives, in flat arrays."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, models, normalizers
+
+from annotated.data import (
+    END,
+    PAD,
+    SPECIALS,
+    START,
+    UNK,
+    encode_source,
+    encode_target,
+    learn_vocabulary,
+    pad_ids,
+    train_bpe,
+)
+from annotated.machinery.encoding import EncodedPairs, _WordIds, splits_at_spaces
+from annotated.machinery.files import resource_path
+
+TEXT = [
+    "The naïve café: two men (one old, one young) ride bicycles!",
+    "Zwei Männer fahren Rad – „schön“, sagt der Ältere; übrigens: 3.5 km/h.",
+    "Un garçon saute par-dessus l'eau ...  deux  fois?\tOui.",
+    "cafe\u0301 u\u0308ber 5 m², ½ ﬁn…",
+]
+BPE = train_bpe(TEXT, 150)
+# Letters and signs of the text, each with the marks that belong to it.
+UNITS = sorted(set(re.findall(r".[\u0300-\u036f]*", " ".join(TEXT))))
+SENTENCES = st.lists(st.lists(st.sampled_from(UNITS), max_size=8).map("".join), max_size=12)
+
+
+def every_pair(pairs: EncodedPairs) -> list[tuple[list[int], list[int]]]:
+    return [pairs[i] for i in range(len(pairs))]
+
+
+@given(SENTENCES)
+def test_encoded_pairs_are_the_lists_that_encoding_gives(sentences: list[str]):
+    pairs = EncodedPairs.encode(BPE, sentences, sentences[::-1])
+    source, target = encode_source(BPE, sentences), encode_target(BPE, sentences[::-1])
+    assert every_pair(pairs) == list(zip(source, target, strict=True))
+    assert pairs.lengths.shape == (len(sentences), 2)
+    assert pairs.lengths.tolist() == [[len(a), len(b)] for a, b in every_pair(pairs)]
+
+
+def test_encoded_pairs_are_a_sequence():
+    pairs = EncodedPairs.encode(BPE, ["un", "eau"], ["", "old"])
+    assert pairs[-1] == pairs[1] and pairs[-2] == pairs[0] and list(pairs) == every_pair(pairs)
+    for i in (2, -3):
+        with pytest.raises(IndexError):
+            pairs[i]
+    with pytest.raises(ValueError, match="got 2 and 1"):
+        EncodedPairs.encode(BPE, ["un", "eau"], ["old"])
+
+
+def test_ids_and_lengths_have_the_smallest_type_that_holds_them():
+    pairs = EncodedPairs.encode(BPE, TEXT, TEXT[::-1])
+    assert BPE.get_vocab_size() <= 256 and pairs.ids.dtype == pairs.lengths.dtype == np.uint8
+    known = train_bpe([chr(0x4E00 + i) for i in range(400)] * 2, 5000)
+    assert EncodedPairs.encode(known, ["a"], ["b"]).ids.dtype == np.uint16
+    long = EncodedPairs.encode(BPE, ["un " * 70_000], ["un"])
+    assert long.lengths.dtype == np.uint32 and long[0][0] == encode_source(BPE, ["un " * 70_000])[0]
+    words = {word: i for i, word in enumerate([*SPECIALS, *map(str, range(69_996))])}
+    large = Tokenizer(models.WordLevel(words, unk_token="<unk>"))  # not ours: no ▁, whole texts
+    pairs = EncodedPairs.encode(large, ["69995", "1 2"], ["7", ""])
+    assert pairs.ids.dtype == np.uint32
+    assert every_pair(pairs) == [([69_999, END], [START, 11, END]), ([UNK, END], [START, END])]
+
+
+# What a word could be mistaken for: spaces, ▁, accents apart, symbols, other scripts, no text.
+HARD = [
+    *" ▁.,-<>ab", "  ", "▁▁", "\t", "\n", "\u00a0", "\u2028", "\u3000", "é", "e\u0301", "\u0301",
+    "ß", "<s>", "</s>", "<pad>", "<unk>", "##", "你", "नि", "р", "가", "\u1100\u1161", "😀",
+    "👨\u200d👩\u200d👧", "\0", "ﬁ", "\u212b", "\ud83d", "\udcf6", "un", "eau",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["bpe", "wordpiece", "multi30k-en-de", "general-en-fr"])
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    if request.param in ("bpe", "wordpiece"):
+        return learn_vocabulary(request.param, [*TEXT, " ".join(HARD)] * 2, 300)
+    return Tokenizer.from_file(str(resource_path("models") / request.param / "tokenizer.json"))
+
+
+@given(st.lists(st.lists(st.sampled_from(HARD), max_size=10).map("".join), max_size=30))
+def test_words_encoded_once_have_the_ids_of_whole_sentences(tokenizer: Tokenizer, texts: list[str]):
+    texts = [*texts, "", " ", "  ", "▁", " ▁", "a ", " a"]
+    assert splits_at_spaces(tokenizer)
+    pairs = EncodedPairs.encode(tokenizer, texts, texts[::-1])
+    source, target = encode_source(tokenizer, texts), encode_target(tokenizer, texts[::-1])
+    assert every_pair(pairs) == list(zip(source, target, strict=True))
+
+
+def test_words_that_are_not_kept_are_encoded_anew(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_WordIds, "max_words", 12)
+    words, expected = _WordIds(BPE, np.dtype(np.uint16)), encode_source(BPE, TEXT)
+    for _ in range(2):
+        for text, ids in zip(TEXT, expected, strict=True):
+            assert np.frombuffer(words.encode([text])[0], np.uint16).tolist() == ids[:-1]
+            assert 0 < len(words) <= 12
+
+
+def test_a_tokenizer_with_other_rules_encodes_whole_sentences():
+    other, added = Tokenizer.from_str(BPE.to_str()), Tokenizer.from_str(BPE.to_str())
+    other.normalizer = normalizers.Sequence([normalizers.NFC(), normalizers.Replace("n e", "ne")])
+    added.add_tokens(["n e"])
+    for each in other, added:
+        assert not splits_at_spaces(each)
+        pairs = EncodedPairs.encode(each, ["un eau"], ["un eau"])
+        assert pairs[0] == (encode_source(each, ["un eau"])[0], encode_target(each, ["un eau"])[0])
+
+
+@given(SENTENCES.filter(len), st.sampled_from([1, 8]), st.randoms())
+def test_a_rectangle_of_pairs_is_the_lists_padded(sentences, multiple: int, random):
+    pairs = EncodedPairs.encode(BPE, sentences, sentences[::-1])
+    numbers = [random.randrange(len(pairs)) for _ in range(5)]
+    for side in 0, 1:
+        expected = pad_ids([pairs[i][side] for i in numbers])
+        found = torch.from_numpy(pairs.padded(numbers, side, multiple))
+        assert found.dtype == torch.int64 and torch.equal(found[:, : expected.size(1)], expected)
+        assert (found[:, expected.size(1) :] == PAD).all()
+        assert (found.size(1) - side) % multiple == 0  # the width of what the model sees
+        assert found.size(1) - expected.size(1) < multiple
