@@ -6,6 +6,7 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
 from annotated.machinery.files import extra
 from annotated.model import TransformerConfig, build_model
@@ -119,10 +120,11 @@ def known_row(name: str) -> dict[str, Any]:
     return _ROWS[name]
 
 
-def count_parameters(config: TransformerConfig) -> int:
-    """Parameters of a model, without building it; a tied matrix counts once."""
-    with torch.device("meta"):
-        model = build_model(config)
+def count_parameters(model: nn.Module | TransformerConfig) -> int:
+    """Parameters of a model, or of one that is not built; a tied matrix counts once."""
+    if isinstance(model, TransformerConfig):
+        with torch.device("meta"):
+            model = build_model(model)
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 import torch
 
+
 from annotated.evaluation import TFLOPS
 from annotated.machinery.training.checkpoints import INTERRUPTED
 from annotated.machinery.training.launcher import (
@@ -19,7 +20,6 @@ from annotated.machinery.training.launcher import (
     loss_chart,
     train_command,
 )
-from annotated.machinery.training.speed import peak_tflops
 from annotated.training import PEAK_TFLOPS, TrainingConfig, preset, training_plan, training_work
 
 
