@@ -298,10 +298,10 @@ def preset(name: str, **changes: Any) -> TrainingConfig:
     Args:
         name: a key of PRESETS.   changes: fields that differ from it.
 
-    Raises: ValueError that lists the names if this is none of them.
+    Raises: InputError that lists the names if this is none of them.
 
     Source: sections 5.1 to 5.4, 6.1 and 6.3, Table 3.
     """
     if name not in PRESETS:
-        raise ValueError(f"expected a preset out of {', '.join(PRESETS)}; got {name!r}")
+        raise InputError(f"expected a preset out of {', '.join(PRESETS)}; got {name!r}")
     return TrainingConfig(**{"out": f"runs/{name}", **PRESETS[name], **changes})

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from annotated.machinery.errors import InputError
 from annotated.machinery.files import extra
 from annotated.model import TransformerConfig, build_model
 from annotated.training import TrainingConfig
@@ -103,7 +104,7 @@ def row_config(name: str, vocab: int = 37000) -> TransformerConfig:
     Args:
         vocab: number of pieces in the shared vocabulary.
 
-    Raises: ValueError if there is no such row.
+    Raises: InputError if there is no such row.
     """
     row = known_row(name)
     shape = {key: row[key] for key in [*SHAPE, "dropout"]}
@@ -113,10 +114,10 @@ def row_config(name: str, vocab: int = 37000) -> TransformerConfig:
 def known_row(name: str) -> dict[str, Any]:
     """A row of Table 3 by its name.
 
-    Raises: ValueError that lists the names if this is none of them.
+    Raises: InputError that lists the names if this is none of them.
     """
     if name not in _ROWS:
-        raise ValueError(f"expected a row out of {', '.join(_ROWS)}; got {name!r}")
+        raise InputError(f"expected a row out of {', '.join(_ROWS)}; got {name!r}")
     return _ROWS[name]
 
 
@@ -143,7 +144,7 @@ def small_config(name: str, seed: int = 1, **changes: Any) -> TrainingConfig:
     Args:
         changes: other fields of the configuration, such as `updates`.
 
-    Raises: ValueError if there is no such row.
+    Raises: InputError if there is no such row.
     """
     row = known_row(name)
     widths = {key: row[key] // 4 for key in ("d_model", "d_ff", "d_k", "d_v")}

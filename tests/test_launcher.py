@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 import torch
 
-
 from annotated.evaluation import TFLOPS
 from annotated.machinery.training.checkpoints import INTERRUPTED
 from annotated.machinery.training.launcher import (
