@@ -5,7 +5,8 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from itertools import islice
 from typing import Any
 
 import torch
@@ -16,14 +17,24 @@ from torch.optim.lr_scheduler import LRScheduler
 from tqdm import tqdm
 
 from annotated.data import Batch
-from annotated.evaluation import model_cost
-from annotated.machinery.files import fits, lazy_extra
-from annotated.machinery.training.checks import check_training
+from annotated.machinery.corpora import parse_data
+from annotated.machinery.errors import InputError, check_whole
 from annotated.model import TransformerConfig
+
+__all__ = [
+    "PRESETS",
+    "SimpleLossCompute",
+    "TrainState",
+    "TrainingConfig",
+    "model_config",
+    "preset",
+    "run_epoch",
+    "update_weights",
+]
 
 
 class SimpleLossCompute:
-    """Decoder output to loss.
+    """Loss of the decoder's output.
 
     Args:
         generator: decoder output to log-probabilities.
@@ -35,7 +46,7 @@ class SimpleLossCompute:
         self.criterion = criterion
 
     def __call__(self, x: Tensor, y: Tensor, norm: Tensor | float) -> tuple[Tensor, Tensor]:
-        """x: (batch, len, d_model)   y: ids (batch, len)   norm: what the sum is divided by.
+        """x: (batch, len, d_model)   y: ids (batch, len)   norm: divides the sum.
 
         Returns: the summed loss, detached, and the loss per unit of norm to differentiate.
         """
@@ -45,19 +56,15 @@ class SimpleLossCompute:
 
 
 def update_weights(
-    optimizer: Optimizer | None, scheduler: LRScheduler | None, scaler: GradScaler | None = None
+    optimizer: Optimizer, scheduler: LRScheduler, scaler: GradScaler | None = None
 ) -> bool:
-    """Move the weights along the gathered gradients, and forget these.
+    """Move the weights along the accumulated gradients, and reset the gradients.
 
     Args:
         scaler: of a loss in float16.
 
-    Returns: whether the weights moved; a gradient that overflowed in float16 keeps them in place.
-
-    Raises: ValueError if the optimizer or the scheduler is None.
+    Returns: whether the weights moved; a gradient that overflows in float16 keeps them in place.
     """
-    if optimizer is None or scheduler is None:
-        raise ValueError("expected an optimizer and a scheduler for training; got None")
     scaler = scaler or GradScaler("cpu", enabled=False)  # which scales nothing
     factor = scaler.get_scale()
     scaler.step(optimizer)
@@ -71,7 +78,7 @@ def update_weights(
 
 @dataclass
 class TrainState:
-    """What has been done so far.
+    """Counters of a training.
 
     Args:
         step: batches seen.   accum_step: updates of the weights.
@@ -82,12 +89,6 @@ class TrainState:
     accum_step: int = 0
     samples: int = 0
     tokens: int = 0
-
-    def count(self, samples: int, tokens: int) -> None:
-        """Add a batch."""
-        self.step += 1
-        self.samples += samples
-        self.tokens += tokens
 
 
 def run_epoch(
@@ -100,70 +101,46 @@ def run_epoch(
     accum_iter: int = 1,
     train_state: TrainState | None = None,
 ) -> tuple[float, TrainState]:
-    """One pass over the data, learning or only measuring.
+    """One pass over the data, with or without training.
 
     Args:
         data_iter: batches.   model: called with (src, tgt, src_mask, tgt_mask).
         loss_compute: as `SimpleLossCompute`.
-        optimizer, scheduler: needed by the training modes only.
+        optimizer, scheduler: required by the training modes only.
         mode: "train", "train+log" (with a progress bar) or "eval".
         accum_iter: batches whose gradients are averaged in one update; the last may have fewer.
-        train_state: counters to carry on; default: new ones.
+        train_state: counters to continue; default: new ones.
 
     Returns: mean loss per target token in nats, and the counters.
 
-    Raises: ValueError if the loss of a batch is not finite, if an optimizer is missing, or for
-        another mode or an accum_iter below 1.
+    Raises: InputError if the loss of a batch is not finite, if a training mode has no optimizer
+        or scheduler, or for another mode or an accum_iter below 1.
     """
-    _check_epoch(mode, accum_iter)
-    state, training = train_state or TrainState(), mode != "eval"
-    total_loss, total_tokens = 0.0, 0
-    pending = 0  # batches whose gradients wait for the update
-    progress = tqdm(data_iter, disable=not mode.endswith("log"), leave=False, unit="batch")
-    for batch in progress:
-        loss, tokens = _step(batch, model, loss_compute, training, accum_iter)
-        total_loss, total_tokens = total_loss + loss, total_tokens + tokens
-        state.count(batch.src.size(0), tokens)
-        if not math.isfinite(loss):
-            raise ValueError(f"expected a finite loss; got {loss} in batch {state.step}")
-        pending += training
-        if pending == accum_iter:
-            state.accum_step += update_weights(optimizer, scheduler)
-            pending = 0
-        progress.set_postfix(loss=f"{loss / max(tokens, 1):.2f}", refresh=False)
-    if pending:  # a last, smaller group
-        _scale_gradients(model, accum_iter / pending)
-        state.accum_step += update_weights(optimizer, scheduler)
-    return total_loss / max(total_tokens, 1), state
-
-
-def _check_epoch(mode: str, accum_iter: int) -> None:
     if mode not in ("train", "train+log", "eval"):
-        raise ValueError(f"expected mode out of train, train+log, eval; got {mode!r}")
-    if not fits(accum_iter, int) or accum_iter < 1:
-        raise ValueError(f"expected accum_iter of at least 1; got {accum_iter!r}")
-
-
-def _step(
-    batch: Batch,
-    model: nn.Module,
-    loss_compute: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]],
-    training: bool,
-    accum_iter: int,
-) -> tuple[float, int]:
-    """Loss and number of target tokens of a batch; if training, its gradients are added."""
-    with torch.set_grad_enabled(training):
-        out = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-        loss, loss_node = loss_compute(out, batch.tgt_y, batch.ntokens)
-    if training:
-        (loss_node / accum_iter).backward()
-    return float(loss), int(batch.ntokens)
-
-
-def _scale_gradients(model: nn.Module, factor: float) -> None:
-    for parameter in model.parameters():
-        if parameter.grad is not None:
-            parameter.grad *= factor
+        raise InputError(f"expected mode out of train, train+log, eval; got {mode!r}")
+    check_whole("accum_iter", accum_iter)
+    training, state = mode != "eval", train_state or TrainState()
+    if training and (optimizer is None or scheduler is None):
+        raise InputError("expected an optimizer and a scheduler for training; got None")
+    total_loss, total_tokens = 0.0, 0
+    progress = tqdm(data_iter, disable=mode != "train+log", leave=False, unit="batch")
+    batches = iter(progress)
+    while group := list(islice(batches, accum_iter)):
+        for batch in group:
+            with torch.set_grad_enabled(training):
+                out = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+                loss, loss_node = loss_compute(out, batch.tgt_y, batch.ntokens)
+            if training:
+                (loss_node / len(group)).backward()
+            total_loss, total_tokens = total_loss + float(loss), total_tokens + int(batch.ntokens)
+            state.step, state.samples = state.step + 1, state.samples + batch.src.size(0)
+            state.tokens += int(batch.ntokens)
+            if not math.isfinite(loss):
+                raise InputError(f"expected a finite loss; got {loss} in batch {state.step}")
+            progress.set_postfix(loss=f"{loss / max(int(batch.ntokens), 1):.2f}", refresh=False)
+        if optimizer and scheduler and training:
+            state.accum_step += update_weights(optimizer, scheduler)
+    return total_loss / max(total_tokens, 1), state
 
 
 def _option(default: Any, text: str, choices: tuple = (), fixed: bool = True) -> Any:
@@ -171,20 +148,43 @@ def _option(default: Any, text: str, choices: tuple = (), fixed: bool = True) ->
     return field(default=default, metadata={"help": text, "choices": choices, "fixed": fixed})
 
 
+_MAY_BE_ZERO = "d_k", "d_v", "parts", "seed", "save_updates"
+
+
+def _check_options(config: "TrainingConfig") -> None:
+    """Raise InputError unless a configuration describes a run that is possible."""
+    for option in fields(config):
+        name, value = option.name, getattr(config, option.name)
+        kind: Any = type(option.default)
+        if type(value) is not kind and not (kind is float and type(value) is int):
+            raise InputError(f"expected {name} as {kind.__name__}; got {value!r}")
+        choices, least = option.metadata["choices"], int(kind is int and name not in _MAY_BE_ZERO)
+        if choices and value not in choices:
+            raise InputError(f"expected {name} out of {', '.join(choices)}; got {value!r}")
+        if kind in (int, float) and not least <= value < math.inf:
+            raise InputError(f"expected {name} of at least {least}, and finite; got {value}")
+    if config.label_smoothing >= 1:
+        raise InputError(f"expected label_smoothing in [0, 1); got {config.label_smoothing}")
+    if not config.save_updates and not config.save_minutes:
+        raise InputError("expected save_updates or save_minutes above 0; got 0 for both")
+    parse_data(config.data)
+    model_config(config)  # checks the size of the model
+
+
 @dataclass(frozen=True)
 class TrainingConfig:
     """A training run; its fields are the options of `annotated train`.
 
-    Raises: ValueError that says which field is wrong, and how.
+    Raises: InputError that says which field is wrong, and how.
     """
 
     out: str = _option("runs/multi30k-en-de", "folder of the run", fixed=False)
     data: str = _option("multi30k-en-de", "CORPUS-SRC-TGT; CORPUS is registered, or a folder")
-    prepared: str = _option("", "prepared corpus, a folder; none: found, or made", fixed=False)
+    prepared: str = _option("", "folder of a prepared corpus; none: found, or made", fixed=False)
     weights: str = _option("", "trained model to begin with, a name or a folder; none: at random")
     vocabulary: str = _option("bpe", "kind of pieces (section 5.1)", ("bpe", "wordpiece"))
     vocab_size: int = _option(5000, "pieces in the shared vocabulary")
-    vocab_pairs: int = _option(500_000, "pairs that the vocabulary is learnt from, at most")
+    vocab_pairs: int = _option(500_000, "pairs that the vocabulary is learned from, at most")
     N: int = _option(4, "layers in each stack")
     d_model: int = _option(128, "width of the model")
     d_ff: int = _option(512, "inner width of the feed-forward layers")
@@ -192,7 +192,7 @@ class TrainingConfig:
     d_k: int = _option(0, "width of a query and a key in a head; 0: d_model / h")
     d_v: int = _option(0, "width of a value in a head; 0: d_model / h")
     positions: str = _option("sinusoidal", "encoding of positions", ("sinusoidal", "learned"))
-    norm_first: bool = _option(False, "normalise before each sub-layer; the paper: after it")
+    norm_first: bool = _option(False, "normalize before each sub-layer; the paper: after it")
     bias: bool = _option(False, "in the projections and before the softmax; the paper: none")
     activation: str = _option(
         "relu", "in the feed-forward layers; the paper: relu", ("relu", "swish")
@@ -200,37 +200,36 @@ class TrainingConfig:
     dropout: float = _option(0.3, "P_drop (section 5.4)")
     attention_dropout: float = _option(0.0, "dropout of attention weights (section 6.3)")
     label_smoothing: float = _option(0.1, "ε of label smoothing (section 5.4)")
-    src_tokens: int = _option(2000, "source tokens in an update at most, padding included")
-    tgt_tokens: int = _option(2000, "target tokens in an update at most, padding included")
-    parts: int = _option(0, "batches that an update is cut into; 0: one for each process")
+    src_tokens: int = _option(2000, "source tokens per update at most, padding included")
+    tgt_tokens: int = _option(2000, "target tokens per update at most, padding included")
+    parts: int = _option(0, "micro-batches in an update; 0: one per process")
     on_bad: str = _option(
         "auto",
-        "what becomes of bad training pairs; auto: as the corpus is registered, or refuse",
+        "bad training pairs; auto: as the corpus is registered, else refuse",
         ("auto", "refuse", "drop"),
     )
-    max_pieces: int = _option(256, "longer training sentences are left out, and counted")
+    max_pieces: int = _option(256, "longer training sentences are left out")
     updates: int = _option(19000, "updates of the weights in all", fixed=False)
     warmup: int = _option(2000, "updates during which the learning rate rises (equation 3)")
     factor: float = _option(1.0, "multiplies the learning rate of equation 3")
     average: int = _option(10, "checkpoints averaged at the end (section 6.1)", fixed=False)
-    save_updates: int = _option(
-        280, "updates between checkpoints; 0: count no updates", fixed=False
+    save_updates: int = _option(280, "updates between checkpoints; 0: by time only", fixed=False)
+    save_minutes: float = _option(
+        0.0, "minutes between checkpoints; 0: by updates only", fixed=False
     )
-    save_minutes: float = _option(0.0, "minutes between checkpoints; 0: no clock", fixed=False)
     log_updates: int = _option(70, "updates between rows of the log", fixed=False)
     precision: str = _option(
         "auto",
-        "numbers in matrix products; auto: the fastest that the device is good at",
+        "number format of matrix products; auto: the fastest that is safe on the device",
         ("auto", "float32", "bfloat16", "float16"),
         fixed=False,
     )
     compile: bool = _option(False, "torch.compile: a slow start, then faster", fixed=False)
     tensorboard: bool = _option(False, "write the log for TensorBoard too", fixed=False)
-    seed: int = _option(1, "start of every random choice")
+    seed: int = _option(1, "seed of every random choice")
 
     def __post_init__(self) -> None:
-        check_training(self)
-        model_config(self)
+        _check_options(self)
 
 
 def model_config(config: TrainingConfig) -> TransformerConfig:
@@ -299,43 +298,10 @@ def preset(name: str, **changes: Any) -> TrainingConfig:
     Args:
         name: a key of PRESETS.   changes: fields that differ from it.
 
-    Raises: ValueError that lists the names if this is none of them.
+    Raises: InputError that lists the names if this is none of them.
 
     Source: sections 5.1 to 5.4, 6.1 and 6.3, Table 3.
     """
     if name not in PRESETS:
-        raise ValueError(f"expected a preset out of {', '.join(PRESETS)}; got {name!r}")
+        raise InputError(f"expected a preset out of {', '.join(PRESETS)}; got {name!r}")
     return TrainingConfig(**{"out": f"runs/{name}", **PRESETS[name], **changes})
-
-
-def training_work(config: TrainingConfig) -> float:
-    """Floating-point operations of a run, if its batches are full."""
-    tokens = config.updates * min(config.src_tokens, config.tgt_tokens)
-    return tokens * model_cost(model_config(config))
-
-
-PEAK_TFLOPS = {"P100": 9.5, "T4": 65.0, "A100": 312.0, "H100": 989.0, "H200": 989.0}
-
-
-with lazy_extra("viz"):
-    import altair as alt
-    import pandas as pd
-
-
-def training_plan(
-    config: TrainingConfig, number: int = 1, utilisation: float = 0.4
-) -> pd.DataFrame:
-    """What a run would take on various GPUs.
-
-    Args:
-        config: the run.   number: GPUs.   utilisation: share of their peak that is reached.
-
-    Returns: a row a GPU, with milliseconds of an update, hours of the run, and GPU-hours in all.
-    """
-    work, rows = training_work(config), []
-    for name, tflops in PEAK_TFLOPS.items():
-        seconds = work / (tflops * 1e12 * utilisation)
-        update = {f"ms an update on {number}": seconds / number / config.updates * 1000}
-        hours = {f"hours on {number}": seconds / number / 3600, "GPU-hours": seconds / 3600}
-        rows.append({"GPU": name, "peak (TFLOPS)": tflops, **update, **hours})
-    return pd.DataFrame(rows)

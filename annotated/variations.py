@@ -6,7 +6,9 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import nn
 
+from annotated.machinery.errors import InputError
 from annotated.machinery.files import extra
 from annotated.model import TransformerConfig, build_model
 from annotated.training import TrainingConfig
@@ -91,7 +93,7 @@ def row_config(name: str, vocab: int = 37000) -> TransformerConfig:
     Args:
         vocab: number of pieces in the shared vocabulary.
 
-    Raises: ValueError if there is no such row.
+    Raises: InputError if there is no such row.
     """
     row = known_row(name)
     shape = {key: row[key] for key in [*SHAPE, "dropout"]}
@@ -101,17 +103,18 @@ def row_config(name: str, vocab: int = 37000) -> TransformerConfig:
 def known_row(name: str) -> dict[str, Any]:
     """A row of Table 3 by its name.
 
-    Raises: ValueError that lists the names if this is none of them.
+    Raises: InputError that lists the names if this is none of them.
     """
     if name not in _ROWS:
-        raise ValueError(f"expected a row out of {', '.join(_ROWS)}; got {name!r}")
+        raise InputError(f"expected a row out of {', '.join(_ROWS)}; got {name!r}")
     return _ROWS[name]
 
 
-def count_parameters(config: TransformerConfig) -> int:
-    """Parameters of a model, without building it; a tied matrix counts once."""
-    with torch.device("meta"):
-        model = build_model(config)
+def count_parameters(model: nn.Module | TransformerConfig) -> int:
+    """Parameters of a model, or of one that is not built; a tied matrix counts once."""
+    if isinstance(model, TransformerConfig):
+        with torch.device("meta"):
+            model = build_model(model)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -130,7 +133,7 @@ def small_config(name: str, seed: int = 1, **changes: Any) -> TrainingConfig:
     Args:
         changes: other fields of the configuration, such as `updates`.
 
-    Raises: ValueError if there is no such row.
+    Raises: InputError if there is no such row.
     """
     row = known_row(name)
     widths = {key: row[key] // 4 for key in ("d_model", "d_ff", "d_k", "d_v")}

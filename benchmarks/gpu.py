@@ -6,6 +6,7 @@ time. Another implementation takes the place of model and loss, and all else is 
 
 import argparse
 import gc
+import re
 import sys
 import time
 from collections.abc import Iterator
@@ -19,12 +20,12 @@ import torch
 from torch import Tensor, nn
 
 from annotated.data import PAD
+from annotated.evaluation import model_cost
 from annotated.machinery.encoding import EncodedPairs
 from annotated.machinery.training.batches import prefetch
-from annotated.machinery.training.logs import Progress
+from annotated.machinery.training.logs import Progress, Speed
 from annotated.machinery.training.loss import compile_loss
 from annotated.machinery.training.processes import Processes
-from annotated.machinery.training.speed import Speed
 from annotated.machinery.training.trainer import Trainer
 from annotated.regularization import smoothed_cross_entropy
 from annotated.training import TrainingConfig, model_config, preset
@@ -161,11 +162,23 @@ def rounds(trainer: Trainer, parts: int, plan: Plan) -> list[Speed]:
     return speeds[1:]
 
 
+PEAK_TFLOPS = {"P100": 9.5, "T4": 65.0, "A100": 312.0, "H100": 989.0, "H200": 989.0}
+
+
+def peak_tflops(device: str) -> float | None:
+    """The peak of a GPU with this name; None for an unknown one, also a slower variant or slice."""
+    words = set(re.split(r"[\s-]+", device))
+    if {word.upper() for word in words} & {"PCIE", "NVL", "MIG"}:
+        return None
+    return next((tflops for name, tflops in PEAK_TFLOPS.items() if name in words), None)
+
+
 def row(trainer: Trainer, parts: int, plan: Plan, device_name: str) -> dict[str, Any]:
     """What a table says of one setting; the speed is that of the median round."""
     speeds = sorted(rounds(trainer, parts, plan), key=lambda speed: speed.tokens_per_second)
     speed = speeds[len(speeds) // 2]
-    used = speed.utilisation(model_config(trainer.config), device_name)
+    peak, cost = peak_tflops(device_name), model_cost(model_config(trainer.config))
+    used = peak and speed.tokens_per_second * cost / (peak * 1e12)
     cuda = trainer.device.type == "cuda"
     return {
         "parts": parts,

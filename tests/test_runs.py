@@ -1,118 +1,69 @@
-"""Runs of the paper's size: their commands, and what is said of their logs."""
-
-from __future__ import annotations
+"""The page of runs wanted: its commands can be given, and its verdicts follow from the logs."""
 
 import json
 import shlex
-import tarfile
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import jupytext
 import pytest
 
-from annotated.machinery import corpora, runs
 from annotated.machinery.cli import build_parser
-from annotated.machinery.runs import WantedRun, count_pairs, wanted_runs
-from annotated.machinery.scoring import BLEU_KINDS
+from annotated.training import TrainingConfig, model_config, preset
+from annotated.variations import row_config, table_3
 
-WANTED = {run.id: run for run in wanted_runs()}
-
-
-@pytest.fixture
-def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """The folder of logs that come with the package; the reader's own folder has none."""
-    (tmp_path / "own").mkdir()
-    monkeypatch.chdir(tmp_path / "own")
-    monkeypatch.setattr(runs, "resource_path", lambda name: tmp_path)
-    return tmp_path
+PAGE: dict[str, Any] = {}
+for cell in jupytext.read(Path(__file__).parents[1] / "chapters" / "runs.md").cells:
+    if cell.cell_type == "code":
+        exec(cell.source, PAGE)
+RUNS = PAGE["runs"]
 
 
-def log_of(run: WantedRun, number: float) -> object:
-    """A log as the run's last command writes it."""
-    if not run.entry:
-        return number
-    return [{"split": "none"}, {**run.entry, **dict.fromkeys(run.columns, number)}]
+def test_the_papers_numbers_are_those_of_its_tables():
+    assert {name: run[2] for name, run in RUNS.items()} == {
+        "big-en-de": 28.4, "big-en-fr": 41.8, "base-en-de": 27.3, "base-en-fr": 38.1,
+        "base-dev": 25.8, "big-dev": 26.4, "a-h-1-dev": 24.9, "d-label-smoothing-0-0-dev": 25.3,
+        "e-positions-learned-dev": 25.7, "parser-wsj": 91.3, "parser-semi": 92.7,
+        "wmt14-en-de-pairs": 4.5, "wmt14-en-fr-pairs": 36,
+    }  # fmt: skip
 
 
-def test_ids_are_unique_and_the_paper_s_numbers_are_its_tables():
-    assert len(WANTED) == len(wanted_runs()) == 13
-    printed = {"big-en-de": 28.4, "big-en-fr": 41.8, "base-en-de": 27.3, "base-en-fr": 38.1}
-    printed |= {"base-dev": 25.8, "big-dev": 26.4, "parser-wsj": 91.3, "parser-semi": 92.7}
-    printed |= {"a-h-1-dev": 24.9, "d-label-smoothing-0-0-dev": 25.3}
-    printed |= {"e-positions-learned-dev": 25.7}
-    printed |= {"wmt14-en-de": 4.5, "wmt14-en-fr": 36}
-    assert {id: run.paper for id, run in WANTED.items()} == printed
-    for run in WANTED.values():
-        assert f"{run.paper}" in run.wanted
-
-
-@pytest.mark.parametrize("id", WANTED)
-def test_a_command_can_be_given_and_ends_in_the_log(
-    id: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    monkeypatch.chdir(tmp_path)
-    written: list[str] = []
-    monkeypatch.setattr(runs, "split_parts", lambda *given: [])
-    monkeypatch.setattr(runs, "write_text", lambda path, text: written.append(path.name))
-    for line in WANTED[id].command.replace("\\\n", "").split("\n"):
+@pytest.mark.parametrize("name", RUNS)
+def test_a_command_can_be_given_and_ends_in_the_log(name: str):
+    for line in RUNS[name][4].split("\n"):
         words = shlex.split(line)
-        if words[0] == "python":
-            exec(words[2])
-            assert written == [WANTED[id].log]
+        if words[0] == "cp":
+            assert asked.out == str(Path(words[1]).parent)  # the folder that prepare wrote
+            assert words[2] == f"data/results/{name}.json"
             return
-        words = words[words.index("annotated") + 1 :]
-        asked = build_parser().parse_args(words)  # ends the program if it knows an option not
-    assert Path(asked.out) == Path("data/results", WANTED[id].log)
+        asked = build_parser().parse_args(words[words.index("annotated") + 1 :])
+    assert asked.out == f"data/results/{name}.json"
 
 
-@pytest.mark.parametrize("id", WANTED)
-def test_a_log_decides_by_its_distance_from_the_paper(id: str, elsewhere: Path):
-    run = WANTED[id]
-    assert run.found() == "nobody has"
-    for away, verdict in (0, "holds"), (0.9, "holds"), (-0.9, "holds"), (1.1, "differs"):
-        number = run.paper + away * run.within
-        text = json.dumps(log_of(run, number * run.scale))
-        (elsewhere / run.log).write_text(text)
-        found = run.found()
-        assert found.startswith(f"{verdict}: {number:.2f} {run.unit}")
-        assert found.endswith(f"; the paper {run.paper:g}")
-        assert ("perplexity" in found) == id.endswith("-dev")
+@pytest.mark.parametrize("row", ["base", "big", "A: h = 1", "E: positions = learned"])
+def test_a_command_trains_the_row_of_table_3(row: str):
+    command = next(run[4] for run in RUNS.values() if run[1].startswith(f"{row} scores"))
+    words = shlex.split(command.split("\n")[0])
+    asked = vars(build_parser().parse_args(words[words.index("annotated") + 1 :]))
+    given = {key: asked[key] for key in TrainingConfig.__dataclass_fields__ if key in asked}
+    config, printed = preset(asked["preset"], **given), table_3().loc[row]
+    width = config.d_model // config.h
+    full = replace(config, d_k=config.d_k or width, d_v=config.d_v or width)
+    assert model_config(full) == row_config(row) and config.average == 1
+    assert config.updates == printed.train_steps
+    assert config.label_smoothing == printed.label_smoothing
 
 
-@pytest.mark.parametrize("id", WANTED)
-def test_a_log_that_cannot_tell_decides_nothing(id: str, elsewhere: Path):
-    run = WANTED[id]
-    text = json.dumps(log_of(run, 7.0))
-    other = text.replace('"split": "', '"split": "another ') if run.entry else "[]"
-    for bad in "", text[:-1] + "{", "[]", "{}", other, text.replace("7.0", "null"):
-        (elsewhere / run.log).write_text(bad)
-        assert run.found() == f"{run.log} is empty, damaged or not complete"
-
-
-def test_a_log_of_the_reader_s_comes_before_that_of_the_package(elsewhere: Path):
-    row = {"split": "test", "text": BLEU_KINDS["compound-split"]}
-    own = elsewhere / "own" / "data" / "results"
-    own.mkdir(parents=True)
-    for folder, score, verdict in (elsewhere, 28.2, "holds"), (own, 26.9, "differs"):
-        (folder / "big-en-de.json").write_text(json.dumps([{**row, "score": score}]))
-        assert WANTED["big-en-de"].found() == f"{verdict}: {score:.2f} BLEU; the paper 28.4"
-
-
-def test_pairs_are_counted_as_they_pass(
-    elsewhere: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-):
-    """The counting command agrees with `load_pairs`, on parts in an archive and beside it."""
-    lines = {"en": [b"a dog"] * 10_050 + [b"", b"a cat", b"\xff"], "de": [b"ein Hund"] * 10_053}
-    for lang, side in lines.items():
-        (tmp_path / f"a.{lang}").write_bytes(b"\n".join(side) + b"\n")
-    with tarfile.open(tmp_path / "b.tar", "w") as archive:
-        for lang in lines:
-            archive.add(tmp_path / f"a.{lang}", arcname=f"in/a.{lang}")
-    parts = [("a.en", "a.de"), ("b.tar/in/a.en", "b.tar/in/a.de")]
-    monkeypatch.setattr(corpora, "corpus_parts", lambda *of: parts)
-    monkeypatch.setattr(corpora, "corpus_file", lambda of, name, *how: tmp_path / name)
-    with pytest.warns(UserWarning, match="good pairs"):
-        loaded = len(corpora.load_pairs("wmt14-en-de", "train", "en", "de")[0])
-    assert count_pairs("wmt14-en-de", "en", "de") == loaded == 2 * 10_051
-    assert WANTED["wmt14-en-de"].found() == "differs: 0.02 million pairs; the paper 4.5"
-    log = Path("data/results/wmt14-en-de-pairs.json")  # where the reader is, not in the package
-    assert json.loads(log.read_text()) == loaded and not list(tmp_path.rglob("*.part"))
+@pytest.mark.parametrize("name", RUNS)
+def test_a_log_decides_by_its_distance_from_the_paper(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert PAGE["found"](name) == "nobody has"
+    log = tmp_path / "data" / "results" / f"{name}.json"
+    log.parent.mkdir(parents=True)
+    paper, entry = RUNS[name][2], RUNS[name][5]
+    for away, verdict in (0.01, "holds"), (-1.0, "differs"):
+        scores = {"score": paper + away, "Bracketing FMeasure": paper + away}
+        content = {"pairs": {"train": int((paper + away) * 1e6)}}
+        log.write_text(json.dumps([{"split": "none"}, {**entry, **scores}] if entry else content))
+        assert PAGE["found"](name).startswith(f"{verdict}: {paper + away:.2f}")

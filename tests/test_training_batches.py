@@ -17,11 +17,11 @@ from annotated.machinery.training import batches
 from annotated.machinery.training import trainer as trainer_module
 from annotated.machinery.training.batches import (
     derive_seed,
-    longest_sentence,
-    pool_places,
+    pool_members,
     pools,
     prefetch,
     share_parts,
+    short_enough,
 )
 from annotated.machinery.training.trainer import Trainer, start_run, train
 from annotated.training import PRESETS, TrainingConfig, preset
@@ -58,17 +58,7 @@ def test_passes_and_seeds_differ_in_order(config: TrainingConfig):
     assert [next(later) for _ in range(5)] == parts[11:16]
     other = Trainer(replace(config, seed=2), trainer.pairs, trainer.dev_pairs)
     assert [p.pairs for p in (next(other.micro_batches(0, 0)),)] != first[:1]
-    assert (
-        len(
-            {
-                derive_seed(seed, epoch, batch)
-                for seed in range(9)
-                for epoch in range(9)
-                for batch in range(9)
-            }
-        )
-        == 729
-    )
+    assert len({derive_seed(*numbers) for numbers in itertools.product(range(9), repeat=3)}) == 729
 
 
 def test_sentences_that_are_too_long_are_left_out_and_counted(config: TrainingConfig, capsys):
@@ -89,28 +79,23 @@ def test_parts_are_shared_out_evenly():
     for name in PRESETS:
         if name.startswith(("base", "big", "parser")):  # as many as the paper had GPUs
             assert {share_parts(preset(name).parts, n) for n in (1, 2, 4, 8)} == {8}
+    pairs = EncodedPairs(np.zeros(640, np.uint16), np.array([[120, 200], [119, 201]]))
     config = TrainingConfig(src_tokens=1000, tgt_tokens=800, max_pieces=256)
-    assert [longest_sentence(config, parts) for parts in (1, 4)] == [256, 200]
-
-
-def made_pairs(number: int) -> EncodedPairs:
-    """So many pairs of 35 ids a side, all of them the same id, which takes no memory."""
-    ids = np.broadcast_to(np.uint16(7), 70 * number)
-    return EncodedPairs(ids, np.full((number, 2), 35, np.uint8))
+    assert [short_enough(pairs, config, parts).tolist() for parts in (1, 4)] == [[0, 1], [0]]
 
 
 def test_a_pass_deals_out_every_pair_once(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(batches, "POOL", 1 << 10)
     monkeypatch.setattr(batches, "_STRETCH", 1 << 4)
     for count in 1, 1023, 1024, 1025, 5000, 10_240:
-        dealt = [pool_places(count, number, seed=3) for number in range(pools(count))]
+        dealt = [pool_members(count, number, seed=3) for number in range(pools(count))]
         assert sorted(np.concatenate(dealt)) == list(range(count))
         assert max(map(len, dealt)) <= 1024 and min(map(len, dealt)) > 0
         assert max(map(len, dealt)) - min(map(len, dealt)) <= 2 * 16  # no small pool at the end
-    whole = pool_places(1024, 0, seed=3)
+    whole = pool_members(1024, 0, seed=3)
     assert whole.tolist() == list(range(1024))  # a corpus that fits is not dealt out
-    one, other = (pool_places(5000, 0, seed) for seed in (3, 4))
-    assert set(one) != set(other) and one.tolist() == pool_places(5000, 0, 3).tolist()
+    one, other = (pool_members(5000, 0, seed) for seed in (3, 4))
+    assert set(one) != set(other) and one.tolist() == pool_members(5000, 0, 3).tolist()
     assert np.ptp(one) > 4000  # from everywhere
 
 
@@ -191,19 +176,3 @@ def test_what_fails_ahead_is_told_in_its_turn():
     assert [next(coming), next(coming)] == [1, 2]
     with pytest.raises(ValueError, match="the third"):
         next(coming)
-
-
-def test_the_data_of_an_update_cost_the_same_in_a_small_corpus_and_a_large_one(config):
-    """Within a fifth, from 0.1 to 4.5 million pairs, by the clock of the processor."""
-    config = replace(config, src_tokens=25_000, tgt_tokens=25_000, parts=8)
-    trainers = [Trainer(config, made_pairs(n), made_pairs(5)) for n in (100_000, 4_500_000)]
-    streams = [trainer.global_batches() for trainer in trainers]
-    times: list[list[float]] = [[], []]
-    for stream in streams:
-        next(stream)  # sorts a pool
-    for _, which in itertools.product(range(60), (0, 1)):
-        started = time.process_time()
-        next(streams[which])
-        times[which].append(time.process_time() - started)
-    small, large = map(min, times)  # the best of many: noise only ever adds
-    assert large < 1.2 * small, f"{small * 1000:.2f} ms and {large * 1000:.2f} ms"

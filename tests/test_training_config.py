@@ -9,39 +9,27 @@ import pytest
 import torch
 
 from annotated.machinery.cli import main
+from annotated.machinery.errors import InputError
 from annotated.machinery.files import write_text
 from annotated.machinery.training.folder import read_config
 from annotated.machinery.training.launcher import train_command
+from annotated.machinery.training.trainer import train
 from annotated.machinery.translator import load_pretrained
 from annotated.model import TransformerConfig, build_model
 from annotated.training import PRESETS, TrainingConfig, model_config, preset
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "change",
     [
-        ({"N": 0}, "expected N of at least 1; got 0"),
-        ({"updates": -3}, "expected updates of at least 1; got -3"),
-        ({"dropout": 1.0}, r"expected dropout in \[0, 1\); got 1.0"),
-        ({"label_smoothing": 1.5}, r"expected label_smoothing in \[0, 1\); got 1.5"),
-        ({"vocabulary": "words"}, "expected vocabulary out of bpe, wordpiece; got 'words'"),
-        ({"precision": "int8"}, "expected precision out of auto"),
-        ({"data": "multi30k"}, "expected data as CORPUS-SRC-TGT"),
-        ({"h": 5}, "d_model"),
-        ({"save_updates": 0}, "expected save_updates or save_minutes above 0"),
-        ({"factor": math.nan}, "expected factor as a finite float; got nan"),
-        ({"factor": math.inf}, "expected factor as a finite float; got inf"),
-        ({"seed": 1.5}, "expected seed as int; got 1.5"),
-        ({"N": None}, "expected N as int; got None"),
-        ({"N": True}, "expected N as int; got True"),
-        ({"d_ff": "32"}, "expected d_ff as int; got '32'"),
-        ({"compile": "no"}, "expected compile as bool; got 'no'"),
-        ({"data": 3}, "expected data as str; got 3"),
-        ({"out": b"x"}, "expected out as str; got b'x'"),
+        {"N": 0}, {"updates": -3}, {"dropout": 1.0}, {"label_smoothing": 1.5},
+        {"vocabulary": "words"}, {"precision": "int8"}, {"data": "multi30k"}, {"h": 5},
+        {"save_updates": 0}, {"factor": math.nan}, {"factor": math.inf}, {"seed": 1.5}, {"N": None},
+        {"N": True}, {"d_ff": "32"}, {"compile": "no"}, {"data": 3}, {"out": b"x"},
     ],
-)
-def test_a_wrong_option_is_refused_at_once(change: dict, message: str):
-    with pytest.raises(ValueError, match=message):
+)  # fmt: skip
+def test_a_wrong_option_is_refused_by_name(change: dict):
+    with pytest.raises(ValueError, match="d_model" if "h" in change else next(iter(change))):
         TrainingConfig(**change)
 
 
@@ -49,13 +37,8 @@ def test_the_papers_presets():
     """Sections 5.1 to 5.4, Table 3, and the parameter counts of its first and last row."""
     base, big = preset("base-en-de"), preset("big-en-de", out="x")
     assert (base.N, base.d_model, base.d_ff, base.h, base.dropout) == (6, 512, 2048, 8, 0.1)
-    assert (big.d_model, big.d_ff, big.h, big.dropout, big.updates) == (
-        1024,
-        4096,
-        16,
-        0.3,
-        300_000,
-    )
+    large = 1024, 4096, 16, 0.3, 300_000
+    assert (big.d_model, big.d_ff, big.h, big.dropout, big.updates) == large
     assert (base.updates, base.warmup, base.average, base.save_updates) == (100_000, 4000, 5, 1500)
     assert base.src_tokens == base.tgt_tokens == 25_000 and base.label_smoothing == 0.1
     assert preset("big-en-fr").dropout == 0.1 and preset("big-en-fr").average == 20
@@ -64,7 +47,7 @@ def test_the_papers_presets():
     assert model_config(big) == TransformerConfig.big(37000, max_len=512)
     for name in PRESETS.keys() - {"craft-parser", "parser-wsj", "parser-semi"}:
         assert preset(name).data.rsplit("-", 2)[1:] == name.rsplit("-", 2)[1:]
-    with pytest.raises(ValueError, match="expected a preset out of multi30k-en-de"):
+    with pytest.raises(InputError, match="multi30k-en-de"):
         preset("huge")
 
 
@@ -101,7 +84,8 @@ def test_the_dropout_of_attention_reaches_the_model(config: TrainingConfig):
     assert read_config(folder).attention_dropout == 0
 
 
-def test_tensorboard_is_asked_for_before_anything_is_done(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("annotated.machinery.training.checks.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match="pip install tensorboard"):
-        TrainingConfig(tensorboard=True)
+def test_tensorboard_is_required_before_anything_is_done(config, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("annotated.machinery.training.trainer.find_spec", lambda name: None)
+    with pytest.raises(InputError, match="pip install tensorboard"):
+        train(replace(config, tensorboard=True))
+    assert not Path(config.out).exists()

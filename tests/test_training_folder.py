@@ -11,9 +11,8 @@ from small_runs import assert_same_run, last_update, refused, start
 
 from annotated.data import train_bpe
 from annotated.machinery import prepared
-from annotated.machinery.errors import FileError
+from annotated.machinery.errors import FileError, InputError, MissingFile
 from annotated.machinery.prepared import prepare, read_manifest
-from annotated.machinery.training import folder as folder_module
 from annotated.machinery.training.checkpoints import list_checkpoints
 from annotated.machinery.training.launcher import launch
 from annotated.machinery.training.logs import read_log
@@ -31,9 +30,9 @@ def contents(config: TrainingConfig) -> dict[Path, bytes]:
 def test_a_folder_with_a_run_is_not_overwritten(config: TrainingConfig, tmp_path: Path):
     train(replace(config, updates=10))
     before = contents(config)
-    with pytest.raises(ValueError, match="already holds a run; continue it with --resume"):
+    with pytest.raises(ValueError, match="--resume"):
         train(config)
-    with pytest.raises(ValueError, match="has d_ff=32; it cannot go on with 64"):
+    with pytest.raises(ValueError, match="d_ff=32"):
         train(replace(config, d_ff=64), resume=True)
     assert before == contents(config)
     train(replace(config, average=1), resume=True)  # what may change may change
@@ -45,7 +44,7 @@ def test_a_start_that_broke_off_leaves_nothing_behind(config: TrainingConfig, tm
     for name, lines in ("train", "x y z\n" * 9), ("dev", ""):
         for lang in "en", "de":
             (tmp_path / f"{name}.{lang}").write_text(lines, encoding="utf-8")
-    with pytest.raises(ValueError, match=r"pairs to train and to validate on; .* has no dev"):
+    with pytest.raises(InputError, match="dev"):
         train(replace(config, data=f"{tmp_path}-en-de", vocab_size=20))
     assert not (Path(config.out) / "training.json").exists()
     other = replace(config, out=str(tmp_path / "other"))
@@ -58,96 +57,62 @@ def test_a_run_keeps_its_number_of_parts(config: TrainingConfig):
     """Other batches than those that it counts would repeat some pairs and leave out others."""
     train(config)
     more = Processes(size=2)
-    with pytest.raises(ValueError, match="has parts=1; it cannot go on with 2"):
+    with pytest.raises(ValueError, match="parts=1"):
         start_run(config, resume=True, processes=more)
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ("", "expected the configuration of a run"),
-        ("[1, 2]", "expected the configuration of a run"),
-        ('{"N": 1', "expected the configuration of a run"),
-        ("\0\0\0", "expected the configuration of a run"),
-        ({"colour": "red"}, "got colour"),
-        ({"seed": 1.5}, "expected seed as int; got 1.5"),
-        ({"compile": "no"}, "expected compile as bool; got 'no'"),
-        ({"d_model": None}, "expected d_model as int; got None"),
-        ({"dropout": "0.1"}, "expected dropout as float; got '0.1'"),
-        ({"updates": 0}, "expected updates of at least 1; got 0"),
-        ({"precision": "int4"}, "expected precision out of auto"),
-    ],
+    "change",
+    ["", "[1, 2]", '{"N": 1', "\0", {"colour": "red"}, {"d_model": None}, {"updates": 0}],
 )
-def test_a_damaged_configuration_is_named(config, capsys, change, told: str):
+def test_a_damaged_configuration_is_named(config, capsys, change):
     train(replace(config, updates=10))
     path = Path(config.out) / "training.json"
     if isinstance(change, dict):
         change = json.dumps(json.loads(path.read_text(encoding="utf-8")) | change)
     path.write_text(change, encoding="utf-8")
     before = contents(config)
-    said = refused(config, capsys)
-    assert said.startswith(f"{path}: ") and told in said
+    assert refused(config, capsys).startswith(f"{path}: ")
     assert before == contents(config)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["d_model", "h", "dropout", "seed", "warmup", "N"])
-@pytest.mark.parametrize("how", ["missing", "changed"])
-def test_a_configuration_that_is_not_the_checkpoints_is_refused(config, capsys, name, how):
+@pytest.mark.parametrize("name", ["d_model", "dropout", "seed"])
+def test_a_configuration_that_is_not_the_checkpoints_is_refused(config, capsys, name):
     """Also where the shapes of all tensors would still fit."""
     train(replace(config, updates=10))
     path = Path(config.out) / "training.json"
     kept = json.loads(path.read_text(encoding="utf-8"))
-    was = kept.pop(name)
-    if name == "seed" or how == "changed":  # 1 is the default, so leaving it out changes nothing
-        kept[name] = was * 2
+    was, kept[name] = kept[name], kept[name] * 2
     path.write_text(json.dumps(kept), encoding="utf-8")
     said = refused(config, capsys)
     assert said.startswith(str(list_checkpoints(config.out)[-1])) and f"{name}={was}" in said
-    assert "training.json" in said and not list(Path(config.out).glob("*.damaged"))
+    assert not list(Path(config.out).glob("*.damaged"))
 
 
 def test_checkpoints_without_their_configuration_are_not_trained_over(config, capsys):
     train(replace(config, updates=10))
     (Path(config.out) / "training.json").unlink()
-    said = refused(config, capsys)
-    assert "expected training.json beside checkpoint-00000010.safetensors" in said
+    assert "training.json" in refused(config, capsys)
+    assert list_checkpoints(config.out)
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"\xff\xfe", b'{"model": {"type": "BPE"}}'])
-def test_a_damaged_vocabulary_is_named(config: TrainingConfig, capsys, content: bytes):
+def test_a_damaged_vocabulary_or_that_of_another_run_is_named(config: TrainingConfig, capsys):
     train(replace(config, updates=10))
     path = Path(config.out) / "tokenizer.json"
-    path.write_bytes(content)
-    said = refused(config, capsys)
-    assert said.startswith(f"{path}: expected the vocabulary of the run")
-
-
-def test_a_vocabulary_of_another_run_is_refused(config: TrainingConfig, capsys):
-    train(replace(config, updates=10))
-    path = Path(config.out) / "tokenizer.json"
-    path.write_text(train_bpe(["a b"], 10).to_str(), encoding="utf-8")
-    said = refused(config, capsys)
-    assert said.startswith(f"{path}: expected the vocabulary of the run; got: another one; ")
-    own = Path(config.out) / "prepared" / "tokenizer.json"
-    path.write_bytes(own.read_bytes())
+    for content in b"", b"{}", train_bpe(["a b"], 10).to_str().encode():
+        path.write_bytes(content)
+        assert refused(config, capsys).startswith(f"{path}: expected ")
+    path.write_bytes((Path(config.out) / "prepared" / "tokenizer.json").read_bytes())
     train(replace(config, updates=20), resume=True)
-    own.write_text(own.read_text("utf-8").replace('"e"', '"x"', 1), "utf-8")
-    assert refused(config, capsys).startswith(
-        f"{own}: expected the SHA-256 that manifest.json says"
-    )
 
 
-@pytest.mark.parametrize(
-    "name", ["train.ids.npy", "train.lengths.npy", "dev.ids.npy", "manifest.json"]
-)
+@pytest.mark.parametrize("name", ["train.ids.npy", "dev.lengths.npy", "manifest.json"])
 def test_a_damaged_corpus_is_named(config: TrainingConfig, capsys, name: str):
     train(replace(config, updates=10))
     path = Path(config.out) / "prepared" / name
     whole = path.read_bytes()
-    for damaged in b"", whole[:40], whole[:-2], b"PK" + whole:
-        path.write_bytes(damaged)
-        assert refused(config, capsys).startswith(f"{path}: expected ")
+    path.write_bytes(whole[:-2])
+    assert refused(config, capsys).startswith(f"{path}: expected ")
     path.unlink()
     assert str(path.parent) in refused(config, capsys)
     path.write_bytes(whole)
@@ -179,11 +144,10 @@ def test_a_run_takes_the_corpus_that_it_is_given(config: TrainingConfig, cache: 
     folder = prepare(config, tmp_path / "mine")
     train(replace(config, prepared=str(folder), updates=10))
     assert not (Path(config.out) / "prepared").exists() and not cache.exists()
-    for change in {"vocab_size": 61}, {"data": "multi30k-en-de"}, {"vocabulary": "wordpiece"}:
-        other = replace(config, prepared=str(folder), out=str(tmp_path / "other"), **change)
-        with pytest.raises(ValueError, match=f"mine was prepared with {next(iter(change))}="):
-            train(other)
-    with pytest.raises(FileNotFoundError, match="expected a prepared corpus in "):
+    other = replace(config, prepared=str(folder), out=str(tmp_path / "other"), vocab_size=61)
+    with pytest.raises(InputError, match="vocab_size"):
+        train(other)
+    with pytest.raises(MissingFile):
         train(replace(config, prepared=str(tmp_path), out=str(tmp_path / "third")))
 
 
@@ -194,7 +158,7 @@ def test_a_run_goes_on_where_its_corpus_has_moved(config, cache: Path, tmp_path:
     train(replace(two, prepared=str(prepare(config, tmp_path / "here")), updates=20))
     (tmp_path / "here").rename(tmp_path / "there")
     said = refused(two, capsys)
-    assert f"expected a prepared corpus in {tmp_path / 'here'}" in said and "--prepared" in said
+    assert str(tmp_path / "here") in said and "--prepared" in said
     prepare(replace(config, vocab_size=50), tmp_path / "another")
     with pytest.raises(FileError, match="another: expected the corpus that the run began with"):
         train(replace(two, prepared=str(tmp_path / "another")), resume=True)
@@ -202,7 +166,7 @@ def test_a_run_goes_on_where_its_corpus_has_moved(config, cache: Path, tmp_path:
     assert_same_run(config, two)
 
 
-def test_a_corpus_that_was_made_anew_from_other_texts_is_noticed(config, cache, tmp_path, corpus):
+def test_a_corpus_that_was_made_again_from_other_texts_is_noticed(config, cache, tmp_path, corpus):
     texts = tmp_path / "texts"
     shutil.copytree(corpus, texts)
     own = replace(config, data=f"{texts}-en-de", prepared=str(tmp_path / "p"))
@@ -212,27 +176,8 @@ def test_a_corpus_that_was_made_anew_from_other_texts_is_noticed(config, cache, 
     path = texts / "train.en"
     path.write_text(path.read_text("utf-8").replace("seven", "eight"), "utf-8")
     prepare(own, tmp_path / "p")
-    with pytest.raises(FileError, match="p: expected the corpus that the run began with"):
+    with pytest.raises(FileError, match="the corpus that the run began with"):
         train(own, resume=True)
-
-
-def test_many_processes_do_not_wait_for_a_large_corpus(config: TrainingConfig, cache, monkeypatch):
-    monkeypatch.setattr(folder_module, "_SMALL", 100)
-    with pytest.raises(
-        ValueError, match=r"to be prepared, .* 8 processes would wait .* annotated prepare"
-    ):
-        start_run(replace(config, parts=8), processes=Processes(size=8))
-    assert not (Path(config.out) / "training.json").exists() and not cache.exists()
-    train(replace(config, updates=10))  # one process has time
-    assert len(list((cache / "prepared").glob("*/manifest.json"))) == 1
-    assert not (Path(config.out) / "prepared").exists()
-
-
-def test_a_run_of_an_earlier_edition_is_told_apart(config: TrainingConfig, capsys):
-    train(replace(config, updates=10))
-    (Path(config.out) / "corpus.json").unlink()
-    said = refused(config, capsys)
-    assert f"expected a note on the corpus of the run at {config.out}/corpus.json" in said
 
 
 @pytest.mark.processes
@@ -244,9 +189,8 @@ def test_two_do_not_train_in_one_folder(config: TrainingConfig, tmp_path: Path, 
         time.sleep(0.05)
     try:
         said = refused(config, capsys)
-        assert said.startswith(f"another process trains in {config.out}; ") and "--out" in said
-        translator = load_pretrained(config.out)  # reading needs no lock
-        assert translator.model is not None
+        assert said.startswith(f"another process trains in {config.out}; ")
+        load_pretrained(config.out)  # reading needs no lock
         with pytest.raises(FileError, match="another process trains"):
             launch(config)
     finally:

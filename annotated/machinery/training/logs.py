@@ -1,15 +1,16 @@
-"""The folder of a run. The trainer."""
+"""The log of a run, log.csv, and the progress that it is written from.
 
-import math
+A killed run may have logged more updates than it saved. When it resumes, the rows beyond its
+checkpoint are dropped before they are written again, and so is a last line that was cut off.
+"""
+
+import csv
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from annotated.machinery.files import append_text, reading, write_text
-from annotated.machinery.training.speed import Speed
 
 
 class RunLog:
@@ -28,71 +29,64 @@ class RunLog:
 
     def __init__(self, folder: Path, update: int = 0, tensorboard: bool = False) -> None:
         self.path = folder / "log.csv"
-        rows, problems = _scan_log(self.path)
-        if problems:
-            write_text(
-                folder / "log.csv.damaged", self.path.read_text(encoding="utf-8", errors="replace")
-            )
-            tqdm.write(f"{'; '.join(problems)}; left out, and kept in log.csv.damaged")
-        kept = [self.line(row) for row in rows if int(row["update"]) <= update]
-        write_text(self.path, ",".join(self.columns) + "\n" + "".join(kept))
+        kept = [row for row in read_log(self.path) if int(row["update"]) <= update]
+        write_text(self.path, ",".join(self.columns) + "\n" + "".join(map(self._line, kept)))
         self.board: Any = None
         if tensorboard:
             from torch.utils.tensorboard import SummaryWriter  # needs the package tensorboard
 
             self.board = SummaryWriter(str(folder / "tensorboard"), purge_step=update + 1)
 
-    def line(self, row: Mapping[str, Any]) -> str:
-        """A row as it is written; a column that it lacks stays empty."""
+    def _line(self, row: Mapping[str, Any]) -> str:
         return ",".join(str(row.get(name, "")) for name in self.columns) + "\n"
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Append a row."""
-        append_text(self.path, self.line(row))
+        """Append a row; a column that it lacks stays empty."""
+        append_text(self.path, self._line(row))
         for name in self.columns[2:] if self.board else ():
             if name in row:
                 self.board.add_scalar(name, row[name], row["update"])
 
 
-def _is_row(row: Mapping[str, str], after: str) -> bool:
-    """Whether a line of a log is whole: finite numbers or nothing, and a later update."""
-    try:
-        finite = all(math.isfinite(float(value)) for value in row.values() if value)
-        return finite and int(row["update"]) > int(after)
-    except ValueError:
-        return False
-
-
 def read_log(path: Path) -> list[dict[str, str]]:
-    """The whole rows of a log; none if there is no file. Damaged lines are named and left out."""
-    rows, problems = _scan_log(path)
-    if problems:
-        tqdm.write("; ".join(problems))
-    return rows
+    """The rows of a log, none if there is no file; a last line without its end is ignored.
 
-
-def _scan_log(path: Path) -> tuple[list[dict[str, str]], list[str]]:
-    """The whole rows of a log, and which lines are none; a last line without its end is ignored."""
+    Raises: FileError that names the file if it is damaged.
+    """
     if not path.exists():
-        return [], []
-    with reading(path, "the log of a run"):
-        head, *lines = path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1] or [""]
-    names = head.split(",")
-    rows: list[dict[str, str]] = []
-    problems = (
-        []
-        if "update" in names
-        else [f"{path}, line 1: expected names of columns; got {head[:60]!r}"]
-    )
-    for number, line in enumerate(lines if not problems else (), start=2):
-        values = line.split(",")
-        row = dict(zip(names, values, strict=False))
-        if len(values) == len(names) and _is_row(row, after=rows[-1]["update"] if rows else "0"):
-            rows.append(row)
-        else:
-            expected = f"{len(names)} numbers, of a later update than the row before"
-            problems.append(f"{path}, line {number}: expected {expected}; got {line[:60]!r}")
-    return rows, problems
+        return []
+    with reading(path, "the log of a run", "repair it, or move it away"):
+        whole = path.read_text(encoding="utf-8").rpartition("\n")[0]
+        rows = list(csv.DictReader(whole.splitlines(), strict=True))
+        for row in rows:
+            if None in row or None in row.values():
+                raise ValueError(f"a line of another length: {row}")
+            int(row["update"])
+        return rows
+
+
+@dataclass(frozen=True)
+class Speed:
+    """How fast a run was, in wall-clock time.
+
+    Args:
+        tokens: target tokens trained on.   seconds: elapsed.
+        waited: seconds in which the device had nothing to do until data arrived.
+    """
+
+    tokens: float
+    seconds: float
+    waited: float = 0.0
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Target tokens per second, waiting included."""
+        return self.tokens / self.seconds
+
+    @property
+    def waiting(self) -> float:
+        """Share of the time spent waiting for data."""
+        return self.waited / self.seconds
 
 
 @dataclass
@@ -100,12 +94,11 @@ class Progress:
     """How far a run has come.
 
     Args:
-        update: updates made.   skipped: those of them that left the weights alone (float16).
-        epoch, batch: the place in the data of the next batch.
-        tokens: target tokens learnt from.   seconds: time by the clock on the wall, but for
-            validating and saving.
+        update: updates made.   skipped: those that left the weights unchanged (float16).
+        epoch, batch: position of the next batch in the data.
+        tokens: target tokens trained on.   seconds: wall-clock time without validating and saving.
         row_loss, row_tokens, row_seconds: the same since the last row of the log.
-        row_waited: those of row_seconds that went by in waiting for data.
+        row_waited: seconds of row_seconds spent waiting for data.
     """
 
     update: int = 0
@@ -121,7 +114,7 @@ class Progress:
 
     @property
     def moves(self) -> int:
-        """Updates that moved the weights: the schedule counts these."""
+        """Updates that moved the weights; the schedule counts these."""
         return self.update - self.skipped
 
     @property

@@ -1,4 +1,8 @@
-"""Many processes, one run."""
+"""The processes of one run: how they talk, read numbers from a GPU, stop and fail together.
+
+torchrun starts them and gives each its number in environment variables. NCCL sums what is on
+GPUs, gradients and losses; Gloo does everything else on the CPU, so that no GPU waits for it.
+"""
 
 import os
 import signal
@@ -32,19 +36,19 @@ class Processes:
         return x
 
     def any(self, *flags: bool) -> list[bool]:
-        """For each of several flags, whether any process has it up."""
+        """For each of several flags, whether any process has set it."""
         found = self.all_reduce(torch.tensor(flags).int(), distributed.ReduceOp.MAX)
         return found.bool().tolist()
 
     def broadcast(self, value: Any) -> Any:
-        """What process 0 brings; the others wait for it."""
+        """The value of process 0, for which the others wait."""
         values = [value]
         if self.size > 1:
             distributed.broadcast_object_list(values, src=0, device=torch.device("cpu"))
         return values[0]
 
     def barrier(self) -> None:
-        """Wait until all processes are here; their GPUs go on meanwhile."""
+        """Wait until all processes arrive; their GPUs continue meanwhile."""
         self.any(False)
 
 
@@ -73,8 +77,11 @@ def join_processes() -> Processes:
 class Readback:
     """A number on its way from the device.
 
+    Reading it with `.item()` would wait until the queue of the GPU is empty, and then the GPU would
+    wait for Python. So it is copied asynchronously, and read when it has arrived.
+
     Args:
-        x: the number; on a CPU it is there already.
+        x: the number, a scalar.
     """
 
     def __init__(self, x: Tensor) -> None:
@@ -84,18 +91,22 @@ class Readback:
             self.sent.record()
 
     def here(self) -> bool:
-        """Whether it has arrived, and with it the end of all work that was queued before."""
+        """Whether it has arrived, so that all work queued before it is done."""
         return self.sent is None or self.sent.query()
 
     def __float__(self) -> float:
-        """The number; it is waited for, but not the work that was queued after it."""
+        """The number, waiting for it but not for work queued after it."""
         if self.sent:
             self.sent.synchronize()
         return float(self.value)
 
 
 def find_precision(wanted: str, device: torch.device) -> torch.dtype:
-    """The type that "auto" means on a device, or the one that is asked for by name."""
+    """The type of matrix products: "auto" is the fastest that is safe on the device.
+
+    bfloat16 has the range of float32. GPUs before 2020 only have float16, whose small range
+    requires scaled losses.
+    """
     if wanted != "auto":
         return getattr(torch, wanted)
     if device.type != "cuda":
@@ -105,7 +116,7 @@ def find_precision(wanted: str, device: torch.device) -> torch.dtype:
 
 
 class StopRequest:
-    """While it is entered, SIGINT and SIGTERM only set `wanted`; alone, a second one kills."""
+    """Context in which SIGINT and SIGTERM only set `wanted`; if alone, a second one interrupts."""
 
     def __init__(self, alone: bool = True) -> None:
         self.wanted, self.alone = False, alone
@@ -116,7 +127,7 @@ class StopRequest:
         return self
 
     def note(self, number: int, frame: Any) -> None:
-        """Handle a signal: wish to stop, or raise KeyboardInterrupt at the second one, if alone."""
+        """Handle a signal: set `wanted`, or raise KeyboardInterrupt at the second one, if alone."""
         if self.wanted and self.alone:
             self.__exit__()
             raise KeyboardInterrupt("stopped at once; the last checkpoint stands")
@@ -133,7 +144,11 @@ class Stopped(KeyboardInterrupt):
 
 @contextmanager
 def leave_together(processes: Processes) -> Iterator[None]:
-    """Around a run: at its orderly end the processes part; one that fails waits for nobody."""
+    """Context of a run: at its orderly end all processes leave together.
+
+    One that fails does not wait, because the others may wait for its share of a sum for hours:
+    it aborts its communication and exits, and torchrun ends the others.
+    """
     try:
         yield
     except Stopped:
@@ -142,13 +157,13 @@ def leave_together(processes: Processes) -> Iterator[None]:
     except BaseException:
         if processes.size > 1 and processes.device.type == "cuda" and distributed.group.WORLD:
             with suppress(AttributeError):  # torch before 2.6
-                distributed.group.WORLD.abort()  # a sum that no GPU will finish holds nobody up
+                distributed.group.WORLD.abort()  # so that an unfinished sum blocks nobody
         raise
     _leave(processes)
 
 
 def _leave(processes: Processes) -> None:
-    """End the talk among the processes; all of them must be here."""
+    """Destroy the process group; all processes must take part."""
     if processes.size > 1:
         time.sleep(0.5)  # Gloo's threads need the interpreter to let go of their last tensors
         distributed.destroy_process_group()
