@@ -55,7 +55,6 @@ __getattr__, *_ = lazy_loader.attach(
         "embeddings",
         "evaluation",
         "feed_forward",
-        "linearization",
         "model",
         "optimizer",
         "parsing",

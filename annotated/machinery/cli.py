@@ -185,7 +185,6 @@ def _add_parse(parser: CommandParser) -> None:
     add("--free", action="store_true", help="search freely and repair what is not a tree")
     add("--treebank", help="score on it: craft, wsj-sample, or the folder of a Penn Treebank")
     add("--split", default="dev", help="train, dev or test (default: %(default)s)")
-    add("--baselines", action="store_true", help="score a grammar and right-branching trees too")
     add("--limit", type=int, help="number of its sentences, from the beginning (default: all)")
     add("--out", help=_OUT)
 

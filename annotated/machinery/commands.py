@@ -126,22 +126,21 @@ def run_score(options: argparse.Namespace) -> None:
 
 def run_parse(options: argparse.Namespace) -> None:
     from annotated.machinery.files import write_text
-    from annotated.machinery.parsing.evaluation import score_parser
+    from annotated.machinery.parsing.evalb import score_trees
     from annotated.machinery.parsing.linear import split_words
-    from annotated.machinery.parsing.trees import tree_to_brackets
+    from annotated.machinery.parsing.trees import load_trees, tree_to_brackets
 
-    for_scores = [name for name in ("out", "baselines", "limit") if getattr(options, name)]
-    if for_scores and not options.treebank:
-        raise InputError(f"expected --treebank with --{for_scores[0]}, which is about scores")
+    if (options.out or options.limit) and not options.treebank:
+        raise InputError("expected --treebank with --out or --limit, which are about scores")
     if options.treebank and (options.text or options.svg):
         raise InputError("expected either sentences to draw or --treebank to score on; got both")
     parser = annotated.load_parser(options.model, _device(options.device))
     search = {"beam": options.beam, "alpha": options.alpha, "hold": not options.free}
     if options.treebank:
-        where = {"treebank": options.treebank, "split": options.split}
-        more = {"limit": options.limit, "baselines": options.baselines}
-        rows = score_parser(parser, **where, **more, **search)
-        _report_trees(rows, where | search, options.out)
+        gold = load_trees(options.treebank, options.split, options.limit)
+        found = parser.parse_all([tree.leaves() for tree in gold], progress=True, **search)
+        about = {"treebank": options.treebank, "split": options.split, **search}
+        _report_trees(score_trees(gold, found), about, options.out)
         return
     for number, line in enumerate(_sentences(options.text), start=1):
         if len(line) > 2000:  # a longer one would be truncated, and half a tree is none
