@@ -55,8 +55,6 @@ __getattr__, *_ = lazy_loader.attach(
         "embeddings",
         "evaluation",
         "feed_forward",
-        "incremental",
-        "linearization",
         "model",
         "optimizer",
         "parsing",

@@ -7,8 +7,6 @@ from . import decoding as decoding
 from . import embeddings as embeddings
 from . import evaluation as evaluation
 from . import feed_forward as feed_forward
-from . import incremental as incremental
-from . import linearization as linearization
 from . import machinery as machinery
 from . import model as model
 from . import optimizer as optimizer

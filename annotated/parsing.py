@@ -4,15 +4,33 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from annotated.machinery.files import lazy_extra
+from annotated.machinery.files import extra
 from annotated.machinery.parsing.constraints import ConstrainedTranslator
 from annotated.machinery.parsing.linear import line_to_tree, words_to_line
+from annotated.machinery.parsing.trees import is_tag
 from annotated.machinery.translator import Translator, load_pretrained
 
-with lazy_extra("parse"):
+__all__ = ["Parser", "linearize", "load_parser", "table_4"]
+
+
+if TYPE_CHECKING:
     from nltk import Tree
+
+
+def linearize(tree: "Tree") -> list[str]:
+    """A tree as tokens: (NP and )NP for brackets, a tag for each word.
+
+    Source: section 6.3.
+
+    >>> linearize(Tree.fromstring("(NP (DT the) (NN mat))"))
+    ['(NP', 'DT', 'NN', ')NP']
+    """
+    if is_tag(tree):
+        return [tree.label()]
+    inside = [token for child in tree for token in linearize(child)]
+    return [f"({tree.label()}", *inside, f"){tree.label()}"]
 
 
 @dataclass(frozen=True)
@@ -25,7 +43,7 @@ class Parser:
 
     translator: Translator
 
-    def parse(self, words: list[str], **options: Any) -> Tree:
+    def parse(self, words: list[str], **options: Any) -> "Tree":
         """The tree of one sentence; options as for `parse_all`."""
         return self.parse_all([words], **options)[0]
 
@@ -36,16 +54,18 @@ class Parser:
         alpha: float = 0.3,
         hold: bool = True,
         **options: Any,
-    ) -> list[Tree]:
+    ) -> list["Tree"]:
         """The trees of sentences.
 
         Args:
             sentences: each a list of words.   beam: hypotheses; the paper has 21.
             alpha: length penalty, the paper's.
-            hold: hold the search to trees; False: mend what comes out.
+            hold: restrict the search to trees; False: repair the output.
             options: as for `Translator.candidates`.
 
-        Raises: ValueError if a sentence has no words, or for a model that writes no trees.
+        Raises: InputError if a sentence has no words, or for a model that writes no trees.
+
+        Source: section 6.3; the restriction is ours.
         """
         lines = [words_to_line(words) for words in sentences]
         search = {"max_extra": 300, "beam": beam, "alpha": alpha, **options}
@@ -59,12 +79,12 @@ class Parser:
 def load_parser(name: str = "craft-parser", device: str = "cpu") -> Parser:
     """A trained parser: one that comes with the package, or the folder of a run.
 
-    Raises: ValueError as `load_pretrained`.
+    Raises: as `load_pretrained`.
     """
     return Parser(load_pretrained(name, device))
 
 
-with lazy_extra("viz"):
+if TYPE_CHECKING:
     import pandas as pd
 
 _TABLE_4 = {
@@ -81,10 +101,13 @@ _TABLE_4 = {
 }  # fmt: skip
 
 
-def table_4() -> pd.DataFrame:
+def table_4() -> "pd.DataFrame":
     """Table 4: F1 in percent on section 23 of the Wall Street Journal.
 
     Source: section 6.3, Table 4.
     """
+    with extra("viz"):
+        import pandas as pd
+
     rows = [(name, how, f1) for how, group in _TABLE_4.items() for name, f1 in group.items()]
     return pd.DataFrame(rows, columns=["parser", "training", "F1"])

@@ -1,13 +1,11 @@
 """Trees as drawings."""
 
-from __future__ import annotations
-
 from treebanks import one
 
-from annotated.linearization import linearize
 from annotated.machinery.parsing.drawing import tree_svg
 from annotated.machinery.parsing.evalb import evalb_compare
 from annotated.machinery.parsing.trees import read_trees, strip_traces, tree_to_brackets
+from annotated.parsing import linearize
 
 
 def test_the_deepest_tree_can_be_used():

@@ -1,7 +1,5 @@
 """Scores, against EVALB's own sample."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +13,6 @@ from annotated.machinery.parsing.evalb import (
     evalb_compare,
     evalb_summary,
     read_evalb_params,
-    same_punctuation,
     score_tree_files,
     score_trees,
 )
@@ -57,7 +54,7 @@ def test_evalbs_sample_to_the_last_digit():
         ours = {
             name: f"{value:6d}" if isinstance(value, int) else f"{value:6.2f}"
             for name, value in evalb_summary(part).items()
-            if name != "Bracketing FMeasure"  # which a later EVALB prints
+            if name not in ("sentences", "Bracketing FMeasure")  # a later EVALB prints this
         }
         lines = [re.split(r" += ", line) for line in printed[start : start + len(ours)]]
         assert list(ours.items()) == [(name, value) for name, value in lines]
@@ -81,7 +78,7 @@ def test_rules_are_those_of_evalbs_files(file, rules):
     assert {label for (label,) in of("DELETE_LABEL_FOR_LENGTH")} == rules.not_long
     assert same("EQ_LABEL") == rules.same_labels
     assert same("EQ_WORD") == rules.same_words
-    assert [[str(rules.longest)], [str(int(rules.labelled))]] == of("CUTOFF_LEN") + of("LABELED")
+    assert [[str(rules.longest)], [str(int(rules.labeled))]] == of("CUTOFF_LEN") + of("LABELED")
     assert read_evalb_params(Path(__file__).parent / "evalb" / file) == rules
 
 
@@ -126,25 +123,23 @@ def test_a_parameter_file_is_read_whole(new_rules):
 
 
 @pytest.mark.parametrize(
-    "text, message",
+    "text, line",
     [
-        (
-            "DEBUG 0\nDELETE_LABLE TOP",
-            "line 2.*DELETE_LABEL.*'DELETE_LABLE'",
-        ),
-        ("DELETE_LABEL", "line 1.*DELETE_LABEL.*''"),
-        ("# a\n\nDELETE_LABEL a b", "line 3.*DELETE_LABEL.*'a b'"),
-        ("EQ_LABEL ADVP", "line 1.*EQ_LABEL.*'ADVP'"),
-        ("CUTOFF_LEN forty", "line 1.*CUTOFF_LEN.*'forty'"),
-        ("LABELED -1", "line 1.*LABELED.*'-1'"),
-        (f"MAX_ERROR {'9' * 5000}", "line 1.*MAX_ERROR"),
-        ("EQ_WORD a \udcff", "line 1.*0xff"),
+        ("DEBUG 0\nDELETE_LABLE TOP", 2),
+        ("DELETE_LABEL", 1),
+        ("# a\n\nDELETE_LABEL a b", 3),
+        ("EQ_LABEL ADVP", 1),
+        ("CUTOFF_LEN forty", 1),
+        ("CUTOFF_LEN 1 2", 1),
+        ("LABELED -1", 1),
+        (f"MAX_ERROR {'9' * 5000}", 1),
+        ("EQ_WORD a \udcff", 1),
     ],
 )
-def test_a_line_that_is_no_rule_is_named(tmp_path, text, message):
+def test_a_line_that_is_no_rule_is_named(tmp_path, text, line):
     path = tmp_path / "wrong.prm"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
-    with pytest.raises(ValueError, match=rf"wrong\.prm, {message}"):
+    with pytest.raises(ValueError, match=rf"wrong\.prm, line {line}: expected"):
         read_evalb_params(path)
 
 
@@ -155,9 +150,7 @@ def test_equal_pairs_do_not_form_chains():
     score = evalb_compare(gold, [one("(B (C y) (C z))")], rules)
     assert (score.status, score.matched, score.tags) == (0, 1, 1)  # A = B, B = C, but not A = C
     assert evalb_compare(gold, [one("(C (B x) (A z))")], rules).matched == 0
-    assert (
-        evalb_compare(gold, [one("(C (B x) (A z))")], replace(rules, labelled=False)).matched == 1
-    )
+    assert evalb_compare(gold, [one("(C (B x) (A z))")], replace(rules, labeled=False)).matched == 1
     assert evalb_compare(gold, [one("(B (C y) (C z))")]).status == 1
     gone = replace(rules, deleted=frozenset("A"))  # a bracket B is the same as A; a tag B is not
     assert evalb_compare(gold, [one("(B (B x) (A z))")], gone)[1:5] == (0, 0, 0, 0)
@@ -212,16 +205,10 @@ def test_one_wrong_comma_costs_something_but_not_the_sentence():
     gold = one("(S (NP (NN a) (, ,) (NN b)) (VP (VB c)) (. .))")
     found = one("(S (NP (NN a) (NN ,) (NN b)) (VP (. c)) (X .))")
     assert evalb_compare([gold], [found]).status == 1
-    score = evalb_compare([gold], [same_punctuation(found, gold)])
-    assert (score.status, score.matched, score.gold, score.found) == (0, 3, 3, 3)
-    assert (score.words, score.tags) == (3, 2)
+    (score,) = score_trees([gold], [found], [None])
+    assert (score["Number of Valid sentence"], score["Bracketing FMeasure"]) == (1, 100)
+    assert score["Tagging accuracy"] == pytest.approx(100 * 2 / 3)
     assert found[0][1].label() == "NN"  # the tree itself is as it was
-
-
-def test_a_tree_of_other_words_is_named():
-    told = "2 words 'a b'.*1 words 'a'"
-    with pytest.raises(ValueError, match=told):
-        score_trees([one("(S (NN a) (NN b))")], [one("(S (NN a))")])
 
 
 def test_files_of_trees_are_scored_as_evalb_does(tmp_path):

@@ -1,15 +1,10 @@
 """Trees as tokens and as lines, and back."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from treebanks import ANY_TREES, one
 
-from annotated.linearization import linearize
 from annotated.machinery.parsing.linear import (
     delinearize,
     line_to_tokens,
@@ -17,9 +12,7 @@ from annotated.machinery.parsing.linear import (
     tree_to_line,
     words_to_line,
 )
-from annotated.machinery.parsing.trees import load_trees
-
-CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
+from annotated.parsing import linearize
 
 
 @given(ANY_TREES)
@@ -88,12 +81,3 @@ def test_any_line_gives_a_tree_with_all_words_in_order(pieces, n):
 )
 def test_words_say_where_a_tag_belongs(line, tree):
     assert line_to_tree(line, ["the", "cat", "sat"]) == one(tree)
-
-
-@pytest.mark.corpora
-def test_how_many_trees_of_craft_have_more_than_300_marks():
-    treebank = [load_trees("craft", split) for split in ("train", "dev", "test")]
-    counts = [sum(len(linearize(tree)) > 300 for tree in trees) for trees in treebank]
-    assert counts == [15, 3, 5]
-    chapter = (CHAPTERS / "trees.md").read_text(encoding="utf-8")
-    assert f"\n{counts}\n" in chapter

@@ -1,7 +1,5 @@
 """Trees: reading, cleaning, and the splits of treebanks."""
 
-from __future__ import annotations
-
 import io
 import re
 import tarfile
@@ -14,7 +12,6 @@ from treebanks import TREES, one
 
 from annotated.machinery.corpora import find_corpus
 from annotated.machinery.parsing.trees import (
-    bare_label,
     load_trees,
     read_trees,
     strip_traces,
@@ -31,24 +28,21 @@ def test_a_tree_is_read_as_it_was_written(tree):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["(S (NN a))", "", "(S (NN a)"], "file, line 3"),
-        (["(S (NN a))", "(S", "(NN a)))"], r"file, line 3.*'\(.*'\)'"),
-        (["(S (NN a))", "word"], "file, line 2.*'word'"),
-        (["(S (NP ) (NN a))"], r"file, line 1.*\(NP\)"),
-        (
-            ["(S (NN a b))"],
-            "file, line 1",
-        ),
-        (["(S a (NN b))"], "file, line 1"),
-        (["()"], r"file, line 1.*\(\)"),
-        ([], "file.* 0 lines"),
+        (["(S (NN a))", "", "(S (NN a)"], "line 3"),
+        (["(S (NN a))", "(S", "(NN a)))"], "line 3"),
+        (["(S (NN a))", "word"], "line 2.*'word'"),
+        (["(S (NP ) (NN a))"], r"line 1.*\(NP"),
+        (["(S (NN a b))"], "line 1"),
+        (["(S a (NN b))"], "line 1"),
+        (["()"], "line 1"),
+        ([], "0 lines"),
         (["", " "], "2 lines"),
-        (["x" * 9**5], r"file, line 1.*'x+\.\.\.x+'$"),
-        (["", "(S" * 3000], "file, line 2.*200"),
+        (["x" * 9**5], r"line 1.*'x+\.\.\.x+'$"),
+        (["", "(S" * 3000], "line 2.*200"),
     ],
 )
 def test_a_mistake_is_named_with_its_line(lines, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"^file.*{message}"):
         list(read_trees(lines, "file"))
 
 
@@ -63,7 +57,7 @@ def test_what_does_not_count_is_taken_out():
     assert strip_traces(tree) == one("(S (VP (TO To) (NP (-LRB- -LRB-) (NN x))))")
     assert strip_traces(one("( (S (NP (-NONE- *))) )")) is None
     assert strip_traces(one("( (S (NN a)) (. .))")) == one("(TOP (S (NN a)) (. .))")
-    assert bare_label("-RRB-") == "-RRB-" and bare_label("PRP$") == "PRP$"
+    assert strip_traces(one("(NP (-RRB- x) (PRP$ y))")) == one("(NP (-RRB- x) (PRP$ y))")
 
 
 def test_brackets_in_words_can_be_read_again():
@@ -75,31 +69,25 @@ def test_brackets_in_words_can_be_read_again():
 def test_a_treebank_is_found_in_its_folder(tmp_path):
     for section in "02", "22":
         (tmp_path / "wsj" / section).mkdir(parents=True)
-        (tmp_path / "wsj" / section / f"WSJ_{section}01.MRG").write_text(
-            "( (S (NP-SBJ (NN a))) )\n"
-        )
+        file = tmp_path / "wsj" / section / f"WSJ_{section}01.MRG"
+        file.write_bytes(b"\xef\xbb\xbf( (S (NP-SBJ (NN a))) )\n")
     with pytest.raises(ValueError, match=r"03/\*.mrg"):
         load_trees(str(tmp_path), "train")
     assert load_trees(str(tmp_path), "dev") == [one("(S (NP (NN a)))")]
-    (tmp_path / "wsj" / "22" / "WSJ_2202.MRG").write_bytes(b"( (S (NN a)) )\n( (S (NN \xff)) )\n")
-    with pytest.raises(ValueError, match=r"WSJ_2202\.MRG, line 2.*0xff"):
-        load_trees(str(tmp_path), "dev")
-    with pytest.raises(ValueError, match=r"train, dev, test.*'valid'"):
+    with pytest.raises(ValueError, match="'valid'"):
         load_trees(str(tmp_path), "valid")
-    (tmp_path / "wsj" / "22" / "WSJ_2202.MRG").write_text("")
-    with pytest.raises(ValueError, match=r"WSJ_2202\.MRG.* 0 lines"):
-        load_trees(str(tmp_path), "dev")
-    (tmp_path / "wsj" / "22" / "WSJ_2202.MRG").write_text("( (S (-NONE- *)) )\n" * 2)
-    with pytest.raises(ValueError, match=r"WSJ_2202\.MRG.*traces"):
-        load_trees(str(tmp_path), "dev")
-    (tmp_path / "wsj" / "22" / "WSJ_2202.MRG").write_bytes(b"\xef\xbb\xbf( (S (NN b)) )\n")
-    assert load_trees(str(tmp_path), "dev")[1:] == [one("(S (NN b))")]
-    (tmp_path / "wsj" / "22" / "WSJ_2202.MRG").write_bytes(b"\xef\xbb\xbf\n( (S (NN \xff)) )\n")
-    with pytest.raises(ValueError, match=r"line 2.*0xff"):
-        load_trees(str(tmp_path), "dev")
-    known = "craft, wsj-sample, .*crft"
-    with pytest.raises(ValueError, match=known):
+    with pytest.raises(ValueError, match="crft"):
         load_trees("crft", "dev")
+    with pytest.raises(ValueError, match="limit"):
+        load_trees(str(tmp_path), "dev", 0)
+    for text, said in (
+        (b"( (S (NN a)) )\n( (S (NN \xff)) )\n", "line 2.*0xff"),
+        (b"", "0 lines"),
+        (b"( (S (-NONE- *)) )\n" * 2, "traces"),
+    ):
+        (tmp_path / "wsj" / "22" / "WSJ_2202.MRG").write_bytes(text)
+        with pytest.raises(ValueError, match=rf"WSJ_2202\.MRG.*{said}"):
+            load_trees(str(tmp_path), "dev")
 
 
 @pytest.mark.parametrize(
@@ -112,12 +100,7 @@ def test_a_treebank_is_found_in_its_folder(tmp_path):
         ("wsj-sample", "test", {"a.mrg": "\n\udcff"}, "a.mrg, line 2"),
         ("craft", "dev", {"1.tree": "(S (NN a))"}, "craft.*dev"),
         ("craft", "dev", {"1.tree": "\udcff"}, "1.tree, line 1"),
-        (
-            "craft",
-            "dev",
-            {"1.tree": "(S (NN a))", "craft-ids-dev.txt": "1\n2\n"},
-            "craft-ids-dev.txt.*2.tree",
-        ),
+        ("craft", "dev", {"1.tree": "(S (NN a))", "craft-ids-dev.txt": "1\n2\n"}, "2.tree"),
     ],
 )
 def test_an_archive_without_trees_is_refused(tmp_path, monkeypatch, corpus, split, files, said):

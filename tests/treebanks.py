@@ -1,7 +1,5 @@
 """Trees for tests."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 from nltk import Tree
 

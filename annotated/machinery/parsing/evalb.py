@@ -1,15 +1,28 @@
-"""EVALB."""
+"""EVALB, the usual program for scoring parsers (https://nlp.cs.nyu.edu/evalb/), in Python.
+
+No Python library computes what EVALB does; this module does, to the last digit of its sample. A
+tree is a multiset of brackets (label, start, end). A sentence is skipped if the parser gave
+nothing, and an error if its words that count are not those of the gold tree; neither has a part
+in recall and precision. A bracket crosses another if they overlap and neither contains the other.
+In one thing EVALB is more literal: it counts the bracket without a label that the Penn Treebank's
+files have around each tree.
+"""
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from reprlib import repr as cut  # of a long string, its ends
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from annotated.machinery.files import lazy_extra
-from annotated.machinery.parsing.trees import is_tag, read_tree_lines
+from annotated.machinery.errors import InputError
+from annotated.machinery.parsing.trees import is_tag, read_trees
 from annotated.machinery.texts import read_lines
+
+if TYPE_CHECKING:
+    from nltk import Tree
+
+Bracket = tuple[str, int, int]  # label, first word, word after the last
 
 
 def _same(one: str, other: str, pairs: frozenset[frozenset[str]]) -> bool:
@@ -22,11 +35,12 @@ class EvalbParams:
     """What counts in the comparison of trees; the defaults are those of COLLINS.prm.
 
     Args:
-        deleted: labels that do not count; a word with such a tag is taken out.
+        deleted: labels that do not count; a word with such a tag is removed, so punctuation and
+            traces have no positions.
         not_long: tags that do not count for the length of a sentence.
-        quotes: tags of a word that may be a quote or not, as parsers see it (see `evalb_compare`).
-        same_labels, same_words: pairs of what is taken for the same.
-        labelled: whether brackets with other labels differ.
+        quotes: tags of the sign ' or " where it may be a quote or not, in a parser's view.
+        same_labels, same_words: pairs that count as equal.
+        labeled: whether brackets with other labels differ.
         longest: words of the longest sentence in the second summary.
 
     Source: EVALB's parameter file.
@@ -37,60 +51,49 @@ class EvalbParams:
     quotes: frozenset[str] = frozenset()
     same_labels: frozenset[frozenset[str]] = frozenset([frozenset(["ADVP", "PRT"])])
     same_words: frozenset[frozenset[str]] = frozenset()
-    labelled: bool = True
+    labeled: bool = True
     longest: int = 40
 
     def counts(self, label: str) -> bool:
         """Whether brackets with this label count; a bracket without a label never does."""
-        return bool(label) and not any(
-            _same(label, other, self.same_labels) for other in self.deleted
-        )
+        return bool(label) and not any(_same(label, x, self.same_labels) for x in self.deleted)
 
 
-_SETS = {"DELETE_LABEL": "deleted", "DELETE_LABEL_FOR_LENGTH": "not_long", "QUOTE_LABEL": "quotes"}
+_LABELS = {
+    "DELETE_LABEL": "deleted",
+    "DELETE_LABEL_FOR_LENGTH": "not_long",
+    "QUOTE_LABEL": "quotes",
+}
 _PAIRS = {"EQ_LABEL": "same_labels", "EQ_WORD": "same_words"}
-_NUMBERS = "CUTOFF_LEN", "LABELED", "DEBUG", "MAX_ERROR"
+_NUMBERS = "CUTOFF_LEN", "LABELED", "DEBUG", "MAX_ERROR"  # the last two are about EVALB's output
 
 
 def read_evalb_params(path: Path) -> EvalbParams:
     """The rules of a parameter file of EVALB, such as COLLINS.prm or new.prm.
 
-    Raises: ValueError for a line that is no rule; OSError if there is no such file.
+    Raises: InputError for a line that is no rule; MissingFile or FileError.
 
     Source: EVALB.
     """
-    sets: dict[str, set[Any]] = {name: set() for name in (*_SETS.values(), *_PAIRS.values())}
+    sets: dict[str, set[Any]] = {name: set() for name in (*_LABELS.values(), *_PAIRS.values())}
     numbers = {"CUTOFF_LEN": 40, "LABELED": 1}
     for number, line in enumerate(read_lines(path), start=1):
         name, *values = line.split() or ["#"]
-        if name.startswith("#"):
-            continue
-        where = f"{path}, line {number}"
-        if name not in (names := (*_SETS, *_PAIRS, *_NUMBERS)):
-            raise ValueError(f"{where}: expected one of {', '.join(names)}; got {cut(name)}")
-        if len(values) != (wanted := 1 + (name in _PAIRS)):
-            told = f"{wanted} {'labels or words' if wanted > 1 else 'value'}"
-            raise ValueError(f"{where}: expected {told} after {name}; got {cut(' '.join(values))}")
-        if name in _PAIRS:
+        if name in _LABELS and len(values) == 1:
+            sets[_LABELS[name]].add(values[0])
+        elif name in _PAIRS and len(values) == 2:
             sets[_PAIRS[name]].add(frozenset(values))
-        elif name in _SETS:
-            sets[_SETS[name]].add(values[0])
-        elif re.fullmatch(r"\d{1,9}", values[0], re.ASCII):
+        elif name in _NUMBERS and re.fullmatch(r"[0-9]{1,9}", " ".join(values)):
             numbers[name] = int(values[0])
-        else:
-            raise ValueError(f"{where}: expected a whole number after {name}; got {cut(values[0])}")
-    frozen = {name: frozenset(values) for name, values in sets.items()}
-    return EvalbParams(**frozen, labelled=numbers["LABELED"] != 0, longest=numbers["CUTOFF_LEN"])
-
-
-with lazy_extra("parse"):
-    from nltk import Tree
-
-_QUOTES = ("'", '"', "/")
+        elif not name.startswith("#"):
+            rules = f"one of {', '.join([*_LABELS, *_PAIRS, *_NUMBERS])} with what belongs to it"
+            raise InputError(f"{path}, line {number}: expected {rules}; got {cut(line)}")
+    frozen = {field: frozenset(values) for field, values in sets.items()}
+    return EvalbParams(**frozen, labeled=numbers["LABELED"] != 0, longest=numbers["CUTOFF_LEN"])
 
 
 class Bracketing(NamedTuple):
-    """What EVALB sees of a sentence: words, tags, brackets (label, start, end), length.
+    """What EVALB sees of a sentence: words and tags that count, brackets, length.
 
     `quotes` are the words that may be quotes: the number of each among all words of the tree, and
     among those that count, and its tag.
@@ -98,12 +101,14 @@ class Bracketing(NamedTuple):
 
     words: list[str]
     tags: list[str]
-    brackets: list[tuple[str, int, int]]
+    brackets: list[Bracket]
     length: int
     quotes: list[tuple[int, int, str]]
 
 
-def bracketing(trees: Iterable[Tree], params: EvalbParams, kept: Sequence[int] = ()) -> Bracketing:
+def bracketing(
+    trees: Iterable["Tree"], params: EvalbParams, kept: Sequence[int] = ()
+) -> Bracketing:
     """Words and brackets of a sentence that count.
 
     Args:
@@ -111,14 +116,14 @@ def bracketing(trees: Iterable[Tree], params: EvalbParams, kept: Sequence[int] =
         kept: numbers of words that count whatever their tags are.
     """
     seen = Bracketing([], [], [], 0, [])
-    length, number = 0, 0
+    length = number = 0
 
-    def visit(tree: Tree) -> None:
+    def visit(tree: "Tree") -> None:
         nonlocal length, number
         start, place, label = len(seen.words), len(seen.brackets), tree.label()
         if is_tag(tree):
             length += label not in params.not_long
-            if label in params.quotes and tree[0] in _QUOTES:
+            if label in params.quotes and tree[0] in ("'", '"', "/"):
                 seen.quotes.append((number, start, label))
             times = kept.count(number) + (label not in params.deleted)
             seen.words.extend([tree[0]] * times)
@@ -139,8 +144,11 @@ def bracketing(trees: Iterable[Tree], params: EvalbParams, kept: Sequence[int] =
 def _kept_quotes(
     gold: Bracketing, found: Bracketing, params: EvalbParams
 ) -> tuple[list[int], list[int]]:
-    """The words, by number, that each side has to keep as the other did not delete them.
+    """The words, by number, that each side has to keep because the other did not delete them.
 
+    The sign ' is a quote or a possessive. If it is deleted as a quote in one tree and kept as a
+    possessive in the other, the sentences differ in length, and one mistake would make the whole
+    sentence an error. So a sign at the same place with two different tags counts in both trees.
     Of signs side by side EVALB may keep one twice, and so does this.
 
     Source: EVALB, releases of 2008 and later.
@@ -174,9 +182,13 @@ class EvalbScore(NamedTuple):
 
 
 def evalb_compare(
-    gold: Iterable[Tree], found: Iterable[Tree], params: EvalbParams | None = None
+    gold: Iterable["Tree"], found: Iterable["Tree"], params: EvalbParams | None = None
 ) -> EvalbScore:
     """Compare what a parser found in a sentence with its gold tree.
+
+    Args:
+        gold, found: the tree of the sentence; several, or none, if a parser left it in pieces.
+        params: what counts; None: the rules of COLLINS.prm.
 
     Source: EVALB.
     """
@@ -202,34 +214,36 @@ def evalb_compare(
     return EvalbScore(g.length, 0, matched, *sizes, tags)
 
 
-def take_bracket(
-    left: list[tuple[str, int, int]], bracket: tuple[str, int, int], params: EvalbParams
-) -> bool:
-    """Take the first bracket that is the same out of those that are left; False if none is."""
+def take_bracket(left: list[Bracket], bracket: Bracket, params: EvalbParams) -> bool:
+    """Remove the first equal bracket from those that are left; False if there is none."""
     label, *span = bracket
     for other in left:
-        alike = not params.labelled or _same(label, other[0], params.same_labels)
+        alike = not params.labeled or _same(label, other[0], params.same_labels)
         if list(other[1:]) == span and alike:
             left.remove(other)
             return True
     return False
 
 
-def evalb_summary(scores: Iterable[EvalbScore]) -> dict[str, float]:
-    """Totals over sentences, in EVALB's order and names; shares in per cent.
+def evalb_summary(scores: list[EvalbScore], longest: int | None = None) -> dict[str, Any]:
+    """Totals over the sentences up to a length, in EVALB's order and with its names.
+
+    Args:
+        longest: words of the longest sentence that counts; None: all sentences count.
+
+    Returns: which sentences were scored, their numbers, and shares in percent.
 
     Source: EVALB.
     """
-    scores = list(scores)
+    scores = [score for score in scores if longest is None or score.length <= longest]
     valid = [score for score in scores if score.status == 0]
     total = lambda name: sum(getattr(score, name) for score in valid)
     share = lambda part, whole: 100 * part / whole if whole else 0.0
-    recall, precision = (
-        share(total("matched"), total("gold")),
-        share(total("matched"), total("found")),
-    )
+    recall = share(total("matched"), total("gold"))
+    precision = share(total("matched"), total("found"))
     whole = sum(score.matched == score.gold == score.found for score in valid)
     return {
+        "sentences": "all" if longest is None else f"up to {longest} words",
         "Number of sentence": len(scores),
         "Number of Error sentence": sum(score.status == 1 for score in scores),
         "Number of Skip  sentence": sum(score.status == 2 for score in scores),
@@ -245,18 +259,31 @@ def evalb_summary(scores: Iterable[EvalbScore]) -> dict[str, float]:
     }
 
 
-def same_punctuation(found: Tree, gold: Tree, params: EvalbParams | None = None) -> Tree:
-    """A tree in which those words are punctuation that are so in the gold tree of the sentence.
+def score_trees(
+    gold: list["Tree"], found: list["Tree"], lengths: Iterable[int | None] = (None, 40)
+) -> list[dict[str, Any]]:
+    """Score trees as EVALB does, but with the punctuation of the gold trees.
 
-    Raises: ValueError if the two have not as many words.
+    EVALB decides by tags which words are punctuation and removes them, so a comma that a parser
+    tags as a noun would make the whole sentence an error, and the worst trees would not count.
+    Here the gold tags decide; brackets are left as they were found.
+
+    Args:
+        lengths: words of the longest sentence that counts, None for all; a summary for each.
+
+    Returns: for each length which sentences were scored, and what `evalb_summary` returns.
+
+    Raises: ValueError if a tree and its gold tree do not have the same number of words.
     """
-    words, others = gold.leaves(), found.leaves()
-    if len(words) != len(others):
-        told = f"expected a tree of the {len(words)} words {' '.join(words)!r}"
-        raise ValueError(f"{told}; got one of the {len(others)} words {' '.join(others)!r}")
-    deleted, found = (params or EvalbParams()).deleted, found.copy(deep=True)
-    for place, (_, tag) in enumerate(gold.pos()):
-        leaf = found[found.leaf_treeposition(place)[:-1]]
+    pairs = [(g, _with_punctuation_of(g, f)) for g, f in zip(gold, found, strict=True)]
+    scores = [evalb_compare([g], [f]) for g, f in pairs]
+    return [evalb_summary(scores, longest) for longest in lengths]
+
+
+def _with_punctuation_of(gold: "Tree", found: "Tree") -> "Tree":
+    """A copy of the second tree in which the words that are punctuation in the first are so."""
+    deleted, found = EvalbParams().deleted, found.copy(deep=True)
+    for (_, tag), leaf in zip(gold.pos(), found.subtrees(is_tag), strict=True):
         if tag in deleted:
             leaf.set_label(tag)
         elif leaf.label() in deleted:
@@ -264,49 +291,27 @@ def same_punctuation(found: Tree, gold: Tree, params: EvalbParams | None = None)
     return found
 
 
-def score_trees(
-    gold: list[Tree], found: list[Tree], lengths: Iterable[int | None] = (None, 40)
-) -> list[dict[str, Any]]:
-    """Score trees as EVALB does, but with the punctuation of the gold trees.
-
-    Args:
-        lengths: words of the longest sentence that counts, None for all; a summary for each.
-
-    Returns: for each length what sentences were scored, and what `evalb_summary` returns.
-
-    Raises: ValueError if a tree and its gold tree have not as many words.
-    """
-    pairs = zip(gold, found, strict=True)
-    return _summaries([evalb_compare([g], [same_punctuation(f, g)]) for g, f in pairs], lengths)
-
-
-def _summaries(
-    scores: list[EvalbScore], lengths: Iterable[int | None] = (None, 40)
-) -> list[dict[str, Any]]:
-    """What `evalb_summary` says of the sentences up to each length; None: of all."""
-    return [
-        {"sentences": "all" if longest is None else f"up to {longest} words"}
-        | evalb_summary(score for score in scores if longest is None or score.length <= longest)
-        for longest in lengths
-    ]
-
-
 def score_tree_files(
     gold: Path, found: Path, params: EvalbParams | None = None
 ) -> list[dict[str, Any]]:
-    """Score a file of trees as EVALB does.
+    """Score a file of trees exactly as EVALB does.
 
     Args:
-        gold, found: files of the same sentences, a line each; a blank line has no tree.
-        params: what counts; None: what COLLINS.prm says (see `read_evalb_params`).
+        gold, found: files of the same sentences, one per line; a blank line has no tree.
+        params: what counts; None: the rules of COLLINS.prm (see `read_evalb_params`).
 
     Returns: as `score_trees`, for all sentences and for those up to the length in the params.
 
-    Raises: ValueError as `read_trees`, or if the files have not as many lines.
+    Raises: InputError as `read_trees`, or if the files have not the same number of lines.
     """
-    params, sides = params or EvalbParams(), [read_tree_lines(path) for path in (gold, found)]
-    if len(sides[0]) != len(sides[1]):
+
+    def trees_of_lines(path: Path) -> list[list["Tree"]]:
+        read = lambda line, n: list(read_trees([line], str(path), n)) if line.strip() else []
+        return [read(line, n) for n, line in enumerate(read_lines(path), start=1)]
+
+    params, golds, founds = params or EvalbParams(), trees_of_lines(gold), trees_of_lines(found)
+    if len(golds) != len(founds):
         told = f"expected as many lines in {found} as in {gold}"
-        raise ValueError(f"{told}, {len(sides[0])}; got {len(sides[1])}")
-    scores = [evalb_compare(g, f, params) for g, f in zip(*sides, strict=True)]
-    return _summaries(scores, (None, params.longest))
+        raise InputError(f"{told}, {len(golds)}; got {len(founds)}")
+    scores = [evalb_compare(g, f, params) for g, f in zip(golds, founds, strict=True)]
+    return [evalb_summary(scores, longest) for longest in (None, params.longest)]

@@ -1,32 +1,47 @@
-"""Trees."""
+"""Trees as lines of text, which the trainer can learn, and back.
+
+A treebank is a corpus of two languages, words and trees. A vocabulary splits lines at spaces and
+at punctuation, so brackets are written as arrows: ↓NP opens a phrase, ↑NP closes it, and each soon
+becomes one piece; so does a tag, →NN, once those with punctuation have a name in letters. The word
+after each tag makes lines longer, but shows where a tag belongs after the model has made a mistake.
+"""
 
 from collections.abc import Iterable
 from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Union
 
-from annotated.linearization import linearize
-from annotated.machinery.files import extra, lazy_extra, write_text
-from annotated.machinery.parsing.trees import check_limit, is_tag, load_trees
+from annotated.machinery.errors import InputError
+from annotated.machinery.files import extra, write_text
+from annotated.machinery.parsing.trees import is_tag, load_trees
 
-with lazy_extra("parse"):
+if TYPE_CHECKING:
     from nltk import Tree
 
-MAX_DEPTH = 100  # phrases inside of each other that a line can open
+MAX_DEPTH = 100  # nested phrases that a line can open
 
 
-def delinearize(tokens: Iterable[str], words: list[str]) -> Tree:
-    """The tree that tokens describe, whatever they are, over these words.
+def delinearize(tokens: Iterable[str], words: list[str]) -> "Tree":
+    """The tree that tokens such as `linearize` makes describe, whatever they are, over the words.
 
-    A phrase inside of a hundred others is not opened, and what it holds belongs to the phrase
-    above. Its closing bracket then closes one of those that are open, if one has its label. So a
-    tree of more than a hundred phrases one in the other does not come back as it was.
+    A model may write anything, so there is a rule for each mistake:
 
-    Raises: ValueError if there are no words.
+    - A closing bracket closes the innermost open phrase with its label, and all that are open
+      inside it; without such a phrase it does nothing.
+    - A tag takes the next word; when no words are left it does nothing.
+    - No phrase is opened inside a hundred others; what it would hold belongs to the phrase above.
+    - At the end all open phrases are closed, words that are left over are added at the top with
+      the tag X, and phrases without a word are removed.
+    - Several trees next to each other get a common root TOP.
+
+    Raises: InputError if there are no words.
     """
+    with extra("parse"):
+        from nltk import Tree
+
     if not words:
-        raise ValueError("expected words for the tree; got none")
+        raise InputError("expected words for the tree; got none")
     left, top = iter(words), Tree("TOP", [])
     open_phrases = [top]
     for token in tokens:
@@ -35,24 +50,23 @@ def delinearize(tokens: Iterable[str], words: list[str]) -> Tree:
                 open_phrases.append(Tree(token[1:], []))
                 open_phrases[-2].append(open_phrases[-1])
         elif token.startswith(")"):
-            depth = [phrase.label() for phrase in open_phrases[1:]][::-1]
-            if token[1:] in depth:
-                del open_phrases[-1 - depth.index(token[1:]) :]
+            labels = [phrase.label() for phrase in open_phrases[1:]][::-1]
+            if token[1:] in labels:
+                del open_phrases[-1 - labels.index(token[1:]) :]
         elif (word := next(left, None)) is not None:
             open_phrases[-1].append(Tree(token, [word]))
     top.extend(Tree("X", [word]) for word in left)
     found = _without_empty(top)
     assert found is not None  # there is at least one word
-    only = found[0]
-    return only if len(found) == 1 and not is_tag(only) else found
+    return found[0] if len(found) == 1 and not is_tag(found[0]) else found
 
 
-def _without_empty(tree: Tree) -> Tree | None:
+def _without_empty(tree: "Tree") -> Union["Tree", None]:
     """The tree without phrases that hold no word; None if it holds none at all."""
     if is_tag(tree):
         return tree
     children = [child for child in map(_without_empty, tree) if child is not None]
-    return Tree(tree.label(), children) if children else None
+    return type(tree)(tree.label(), children) if children else None
 
 
 _NAMES = {
@@ -63,11 +77,10 @@ _TAGS = {name: tag for tag, name in _NAMES.items()}
 _ESCAPED = {
     "-LRB-": "(", "-RRB-": ")", "-LSB-": "[", "-RSB-": "]", "-LCB-": "{", "-RCB-": "}",
 }  # fmt: skip
-_ARROWS = {"(": "↓", ")": "↑"}
 
 
 def words_to_line(words: list[str]) -> str:
-    """Words as a line of text; a word with spaces in it, or of nothing else, is one word still.
+    """Words as a line of text; a word with spaces in it, or of nothing else, stays one word.
 
     >>> words_to_line(["Mice", "-LRB-", "two", "-RRB-"])
     'Mice ( two )'
@@ -81,92 +94,78 @@ def is_marked(word: str) -> bool:
     return len(word) > 1 and word[0] in "↓↑→"
 
 
-def tree_to_line(tree: Tree) -> str:
-    """A tree as a line of text, words kept.
+def tree_to_line(tree: "Tree") -> str:
+    """A tree as a line of text, with its words.
 
     >>> tree_to_line(Tree.fromstring("(NP (PRP$ its) (NN mat))"))
     '↓NP →PRPS its →NN mat ↑NP'
     """
-    words = iter(tree.leaves())
-    return " ".join(
-        _ARROWS[token[0]] + token[1:]
-        if token[0] in _ARROWS
-        else f"→{_NAMES.get(token, token)} {words_to_line([next(words)])}"
-        for token in linearize(tree)
-    )
+    label = tree.label()
+    if is_tag(tree):
+        return f"→{_NAMES.get(label, label)} {words_to_line(list(tree))}"
+    return f"↓{label} {' '.join(map(tree_to_line, tree))} ↑{label}"
 
 
 def line_to_tokens(line: str) -> list[str]:
-    """What `delinearize` needs, from a line as `tree_to_line` writes it.
+    """The tokens for `delinearize` in a line such as `tree_to_line` writes.
 
     >>> line_to_tokens("↓NP →PRPS its →NN mat ↑NP")
     ['(NP', 'PRP$', 'NN', ')NP']
     """
-    brackets = {"↓": "(", "↑": ")"}
-    marked = (word for word in line.split() if is_marked(word))
-    return [
-        brackets[word[0]] + word[1:] if word[0] in brackets else _TAGS.get(word[1:], word[1:])
-        for word in marked
-    ]
+    marks = [(word[0], word[1:]) for word in line.split() if is_marked(word)]
+    tokens = {"↓": "({}", "↑": "){}"}
+    return [tokens[m].format(x) if m in tokens else _TAGS.get(x, x) for m, x in marks]
 
 
-def line_to_tree(line: str, words: list[str]) -> Tree:
+def line_to_tree(line: str, words: list[str]) -> "Tree":
     """The tree that a line describes, whatever it is, over these words.
 
-    Raises: ValueError if there are no words.
+    The words that the model wrote are aligned with those of the sentence: the longest runs of
+    equal words first, what differs between them in order. A tag of a word without a place in the
+    sentence is dropped; a word that was skipped gets the tag X, before the next word.
+    `delinearize` does the rest.
+
+    Raises: InputError if there are no words.
 
     >>> print(line_to_tree("↓NP →DT the →JJ fat →NN mat ↑NP", ["the", "mat"]))
     (NP (DT the) (NN mat))
     """
-    said: list[str] = []  # the word after each tag
+    written: list[str] = []  # the word after each tag
     for word in line.split():
         if is_marked(word):
-            said += [""] if word[0] == "→" else []
-        elif said:
-            said[-1] += word
-    return delinearize(
-        _one_tag_each(line_to_tokens(line), said, words_to_line(words).split()), words
-    )
-
-
-def _one_tag_each(tokens: list[str], said: list[str], words: list[str]) -> list[str]:
-    """Tokens with a tag for each word up to the last that has one.
-
-    Args:
-        tokens: as `linearize` makes them.   said: the word that follows each tag in them.
-    """
-    place: dict[int, int] = {}  # of what was said among the words
-    for what, i, i_end, j, j_end in SequenceMatcher(
-        None, said, words, autojunk=False
-    ).get_opcodes():
-        if what in ("equal", "replace"):
-            place.update(zip(range(i, i_end), range(j, j_end), strict=False))
-    result, done, tags = [], 0, 0
-    for token in tokens:
-        if token[0] in _ARROWS:
-            result.append(token)
+            written += [""] if word[0] == "→" else []
+        elif written:
+            written[-1] += word
+    positions: dict[int, int] = {}  # of the written words in the sentence
+    matcher = SequenceMatcher(None, written, words_to_line(words).split(), autojunk=False)
+    for kind, i, i_end, j, j_end in matcher.get_opcodes():
+        if kind in ("equal", "replace"):
+            positions.update(zip(range(i, i_end), range(j, j_end), strict=False))
+    tokens: list[str] = []  # with a tag for each word up to the last that has one
+    tags = done = 0
+    for token in line_to_tokens(line):
+        if token[0] in "()":
+            tokens.append(token)
             continue
-        if tags in place:
-            result += ["X"] * (place[tags] - done) + [token]
-            done = place[tags] + 1
+        if tags in positions:
+            tokens += ["X"] * (positions[tags] - done) + [token]
+            done = positions[tags] + 1
         tags += 1
-    return result
+    return delinearize(tokens, words)
 
 
 def write_treebank(corpus: str, folder: Path, limit: int | None = None) -> str:
     """Write a treebank as a corpus for the trainer: train and dev, words and trees.
 
     Args:
-        corpus: as for `treebank_files`.   limit: number of training sentences, from the beginning.
+        corpus: as for `load_trees`.   limit: number of training sentences, from the beginning.
 
     Returns: what `--data` of `annotated train` has to be.
 
-    Raises: ValueError for a limit below 1, and as `load_trees`.
+    Raises: as `load_trees`.
     """
-    check_limit(limit)
-    folder.mkdir(parents=True, exist_ok=True)
     for split in "train", "dev":
-        trees = load_trees(corpus, split)[: limit if split == "train" else None]
+        trees = load_trees(corpus, split, limit if split == "train" else None)
         sides = {
             "words": [words_to_line(tree.leaves()) for tree in trees],
             "trees": map(tree_to_line, trees),
@@ -176,17 +175,17 @@ def write_treebank(corpus: str, folder: Path, limit: int | None = None) -> str:
     return f"{folder}-words-trees"
 
 
-@cache
-def _english() -> Any:
-    with extra("parse"):
-        import spacy
-    return spacy.blank("en")
-
-
 def split_words(text: str) -> list[str]:
-    """The words of a sentence, punctuation and clitics apart.
+    """The words of an English sentence, punctuation and clitics apart, much as in CRAFT.
 
     >>> split_words("The cat didn't sit.")
     ['The', 'cat', 'did', "n't", 'sit', '.']
     """
     return [token.text for token in _english()(text) if not token.is_space]
+
+
+@cache
+def _english() -> Any:
+    with extra("parse"):
+        import spacy
+    return spacy.blank("en")
