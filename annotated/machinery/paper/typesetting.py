@@ -1,40 +1,38 @@
-"""The paper's PDF."""
+"""What printing does to the paper's words and formulas, undone.
+
+Lines are joined where words are broken; words whose ligatures the font does not name are known by
+what is left of them; formulas within a line are recognized by a table and become LaTeX.
+"""
 
 import re
 from collections.abc import Callable, Iterable
-from itertools import chain, starmap
 
 LOST = "\ufffd"  # stands for a letter of which nothing is known
 _LETTER = rf"[A-Za-z{LOST}]"
-_WORD = re.compile(rf"{_LETTER}+(?:-{_LETTER}+)*")
+_WORD = rf"{_LETTER}+(?:-{_LETTER}+)*"
 
 
 def known_words(lines: Iterable[str]) -> set[str]:
-    """The words of a text, in lower case, without those that a line's end cuts."""
+    """The words of a text, in lower case, except those broken at the end of a line."""
     whole = (re.sub(r"\S+-$", "", line) for line in lines)
-    return {word.lower() for line in whole for word in _WORD.findall(line)}
-
-
-def _unbroken(left: str, right: str, known: set[str]) -> str:
-    """Join two halves of a word, with or without the hyphen that stood at the line's end."""
-    compound, joined = f"{left}-{right}", f"{left}{right}"
-    if compound.lower() in known or (joined.lower() not in known and left.lower() in known):
-        return compound
-    return joined
+    return {word.lower() for line in whole for word in re.findall(_WORD, line)}
 
 
 def join_lines(lines: Iterable[str], known: set[str]) -> str:
-    """Make one string of the lines of a paragraph."""
-    text = ""
-    for line in lines:
-        left = re.search(rf"((?:{_LETTER}|-)*{_LETTER})-$", text)
-        right = re.match(_WORD, line)
-        if left and right:
-            word = _unbroken(left[1], right[0], known)
-            text = text[: left.start()] + word + line[right.end() :]
-        else:
-            text += line if not text or re.search(r"https?://\S+/$", text) else f" {line}"
-    return text
+    """Make one string of the lines of a paragraph.
+
+    A hyphen at the end of a line is kept if the text has the compound elsewhere, or if it has the
+    first half but not the joined word.
+    """
+
+    def mend(broken: re.Match[str]) -> str:
+        left, right = broken.groups()
+        compound, joined = f"{left}-{right}", f"{left}{right}"
+        kept = joined.lower() not in known and left.lower() in known
+        return compound if kept or compound.lower() in known else joined
+
+    text = re.sub(rf"({_WORD})-\n({_WORD})", mend, "\n".join(lines))
+    return re.sub(r"(https?://\S+/)?\n", lambda end: end[1] or " ", text)
 
 
 _LIGATED = (
@@ -46,26 +44,21 @@ _LIGATED = (
 
 
 def _without(word: str) -> re.Pattern[str]:
-    """Find a word also if ligatures are lost in it; of "efficient" one may be ff, fi or ffi."""
+    """Pattern for a word with or without its ligatures; of "ffi" only "fi" may be one.
+
+    Its first group is the first letter, which may be a capital, unless a ligature begins the word.
+    """
     rest = re.sub("f[fil]+", "", word)
     gap = f"[{LOST} ]?" if len(rest) > 1 else LOST  # an "o" alone need not have been "off"
-
-    def lost(match: re.Match[str]) -> str:
-        first, last = match[0][0], match[0][-1]
-        parts = [match[0], gap, *([f"{first}{gap}", f"{gap}{last}"] if len(match[0]) > 2 else [])]
-        return f"(?:{'|'.join(parts)})"
-
-    letters = re.sub("f[fil]+", lost, word)
-    if word[0] != "f":  # a capital is never a part of a ligature
-        letters = f"[{word[0]}{word[0].upper()}]{letters[1:]}"
-    return re.compile(rf"(?<!\w)(?! ){letters}(?!\w)")
+    lost = lambda found: f"(?:{found[0]}|{'f?' * (len(found[0]) > 2)}{gap})"
+    first = "" if word[0] == "f" else f"(?i:{word[0]})"
+    return re.compile(rf"(?<!\w)(?! )({first}){re.sub('f[fil]+', lost, word[bool(first) :])}(?!\w)")
 
 
 def mend_ligatures(text: str) -> str:
     """The text with the ligatures that its words have lost."""
     for word in _LIGATED:
-        whole = lambda found, word=word: word.capitalize() if found[0][0].isupper() else word
-        text = _without(word).sub(whole, text)
+        text = _without(word).sub(lambda found, word=word: found[1] + word[len(found[1]) :], text)
     return text
 
 
@@ -96,9 +89,6 @@ _FORMULAS = {
     "WO∈Rhdv×dmodel": rf"W^O \in \mathbb{{R}}^{{hd_v \times {_MODEL}}}",
     "q·k=∑dki=1qiki": r"q \cdot k = \sum_{i=1}^{d_k} q_i k_i",
     "−∞": r"-\infty",
-}
-
-_MORE_FORMULAS = {
     "2π": r"2\pi",
     "10000·2π": r"10000 \cdot 2\pi",
     "PEpos": r"PE_{pos}",
@@ -131,32 +121,30 @@ _PHRASES = (
 _VARIANTS = {
     "−": "[−-]",
     "·": "[·⋅]",
-    "ϵ": r"(?:[ϵε\ufffd]|\(cid:\d+\))",
-    "∑": r"(?:[∑Σ\ufffd]|\(cid:\d+\))?",
+    "ϵ": f"[ϵε{LOST}]",
+    "∑": f"[∑Σ{LOST}]?",
 }
 
-_Mend = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]  # what to find, what to put there
 
-
-def _formula(printed: str, latex: str) -> _Mend:
-    """Find a formula, with any spaces between its signs; put LaTeX there."""
+def _formula(printed: str) -> str:
+    """Pattern for a formula with any spaces between its signs, and the number that it equals."""
     signs = r"\s*".join(_VARIANTS.get(sign, re.escape(sign)) for sign in printed)
-    found = re.compile(rf"(?<!\w){signs}(?:\s*=\s*(\d+(?:\.\d+)?))?(?!\w)")
-    return found, lambda match: f"${latex} = {match[1]}$" if match[1] else f"${latex}$"
-
-
-def _phrase(typeset: str) -> _Mend:
-    """Find a phrase as it reads without its LaTeX; put there the phrase with it."""
-    plain = re.sub(r"[$^{}]|\\mathbf", "", typeset)
-    new = typeset.replace(" $^", "$^")
-    return re.compile(rf"\b{re.escape(plain)}\b"), lambda match: new
+    return rf"(?<!\w){signs}(\s*=\s*(\d+(?:\.\d+)?))?(?!\w)"
 
 
 def typeset(text: str) -> str:
     """A paragraph with its formulas as LaTeX between dollar signs."""
-    formulas = sorted((_FORMULAS | _MORE_FORMULAS).items(), key=lambda pair: -len(pair[0]))
-    for found, new in chain(starmap(_formula, formulas), map(_phrase, _PHRASES)):
+
+    def put(pattern: str, new: Callable[[re.Match[str]], str]) -> None:
+        nonlocal text
         parts = text.split("$")
-        parts[::2] = [found.sub(new, part) for part in parts[::2]]
+        parts[::2] = [re.sub(pattern, new, part) for part in parts[::2]]  # outside of formulas
         text = "$".join(parts)
+
+    for printed in sorted(_FORMULAS, key=len, reverse=True):
+        latex = _FORMULAS[printed]
+        put(_formula(printed), lambda found, x=latex: f"${x} = {found[2]}$" if found[1] else f"${x}$")
+    for phrase in _PHRASES:
+        plain = re.sub(r"[$^{}]|\\mathbf", "", phrase)
+        put(rf"\b{re.escape(plain)}\b", lambda found, phrase=phrase: phrase.replace(" $^", "$^"))
     return re.sub(r"\$ (?=[.,])", "$", text)
