@@ -10,7 +10,7 @@ sections are not found is refused.
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import mode
@@ -118,49 +118,44 @@ _RUN_IN = re.compile(r"^(?:Encoder:|Decoder:|Residual Dropout|Label Smoothing|Ac
 
 
 def _paragraphs(lines: list[_Line]) -> list[tuple[str, list[_Line]]]:
-    """Group lines into paragraphs, captions and footnotes, each with the name of its section.
-
-    Raises: ValueError if a heading is missing.
-    """
+    """Group lines into paragraphs, captions and footnotes, each with the name of its section."""
     margin, right = mode(round(x.left) for x in lines), mode(round(x.right) for x in lines)
     em = mode(line.size for line in lines)
     found: list[tuple[str, list[_Line]]] = []
     sections, section = list(_HEADINGS), ""
-    opened: dict[str, list[_Line]] = {"body": [], "aside": []}  # the last paragraph, and caption
+    body: list[_Line] = []  # the last paragraph
+    aside: list[_Line] = []  # the last caption or footnote
+
+    def opened(name: str, line: _Line) -> list[_Line]:
+        found.append((name, [line]))
+        return found[-1][1]
 
     def touches(above: _Line, line: _Line) -> bool:
         return above.page == line.page and 0 < above.base - line.base < 1.37 * em
 
-    def add(kind: str, name: str, line: _Line, goes_on: bool) -> None:
-        if not goes_on:
-            found.append((name, []))
-            opened[kind] = found[-1][1]
-        opened[kind].append(line)
-
     for line in lines:
         caption = re.match(r"(Figure|Table) (\d): ", line.text)
-        body, aside = opened["body"], opened["aside"]
         indent = (line.left - margin) / em
         flush, small = abs(indent) < 0.25, line.size < 0.95 * em
         if sections and re.match(rf"{re.escape(sections[0])}(?: [A-Z]|$)", line.text):
-            section = sections.pop(0)
-            opened = {"body": [], "aside": []}
+            section, body, aside = sections.pop(0), [], []
         elif caption:
-            add("aside", f"{caption[1].lower()}-{caption[2]}", line, goes_on=False)
+            aside = opened(f"{caption[1].lower()}-{caption[2]}", line)
         elif small and _LABEL.match(line.text):
             notes = sum(name.startswith("footnote") for name, _ in found)
-            add("aside", f"footnote-{notes + 1}", line, goes_on=False)
+            aside = opened(f"footnote-{notes + 1}", line)
         elif aside and flush and touches(aside[-1], line):
-            add("aside", "", line, goes_on=True)
+            aside.append(line)
         elif section not in ("", "References") and not small:
             bullet = line.text.startswith("•")
-            if flush or bullet or abs(indent - 3.6) < 0.15:
-                turned = body and body[-1].page != line.page  # the paragraph may have ended above
-                whole = turned and (body[-1].right > right - em or body[-1].text[-1] not in ".:?")
-                goes_on = body and not bullet and (whole or touches(body[-1], line))
-                add("body", section.lower(), line, bool(goes_on))
-    if sections:
-        raise ValueError(f"text without the heading of section {sections[0]}")
+            if not (flush or bullet or abs(indent - 3.6) < 0.15):
+                continue  # an equation, or a row of a table
+            turned = body and body[-1].page != line.page  # the paragraph may have ended above
+            whole = turned and (body[-1].right > right - em or body[-1].text[-1] not in ".:?")
+            if body and not bullet and (whole or touches(body[-1], line)):
+                body.append(line)
+            else:
+                body = opened(section.lower(), line)
     return found
 
 
@@ -173,7 +168,7 @@ class Paper:
     Displayed equations are left out; the text after one is a paragraph of its own.
     """
 
-    sections: dict[str, list[str]] = field(default_factory=dict)
+    sections: dict[str, list[str]]
 
     def paragraph(self, section: str, number: int = 1) -> str:
         """One paragraph, counted from 1. Raises ValueError if there is no such paragraph."""
@@ -181,9 +176,7 @@ class Paper:
             raise ValueError(f"no section {section!r}; there are {', '.join(self.sections)}")
         paragraphs = self.sections[section]
         if not 1 <= number <= len(paragraphs):
-            raise ValueError(
-                f"section {section!r} has paragraphs 1 to {len(paragraphs)}, not {number}"
-            )
+            raise ValueError(f"section {section!r} has {len(paragraphs)} paragraphs; got {number}")
         return paragraphs[number - 1]
 
 
@@ -205,13 +198,12 @@ def extract_paper(pdf: str | Path) -> Paper:
     with reading(pdf, "a PDF of the paper"):
         lines = _lines(Path(pdf))
         known = known_words(line.text for line in lines)
-        if not lines:
-            raise ValueError("pages without text, as if they were scanned")
-        for section, block in _paragraphs(lines):
+        for section, block in _paragraphs(lines) if lines else []:
             text = mend_ligatures(_LABEL.sub("", join_lines((line.text for line in block), known)))
             name = "acknowledgements" if text.startswith("Acknowledgements") else section
             bold = _RUN_IN.sub(lambda head: f"**{head[0]}**", text)
             sections.setdefault(name, []).append(typeset(bold))
-        if missing := [name for name in _CAPTIONS if name not in sections]:
-            raise ValueError(f"text without {', '.join(missing)}")
+        expected = [name.lower() for name in _HEADINGS if name not in ("6", "References")]
+        if missing := [name for name in (*expected, *_CAPTIONS) if name not in sections]:
+            raise ValueError(f"text without these parts: {', '.join(missing)}")
     return Paper({name: sections[name] for name in sorted(sections, key=lambda x: x * ("-" in x))})

@@ -5,7 +5,7 @@ what is left of them; formulas within a line are recognized by a table and becom
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 LOST = "\ufffd"  # stands for a letter of which nothing is known
 _LETTER = rf"[A-Za-z{LOST}]"
@@ -52,99 +52,65 @@ def _without(word: str) -> re.Pattern[str]:
     gap = f"[{LOST} ]?" if len(rest) > 1 else LOST  # an "o" alone need not have been "off"
     lost = lambda found: f"(?:{found[0]}|{'f?' * (len(found[0]) > 2)}{gap})"
     first = "" if word[0] == "f" else f"(?i:{word[0]})"
-    return re.compile(rf"(?<!\w)(?! )({first}){re.sub('f[fil]+', lost, word[bool(first) :])}(?!\w)")
+    return re.compile(
+        rf"(?<![\w{LOST}])(?! )({first}){re.sub('f[fil]+', lost, word[bool(first) :])}(?!\w)"
+    )
 
 
 def mend_ligatures(text: str) -> str:
     """The text with the ligatures that its words have lost."""
-    for word in _LIGATED:
+    for word in sorted(_LIGATED, key=len, reverse=True):  # one ends like another
         text = _without(word).sub(lambda found, word=word: found[1] + word[len(found[1]) :], text)
     return text
 
 
-_MODEL = r"d_{\text{model}}"
-_FORMULAS = {
-    "ht": "h_t",
-    "ht−1": "h_{t-1}",
-    "(x1,...,xn)": r"(x_1, \ldots, x_n)",
-    "(y1,...,ym)": r"(y_1, \ldots, y_m)",
-    "(z1,...,zn)": r"(z_1, \ldots, z_n)",
-    "z=(z1,...,zn)": r"\mathbf{z} = (z_1, \ldots, z_n)",
-    "xi,zi∈Rd": r"x_i, z_i \in \mathbb{R}^d",
-    "LayerNorm(x+Sublayer(x))": r"\mathrm{LayerNorm}(x + \mathrm{Sublayer}(x))",
-    "Sublayer(x)": r"\mathrm{Sublayer}(x)",
-    "N=6": "N = 6",
-    "h=8": "h = 8",
-    "dmodel": _MODEL,
-    "√dmodel": rf"\sqrt{{{_MODEL}}}",
-    "dff": r"d_{ff}",
-    "dk": "d_k",
-    "dv": "d_v",
-    "√dk": r"\sqrt{d_k}",
-    "1√dk": r"\frac{1}{\sqrt{d_k}}",
-    "dk=dv=dmodel/h": f"d_k = d_v = {_MODEL}/h",
-    "WQi∈Rdmodel×dk": rf"W_i^Q \in \mathbb{{R}}^{{{_MODEL} \times d_k}}",
-    "WKi∈Rdmodel×dk": rf"W_i^K \in \mathbb{{R}}^{{{_MODEL} \times d_k}}",
-    "WVi∈Rdmodel×dv": rf"W_i^V \in \mathbb{{R}}^{{{_MODEL} \times d_v}}",
-    "WO∈Rhdv×dmodel": rf"W^O \in \mathbb{{R}}^{{hd_v \times {_MODEL}}}",
-    "q·k=∑dki=1qiki": r"q \cdot k = \sum_{i=1}^{d_k} q_i k_i",
-    "−∞": r"-\infty",
-    "2π": r"2\pi",
-    "10000·2π": r"10000 \cdot 2\pi",
-    "PEpos": r"PE_{pos}",
-    "PEpos+k": r"PE_{pos+k}",
-    "O(n)": "O(n)",
-    "O(n/r)": "O(n/r)",
-    "O(n/k)": "O(n/k)",
-    "O(logk(n))": r"O(\log_k(n))",
-    "O(k·n·d+n·d2)": r"O(k \cdot n \cdot d + n \cdot d^2)",
-    "k<n": "k < n",
-    "k=n": "k = n",
-    "β1": r"\beta_1",
-    "β2": r"\beta_2",
-    "ϵ=10−9": r"\epsilon = 10^{-9}",
-    "warmup_steps": r"warmup\_steps",
-    "Pdrop": "P_{drop}",
-    "ϵls": r"\epsilon_{ls}",
-    "α": r"\alpha",
-}
-
-_PHRASES = (
-    *("position $t$", "position $i$", "less than $i$", r"Given $\mathbf{z}$", "matrix $Q$"),
-    *("matrices $K$ and $V$", "values $h$ times", "where $pos$ is", "and $i$ is the dimension"),
-    *("offset $k$", "length $n$", "dimensionality $d$", "size $r$", "factor of $k$"),
-    *("$n$ is the sequence", "$d$ is the representation", "$k$ is the kernel", "$r$ the size"),
-    *("of $q$ and $k$ are", "gradients $^4$", "GPU $^5$"),
+_SPANS = (
+    *("$h_t$", "$h_{t-1}$", "position $t$", "position $i$", "less than $i$"),
+    *(r"$(x_1, \ldots, x_n)$", r"$(y_1, \ldots, y_m)$", r"$(z_1, \ldots, z_n)$"),
+    *(r"$\mathbf{z} = (z_1, \ldots, z_n)$", r"Given $\mathbf{z}$", r"$x_i, z_i \in \mathbb{R}^d$"),
+    *(r"$\mathrm{LayerNorm}(x + \mathrm{Sublayer}(x))$", r"$\mathrm{Sublayer}(x)$"),
+    *("$N = 6$", "$h = 8$", r"$d_{\text{model}}$", r"$\sqrt{d_{\text{model}}}$", "$d_{ff}$"),
+    *("$d_k$", "$d_v$", r"$\sqrt{d_k}$", r"$\frac{1}{\sqrt{d_k}}$"),
+    *(
+        r"$d_k = d_v = d_{\text{model}}/h$",
+        "matrix $Q$",
+        "matrices $K$ and $V$",
+        "values $h$ times",
+    ),
+    r"$W^Q_i \in \mathbb{R}^{d_{\text{model}} \times d_k}$",
+    r"$W^K_i \in \mathbb{R}^{d_{\text{model}} \times d_k}$",
+    r"$W^V_i \in \mathbb{R}^{d_{\text{model}} \times d_v}$",
+    r"$W^O \in \mathbb{R}^{hd_v \times d_{\text{model}}}$",
+    *(r"$q \cdot k = \sum^{d_k}_{i=1} q_i k_i$", "of $q$ and $k$ are", r"$-\infty$"),
+    *("where $pos$ is", "and $i$ is the dimension", r"$2\pi$", r"$10000 \cdot 2\pi$"),
+    *("$PE_{pos}$", "$PE_{pos+k}$", "offset $k$", "length $n$", "dimensionality $d$", "size $r$"),
+    *("factor of $k$", "$n$ is the sequence", "$d$ is the representation", "$k$ is the kernel"),
+    *("$r$ the size", "$O(n)$", "$O(n/r)$", "$O(n/k)$", r"$O(\log_k(n))$"),
+    *(r"$O(k \cdot n \cdot d + n \cdot d^2)$", "$k < n$", "$k = n$", r"$\beta_1$", r"$\beta_2$"),
+    *(r"$\epsilon = 10^{-9}$", r"$warmup\_steps$", "$P_{drop}$", r"$\epsilon_{ls}$", r"$\alpha$"),
+    *("gradients$^4$", "GPU$^5$"),
 )
-
-# Fonts name these signs in several ways, or not at all.
-_VARIANTS = {
-    "−": "[−-]",
-    "·": "[·⋅]",
-    "ϵ": f"[ϵε{LOST}]",
-    "∑": f"[∑Σ{LOST}]?",
-}
+_PRINTED = {
+    **{r"\_": "_", r"\ldots": "...", r"\log": "log", r"\in": "∈", r"\times": "×", r"\cdot": "·"},
+    **{r"\sqrt": "√", r"\sum": "∑", r"\infty": "∞", r"\alpha": "α", r"\beta": "β", r"\pi": "π"},
+    r"\epsilon": "ϵ",
+}  # of LaTeX's commands; of others nothing is printed
+_VARIANTS = {"-": "[−-]", "·": "[·⋅]", "ϵ": f"[ϵε{LOST}]", "∑": f"[∑Σ{LOST}]?"}  # as fonts have it
 
 
-def _formula(printed: str) -> str:
-    """Pattern for a formula with any spaces between its signs, and the number that it equals."""
+def _pattern(span: str) -> str:
+    """Pattern for a span as it is printed, with any spaces, and for the number that it equals."""
+    printed = re.sub(r"\\_|\\[a-z]+|[${}^_ ]", lambda found: _PRINTED.get(found[0], ""), span)
     signs = r"\s*".join(_VARIANTS.get(sign, re.escape(sign)) for sign in printed)
-    return rf"(?<!\w){signs}(\s*=\s*(\d+(?:\.\d+)?))?(?!\w)"
+    equals = r"(?:\s*=\s*(\d+(?:\.\d+)?))?" if span.endswith("$") else "()"
+    return rf"(?<!\w){signs}{equals}(?!\w)"
 
 
 def typeset(text: str) -> str:
     """A paragraph with its formulas as LaTeX between dollar signs."""
-
-    def put(pattern: str, new: Callable[[re.Match[str]], str]) -> None:
-        nonlocal text
+    for span in sorted(_SPANS, key=lambda span: -len(span)):
+        new = lambda found, span=span: f"{span[:-1]} = {found[1]}$" if found[1] else span
         parts = text.split("$")
-        parts[::2] = [re.sub(pattern, new, part) for part in parts[::2]]  # outside of formulas
+        parts[::2] = [re.sub(_pattern(span), new, part) for part in parts[::2]]  # not yet LaTeX
         text = "$".join(parts)
-
-    for printed in sorted(_FORMULAS, key=len, reverse=True):
-        latex = _FORMULAS[printed]
-        put(_formula(printed), lambda found, x=latex: f"${x} = {found[2]}$" if found[1] else f"${x}$")
-    for phrase in _PHRASES:
-        plain = re.sub(r"[$^{}]|\\mathbf", "", phrase)
-        put(rf"\b{re.escape(plain)}\b", lambda found, phrase=phrase: phrase.replace(" $^", "$^"))
     return re.sub(r"\$ (?=[.,])", "$", text)
