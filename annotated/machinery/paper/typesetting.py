@@ -60,7 +60,8 @@ def _without(word: str) -> re.Pattern[str]:
 def mend_ligatures(text: str) -> str:
     """The text with the ligatures that its words have lost."""
     for word in sorted(_LIGATED, key=len, reverse=True):  # one ends like another
-        text = _without(word).sub(lambda found, word=word: found[1] + word[len(found[1]) :], text)
+        rest = word[1:] if word[0] != "f" else word
+        text = _without(word).sub(rf"\g<1>{rest}", text)
     return text
 
 

@@ -73,10 +73,12 @@ def _controls(
         options=sorted({0.1, 0.2, 0.5, 1.0, levels["full"]}), name="Full at "
     )
     least = alt.binding_range(min=0, max=0.5, step=0.01, name="Draw from ")
-    select = alt.binding_select(options=numbers, name="Layer ") if len(numbers) > 1 else None
+    select: dict[str, Any] = {"bind": alt.binding_select(options=numbers, name="Layer ")}
+    kept: dict[str, Any] = {"bind": {"from": origins}}
+    kept |= {} if query is None else {"value": [{"from": query}]}
     pointer: dict[str, Any] = {"on": "rect:pointerover", "clear": "rect:pointerout"}
     return {
-        "layer": alt.param(name="layer", value=layer, **({"bind": select} if select else {})),
+        "layer": alt.param(name="layer", value=layer, **(select if len(numbers) > 1 else {})),
         "threshold": alt.param(name="threshold", value=levels["threshold"], bind=least),
         "full": alt.param(name="full", value=levels["full"], bind=strengths),
         "heads": alt.selection_point(
@@ -84,8 +86,7 @@ def _controls(
             value=[{"head": head} for head in heads],
         ),
         "kept": alt.selection_point(
-            name="kept", fields=["from"], on="rect:click", clear="dblclick", toggle=False,
-            bind={"from": origins}, **({} if query is None else {"value": [{"from": query}]}),
+            name="kept", fields=["from"], on="rect:click", clear="dblclick", toggle=False, **kept,
         ),
         "above": alt.selection_point(name="above", fields=["from"], **pointer),
         "below": alt.selection_point(name="below", fields=["to"], **pointer),
@@ -122,7 +123,7 @@ class _Frame:
 
         across = alt.Scale(domain=[-0.5, self.columns - 0.5], nice=False, zero=False)
         down = alt.Scale(domain=[self.height, 0], nice=False)
-        places = {"x": alt.X(f"{x}:Q", scale=across, axis=None)}
+        places: dict[str, Any] = {"x": alt.X(f"{x}:Q", scale=across, axis=None)}
         places["y"] = alt.Y(f"{y}:Q", scale=down, axis=None)
         return places | {channel: f"{name}:Q" for channel, name in ends.items()}
 
