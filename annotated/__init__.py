@@ -35,7 +35,7 @@ _OFFERED = {
     "machinery.training.trainer": ["Trainer", "train"],
     "machinery.translator": ["Translation", "Translator", "load_pretrained"],
     "machinery.visualization.drawing": ["attention_lines", "heat_map"],
-    "machinery.visualization.weights": ["Attention", "read_attention"],
+    "machinery.visualization.weights": ["AttentionWeights", "read_attention"],
     "model": ["EncoderDecoder", "TransformerConfig", "build_model", "make_model", "tie_embeddings"],
     "optimizer": ["paper_optimizer", "rate"],
     "parsing": ["Parser", "load_parser", "table_4"],

@@ -56,7 +56,7 @@ from .machinery.translator import Translator as Translator
 from .machinery.translator import load_pretrained as load_pretrained
 from .machinery.visualization.drawing import attention_lines as attention_lines
 from .machinery.visualization.drawing import heat_map as heat_map
-from .machinery.visualization.weights import Attention as Attention
+from .machinery.visualization.weights import AttentionWeights as AttentionWeights
 from .machinery.visualization.weights import read_attention as read_attention
 from .model import EncoderDecoder as EncoderDecoder
 from .model import TransformerConfig as TransformerConfig

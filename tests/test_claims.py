@@ -43,29 +43,23 @@ def test_a_verdict_follows_from_the_comparison_and_the_scale(holds, small: bool,
 
 
 @pytest.mark.parametrize("holds", [1, 0.5, "yes", torch.tensor(True), np.array([True, True])])
-def test_only_yes_no_and_nobody_knows_are_answers(holds):
-    with pytest.raises(TypeError, match=r"s9-odd.*holds"):
+def test_only_true_false_and_none_are_answers(holds):
+    with pytest.raises(TypeError, match="s9-odd"):
         made(holds=holds)
 
 
 @pytest.mark.parametrize(
     ("name", "bad"),
     [
-        *(("statement", text) for text in ("", " ", "\n")),
-        *(("evidence", text) for text in ("", " ")),
-        *(("id", text) for text in ("", "S2", "2-constant", "two words", 'a"b', "größe", "a\n")),
-        *(("section", text) for text in ("", "§2", "8", "3.", "3.2 ", "Table 3", "3.0")),
+        *(("statement", text) for text in ("", "\n")),
+        ("evidence", " "),
+        *(("id", text) for text in ("", "S2", "2-constant", 'a"b', "größe", "a\n")),
+        *(("section", text) for text in ("", "§2", "8", "3.2 ", "3.0")),
     ],
 )
 def test_what_cannot_be_shown_or_found_again_is_refused(name: str, bad: str):
     with pytest.raises(ValueError, match=rf"\b{name}\b"):
         made(**{name: bad})
-
-
-@pytest.mark.parametrize("section", ["abstract", "1", "3.5", "3.2.1"])
-def test_sections_of_the_paper_are_taken(section: str):
-    place = made(section=section).place
-    assert place == (section if section == "abstract" else f"§{section}")
 
 
 @pytest.mark.parametrize("name", ["statement", "evidence"])
@@ -84,28 +78,10 @@ def test_a_notebook_and_the_build_get_their_own_form():
     assert 'aria-label="a claim of §3.2.1: differs" data-verdict="differs"' in shown
     words = re.sub(r"<[^>]*>", " ", shown)
     assert " ".join(words.split()) == "✗ differs · §3.2.1 · Nine is odd. 9 = 2·4 + 1"
-
-
-def test_words_keep_the_colours_of_the_page():
-    """So that they can be read in light and dark: only the edge is coloured."""
-    styles = re.findall(r'style="([^"]*)"', made()._repr_mimebundle_()["text/html"])
+    # The text keeps the colors of the page, light or dark; only the edge has one.
+    styles = re.findall(r'style="([^"]*)"', shown)
     declared = [part.partition(":")[0].strip() for style in styles for part in style.split(";")]
     assert declared and not {"color", "background", "background-color"} & set(declared)
-
-
-def test_every_verdict_has_a_sign_and_a_colour_of_its_own():
-    signs, colours = zip(*MARKS.values(), strict=True)
-    assert len(set(signs)) == len(set(colours)) == len(MARKS) == 5
-
-
-def test_links_of_the_page_of_claims_lead_to_headings():
-    text = (CHAPTERS / "claims.md").read_text(encoding="utf-8")
-    links = re.findall(r"\]\(([\w-]+)\.md#([\w-]+)\)", text)
-    assert len(links) >= 10
-    for page, anchor in links:
-        there = (CHAPTERS / f"{page}.md").read_text(encoding="utf-8")
-        titles = re.findall(r"^#{2,3} (.+)$", there, flags=re.MULTILINE)
-        assert anchor in {re.sub(r"[^a-z0-9]+", "-", t.lower()).strip("-") for t in titles}, anchor
 
 
 # -------------------------------------------------------------------------------- the collection

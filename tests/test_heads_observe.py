@@ -38,8 +38,8 @@ def test_weights_between_words_are_those_of_merged_pieces(translator: Translator
     torch.testing.assert_close(found[..., 9:, 9:], merged.weights[..., 10:-1, 10:])
 
 
-def test_arrows_are_followed_where_the_weight_says_so(doc):
-    """Head 1 looks at the governor, head 2 at the next word, head 3 at the end."""
+def test_arcs_are_followed_where_the_largest_weight_is(doc):
+    """Head 1 attends to the governor, head 2 to the next word, head 3 to the end."""
     n = len(doc)
     weights = torch.zeros(1, 3, n, n + 1)
     for token in doc:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from annotated.data import train_bpe
 from annotated.machinery.translator import Translator
 from annotated.machinery.visualization.weights import (
-    Attention,
+    AttentionWeights,
     drop_tokens,
     merge_words,
     read_attention,
@@ -31,26 +31,42 @@ def translator() -> Translator:
 
 
 @pytest.fixture(scope="module")
-def found(translator: Translator) -> dict[str, Attention]:
+def found(translator: Translator) -> dict[str, AttentionWeights]:
     return read_attention(translator, SENTENCE, TRANSLATION, padding=2)
 
 
-def test_weights_are_those_of_the_model(translator: Translator, found: dict[str, Attention]):
-    """Against the layers, asked one by one after a second reading."""
-    again = read_attention(translator, SENTENCE, TRANSLATION, padding=2)
-    layers = translator.model.encoder.layers, translator.model.decoder.layers
+def test_weights_are_those_of_the_model(translator: Translator, found: dict):
+    """Against the definition, computed from what goes into each layer."""
+    model, given = translator.model, {}
+    layers = {"encoder": model.encoder.layers, "decoder": model.decoder.layers}
     modules = {
-        "encoder": [layer.self_attn for layer in layers[0]],
-        "decoder": [layer.self_attn for layer in layers[1]],
-        "cross": [layer.src_attn for layer in layers[1]],
+        "encoder": [layer.self_attn for layer in layers["encoder"]],
+        "decoder": [layer.self_attn for layer in layers["decoder"]],
+        "cross": [layer.src_attn for layer in layers["decoder"]],
     }
+    hooks = [
+        module.register_forward_pre_hook(
+            lambda module, inputs, named: given.update({module: [*inputs, *named.values()]}),
+            with_kwargs=True,
+        )
+        for module in model.modules()
+        if type(module).__name__ == "MultiHeadedAttention"
+    ]
+    read_attention(translator, SENTENCE, TRANSLATION, padding=2)
+    for hook in hooks:
+        hook.remove()
     for kind, attention in found.items():
-        assert torch.equal(attention.weights, again[kind].weights)
-        for layer, module in zip(attention.weights, modules[kind], strict=True):
-            torch.testing.assert_close(layer, module.attn[0])
+        for weights, module in zip(attention.weights, modules[kind], strict=True):
+            query, key, _, mask, *_ = given[module]
+            q, k = (
+                linear(x).view(len(x[0]), 4, 4).transpose(0, 1)  # (h, len, d_k)
+                for linear, x in ((module.w_q, query), (module.w_k, key))
+            )
+            scores = (q @ k.transpose(-1, -2) / 2).masked_fill(~mask[0], float("-inf"))
+            torch.testing.assert_close(weights, scores.softmax(dim=-1))
 
 
-def test_tokens_are_in_order_and_named_after_what_they_do(found: dict[str, Attention]):
+def test_tokens_are_in_order_and_named_after_what_they_do(found: dict[str, AttentionWeights]):
     text = lambda names: "".join(names).replace("▁", " ").strip()
     assert text(found["encoder"].queries) == f"{SENTENCE}<EOS><pad><pad>"
     assert found["encoder"].queries == found["encoder"].keys == found["cross"].keys
@@ -60,18 +76,18 @@ def test_tokens_are_in_order_and_named_after_what_they_do(found: dict[str, Atten
 
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 @pytest.mark.parametrize("change", [lambda a: a, merge_words])
-def test_every_row_sums_to_one(found: dict[str, Attention], kind, change):
+def test_every_row_sums_to_one(found: dict[str, AttentionWeights], kind, change):
     attention = change(found[kind])
     sums = attention.weights.sum(dim=-1)
     torch.testing.assert_close(sums, torch.ones_like(sums))
 
 
-def test_nobody_looks_at_padding_or_at_the_future(found: dict[str, Attention]):
+def test_nobody_looks_at_padding_or_at_the_future(found: dict[str, AttentionWeights]):
     assert not found["encoder"].weights[..., -2:].any()
     assert not found["decoder"].weights.triu(diagonal=1).any()
 
 
-def test_tokens_can_be_left_out(found: dict[str, Attention]):
+def test_tokens_can_be_left_out(found: dict[str, AttentionWeights]):
     whole = found["encoder"]
     less = drop_tokens(whole, "<EOS>", "<pad>")
     assert less.queries == less.keys == whole.queries[:-3]
@@ -80,21 +96,11 @@ def test_tokens_can_be_left_out(found: dict[str, Attention]):
     torch.testing.assert_close(given, torch.ones_like(given))
 
 
-def test_the_pieces_of_a_word_are_merged_as_the_text_says(found: dict[str, Attention]):
+def test_the_pieces_of_a_word_are_merged_as_the_text_says(found: dict[str, AttentionWeights]):
     pieces, words = found["encoder"], merge_words(found["encoder"])
     assert words.queries == [
-        "The",
-        "dog",
-        "'",
-        "s",
-        "ball",
-        "isn",
-        "'",
-        "t",
-        "red",
-        ".",
-        "<EOS>",
-    ] + 2 * ["<pad>"]
+        *("The", "dog", "'", "s", "ball", "isn", "'", "t", "red", ".", "<EOS>", "<pad>", "<pad>")
+    ]
     groups = word_groups(pieces.queries)
     for q, row in enumerate(groups):
         for k, column in enumerate(groups):
@@ -112,4 +118,4 @@ def test_word_groups_keep_every_piece_once_and_in_order(names: list[str]):
 
 def test_wrong_numbers_of_words_are_refused():
     with pytest.raises(ValueError, match=r"\(layers, h, 2, 3\)"):
-        Attention(torch.zeros(1, 1, 3, 3), ["a", "b"], ["a", "b", "c"])
+        AttentionWeights(torch.zeros(1, 1, 3, 3), ["a", "b"], ["a", "b", "c"])

@@ -1,1 +1,1 @@
-"""heads."""
+"""The study of heads: does the attention of single heads follow grammar?"""

@@ -1,30 +1,33 @@
-"""The study of heads."""
+"""Sentences of GUM, an English corpus whose trees and coreference people made or corrected.
+
+GUM exists in two shapes: a file for each split, as the Universal Dependencies publish it, or an
+archive with a file for each text. The words of Reddit's users may not be passed on, so they are
+blanks there; such sentences are left out.
+"""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from annotated.machinery.corpora import corpus_file, find_corpus, known_split, local_file
-from annotated.machinery.files import lazy_extra, reading
+from annotated.machinery.files import extra, reading
 from annotated.machinery.texts import archive_texts, read_lines
 
-with lazy_extra("parse"):
-    from conllu import TokenList, parse
-    from conllu.exceptions import ParseException
-    from conllu.parser import DEFAULT_FIELDS, parse_sentences
-    from spacy.tokens import Doc, Span
+if TYPE_CHECKING:
+    from conllu import TokenList
+    from spacy.tokens import Doc
     from spacy.vocab import Vocab
 
 
 def _misc(token: dict[str, Any], name: str) -> str:
-    """What the last column says under a name."""
+    """The value of a name in the last column."""
     return (token["misc"] or {}).get(name) or ""
 
 
-def _spaces(sentence: TokenList) -> list[bool]:
+def _spaces(sentence: "TokenList") -> list[bool]:
     """Whether a space follows each word."""
     spaces, end, after_end = [], 0, True
     for token in sentence:
@@ -39,8 +42,8 @@ def _spaces(sentence: TokenList) -> list[bool]:
 _BRACKET = re.compile(r"\((\d+)[^()]*(\)?)|(\d+)[^()]*\)")
 
 
-def _mentions(words: TokenList) -> dict[str, list[tuple[int, int]]]:
-    """Mentions of each entity, as first and last word."""
+def _mentions(words: "TokenList") -> dict[str, list[tuple[int, int]]]:
+    """The first and last word of each mention, by entity: brackets open and close them."""
     opened, found = defaultdict(list), defaultdict(list)
     for place, token in enumerate(words):
         for bracket in _BRACKET.finditer(_misc(token, "Entity")):
@@ -54,38 +57,16 @@ def _mentions(words: TokenList) -> dict[str, list[tuple[int, int]]]:
     return found
 
 
-_VERBATIM = {name: (lambda line, i: line[i]) for name in ("xpos", "feats", "head", "deps")}
+def _as_doc(sentence: "TokenList", vocab: "Vocab") -> "Doc":
+    from spacy.tokens import Doc, Span
 
-
-def read_conllu(text: str) -> Iterator[Doc]:
-    """Sentences of a text in CoNLL-U: words, tags and heads; `spans` holds the mentions.
-
-    Raises: ValueError that says which sentence is not in the format.
-    """
-    vocab = Vocab()
-    for number, block in enumerate(parse_sentences(StringIO(text)), start=1):
-        try:
-            (sentence,) = parse(block, [*DEFAULT_FIELDS, "more"], _VERBATIM)
-            if any(tuple(token) != DEFAULT_FIELDS for token in sentence):
-                raise ParseException("fewer or more")
-            doc = _as_doc(sentence, vocab)
-        except (ParseException, ValueError, OverflowError) as error:
-            raise ValueError(
-                f"sentence {number}: expected lines of ten fields, with tabs between, that make "
-                f"a tree; got: {error}"
-            ) from None
-        yield doc
-
-
-def _as_doc(sentence: TokenList, vocab: Vocab) -> Doc:
     words = sentence.filter(id=lambda place: isinstance(place, int))
+    heads = [int(token["head"]) for token in words]
     doc = Doc(
         vocab,
         words=[token["form"] for token in words],
         spaces=_spaces(sentence),
-        heads=[
-            int(token["head"]) - 1 if token["head"] != "0" else i for i, token in enumerate(words)
-        ],
+        heads=[head - 1 if head else i for i, head in enumerate(heads)],  # 0 is the root
         deps=[token["deprel"] for token in words],
         pos=[token["upos"] for token in words],
         tags=[token["xpos"] for token in words],
@@ -95,16 +76,44 @@ def _as_doc(sentence: TokenList, vocab: Vocab) -> Doc:
     return doc
 
 
-def load_gum(split: str) -> list[Doc]:
+def read_conllu(text: str) -> Iterator["Doc"]:
+    """Sentences of a text in CoNLL-U: words, tags and heads; `spans` holds the mentions.
+
+    conllu accepts fewer fields than ten, and more; here, a line that is cut short is an error.
+
+    Raises: ValueError that names the sentence that is not in the format.
+    """
+    with extra("parse"):
+        from spacy.vocab import Vocab
+        from conllu import parse  # isort: skip
+        from conllu.exceptions import ParseException
+        from conllu.parser import DEFAULT_FIELDS, parse_sentences
+
+    verbatim = {name: (lambda line, i: line[i]) for name in ("xpos", "feats", "head", "deps")}
+    vocab = Vocab()
+    for number, block in enumerate(parse_sentences(StringIO(text)), start=1):
+        try:
+            (sentence,) = parse(block, [*DEFAULT_FIELDS, "more"], verbatim)
+            if any(tuple(token) != DEFAULT_FIELDS for token in sentence):
+                raise ParseException("fewer or more")
+            doc = _as_doc(sentence, vocab)
+        except (ParseException, ValueError, OverflowError) as error:
+            raise ValueError(
+                f"sentence {number}: expected lines of ten fields, separated by tabs, that make "
+                f"a tree; got: {error}"
+            ) from None
+        yield doc
+
+
+def load_gum(split: str) -> list["Doc"]:
     """The sentences of a split of GUM, "train", "dev" or "test".
 
     Raises: ValueError for another split; MissingFile if GUM is not at hand; FileError that names
-        the file if it is not in the format.
+        the file if it is not in the format, or the archive if it is damaged or incomplete.
     """
     corpus = find_corpus("gum")
     names = known_split(corpus, split)
-    archive = local_file(corpus, "gum-dep-coref.tar.xz")
-    if archive:
+    if archive := local_file(corpus, "gum-dep-coref.tar.xz"):
         texts = _archived_texts(archive, split)
     else:
         paths = [corpus_file(corpus, name) for name in names]
@@ -117,10 +126,7 @@ def load_gum(split: str) -> list[Doc]:
 
 
 def _archived_texts(path: Path, split: str) -> dict[str, str]:
-    """The texts of a split, whose names the archive's splits.md lists under its title, by name.
-
-    Raises: FileError if the archive is damaged, or if it lacks the split or a text of it.
-    """
+    """The texts that the archive's splits.md lists under the title of a split, by name."""
     found = archive_texts(path, (".conllu", "splits.md"))
     texts = {name.removeprefix("./"): text for name, text in found.items()}
     with reading(path, f"splits.md, and the texts of {split} that it lists"):

@@ -1,7 +1,11 @@
-"""The study of heads."""
+"""What the heads of an encoder attend to, in sentences whose structure is known.
+
+Each arc of a dependency tree, and each pronoun, is a question to all heads at once; the answers are
+arrays with an entry per question, so the study can choose and count with NumPy.
+"""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
@@ -9,19 +13,24 @@ from torch import Tensor
 from tqdm import tqdm
 
 from annotated.data import encode_source
-from annotated.machinery.files import lazy_extra
+from annotated.machinery.files import extra
+from annotated.machinery.recording import record_attention
 from annotated.machinery.translator import Translator
 
-with lazy_extra("parse"):
+if TYPE_CHECKING:
+    import pandas as pd
     from spacy.tokens import Doc
 
 
 @torch.no_grad()
-def word_attention(translator: Translator, doc: Doc) -> Tensor:
+def word_attention(translator: Translator, doc: "Doc") -> Tensor:
     """Encoder attention between the words of a sentence.
 
-    Returns: (layers, h, len, len + 1); the last column is the end symbol. Words without a piece of
-        their own have rows and columns of zeros.
+    The words of a corpus are not the model's: each piece belongs to the word in which its letters
+    begin. Then pieces are merged as by `merge_words`.
+
+    Returns: (layers, h, len, len + 1); the last column is the end symbol. Words in which no piece
+        begins have rows and columns of zeros.
     """
     text = doc.text.rstrip()
     encoding = translator.tokenizer.encode(text)
@@ -33,15 +42,18 @@ def word_attention(translator: Translator, doc: Doc) -> Tensor:
         letter = len(text) - len(text[start:].lstrip())  # the first that is not a space
         belongs[piece, words[letter]] = 1.0
     src = torch.tensor(encode_source(translator.tokenizer, [text]), device=device)
-    translator.model.encode(src, torch.ones(1, 1, src.size(1), dtype=torch.bool, device=device))
-    layers: Any = translator.model.encoder.layers
-    weights = torch.cat([layer.self_attn.attn for layer in layers])  # (layers, h, pieces, pieces)
+    mask = torch.ones(1, 1, src.size(1), dtype=torch.bool, device=device)
+    with record_attention(translator.model.encoder) as seen:
+        translator.model.encode(src, mask)
+    weights = torch.cat([seen[f"layers.{n}.self_attn"] for n in range(len(seen))])
     rows = (belongs / belongs.sum(dim=0).clamp(min=1.0)).T
     return (rows @ weights @ belongs)[..., :-1, :].cpu()
 
 
 def most_attended(weights: Tensor) -> Tensor:
-    """The word that each word looks at most, itself and the end left out.
+    """The word that each word attends to most, except itself and the end.
+
+    Heads with nothing to find often attend to the end, so it does not count.
 
     Args:
         weights: (layers, h, len, len + 1), as from `word_attention`.
@@ -57,11 +69,11 @@ class ArcHits(NamedTuple):
     """The arcs of many trees, and which heads follow them.
 
     Args:
-        relation, sentence, offset: (arcs,) label, number of the sentence, and how many words
-            to the right the end of the arc lies.
-        first, last: (arcs,), whether the arc ends at the first word, or at the last that is no
-            punctuation.
-        hits: (arcs, layers, h), whether a head looks from the start at the end of the arc.
+        relation, sentence, offset: (arcs,) label, number of the sentence, and distance in words
+            from the start of the arc to its end, positive to the right.
+        first, last: (arcs,), whether the arc ends at the first word, or at the last one that is
+            not punctuation.
+        hits: (arcs, layers, h), whether a head attends most from the start to the end of the arc.
     """
 
     relation: np.ndarray
@@ -72,40 +84,33 @@ class ArcHits(NamedTuple):
     hits: np.ndarray
 
 
-def arc_hits(docs: list[Doc], tops: list[Tensor], back: bool = False) -> ArcHits:
+def arc_hits(docs: list["Doc"], tops: list[Tensor], back: bool = False) -> ArcHits:
     """All arcs from dependent to governor; `back`: from governor to dependent.
 
     Args:
         tops: of each sentence, as from `most_attended`.
     """
-    columns: list[list] = [[] for _ in ArcHits._fields]
+    rows = []
     for number, (doc, top) in enumerate(zip(docs, tops, strict=True)):
         tokens = [token for token in doc if token.head.i != token.i]
-        if not tokens:
-            continue
         ends = [(token.head.i, token.i) if back else (token.i, token.head.i) for token in tokens]
-        start, end = torch.tensor(ends).T
-        relation = [token.dep_ for token in tokens]
-        hits = (top[..., start] == end).permute(2, 0, 1)
+        start, end = np.array(ends, dtype=int).reshape(-1, 2).T
         last = max((token.i for token in doc if token.pos_ != "PUNCT"), default=len(doc) - 1)
-        row = relation, [number] * len(tokens), end - start, end == 0, end == last, hits
-        for column, values in zip(columns, row, strict=True):
-            column.append(np.asarray(values))
-    return ArcHits(*map(np.concatenate, columns))
+        hits = top.numpy()[..., start].transpose(2, 0, 1) == end[:, None, None]
+        relation = np.array([token.dep_ for token in tokens], dtype=str)
+        rows.append((relation, np.full(len(end), number), end - start, end == 0, end == last, hits))
+    return ArcHits(*map(np.concatenate, zip(*rows, strict=True)))
 
-
-with lazy_extra("viz"):
-    import pandas as pd
 
 ATTENTION_PLACES = [
     "itself", "previous word", "next word", "end", "punctuation", "same word", "elsewhere",
 ]  # fmt: skip
 
 
-def attention_places(doc: Doc) -> np.ndarray:
-    """Where words look: the index in `ATTENTION_PLACES` of each word and the end, from each word.
+def attention_places(doc: "Doc") -> np.ndarray:
+    """The place of each word and the end, relative to each word; the first that fits counts.
 
-    Returns: (len, len + 1), the end last.
+    Returns: indices into `ATTENTION_PLACES` (len, len + 1), the end last.
     """
     words = np.array([token.text.lower() for token in doc])
     number = {name: i for i, name in enumerate(ATTENTION_PLACES)}
@@ -119,14 +124,18 @@ def attention_places(doc: Doc) -> np.ndarray:
     return found
 
 
-def attention_profile(docs: list[Doc], weights: list[Tensor]) -> pd.DataFrame:
+def attention_profile(docs: list["Doc"], weights: list[Tensor]) -> "pd.DataFrame":
     """Share of each head's attention that goes to each of `ATTENTION_PLACES`, over all words.
 
     Args:
         weights: of each sentence, as from `word_attention`.
 
-    Returns: also `largest`, the mean of the largest weight that a word gives: how sharp a head is.
+    Returns: a row per layer and head; also `largest`, the mean over the words of the largest
+        weight, which measures how peaked a head is.
     """
+    with extra("viz"):
+        import pandas as pd
+
     total = np.zeros((*weights[0].shape[:2], len(ATTENTION_PLACES)))
     for doc, weight in zip(docs, weights, strict=True):
         where, seen = attention_places(doc), weight.numpy()
@@ -160,8 +169,8 @@ class PronounHits(NamedTuple):
     hits: np.ndarray
 
 
-def antecedents(doc: Doc) -> Iterator[tuple[int, list[int], set[int]]]:
-    """Each pronoun with the nouns before it, of which some but not all mean the same."""
+def antecedents(doc: "Doc") -> Iterator[tuple[int, list[int], set[int]]]:
+    """Each pronoun with the nouns before it, of which some but not all are coreferent."""
     for mentions in doc.spans.values():
         same = {mention.root.i for mention in mentions}
         for mention in mentions:
@@ -173,35 +182,31 @@ def antecedents(doc: Doc) -> Iterator[tuple[int, list[int], set[int]]]:
                 yield pronoun.i, nouns, same
 
 
-def pronoun_hits(docs: list[Doc], weights: list[Tensor]) -> PronounHits:
-    """All pronouns of sentences, as questions to all heads.
+def pronoun_hits(docs: list["Doc"], weights: list[Tensor]) -> PronounHits:
+    """For each pronoun: is the noun before it that a head attends to most an antecedent?
 
-    Without a subject before the pronoun, the nearest noun stands for it.
+    Without a subject before the pronoun, the nearest noun counts as the nearest subject.
     """
-    columns: list[list] = [[] for _ in PronounHits._fields]
+    rows = []
     for number, (doc, weight) in enumerate(zip(docs, weights, strict=True)):
         for pronoun, nouns, same in antecedents(doc):
-            right = torch.tensor([noun in same for noun in nouns])
-            top = weight[..., pronoun, nouns].argmax(dim=-1)  # (layers, h)
+            right = np.array([noun in same for noun in nouns])
+            top = weight[..., pronoun, nouns].argmax(dim=-1).numpy()  # (layers, h)
             subjects = [noun for noun in nouns if doc[noun].dep_.startswith("nsubj")] or nouns
-            ruled = nouns[-1] in same, nouns[0] in same, subjects[-1] in same
-            row = doc[pronoun].text.lower(), number, *ruled, right.float().mean().item()
-            for column, value in zip(columns, (*row, right[top].numpy()), strict=True):
-                column.append(value)
+            rules = right[-1], right[0], subjects[-1] in same
+            rows.append((doc[pronoun].text.lower(), number, *rules, right.mean(), right[top]))
+    columns = zip(*rows, strict=True) if rows else [()] * len(PronounHits._fields)
     return PronounHits(*map(np.array, columns))
 
 
-class HeadObservations(NamedTuple):
-    """What the heads of an encoder do in a number of sentences."""
+def observe_heads(
+    translator: Translator, docs: list["Doc"]
+) -> tuple[dict[str, ArcHits], PronounHits, "pd.DataFrame"]:
+    """Let a model read sentences, and note what its heads attend to.
 
-    arcs: dict[str, ArcHits]  # by where they start
-    pronouns: PronounHits
-    profile: pd.DataFrame  # a row a head
-
-
-def observe_heads(translator: Translator, docs: list[Doc]) -> HeadObservations:
-    """Let a model read sentences, and note where its heads look."""
+    Returns: arcs by where they start, "dependent" or "governor"; pronouns; the profile of heads.
+    """
     weights = [word_attention(translator, doc) for doc in tqdm(docs, unit="sentence")]
     tops = [most_attended(weight) for weight in weights]
     arcs = {"dependent": arc_hits(docs, tops), "governor": arc_hits(docs, tops, back=True)}
-    return HeadObservations(arcs, pronoun_hits(docs, weights), attention_profile(docs, weights))
+    return arcs, pronoun_hits(docs, weights), attention_profile(docs, weights)

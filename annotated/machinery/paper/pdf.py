@@ -1,13 +1,20 @@
-"""The paper's PDF."""
+"""The paper's text, read from the reader's PDF.
+
+A PDF holds letters and their places, but no words, lines or paragraphs. This module knows the
+layout of arXiv's versions 5 and 7, the conference's style: one column with a straight left margin,
+text of one size, a fixed indent for the abstract and for lists, and smaller footnotes. Margin and
+size are measured, so that a copy which was scaled or shifted reads the same. A PDF in which some
+sections are not found is refused.
+"""
 
 import re
 import unicodedata
-from collections import Counter
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from itertools import count, pairwise
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from statistics import mode
+from typing import Any, NamedTuple
 
 from annotated.machinery.paper.typesetting import (
     LOST,
@@ -18,253 +25,138 @@ from annotated.machinery.paper.typesetting import (
 )
 
 
-def _letters(painted: Iterable[Any], inside: bool = False) -> Iterator[Any]:
-    """The letters of a page, in the order in which it paints them; also `inside` figures."""
-    from pdfminer.layout import LTChar, LTFigure
-
-    for item in painted:
-        if isinstance(item, LTChar):
-            yield item
-        elif inside and isinstance(item, LTFigure):
-            yield from _letters(item, inside)
-
-
-_LIGATURES = ("ff", "fi", "fl", "ffi", "ffl")
-_TEX = {  # what has which number in a font whose name has this in it; "": in all others
-    "CMMI": {11: "α", 12: "β", 15: "ϵ", 25: "π"},
-    "CMSY": {0: "−", 1: "·", 2: "×", 3: "∗", 15: "•", 49: "∞", 50: "∈", 112: "√"},
-    "CMEX": {80: "∑"},
-    "": dict(zip((*range(11, 16), *range(27, 32)), 2 * _LIGATURES, strict=True)),
-}
-
-
-def _is_text(text: str | None) -> bool:
-    """Whether what a PDF gives for a letter are characters, and none invisible or private."""
-    hidden = lambda sign: sign != "\xad" and unicodedata.category(sign).startswith("C")
-    return bool(text) and not any(sign == LOST or hidden(sign) for sign in text or "")
-
-
-def _character(font: Any, number: int, told: str) -> str:
-    """What stands at a place in a font, if the PDF tells nothing usable of it."""
-    names = getattr(font, "cid2unicode", None)
-    if names is None:  # a font of glyphs in an order of its own
-        return LOST
-    if _is_text(names.get(number)):
-        return str(names[number])
-    known = next(table for name, table in _TEX.items() if name in str(font.fontname))
-    private = [ord(sign) & 0xFF for sign in told if unicodedata.category(sign) in ("Cc", "Co")]
-    return next((known[n] for n in (*private, number) if n in known), LOST)  # U+E00C is number 12
-
-
-def _fonts() -> Any:
-    """pdfminer's store of fonts, with `_character` where a font tells no character."""
-    from pdfminer.pdffont import PDFUnicodeNotDefined
-    from pdfminer.pdfinterp import PDFResourceManager
-
-    class Fonts(PDFResourceManager):
-        def get_font(self, objid: Any, spec: Any) -> Any:
-            font: Any = super().get_font(objid, spec)
-            tell = type(font).to_unichr
-
-            def to_unichr(number: int) -> str:
-                try:
-                    told = tell(font, number)
-                except PDFUnicodeNotDefined:
-                    told = ""
-                return told if _is_text(told) else _character(font, number, told)
-
-            font.to_unichr = to_unichr
-            return font
-
-    return Fonts()
-
-
-def _pages(pdf: Path) -> Iterator[list[Any]]:
-    """The letters of each page that belong to the text."""
-    from pdfminer.converter import PDFPageAggregator
-    from pdfminer.pdfinterp import PDFPageInterpreter
-    from pdfminer.pdfpage import PDFPage
-
-    resources = _fonts()
-    device = PDFPageAggregator(resources, laparams=None)  # letters only, no guess at lines
-    interpreter = PDFPageInterpreter(resources, device)
-    with pdf.open("rb") as file:
-        for page in PDFPage.get_pages(file):
-            interpreter.process_page(page)
-            painted = device.get_result()
-            letters = list(_letters(painted)) or list(_letters(painted, inside=True))
-            yield [g for g in letters if g.upright and g.y0 > 0.08 * painted.height]
-
-
-@dataclass(frozen=True)
-class _Line:
+class _Line(NamedTuple):
     """A printed line: its text, its page, and its place and size there in points."""
 
     text: str
     page: int
     left: float
     right: float
-    base: float  # height of the line on which the letters stand
+    base: float  # height of the baseline
     size: float
-    marked: bool  # begins with a much smaller letter
-
-    def gap(self, above: "_Line") -> float:
-        """Distance down from another line; infinite from another page."""
-        return above.base - self.base if above.page == self.page else float("inf")
 
 
-def _common(values: Iterable[float]) -> float:
-    """The most common value, to a tenth of a point."""
-    return Counter(round(value, 1) for value in values).most_common(1)[0][0]
+def _letters(painted: Any) -> Iterator[Any]:
+    """The upright letters of a page in the order of painting, and of drawings within it."""
+    from pdfminer.layout import LTChar, LTFigure
+
+    for item in painted:
+        if isinstance(item, LTFigure):  # some programs wrap whole pages
+            yield from _letters(item)
+        elif isinstance(item, LTChar) and item.upright:  # arXiv's stamp is not
+            yield item
 
 
-def _line(run: list[Any], page: int) -> _Line:
-    """Make a line of its letters."""
-    text = run[0].get_text()
-    for before, glyph in pairwise(run):
-        space = glyph.x0 - before.x1 > 0.12 * glyph.size
-        text += (" " if space else "") + glyph.get_text()
-    text = unicodedata.normalize("NFKC", text).translate({0xAD: "-", 0x2010: "-"})
-    size = _common(g.size for g in run)
-    return _Line(
-        text=" ".join(text.split()),
-        page=page,
-        left=run[0].x0,
-        right=max(g.x1 for g in run),
-        base=_common(g.matrix[5] for g in run if g.size > 0.9 * size),
-        size=size,
-        marked=run[0].size < 0.8 * size,
-    )
+def _pages(pdf: Path) -> Iterator[list[Any]]:
+    """The letters of each page, without the page number at its foot."""
+    from pdfminer.converter import PDFPageAggregator
+    from pdfminer.pdfinterp import PDFPageInterpreter, PDFResourceManager
+    from pdfminer.pdfpage import PDFPage
+
+    resources = PDFResourceManager()
+    device = PDFPageAggregator(resources, laparams=None)  # letters only, no guess at lines
+    with pdf.open("rb") as file:
+        for page in PDFPage.get_pages(file):
+            PDFPageInterpreter(resources, device).process_page(page)
+            painted = device.get_result()
+            yield [letter for letter in _letters(painted) if letter.y0 > 0.08 * painted.height]
 
 
-def _split(page: list[Any], em: float) -> Iterator[list[Any]]:
-    """Cut the letters of a page into lines; `em` is the size of its ordinary letters."""
+def _runs(page: list[Any], em: float) -> Iterator[list[Any]]:
+    """Divide the letters of a page into lines; TeX paints them in reading order.
+
+    A subscript is lower than the letter before it, but not further left; a denominator is further
+    left, but only a little lower; the next line is both.
+    """
     run: list[Any] = []
-    base = 0.0  # where the last ordinary letter stood
-    for glyph in page:
-        fall = base - glyph.matrix[5]
-        back = run and glyph.x0 < run[-1].x1
+    base = 0.0  # of the last letter of ordinary size
+    for letter in page:
+        fall = base - letter.matrix[5]
+        back = run and letter.x0 < run[-1].x1
         if run and (fall > em or fall < -2 * em or (back and fall > 0.65 * em)):
             yield run
             run = []
-        if not run or (glyph.size > 0.85 * em and glyph.get_text().isalnum()):
-            base = glyph.matrix[5]
-        run.append(glyph)
+        if not run or (letter.size > 0.85 * em and letter.get_text().isalnum()):
+            base = letter.matrix[5]
+        run.append(letter)
     if run:
         yield run
 
 
-def _lines(pages: Iterable[list[Any]]) -> list[_Line]:
-    """The lines of a document, from the letters of its pages."""
-    pages = list(pages)
-    if not any(pages):
-        raise ValueError("it has no text layer, as if it were scanned")
-    em = _common(glyph.size for page in pages for glyph in page)
-    runs = [(run, number) for number, page in enumerate(pages) for run in _split(page, em)]
-    return [line for run, number in runs if (line := _line(run, number)).text]
+def _character(letter: Any) -> str:
+    """The text of a letter, or LOST where the font names no character."""
+    text = letter.get_text()
+    hidden = any(unicodedata.category(sign)[0] == "C" for sign in text.replace("\xad", "-"))
+    return LOST if not text or hidden or text.startswith("(cid:") else text
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """What is usual for the lines of a document."""
-
-    margin: float
-    right: float
-    em: float
-    leading: float  # from one line of a paragraph to the next
-
-    @classmethod
-    def of(cls, lines: list[_Line]) -> "_Layout":
-        return cls(
-            margin=_common(round(line.left) for line in lines),
-            right=_common(round(line.right) for line in lines),
-            em=_common(line.size for line in lines),
-            leading=_common(below.gap(above) for above, below in pairwise(lines)),
-        )
-
-    def flush(self, line: _Line) -> bool:
-        """Whether a line begins at the left margin."""
-        return abs(line.left - self.margin) < 0.25 * self.em
-
-    def touches(self, above: _Line, line: _Line) -> bool:
-        """Whether a line stands right below another, with no extra space."""
-        return 0 < line.gap(above) < 1.25 * self.leading
-
-    def continues(self, above: _Line, line: _Line) -> bool:
-        """Whether a line goes on with the paragraph of another, perhaps on the next page."""
-        if above.page == line.page:
-            return self.touches(above, line)
-        return above.right > self.right - self.em or above.text[-1] not in ".:?"
-
-    def is_text(self, line: _Line, inset: bool) -> bool:
-        """Whether a line is running text; `inset` text may begin further to the right."""
-        indent = 4 * self.em if inset else 0
-        whole = line.size > 0.95 * self.em
-        return whole and (self.flush(line) or 0 < line.left - self.margin < indent)
+def _lines(pdf: Path) -> list[_Line]:
+    """The lines of a PDF in reading order."""
+    pages = list(_pages(pdf))
+    em = mode([round(letter.size, 1) for page in pages for letter in page] or [0.0])
+    lines = []
+    for number, page in enumerate(pages):
+        for run in _runs(page, em):
+            text = _character(run[0])
+            for before, letter in pairwise(run):  # a gap is a space
+                text += " " * (letter.x0 - before.x1 > 0.12 * letter.size) + _character(letter)
+            text = unicodedata.normalize("NFKC", text).translate({0xAD: "-", 0x2010: "-"})
+            size = mode(round(letter.size, 1) for letter in run)
+            base = mode(round(x.matrix[5], 1) for x in run if x.size > 0.9 * size)
+            right = max(letter.x1 for letter in run)
+            lines.append(_Line(" ".join(text.split()), number, run[0].x0, right, base, size))
+    return [line for line in lines if line.text]
 
 
-_TITLES = {
-    "Abstract": "abstract",
-    "1 Introduction": "1",
-    "2 Background": "2",
-    "3 Model Architecture": "3",
-    "3.1 Encoder and Decoder Stacks": "3.1",
-    "3.2 Attention": "3.2",
-    "3.2.1 Scaled Dot-Product Attention": "3.2.1",
-    "3.2.2 Multi-Head Attention": "3.2.2",
-    "3.2.3 Applications of Attention in our Model": "3.2.3",
-    "3.3 Position-wise Feed-Forward Networks": "3.3",
-    "3.4 Embeddings and Softmax": "3.4",
-    "3.5 Positional Encoding": "3.5",
-    "4 Why Self-Attention": "4",
-    "5 Training": "5",
-    "5.1 Training Data and Batching": "5.1",
-    "5.2 Hardware and Schedule": "5.2",
-    "5.3 Optimizer": "5.3",
-    "5.4 Regularization": "5.4",
-    "6 Results": "6",
-    "6.1 Machine Translation": "6.1",
-    "6.2 Model Variations": "6.2",
-    "6.3 English Constituency Parsing": "6.3",
-    "7 Conclusion": "7",
-    "References": "",  # from here on there is no running text
-}
+_HEADINGS = (
+    *("Abstract", "1", "2", "3", "3.1", "3.2", "3.2.1", "3.2.2", "3.2.3", "3.3", "3.4", "3.5", "4"),
+    *("5", "5.1", "5.2", "5.3", "5.4", "6", "6.1", "6.2", "6.3", "7", "References"),
+)
+_CAPTIONS = (*(f"figure-{n}" for n in range(1, 6)), *(f"table-{n}" for n in range(1, 5)))
+_LABEL = re.compile(r"^(?:•|(?:Figure|Table) \d:|[∗*†‡\d](?=[A-Z]))\s*")
+_RUN_IN = re.compile(r"^(?:Encoder:|Decoder:|Residual Dropout|Label Smoothing|Acknowledgements)")
 
 
 def _paragraphs(lines: list[_Line]) -> list[tuple[str, list[_Line]]]:
-    """Deal the lines out to paragraphs; each comes with the name of its section."""
-    layout, notes = _Layout.of(lines), count(1)
+    """Group lines into paragraphs, captions and footnotes, each with the name of its section."""
+    margin, right = mode(round(x.left) for x in lines), mode(round(x.right) for x in lines)
+    em = mode(line.size for line in lines)
     found: list[tuple[str, list[_Line]]] = []
-    section = ""
-    body: list[_Line] = []  # the open paragraph
-    aside: list[_Line] = []  # the open caption or footnote
+    sections, section = list(_HEADINGS), ""
+    body: list[_Line] = []  # the last paragraph
+    aside: list[_Line] = []  # the last caption or footnote
 
     def opened(name: str, line: _Line) -> list[_Line]:
         found.append((name, [line]))
         return found[-1][1]
 
+    def touches(above: _Line, line: _Line) -> bool:
+        return above.page == line.page and 0 < above.base - line.base < 1.37 * em
+
     for line in lines:
         caption = re.match(r"(Figure|Table) (\d): ", line.text)
-        bullet = line.text.startswith("•")
-        inset = bullet or section == "abstract" or bool(body and body[0].text.startswith("•"))
-        if line.text in _TITLES:
-            section, body, aside = _TITLES[line.text], [], []
+        indent = (line.left - margin) / em
+        flush, small = abs(indent) < 0.25, line.size < 0.95 * em
+        if sections and re.match(rf"{re.escape(sections[0])}(?: [A-Z]|$)", line.text):
+            section, body, aside = sections.pop(0), [], []
         elif caption:
             aside = opened(f"{caption[1].lower()}-{caption[2]}", line)
-        elif line.marked and line.size < 0.95 * layout.em:
-            aside = opened(f"footnote-{next(notes)}", line)
-        elif aside and layout.flush(line) and layout.touches(aside[-1], line):
+        elif small and _LABEL.match(line.text):
+            notes = sum(name.startswith("footnote") for name, _ in found)
+            aside = opened(f"footnote-{notes + 1}", line)
+        elif aside and flush and touches(aside[-1], line):
             aside.append(line)
-        elif section and layout.is_text(line, inset):
-            if body and not bullet and layout.continues(body[-1], line):
+        elif section not in ("", "References") and not small:
+            bullet = line.text.startswith("•")
+            if not (flush or bullet or abs(indent - 3.6) < 0.15):
+                continue  # an equation, or a row of a table
+            turned = body and body[-1].page != line.page  # the paragraph may have ended above
+            whole = turned and (body[-1].right > right - em or body[-1].text[-1] not in ".:?")
+            if body and not bullet and (whole or touches(body[-1], line)):
                 body.append(line)
             else:
-                body = opened(section, line)
+                body = opened(section.lower(), line)
     return found
-
-
-_LABEL = re.compile(r"^(?:•|(?:Figure|Table) \d:|[∗*†‡\d](?=[A-Z]))\s*")
-_RUN_IN = re.compile(r"^(?:Encoder:|Decoder:|Residual Dropout|Label Smoothing|Acknowledgements)")
 
 
 @dataclass(frozen=True)
@@ -276,63 +168,42 @@ class Paper:
     Displayed equations are left out; the text after one is a paragraph of its own.
     """
 
-    sections: dict[str, list[str]] = field(default_factory=dict)
+    sections: dict[str, list[str]]
 
     def paragraph(self, section: str, number: int = 1) -> str:
-        """One paragraph, counted from 1. Raises ValueError if there is none such."""
+        """One paragraph, counted from 1. Raises ValueError if there is no such paragraph."""
         if section not in self.sections:
             raise ValueError(f"no section {section!r}; there are {', '.join(self.sections)}")
         paragraphs = self.sections[section]
         if not 1 <= number <= len(paragraphs):
-            raise ValueError(
-                f"section {section!r} has paragraphs 1 to {len(paragraphs)}, not {number}"
-            )
+            raise ValueError(f"section {section!r} has {len(paragraphs)} paragraphs; got {number}")
         return paragraphs[number - 1]
 
 
 def extract_paper(pdf: str | Path) -> Paper:
     """Read the paper's text from its PDF.
 
-    Raises: OSError if there is no such file; ValueError if it is not a PDF, is encrypted, has no
-        text layer, is cut short, is another paper, or is a version that lacks some sections;
-        ImportError if the extra `paper` is not installed.
+    Raises: MissingFile if there is no such file; FileError if it is no PDF, is encrypted or
+        damaged, or lacks parts of the paper; MissingExtra without the extra `paper`.
     """
     import logging
 
-    from annotated.machinery.files import extra
+    from annotated.machinery.files import extra, reading
 
     with extra("paper"):
-        from pdfminer.pdfdocument import PDFPasswordIncorrect
+        import pdfminer  # noqa: F401
 
-    logging.getLogger("pdfminer").setLevel(logging.ERROR)  # what ails a file, we say in one line
-    pdf = Path(pdf)
-    with pdf.open("rb") as file:
-        if b"%PDF-" not in file.read(1024):
-            raise ValueError(f"{pdf} is not a PDF")
-    try:
-        return _paper(_lines(_pages(pdf)))
-    except PDFPasswordIncorrect:
-        raise ValueError(f"{pdf} is encrypted; save a copy without a password") from None
-    except ValueError as error:
-        raise ValueError(f"{pdf} cannot be used: {error}") from None
-    except Exception as error:
-        raise ValueError(f"{pdf} is a damaged PDF ({type(error).__name__}: {error})") from error
-
-
-def _paper(lines: list[_Line]) -> Paper:
-    """Make the paper of its lines; ValueError if parts of it are missing."""
-    if len(lines) < 2:
-        raise ValueError("it has hardly any text, as if it were scanned")
-    known = known_words(line.text for line in lines)
+    logging.getLogger("pdfminer").setLevel(logging.ERROR)  # one line on a bad file is enough
     sections: dict[str, list[str]] = {}
-    for section, block in _paragraphs(lines):
-        text = mend_ligatures(_LABEL.sub("", join_lines((line.text for line in block), known)))
-        name = "acknowledgements" if text.startswith("Acknowledgements") else section
-        bold = _RUN_IN.sub(lambda head: f"**{head[0]}**", text)
-        sections.setdefault(name, []).append(typeset(bold))
-    asides = [f"figure-{n}" for n in range(1, 6)] + [f"table-{n}" for n in range(1, 5)]
-    expected = [name for name in _TITLES.values() if name not in ("", "6")] + asides
-    if missing := [name for name in expected if name not in sections]:
-        raise ValueError(f"it lacks these parts of the paper: {', '.join(missing)}")
-    texts_first = sorted(sections, key=lambda name: name if "-" in name else "")
-    return Paper({name: sections[name] for name in texts_first})
+    with reading(pdf, "a PDF of the paper"):
+        lines = _lines(Path(pdf))
+        known = known_words(line.text for line in lines)
+        for section, block in _paragraphs(lines) if lines else []:
+            text = mend_ligatures(_LABEL.sub("", join_lines((line.text for line in block), known)))
+            name = "acknowledgements" if text.startswith("Acknowledgements") else section
+            bold = _RUN_IN.sub(lambda head: f"**{head[0]}**", text)
+            sections.setdefault(name, []).append(typeset(bold))
+        expected = [name.lower() for name in _HEADINGS if name not in ("6", "References")]
+        if missing := [name for name in (*expected, *_CAPTIONS) if name not in sections]:
+            raise ValueError(f"text without these parts: {', '.join(missing)}")
+    return Paper({name: sections[name] for name in sorted(sections, key=lambda x: x * ("-" in x))})

@@ -1,15 +1,22 @@
-"""The paper's PDF."""
+"""The reader's own copy of the paper, and quotations from it.
+
+The paper's sentences belong to their authors, so this repository holds none of them: they are read
+from the reader's PDF, and where there is none, the book shows only its own words. Extraction takes
+seconds, so the text is stored beside the copy, named after the PDF's bytes and `_FORMAT`.
+Importing this module loads no PDF library: every chapter does it.
+"""
 
 import hashlib
 import json
 import os
-from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 
 from annotated.machinery.paper.pdf import Paper, extract_paper
+
+_FORMAT = b"3"  # to be raised when extraction changes, so that stored text is not used again
+_URL = "https://arxiv.org/abs/1706.03762"
 
 
 def paper_folder() -> Path:
@@ -25,19 +32,16 @@ def paper_folder() -> Path:
 
 def _write(path: Path, content: bytes) -> None:
     """Write a file whole or not at all."""
-    from annotated.machinery.files import writing
+    from annotated.machinery.files import writing  # loads torch, which quotations do not need
 
     with writing(path) as part:
         part.write_bytes(content)
 
 
-_FORMAT = b"2"  # to be raised when extraction changes, so that stored text is made anew
-
-
 def _read(pdf: Path) -> Paper:
     """The paper in a PDF, from the stored text if this PDF has been read before."""
-    name = hashlib.sha256(_FORMAT + pdf.read_bytes()).hexdigest()[:16]
-    stored = paper_folder() / f"{name}.json"
+    digest = hashlib.sha256(_FORMAT + pdf.read_bytes()).hexdigest()
+    stored = paper_folder() / f"{digest[:16]}.json"
     with suppress(OSError, ValueError, TypeError):  # not there yet, or broken
         return Paper(**json.loads(stored.read_text(encoding="utf-8")))
     paper = extract_paper(pdf)
@@ -48,7 +52,11 @@ def _read(pdf: Path) -> Paper:
 
 
 def paper_file() -> Path | None:
-    """The PDF to read: the one named by ANNOTATED_PAPER_PDF, else one in the paper's folder."""
+    """The PDF to read: the one named by ANNOTATED_PAPER_PDF, else one in the paper's folder.
+
+    A relative name is searched for in the current folder and those above it; with "no" in the
+    variable there is no paper. Raises: FileNotFoundError if the named file is missing.
+    """
     named = os.environ.get("ANNOTATED_PAPER_PDF")
     if named == "no":
         return None
@@ -57,37 +65,26 @@ def paper_file() -> Path | None:
         choices = [base / Path(named).expanduser() for base in (here, *here.parents)]
         if found := next((path for path in choices if path.exists()), None):
             return found
-        raise FileNotFoundError(f"ANNOTATED_PAPER_PDF names {named}, which is not there")
+        raise FileNotFoundError(f"ANNOTATED_PAPER_PDF names {named}, which does not exist")
     folder = paper_folder()
     kept = [folder / "paper.pdf", *sorted(folder.glob("*.pdf"))]
     return next((path for path in kept if path.is_file()), None)
 
 
-@lru_cache(maxsize=4)
-def _loaded(pdf: Path, changed: int, size: int) -> Paper:
-    """The paper in a PDF; a file that has changed since is read anew."""
-    return _read(pdf)
-
-
 def find_paper() -> Paper | None:
-    """The reader's paper, or None if there is none; nothing is downloaded.
+    """The paper in `paper_file()`, or None if there is none; nothing is downloaded.
 
-    It is the PDF that the environment variable ANNOTATED_PAPER_PDF names, else one that lies in
-    `paper_folder()`; with "no" in the variable there is none.
-    Raises: OSError if the named file is missing; ValueError if it is unusable.
+    Raises: FileNotFoundError if the named file is missing; FileError if it cannot be used.
     """
     pdf = paper_file()
-    if pdf is None:
-        return None
-    state = pdf.stat()
-    return _loaded(pdf.resolve(), state.st_mtime_ns, state.st_size)
+    return None if pdf is None else _read(pdf)
 
 
 def import_paper(pdf: str | Path) -> Path:
     """Check a PDF of the paper, keep a copy in `paper_folder()`, and return the copy's path.
 
-    Raises: OSError if there is no such file; ValueError if it is unusable (see `extract_paper`).
-        Then nothing has changed.
+    Raises: OSError if there is no such file, or FileError if it cannot be used (see
+        `extract_paper`). Then nothing has changed.
     """
     pdf = Path(pdf).expanduser()
     _read(pdf)
@@ -96,15 +93,15 @@ def import_paper(pdf: str | Path) -> Path:
     return kept
 
 
-def get_paper(versions: Iterable[str] = ("v7", "v5")) -> Path:
-    """Download the paper from arXiv, unless it is here already; return the path of the PDF.
+def get_paper() -> Path:
+    """Download the paper from arXiv, unless it is at hand; return the path of the PDF.
 
     Raises: ConnectionError if arXiv cannot be reached; ValueError if no version can be read.
     """
     if find_paper() and (pdf := paper_file()):
         return pdf
     reasons = []
-    for version in versions:
+    for version in ("v7", "v5"):
         try:
             return _download(f"https://arxiv.org/pdf/1706.03762{version}")
         except ValueError as error:
@@ -130,12 +127,9 @@ def _download(url: str) -> Path:
         return import_paper(pdf)
 
 
-_URL = "https://arxiv.org/abs/1706.03762"
-
-
 @dataclass(frozen=True)
 class Quotation:
-    """A paragraph of the paper (Markdown) and where it stands; notebooks show it as a quotation."""
+    """A paragraph of the paper (Markdown) and its place; notebooks show it as a quotation."""
 
     text: str
     place: str
@@ -151,8 +145,8 @@ def quote(section: str, number: int = 1) -> Quotation | None:
     """The paper's own paragraph, read from the reader's PDF; None if there is no PDF.
 
     Args:
-        section: such as "abstract", "3.2.1", "figure-1", "table-3", "footnote-4"
-        number: of the paragraph within the section, from 1
+        section: such as "abstract", "3.2.1", "figure-1", "table-3", "footnote-4".
+        number: of the paragraph within the section, from 1.
 
     Raises: ValueError if the paper has no such paragraph.
     """

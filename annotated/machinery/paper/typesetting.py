@@ -1,40 +1,38 @@
-"""The paper's PDF."""
+"""What printing does to the paper's words and formulas, undone.
+
+Lines are joined where words are broken; words whose ligatures the font does not name are known by
+what is left of them; formulas within a line are recognized by a table and become LaTeX.
+"""
 
 import re
-from collections.abc import Callable, Iterable
-from itertools import chain, starmap
+from collections.abc import Iterable
 
 LOST = "\ufffd"  # stands for a letter of which nothing is known
 _LETTER = rf"[A-Za-z{LOST}]"
-_WORD = re.compile(rf"{_LETTER}+(?:-{_LETTER}+)*")
+_WORD = rf"{_LETTER}+(?:-{_LETTER}+)*"
 
 
 def known_words(lines: Iterable[str]) -> set[str]:
-    """The words of a text, in lower case, without those that a line's end cuts."""
+    """The words of a text, in lower case, except those broken at the end of a line."""
     whole = (re.sub(r"\S+-$", "", line) for line in lines)
-    return {word.lower() for line in whole for word in _WORD.findall(line)}
-
-
-def _unbroken(left: str, right: str, known: set[str]) -> str:
-    """Join two halves of a word, with or without the hyphen that stood at the line's end."""
-    compound, joined = f"{left}-{right}", f"{left}{right}"
-    if compound.lower() in known or (joined.lower() not in known and left.lower() in known):
-        return compound
-    return joined
+    return {word.lower() for line in whole for word in re.findall(_WORD, line)}
 
 
 def join_lines(lines: Iterable[str], known: set[str]) -> str:
-    """Make one string of the lines of a paragraph."""
-    text = ""
-    for line in lines:
-        left = re.search(rf"((?:{_LETTER}|-)*{_LETTER})-$", text)
-        right = re.match(_WORD, line)
-        if left and right:
-            word = _unbroken(left[1], right[0], known)
-            text = text[: left.start()] + word + line[right.end() :]
-        else:
-            text += line if not text or re.search(r"https?://\S+/$", text) else f" {line}"
-    return text
+    """Make one string of the lines of a paragraph.
+
+    A hyphen at the end of a line is kept if the text has the compound elsewhere, or if it has the
+    first half but not the joined word.
+    """
+
+    def mend(broken: re.Match[str]) -> str:
+        left, right = broken.groups()
+        compound, joined = f"{left}-{right}", f"{left}{right}"
+        kept = joined.lower() not in known and left.lower() in known
+        return compound if kept or compound.lower() in known else joined
+
+    text = re.sub(rf"({_WORD})-\n({_WORD})", mend, "\n".join(lines))
+    return re.sub(r"(https?://\S+/)?\n", lambda end: end[1] or " ", text)
 
 
 _LIGATED = (
@@ -46,117 +44,74 @@ _LIGATED = (
 
 
 def _without(word: str) -> re.Pattern[str]:
-    """Find a word also if ligatures are lost in it; of "efficient" one may be ff, fi or ffi."""
+    """Pattern for a word with or without its ligatures; of "ffi" only "fi" may be one.
+
+    Its first group is the first letter, which may be a capital, unless a ligature begins the word.
+    """
     rest = re.sub("f[fil]+", "", word)
     gap = f"[{LOST} ]?" if len(rest) > 1 else LOST  # an "o" alone need not have been "off"
-
-    def lost(match: re.Match[str]) -> str:
-        first, last = match[0][0], match[0][-1]
-        parts = [match[0], gap, *([f"{first}{gap}", f"{gap}{last}"] if len(match[0]) > 2 else [])]
-        return f"(?:{'|'.join(parts)})"
-
-    letters = re.sub("f[fil]+", lost, word)
-    if word[0] != "f":  # a capital is never a part of a ligature
-        letters = f"[{word[0]}{word[0].upper()}]{letters[1:]}"
-    return re.compile(rf"(?<!\w)(?! ){letters}(?!\w)")
+    lost = lambda found: f"(?:{found[0]}|{'f?' * (len(found[0]) > 2)}{gap})"
+    first = "" if word[0] == "f" else f"(?i:{word[0]})"
+    return re.compile(
+        rf"(?<![\w{LOST}])(?! )({first}){re.sub('f[fil]+', lost, word[bool(first) :])}(?!\w)"
+    )
 
 
 def mend_ligatures(text: str) -> str:
     """The text with the ligatures that its words have lost."""
-    for word in _LIGATED:
-        whole = lambda found, word=word: word.capitalize() if found[0][0].isupper() else word
-        text = _without(word).sub(whole, text)
+    for word in sorted(_LIGATED, key=len, reverse=True):  # one ends like another
+        rest = word[1:] if word[0] != "f" else word
+        text = _without(word).sub(rf"\g<1>{rest}", text)
     return text
 
 
-_MODEL = r"d_{\text{model}}"
-_FORMULAS = {
-    "ht": "h_t",
-    "ht−1": "h_{t-1}",
-    "(x1,...,xn)": r"(x_1, \ldots, x_n)",
-    "(y1,...,ym)": r"(y_1, \ldots, y_m)",
-    "(z1,...,zn)": r"(z_1, \ldots, z_n)",
-    "z=(z1,...,zn)": r"\mathbf{z} = (z_1, \ldots, z_n)",
-    "xi,zi∈Rd": r"x_i, z_i \in \mathbb{R}^d",
-    "LayerNorm(x+Sublayer(x))": r"\mathrm{LayerNorm}(x + \mathrm{Sublayer}(x))",
-    "Sublayer(x)": r"\mathrm{Sublayer}(x)",
-    "N=6": "N = 6",
-    "h=8": "h = 8",
-    "dmodel": _MODEL,
-    "√dmodel": rf"\sqrt{{{_MODEL}}}",
-    "dff": r"d_{ff}",
-    "dk": "d_k",
-    "dv": "d_v",
-    "√dk": r"\sqrt{d_k}",
-    "1√dk": r"\frac{1}{\sqrt{d_k}}",
-    "dk=dv=dmodel/h": f"d_k = d_v = {_MODEL}/h",
-    "WQi∈Rdmodel×dk": rf"W_i^Q \in \mathbb{{R}}^{{{_MODEL} \times d_k}}",
-    "WKi∈Rdmodel×dk": rf"W_i^K \in \mathbb{{R}}^{{{_MODEL} \times d_k}}",
-    "WVi∈Rdmodel×dv": rf"W_i^V \in \mathbb{{R}}^{{{_MODEL} \times d_v}}",
-    "WO∈Rhdv×dmodel": rf"W^O \in \mathbb{{R}}^{{hd_v \times {_MODEL}}}",
-    "q·k=∑dki=1qiki": r"q \cdot k = \sum_{i=1}^{d_k} q_i k_i",
-    "−∞": r"-\infty",
-}
-
-_MORE_FORMULAS = {
-    "2π": r"2\pi",
-    "10000·2π": r"10000 \cdot 2\pi",
-    "PEpos": r"PE_{pos}",
-    "PEpos+k": r"PE_{pos+k}",
-    "O(n)": "O(n)",
-    "O(n/r)": "O(n/r)",
-    "O(n/k)": "O(n/k)",
-    "O(logk(n))": r"O(\log_k(n))",
-    "O(k·n·d+n·d2)": r"O(k \cdot n \cdot d + n \cdot d^2)",
-    "k<n": "k < n",
-    "k=n": "k = n",
-    "β1": r"\beta_1",
-    "β2": r"\beta_2",
-    "ϵ=10−9": r"\epsilon = 10^{-9}",
-    "warmup_steps": r"warmup\_steps",
-    "Pdrop": "P_{drop}",
-    "ϵls": r"\epsilon_{ls}",
-    "α": r"\alpha",
-}
-
-_PHRASES = (
-    *("position $t$", "position $i$", "less than $i$", r"Given $\mathbf{z}$", "matrix $Q$"),
-    *("matrices $K$ and $V$", "values $h$ times", "where $pos$ is", "and $i$ is the dimension"),
-    *("offset $k$", "length $n$", "dimensionality $d$", "size $r$", "factor of $k$"),
-    *("$n$ is the sequence", "$d$ is the representation", "$k$ is the kernel", "$r$ the size"),
-    *("of $q$ and $k$ are", "gradients $^4$", "GPU $^5$"),
+_SPANS = (
+    *("$h_t$", "$h_{t-1}$", "position $t$", "position $i$", "less than $i$"),
+    *(r"$(x_1, \ldots, x_n)$", r"$(y_1, \ldots, y_m)$", r"$(z_1, \ldots, z_n)$"),
+    *(r"$\mathbf{z} = (z_1, \ldots, z_n)$", r"Given $\mathbf{z}$", r"$x_i, z_i \in \mathbb{R}^d$"),
+    *(r"$\mathrm{LayerNorm}(x + \mathrm{Sublayer}(x))$", r"$\mathrm{Sublayer}(x)$"),
+    *("$N = 6$", "$h = 8$", r"$d_{\text{model}}$", r"$\sqrt{d_{\text{model}}}$", "$d_{ff}$"),
+    *("$d_k$", "$d_v$", r"$\sqrt{d_k}$", r"$\frac{1}{\sqrt{d_k}}$"),
+    *(
+        r"$d_k = d_v = d_{\text{model}}/h$",
+        "matrix $Q$",
+        "matrices $K$ and $V$",
+        "values $h$ times",
+    ),
+    r"$W^Q_i \in \mathbb{R}^{d_{\text{model}} \times d_k}$",
+    r"$W^K_i \in \mathbb{R}^{d_{\text{model}} \times d_k}$",
+    r"$W^V_i \in \mathbb{R}^{d_{\text{model}} \times d_v}$",
+    r"$W^O \in \mathbb{R}^{hd_v \times d_{\text{model}}}$",
+    *(r"$q \cdot k = \sum^{d_k}_{i=1} q_i k_i$", "of $q$ and $k$ are", r"$-\infty$"),
+    *("where $pos$ is", "and $i$ is the dimension", r"$2\pi$", r"$10000 \cdot 2\pi$"),
+    *("$PE_{pos}$", "$PE_{pos+k}$", "offset $k$", "length $n$", "dimensionality $d$", "size $r$"),
+    *("factor of $k$", "$n$ is the sequence", "$d$ is the representation", "$k$ is the kernel"),
+    *("$r$ the size", "$O(n)$", "$O(n/r)$", "$O(n/k)$", r"$O(\log_k(n))$"),
+    *(r"$O(k \cdot n \cdot d + n \cdot d^2)$", "$k < n$", "$k = n$", r"$\beta_1$", r"$\beta_2$"),
+    *(r"$\epsilon = 10^{-9}$", r"$warmup\_steps$", "$P_{drop}$", r"$\epsilon_{ls}$", r"$\alpha$"),
+    *("gradients$^4$", "GPU$^5$"),
 )
-
-# Fonts name these signs in several ways, or not at all.
-_VARIANTS = {
-    "−": "[−-]",
-    "·": "[·⋅]",
-    "ϵ": r"(?:[ϵε\ufffd]|\(cid:\d+\))",
-    "∑": r"(?:[∑Σ\ufffd]|\(cid:\d+\))?",
-}
-
-_Mend = tuple[re.Pattern[str], Callable[[re.Match[str]], str]]  # what to find, what to put there
+_PRINTED = {
+    **{r"\_": "_", r"\ldots": "...", r"\log": "log", r"\in": "∈", r"\times": "×", r"\cdot": "·"},
+    **{r"\sqrt": "√", r"\sum": "∑", r"\infty": "∞", r"\alpha": "α", r"\beta": "β", r"\pi": "π"},
+    r"\epsilon": "ϵ",
+}  # of LaTeX's commands; of others nothing is printed
+_VARIANTS = {"-": "[−-]", "·": "[·⋅]", "ϵ": f"[ϵε{LOST}]", "∑": f"[∑Σ{LOST}]?"}  # as fonts have it
 
 
-def _formula(printed: str, latex: str) -> _Mend:
-    """Find a formula, with any spaces between its signs; put LaTeX there."""
+def _pattern(span: str) -> str:
+    """Pattern for a span as it is printed, with any spaces, and for the number that it equals."""
+    printed = re.sub(r"\\_|\\[a-z]+|[${}^_ ]", lambda found: _PRINTED.get(found[0], ""), span)
     signs = r"\s*".join(_VARIANTS.get(sign, re.escape(sign)) for sign in printed)
-    found = re.compile(rf"(?<!\w){signs}(?:\s*=\s*(\d+(?:\.\d+)?))?(?!\w)")
-    return found, lambda match: f"${latex} = {match[1]}$" if match[1] else f"${latex}$"
-
-
-def _phrase(typeset: str) -> _Mend:
-    """Find a phrase as it reads without its LaTeX; put there the phrase with it."""
-    plain = re.sub(r"[$^{}]|\\mathbf", "", typeset)
-    new = typeset.replace(" $^", "$^")
-    return re.compile(rf"\b{re.escape(plain)}\b"), lambda match: new
+    equals = r"(?:\s*=\s*(\d+(?:\.\d+)?))?" if span.endswith("$") else "()"
+    return rf"(?<!\w){signs}{equals}(?!\w)"
 
 
 def typeset(text: str) -> str:
     """A paragraph with its formulas as LaTeX between dollar signs."""
-    formulas = sorted((_FORMULAS | _MORE_FORMULAS).items(), key=lambda pair: -len(pair[0]))
-    for found, new in chain(starmap(_formula, formulas), map(_phrase, _PHRASES)):
+    for span in sorted(_SPANS, key=lambda span: -len(span)):
+        new = lambda found, span=span: f"{span[:-1]} = {found[1]}$" if found[1] else span
         parts = text.split("$")
-        parts[::2] = [found.sub(new, part) for part in parts[::2]]
+        parts[::2] = [re.sub(_pattern(span), new, part) for part in parts[::2]]  # not yet LaTeX
         text = "$".join(parts)
     return re.sub(r"\$ (?=[.,])", "$", text)

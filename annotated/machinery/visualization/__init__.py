@@ -1,1 +1,1 @@
-"""visualization."""
+"""Attention weights of a model, collected and drawn."""

@@ -1,24 +1,24 @@
-"""Drawing attention."""
+"""Attention weights of a translator on a sentence, between word pieces or words."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from annotated.data import END, PAD, START, Batch, encode_source, pad_ids
+from annotated.machinery.recording import record_attention
 from annotated.machinery.translator import Translator
 
 
 @dataclass(frozen=True)
-class Attention:
-    """How strongly tokens look at tokens, in all layers and heads of a stack.
+class AttentionWeights:
+    """Attention weights between tokens, in all layers and heads of a stack.
 
     Args:
-        weights: (layers, h, len_q, len_k); a row sums to 1.
-        queries: the tokens that look.   keys: the tokens that are looked at.
+        weights: (layers, h, len_q, len_k); each row sums to 1.
+        queries: the tokens that attend.   keys: the tokens that are attended to.
 
-    Raises: ValueError if the numbers of tokens are not those of the weights.
+    Raises: ValueError if the numbers of tokens differ from those of the weights.
 
     Source: section 3.2.1.
     """
@@ -31,7 +31,7 @@ class Attention:
         expected = len(self.queries), len(self.keys)
         if self.weights.dim() != 4 or expected != self.weights.shape[2:]:
             raise ValueError(
-                f"expected weights (layers, h, {expected[0]}, {expected[1]}) for so many words; "
+                f"expected weights (layers, h, {expected[0]}, {expected[1]}) for these words; "
                 f"got {tuple(self.weights.shape)}"
             )
 
@@ -58,8 +58,12 @@ def readable_words(words: list[str]) -> list[str]:
     return [word.strip("▁") or "▁" for word in words]
 
 
-def merge_words(attention: Attention) -> Attention:
-    """From pieces to words: from a word the mean over its pieces, to a word the sum."""
+def merge_words(attention: AttentionWeights) -> AttentionWeights:
+    """Merge word pieces to words.
+
+    The pieces of a word share its attention, so a query is the mean over its pieces; a key is the
+    sum over its pieces. The rows still sum to 1.
+    """
     sides = []
     for names in attention.queries, attention.keys:
         groups = word_groups(names)
@@ -70,20 +74,17 @@ def merge_words(attention: Attention) -> Attention:
         sides.append((belongs, readable_words(words)))
     (from_words, queries), (to_words, keys) = sides
     from_words /= from_words.sum(dim=-1, keepdim=True)
-    return Attention(from_words @ attention.weights @ to_words.T, queries, keys)
+    return AttentionWeights(from_words @ attention.weights @ to_words.T, queries, keys)
 
 
-def drop_tokens(attention: Attention, *tokens: str) -> Attention:
-    """Without some tokens, as those that look and as those that are looked at.
+def drop_tokens(attention: AttentionWeights, *tokens: str) -> AttentionWeights:
+    """Leave out some tokens, such as "<EOS>" and "<pad>", both as queries and as keys.
 
-    Args:
-        tokens: their names, such as "<EOS>" and "<pad>".
-
-    Returns: rows sum to 1 less what these tokens were given.
+    Returns: weights whose rows sum to 1 less the weight of these tokens.
     """
     rows = [i for i, token in enumerate(attention.queries) if token not in tokens]
     columns = [i for i, token in enumerate(attention.keys) if token not in tokens]
-    return Attention(
+    return AttentionWeights(
         attention.weights[:, :, rows][..., columns],
         [attention.queries[i] for i in rows],
         [attention.keys[i] for i in columns],
@@ -102,11 +103,14 @@ def _piece_names(translator: Translator, ids: list[int]) -> list[str]:
 @torch.no_grad()
 def read_attention(
     translator: Translator, source: str, target: str | None = None, padding: int = 0
-) -> dict[str, Attention]:
-    """Let a model read a pair of sentences, and collect all of its attention weights.
+) -> dict[str, AttentionWeights]:
+    """Collect all attention weights of a model on a sentence and its translation.
+
+    In the decoder, a query is named after the piece that it predicts, and a key after the piece
+    that it reads, which is the previous one.
 
     Args:
-        target: a translation; the model's own if there is none.
+        target: a translation; by default the model's own.
         padding: number of padding tokens after the source.
 
     Returns: "encoder" and "decoder" self-attention and "cross", from decoder to encoder; the
@@ -117,23 +121,19 @@ def read_attention(
     target = translator.translate(source) if target is None else target
     (src,) = encode_source(translator.tokenizer, [source])
     (tgt,) = encode_source(translator.target_tokenizer or translator.tokenizer, [target])
-    src, read = src + [PAD] * padding, [START, *tgt[:-1]]
+    src += [PAD] * padding
     model = translator.model.eval()
     device = next(model.parameters()).device
     batch = Batch(pad_ids([src]).to(device), pad_ids([[START, *tgt]]).to(device))
-    model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-    encoder: Any = model.encoder.layers
-    decoder: Any = model.decoder.layers
-    found = {
-        "encoder": ([layer.self_attn for layer in encoder], src, src),
-        "decoder": ([layer.self_attn for layer in decoder], tgt, read),
-        "cross": ([layer.src_attn for layer in decoder], tgt, src),
-    }
-    return {
-        kind: Attention(
-            torch.cat([module.attn for module in modules]).cpu(),  # (layers, h, len_q, len_k)
-            _piece_names(translator, queries),
-            _piece_names(translator, keys),
-        )
-        for kind, (modules, queries, keys) in found.items()
-    }
+    with record_attention(model) as seen:
+        model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+    tokens = {"encoder": (src, src), "decoder": (tgt, [START, *tgt[:-1]]), "cross": (tgt, src)}
+    found = {}
+    for kind, sides in tokens.items():
+        stack = "encoder" if kind == "encoder" else "decoder"
+        place = "src_attn" if kind == "cross" else "self_attn"
+        layers = range(len(getattr(model, stack).layers))
+        weights = torch.cat([seen[f"{stack}.layers.{n}.{place}"] for n in layers])
+        names = (_piece_names(translator, ids) for ids in sides)
+        found[kind] = AttentionWeights(weights.cpu(), *names)  # (layers, h, len_q, len_k)
+    return found
