@@ -8,8 +8,9 @@ difference is refused by name. `read_marian` and `write_marian` are each other's
 """
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Protocol
 
 import torch
@@ -27,7 +28,7 @@ from annotated.machinery.files import (
     write_tensors,
     write_text,
 )
-from annotated.machinery.model_files import ModelFiles, check_weights, empty_model
+from annotated.machinery.model_files import LoadedModel, check_weights, empty_model, with_weights
 from annotated.machinery.piece_models import read_piece_model, unigram_tokenizer
 from annotated.machinery.vocabularies import (
     VOCABULARIES,
@@ -38,53 +39,36 @@ from annotated.machinery.vocabularies import (
 from annotated.model import EncoderDecoder, TransformerConfig, parameter_shapes
 from annotated.positional import sinusoids
 
-
-@dataclass(frozen=True)
-class _MarianConfig:
-    """The fields of config.json that matter here; a missing one has these values."""
-
-    vocab_size: int = 58101
-    d_model: int = 1024
-    encoder_layers: int = 12
-    decoder_layers: int = 12
-    encoder_attention_heads: int = 16
-    decoder_attention_heads: int = 16
-    encoder_ffn_dim: int = 4096
-    decoder_ffn_dim: int = 4096
-    activation_function: str = "gelu"
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    decoder_start_token_id: int = 58100
-    pad_token_id: int = 58100
-    eos_token_id: int = 0
-    scale_embedding: bool = False
-    share_encoder_decoder_embeddings: bool = True
-    tie_word_embeddings: bool = True
-    normalize_before: bool = False
-    normalize_embedding: bool = False
-
-
-_AS_OURS = {
+_REQUIRED = {  # values of config.json that our model has, too
     "scale_embedding": True, "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True, "normalize_before": False, "normalize_embedding": False,
+}  # fmt: skip
+_DEFAULTS = {  # where config.json has no value
+    "vocab_size": 58101, "d_model": 1024, "encoder_layers": 12, "decoder_layers": 12,
+    "encoder_attention_heads": 16, "decoder_attention_heads": 16,
+    "encoder_ffn_dim": 4096, "decoder_ffn_dim": 4096, "activation_function": "gelu",
+    "dropout": 0.1, "attention_dropout": 0.0, "decoder_start_token_id": 58100,
+    "pad_token_id": 58100, "eos_token_id": 0, **_REQUIRED, "scale_embedding": False,
 }  # fmt: skip
 _ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu"}
 
 
-def _read_config(path: Path, said: dict[str, Any]) -> tuple[_MarianConfig, TransformerConfig]:
-    """The configuration of a published model, as it is and as ours.
+def _read_config(path: Path, said: dict[str, Any]) -> tuple[Any, TransformerConfig]:
+    """The configuration of a published model, with its own names and with ours.
 
     Raises: FileError that names what our model cannot be.
     """
     if (kind := said.get("model_type")) != "marian":
         raise FileError(f"{path}: expected the model_type 'marian'; got {kind!r:.80}")
-    known = {name: said[name] for name in _MarianConfig.__dataclass_fields__ if name in said}
-    c = settings(_MarianConfig, known, str(path))
-    sizes = ("layers", "attention_heads", "ffn_dim")
-    required = {f"decoder_{size}": getattr(c, f"encoder_{size}") for size in sizes} | _AS_OURS
-    for name, value in required.items():
-        if (got := getattr(c, name)) != value:
-            raise FileError(f"{path}: expected {name}={value}, as in our model; got {got}")
+    c = SimpleNamespace(**{name: said.get(name, value) for name, value in _DEFAULTS.items()})
+    required: dict[str, Any] = dict(_REQUIRED)
+    for size in "layers", "attention_heads", "ffn_dim":
+        required[f"decoder_{size}"] = said.get(f"encoder_{size}", _DEFAULTS[f"encoder_{size}"])
+    for name, default in _DEFAULTS.items():
+        value = getattr(c, name)
+        if not fits(value, type(default)) or value != required.get(name, value):
+            wanted = required.get(name, type(default).__name__)
+            raise FileError(f"{path}: expected {name}={wanted}; got {value!r:.80}")
     if c.activation_function not in _ACTIVATIONS:
         wanted = f"an activation_function out of {', '.join(_ACTIVATIONS)}"
         raise FileError(f"{path}: expected {wanted}; got {c.activation_function!r:.80}")
@@ -101,7 +85,7 @@ def _read_config(path: Path, said: dict[str, Any]) -> tuple[_MarianConfig, Trans
 _SIDES = "source.spm", "target.spm"
 
 
-def _read_pieces(folder: Path, c: _MarianConfig) -> tuple[list[int], Tokenizer, Tokenizer]:
+def _read_pieces(folder: Path, c: Any) -> tuple[list[int], Tokenizer, Tokenizer]:
     """The vocabulary of a published model, numbered as ours: the special symbols come first.
 
     A piece of a SentencePiece model that has no number is unknown to the published model; here it
@@ -118,9 +102,9 @@ def _read_pieces(folder: Path, c: _MarianConfig) -> tuple[list[int], Tokenizer, 
     if not whole or len(numbers) != c.vocab_size:
         wanted = f"pieces numbered from 0 to {c.vocab_size - 1}, as config.json has them"
         raise FileError(f"{path}: expected {wanted}; got {len(numbers)} entries")
-    symbols = {"</s>": c.eos_token_id, "<pad>": c.pad_token_id, "<unk>": numbers.get("<unk>")}
+    symbols = {"</s>": c.eos_token_id, "<pad>": c.pad_token_id, "<unk>": numbers.get("<unk>", -1)}
     for name, number in symbols.items():
-        if number is None or numbers.get(name) != number:
+        if numbers.get(name) != number:
             raise FileError(f"{path}: expected {name} as number {number}; got {numbers.get(name)}")
     start, unk = c.decoder_start_token_id, numbers["<unk>"]
     if not 0 <= start < c.vocab_size:
@@ -224,7 +208,7 @@ _SYMBOLS = {
 }  # fmt: skip
 
 
-def read_marian(folder: Path, said: dict[str, Any]) -> ModelFiles:
+def read_marian(folder: Path, said: dict[str, Any]) -> LoadedModel:
     """Read a folder in the format of Hugging Face, with a model that Marian trained.
 
     Its vocabulary is two SentencePiece models and vocab.json, or ours if `write_marian` wrote it.
@@ -265,7 +249,7 @@ def read_marian(folder: Path, said: dict[str, Any]) -> ModelFiles:
         first = {row: i for i, row in reversed(list(enumerate(rows)))}
         again = [i for i, row in enumerate(rows) if first[row] != i]
         weights[_BIAS][again] = _NEVER  # of the pieces with one vector only the first is emitted
-    return ModelFiles(model, weights, source, target)
+    return with_weights(model, weights), source, target
 
 
 class _Translator(Protocol):
@@ -276,13 +260,13 @@ class _Translator(Protocol):
 
 def _check_writable(c: TransformerConfig) -> None:
     """Raise InputError unless the published format has a place for all of a model."""
-    for wanted, holds in {
-        "norm_first=False": not c.norm_first,
-        "sinusoids and an even d_model": c.positions == "sinusoidal" and c.d_model % 2 == 0,
-        "tie_embeddings=True": c.tie_embeddings,
-        "d_k = d_v = d_model / h": {(c.d_k or c.d_model / c.h), (c.d_v or c.d_model / c.h)}
-        == {c.d_model / c.h},
-    }.items():
+    width = c.d_model / c.h
+    for wanted, holds in (
+        ("norm_first=False", not c.norm_first),
+        ("sinusoids and an even d_model", c.positions == "sinusoidal" and c.d_model % 2 == 0),
+        ("tie_embeddings=True", c.tie_embeddings),
+        ("d_k = d_v = d_model / h", {c.d_k or width, c.d_v or width} == {width}),
+    ):
         if not holds:
             raise InputError(f"expected a model with {wanted}, as Marian's format has it; got {c}")
 

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -21,20 +21,7 @@ from annotated.machinery.vocabularies import read_tokenizers
 from annotated.model import EncoderDecoder, TransformerConfig, build_model
 from annotated.positional import PositionalEncoding, sinusoids
 
-
-class ModelFiles(NamedTuple):
-    """The contents of a model's folder, in either format.
-
-    Args:
-        model: in eval mode, on the meta device: it has shapes but no weights yet.
-        weights: the value of each parameter by its name in `named_parameters`.
-        tokenizer, target_tokenizer: as for `Translator`.
-    """
-
-    model: EncoderDecoder
-    weights: dict[str, Tensor]
-    tokenizer: Tokenizer
-    target_tokenizer: Tokenizer | None
+LoadedModel = tuple[EncoderDecoder, Tokenizer, Tokenizer | None]  # the parts of a `Translator`
 
 
 def empty_model(config: TransformerConfig, layers: int, path: Path) -> EncoderDecoder:
@@ -88,7 +75,7 @@ def with_weights(model: EncoderDecoder, weights: Mapping[str, Tensor]) -> Encode
     return model
 
 
-def read_own(folder: Path, said: dict[str, Any]) -> ModelFiles:
+def read_own(folder: Path, said: dict[str, Any]) -> LoadedModel:
     """Read a folder in the book's own format.
 
     Args:
@@ -108,7 +95,7 @@ def read_own(folder: Path, said: dict[str, Any]) -> ModelFiles:
         if asdict(config) | trained != asdict(config):
             raise FileError(f"{path}: expected the configuration in {weights_path}: {trained}")
     vocab = min(config.src_vocab, config.tgt_vocab)
-    return ModelFiles(model, weights, *read_tokenizers(folder, vocab))
+    return with_weights(model, weights), *read_tokenizers(folder, vocab)
 
 
 def save_model(

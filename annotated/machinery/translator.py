@@ -5,13 +5,13 @@ itself, and the check of its arguments, is `annotated.decoding.beam_search`.
 """
 
 import os
-import unicodedata
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, overload
+from unicodedata import category
 
 import torch
 from tokenizers import Tokenizer
@@ -24,7 +24,7 @@ from annotated.machinery.errors import InputError, check_whole
 from annotated.machinery.files import read_json, resource_path, writing_new_folder
 from annotated.machinery.hub import hub_folder, on_hub, print_card
 from annotated.machinery.marian import read_marian
-from annotated.machinery.model_files import read_own, save_model, with_weights
+from annotated.machinery.model_files import read_own, save_model
 from annotated.machinery.vocabularies import VOCABULARIES, write_tokenizers
 from annotated.model import EncoderDecoder
 
@@ -103,7 +103,10 @@ class Translator:
         with tqdm(total=total, disable=not progress, unit=" sentences") as bar:
             while texts := list(islice(waiting, chunk)):
                 results = [[Translation("", 0.0, 0.0)]] * len(texts)  # right for blank lines
-                filled = [i for i, text in enumerate(texts) if not _is_blank(text)]
+                filled = [
+                    i for i, text in enumerate(texts)
+                    if any(category(letter)[0] not in "ZC" for letter in text)
+                ]  # fmt: skip
                 numbered = {before + i + 1: texts[i] for i in filled}
                 ids = _encode_beginnings(self.tokenizer, numbered, longest)
                 for batch in budget_batches([len(row) for row in ids], batch_tokens):
@@ -213,11 +216,6 @@ def each_sentence(sentences: Iterable[str]) -> Iterator[str]:
         yield sentence
 
 
-def _is_blank(text: str) -> bool:
-    """Whether a text has only spaces, control characters and others that print nothing."""
-    return all(unicodedata.category(character)[0] in "ZC" for character in text)
-
-
 def _encode_beginnings(
     tokenizer: Tokenizer, sentences: Mapping[int, str], most: int
 ) -> list[list[int]]:
@@ -295,12 +293,10 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
     folder = model_folder(name)
     said = read_json(folder / "config.json", _CONFIG)
     published = "model_type" in said  # our own format has no such field
-    found = (read_marian if published else read_own)(folder, said)
-    model = with_weights(found.model, found.weights)
-    translator = Translator(model, found.tokenizer, found.target_tokenizer).to(device)
+    translator = Translator(*(read_marian if published else read_own)(folder, said)).to(device)
     if translator.device.type == "cpu":
-        store_by_columns(model)
+        store_by_columns(translator.model)
     if published:
-        added = found.tokenizer.get_added_tokens_decoder().values()
+        added = translator.tokenizer.get_added_tokens_decoder().values()
         print_card(folder, str(name), [token.content for token in added if not token.special])
     return translator

@@ -14,6 +14,7 @@ from annotated.machinery.errors import FileError
 from annotated.machinery.files import reading, write_text
 
 VOCABULARIES = "tokenizer.json", "tokenizer-target.json"
+_END = processors.TemplateProcessing(f"$A {SPECIALS[END]}", None, [(SPECIALS[END], END)])
 
 
 def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
@@ -25,7 +26,10 @@ def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
     Raises: MissingFile or FileError that names the file.
     """
     with reading(path, "a vocabulary as training writes it"):
-        tokenizer = _without_end(Tokenizer.from_str(path.read_text(encoding="utf-8")))
+        said = json.loads(path.read_text(encoding="utf-8"))
+        if said.get("post_processor") == json.loads(_END.__getstate__()):
+            said["post_processor"] = None  # `encode_source` appends it
+        tokenizer = Tokenizer.from_str(json.dumps(said))
         tokenizer.decode(tokenizer.encode("a \u2603").ids)  # some files load but cannot encode
     found = [tokenizer.id_to_token(i) for i in range(len(SPECIALS))]
     if found != SPECIALS:
@@ -39,19 +43,9 @@ def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
 
 def with_end(tokenizer: Tokenizer) -> Tokenizer:
     """A copy that appends the end symbol to each text, as transformers expects."""
-    tokenizer, end = Tokenizer.from_str(tokenizer.to_str()), SPECIALS[END]
-    tokenizer.post_processor = processors.TemplateProcessing(f"$A {end}", None, [(end, END)])
+    tokenizer = Tokenizer.from_str(tokenizer.to_str())
+    tokenizer.post_processor = _END
     return tokenizer
-
-
-def _without_end(tokenizer: Tokenizer) -> Tokenizer:
-    """Undo `with_end`; any other tokenizer is returned as it is."""
-    if tokenizer.post_processor is None:
-        return tokenizer
-    said = json.loads(tokenizer.to_str())
-    plain = Tokenizer.from_str(json.dumps(said | {"post_processor": None}))
-    ours = json.loads(with_end(plain).to_str())
-    return plain if said["post_processor"] == ours["post_processor"] else tokenizer
 
 
 def read_tokenizers(folder: Path, vocab: int) -> tuple[Tokenizer, Tokenizer | None]:
