@@ -11,26 +11,8 @@ import torch
 sentencepiece = pytest.importorskip("sentencepiece")
 transformers = pytest.importorskip("transformers")
 
-WORDS = [
-    "the",
-    "cat",
-    "sat",
-    "on",
-    "a",
-    "mat",
-    "and",
-    "saw",
-    "two",
-    "dogs",
-    "in",
-    "park",
-    "while",
-    "it",
-    "rained",
-    "all",
-    "day",
-    "long",
-]
+WORDS = "the cat sat on a mat and saw two dogs in park while it rained all day long"
+WORDS = WORDS.split()
 ENGLISH = [" ".join(WORDS[(i * j + j) % len(WORDS)] for j in range(2, 12)) for i in range(60)]
 GERMAN = [line.replace("the", "die").replace("a", "ä").swapcase() for line in ENGLISH]
 
@@ -98,5 +80,5 @@ def train(model: Any, tokenizer: Any, steps: int = 80) -> None:
 
 
 def suppressed(tokenizer: Any) -> list[int]:
-    """What our search does not say, and transformers is told not to."""
+    """Symbols that our search never emits, and that transformers is told not to emit."""
     return [tokenizer.unk_token_id, tokenizer.pad_token_id]

@@ -88,8 +88,8 @@ def test_a_name_is_fetched_once_and_stays_what_it_was(hub, tmp_path):
     port = hub.server_address[1]
     first = translate("owner/tiny", tmp_path, port)
     assert first.returncode == 0, first.stderr
-    assert f"owner/tiny, revision {REVISION}: licence cc-by-4.0" in first.stderr
-    assert "owner/tiny: a text has to begin with one of >>deu<<" in first.stderr
+    assert f"owner/tiny, revision {REVISION}: license cc-by-4.0" in first.stderr
+    assert "owner/tiny: a text must begin with one of >>deu<<" in first.stderr
     for name in "owner/none", "owner/tiny@other":
         unknown = translate(name, tmp_path, port)
         assert unknown.returncode == 2

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from annotated.attention import subsequent_mask
 from annotated.data import PAD, START, encode_source, encode_target, pad_ids
@@ -20,6 +20,7 @@ from annotated.machinery.cli import main
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.export import export_model
 from annotated.machinery.marian import write_marian
+from annotated.machinery.recording import record_attention
 from annotated.machinery.training.folder import read_pairs
 from annotated.machinery.training.trainer import train
 from annotated.machinery.translator import Translator, load_pretrained
@@ -59,7 +60,8 @@ def batch(pair: SimpleNamespace) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 def test_logits_and_attentions_are_those_of_transformers(pair):
     src, tgt, src_mask, tgt_mask = batch(pair)
     ours = pair.ours.model
-    logits = ours.generator.proj(ours(src, tgt, src_mask, tgt_mask))
+    with record_attention(ours) as seen:
+        logits = ours.generator.proj(ours(src, tgt, src_mask, tgt_mask))
     pair.model.set_attn_implementation("eager")
     theirs = pair.model(
         input_ids=pair.rows[src],
@@ -71,13 +73,15 @@ def test_logits_and_attentions_are_those_of_transformers(pair):
     torch.testing.assert_close(logits[..., said], theirs.logits[..., pair.rows[said]])
     probabilities = theirs.logits.log_softmax(-1)[..., pair.rows[said]]  # nothing else is likely
     torch.testing.assert_close(logits.log_softmax(-1)[..., said], probabilities)
-    real = src_mask.unsqueeze(2)  # a padded position may attend to anything
+    real = src_mask.unsqueeze(2).mT  # a padded position may attend to anything
     for i in range(2):
-        self_attention = ours.encoder.layers[i].self_attn.attn * real.mT
-        torch.testing.assert_close(self_attention, theirs.encoder_attentions[i] * real.mT)
-        layer = ours.decoder.layers[i]
-        torch.testing.assert_close(layer.self_attn.attn, theirs.decoder_attentions[i])
-        torch.testing.assert_close(layer.src_attn.attn, theirs.cross_attentions[i])
+        found = seen[f"encoder.layers.{i}.self_attn"] * real
+        torch.testing.assert_close(found, theirs.encoder_attentions[i] * real)
+        for kind, theirs_too in (
+            ("self", theirs.decoder_attentions),
+            ("src", theirs.cross_attentions),
+        ):
+            torch.testing.assert_close(seen[f"decoder.layers.{i}.{kind}_attn"], theirs_too[i])
 
 
 def generate(pair: SimpleNamespace, sentence: str, **options: Any) -> tuple[str, float | None]:
@@ -125,29 +129,8 @@ def test_a_trained_model_is_searched_alike(tmp_path, beam):
     assert alike >= 0.95 * len(lines)
 
 
-def test_beam_search_gives_the_same_scores(pair):
-    """Under Marian's rule; the searches differ, so a few texts may."""
-    search = {"beam": 4, "alpha": 1.0, "offset": 0, "max_extra": 20}
-    alike = 0
-    for (best, *_), line in zip(
-        pair.ours.candidates(ENGLISH[:12], **search), ENGLISH, strict=False
-    ):
-        text, score = generate(pair, line, num_beams=4, length_penalty=1.0)
-        if best.text == text:
-            alike += 1
-            assert best.score == pytest.approx(score, abs=1e-4)
-    assert alike >= 6
-
-
-TEXTS = [
-    "",
-    "  the   cat\t sat ",
-    "the ﬁt ｃａｔ…",
-    "the Q cat",
-    ">>deu<< the cat",
-    "catÄ",
-    "a" * 300,
-]
+TEXTS = ["", "  the   cat\t sat ", "the Q cat", ">>deu<< the cat", "catA\u0308", "a" * 300]
+TEXTS.append("the \ufb01t \uff43\uff41\uff54\u2026")  # which are normalized
 
 
 @pytest.mark.parametrize("side", ["source", "target"])
@@ -167,23 +150,20 @@ def test_pieces_are_those_of_sentencepiece(pair, side: str):
             assert pair.ours.tokenizer.decode(ids) == back  # the pieces are the same
 
 
-def test_weights_of_torch_are_read_too(pair, tmp_path):
+def test_weights_of_torch_are_read_too(pair, tmp_path, monkeypatch):
+    """But not by a torch whose pickles may run code."""
     folder = changed(pair.folder, tmp_path)
     (folder / "model.safetensors").unlink()
     torch.save(pair.model.state_dict(), folder / "pytorch_model.bin")  # the shared matrix thrice
-    for one, other in zip(
-        load_pretrained(folder).model.parameters(), pair.ours.model.parameters(), strict=True
-    ):
-        torch.testing.assert_close(one, other, rtol=0, atol=0)
-
-
-def test_an_old_torch_opens_no_pickles(pair, tmp_path, monkeypatch):
-    folder = changed(pair.folder, tmp_path)
-    (folder / "model.safetensors").unlink()
-    torch.save(pair.model.state_dict(), folder / "pytorch_model.bin")
+    same_weights(load_pretrained(folder).model, pair.ours.model)
     monkeypatch.setattr(marian, "_SAFE", "99.0")
     with pytest.raises(FileError, match=r"pytorch_model.bin: expected model.safetensors, or torch"):
         load_pretrained(folder)
+
+
+def same_weights(one: nn.Module, other: nn.Module) -> None:
+    for (name, p), (_, q) in zip(one.named_parameters(), other.named_parameters(), strict=True):
+        assert torch.equal(p, q), name
 
 
 def changed(source: Path, tmp_path: Path, **config: Any) -> Path:
@@ -198,19 +178,17 @@ def changed(source: Path, tmp_path: Path, **config: Any) -> Path:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"model_type": "m2m_100"}, "M2M100 and NLLB count positions from 2"),
-        ({"model_type": "fsmt"}, "models of WMT19"),
+        ({"model_type": "m2m_100"}, "expected the model_type 'marian'; got 'm2m_100'"),
         ({"model_type": ["marian"]}, "expected the model_type 'marian'"),
-        ({"decoder_layers": 1}, "as many layers in the encoder as in the decoder; got 2 and 1"),
-        ({"encoder_layers": 10**9, "decoder_layers": 10**9}, "as many layers as in config.json"),
+        ({"decoder_layers": 1}, "expected decoder_layers=2; got 1"),
+        ({"encoder_layers": 10**9, "decoder_layers": 10**9}, "expected N=2 layers"),
         ({"d_model": 10**12}, "config.json: expected"),
-        ({"d_model": 64}, r"expected .* as \(.*\) of floating-point numbers; got"),
+        ({"d_model": 64}, r"expected .* as \(.*\) of finite floating-point numbers; got"),
         ({"d_model": 33}, "an even d_model"),
         ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "d_model divisible by h"),
-        ({"encoder_attention_heads": 2}, "as many heads"),
         ({"encoder_ffn_dim": 10**15, "decoder_ffn_dim": 10**15}, "expected"),
         ({"vocab_size": 10**15}, "pieces numbered from 0 to"),
-        ({"vocab_size": "many"}, "expected vocab_size as int"),
+        ({"vocab_size": "many"}, "expected vocab_size=int"),
         ({"scale_embedding": False}, "expected scale_embedding=True"),
         ({"normalize_before": True}, "expected normalize_before=False"),
         ({"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings=True"),
@@ -261,10 +239,10 @@ NORM = "model.encoder.layers.0.final_layer_norm.weight"
         (lambda f: rewrite(f, lambda t: t.update(x=torch.zeros(1))), "x does not belong there"),
         (lambda f: rewrite(f, lambda t: t.update({NORM: torch.zeros(1)})), r"got \(1,\)"),
         (lambda f: rewrite(f, lambda t: t.update({NORM: torch.zeros(32).int()})), "torch.int32"),
-        (lambda f: rewrite(f, lambda t: t[NORM].fill_(torch.nan)), "finite numbers"),
+        (lambda f: rewrite(f, lambda t: t[NORM].fill_(torch.nan)), f"{NORM} .* got NaN"),
         (
             lambda f: rewrite(f, lambda t: t.update({"lm_head.weight": torch.zeros(3, 2)})),
-            "another matrix",
+            "it differs",
         ),
         (
             lambda f: rewrite(f, lambda t: t.update({marian._TABLES[0]: torch.zeros(9, 32)})),
@@ -274,14 +252,9 @@ NORM = "model.encoder.layers.0.final_layer_norm.weight"
         (lambda f: (f / "model.safetensors").unlink(), "there is no such file"),
         (lambda f: pickled(f, pickle.dumps(Runs())), "tensors and nothing else"),
         (lambda f: pickled(f, b"\x80\x02}q\x00."), "pytorch_model.bin: expected"),
-        (lambda f: pickled(f, b""), "pytorch_model.bin: expected"),
-        (lambda f: (f / "vocab.json").write_text("[]"), "vocab.json"),
         (lambda f: (f / "vocab.json").write_text('{"</s>": "0"}'), "pieces numbered from 0"),
-        (lambda f: (f / "config.json").write_text('{"model_type": "marian"'), "config.json"),
         (lambda f: shorten(f / "source.spm"), "cut short"),
         (lambda f: (f / "source.spm").write_bytes(b"\xff" * 99), "expected a SentencePiece model"),
-        (lambda f: (f / "source.spm").write_bytes(b""), "no pieces with scores"),
-        (lambda f: (f / "target.spm").unlink(), "there is no such file"),
         (lambda f: piece_model(f / "source.spm", ENGLISH, "bpe"), "BPE; only Unigram is read"),
         (
             lambda f: piece_model(f / "source.spm", ENGLISH, byte_fallback=True, vocab_size=300),
@@ -365,26 +338,25 @@ def test_what_is_written_is_read_back(pair, tmp_path, kind):
         assert torch.equal(tensor, before.get(name, torch.zeros_like(tensor))), name
     kept = {"bias": ours.model.config.bias, "max_len": ours.model.config.max_len}
     assert replace(back.model.config, **kept) == ours.model.config
+    same_tokenizers(back, ours)
+
+
+def same_tokenizers(one: Translator, other: Translator) -> None:
+    assert (one.target_tokenizer is None) == (other.target_tokenizer is None)
     for name in "tokenizer", "target_tokenizer":
-        one, other = getattr(back, name), getattr(ours, name)
-        assert (one is None) == (other is None)
-        if one:
-            assert one.get_vocab() == other.get_vocab()
-            assert encode_source(one, ENGLISH + GERMAN) == encode_source(other, ENGLISH + GERMAN)
+        if (ours := getattr(one, name)) is not None:
+            theirs = getattr(other, name)
+            assert ours.get_vocab() == theirs.get_vocab()
+            assert encode_source(ours, ENGLISH + GERMAN) == encode_source(theirs, ENGLISH + GERMAN)
 
 
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (lambda f: changed(f, f.parent, eos_token_id=7), "expected eos_token_id=1, as there is no"),
-        (lambda f: shorten(f / "tokenizer.json"), "tokenizer.json: expected a vocabulary"),
-    ],
-)
-def test_a_written_folder_that_was_damaged_is_refused(tmp_path, damage, message):
+def test_a_written_folder_that_was_damaged_is_refused(tmp_path):
     write_marian(writable(), tmp_path / "new")
-    folder = damage(tmp_path / "new") or tmp_path / "new"
-    with pytest.raises(FileError, match=message):
-        load_pretrained(folder)
+    with pytest.raises(FileError, match="expected eos_token_id=1, as there is no"):
+        load_pretrained(changed(tmp_path / "new", tmp_path, eos_token_id=7))
+    shorten(tmp_path / "new" / "tokenizer.json")
+    with pytest.raises(FileError, match=r"tokenizer\.json"):
+        load_pretrained(tmp_path / "new")
 
 
 @pytest.mark.parametrize(
@@ -417,21 +389,9 @@ def imported(pair, tmp_path_factory) -> Path:
 def test_an_imported_model_is_the_same(pair, imported, capsys):
     ours = load_pretrained(imported)
     assert capsys.readouterr().err == ""  # it is one of ours now
-    for one, other in zip(ours.model.parameters(), pair.ours.model.parameters(), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=0)
-    for kind in "tokenizer", "target_tokenizer":
-        one, other = getattr(ours, kind), getattr(pair.ours, kind)
-        assert one.get_vocab() == other.get_vocab()
-        assert encode_source(one, ENGLISH + GERMAN) == encode_source(other, ENGLISH + GERMAN)
+    same_weights(ours.model, pair.ours.model)
+    same_tokenizers(ours, pair.ours)
     assert "license: cc-by-4.0" in (imported / "README.md").read_text()
-
-
-def test_a_folder_that_holds_something_is_not_imported_into(pair, imported, capsys):
-    before = sorted(imported.iterdir())
-    with pytest.raises(SystemExit):
-        main(["import", str(pair.folder), "--out", str(imported)])
-    assert "expected a new or an empty folder; got" in capsys.readouterr().err
-    assert sorted(imported.iterdir()) == before
 
 
 def test_training_goes_on_from_an_imported_model(pair, imported, tmp_path, monkeypatch):

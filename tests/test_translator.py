@@ -17,12 +17,13 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from tiny import TOKENIZER, WORDS, never_end, wild
 
-from annotated.data import END, PAD, START, Batch, encode_source, pad_ids
+from annotated.data import END, Batch, encode_source, pad_ids
 from annotated.decoding import beam_search
-from annotated.machinery.errors import FileError
+from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import resource_path
-from annotated.machinery.training.checkpoints import save_model
+from annotated.machinery.model_files import save_model
 from annotated.machinery.translator import Translation, Translator, budget_batches, load_pretrained
+from annotated.model import EncoderDecoder
 from annotated.training import preset
 
 TRANSLATORS = ["multi30k-en-de", "multi30k-en-fr", "general-en-fr"]
@@ -77,15 +78,13 @@ def test_a_line_in_a_line_out():
         "   ",
         "😀 👩‍👩‍👧‍👦",
         "a\u2028b",
-        "\t",
         "zwölf Ærø 漢字 \x07",
         "two " * 400,
-        "",
+        "\t",
     ]
     translator = Translator(wild(60, seed=1, positions="sinusoidal"), TOKENIZER)
     found = translator.translate_all(lines, beam=2, max_extra=0, chunk=4)
-    assert len(found) == len(lines)
-    assert [found[i] for i in (0, 2, 5, 8)] == [""] * 4
+    assert len(found) == len(lines) and [found[i] for i in (0, 2, 7)] == [""] * 3
     assert not any("\n" in line for line in found)
     assert found[1] == translator.translate("one two", beam=2, max_extra=0)
 
@@ -102,47 +101,45 @@ def test_what_cannot_be_seen_is_not_translated(text: str):
     assert list(translator.candidates([text], n_best=3)) == [[Translation("", 0.0, 0.0)]]
 
 
-@pytest.mark.slow
-def test_a_line_of_two_thousand_tokens():
-    """In seconds, though nothing ends before the limit; and its neighbours as ever."""
-    translator = Translator(wild(60, positions="sinusoidal"), TOKENIZER)
-    translator.model.generator.register_forward_hook(never_end)
-    lines = ["one two", "two three " * 1000, "four"]
-    (_, long, _) = encode_source(TOKENIZER, lines)
-    assert len(long) > 2000
-    found = list(translator.candidates(lines, max_extra=0, max_source=3000))
-    assert [group[0].text for group in found[::2]] == [
-        translator.translate(line, max_extra=0) for line in lines[::2]
-    ]
-    assert found[1][0].text and math.isfinite(found[1][0].score)
-
-
 @pytest.mark.parametrize("name", ["batch_tokens", "chunk", "max_source"])
-@pytest.mark.parametrize("sentences", [["one"], []])
-def test_wrong_arguments_of_a_translation(name: str, sentences: list[str]):
-    translator = Translator(wild(60), TOKENIZER)
-    for wrong, said in [
-        (0, f"{name} of at least [12]; got 0"), (10**9, f"{name} of at most 1,000,000; got 10+"),
-        ("7", f"whole number for {name}; got '7'"), (1.5, f"whole number for {name}; got 1.5"),
-    ]:  # fmt: skip
-        with pytest.raises(ValueError, match=said):
-            translator.translate_all(sentences, **{name: wrong})
-    with pytest.raises(ValueError, match="beam of at least 1; got 0"):
-        translator.translate(sentences, beam=0)
+@pytest.mark.parametrize("wrong", [0, 10**9, "7", 1.5])
+def test_wrong_arguments_of_a_translation(name: str, wrong: object):
+    with pytest.raises(InputError, match=name):
+        Translator(wild(60), TOKENIZER).translate([], **{name: wrong})
+
+
+def test_options_have_the_names_of_transformers_too():
+    """An output has at most max_new_tokens, its end included, however long its source is."""
+    translator = Translator(wild(60, seed=3), TOKENIZER)
+    translator.model.generator.register_forward_hook(never_end)
+    lines = ["one two", "three four five six"]
+    found = list(
+        translator.candidates(lines, num_beams=3, length_penalty=2.0, n_best=2, max_new_tokens=9)
+    )
+    for line, group in zip(lines, found, strict=True):
+        (ids,) = encode_source(TOKENIZER, [line])
+        ours = {"beam": 3, "alpha": 2.0, "n_best": 2, "max_extra": 9 - len(ids)}
+        assert list(translator.candidates([line], **ours)) == [group]
+    assert translator(lines, max_new_tokens=1) == ["", ""]
+    for pair in ("beam", "num_beams"), ("alpha", "length_penalty"), ("max_extra", "max_new_tokens"):
+        with pytest.raises(InputError, match=" or ".join(pair)):
+            translator("one", **dict.fromkeys(pair, 1))
+
+
+def test_a_translator_is_itself_and_no_other():
+    one, other = (Translator(wild(60), TOKENIZER) for _ in range(2))
+    assert one == one and one != other and len({one, other, one}) == 2
+    assert one("one", max_extra=2) == one.translate("one", max_extra=2)
+    assert one.device == torch.device("cpu") and one.to("cpu") is one
 
 
 def test_one_sentence_or_several():
     translator = Translator(wild(60, seed=3), TOKENIZER)
     one, two = (translator.translate(word, max_extra=4) for word in ("one", "two"))
     assert isinstance(one, str) and one != two
-    for several in (
-        ["one", "two"],
-        ("one", "two"),
-        iter(["one", "two"]),
-        {"one": 1, "two": 2}.keys(),
-    ):
+    words = ["one", "two"]
+    for several in words, tuple(words), iter(words), dict.fromkeys(words).keys():
         assert translator.translate(several, max_extra=4) == [one, two]
-    assert translator.translate(["one"], max_extra=4) == [one]
     for empty in [], (), iter(()):
         assert translator.translate(empty) == []
     assert translator.translate("") == "" and translator.translate([""]) == [""]
@@ -151,47 +148,34 @@ def test_one_sentence_or_several():
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (None, "each a string; got NoneType"), (7, "each a string; got int"),
-        (b"one", "each a string; got bytes"), (b"", "each a string; got bytes"),
-        ({}, "each a string; got dict"), ({"one": "two"}, "each a string; got dict"),
-        ({"one"}, "each a string; got set"), (torch.ones(2), "sentence 1 as a string; got Tensor"),
-        ([None], "sentence 1 as a string; got NoneType"),
-        (["one", 2], "sentence 2 as a string; got int"),
-        (["one", "", b"two"], "sentence 3 as a string; got bytes"),
-        ([["one"]], "sentence 1 as a string; got list"),
-        ([("one", "two")], "sentence 1 as a string; got tuple"),
+        (None, "NoneType"), (b"one", "bytes"), ({"one": "two"}, "dict"), ({"one"}, "set"),
+        (torch.ones(2), "sentence 1 .* Tensor"), (["one", "", b"two"], "sentence 3 .* bytes"),
+        ([["one"]], "sentence 1 .* list"),
     ],
 )  # fmt: skip
 def test_what_is_no_text_is_not_translated(wrong: object, said: str):
-    translator = Translator(wild(60), TOKENIZER)
-    for translate in translator.translate, translator.translate_all:
-        with pytest.raises(ValueError, match=said):
-            translate(wrong, max_extra=0)
-
-
-def test_a_single_string_is_no_list():
-    with pytest.raises(ValueError, match="got a single string"):
+    with pytest.raises(InputError, match=said):
+        Translator(wild(60), TOKENIZER).translate(wrong, max_extra=0)
+    with pytest.raises(InputError, match="a single string"):
         Translator(wild(60), TOKENIZER).translate_all("one")
 
 
-def cut_to(most: int, text: str, **options: object) -> list[int]:
-    """The source ids that a translator searches with."""
+@pytest.mark.parametrize(
+    ("text", "most", "options"),
+    [
+        ("one two " * 700, 1000, {"positions": "sinusoidal"}),
+        ("one two " * 400_000, 1000, {"positions": "sinusoidal"}),
+        ("one two " * 700, 80, {}),  # learned positions end there
+        ("one two three four five six", 5, {"max_source": 5}),
+    ],
+)
+def test_a_line_that_is_too_long_is_cut_with_a_warning(text: str, most: int, options: dict):
+    limit = {"max_source": options.pop("max_source")} if "max_source" in options else {}
     translator, seen = Translator(wild(60, **options), TOKENIZER), []
     translator.search = lambda sources, **search: seen.extend(sources) or [[Translation("", 0, 0)]]
     with pytest.warns(UserWarning, match=rf"sentence 1 \('.*'…\) has more than {most:,} pieces"):
-        translator.translate(text, **({"max_source": most} if most < 80 else {}))
-    return seen[0]
-
-
-def test_a_line_that_is_too_long_is_cut_with_a_warning():
-    whole = encode_source(TOKENIZER, ["one two " * 700])[0]
-    for text in "one two " * 700, "one two " * 400_000:
-        ids = cut_to(1000, text, positions="sinusoidal")
-        assert ids == [*whole[:999], END]
-    assert len(cut_to(1000, "z" * 100_000, positions="sinusoidal")) <= 1000
-    few = "one two three four five six"
-    assert cut_to(5, few) == [*encode_source(TOKENIZER, [few])[0][:4], END]
-    assert len(cut_to(80, "one two " * 700)) == 80  # learned positions end there
+        translator.translate(text, **limit)
+    assert seen == [[*encode_source(TOKENIZER, [text[:9000]])[0][: most - 1], END]]
 
 
 def test_the_warning_names_the_line_and_its_neighbours_are_translated(recwarn):
@@ -199,9 +183,8 @@ def test_the_warning_names_the_line_and_its_neighbours_are_translated(recwarn):
     lines = ["one", "", "two " * 30, "two"]
     found = translator.translate(lines, chunk=1, max_source=9, max_extra=2)
     assert [str(w.message).split(" (")[0] for w in recwarn.list] == ["sentence 3"]
-    assert "only these are translated" in str(recwarn.list[0].message)
-    assert found == [*translator.translate(lines[:2], max_extra=2), found[2], found[3]]
-    assert found[3] == translator.translate("two", max_extra=2)
+    others = translator.translate([*lines[:2], lines[3]], max_extra=2)
+    assert [*found[:2], found[3]] == others
     beginning = [*encode_source(TOKENIZER, lines)[2][:8], END]
     assert found[2] == translator.search([beginning], max_extra=2)[0][0].text
     exact = " ".join(["one"] * 4)
@@ -231,61 +214,82 @@ def test_progress_counts_sentences(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_special_symbols_are_not_said():
-    translator = Translator(wild(60), TOKENIZER)
-    said = translator.tokenizer.encode("two three").ids
-    ids = [START, *said, END, END, PAD]
-    assert translator.tokenizer.decode(ids) == "two three"
-
-
-def test_nothing_to_translate():
-    assert Translator(wild(60), TOKENIZER).translate_all([]) == []
-
-
 # ------------------------------------------------------------------------------------------ files
 
 
+def save(model: EncoderDecoder, folder: Path) -> None:
+    """In half precision, as a training does."""
+    save_model(folder, dict(model.named_parameters()), model.config)
+    TOKENIZER.save(str(folder / "tokenizer.json"))
+
+
 @pytest.mark.parametrize("options", [{"tie_embeddings": True}, {"positions": "sinusoidal"}])
-def test_what_was_saved_is_loaded(tmp_path: Path, options: dict[str, object]):
+@pytest.mark.parametrize("default", [torch.float32, torch.float64, torch.bfloat16])
+def test_what_was_saved_is_loaded(tmp_path: Path, options: dict, default: torch.dtype):
     model = wild(60, **options)
-    save_model(tmp_path, dict(model.named_parameters()), model.config)
-    TOKENIZER.save(str(tmp_path / "tokenizer.json"))
-    translator = load_pretrained(tmp_path)
-    assert not translator.model.training
-    assert asdict(translator.model.config) == asdict(model.config)
+    save(model, tmp_path)
+    state = torch.get_rng_state()
+    torch.set_default_dtype(default)
+    try:
+        translator = load_pretrained(tmp_path)
+        text = translator.translate("one two", max_extra=3)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(torch.get_rng_state(), state)  # nothing was initialized for nothing
+    assert not translator.model.training and translator.model.config == model.config
     pairs = zip(model.named_parameters(), translator.model.named_parameters(), strict=True)
     for (name, old), (_, new) in pairs:
-        assert new.dtype == torch.float32
-        torch.testing.assert_close(new, old, rtol=2**-11, atol=2**-24, msg=name)
-    batch = Batch(pad_ids(encode_source(TOKENIZER, ["two five", "one"])))
-    tgt = torch.tensor([[START, 7, 8], [START, 9, 4]])
-    both = [
-        m.generator(m(batch.src, tgt, batch.src_mask, Batch.make_std_mask(tgt, PAD)))
-        for m in (model, translator.model)
-    ]
-    torch.testing.assert_close(*both, atol=0.05, rtol=0.05)  # half precision was in between
-    assert load_pretrained(str(tmp_path)).translate("one") == translator.translate("one")
+        assert new.dtype == torch.float32 and new.requires_grad
+        assert torch.equal(new, old.half().float()), name
+    buffers = zip(model.buffers(), translator.model.buffers(), strict=True)
+    assert all(torch.equal(old, new) for old, new in buffers)
+    assert load_pretrained(str(tmp_path)).translate("one two", max_extra=3) == text
+
+
+def test_tied_matrices_stay_tied(tmp_path: Path):
+    save(wild(60, tie_embeddings=True), tmp_path)
+    model = load_pretrained(tmp_path).model
+    shared = model.src_embed[0].lut.weight
+    assert shared is model.tgt_embed[0].lut.weight is model.generator.proj.weight
+    with torch.no_grad():
+        shared.zero_()
+    assert not model.generator.proj.weight.any()
+
+
+@pytest.mark.parametrize(("half", "kind"), [(True, torch.float16), (False, torch.float32)])
+def test_a_translator_saves_what_is_loaded(tmp_path: Path, half: bool, kind: torch.dtype):
+    model = wild(60, tie_embeddings=True)
+    if half:
+        model.half().float()
+    one = Translator(model, TOKENIZER, TOKENIZER)
+    one.save(tmp_path / "new")
+    tensors = load_file(tmp_path / "new" / "model.safetensors")
+    assert {tensor.dtype for tensor in tensors.values()} == {kind}
+    other = load_pretrained(tmp_path / "new")
+    for (name, old), (_, new) in zip(
+        one.model.named_parameters(), other.model.named_parameters(), strict=True
+    ):
+        assert torch.equal(old, new), name
+    assert other.target_tokenizer.get_vocab() == TOKENIZER.get_vocab()
+    other.save(tmp_path / "again")
+    for file in (tmp_path / "new").iterdir():
+        assert file.read_bytes() == (tmp_path / "again" / file.name).read_bytes()
+    with pytest.raises(InputError, match="a new or an empty folder"):
+        one.save(tmp_path / "new")
 
 
 def test_the_order_of_matrices_in_memory_changes_no_value(tmp_path: Path):
     model = wild(60, tie_embeddings=True)
-    save_model(tmp_path, dict(model.named_parameters()), model.config)
-    TOKENIZER.save(str(tmp_path / "tokenizer.json"))
+    save(model, tmp_path)
     loaded = load_pretrained(tmp_path).model
     matrices = [p for p in loaded.parameters() if p.dim() == 2]
     assert matrices and all(p.t().is_contiguous() for p in matrices)
-    assert loaded.generator.proj.weight is loaded.src_embed[0].lut.weight  # tied as before
     loaded.load_state_dict(model.state_dict())
     assert all(p.t().is_contiguous() for p in matrices)  # it stays
     batch = Batch(pad_ids([[4, 5, 6], [7, 8, 4]]))
     found = [beam_search(m, batch.src, batch.src_mask, max_extra=5) for m in (model, loaded)]
     for (one,), (other,) in zip(*found, strict=True):
         assert one.ids == other.ids and one.score == pytest.approx(other.score, abs=1e-5)
-    again = tmp_path / "again"
-    again.mkdir()
-    save_model(again, dict(loaded.named_parameters()), model.config)
-    files = [(folder / "model.safetensors").read_bytes() for folder in (tmp_path, again)]
-    assert files[0] == files[1]
 
 
 def test_an_unknown_model_is_refused_with_the_known(tmp_path: Path, monkeypatch):
@@ -311,9 +315,7 @@ def test_what_names_no_model_is_refused(name: object, tmp_path: Path, monkeypatc
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     """The folder of a tiny model, whole."""
-    model = wild(60, positions="sinusoidal", tie_embeddings=True)
-    save_model(tmp_path, dict(model.named_parameters()), model.config)
-    TOKENIZER.save(str(tmp_path / "tokenizer.json"))
+    save(wild(60, positions="sinusoidal", tie_embeddings=True), tmp_path)
     return tmp_path
 
 
@@ -336,27 +338,24 @@ def test_every_cut_of_a_models_files_is_noticed(saved: Path, file: str):
     for other in b"<html>" * 99, b"\xff" * 99, b"[" * 99_999, b"[]", b"null", b"{}":
         (saved / file).write_bytes(other)
         not_loaded(saved, file)
-    if file != "model.safetensors":  # a folder without weights is no model
-        (saved / file).unlink()
-        assert "there is no such file" in not_loaded(saved, file)
-        (saved / file).mkdir()
-        not_loaded(saved, file)
+    (saved / file).unlink()
+    assert "there is no such file" in not_loaded(saved, file)
+    (saved / file).mkdir()
+    not_loaded(saved, file)
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"N": 1}, "N=2, the layers in"), ({"N": 3}, "N=2, the layers in"),
-        ({"N": 10**5}, "got N=100000"), ({"N": 10**30}, "got N=1000"), ({"N": 0}, "at least 1"),
-        ({"N": "2"}, "N as int; got '2'"), ({"N": 2.0}, "N as int"), ({"N": None}, "N as int"),
+        ({"N": 1}, "N=2 layers"), ({"N": 3}, "N=2 layers"), ({"N": 10**5}, "got N=100000"),
+        ({"N": 10**30}, "got N=1000"), ({"N": 0}, "at least 1"), ({"N": "2"}, "N as int"),
         ({"d_model": 32}, r"\(60, 32\)|\(32, 32\)"), ({"d_model": 10**30}, "can be built"),
         ({"d_ff": 10**15}, r"w_1.* as \(1000000000000000, 16\)"), ({"d_k": 3}, "w_"),
-        ({"norm_first": True}, "norm.* is missing"), ({"norm_first": "no"}, "norm_first as bool"),
-        ({"positions": "learned"}, "embed.1.pe is missing"), ({"positions": "x"}, "'sinusoidal'"),
-        ({"max_len": 10**9}, "at most 100,000"), ({"max_len": -1}, "at least 1"),
-        ({"src_vocab": 61, "tgt_vocab": 61}, r"\(61, 16\)"), ({"tgt_vocab": 61}, "equal"),
+        ({"norm_first": True}, "norm.* is missing"), ({"positions": "learned"}, "pe is missing"),
+        ({"max_len": 10**9}, "at most 100,000"), ({"tgt_vocab": 61}, "equal"),
+        ({"src_vocab": 61, "tgt_vocab": 61}, r"\(61, 16\)"),
         ({"tie_embeddings": False}, "is missing"), ({"dropout": 1}, r"dropout in \[0, 1\)"),
-        ({"heads": 2}, "got heads"),
+        ({"dropout": 0.2}, "the configuration in"), ({"heads": 2}, "got heads"),
     ],
 )  # fmt: skip
 def test_a_configuration_of_another_model_is_refused(saved: Path, change: dict, said: str):
@@ -372,16 +371,12 @@ NAME = "decoder.layers.1.feed_forward.w_1.weight"  # (32, 16)
     ("change", "said"),
     [
         (lambda w: w[:1], r"\(32, 16\) .*; got \(1, 16\)"),
-        (lambda w: w[:1, :1], r"\(32, 16\) .*; got \(1, 1\)"),
         (lambda w: w.T, r"\(32, 16\) .*; got \(16, 32\)"),
-        (lambda w: w[:0], r"got \(0, 16\)"),
-        (lambda w: w.char(), "got .* of I8"),
-        (lambda w: w.long(), "got .* of I64"),
-        (lambda w: w > 0, "got .* of BOOL"),
-        (lambda w: w.to(torch.complex64), "got .* of C64"),
-        (lambda w: w * math.nan, "finite numbers"),
-        (lambda w: w.double() + 1e300, "finite numbers"),  # more than single precision holds
-        (lambda w: w.index_fill(0, torch.tensor(3), math.inf), "finite numbers"),
+        (lambda w: w.long(), "got .*int64"),
+        (lambda w: w.to(torch.complex64), "got .*complex64"),
+        (lambda w: w * math.nan, "got NaN or infinity"),
+        (lambda w: w.double() + 1e300, "got NaN or infinity"),  # too large for single precision
+        (lambda w: w.index_fill(0, torch.tensor(3), math.inf), "got NaN or infinity"),
     ],
 )
 def test_a_wrong_tensor_is_refused(saved: Path, change, said: str):
@@ -397,7 +392,6 @@ def test_tensors_too_few_or_too_many_are_refused(saved: Path):
     for changed, said in [
         ({name: t for name, t in tensors.items() if name != NAME}, f"{NAME} is missing"),
         (tensors | {"generator.proj.weight": torch.ones(60, 16)}, "does not belong there"),
-        ({"a": torch.ones(1)}, "N=0, the layers in"),
     ]:
         save_file(changed, saved / "model.safetensors")
         assert said in not_loaded(saved, "model.safetensors")
@@ -488,16 +482,6 @@ def test_the_shipped_models_are_small_and_come_with_their_logs(translators, name
     assert translators[name].tokenizer.get_vocab_size() <= config["tgt_vocab"]
 
 
-@pytest.mark.corpora
-@pytest.mark.parametrize("name", TRANSLATORS)
-def test_the_shipped_vocabularies_know_the_letters_of_their_corpora(translators, name: str):
-    from annotated.machinery.corpora import load_pairs
-
-    for side in load_pairs("multi30k", "train", *name.split("-")[1:]):
-        encodings = translators[name].tokenizer.encode_batch(side[::20])
-        assert not any("<unk>" in encoding.tokens for encoding in encodings)
-
-
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_preset_repeats_the_training_of_a_shipped_model(name: str):
     said = json.loads(
@@ -509,23 +493,22 @@ def test_a_preset_repeats_the_training_of_a_shipped_model(name: str):
     assert {key for key in said if said[key] != made[key]} <= allowed
 
 
-def test_the_card_of_the_general_model_quotes_its_results():
-    name = "general-en-fr"
-    card = (resource_path("models") / name / "README.md").read_text(encoding="utf-8")
-    for part, corpora in ("", {"laws", "tatoeba", "php", "multi30k"}), ("-newstest2013", {"news"}):
-        log = resource_path("results") / f"{name}{part}.json"
-        rows = json.loads(log.read_text(encoding="utf-8"))
-        scores = {row["corpus"]: row for row in rows if row["text"] == "cased, detokenized"}
-        assert set(scores) == corpora
-        for row in scores.values():
-            assert f"| {row['sentences']:,} | {row['score']:.2f} |" in card
+def scores_of(name: str, **wanted: str) -> list[dict]:
+    """Rows of the evaluation of a shipped model."""
+    log = resource_path("results") / f"{name}.json"
+    rows = json.loads(log.read_text(encoding="utf-8"))
+    return [row for row in rows if wanted.items() <= row.items()]
 
 
-@pytest.mark.parametrize("name", TRANSLATORS[:2])
+@pytest.mark.parametrize("name", TRANSLATORS)
 def test_the_cards_of_the_shipped_models_quote_their_results(name: str):
     card = (resource_path("models") / name / "README.md").read_text(encoding="utf-8")
-    rows = json.loads((resource_path("results") / f"{name}.json").read_text(encoding="utf-8"))
+    if name == "general-en-fr":
+        for part in "", "-newstest2013":
+            for row in scores_of(name + part, text="cased, detokenized"):
+                assert f"| {row['sentences']:,} | {row['score']:.2f} |" in card
+        return
     for split in "dev", "test":
-        score = {row["text"]: row["score"] for row in rows if row["split"] == split}
-        line = f"{score['cased, detokenized']:.2f} | {score['lower-cased, tokenized']:.2f} |"
-        assert line in card
+        texts = "cased, detokenized", "lower-cased, tokenized"
+        (cased,), (lower,) = (scores_of(name, split=split, text=text) for text in texts)
+        assert f"{cased['score']:.2f} | {lower['score']:.2f} |" in card

@@ -1,4 +1,8 @@
-"""Published models."""
+"""Models of the Hugging Face Hub.
+
+A name is looked up in the cache of huggingface_hub first, so that a model once loaded stays the
+same and needs no network. Only the files that `load_pretrained` reads are downloaded.
+"""
 
 import os
 import re
@@ -9,63 +13,60 @@ from annotated.machinery.errors import FileError
 from annotated.machinery.vocabularies import VOCABULARIES
 
 _NAME = re.compile(r"\w[\w.-]*/[\w.-]+(@[\w./-]+)?")
-_PIECES = ["vocab.json", "source.spm", "target.spm"]  # how Marian cuts; what we write, otherwise
+_PIECES = ["vocab.json", "source.spm", "target.spm"]  # Marian's vocabulary; ours has other files
 _FILES = ["config.json", *_PIECES, *VOCABULARIES, "README.md"]
-_WEIGHTS = ["model.safetensors", "pytorch_model.bin"]  # the first that there is
+_WEIGHTS = ["model.safetensors", "pytorch_model.bin"]  # the first that exists is used
 
 
 def on_hub(name: str) -> bool:
-    """Whether a name may be that of a model on the Hub, and of no file or folder here."""
+    """Whether this can be the name of a model on the Hub rather than a local path."""
     return bool(_NAME.fullmatch(name)) and not os.path.exists(name.partition("/")[0])
 
 
 def hub_folder(name: str) -> Path:
-    """The folder of a model of the Hub, fetched unless it is in the cache.
+    """The local folder of a model on the Hub, downloaded unless it is in the cache.
 
     Args:
-        name: "OWNER/NAME", or "OWNER/NAME@REVISION"; a revision is a branch, a tag or a hash.
+        name: "OWNER/NAME", or "OWNER/NAME@REVISION" with a branch, a tag or a hash.
 
-    Raises: FileError if the Hub cannot be reached, or has no such model.
+    Raises: FileError if the Hub cannot be reached or has no such model.
     """
     from huggingface_hub import list_repo_files, snapshot_download, try_to_load_from_cache
 
     repo, _, revision = name.partition("@")
     revision = revision or "main"
-    held = {
-        name: path
-        for name in (*_FILES, *_WEIGHTS)
-        if isinstance(path := try_to_load_from_cache(repo, name, revision=revision), str)
+    cached = {
+        file: path
+        for file in (*_FILES, *_WEIGHTS)
+        if isinstance(path := try_to_load_from_cache(repo, file, revision=revision), str)
     }
-    cuts = held.keys() >= set(_PIECES) or VOCABULARIES[0] in held
-    if "config.json" in held and cuts and held.keys() & set(_WEIGHTS):
-        return Path(held["config.json"]).parent
+    vocabulary = cached.keys() >= set(_PIECES) or VOCABULARIES[0] in cached
+    if "config.json" in cached and vocabulary and cached.keys() & set(_WEIGHTS):
+        return Path(cached["config.json"]).parent
     try:
         there = set(list_repo_files(repo, revision=revision))
         wanted = [*_FILES, *[file for file in _WEIGHTS if file in there][:1]]
-        folder = Path(snapshot_download(repo, revision=revision, allow_patterns=wanted))
-    except Exception as error:  # the library has many, and those of its network beneath them
+        return Path(snapshot_download(repo, revision=revision, allow_patterns=wanted))
+    except Exception as error:  # the library has many kinds, and its network library more
         reason = str(error).strip().partition("\n")[0]
         raise FileError(f"{name}: expected a model of the Hub; got: {reason}") from error
-    return folder
 
 
-def tell_card(folder: Path, name: str, languages: list[str]) -> None:
-    """Print, on standard error, what a published model is, and what it wants to be told.
+def print_card(folder: Path, name: str, languages: list[str]) -> None:
+    """Print the license and revision of a published model on standard error.
 
     Args:
-        languages: symbols of which a text has to begin with one; may be none.
+        languages: symbols with which a text must begin; may be empty.
     """
     from huggingface_hub import metadata_load
 
-    card = folder / "README.md"
     try:
-        said = metadata_load(card) or {}
-    except Exception:  # a card that cannot be read says nothing
+        said = metadata_load(folder / "README.md") or {}
+    except Exception:  # a card that cannot be read
         said = {}
-    licence = said.get("license") if isinstance(said, dict) else None
-    hashed = re.fullmatch(r"[0-9a-f]{40}", folder.name)
-    revision = f", revision {folder.name}" if hashed else ""
-    told = f"licence {licence}" if isinstance(licence, str) else "its card names no licence"
+    named = said.get("license") if isinstance(said, dict) else None
+    told = f"license {named}" if isinstance(named, str) else "its card names no license"
+    revision = f", revision {folder.name}" if re.fullmatch("[0-9a-f]{40}", folder.name) else ""
     print(f"{name}{revision}: {told}", file=sys.stderr)
     if languages:
-        print(f"{name}: a text has to begin with one of {' '.join(languages)}", file=sys.stderr)
+        print(f"{name}: a text must begin with one of {' '.join(languages)}", file=sys.stderr)

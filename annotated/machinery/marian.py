@@ -1,10 +1,17 @@
-"""Published models."""
+"""Published models: those that Marian trained, in the format of Hugging Face.
+
+They are the Transformer of this book except for their biases, the swish between the feed-forward
+maps, the order of the sinusoids (all sines before all cosines, so that one permutation of d_model
+turns one kind of model into the other) and the start symbol, which has the vector of the padding.
+A folder may be damaged or hostile, and may describe a model that ours cannot be; therefore every
+difference is refused by name. `read_marian` and `write_marian` are each other's inverse.
+"""
 
 import json
-import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from types import SimpleNamespace
+from typing import Any, Protocol
 
 import torch
 from tokenizers import Tokenizer
@@ -21,7 +28,8 @@ from annotated.machinery.files import (
     write_tensors,
     write_text,
 )
-from annotated.machinery.piece_models import PieceModel, read_piece_model, unigram_tokenizer
+from annotated.machinery.model_files import LoadedModel, check_weights, empty_model, with_weights
+from annotated.machinery.piece_models import read_piece_model, unigram_tokenizer
 from annotated.machinery.vocabularies import (
     VOCABULARIES,
     read_tokenizers,
@@ -31,80 +39,36 @@ from annotated.machinery.vocabularies import (
 from annotated.model import EncoderDecoder, TransformerConfig, parameter_shapes
 from annotated.positional import sinusoids
 
-
-def _halves(d_model: int) -> Tensor:
-    """For each component in our order, its place in Marian's: sines first, then cosines."""
-    return torch.arange(d_model).view(2, -1).T.flatten()  # 0, d/2, 1, d/2 + 1, …
-
-
-_EXPECTED = "the configuration of a model in the format of Hugging Face"
-
-
-def is_published(folder: Path) -> bool:
-    """Whether a folder holds a model in the format of Hugging Face; ours names no type."""
-    path = folder / "config.json"
-    return os.path.isfile(path) and "model_type" in read_json(path, _EXPECTED)
-
-
-@dataclass(frozen=True)
-class _MarianConfig:
-    """What config.json says of a model; what it leaves out has these values."""
-
-    vocab_size: int = 58101
-    d_model: int = 1024
-    encoder_layers: int = 12
-    decoder_layers: int = 12
-    encoder_attention_heads: int = 16
-    decoder_attention_heads: int = 16
-    encoder_ffn_dim: int = 4096
-    decoder_ffn_dim: int = 4096
-    activation_function: str = "gelu"
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    decoder_start_token_id: int = 58100
-    pad_token_id: int = 58100
-    eos_token_id: int = 0
-    scale_embedding: bool = False
-    share_encoder_decoder_embeddings: bool = True
-    tie_word_embeddings: bool = True
-    normalize_before: bool = False
-    normalize_embedding: bool = False
-
-
-_AS_OURS = {
+_REQUIRED = {  # values of config.json that our model has, too
     "scale_embedding": True, "share_encoder_decoder_embeddings": True,
     "tie_word_embeddings": True, "normalize_before": False, "normalize_embedding": False,
 }  # fmt: skip
+_DEFAULTS = {  # where config.json has no value
+    "vocab_size": 58101, "d_model": 1024, "encoder_layers": 12, "decoder_layers": 12,
+    "encoder_attention_heads": 16, "decoder_attention_heads": 16,
+    "encoder_ffn_dim": 4096, "decoder_ffn_dim": 4096, "activation_function": "gelu",
+    "dropout": 0.1, "attention_dropout": 0.0, "decoder_start_token_id": 58100,
+    "pad_token_id": 58100, "eos_token_id": 0, **_REQUIRED, "scale_embedding": False,
+}  # fmt: skip
 _ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu"}
-_OTHERS = {  # what our model and vocabulary lack for them
-    "m2m_100": "M2M100 and NLLB count positions from 2, at other wavelengths, have BPE "
-    "vocabularies, and name both languages by a symbol before each text",
-    "fsmt": "models of WMT19 count positions from 2, at other wavelengths, have two "
-    "vocabularies of sizes of their own, and cut words by Moses and fastBPE",
-}
-
-_PARTS = (("_layers", "layers"), ("_attention_heads", "heads"), ("_ffn_dim", "inner widths"))
 
 
-def _read_config(path: Path) -> tuple[_MarianConfig, TransformerConfig]:
-    """The configuration of a published model, as it is and as ours.
+def _read_config(path: Path, said: dict[str, Any]) -> tuple[Any, TransformerConfig]:
+    """The configuration of a published model, with its own names and with ours.
 
-    Raises: MissingFile or FileError that says what is not as in our model.
+    Raises: FileError that names what our model cannot be.
     """
-    said = read_json(path, _EXPECTED)
     if (kind := said.get("model_type")) != "marian":
-        why = f": {_OTHERS[kind]}" if isinstance(kind, str) and kind in _OTHERS else ""
-        raise FileError(f"{path}: expected the model_type 'marian'; got {kind!r:.80}{why}")
-    known = {name: said[name] for name in _MarianConfig.__dataclass_fields__ if name in said}
-    c = settings(_MarianConfig, known, str(path))
-    for ending, what in _PARTS:
-        sides = [getattr(c, side + ending) for side in ("encoder", "decoder")]
-        if sides[0] != sides[1]:
-            wanted = f"as many {what} in the encoder as in the decoder"
-            raise FileError(f"{path}: expected {wanted}; got {sides[0]} and {sides[1]}")
-    for name, value in _AS_OURS.items():
-        if getattr(c, name) != value:
-            raise FileError(f"{path}: expected {name}={value}, as in our model; got {not value}")
+        raise FileError(f"{path}: expected the model_type 'marian'; got {kind!r:.80}")
+    c = SimpleNamespace(**{name: said.get(name, value) for name, value in _DEFAULTS.items()})
+    required: dict[str, Any] = dict(_REQUIRED)
+    for size in "layers", "attention_heads", "ffn_dim":
+        required[f"decoder_{size}"] = said.get(f"encoder_{size}", _DEFAULTS[f"encoder_{size}"])
+    for name, default in _DEFAULTS.items():
+        value = getattr(c, name)
+        if not fits(value, type(default)) or value != required.get(name, value):
+            wanted = required.get(name, type(default).__name__)
+            raise FileError(f"{path}: expected {name}={wanted}; got {value!r:.80}")
     if c.activation_function not in _ACTIVATIONS:
         wanted = f"an activation_function out of {', '.join(_ACTIVATIONS)}"
         raise FileError(f"{path}: expected {wanted}; got {c.activation_function!r:.80}")
@@ -118,56 +82,61 @@ def _read_config(path: Path) -> tuple[_MarianConfig, TransformerConfig]:
     return c, settings(TransformerConfig, ours, str(path))
 
 
-class _Vocabulary(NamedTuple):
-    """Pieces by our numbers, and for each the number of its vector in the published model."""
-
-    pieces: list[str]
-    rows: list[int]
+_SIDES = "source.spm", "target.spm"
 
 
-def _read_vocabulary(path: Path, c: _MarianConfig, models: list[PieceModel]) -> _Vocabulary:
-    """The joint vocabulary of a published model.
+def _read_pieces(folder: Path, c: Any) -> tuple[list[int], Tokenizer, Tokenizer]:
+    """The vocabulary of a published model, numbered as ours: the special symbols come first.
+
+    A piece of a SentencePiece model that has no number is unknown to the published model; here it
+    gets a number, and the vector of <unk>.
+
+    Returns: for each of our ids the row of the published embedding; tokenizers of source and
+        target, with the same pieces.
 
     Raises: MissingFile or FileError that names the file.
     """
+    path, models = folder / "vocab.json", [read_piece_model(folder / side) for side in _SIDES]
     numbers = read_json(path, "the number of each piece")
     whole = fits(numbers, dict[str, int]) and set(numbers.values()) == set(range(len(numbers)))
     if not whole or len(numbers) != c.vocab_size:
         wanted = f"pieces numbered from 0 to {c.vocab_size - 1}, as config.json has them"
         raise FileError(f"{path}: expected {wanted}; got {len(numbers)} entries")
-    symbols = {"</s>": c.eos_token_id, "<pad>": c.pad_token_id, "<unk>": numbers.get("<unk>")}
+    symbols = {"</s>": c.eos_token_id, "<pad>": c.pad_token_id, "<unk>": numbers.get("<unk>", -1)}
     for name, number in symbols.items():
-        if number is None or numbers.get(name) != number:
+        if numbers.get(name) != number:
             raise FileError(f"{path}: expected {name} as number {number}; got {numbers.get(name)}")
-    if not 0 <= c.decoder_start_token_id < c.vocab_size:
-        wanted = f"a decoder_start_token_id below {c.vocab_size}"
-        raise FileError(f"{path}: expected {wanted}; got {c.decoder_start_token_id}")
     start, unk = c.decoder_start_token_id, numbers["<unk>"]
+    if not 0 <= start < c.vocab_size:
+        wanted = f"a decoder_start_token_id below {c.vocab_size}"
+        raise FileError(f"{path}: expected {wanted}; got {start}")
     others = sorted((number, name) for name, number in numbers.items() if name not in symbols)
-    # A piece called as one of our symbols gets a space, which no text has.
+    # A piece with the name of one of our symbols gets a space, which no text has.
     pieces = [*SPECIALS, *(name + " " * (name in SPECIALS) for _, name in others)]
     rows = [start, c.eos_token_id, c.pad_token_id, unk, *(number for number, _ in others)]
     unknown = {name: unk for model in models for name in model.scores if name not in numbers}
-    return _Vocabulary([*pieces, *unknown], [*rows, *unknown.values()])
+    tokenizers = []
+    for side, model in zip(_SIDES, models, strict=True):
+        with reading(folder / side, "a SentencePiece model whose tables are sound"):
+            tokenizers.append(unigram_tokenizer(model, [*pieces, *unknown]))
+    source, target = tokenizers
+    return [*rows, *unknown.values()], source, target
 
 
-_NAMES = {
-    "src_embed.0.lut.weight": "model.shared.weight",
-    "generator.proj.bias": "final_logits_bias",
-}
+_EMBEDDING, _BIAS = "src_embed.0.lut.weight", "generator.proj.bias"
+_NAMES = {_EMBEDDING: "model.shared.weight", _BIAS: "final_logits_bias"}
+_COPIES = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight"
+_TABLES = "model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"
 _MODULES = {
     "self_attn": "self_attn.", "src_attn": "encoder_attn.", "feed_forward": "",
     "w_q": "q_proj", "w_k": "k_proj", "w_v": "v_proj", "w_o": "out_proj",
     "w_1": "fc1", "w_2": "fc2",
 }  # fmt: skip
-_NORMS = {
-    "encoder": ["self_attn", "final"],
-    "decoder": ["self_attn", "encoder_attn", "final"],
-}
+_NORMS = {"encoder": ["self_attn", "final"], "decoder": ["self_attn", "encoder_attn", "final"]}
 
 
 def _published_name(name: str) -> str:
-    """What a parameter of ours is called in the published format."""
+    """The name of one of our parameters in the published format."""
     if name in _NAMES:
         return _NAMES[name]
     stack, _, layer, part, module, *_, kind = name.split(".")
@@ -178,152 +147,109 @@ def _published_name(name: str) -> str:
     return f"model.{stack}.layers.{layer}.{theirs}.{kind}"
 
 
+def sines_first(d_model: int) -> Tensor:
+    """For each component in our order its place in Marian's: sines first, then cosines."""
+    return torch.arange(d_model).view(2, -1).T.flatten()  # 0, d/2, 1, d/2 + 1, …
+
+
 def _reorder(name: str, tensor: Tensor, order: Tensor) -> Tensor:
     """A parameter of ours with its d_model components in another order."""
     module, kind = name.split(".")[-2:]
-    if module in ("w_o", "w_2", "norm"):  # they write such vectors
+    if module in ("w_o", "w_2", "norm"):  # these write vectors of d_model components
         return tensor[order]
-    return tensor[:, order] if kind == "weight" else tensor  # they read them
-
-
-_WEIGHTS, _SAFE = "the weights of a published model", "2.10"
+    return tensor[:, order] if kind == "weight" else tensor  # the others read them
 
 
 def weights_file(folder: Path) -> Path:
-    """Where the weights of a model are, or should be."""
+    """The file of a published model's weights, whether or not it exists."""
     path, unsafe = folder / "model.safetensors", folder / "pytorch_model.bin"
     return unsafe if unsafe.is_file() and not path.is_file() else path
 
 
-def _load_tensors(folder: Path) -> tuple[Path, dict[str, Tensor]]:
-    """The file with the weights, and all that is in it.
+_SAFE = "2.10"  # the torch whose weights_only is safe against pickles that run code
+
+
+def _read_weights(path: Path, d_model: int) -> dict[str, Tensor]:
+    """All weights in a file, the shared matrix once, and no table of positions.
 
     Raises: MissingFile or FileError that names the file.
     """
-    path = weights_file(folder)
+    expected = "the weights of a published model"
     if path.suffix == ".safetensors":
-        return path, read_tensors(path, _WEIGHTS)[0]
-    if torch.__version__ < _SAFE:  # it compares as a version, not as text
+        found, _ = read_tensors(path, expected)
+    elif torch.__version__ < _SAFE:  # compares as a version, not as text
         wanted = f"model.safetensors, or torch {_SAFE} to read {path.name} safely"
         raise FileError(f"{path}: expected {wanted}; this is torch {torch.__version__}")
-    with reading(path, f"{_WEIGHTS}, tensors and nothing else"):
-        found = torch.load(path, "cpu", weights_only=True)
-    if not isinstance(found, dict) or not all(isinstance(x, Tensor) for x in found.values()):
-        raise FileError(f"{path}: expected {_WEIGHTS}; got something else")
-    return path, found
-
-
-_SHARED = "model.shared.weight"  # and where else the same matrix may stand
-_COPIES = (
-    "model.encoder.embed_tokens.weight",
-    "model.decoder.embed_tokens.weight",
-    "lm_head.weight",
-)
-_TABLES = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
-
-
-def _read_weights(folder: Path, config: TransformerConfig) -> dict[str, Tensor]:
-    """The weights of a published model, each with our name and in our order of d_model.
-
-    Raises: MissingFile or FileError that names the file and the tensor.
-    """
-    path, found = _load_tensors(folder)
-    _drop_copies(path, found, config.d_model)
-    found.setdefault("final_logits_bias", torch.zeros(1, config.tgt_vocab))
-    layers = {name.split(".")[3] for name in found if name.startswith("model.encoder.layers.")}
-    if len(layers) != config.N:  # before 100,000 layers are counted
-        said = f"{len(layers)} layers in the encoder, and config.json says {config.N}"
-        raise FileError(f"{path}: expected as many layers as in config.json; got {said}")
-    with reading(folder / "config.json", f"{_EXPECTED} that can be built"):
-        shapes = {_published_name(n): s for n, s in parameter_shapes(config).items()}
-    for name in sorted(found.keys() ^ shapes.keys()):
-        problem = "is missing" if name not in found else "does not belong there"
-        raise FileError(f"{path}: expected {_WEIGHTS}; tensor {name} {problem}")
-    for name, shape in shapes.items():
-        wanted = (1, *shape) if name == "final_logits_bias" else tuple(shape)
-        tensor, has = found[name], tuple(found[name].shape)
-        if has != wanted or not tensor.is_floating_point() or tensor.layout != torch.strided:
-            got = f"{has} of {tensor.dtype}"
-            raise FileError(
-                f"{path}: expected {name} as {wanted} of floating-point numbers; got {got}"
-            )
-    found["final_logits_bias"] = found["final_logits_bias"][0]
-    order = _halves(config.d_model)
-    ours = {name: found[_published_name(name)].float() for name in parameter_shapes(config)}
-    return {name: _reorder(name, tensor, order) for name, tensor in ours.items()}
-
-
-def _drop_copies(path: Path, found: dict[str, Tensor], d_model: int) -> None:
-    """Leave the shared matrix once, and no table of positions, if they are what they should be."""
+    else:
+        with reading(path, f"{expected}, tensors and nothing else"):
+            found = torch.load(path, "cpu", weights_only=True)
+        if not isinstance(found, dict) or not all(isinstance(x, Tensor) for x in found.values()):
+            raise FileError(f"{path}: expected {expected}; got something else")
     for name in _COPIES:
         if (copy := found.pop(name, None)) is not None:
-            shared = found.setdefault(_SHARED, copy)
+            shared = found.setdefault(_NAMES[_EMBEDDING], copy)
             if copy.shape != shared.shape or not torch.equal(copy, shared):
-                raise FileError(f"{path}: expected {name} equal to {_SHARED}; it is another matrix")
+                raise FileError(f"{path}: expected {name} equal to the shared matrix; it differs")
     for name in _TABLES:
         if (table := found.pop(name, None)) is not None:
             right = table.dim() == 2 and table.size(1) == d_model
             if right:
-                sines = sinusoids(len(table), d_model)
-                right = torch.allclose(table.float()[:, _halves(d_model)], sines, atol=1e-3)
+                ours = table.float()[:, sines_first(d_model)]
+                right = torch.allclose(ours, sinusoids(len(table), d_model), atol=1e-3)
             if not right:
                 raise FileError(f"{path}: expected sinusoids in {name}; got other numbers")
+    return found
 
 
-_NEVER = -100.0  # the bias of what shall not be said: exp(-100) adds nothing to a sum
-
-
-def read_marian(
-    folder: Path,
-) -> tuple[TransformerConfig, dict[str, Tensor], Tokenizer, Tokenizer | None]:
-    """A published model, as `load_pretrained` needs it.
-
-    Args:
-        folder: in the format of Hugging Face, with a model that Marian trained.
-
-    Returns: configuration; weights by our names; tokenizers of the source and of the target,
-        with the same pieces; the last may be None, if it is as the other.
-
-    Raises: MissingFile or FileError that names the file and says what is not as expected.
-    """
-    c, config = _read_config(folder / "config.json")
-    if not (folder / "source.spm").exists() and (folder / VOCABULARIES[0]).exists():
-        return config, *_read_written(folder, c, config)
-    cutters = [read_piece_model(folder / f"{side}.spm") for side in ("source", "target")]
-    pieces, rows = _read_vocabulary(folder / "vocab.json", c, cutters)
-    weights = _read_weights(folder, config)
-    taken = torch.tensor(rows)
-    embedding, bias = "src_embed.0.lut.weight", "generator.proj.bias"
-    weights |= {name: weights[name][taken] for name in (embedding, bias)}
-    first = {row: i for i, row in reversed(list(enumerate(rows)))}
-    again = [i for i, row in enumerate(rows) if first[row] != i]
-    weights[bias][again] = _NEVER  # one vector may stand for two pieces; the first one is said
-    config = replace(config, src_vocab=len(rows), tgt_vocab=len(rows))
-    tokenizers = []
-    for side, model in zip(("source", "target"), cutters, strict=True):
-        with reading(folder / f"{side}.spm", "a SentencePiece model whose tables are sound"):
-            tokenizers.append(unigram_tokenizer(model, pieces))
-    source, target = tokenizers
-    return config, weights, source, target
-
-
+_NEVER = -100.0  # bias of what must not be emitted; exp(-100) adds nothing to a sum
 _SYMBOLS = {
     "bos_token_id": START, "decoder_start_token_id": START, "eos_token_id": END,
     "forced_eos_token_id": END, "pad_token_id": PAD,
 }  # fmt: skip
 
 
-def _read_written(
-    folder: Path, c: _MarianConfig, config: TransformerConfig
-) -> tuple[dict[str, Tensor], Tokenizer, Tokenizer | None]:
-    """Weights and tokenizers of a model that `write_marian` wrote."""
-    symbols = {name: getattr(c, name) for name in _SYMBOLS if hasattr(c, name)}
-    if wrong := symbols.items() - _SYMBOLS.items():
-        name, number = min(wrong)
-        wanted = f"{name}={_SYMBOLS[name]}, as there is no source.spm"
-        raise FileError(f"{folder / 'config.json'}: expected {wanted}; got {number}")
-    vocabularies = read_tokenizers(folder, c.vocab_size)
-    return _read_weights(folder, config), *vocabularies
+def read_marian(folder: Path, said: dict[str, Any]) -> LoadedModel:
+    """Read a folder in the format of Hugging Face, with a model that Marian trained.
+
+    Its vocabulary is two SentencePiece models and vocab.json, or ours if `write_marian` wrote it.
+
+    Args:
+        said: the contents of its config.json.
+
+    Raises: MissingFile or FileError that names the file and what is not as expected.
+    """
+    path = folder / "config.json"
+    c, config = _read_config(path, said)
+    rows, source, target = None, None, None
+    if not (folder / _SIDES[0]).exists() and (folder / VOCABULARIES[0]).exists():
+        symbols = {name: getattr(c, name) for name in _SYMBOLS if hasattr(c, name)}
+        for name, number in sorted(symbols.items() - _SYMBOLS.items()):
+            wanted = f"{name}={_SYMBOLS[name]}, as there is no source.spm"
+            raise FileError(f"{path}: expected {wanted}; got {number}")
+        source, target = read_tokenizers(folder, c.vocab_size)
+    else:
+        rows, source, target = _read_pieces(folder, c)
+        config = replace(config, src_vocab=len(rows), tgt_vocab=len(rows))
+    weights_path = weights_file(folder)
+    found = _read_weights(weights_path, c.d_model)
+    found.setdefault(_NAMES[_BIAS], torch.zeros(1, c.vocab_size))
+    layers = {name.split(".")[3] for name in found if name.startswith("model.encoder.layers.")}
+    model = empty_model(config, len(layers), path)
+    shapes = {_published_name(name): tuple(p.shape) for name, p in model.named_parameters()}
+    shapes |= {_NAMES[_EMBEDDING]: (c.vocab_size, c.d_model), _NAMES[_BIAS]: (1, c.vocab_size)}
+    found = check_weights(weights_path, found, shapes)
+    found[_NAMES[_BIAS]] = found[_NAMES[_BIAS]][0]
+    order = sines_first(c.d_model)
+    weights = {
+        name: _reorder(name, found[_published_name(name)], order)
+        for name, _ in model.named_parameters()
+    }
+    if rows is not None:
+        weights |= {name: weights[name][torch.tensor(rows)] for name in (_EMBEDDING, _BIAS)}
+        first = {row: i for i, row in reversed(list(enumerate(rows)))}
+        again = [i for i, row in enumerate(rows) if first[row] != i]
+        weights[_BIAS][again] = _NEVER  # of the pieces with one vector only the first is emitted
+    return with_weights(model, weights), source, target
 
 
 class _Translator(Protocol):
@@ -334,22 +260,19 @@ class _Translator(Protocol):
 
 def _check_writable(c: TransformerConfig) -> None:
     """Raise InputError unless the published format has a place for all of a model."""
-    width = c.d_model // c.h
-    for fits_in, wanted in (
-        (not c.norm_first, "norm_first=False"),
-        (c.positions == "sinusoidal" and c.d_model % 2 == 0, "sinusoids and an even d_model"),
-        (c.tie_embeddings, "tie_embeddings=True"),
-        (
-            c.d_model % c.h == 0 and {c.d_k or width, c.d_v or width} == {width},
-            "d_k = d_v = d_model / h",
-        ),
+    width = c.d_model / c.h
+    for wanted, holds in (
+        ("norm_first=False", not c.norm_first),
+        ("sinusoids and an even d_model", c.positions == "sinusoidal" and c.d_model % 2 == 0),
+        ("tie_embeddings=True", c.tie_embeddings),
+        ("d_k = d_v = d_model / h", {c.d_k or width, c.d_v or width} == {width}),
     ):
-        if not fits_in:
+        if not holds:
             raise InputError(f"expected a model with {wanted}, as Marian's format has it; got {c}")
 
 
-def _published_config(c: TransformerConfig) -> dict[str, Any]:
-    """What config.json says of a model of ours in the published format."""
+def _published_config(c: TransformerConfig, half: bool) -> dict[str, Any]:
+    """The config.json of a model of ours."""
     said: dict[str, Any] = {"architectures": ["MarianMTModel"], "model_type": "marian"}
     for side in "encoder", "decoder":
         said |= {f"{side}_layers": c.N, f"{side}_attention_heads": c.h, f"{side}_ffn_dim": c.d_ff}
@@ -357,29 +280,27 @@ def _published_config(c: TransformerConfig) -> dict[str, Any]:
     said |= {"attention_dropout": c.attention_dropout, "activation_function": c.activation}
     said |= {"max_position_embeddings": max(c.max_len, 512), "scale_embedding": True}
     said |= {"share_encoder_decoder_embeddings": True, "tie_word_embeddings": True}
-    return said | _SYMBOLS
+    return said | _SYMBOLS | {"dtype": "float16" if half else "float32"}
 
 
 def _published_weights(model: EncoderDecoder, half: bool) -> dict[str, Tensor]:
-    """The weights of a model of ours by their published names, in Marian's order of d_model."""
+    """Weights by their published names, in Marian's order; a bias that we lack is zero."""
     own, c = dict(model.named_parameters()), model.config
-    back = torch.argsort(_halves(c.d_model))
-    found = {}
+    back, found = torch.argsort(sines_first(c.d_model)), {}
     for name, shape in parameter_shapes(replace(c, bias=True)).items():
         tensor = own[name].detach().cpu() if name in own else torch.zeros(shape)
-        found[_published_name(name)] = _reorder(
-            name, tensor.half() if half else tensor.float(), back
-        )
-    found["final_logits_bias"] = found["final_logits_bias"].unsqueeze(0)
+        tensor = tensor.half() if half else tensor.float()
+        found[_published_name(name)] = _reorder(name, tensor, back)
+    found[_NAMES[_BIAS]] = found[_NAMES[_BIAS]].unsqueeze(0)
     return found
 
 
 def write_marian(translator: _Translator, folder: Path, half: bool = False) -> None:
-    """Write a model in the format of Hugging Face.
+    """Write a model in the format of Hugging Face; its vocabulary keeps our numbers.
 
     Args:
-        translator: as `load_pretrained` gives it.
-        folder: where to; made if need be.
+        translator: as `load_pretrained` returns it.
+        folder: created if need be.
         half: weights in 16 bits.
 
     Raises: InputError if the format has no place for something in the model; FileError if the
@@ -387,16 +308,17 @@ def write_marian(translator: _Translator, folder: Path, half: bool = False) -> N
     """
     model, c = translator.model, translator.model.config
     _check_writable(c)
-    names: dict[str, Any] = {"bos_token": SPECIALS[START], "eos_token": SPECIALS[END]}
-    names |= {"pad_token": SPECIALS[PAD], "unk_token": SPECIALS[UNK]}
-    names |= {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": max(c.max_len, 512)}
-    names |= {"split_special_tokens": True, "clean_up_tokenization_spaces": False}
-    spoken = {"suppress_tokens": [START, PAD, UNK], "max_length": 512, "num_beams": 1}
+    symbols = {"bos_token": START, "eos_token": END, "pad_token": PAD, "unk_token": UNK}
+    tokenizer: dict[str, Any] = {name: SPECIALS[i] for name, i in symbols.items()}
+    tokenizer |= {"tokenizer_class": "PreTrainedTokenizerFast", "split_special_tokens": True}
+    tokenizer |= {"model_max_length": max(c.max_len, 512), "clean_up_tokenization_spaces": False}
+    # As our search: none of these symbols is emitted. It is greedy unless told otherwise.
+    search = {"suppress_tokens": [START, PAD, UNK], "max_length": 512, "num_beams": 1}
     write_tokenizers(folder, with_end(translator.tokenizer), translator.target_tokenizer)
     for file, said in (
-        ("tokenizer_config.json", names),
-        ("generation_config.json", _SYMBOLS | spoken),
-        ("config.json", _published_config(c) | {"dtype": "float16" if half else "float32"}),
+        ("tokenizer_config.json", tokenizer),
+        ("generation_config.json", _SYMBOLS | search),
+        ("config.json", _published_config(c, half)),
     ):
         write_text(folder / file, json.dumps(said, indent=2) + "\n")
     weights = _published_weights(model, half)

@@ -1,4 +1,8 @@
-"""Published models."""
+"""SentencePiece models, read without the library, as tokenizers that number pieces as we do.
+
+Such a model is a message in the wire format of Protocol Buffers. Three of its fields matter here:
+the pieces with their scores, the kind of model, and the table by which letters are normalized.
+"""
 
 import math
 import struct
@@ -13,7 +17,7 @@ from annotated.machinery.files import reading
 
 
 def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """A number whose bytes hold seven bits each, from a place on; and the place behind it."""
+    """A number of seven bits per byte that starts at a position, and the position after it."""
     value = shift = 0
     while True:
         byte = message[at]
@@ -25,15 +29,14 @@ def _varint(message: bytes, at: int) -> tuple[int, int]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Number and value of each field of a message; fixed-size numbers come as bytes.
+    """Number and value of each field of a message; numbers of fixed size are returned as bytes.
 
-    Raises: ValueError or IndexError if it is no message, or ends too early.
+    Raises: ValueError or IndexError if this is no message or ends too early.
     """
     at = 0
     while at < len(message):
         key, at = _varint(message, at)
         if key & 7 == 0:
-            value: Any
             value, at = _varint(message, at)
             yield key >> 3, value
             continue
@@ -47,29 +50,28 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
 
 
 _KINDS = {1: "Unigram", 2: "BPE", 3: "whole words", 4: "letters"}  # of SentencePiece models
-_ORDINARY, _BY_HAND, _BYTE = 1, 4, 6  # kinds of pieces; the others are symbols, or unused
+_ORDINARY, _USER_DEFINED, _BYTE = 1, 4, 6  # types of pieces; the others are symbols or unused
 
 
 class PieceModel(NamedTuple):
-    """A SentencePiece model: the score of each ordinary piece, and how letters are normalised."""
+    """A SentencePiece model: the score of each ordinary piece, and how letters are normalized."""
 
     scores: dict[str, float]
     table: bytes
 
 
 def read_piece_model(path: Path) -> PieceModel:
-    """A SentencePiece model of the kind that OPUS-MT has.
+    """Read a SentencePiece model of the kind that OPUS-MT uses.
 
     Raises: MissingFile or FileError that names the file.
     """
     with reading(path, "a SentencePiece model"):
         fields = list(_fields(path.read_bytes()))
-        trainer, letters = (
+        trainer, normalizer = (
             dict(_fields(b"".join(value for number, value in fields if number == wanted)))
             for wanted in (2, 3)
         )
         pieces = [dict(_fields(value)) for number, value in fields if number == 1]
-        kinds = {piece.get(3, 1) for piece in pieces}
         scores = {
             piece[1].decode(): struct.unpack("<f", piece.get(2, bytes(4)))[0]
             for piece in pieces
@@ -79,16 +81,21 @@ def read_piece_model(path: Path) -> PieceModel:
             raise ValueError("no pieces with scores")
         if (kind := trainer.get(3, 1)) != 1:
             raise ValueError(f"one of the kind {_KINDS.get(kind, kind)}; only Unigram is read")
-        if {_BY_HAND, _BYTE} & kinds or not all(letters.get(rule, 1) for rule in (3, 4, 5)):
-            raise ValueError("one with pieces given by hand, with bytes, or with spaces kept")
-    return PieceModel(scores, letters.get(2, b""))
+        special = {_USER_DEFINED, _BYTE} & {piece.get(3, 1) for piece in pieces}
+        if special or not all(normalizer.get(rule, 1) for rule in (3, 4, 5)):
+            raise ValueError("one with user-defined pieces, with bytes, or with spaces kept")
+    return PieceModel(scores, normalizer.get(2, b""))
 
 
-_LOWEST = -1e5  # of symbols, and of letters for which the model itself has no piece
+_LOWEST = -1e5  # score of symbols, and of letters for which the model itself has no piece
 
 
 def unigram_tokenizer(model: PieceModel, pieces: list[str]) -> Tokenizer:
-    """A tokenizer that cuts as a SentencePiece model does, and numbers as a vocabulary does."""
+    """A tokenizer that splits text as a SentencePiece model does and numbers pieces as a list.
+
+    A piece that only the other side has must get a number but never match. It ends in a space
+    here, which no text has when it is split, because spaces are written as ▁; decoding removes it.
+    """
     languages = [piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")]
     letters = [piece for piece in pieces if len(piece) == 1]
     scores = dict.fromkeys([*SPECIALS, *languages, *letters], _LOWEST) | model.scores

@@ -1,4 +1,9 @@
-"""BLEU and perplexity."""
+"""BLEU of several kinds, and perplexity.
+
+A BLEU score means little without its tokenization: sacreBLEU's signature names its own, but for
+text that was tokenized before it says only "tok:none". Therefore each score here also names the
+text on which it was computed.
+"""
 
 import math
 import re
@@ -16,6 +21,9 @@ from annotated.machinery.files import extra
 from annotated.machinery.texts import read_lines
 from annotated.machinery.translator import Translator, budget_batches, each_sentence
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 BLEU_KINDS = {
     "cased": "cased, detokenized",
     "tokenized": "cased, tokenized",
@@ -24,62 +32,52 @@ BLEU_KINDS = {
 }  # the kinds of BLEU, and the text on which each is computed
 
 
-def moses_tokenise(sentences: list[str], lang: str) -> list[str]:
-    """Tokenise as Moses does, its escapes such as &quot; included.
+def moses_tokenize(sentences: list[str], lang: str) -> list[str]:
+    """Tokenize as Moses does, including its escapes such as &quot;.
 
     Raises: ValueError if lang is not two letters; sacremoses would take it for English.
-        ImportError without sacremoses, which the extra `scores` brings.
+        MissingExtra without sacremoses.
     """
     with extra("scores"):
         from sacremoses import MosesTokenizer
     if not re.fullmatch("[a-z]{2}", lang):
-        raise ValueError(f"expected a language such as 'de'; got {lang!r}")
-    tokeniser = MosesTokenizer(lang)
-    return [tokeniser.tokenize(sentence, return_str=True) for sentence in sentences]
+        raise InputError(f"expected a language such as 'de'; got {lang!r}")
+    tokenizer = MosesTokenizer(lang)
+    return [tokenizer.tokenize(sentence, return_str=True) for sentence in sentences]
 
 
-def lower_tokenise(sentences: list[str], lang: str) -> list[str]:
-    """Lower-case, normalise and tokenise as Moses does, and as Multi30k's own files are.
+def tokenize_for_bleu(sentences: list[str], lang: str, kind: str) -> list[str]:
+    """Prepare sentences for a kind of BLEU, which then counts what spaces separate.
 
-    Args:
-        lang: language of the sentences, such as "de".
-    """
-    with extra("scores"):
-        from sacremoses import MosesPunctNormalizer
-    normalise = MosesPunctNormalizer(lang).normalize
-    return moses_tokenise([normalise(sentence.lower()) for sentence in sentences], lang)
+    Only for "cased" they stay as they are, because sacreBLEU tokenizes them itself.
+    "compound-split" follows tensor2tensor's get_ende_bleu.sh: plain quotes, Moses' tokens, and
+    ##AT##-##AT## for a hyphen inside a token. "lower-tokenized" follows Multi30k's own files:
+    lower-cased, with normalized punctuation, then Moses' tokens.
 
+    Raises: ValueError if there is no such kind; MissingExtra without sacremoses.
 
-def split_compounds(sentences: list[str], lang: str) -> list[str]:
-    """Plain quotes, Moses' tokens, and ##AT##-##AT## for a hyphen inside a token.
-
-    Source: the measure of section 6.1; tensor2tensor's get_ende_bleu.sh.
-    """
-    with extra("scores"):
-        from sacremoses import MosesPunctNormalizer
-    plain = MosesPunctNormalizer(lang).replace_unicode_punct  # “ ” become ", but „ stays
-    quoted = [plain(sentence).replace("„", '"') for sentence in sentences]
-    tokens = moses_tokenise(quoted, lang)
-    return [re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line) for line in tokens]
-
-
-def cut_for_bleu(sentences: list[str], lang: str, kind: str) -> list[str]:
-    """Sentences in the form in which a kind of BLEU counts their words.
-
-    Raises: ValueError if there is no such kind.
+    Source: section 6.1.
     """
     if kind not in BLEU_KINDS:
-        raise ValueError(f"expected a kind of BLEU out of {', '.join(BLEU_KINDS)}; got {kind!r}")
-    cut = {
-        "tokenized": moses_tokenise,
-        "compound-split": split_compounds,
-        "lower-tokenized": lower_tokenise,
-    }
-    return cut[kind](sentences, lang) if kind in cut else sentences
+        raise InputError(f"expected a kind of BLEU out of {', '.join(BLEU_KINDS)}; got {kind!r}")
+    if kind == "cased":
+        return sentences
+    with extra("scores"):
+        from sacremoses import MosesPunctNormalizer
+    normalizer = MosesPunctNormalizer(lang)
+    if kind == "lower-tokenized":
+        sentences = [normalizer.normalize(sentence.lower()) for sentence in sentences]
+    if kind == "compound-split":  # “ and ” become plain there, but not „
+        plain = map(normalizer.replace_unicode_punct, sentences)
+        sentences = [sentence.replace("„", '"') for sentence in plain]
+    tokens = moses_tokenize(sentences, lang)
+    if kind == "compound-split":
+        tokens = [re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line) for line in tokens]
+    return tokens
 
 
 def _check_sentences(ours: list[str], theirs: list[str]) -> None:
-    """Raise ValueError unless these are two lists of equally many strings, and of some."""
+    """Raise InputError unless these are two lists of equally many strings, and not empty."""
     for side in ours, theirs:
         if not isinstance(side, list | tuple):
             kind = "a single string" if isinstance(side, str) else type(side).__name__
@@ -87,9 +85,8 @@ def _check_sentences(ours: list[str], theirs: list[str]) -> None:
         for _ in each_sentence(side):
             pass
     if len(ours) != len(theirs) or not ours:
-        raise InputError(
-            f"expected as many sentences on both sides; got {len(ours)}, {len(theirs)}"
-        )
+        sizes = f"{len(ours)}, {len(theirs)}"
+        raise InputError(f"expected as many sentences on both sides; got {sizes}")
 
 
 def bleu(
@@ -98,20 +95,20 @@ def bleu(
     """Score translations against one reference each.
 
     Args:
-        hypotheses, references: plain text, not tokenised.
+        hypotheses, references: plain text, not tokenized.
         lang: language of both.
         kind: a key of `BLEU_KINDS`: "cased", "tokenized", "compound-split" or "lower-tokenized".
 
     Returns: score (0 to 100) and sacreBLEU's signature.
 
     Raises: ValueError if there are not as many hypotheses as references, or none, or no such
-        kind. ImportError if the kind needs sacremoses and it is not installed.
+        kind. MissingExtra if the kind needs sacremoses and it is not installed.
 
     Source: section 6.1.
     """
     _check_sentences(hypotheses, references)
     metric = BLEU() if kind == "cased" else BLEU(tokenize="none", force=True)
-    ours, theirs = cut_for_bleu(hypotheses, lang, kind), cut_for_bleu(references, lang, kind)
+    ours, theirs = (tokenize_for_bleu(side, lang, kind) for side in (hypotheses, references))
     score = metric.corpus_score(ours, [theirs]).score
     return {"score": score, "signature": str(metric.get_signature())}
 
@@ -119,10 +116,7 @@ def bleu(
 def _all_scores(
     hypotheses: list[str], references: list[str], lang: str
 ) -> list[dict[str, float | str]]:
-    """A row for each kind of BLEU, with the text that it is computed on.
-
-    Compounds are split in German only.
-    """
+    """A row for each kind of BLEU, with the text on which it is computed."""
     kinds = [kind for kind in BLEU_KINDS if lang == "de" or kind != "compound-split"]
     return [
         {"text": BLEU_KINDS[kind], **bleu(hypotheses, references, lang, kind)} for kind in kinds
@@ -130,12 +124,12 @@ def _all_scores(
 
 
 class Likelihood(NamedTuple):
-    """What a model makes of references that it is told one piece at a time.
+    """How well a model predicts references, one piece at a time.
 
     Args:
         nats: loss over all pieces, without smoothing. The end of a sentence is a piece.
-        right: how many pieces were the model's first choice.
-        pieces: how many there are.
+        right: number of pieces that were the model's first choice.
+        pieces: number of all pieces.
 
     Source: section 6.2, Table 3 (perplexity); section 5.4 (accuracy).
     """
@@ -159,12 +153,12 @@ class Likelihood(NamedTuple):
 def likelihood(
     translator: Translator, sources: list[str], references: list[str], batch_tokens: int = 2000
 ) -> Likelihood:
-    """Tell a model the references, one piece at a time, and see how well it expects them.
+    """Let a model predict each piece of the references from the pieces before it.
 
     Args:
         batch_tokens: tokens of a batch on either side, padding included.
 
-    Returns: loss and right first choices, summed over all pieces of all references.
+    Returns: loss and number of right first choices over all pieces of all references.
 
     Raises: ValueError if there are not as many sources as references, or none.
 
@@ -172,12 +166,11 @@ def likelihood(
     """
     _check_sentences(sources, references)
     model, tokenizer = translator.model, translator.tokenizer
-    written = translator.target_tokenizer or tokenizer
-    device = next(model.parameters()).device
-    src, tgt = encode_source(tokenizer, sources), encode_target(written, references)
+    src = encode_source(tokenizer, sources)
+    tgt = encode_target(translator.target_tokenizer or tokenizer, references)
     pairs, found = list(zip(src, tgt, strict=True)), Likelihood(0.0, 0, 0)
     for indices in budget_batches([max(map(len, pair)) for pair in pairs], batch_tokens):
-        batch = make_batch([pairs[i] for i in indices], device)
+        batch = make_batch([pairs[i] for i in indices], translator.device)
         out = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
         real = batch.tgt_y != PAD
         log_probs, y = model.generator(out[real]), batch.tgt_y[real]  # (pieces, vocab), (pieces)
@@ -198,16 +191,16 @@ def evaluate(
     beam: int = 4,
     alpha: float = 0.6,
 ) -> list[dict[str, object]]:
-    """Translate a split of a corpus and score it in every way.
+    """Translate a split of a corpus and compute every kind of BLEU.
 
     Args:
         corpus, split, src, tgt: as for `load_pairs`.
         beam, alpha: of the search; beam 1 is greedy.
 
-    Returns: a row for each kind of BLEU; compounds are split in German only. Each row has the
-        perplexity and the accuracy per word piece too, which are the same for all.
+    Returns: a row for each kind of BLEU (compounds are split in German only), all with the same
+        perplexity and accuracy per word piece.
 
-    Raises: ValueError as `load_pairs` and `beam_search`. ImportError without sacremoses, before
+    Raises: ValueError as `load_pairs` and `beam_search`. MissingExtra without sacremoses, before
         anything is translated.
 
     Source: section 6.1.
@@ -216,15 +209,15 @@ def evaluate(
         import sacremoses  # noqa: F401
     sources, references = load_pairs(corpus, split, src, tgt)
     hypotheses = translator.translate_all(sources, beam=beam, alpha=alpha, progress=True)
+    found = likelihood(translator, sources, references)
     shared = {"corpus": corpus, "split": split, "pair": f"{src}-{tgt}", "sentences": len(sources)}
     shared["search"] = "greedy" if beam == 1 else f"beam {beam}, alpha {alpha}"
-    found = likelihood(translator, sources, references)
     shared |= {"perplexity": found.perplexity, "accuracy": found.accuracy}
     return [shared | score for score in _all_scores(hypotheses, references, tgt)]
 
 
 def score_files(output: Path, reference: Path, lang: str) -> list[dict[str, object]]:
-    """Score a file of translations in every way, one sentence a line.
+    """Compute every kind of BLEU for a file of translations, one sentence per line.
 
     Args:
         output, reference: text files, or compressed with gzip.
@@ -232,44 +225,12 @@ def score_files(output: Path, reference: Path, lang: str) -> list[dict[str, obje
 
     Returns: a row for each kind of BLEU.
 
-    Raises: ValueError if the files have not the same number of lines.
+    Raises: ValueError if the files do not have the same number of lines.
     """
     hypotheses, references = read_lines(output), read_lines(reference)
     shared = {"output": output.name, "reference": reference.name, "sentences": len(references)}
     return [shared | score for score in _all_scores(hypotheses, references, lang)]
 
-
-def search_grid(
-    translator: Translator,
-    sources: list[str],
-    references: list[str],
-    lang: str,
-    beams: list[int],
-    alphas: list[float],
-) -> list[dict[str, float]]:
-    """Score a model with searches of several widths and penalties.
-
-    Args:
-        lang: of the references.   beams, alphas: every pair of them is tried.
-
-    Returns: for each pair BLEU (lower-cased, tokenized) and the length of the output in
-        words, divided by that of the references.
-
-    Source: section 6.1.
-    """
-    rows = []
-    words = sum(len(reference.split()) for reference in references)
-    for beam in beams:
-        for alpha in alphas:
-            outputs = translator.translate_all(sources, beam=beam, alpha=alpha, progress=True)
-            length = sum(len(output.split()) for output in outputs) / words
-            score = float(bleu(outputs, references, lang, "lower-tokenized")["score"])
-            rows.append({"beam": beam, "alpha": alpha, "bleu": score, "length": length})
-    return rows
-
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _TABLE_2 = [  # model, kind, BLEU and FLOPs: EN-DE, EN-FR
     ("ByteNet", "single", 23.75, None, None, None),
@@ -288,7 +249,7 @@ _TABLE_2 = [  # model, kind, BLEU and FLOPs: EN-DE, EN-FR
 def table_2() -> "pd.DataFrame":
     """Table 2: BLEU on newstest2014, and floating-point operations of the training.
 
-    Raises: ImportError without pandas, which the extra `viz` brings.
+    Raises: MissingExtra without pandas, which the extra `viz` brings.
 
     Source: section 6.1, Table 2.
     """

@@ -1,0 +1,350 @@
+"""BLEU against sacreBLEU, counting, Moses' scripts and published scores; perplexity against one
+piece at a time."""
+
+import gzip
+import json
+import math
+import os
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import sacrebleu
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotated.attention import subsequent_mask
+from annotated.data import END, START, train_bpe
+from annotated.machinery import scoring
+from annotated.machinery.files import resource_path
+from annotated.machinery.scoring import (
+    BLEU_KINDS,
+    Likelihood,
+    bleu,
+    evaluate,
+    likelihood,
+    moses_tokenize,
+    score_files,
+    tokenize_for_bleu,
+)
+from annotated.machinery.texts import read_lines
+from annotated.machinery.translator import Translator
+from annotated.model import make_model
+
+REFERENCE = [
+    "Ein Mann fährt auf einem Fahrrad durch die Stadt.",
+    "Zwei Hunde spielen am Strand, im Sand.",
+    "Die Frau sagt: „Guten Morgen!“",
+]
+OUTPUT = [
+    "Ein Mann fährt mit dem Fahrrad durch die Stadt.",
+    "Zwei hunde spielen am Strand im Sand.",
+    "Die Frau sagt „Guten Tag!“",
+]
+KINDS = "cased", "tokenized", "compound-split", "lower-tokenized"
+
+
+def folder(name: str) -> Path:
+    """A folder of ANNOTATED_DATA."""
+    path = Path(os.environ["ANNOTATED_DATA"]) / name
+    if not path.is_dir():
+        pytest.skip(f"ANNOTATED_DATA has no folder {name}")
+    return path
+
+
+def runs(words: list[str], n: int) -> Counter:
+    return Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+
+
+def counted_bleu(hypotheses: list[str], references: list[str]) -> float:
+    """BLEU by its definition, on words that spaces separate; no share may be zero."""
+    ours, theirs = [h.split() for h in hypotheses], [r.split() for r in references]
+    log_shares = 0.0
+    for n in range(1, 5):
+        pairs = [(runs(h, n), runs(r, n)) for h, r in zip(ours, theirs, strict=True)]
+        hits = sum(sum((h & r).values()) for h, r in pairs)
+        log_shares += math.log(hits / sum(sum(h.values()) for h, _ in pairs)) / 4
+    c, r = sum(map(len, ours)), sum(map(len, theirs))
+    return 100 * min(1.0, math.exp(1 - r / c)) * math.exp(log_shares)
+
+
+# ------------------------------------------------------------------------------------------ BLEU
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_reference_itself_scores_a_hundred(kind: str):
+    assert bleu(REFERENCE, REFERENCE, "de", kind)["score"] == pytest.approx(100)
+    shouted = [line.upper() for line in REFERENCE]
+    lower = kind == "lower-tokenized"
+    assert (bleu(shouted, REFERENCE, "de", kind)["score"] > 99) == lower
+
+
+def test_cased_scores_are_sacrebleus():
+    expected = sacrebleu.corpus_bleu(OUTPUT, [REFERENCE]).score
+    assert 10 < expected < 90
+    found = bleu(OUTPUT, REFERENCE, "de")
+    assert found["score"] == pytest.approx(expected)
+    for part in "nrefs:1", "case:mixed", "eff:no", "tok:13a", "smooth:exp", "version:":
+        assert part in found["signature"]
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_the_other_scores_count_words_of_tokenized_text(kind: str):
+    sides = [tokenize_for_bleu(side, "de", kind) for side in (OUTPUT, REFERENCE)]
+    found = bleu(OUTPUT, REFERENCE, "de", kind)
+    assert found["score"] == pytest.approx(counted_bleu(*sides))
+    assert "tok:none" in found["signature"]
+
+
+WORDS = st.sampled_from(["Haus", "Rad-Weg", "a-b-c", "ist", "„gut“", "5", "Rad", ","])
+SENTENCES = st.lists(WORDS, min_size=4, max_size=12).map(" ".join)
+
+
+@given(st.lists(st.tuples(SENTENCES, SENTENCES), min_size=1, max_size=4))
+def test_split_scores_are_what_counting_gives(pairs):
+    pairs = [*pairs, ("Das Rad ist im Haus .", "Das Rad ist im Haus .")]  # so that no share is 0
+    outputs, references = (list(side) for side in zip(*pairs, strict=True))
+    sides = [tokenize_for_bleu(side, "de", "compound-split") for side in (outputs, references)]
+    assert bleu(outputs, references, "de", "compound-split")["score"] == pytest.approx(
+        counted_bleu(*sides)
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (None, "NoneType"), ("Ein Hund", "string"), ({"a": "b"}, "dict"), ([], "0, 3|3, 0"),
+        (OUTPUT[:2], "2, 3|3, 2"), (["a", None, "c"], "sentence 2 .*NoneType"),
+    ],
+)  # fmt: skip
+def test_what_is_no_list_of_sentences_is_refused(translator, wrong: object, said: str):
+    for score in (
+        lambda: bleu(wrong, REFERENCE, "de"),
+        lambda: bleu(OUTPUT, wrong, "de", "tokenized"),
+        lambda: likelihood(translator, wrong, REFERENCE),
+    ):
+        with pytest.raises(ValueError, match=said):
+            score()
+
+
+def test_what_needs_mosess_tokenizer_names_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "sacremoses", None)
+    assert 10 < bleu(OUTPUT, REFERENCE, "de")["score"] < 90
+    for kind in KINDS[1:]:
+        with pytest.raises(ImportError, match=r"annotated-attention\[scores\]"):
+            bleu(OUTPUT, REFERENCE, "de", kind)
+    with pytest.raises(ImportError, match=r"annotated-attention\[scores\]"):
+        evaluate(None, "multi30k", "dev", "en", "de")  # before anything is read or translated
+
+
+def test_an_unknown_kind_or_language_is_refused():
+    with pytest.raises(ValueError, match="'detok'"):
+        bleu(OUTPUT, REFERENCE, "de", "detok")
+    with pytest.raises(ValueError, match="'german'"):
+        moses_tokenize(OUTPUT, "german")
+
+
+# ---------------------------------------------------------------------------------- tokenization
+
+
+def test_moses_and_lower_case():
+    said = ['Er sagt: "Ja, z. B. 3,5!"']
+    assert moses_tokenize(said, "de") == ["Er sagt : &quot; Ja , z. B. 3,5 ! &quot;"]
+    for lang, text, expected in (
+        ("de", "Ein Mann, zwei Hunde.", "ein mann , zwei hunde ."),
+        ("fr", "L'homme n'est pas là.", "l&apos; homme n&apos; est pas là ."),
+    ):
+        assert tokenize_for_bleu([text], lang, "lower-tokenized") == [expected]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # what perl -ple 's{(\S)-(\S)}{$1 ##AT##-##AT## $2}g' makes of Moses' tokens
+        ("Rich-Text-Format", "Rich ##AT##-##AT## Text ##AT##-##AT## Format"),
+        ("a-b-c", "a ##AT##-##AT## b-c"),  # b was used up by the first match
+        ("Ein- und Ausgang", "Ein- und Ausgang"),
+        ("1-2", "1 ##AT##-##AT## 2"),
+        ("ja -- nein", "ja -- nein"),
+        ("x---y", "x ##AT##-##AT## --y"),  # one match, and its characters are used up
+        ("„Ja“", "&quot; Ja &quot;"),
+        ("“Ja”", "&quot; Ja &quot;"),
+        ("Peter’s", "Peter &apos; s"),
+        ("warum…", "warum ..."),
+    ],
+)
+def test_split_compounds(text: str, expected: str):
+    assert tokenize_for_bleu([text], "de", "compound-split") == [expected]
+
+
+def test_german_and_plain_quotes_are_equal_for_the_papers_measure_alone():
+    reference, output = ["Er sagt „ja“ und geht."], ['Er sagt "ja" und geht.']
+    assert bleu(output, reference, "de", "compound-split")["score"] == pytest.approx(100)
+    assert bleu(output, reference, "de")["score"] < 50
+    assert bleu(output, reference, "de", "tokenized")["score"] < 50
+
+
+# ------------------------------------------------------------------------------------ perplexity
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    torch.manual_seed(0)
+    tokenizer = train_bpe(REFERENCE + OUTPUT, 120)
+    size = tokenizer.get_vocab_size()
+    model = make_model(size, size, N=1, d_model=16, d_ff=32, h=2, dropout=0.3).eval()
+    return Translator(model, tokenizer)
+
+
+def alone(translator: Translator, source: str, reference: str) -> tuple[float, int, int]:
+    """One sentence alone, one piece at a time, without padding, masks or batches."""
+    encode = lambda text: translator.tokenizer.encode(text, add_special_tokens=False).ids
+    src = torch.tensor([[*encode(source), END]])
+    told, nats, right = [START], 0.0, 0
+    for piece in [*encode(reference), END]:
+        out = translator.model(src, torch.tensor([told]), None, subsequent_mask(len(told)))
+        log_probs = translator.model.generator(out[:, -1])[0]
+        nats -= log_probs[piece].item()
+        right += log_probs.argmax().item() == piece
+        told.append(piece)
+    return nats, right, len(told) - 1
+
+
+@pytest.mark.parametrize("batch_tokens", [60, 2000])
+def test_perplexity_is_per_piece_with_the_end_counted(translator: Translator, batch_tokens: int):
+    sources, references = ["Ein Mann.", "Zwei Hunde am Strand.", "Stadt"], REFERENCE
+    each = [alone(translator, *pair) for pair in zip(sources, references, strict=True)]
+    nats, right, pieces = (sum(column) for column in zip(*each, strict=True))
+    found = likelihood(translator, sources, references, batch_tokens)
+    assert found == (pytest.approx(nats, rel=1e-5), right, pieces)
+    assert found.perplexity == pytest.approx(math.exp(nats / pieces))
+    assert found.accuracy == right / pieces
+
+
+# --------------------------------------------------------------------------- splits and files
+
+
+class Fixed:
+    """A translator of three sentences, which keeps what it was asked."""
+
+    def translate_all(self, sentences: list[str], **options: object) -> list[str]:
+        assert sentences == ["a", "b", "c"]
+        self.options = options
+        return OUTPUT
+
+
+@pytest.mark.parametrize(
+    ("beam", "alpha", "search", "tgt"),
+    [
+        (1, 0.6, "greedy", "de"),
+        (4, 0.6, "beam 4, alpha 0.6", "de"),
+        (2, 1, "beam 2, alpha 1", "fr"),
+    ],
+)
+def test_every_split_is_scored_in_every_way(monkeypatch, beam, alpha, search, tgt):
+    """Compounds are split in German only."""
+    monkeypatch.setattr(scoring, "load_pairs", lambda *names: (["a", "b", "c"], REFERENCE))
+    monkeypatch.setattr(scoring, "likelihood", lambda *inputs: Likelihood(8.0, 1, 4))
+    fixed = Fixed()
+    rows = evaluate(fixed, "multi30k", "dev", "en", tgt, beam=beam, alpha=alpha)
+    assert (fixed.options["beam"], fixed.options["alpha"]) == (beam, alpha)
+    shared = {"corpus": "multi30k", "split": "dev", "pair": f"en-{tgt}", "sentences": 3}
+    shared |= {"search": search, "perplexity": math.exp(8 / 4), "accuracy": 1 / 4}
+    kinds = [kind for kind in KINDS if tgt == "de" or kind != "compound-split"]
+    for kind, row in zip(kinds, rows, strict=True):
+        assert row == shared | {"text": BLEU_KINDS[kind]} | bleu(OUTPUT, REFERENCE, tgt, kind)
+
+
+def test_files_are_scored_in_every_way(tmp_path: Path):
+    output, reference = tmp_path / "system.de.gz", tmp_path / "ref.de"
+    output.write_bytes(gzip.compress("".join(f"{line}\n" for line in OUTPUT).encode()))
+    reference.write_text("".join(f"{line}\n" for line in REFERENCE), encoding="utf-8")
+    rows = score_files(output, reference, "de")
+    shared = {"output": "system.de.gz", "reference": "ref.de", "sentences": 3}
+    for kind, row in zip(KINDS, rows, strict=True):
+        assert row == shared | {"text": BLEU_KINDS[kind]} | bleu(OUTPUT, REFERENCE, "de", kind)
+    reference.write_text("eine Zeile\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="3, 1"):
+        score_files(output, reference, "de")
+
+
+# ------------------------------------------------------------------------------------ real corpora
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize("lang", ["de", "en", "fr"])
+@pytest.mark.parametrize("split", ["val", "test_2016_flickr"])
+def test_tokenized_text_is_as_in_the_corpus_own_files(split: str, lang: str):
+    corpus = folder("multi30k")
+    raw = corpus / f"{split}.{lang}.gz"
+    tokenized = corpus / f"{split}.lc.norm.tok.{lang}.gz"
+    if not (raw.exists() and tokenized.exists()):
+        pytest.skip(f"ANNOTATED_DATA/multi30k has not both {raw.name} and {tokenized.name}")
+    ours, theirs = (
+        tokenize_for_bleu(read_lines(raw), lang, "lower-tokenized"),
+        read_lines(tokenized),
+    )
+    equal = [one == other for one, other in zip(ours, theirs, strict=True)]
+    assert sum(equal) >= 0.995 * len(equal)
+
+
+PUBLISHED = {"tensor2tensor": 26.34, "marian": 27.40, "sockeye": 27.50}
+
+
+@pytest.mark.corpora
+@pytest.mark.parametrize(
+    ("system", "tokenized", "split"),
+    [  # from Moses' substitutions and n-gram counts, run in Perl on the same files
+        ("tensor2tensor", 26.12, 26.51),
+        ("marian", 27.19, 27.62),
+        ("sockeye", 27.28, 27.72),
+    ],
+)
+def test_published_outputs_get_their_published_scores(system, tokenized, split):
+    outputs = folder("bleu")
+    reference = read_lines(outputs / "ref.newstest2017.deu.gz")
+    output = read_lines(outputs / f"transformer.{system}.en-de.detok.gz")
+    assert len(reference) == 3004
+    found = bleu(output, reference, "de")
+    assert round(found["score"], 2) == PUBLISHED[system]
+    assert "tok:13a" in found["signature"]
+    # Newer Moses cuts off the full stop of a last word such as "60." too: a dozen lines differ.
+    moses = bleu(output, reference, "de", "tokenized")["score"]
+    assert moses == pytest.approx(tokenized, abs=0.011)
+    assert bleu(output, reference, "de", "compound-split")["score"] == pytest.approx(
+        split, abs=0.011
+    )
+
+
+# ------------------------------------------------------------------------------- results that ship
+
+
+def results(name: str) -> list[dict]:
+    path = resource_path("results") / name
+    if not path.exists():
+        pytest.skip(f"no results in {path}")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", ["multi30k-en-de", "multi30k-en-fr"])
+def test_the_results_of_the_models_are_complete(name: str):
+    rows = results(f"{name}.json")
+    for split, sentences in ("dev", 1014), ("test", 1000):
+        found = [row for row in rows if row["split"] == split]
+        kinds = {
+            BLEU_KINDS[kind] for kind in KINDS if name[-2:] == "de" or kind != "compound-split"
+        }
+        assert kinds == {row["text"] for row in found}
+        assert {row["sentences"] for row in found} == {sentences}
+    for row in rows:
+        assert 10 < row["score"] < 70
+        assert ("tok:13a" in row["signature"]) == (row["text"] == BLEU_KINDS["cased"])
+
+
+def test_the_results_of_the_published_systems_are_complete():
+    rows = results("newstest2017-en-de.json")
+    assert len(rows) == 12 and {row["sentences"] for row in rows} == {3004}
+    cased = [row for row in rows if row["text"] == BLEU_KINDS["cased"]]
+    assert {row["output"].split(".")[1]: round(row["score"], 2) for row in cased} == PUBLISHED
