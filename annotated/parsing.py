@@ -12,9 +12,6 @@ from annotated.machinery.parsing.linear import line_to_tree, words_to_line
 from annotated.machinery.parsing.trees import is_tag
 from annotated.machinery.translator import Translator, load_pretrained
 
-__all__ = ["Parser", "linearize", "load_parser", "table_4"]
-
-
 if TYPE_CHECKING:
     from nltk import Tree
 

@@ -21,11 +21,11 @@ from torch import Tensor, nn
 from annotated.data import END, PAD, START, UNK, Batch
 from annotated.decoding import beam_search
 from annotated.embeddings import Generator
+from annotated.machinery.blockwise_loss import linear_cross_entropy
 from annotated.machinery.export import ctranslate2_spec
 from annotated.machinery.translator import store_by_columns
 from annotated.model import EncoderDecoder
 from annotated.positional import sinusoids
-from annotated.machinery.blockwise_loss import linear_cross_entropy
 from benchmarks.workload import Workload
 
 Ids = list[list[list[int]]]  # for each sentence its hypotheses
