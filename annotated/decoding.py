@@ -141,7 +141,7 @@ def open_beam(
         scores=torch.full((batch, size), -math.inf, device=src.device),
         limits=limits.clamp(1, most),
         src_mask=src_mask,
-        cache=DecoderCache(model, memory),
+        cache=DecoderCache.start(model, memory),
     )
 
 

@@ -5,6 +5,7 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 
 import math
 
+import torch
 from torch import Tensor, nn
 
 

@@ -43,30 +43,30 @@ class LayerCache:
         return attention.attend(x, *self.own, mask)
 
 
+@dataclass
 class DecoderCache:
     """What a decoder keeps from one step of a search to the next.
 
     Args:
-        model: whose decoder writes.
-        memory: encoder output (batch, src_len, d_model).
-
-    Attributes: steps, the number of positions decoded; layers, a `LayerCache` for each layer.
+        layers: what each of its layers keeps.
+        steps: the number of positions decoded.
 
     Source: section 6.1.
     """
 
-    def __init__(self, model: EncoderDecoder, memory: Tensor) -> None:
-        self.steps = 0
+    layers: list[LayerCache]
+    steps: int = 0
+
+    @classmethod
+    def start(cls, model: EncoderDecoder, memory: Tensor) -> "DecoderCache":
+        """The cache of a decoder that has written nothing; memory: (batch, src_len, d_model)."""
         decoder: Any = model.decoder
         nothing = memory[:, :0]  # (batch, 0, d_model)
-        self.layers = [
-            LayerCache(
-                layer,
-                layer.self_attn.keys_values(nothing, nothing),
-                layer.src_attn.keys_values(memory, memory),
-            )
-            for layer in decoder.layers
-        ]
+        layers = []
+        for layer in decoder.layers:
+            own = layer.self_attn.keys_values(nothing, nothing)
+            layers.append(LayerCache(layer, own, layer.src_attn.keys_values(memory, memory)))
+        return cls(layers)
 
     def select(self, rows: Tensor) -> None:
         """Keep these rows of the batch, in this order."""

@@ -442,7 +442,7 @@ def test_a_step_decodes_what_a_whole_pass_decodes():
     with torch.no_grad():
         memory = model.encode(src, src_mask)
         whole = model.decode(memory, src_mask, tgt)
-        cache = DecoderCache(model, memory)
+        cache = DecoderCache.start(model, memory)
         for i, one in enumerate(tgt.split(1, dim=1)):
             step = decode_step(model, cache, one, None, src_mask)
             torch.testing.assert_close(step, whole[:, i : i + 1], atol=1e-5, rtol=1e-5)
@@ -457,7 +457,7 @@ def test_branches_of_a_tree_see_their_own_ancestors_only():
     model, memory = wild(), torch.randn(1, 3, 16)
     one, two = torch.tensor([[START, 4, 5]]), torch.tensor([[START, 6, 7]])
     with torch.no_grad():
-        cache = DecoderCache(model, memory)
+        cache = DecoderCache.start(model, memory)
         decode_step(model, cache, one[:, :1])
         mask = torch.tensor([[[1, 1, 0], [1, 0, 1]]]).bool()  # the start symbol, and itself
         for i in 1, 2:

@@ -18,8 +18,8 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from annotated.attention import KeyValueCache, head_widths
 from annotated.data import END, PAD, SPECIALS, START, UNK
+from annotated.incremental import DecoderCache, LayerCache, decode_step
 from annotated.machinery.errors import InputError
 from annotated.machinery.files import extra, write_text, writing_new_folder
 from annotated.machinery.marian import write_marian
@@ -27,7 +27,6 @@ from annotated.machinery.translator import Translator
 from annotated.machinery.vocabularies import write_tokenizers
 from annotated.model import EncoderDecoder
 from annotated.positional import PositionalEncoding, sinusoids
-from annotated.stacks import DecoderCache
 
 _POSITIONS = 2048  # of sinusoids: twice the tokens that a translator reads of a sentence
 
@@ -128,7 +127,7 @@ def write_onnx(translator: Translator, folder: Path, half: bool = False) -> None
     model = _copy_to_export(translator.model, half)
     c = model.config
     positions = c.max_len if c.positions == "learned" else _POSITIONS
-    d_k, d_v = head_widths(c.h, c.d_model, c.d_k, c.d_v)
+    d_k, d_v = c.d_k or c.d_model // c.h, c.d_v or c.d_model // c.h
     sizes = {"N": c.N, "h": c.h, "d_k": d_k, "d_v": d_v, "tgt_vocab": c.tgt_vocab}
     said: dict[str, Any] = {
         "ids": {"start": START, "end": END, "padding": PAD, "unknown": UNK},
@@ -185,7 +184,7 @@ def ctranslate2_spec(model: EncoderDecoder, source: list[str], target: list[str]
         from ctranslate2.specs import TransformerSpec
         from ctranslate2.specs.common_spec import Activation
     model, c = _copy_to_export(model, half=False), model.config
-    widths = head_widths(c.h, c.d_model, c.d_k, c.d_v)
+    widths = c.d_k or c.d_model // c.h, c.d_v or c.d_model // c.h
     if set(widths) != {c.d_model / c.h}:
         wanted = f"d_k = d_v = d_model / h, as CTranslate2 has it, here {c.d_model / c.h:g}"
         raise InputError(f"expected {wanted}; got d_k, d_v = {widths}")
@@ -282,27 +281,14 @@ def _decode_step(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The decoder's graph: log-probabilities after the newest tokens, and all keys and values."""
 
-    class Given(KeyValueCache):
-        """Keys and values from outside, which are never overwritten."""
-
-        def __init__(self, grows: bool, key: Tensor, value: Tensor) -> None:
-            super().__init__(grows)
-            self.buffers, self.length = [key, value], key.size(2)
-
-        def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-            pairs = zip(self.buffers, (key, value), strict=True)
-            self.buffers = [torch.cat(pair, dim=2) for pair in pairs]
-            self.length += key.size(2)
-            return self.kept()
-
-    cache = DecoderCache()
-    cache.steps = past_keys.size(3)
-    for i in range(model.config.N):
-        own = Given(True, past_keys[i], past_values[i])
-        cache.layers[i] = own, Given(False, memory_keys[i], memory_values[i])
-    memory = memory_keys[0, :, 0]  # only its length matters, because the cache has the rest
-    out = model.decode(memory, src_mask, tgt, None, cache)  # (batch, 1, d_model)
+    decoder: Any = model.decoder
+    layers = [
+        LayerCache(layer, (past_keys[i], past_values[i]), (memory_keys[i], memory_values[i]))
+        for i, layer in enumerate(decoder.layers)
+    ]
+    cache = DecoderCache(layers, past_keys.size(3))
+    out = decode_step(model, cache, tgt, None, src_mask)  # (batch, 1, d_model)
     generator: Any = model.generator
     log_probs = generator.proj(out[:, 0]).float().log_softmax(dim=-1)
-    keys, values = zip(*(own.kept() for own, _ in cache.layers.values()), strict=True)
+    keys, values = zip(*(layer.own for layer in layers), strict=True)
     return log_probs, torch.stack(keys), torch.stack(values)

@@ -19,7 +19,7 @@ from torch import nn
 from tqdm import tqdm
 
 from annotated.data import END, Batch, encode_source, pad_ids
-from annotated.decoding import Follow, beam_search, max_positions
+from annotated.decoding import Follow, beam_search
 from annotated.machinery.errors import InputError, check_whole
 from annotated.machinery.files import read_json, resource_path, writing_new_folder
 from annotated.machinery.hub import hub_folder, on_hub, print_card
@@ -97,7 +97,8 @@ class Translator:
         check_whole("batch_tokens", batch_tokens, most=_MOST)
         check_whole("chunk", 1 if chunk is None else chunk, most=_MOST)
         check_whole("max_source", max_source, least=2, most=_MOST)
-        longest = int(min(max_source, max_positions(self.model.src_embed)))
+        _, encoding = self.model.src_embed.children()
+        longest = min(max_source, getattr(encoding, "max_len", max_source))  # learned positions
         total = len(sentences) if isinstance(sentences, list) else None
         waiting, before = each_sentence(sentences), 0
         with tqdm(total=total, disable=not progress, unit=" sentences") as bar:

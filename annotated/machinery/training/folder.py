@@ -13,7 +13,6 @@ from pathlib import Path
 from annotated.machinery.errors import FileError, InputError, MissingFile, check_whole
 from annotated.machinery.files import locked, read_json, settings, write_text
 from annotated.machinery.prepared import PreparedCorpus
-from annotated.machinery.training import adapter  # noqa: F401
 from annotated.machinery.training.checkpoints import (
     average_checkpoints,
     fixed_options,
