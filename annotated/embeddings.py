@@ -5,7 +5,6 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 
 import math
 
-import torch
 from torch import Tensor, nn
 
 

@@ -169,8 +169,8 @@ class Reference(SphinxPostTransform):
                 if f"chapters/{page}" in self.env.found_docs:
                     place = f"{module.name}.{name}"
                     cells[f"annotated.{place}"] = f"{page}.html#{place}"
-        for signature in self.document.findall(addnodes.desc_signature):
-            if target := cells.get(signature["ids"][0] if signature["ids"] else ""):
+        for node in self.document.findall(addnodes.desc_signature):
+            if target := cells.get(node["ids"][0] if node["ids"] else ""):
                 link = nodes.reference("", "", refuri=target, internal=True, classes=["home"])
                 link += nodes.Text("in the book")
-                signature += link
+                node += link
