@@ -31,9 +31,9 @@ def check_model_config(c: "TransformerConfig") -> None:
             raise InputError(f"expected {wanted}; got d_model={c.d_model}, h={c.h}")
     check_whole("max_len", c.max_len, most=_FARTHEST)
     for name in ("dropout", "attention_dropout"):
-        check_real(name, getattr(c, name), 0, 1)
-        if getattr(c, name) == 1:
-            raise InputError(f"expected {name} below 1; got 1")
+        rate = getattr(c, name)
+        if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= float(rate) < 1:
+            raise InputError(f"expected {name} in [0, 1); got {rate!r:.80}")
     choices = {
         **dict.fromkeys(("tie_embeddings", "norm_first", "bias"), (True, False)),
         "positions": ("sinusoidal", "learned"),
