@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import html
 import re
+import textwrap
 from functools import partial
 from pathlib import Path
 
@@ -115,6 +117,17 @@ def plain_text(
     def mark(match: re.Match) -> str:
         return f"> [**{match.group(1)}**]({paper_url(match.group(1))})"
 
+    def quoted(match: re.Match) -> str:
+        text = (chapter.parent / match[1]).read_text(encoding="utf-8")
+        node: ast.AST = ast.parse(text)
+        for name in match[2].split("."):
+            node = next(n for n in ast.iter_child_nodes(node) if getattr(n, "name", "") == name)
+        source = ast.get_source_segment(text, node, padded=True) or ""
+        return f"```python\n{textwrap.dedent(source)}\n```"
+
+    source = re.sub(
+        r"^```\{literalinclude\} (\S+)\n:pyobject: (\S+)\n```$", quoted, source, flags=re.M
+    )
     raw = r"^```\{raw\} html\n<div class=\"(scoreboard|claims-index)\"></div>\n```$"
     source = re.sub(raw, ON_THE_SITE, source, flags=re.MULTILINE)
     source = re.sub(r"^```\{live\}.*?^```$", LIVE, source, flags=re.MULTILINE | re.DOTALL)
