@@ -63,7 +63,7 @@ class PaperStyle(UnsrtStyle):
     def format_entry(
         self, label: str, entry: Entry, bib_data: BibliographyData | None = None
     ) -> FormattedEntry:
-        # pybtex would print `number` as the issue of a journal, which stands in `issue` here.
+        # pybtex would print `number` as the issue of a journal, which the field `issue` holds here.
         entry = deepcopy(entry)
         entry.fields.pop("number", None)
         if "issue" in entry.fields:

@@ -1,4 +1,4 @@
-"""Collect what the executed chapters say of the paper's claims: an index of them, and a count."""
+"""Collect the verdicts of the executed chapters into an index and a table of counts."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Entry(NamedTuple):
 
 
 def claims_of(notebook: NotebookNode) -> list[Verdict]:
-    """The claims that the cells of an executed notebook show, from the top down.
+    """The claims that the cells of an executed notebook show, in order.
 
     Raises: ExtensionError for one that lacks a section, or any other part.
     """
@@ -53,7 +53,7 @@ def claims_of(notebook: NotebookNode) -> list[Verdict]:
 
 
 def collect(notebooks: dict[str, NotebookNode]) -> list[Entry]:
-    """The claims of executed notebooks, named by their pages: by section, and then as they come.
+    """The claims of executed notebooks, given by page: by section, then in order of appearance.
 
     Raises: ExtensionError if two claims have one id, and as `claims_of`.
     """
@@ -68,12 +68,12 @@ def collect(notebooks: dict[str, NotebookNode]) -> list[Entry]:
 
 
 def place(section: str) -> list[int]:
-    """Where a section stands in the paper: 3.5 before 3.10, the abstract before all."""
+    """Sort key of a section: 3.5 before 3.10, the abstract first."""
     return [int(part) for part in section.split(".")] if section[0].isdigit() else []
 
 
 def index(entries: list[Entry]) -> str:
-    """The claims as a table of HTML; the script of the site lets a reader choose among its rows."""
+    """The claims as an HTML table, whose rows `static/book.js` filters."""
     head = "".join(f"<th>{name}</th>" for name in ("section", "claim", "verdict", "evidence"))
     body = "\n".join(map(row, entries))
     table = f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
@@ -82,18 +82,18 @@ def index(entries: list[Entry]) -> str:
 
 def row(entry: Entry) -> str:
     shown = {name: html.escape(value) for name, value in vars(entry.verdict).items()}
-    mark, colour = MARKS[entry.verdict.verdict]
+    mark, color = MARKS[entry.verdict.verdict]
     return (
         f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
         f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{shown["section"]}</a></td>'
         f"<td>{shown['statement']}</td>"
-        f'<td><span class="verdict" style="border-color: {colour}">{mark} {shown["verdict"]}'
+        f'<td><span class="verdict" style="border-color: {color}">{mark} {shown["verdict"]}'
         f"</span></td><td>{shown['evidence']}</td></tr>"
     )
 
 
 def scoreboard(entries: list[Entry]) -> str:
-    """Numbers of claims by section and verdict as a table of HTML; they lead to the claims."""
+    """HTML table of the numbers of claims by section and verdict, linked to the claims."""
     counts = Counter((entry.section, entry.verdict.verdict) for entry in entries)
     counts.update(("all", entry.verdict.verdict) for entry in entries)
     lines = []
@@ -108,14 +108,14 @@ def scoreboard(entries: list[Entry]) -> str:
 
 
 def number(section: str, verdict: str, count: int) -> str:
-    """A number that leads to the claims it counts."""
+    """A number, linked to the claims that it counts."""
     chosen = "" if section == "all" else f"&amp;section={section}"
     address = f"claims.html?verdict={quote(verdict)}{chosen}#the-claims"
     link = f'<a href="{address}">{count}</a>'
     return f"<td>{link if count else ''}</td>"
 
 
-PLACES = {  # what stands on a page, and what the build puts there
+PLACES = {  # placeholder on a page, and the function that fills it
     '<div class="scoreboard"></div>': scoreboard,
     '<div class="claims-index"></div>': index,
 }
@@ -123,9 +123,9 @@ SHOWN_ON = ("chapters/index", "chapters/claims")
 
 
 def collect_claims(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Once all chapters are read: collect their claims; returns the pages that show them anew.
+    """Collect the claims after all chapters are read.
 
-    An error in the cell of a claim is reported as one in any cell is, when its page is read.
+    Returns: the pages that have to be rendered again.
     """
     there = [name for name in pages() if f"chapters/{name}" in env.found_docs]
     notebooks = {name: executed(env, f"chapters/{name}") for name in there}
@@ -136,7 +136,7 @@ def collect_claims(app: Sphinx, env: BuildEnvironment) -> list[str]:
 
 
 class Claims(SphinxPostTransform):
-    """Put the collected claims where pages want them."""
+    """Fill the placeholders on pages with the collected claims."""
 
     default_priority = 194
     formats = ("html",)

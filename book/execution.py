@@ -1,4 +1,4 @@
-"""How the chapters are executed: side by side, and only when something they depend on changed."""
+"""Execute the chapters in parallel, and only if something that they depend on changed."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from sphinx.environment import BuildEnvironment
 
 from annotated.machinery.paper.quotation import Quotation, find_paper, quote
 
-# What a chapter's code names if its results depend on what the reader has: corpora, or the PDF.
+# Code whose results depend on what the reader has at hand: corpora, or the PDF.
 ASKS_THE_READER = re.compile(r"annotated\.machinery\.(corpora|paper)|ANNOTATED_")
 
 
 def choose_cache(app: Sphinx, config) -> None:
-    """Keep results apart that came from another package, other data, or without the paper.
+    """Use a separate cache for each state of the package, the data and the reader's paper.
 
-    The cache of executed notebooks looks at a chapter's code alone; what the code imports and
-    reads matters as much.
+    The key of a cached notebook depends only on its code, but results also depend on the modules
+    and files that the code uses.
     """
     root = Path(app.srcdir)
     files = [*root.glob("annotated/**/*.py"), *root.glob("data/*.toml"), *root.glob("data/*/**/*")]
@@ -42,10 +42,10 @@ def choose_cache(app: Sphinx, config) -> None:
 
 
 def execute_chapters(app: Sphinx, env: BuildEnvironment, pages: list[str]) -> None:
-    """Execute chapters into the cache, one on each core, where their reading will find the results.
+    """Execute chapters into the cache, one per core, before Sphinx reads them.
 
-    Sphinx would execute one after the other, for some of the theme's extensions do not let it read
-    pages side by side. A chapter that fails here fails again when it is read, and is reported then.
+    Sphinx itself would execute them one by one, because some of the theme's extensions forbid
+    reading in parallel. A chapter that fails here fails again, and is reported, when it is read.
     """
     cache = get_cache(env.mystnb_config.execution_cache_path)
     chapters = []
@@ -60,9 +60,9 @@ def execute_chapters(app: Sphinx, env: BuildEnvironment, pages: list[str]) -> No
 
 
 def take_over(cache: JupyterCacheAbstract, notebook: NotebookNode, path: str) -> None:
-    """Take a chapter's results from a build with other settings, if they do not depend on these.
+    """Reuse a chapter's results from a build with other settings, if they do not depend on these.
 
-    The paper's own words do; their cells do nothing else, so only these run anew.
+    Cells that quote the paper do depend on them, but do nothing else, so only they run again.
     """
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     quotes = [cell for cell in code if "paper" in cell.metadata.get("tags", [])]

@@ -1,4 +1,4 @@
-"""What this book adds to Sphinx: the paper layer, charts, figures and notebooks."""
+"""Sphinx extension of this book: the paper layer, charts, figures and notebooks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def depart_details(translator, node) -> None:
 
 
 class Cells(SphinxPostTransform):
-    """Give the code cells of a chapter their meaning in this book."""
+    """Handle cells that show the paper, solutions and cells that are exported."""
 
     default_priority = 190  # before myst-nb folds the cells
 
@@ -53,11 +53,11 @@ class Cells(SphinxPostTransform):
 
 
 def show_paper(cell: nodes.container) -> None:
-    """Drop the call; if it showed the paper's paragraph, fold our restatement below it."""
+    """Hide the call; if it showed the paper's paragraph, fold our restatement below it."""
     output, following = cell.children[-1], cell.next_node(siblings=True, descend=False)
     if output.get("nb_element") != "cell_code_output":
         if following is not None:
-            following["ids"] += cell["ids"]  # what links lead to
+            following["ids"] += cell["ids"]  # targets of links
         cell.parent.remove(cell)
         return
     cell.children = [output]
@@ -90,7 +90,7 @@ class PaperLayer(SphinxPostTransform):
 
 
 class InlineFigures(SphinxPostTransform):
-    """Put SVG figures into the page itself, so that they follow the theme and their links work."""
+    """Inline SVG figures into the page, so that they follow the theme and their links work."""
 
     default_priority = 192
     formats = ("html",)
@@ -103,13 +103,13 @@ class InlineFigures(SphinxPostTransform):
                 raw = nodes.raw("", text, format="html")
                 parent = image.parent
                 alone = isinstance(parent, nodes.paragraph) and len(parent) == 1
-                ids = [*image["ids"], *(parent["ids"] if alone else [])]  # what links lead to
+                ids = [*image["ids"], *(parent["ids"] if alone else [])]  # targets of links
                 figure = nodes.container("", raw, ids=ids, classes=["figure"])
                 (parent if alone else image).replace_self(figure)
 
 
 class LargeCharts(SphinxPostTransform):
-    """Keep charts with much data in files of their own, which pages load when they need them."""
+    """Move charts with much data into separate files, which pages load on demand."""
 
     default_priority = 193
     formats = ("html",)
@@ -127,13 +127,13 @@ class LargeCharts(SphinxPostTransform):
         name = hashlib.sha256(found[3].encode()).hexdigest()[:16]
         folder = Path(self.app.outdir, "charts")
         folder.mkdir(exist_ok=True)
-        # A script and not JSON, for a page that is read from the disk may load nothing else.
+        # A script and not JSON, because a page opened from the disk can load nothing else.
         script = f'(window.chartSpecs ??= {{}})["{name}"] = {found[3]};\n'
         Path(folder, f"{name}.js").write_text(script, encoding="utf-8")
         return f'{found[1]} data-spec="{name}"{found[2]}'
 
 
-SYMBOLS = {  # as they stand in formulas and in code, and their anchors on the page of symbols
+SYMBOLS = {  # in formulas and in code, and their anchors on the page of symbols
     "d_{model}": "d-model", "d_model": "d-model", "d_{ff}": "d-ff", "d_ff": "d-ff", "d_k": "d-k",
     "d_v": "d-v", "N": "n-layers", "h": "h-heads", "P_{drop}": "p-drop",
     "\\epsilon_{ls}": "epsilon-ls", "\\beta_1": "betas", "\\beta_2": "betas", "Q": "qkv",
@@ -141,11 +141,11 @@ SYMBOLS = {  # as they stand in formulas and in code, and their anchors on the p
     "\\alpha": "alpha", "alpha": "alpha", "warmup": "warmup", "warmup\\_steps": "warmup",
     "warmup_steps": "warmup", "pos": "position", "memory": "memory",
     "src_mask": "src-mask", "tgt_mask": "tgt-mask",
-}  # K, V, ε, n and others are left out: on some pages they mean something else  # fmt: skip
+}  # K, V, ε, n and others are left out because some pages redefine them  # fmt: skip
 
 
 class Symbols(SphinxPostTransform):
-    """Let the first use of a symbol in each chapter lead to its meaning."""
+    """Link the first use of a symbol in each chapter to its definition."""
 
     default_priority = 195
     formats = ("html",)
@@ -179,13 +179,13 @@ def repository() -> str | None:
 
 
 def looks() -> str:
-    """A digest of what gives pages their look: when it changes, all of them are written anew."""
+    """Digest of the files that shape every page: when it changes, all are rendered again."""
     files = sorted(BOOK.glob("*.py")) + sorted(BOOK.glob("static/*"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def add_buttons(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Offer each chapter as a notebook: in Colab and Binder, if the clone says where; as a file."""
+    """Add buttons that open a page as a notebook: to download and, with a GitHub remote, online."""
     buttons = context.get("header_buttons")
     notebook = Path(app.outdir, "notebooks", f"{Path(page).name}.ipynb")
     if buttons is None or doctree is None or not notebook.exists():
@@ -206,7 +206,7 @@ def button(url: str, text: str, icon: str, label: str) -> dict[str, str]:
 
 
 def describe(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Say in the page's head what those show who link to it: title, first sentences, a picture."""
+    """Add the metadata of link previews: title, first sentences, a picture."""
     paragraphs = doctree.findall(nodes.paragraph) if doctree else []
     text = next((p.astext() for p in paragraphs if len(p.astext()) > 80), app.config.html_title)
     about = re.sub(r" \[[^]]*\]", "", " ".join(text.split()))  # without citations
@@ -227,9 +227,9 @@ def describe(app: Sphinx, page: str, template: str, context: dict, doctree) -> N
 
 
 def write_front_door(app: Sphinx, error: Exception | None) -> None:
-    """Write the root of the site: it leads on to the first page, and says what that page says.
+    """Write the root of the site, which redirects to the first page and repeats its metadata.
 
-    People share this address, and services that preview links do not follow it.
+    People share this address, and services that preview links do not follow redirects.
     """
     if error or app.builder.name != "html":
         return
@@ -253,15 +253,15 @@ def write_front_door(app: Sphinx, error: Exception | None) -> None:
 
 
 def drop_thebe(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Jupyter Book always adds the scripts of Thebe, which would run cells from a remote host."""
+    """Drop the scripts of Thebe, which Jupyter Book always adds and which need a remote host."""
     scripts = context.get("script_files", [])
     context["script_files"] = [s for s in scripts if "thebe" not in f"{s}{vars(s)}".lower()]
 
 
 def mend_body(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Take out what Sphinx says of citations to screen readers, which standards do not allow.
+    """Remove roles that ARIA does not allow from citations.
 
-    And the marks around every word of a signature: they change nothing, and the reference is long.
+    Also remove the element around every word of a signature, which would weigh down the reference.
     """
     wrong = re.compile(r'(<div class="citation"[^>]*)( role="doc-biblioentry")|(<div) role="list"')
     body = wrong.sub(r"\1\3", context.get("body", ""))
@@ -269,15 +269,15 @@ def mend_body(app: Sphinx, page: str, template: str, context: dict, doctree) -> 
 
 
 def prepare(app: Sphinx) -> None:
-    """Before anything is read: kernels that hand charts over as data; the chart scripts."""
+    """Configure kernels to return charts as data, and write scripts, notebooks and models."""
     os.environ["IPYTHONDIR"] = str(BOOK / "ipython")
-    # Tensors here are small: threads gain nothing, and cost much on a machine that is busy.
+    # Tensors here are small: threads gain nothing and slow down a busy machine.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     scripts = Path(app.outdir).parent / "scripts"
     scripts.mkdir(parents=True, exist_ok=True)
     bundle = scripts / "vega.js"
     if not bundle.exists():
-        # In a function of its own, so that its names meet no other script's.
+        # Wrapped in a function to keep its names local.
         bundle.write_text(f"(()=>{{{vl_convert.javascript_bundle()}\n}})();", encoding="utf-8")
     app.config.html_static_path.append(str(scripts))
     write_notebooks(Path(app.srcdir), Path(app.outdir) / "notebooks", app.config.book_repository)

@@ -31,16 +31,16 @@ from tempfile import TemporaryDirectory
 import jupytext
 from contents import ROOT, sources
 
-MARK = "Generated from the chapters by book/extract.py"  # in all that extraction writes
+MARK = "Generated from the chapters by book/extract.py"  # in every file that extraction writes
 
 
 class ExtractionError(Exception):
-    """A chapter says something that cannot become a module."""
+    """A chapter cannot become a module."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """An export cell: the chapter that it is in, its place there, its module, its code."""
+    """An export cell: its chapter, its number there, its module and its code."""
 
     chapter: Path
     number: int  # among all cells of the chapter, from 1
@@ -67,7 +67,7 @@ class Module:
 
     name: str
     cells: list[Cell] = field(default_factory=list)
-    origins: dict[int, Cell] = field(default_factory=dict)  # of lines of `text`, from 1
+    origins: dict[int, Cell] = field(default_factory=dict)  # by line of `text`, from 1
 
     @property
     def path(self) -> str:
@@ -90,7 +90,7 @@ class Module:
         return '"""' + "\n".join([*lines, "", f"{MARK}; edit the chapter instead."]) + '\n"""'
 
     def text(self) -> str:
-        """The module before formatting; `origins` says which cell a line of it is from."""
+        """The module before formatting; sets `origins`, the cell of each line."""
         imports: list[str] = []
         body: list[tuple[str, Cell]] = []
         for cell in self.cells:

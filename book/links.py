@@ -36,7 +36,7 @@ def paper_url(mark: str) -> str:
 
 @cache
 def parts() -> dict[str, str]:
-    """Parts of the paper ("3.2.1", "Table 3", "equation 1") and where the book tells of them."""
+    """Links to where the book treats parts of the paper ("3.2.1", "table 3", "equation 1")."""
     found: dict[str, str] = {}
     for chapter in sorted(CHAPTERS.glob("*.md")):
         text, page = chapter.read_text(encoding="utf-8"), f"{chapter.stem}.html"
@@ -52,7 +52,7 @@ def parts() -> dict[str, str]:
 
 
 def link_parts(text: str, pages: set[str]) -> str:
-    """reStructuredText in which the parts of the paper lead to their places in the book."""
+    """reStructuredText in which parts of the paper link to their places in the book."""
 
     def link(match: re.Match) -> str:
         name = re.sub(r"^sections? ", "", match[0]).lower()
@@ -65,19 +65,19 @@ def link_parts(text: str, pages: set[str]) -> str:
 
 
 def read_docstring(app: Sphinx, what, name, thing, options, lines: list[str]) -> None:
-    """Make fields of what our docstrings say in a line: Returns, Raises, Source, …; a:   b:."""
-    if "".join(lines).startswith("Alias for field number"):  # what Python says of a named tuple
+    """Turn our one-line sections (Returns, Raises, Source, …; a:   b:) into fields."""
+    if "".join(lines).startswith("Alias for field number"):  # of a named tuple
         lines[:] = []
     pages = {doc.removeprefix("chapters/") for doc in app.env.found_docs}
-    told: list[str] = []
+    fields: list[str] = []
     for line in lines:
         if field := re.match(r"(Attributes|Returns|Raises|Source): (.+)", line):
             text = link_parts(field[2], pages) if field[1] == "Source" else field[2]
             name = "returns" if field[1] == "Returns" else field[1]
             line = f":{name}: {text}"
         indent = " " * (len(line) - len(line.lstrip()))
-        told += [indent + entry for entry in re.split(r"   +(?=[\w, ]+: )", line.strip())]
-    lines[:] = told
+        fields += [indent + entry for entry in re.split(r"   +(?=[\w, ]+: )", line.strip())]
+    lines[:] = fields
 
 
 @cache
@@ -92,7 +92,7 @@ class details(nodes.Element):
 
 
 class Offered(SphinxDirective):
-    """Names of the package, one a line; each unfolds to what its docstring says."""
+    """Names of the package, one per line; each unfolds to its documentation."""
 
     has_content = True
 
@@ -149,12 +149,11 @@ def name_module(cell: nodes.container, module: str, api: str) -> None:
     label["ids"] = [f"{module}.{name}" for name in names]
     cell["classes"].append("export")
     cell.insert(0, label)
-    # myst-nb looks for the source in the first place when it folds a cell; an export
-    # cell is never folded, so the label may stand there.
+    # To fold a cell, myst-nb expects its source first; export cells are never folded.
 
 
 class Reference(SphinxPostTransform):
-    """On the page of the reference, let each name lead to the cell that defines it."""
+    """On the page of the reference, link each name to the cell that defines it."""
 
     default_priority = 196
     formats = ("html",)
@@ -169,8 +168,8 @@ class Reference(SphinxPostTransform):
                 if f"chapters/{page}" in self.env.found_docs:
                     place = f"{module.name}.{name}"
                     cells[f"annotated.{place}"] = f"{page}.html#{place}"
-        for node in self.document.findall(addnodes.desc_signature):
-            if target := cells.get(node["ids"][0] if node["ids"] else ""):
+        for entry in self.document.findall(addnodes.desc_signature):
+            if target := cells.get(entry["ids"][0] if entry["ids"] else ""):
                 link = nodes.reference("", "", refuri=target, internal=True, classes=["home"])
                 link += nodes.Text("in the book")
-                node += link
+                entry += link

@@ -1,4 +1,4 @@
-"""Models that run on the page: their scripts, and the directive that makes room for one."""
+"""Models that run on the page: their scripts, and the directive that places them."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ ASKED = re.compile(r"^```\{live\} \w+\n(?:^:.*\n)*?^:model: (\S+)$", re.MULTILIN
 class Live(SphinxDirective):
     """A place where a reader can run a model; `static/live.js` fills it.
 
-    The argument says what is shown of it, the content are sentences to begin with. A browser
-    without scripts shows nothing.
+    The argument selects the view; the content lists example sentences.
     """
 
     required_arguments = 1
@@ -42,12 +41,12 @@ def live_place(show: str, model: str, sentences: list[str]) -> str:
         "megabytes": round(len(model_script(model)) / 1e6),
         "sentences": json.dumps(sentences, ensure_ascii=False),
     }
-    said = " ".join(f'data-{name}="{html.escape(str(text))}"' for name, text in data.items())
-    return f'<div class="live" {said}></div>'
+    attributes = " ".join(f'data-{name}="{html.escape(str(text))}"' for name, text in data.items())
+    return f'<div class="live" {attributes}></div>'
 
 
 def model_script(name: str) -> str:
-    """A trained model as a script: a page that is read from the disk may load nothing else."""
+    """A trained model as a script, because a page opened from the disk can load nothing else."""
     folder = MODELS / name
     model = {
         part: json.loads((folder / f"{part}.json").read_text(encoding="utf-8"))

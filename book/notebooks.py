@@ -1,4 +1,4 @@
-"""Make plain notebooks of the chapters, for Jupyter and Colab: no Sphinx syntax left in them."""
+"""Convert chapters to plain notebooks for Jupyter and Colab, without Sphinx syntax."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from links import paper_url
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-HIDDEN = {"paper", "hide-input", "hide-cell"}  # tags whose code a reader need not see at once
+HIDDEN = {"paper", "hide-input", "hide-cell"}  # tags of cells whose code is folded
 
 INSTALL = """\
 # Everything that this chapter needs is in the package `annotated`.
@@ -30,15 +30,15 @@ if find_spec("annotated") is None:
 TITLE = "*A chapter of the executable edition of “Attention Is All You Need”.*"
 QUOTES = """
 
-*Cells named “The paper” show its own sentences once it is at hand: \
+*Cells named “The paper” show its own sentences once you have it: \
 run `!annotated paper get` after the next cell. Until then they show nothing.*"""
 
 MARK = r"(?:§|Abstract|Acknowledgements|Figure|Table|Footnote)[^*]*"
 ON_THE_SITE = (
-    "*On the site, the build puts together here what the cells of claims in all chapters say. "
-    "In a notebook, each verdict stands below its cell.*"
+    "*On the site, the build collects the claims of all chapters here. "
+    "In a notebook, each verdict is shown below its cell.*"
 )
-LIVE = "*On the site, a model runs at this place, on the page itself.*"
+LIVE = "*On the site, a model runs here, on the page itself.*"
 
 
 def write_notebooks(root: Path, folder: Path, repository: str | None) -> None:
@@ -78,7 +78,7 @@ def plain_notebook(notebook: NotebookNode, text, repository: str | None) -> Note
     quotes = any("paper" in cell.metadata.get("tags", []) for cell in notebook.cells)
     notebook.cells.insert(0, new_markdown_cell(TITLE + QUOTES * quotes))
     for number, cell in enumerate(notebook.cells, start=1):
-        cell.id = f"cell-{number}"  # else a random one: the same chapter, the same file
+        cell.id = f"cell-{number}"  # by default random, so that files would differ
     return notebook
 
 

@@ -1,8 +1,8 @@
-"""Draw the picture that shows where somebody links to the book: book/static/social.jpg.
+"""Draw the picture for previews of links to the book: book/static/social.jpg.
 
     python book/social.py
 
-What the encoder's third layer looks at, all heads, in a sentence after the paper's Figure 3.
+It shows the attention of the encoder's third layer, all heads, on a sentence like Figure 3's.
 """
 
 from __future__ import annotations

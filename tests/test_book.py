@@ -183,7 +183,7 @@ WHOLE = {"index", "5-3-optimizer"}  # a heat map; many lines and much code
 def barriers(tab, whole: bool) -> list[tuple[str, str]]:
     """What axe-core calls serious or critical: contrast, names, roles, reach by keyboard.
 
-    Thousands of coloured words of code, marks of charts and parts of formulas take minutes, so
+    Thousands of colored words of code, marks of charts and parts of formulas take minutes, so
     they are looked at on few pages alone.
     """
     from axe_playwright_python.sync_playwright import Axe

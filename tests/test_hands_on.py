@@ -117,7 +117,7 @@ class Chart:
         return [text for text, _ in sorted(places, key=lambda each: each[1])]
 
     def rectangles(self) -> list[tuple[str, float, float, float, float]]:
-        """Those without labels: what the legend calls their colour, x, y, width, height; by row."""
+        """Those without labels: what the legend calls their color, x, y, width, height; by row."""
         symbols = self.box.locator(".role-legend-symbol path")
         fills = symbols.evaluate_all("marks => marks.map((mark) => mark.getAttribute('fill'))")
         names = self.box.locator(".role-legend-label text").all_text_contents()

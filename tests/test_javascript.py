@@ -291,7 +291,7 @@ def test_lines_of_a_sentence(tab, translators) -> None:
     ask(place, text)
     words = merge_words(read_attention(translators[GENERAL], text)["encoder"])
     place.get_by_label("Layer").select_option("3")
-    place.get_by_label("Full colour at").select_option("1")
+    place.get_by_label("Full color at").select_option("1")
     for box in place.locator("fieldset input").all()[1:]:
         box.uncheck()
     names = place.locator("svg text").all_text_contents()

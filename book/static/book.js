@@ -1,10 +1,10 @@
-// Draws the charts of a page, in the colours of the theme, and draws them again when it changes.
+// Draws the charts of a page, in the colors of the theme, and draws them again when it changes.
 (() => {
   const here = document.currentScript.src;
 
   const dark = () => document.documentElement.dataset.theme === "dark";
 
-  function colours() {
+  function colors() {
     const text = dark() ? "#e4e4e7" : "#27272a";
     const lines = dark() ? "#52525b" : "#d4d4d8";
     const labels = { labelColor: text, titleColor: text };
@@ -72,7 +72,7 @@
     if (chart.clientWidth < 500) fitPhone(spec, chart.clientWidth);
     chart.canvas ??= chart.appendChild(document.createElement("div"));
     const options = {
-      config: colours(),
+      config: colors(),
       renderer: "svg",
       actions: { export: true, source: false, compiled: false, editor: false },
     };

@@ -5,7 +5,7 @@
   const MOST = 60; // pieces of a sentence that are read, its end included
   const LETTERS = 100; // a piece has fewer
   const BLANK = /^[\p{Z}\p{C}]*$/u; // for Python too such a sentence has an empty translation
-  const COLOURS = ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#8C564B", "#56B4E9", "#7F7F7F"];
+  const COLORS = ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#8C564B", "#56B4E9", "#7F7F7F"];
 
   // ------------------------------------------------------------------------------ the model
 
@@ -211,11 +211,11 @@
   function lines({ transformer: { N, h }, names }) {
     const layer = choice("Layer", count(N), N - 2, draw);
     const from = choice("From", [["every word", null]], 0, () => isolate(from.value));
-    const full = choice("Full colour at", [0.1, 0.2, 0.5, 1].map((w) => [`${w}`, w]), 1, draw);
+    const full = choice("Full color at", [0.1, 0.2, 0.5, 1].map((w) => [`${w}`, w]), 1, draw);
     const boxes = count(h).map(([text]) => make("input", { type: "checkbox", checked: true, onchange: draw, title: text }));
     const legend = make("fieldset", {}, make("legend", { textContent: "Heads" }), ...boxes.map((box, i) => {
       const swatch = make("span", { className: "swatch" });
-      swatch.style.background = COLOURS[i % COLOURS.length];
+      swatch.style.background = COLORS[i % COLORS.length];
       return make("label", {}, box, swatch, box.title);
     }));
     const drawing = wide();
@@ -243,17 +243,17 @@
       const size = [22 * words.length, bottom + top];
       const heads = [...boxes.keys()].filter((i) => boxes[i].checked);
       const svg = shape("svg", { viewBox: `0 0 ${size.join(" ")}`, width: size[0], height: size[1], role: "img",
-        "aria-label": "Lines between the words of the sentence: what each word looks at, one colour a head" });
+        "aria-label": "Lines between the words of the sentence: what each word looks at, one color a head" });
       [links, squares] = [[], []];
       words.forEach((_, query) => {
         links[query] = svg.appendChild(shape("g", {}));
         squares[query] = svg.appendChild(shape("g", {}));
         for (const head of heads) words.forEach((_, key) => {
-          const weight = given(head, query, key), colour = COLOURS[head % COLOURS.length];
+          const weight = given(head, query, key), color = COLORS[head % COLORS.length];
           if (weight < 0.02) return;
           const strength = Math.min(1, weight / full.value).toFixed(2);
-          links[query].append(shape("line", { x1: x(query), y1: top + 4, x2: x(key), y2: bottom - 4, stroke: colour, "stroke-opacity": strength }));
-          squares[query].append(shape("rect", { x: x(key) - 11, y: bottom + 12 * heads.indexOf(head), width: 22, height: 12, fill: colour, "fill-opacity": strength }));
+          links[query].append(shape("line", { x1: x(query), y1: top + 4, x2: x(key), y2: bottom - 4, stroke: color, "stroke-opacity": strength }));
+          squares[query].append(shape("rect", { x: x(key) - 11, y: bottom + 12 * heads.indexOf(head), width: 22, height: 12, fill: color, "fill-opacity": strength }));
         });
       });
       words.forEach((word, i) => {
