@@ -317,8 +317,7 @@ def split_parts(
     names = corpus_parts(found, split, src, tgt)
     files = dict.fromkeys(name.partition("/")[0] for pair in names for name in pair)
     paths = {file: corpus_file(found, file, fetch, check) for file in files}  # each is checked once
-    shared = found.splits[split] == found.splits.get("train")
-    rule = found.held_out if shared else None
+    rule = found.held_out if found.splits[split] == found.splits.get("train") else None
     parts = []
     for pair in names:
         one, other = ((paths[file], member) for file, _, member in (x.partition("/") for x in pair))
@@ -332,10 +331,9 @@ def _folder_part(folder: Path, split: str, src: str, tgt: str, on_bad: str) -> P
     sides = []
     for lang in src, tgt:
         paths = [folder / f"{split}.{lang}{ending}" for ending in ("", ".gz", ".xz")]
-        path = next((path for path in paths if path.exists()), None)
-        if path is None:
+        if not (found := [path for path in paths if path.exists()]):
             raise MissingFile(f"expected {paths[0].name} in {folder}")
-        sides.append((path, ""))
+        sides.append((found[0], ""))
     return Part(f"{folder}, {split}", on_bad, sides[0], sides[1])
 
 
