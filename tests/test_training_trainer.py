@@ -246,7 +246,7 @@ def test_a_run_begins_where_another_ended(config, tmp_path: Path):
 def test_a_run_cannot_begin_with_a_model_of_another_size(config, tmp_path: Path):
     folder = train(config)
     other = replace(config, weights=str(folder), out=str(tmp_path / "other"), d_ff=24)
-    with pytest.raises(ValueError, match=f"d_ff={config.d_ff}"):
+    with pytest.raises(ValueError, match="d_ff=24"):
         train(other)
     with pytest.raises(InputError):
         train(replace(other, weights="nothing", out=str(tmp_path / "third")))

@@ -10,7 +10,7 @@ from torch import nn
 
 from annotated.data import Batch
 from annotated.machinery.errors import InputError
-from annotated.machinery.training.loss import ModelLoss
+from annotated.machinery.training.trainer import ModelLoss
 from annotated.model import EncoderDecoder, make_model
 from annotated.optimizer import paper_optimizer, rate
 from annotated.regularization import LabelSmoothing, smoothed_cross_entropy
