@@ -16,12 +16,12 @@ def rate(step: int, model_size: int, factor: float = 1.0, warmup: int = 4000) ->
     Args:
         step: number of the update, from 1; 0 counts as 1.
         model_size: d_model.
-        factor: multiplies the whole; 1 in the paper.
+        factor: multiplies the rate; 1 in the paper.
         warmup: number of updates during which the rate rises.
 
     Returns: the learning rate.
 
-    Raises: ValueError for a model size or a warmup below 1, or a negative step.
+    Raises: InputError for a model size or a warmup below 1, or a negative step.
 
     Source: section 5.3, equation 3.
     """
@@ -41,7 +41,7 @@ def paper_optimizer(
         model: whose parameters to train, on the device where it will be trained.
         model_size: d_model.
         factor, warmup: see `rate`.
-        done: updates made before, when a run is continued.
+        done: updates made before, if a run is continued.
 
     Returns: optimizer and scheduler; call the scheduler's step after the optimizer's.
 

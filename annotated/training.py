@@ -183,9 +183,7 @@ class TrainingConfig:
     positions: str = _option("sinusoidal", "encoding of positions", ("sinusoidal", "learned"))
     norm_first: bool = _option(False, "normalize before each sub-layer; the paper: after it")
     bias: bool = _option(False, "in the projections and before the softmax; the paper: none")
-    activation: str = _option(
-        "relu", "in the feed-forward layers; the paper: relu", ("relu", "swish")
-    )
+    activation: str = _option("relu", "of the feed-forward layers", ("relu", "swish"))
     dropout: float = _option(0.3, "P_drop (section 5.4)")
     attention_dropout: float = _option(0.0, "dropout of attention weights (section 6.3)")
     label_smoothing: float = _option(0.1, "ε of label smoothing (section 5.4)")
@@ -193,19 +191,15 @@ class TrainingConfig:
     tgt_tokens: int = _option(2000, "target tokens per update at most, padding included")
     parts: int = _option(0, "micro-batches in an update; 0: one per process")
     on_bad: str = _option(
-        "auto",
-        "bad training pairs; auto: as the corpus is registered, else refuse",
-        ("auto", "refuse", "drop"),
+        "auto", "bad training pairs; auto: as registered, or refuse", ("auto", "refuse", "drop")
     )
     max_pieces: int = _option(256, "longer training sentences are left out")
     updates: int = _option(19000, "updates of the weights in all", fixed=False)
     warmup: int = _option(2000, "updates during which the learning rate rises (equation 3)")
     factor: float = _option(1.0, "multiplies the learning rate of equation 3")
     average: int = _option(10, "checkpoints averaged at the end (section 6.1)", fixed=False)
-    save_updates: int = _option(280, "updates between checkpoints; 0: by time only", fixed=False)
-    save_minutes: float = _option(
-        0.0, "minutes between checkpoints; 0: by updates only", fixed=False
-    )
+    save_updates: int = _option(280, "updates between checkpoints; 0: none", fixed=False)
+    save_minutes: float = _option(0.0, "minutes between checkpoints; 0: none", fixed=False)
     log_updates: int = _option(70, "updates between rows of the log", fixed=False)
     precision: str = _option(
         "auto",
@@ -223,23 +217,14 @@ class TrainingConfig:
 
 def model_config(config: TrainingConfig) -> TransformerConfig:
     """The model of a run: the paper's, in the run's size, on a shared vocabulary."""
-    c = config
-    return TransformerConfig.base(
-        c.vocab_size,
-        N=c.N,
-        d_model=c.d_model,
-        d_ff=c.d_ff,
-        h=c.h,
-        d_k=c.d_k or None,
-        d_v=c.d_v or None,
-        dropout=c.dropout,
-        attention_dropout=c.attention_dropout,
-        positions=c.positions,
-        max_len=max(c.max_pieces + 2, 512),  # matters to learned positions only
-        norm_first=c.norm_first,
-        bias=c.bias,
-        activation=c.activation,
-    )
+    names = (
+        "N", "d_model", "d_ff", "h", "dropout", "attention_dropout", "positions", "norm_first",
+        "bias", "activation",
+    )  # fmt: skip
+    options = {name: getattr(config, name) for name in names}
+    widths = {"d_k": config.d_k or None, "d_v": config.d_v or None}
+    length = max(config.max_pieces + 2, 512)  # matters to learned positions only
+    return TransformerConfig.base(config.vocab_size, **options, **widths, max_len=length)
 
 
 _PAPER = {

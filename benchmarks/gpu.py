@@ -23,10 +23,9 @@ from annotated.data import PAD
 from annotated.evaluation import model_cost
 from annotated.machinery.encoding import EncodedPairs
 from annotated.machinery.training.batches import prefetch
-from annotated.machinery.training.logs import Progress, Speed
-from annotated.machinery.training.loss import compile_loss
+from annotated.machinery.training.logs import Progress
 from annotated.machinery.training.processes import Processes
-from annotated.machinery.training.trainer import Trainer
+from annotated.machinery.training.trainer import Trainer, compile_loss
 from annotated.regularization import smoothed_cross_entropy
 from annotated.training import TrainingConfig, model_config, preset
 from benchmarks.__main__ import machine, write
@@ -146,8 +145,8 @@ def trainer_of(name: str, config: TrainingConfig, pairs: EncodedPairs, device: s
 # ------------------------------------------------------------------------------------ measuring
 
 
-def rounds(trainer: Trainer, parts: int, plan: Plan) -> list[Speed]:
-    """The speed of each round of updates that are cut into so many parts."""
+def rounds(trainer: Trainer, parts: int, plan: Plan) -> list[Progress]:
+    """The progress in each round of updates that are cut into so many parts."""
     trainer.parts, speeds = parts, []
     coming = prefetch(trainer.global_batches())
     for number in range(plan.rounds + 1):
@@ -158,7 +157,7 @@ def rounds(trainer: Trainer, parts: int, plan: Plan) -> list[Speed]:
             trainer.queue_step(coming)
             trainer.drain(keep=1)
         trainer.drain()
-        speeds.append(trainer.progress.speed)
+        speeds.append(trainer.progress)
     return speeds[1:]
 
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from annotated.machinery.errors import InputError
 from annotated.model import make_model
 from annotated.optimizer import paper_optimizer, rate
 
@@ -39,34 +40,18 @@ def test_rate_at_steps_worked_out_by_hand(step, d_model, warmup, expected):
     assert rate(step, d_model, warmup=warmup) == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_papers_warmup_is_the_default():
-    for step in 1, 3999, 4000, 4001, 100_000:
-        assert rate(step, 512) == pytest.approx(float(equation_3(step, 512, 4000)), rel=1e-12)
-
-
-def test_rises_linearly_peaks_at_warmup_then_falls_as_the_inverse_root():
-    warmup = 50
-    rates = {step: rate(step, 512, warmup=warmup) for step in range(1, 1000)}
-    assert max(rates, key=rates.get) == warmup
-    assert rates[warmup] == pytest.approx((512 * warmup) ** -0.5)
-    for step in rates:
-        if step <= warmup:
-            assert rates[step] == pytest.approx(step * rates[1])
-        else:
-            assert rates[step] == pytest.approx(rates[warmup] * (warmup / step) ** 0.5)
-
-
 @pytest.mark.parametrize("wrong", [{"warmup": 0}, {"warmup": -4}, {"model_size": 0}])
 def test_a_size_and_a_warmup_below_1_are_refused(wrong):
-    (name, value), arguments = *wrong.items(), {"model_size": 512, "warmup": 4} | wrong
-    with pytest.raises(ValueError, match=f"{name}.*got {value}"):
+    arguments = {"model_size": 512, "warmup": 4} | wrong
+    with pytest.raises(InputError, match=next(iter(wrong))):
         rate(1, **arguments)
-    with pytest.raises(ValueError, match=f"{name}.*got {value}"):
+    with pytest.raises(InputError, match=next(iter(wrong))):
         paper_optimizer(nn.Linear(2, 1), **arguments)
 
 
-def test_step_0_counts_as_1():
+def test_step_0_counts_as_1_and_the_papers_warmup_is_the_default():
     assert rate(0, 512) == rate(1, 512) > 0
+    assert rate(4000, 512) == pytest.approx(float(equation_3(4000, 512, 4000)), rel=1e-12)
 
 
 def test_adam_has_the_papers_constants_and_every_parameter_once():
@@ -132,14 +117,13 @@ def walk(model: nn.Module, optimizer, scheduler, updates: range) -> None:
         scheduler.step()
 
 
-def plain_adam(model: nn.Module, **options):
+def plain_adam(model: nn.Module):
     """Torch's Adam, one weight matrix at a time, with a schedule of its own."""
     optimizer = torch.optim.Adam(
         model.parameters(), lr=1.0, betas=(0.9, 0.98), eps=1e-9, foreach=False, fused=False
     )
-    rates = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda i: float(equation_3(i + 1, 8, 5)), **options
-    )
+    equation = lambda i: float(equation_3(i + 1, 8, 5))
+    rates = torch.optim.lr_scheduler.LambdaLR(optimizer, equation)
     return optimizer, rates
 
 
@@ -162,37 +146,17 @@ def test_a_device_without_the_fused_form_is_left_to_torch():
     assert not group["fused"]
 
 
-@pytest.mark.parametrize("saved_by", ["ours", "plain"])
-def test_a_state_is_continued_whichever_form_saved_it(saved_by: str, tmp_path):
-    first, whole = small_model(), small_model()
-    make = (lambda m: paper_optimizer(m, 8, warmup=5)) if saved_by == "ours" else plain_adam
-    optimizer, scheduler = make(first)
+def test_a_state_that_was_saved_is_continued_exactly(tmp_path):
+    first, second, whole = small_model(), small_model(), small_model()
+    optimizer, scheduler = paper_optimizer(first, 8, warmup=5)
     walk(first, optimizer, scheduler, range(7))
     torch.save({"model": first.state_dict(), "adam": optimizer.state_dict()}, tmp_path / "state")
-
-    second, state = small_model(), torch.load(tmp_path / "state")
+    state = torch.load(tmp_path / "state")
     second.load_state_dict(state["model"])
     optimizer, scheduler = paper_optimizer(second, 8, warmup=5, done=7)
     rate_8 = optimizer.param_groups[0]["lr"]
     optimizer.load_state_dict(state["adam"])
     optimizer.param_groups[0]["lr"] = rate_8  # later ones come from the scheduler
     walk(second, optimizer, scheduler, range(7, 12))
-
-    walk(whole, *make(whole), range(12))
-    exact = {"rtol": 0, "atol": 0} if saved_by == "ours" else {"rtol": 1e-4, "atol": 1e-5}
-    torch.testing.assert_close(weights(second), weights(whole), **exact)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
-def test_the_fused_form_on_cuda():
-    ours, plain = small_model().cuda(), small_model()
-    optimizer, scheduler = paper_optimizer(ours, 8, warmup=5)
-    assert optimizer.param_groups[0]["fused"] is True
-    for i in range(10):
-        generator = torch.Generator().manual_seed(i)
-        for p in ours.parameters():
-            p.grad = torch.randn(p.shape, generator=generator).cuda()
-        optimizer.step()
-        scheduler.step()
-    walk(plain, *plain_adam(plain), range(10))
-    torch.testing.assert_close(weights(ours).cpu(), weights(plain), rtol=1e-4, atol=1e-5)
+    walk(whole, *paper_optimizer(whole, 8, warmup=5), range(12))
+    assert torch.equal(weights(second), weights(whole))

@@ -29,16 +29,12 @@ WORDS = {
 }  # fmt: skip
 
 
+THING = "the a", "old red small well-known", "house boat horse child book"
+
+
 def sentence(chance: random.Random) -> tuple[str, str]:
     """A sentence of the made language, and its translation: word by word, the verb at the end."""
-    thing = lambda: [
-        chance.choice(group)
-        for group in (
-            ["the", "a"],
-            ["old", "red", "small", "well-known"],
-            ["house", "boat", "horse", "child", "book"],
-        )
-    ]
+    thing = lambda: [chance.choice(group.split()) for group in THING]
     subject, verb, thing_seen = thing(), chance.choice(["sees", "finds", "loves", "has"]), thing()
     last = ["today"] * chance.randrange(2)
     english = [*subject, verb, *thing_seen, *last]
@@ -68,16 +64,12 @@ def write_corpus(folder: Path) -> None:
     folder.mkdir(parents=True)
     half = PAIRS // 2
     europarl = [*pairs[:half], ("", "")]  # such lines there are
-    archive(
-        folder / "training-parallel-europarl-v7.tgz", both("training/europarl-v7.de-en", europarl)
-    )
-    archive(
-        folder / "training-parallel-commoncrawl.tgz", both("commoncrawl.de-en", pairs[half:-1000])
-    )
-    archive(
-        folder / "training-parallel-nc-v9.tgz",
-        both("training/news-commentary-v9.de-en", pairs[-1000:]),
-    )
+    for name, member, some in (
+        ("europarl-v7", "training/europarl-v7.de-en", europarl),
+        ("commoncrawl", "commoncrawl.de-en", pairs[half:-1000]),
+        ("nc-v9", "training/news-commentary-v9.de-en", pairs[-1000:]),
+    ):
+        archive(folder / f"training-parallel-{name}.tgz", both(member, some))
     marked = [tuple(f'<seg id="1">{side}</seg>' for side in pair) for pair in held[100:]]
     english, german = both("", marked).values()
     test = {"dev/newstest2014-deen-ref.en.sgm": english, "dev/newstest2014-deen-src.de.sgm": german}
@@ -106,13 +98,9 @@ def test_from_nothing_to_a_score(tmp_path: Path):
     for words in commands("5-2-hardware-schedule.md"):
         words = [*words, *MORE.get(words[1], "").split()]
         since = time.perf_counter()
-        done = subprocess.run(
-            [sys.executable, "-m", *words],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
+        place = {"cwd": tmp_path, "env": environment}
+        line = [sys.executable, "-m", *words]
+        done = subprocess.run(line, **place, capture_output=True, text=True, check=False)
         print(f"{time.perf_counter() - since:5.1f} s  {shlex.join(words)}")
         assert done.returncode == 0, done.stderr
     scores = json.loads((tmp_path / "data/results/base-en-de.json").read_text(encoding="utf-8"))

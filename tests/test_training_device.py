@@ -8,7 +8,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import annotated.machinery.training.trainer as module
@@ -65,31 +64,6 @@ def test_nothing_in_an_update_waits_for_the_device(config: TrainingConfig, monke
     with NoWaiting():
         losses = [trainer.train_step(batch) for _ in range(3)]
     assert all(loss.is_meta for loss in losses) and trainer.scheduler.last_epoch == 3
-
-
-WAITING = {
-    "a number": lambda x: float(x.sum()),
-    "a choice": lambda x: x[x > 0],
-    "a question": lambda x: x.masked_fill(x > 0, 0.0) if (x > 0).any() else x,
-    "a copy back": lambda x: x + torch.ones(()).to(x.device),
-    "a copy": lambda x: x.copy_(torch.ones(3)),
-    "a list": lambda x: x + torch.tensor([1.0, 2.0, 3.0]).to(x.device),
-}
-
-
-@pytest.mark.parametrize("wait", WAITING.values(), ids=WAITING)
-def test_what_waits_is_found(config: TrainingConfig, monkeypatch, wait):
-    """The test above can fail: with this in the loss of a batch it does."""
-    trainer = trainer_without_numbers(config, monkeypatch)
-    forward = trainer.loss.forward
-
-    def waiting(src: Tensor, tgt: Tensor) -> Tensor:
-        wait(torch.ones(3, device=src.device))
-        return forward(src, tgt)
-
-    trainer.loss.forward = waiting
-    with pytest.raises((AssertionError, RuntimeError, NotImplementedError)), NoWaiting():
-        trainer.train_step(global_batch(trainer.device, SHAPES[:1]))
 
 
 # ----------------------------------------------------------------------------------- torch.compile

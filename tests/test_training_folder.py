@@ -15,7 +15,6 @@ from annotated.machinery.errors import FileError, InputError, MissingFile
 from annotated.machinery.prepared import prepare, read_manifest
 from annotated.machinery.training.checkpoints import list_checkpoints
 from annotated.machinery.training.launcher import launch
-from annotated.machinery.training.logs import read_log
 from annotated.machinery.training.processes import Processes
 from annotated.machinery.training.trainer import start_run, train
 from annotated.machinery.translator import load_pretrained
@@ -196,6 +195,4 @@ def test_two_do_not_train_in_one_folder(config: TrainingConfig, tmp_path: Path, 
     finally:
         first.kill()
         first.communicate()
-    updates = [int(row["update"]) for row in read_log(Path(config.out) / "log.csv")]
-    assert len(set(updates)) == len(updates)
     train(replace(config, updates=20), resume=True)  # a killed process holds no lock

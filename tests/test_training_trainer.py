@@ -135,13 +135,6 @@ def test_an_update_is_adam_on_the_mean_per_token(config: TrainingConfig):
         assert float((a - b).detach().abs().mean()) < 1e-5, name
 
 
-def test_a_tiny_run_learns(config: TrainingConfig):
-    long = replace(config, updates=150, warmup=60, dropout=0.0, label_smoothing=0.0, factor=2.0)
-    train(long)
-    log = [row for row in rows(long) if row["dev_loss"]]
-    assert float(log[-1]["dev_loss"]) < 0.5 * float(log[0]["dev_loss"])
-
-
 @pytest.mark.slow
 def test_bfloat16_learns_as_float32_does(config: TrainingConfig, tmp_path: Path):
     train(config)
@@ -246,7 +239,7 @@ def test_a_run_begins_where_another_ended(config, tmp_path: Path):
 def test_a_run_cannot_begin_with_a_model_of_another_size(config, tmp_path: Path):
     folder = train(config)
     other = replace(config, weights=str(folder), out=str(tmp_path / "other"), d_ff=24)
-    with pytest.raises(ValueError, match=f"d_ff={config.d_ff}"):
+    with pytest.raises(ValueError, match="d_ff=24"):
         train(other)
     with pytest.raises(InputError):
         train(replace(other, weights="nothing", out=str(tmp_path / "third")))
@@ -293,10 +286,3 @@ def test_a_run_can_be_saved_before_its_first_step(config: TrainingConfig):
     for one in trainer, again:
         one.train_step(next(one.global_batches()))
     assert equal(trainer.model, again.model)
-
-
-def test_a_run_goes_on_in_another_precision(config: TrainingConfig):
-    train(replace(config, updates=10))
-    train(replace(config, updates=20, precision="float16"), resume=True)
-    train(replace(config, updates=30), resume=True)
-    assert [row["update"] for row in rows(config)] == ["5", "10", "15", "20", "25", "30"]

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from tqdm import tqdm
 
-from annotated.machinery.errors import FileError, InputError, MissingFile
+from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import read_tensors, reading, write_tensors, write_text
 from annotated.model import TransformerConfig, parameter_shapes
 from annotated.training import TrainingConfig
@@ -83,16 +83,6 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         return tensors, json.loads(metadata["state"])
 
 
-def check_checkpoint(path: Path, state: Mapping[str, Any], config: TrainingConfig) -> None:
-    """Raise FileError unless a checkpoint is of the run with this configuration."""
-    for name, now in fixed_options(config).items():
-        if (was := state["config"].get(name, now)) != now:
-            raise FileError(
-                f"{path}: expected a checkpoint of a run with {name}={now}, as in training.json; "
-                f"got {name}={was}; correct training.json, or move the checkpoint away"
-            )
-
-
 def list_checkpoints(folder: str | Path) -> list[Path]:
     """The regular checkpoints of a run, oldest first."""
     found = Path(folder).glob("checkpoint-*.safetensors")
@@ -137,23 +127,18 @@ def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
         raise InputError("expected at least one checkpoint to average; got none")
     total: dict[str, Tensor] = {}
     for path in paths:
-        try:
-            tensors, _ = read_checkpoint(path)
-        except MissingFile:
-            raise
-        except FileError as error:
-            raise FileError(f"{error}; move it away for a mean of the others") from error
-        weights = {
-            name.removeprefix("model."): tensor / len(paths)
-            for name, tensor in tensors.items()
-            if name.startswith("model.")
-        }
-        if total and {n: x.shape for n, x in weights.items()} != {
-            n: x.shape for n, x in total.items()
-        }:
+        tensors = read_checkpoint(path)[0]
+        names = [name[6:] for name in tensors if name.startswith("model.")]
+        weights = {name: tensors[f"model.{name}"] for name in names}
+        if total and _shapes(weights) != _shapes(total):
             raise FileError(f"{path}: expected a checkpoint of the same model as {paths[0]}")
-        total = {name: x + total[name] if total else x for name, x in weights.items()}
+        for name, x in weights.items():
+            total[name] = total.get(name, torch.zeros(())) + x / len(paths)
     return total
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
+    return {name: x.shape for name, x in tensors.items()}
 
 
 def save_model(

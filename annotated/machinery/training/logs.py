@@ -65,30 +65,6 @@ def read_log(path: Path) -> list[dict[str, str]]:
         return rows
 
 
-@dataclass(frozen=True)
-class Speed:
-    """How fast a run was, in wall-clock time.
-
-    Args:
-        tokens: target tokens trained on.   seconds: elapsed.
-        waited: seconds in which the device had nothing to do until data arrived.
-    """
-
-    tokens: float
-    seconds: float
-    waited: float = 0.0
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Target tokens per second, waiting included."""
-        return self.tokens / self.seconds
-
-    @property
-    def waiting(self) -> float:
-        """Share of the time spent waiting for data."""
-        return self.waited / self.seconds
-
-
 @dataclass
 class Progress:
     """How far a run has come.
@@ -118,9 +94,14 @@ class Progress:
         return self.update - self.skipped
 
     @property
-    def speed(self) -> Speed:
-        """How fast the run was since the last row of the log."""
-        return Speed(self.row_tokens, self.row_seconds, self.row_waited)
+    def tokens_per_second(self) -> float:
+        """Target tokens per second of wall-clock time since the last row, waiting included."""
+        return self.row_tokens / self.row_seconds
+
+    @property
+    def waiting(self) -> float:
+        """Share of the time since the last row that was spent waiting for data."""
+        return self.row_waited / self.row_seconds
 
     def count(self, loss: float, tokens: int, seconds: float, waited: float) -> None:
         """Add an update."""

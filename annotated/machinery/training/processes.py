@@ -149,21 +149,17 @@ def leave_together(processes: Processes) -> Iterator[None]:
     One that fails does not wait, because the others may wait for its share of a sum for hours:
     it aborts its communication and exits, and torchrun ends the others.
     """
+    orderly = False
     try:
         yield
+        orderly = True
     except Stopped:
-        _leave(processes)
+        orderly = True
         raise
-    except BaseException:
-        if processes.size > 1 and processes.device.type == "cuda" and distributed.group.WORLD:
+    finally:
+        if orderly and processes.size > 1:
+            time.sleep(0.5)  # Gloo's threads need the interpreter to release their last tensors
+            distributed.destroy_process_group()
+        elif processes.device.type == "cuda" and processes.size > 1 and distributed.group.WORLD:
             with suppress(AttributeError):  # torch before 2.6
-                distributed.group.WORLD.abort()  # so that an unfinished sum blocks nobody
-        raise
-    _leave(processes)
-
-
-def _leave(processes: Processes) -> None:
-    """Destroy the process group; all processes must take part."""
-    if processes.size > 1:
-        time.sleep(0.5)  # Gloo's threads need the interpreter to let go of their last tensors
-        distributed.destroy_process_group()
+                distributed.group.WORLD.abort()  # so that an unfinished sum blocks no GPU

@@ -11,7 +11,7 @@ import math
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from importlib.util import find_spec
@@ -20,13 +20,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
-from annotated.data import PAD, token_batches
+from annotated.data import PAD, Batch, token_batches
 from annotated.machinery.encoding import EncodedPairs
-from annotated.machinery.errors import InputError
+from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import settings
 from annotated.machinery.training.batches import (
     POOL,
@@ -42,7 +43,6 @@ from annotated.machinery.training.batches import (
 )
 from annotated.machinery.training.checkpoints import (
     INTERRUPTED,
-    check_checkpoint,
     checkpoint_tensors,
     delete_old_checkpoints,
     fixed_options,
@@ -53,7 +53,6 @@ from annotated.machinery.training.checkpoints import (
 )
 from annotated.machinery.training.folder import CorpusNote, average_run, open_run, run_lock
 from annotated.machinery.training.logs import Progress, RunLog
-from annotated.machinery.training.loss import ModelLoss, compile_loss
 from annotated.machinery.training.processes import (
     Processes,
     Readback,
@@ -66,10 +65,47 @@ from annotated.machinery.training.processes import (
 from annotated.machinery.translator import load_pretrained
 from annotated.model import build_model
 from annotated.optimizer import paper_optimizer
+from annotated.regularization import linear_cross_entropy
 from annotated.training import TrainingConfig, model_config, update_weights
 
 _AGREE = 10  # updates between agreements of several processes on saving and stopping
 _HELP = "The last checkpoint is from before it; a lower factor or a longer warmup may help"
+
+
+class ModelLoss(nn.Module):
+    """A model with its loss: what `DistributedDataParallel` and `torch.compile` wrap.
+
+    Args:
+        model: with a generator whose linear map is `proj`.   smoothing: ε (section 5.4).
+    """
+
+    def __init__(self, model: nn.Module, smoothing: float) -> None:
+        super().__init__()
+        self.model = model
+        self.smoothing = smoothing
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """ids (batch, src_len) and (batch, tgt_len + 1) to the loss, summed over target tokens."""
+        batch = Batch(src, tgt)
+        out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+        proj: Any = self.model.get_submodule("generator.proj")
+        weight = proj.weight  # (vocab, d_model)
+        if proj.bias is not None:  # the bias is the weight of one more input, which is 1
+            out = F.pad(out, (0, 1), value=1.0)
+            weight = torch.cat([weight, proj.bias.unsqueeze(1)], dim=1)
+        return linear_cross_entropy(out, weight, batch.tgt_y, PAD, self.smoothing)
+
+
+def compile_loss(loss: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
+    """A `ModelLoss`, compiled once for all shapes of batches, and once more for a single pair."""
+    compiled = torch.compile(loss)
+
+    def run(src: Tensor, tgt: Tensor) -> Tensor:
+        for ids in (src, tgt):
+            torch._dynamo.maybe_mark_dynamic(ids, (0, 1))  # even if two sizes happen to be equal
+        return compiled(src, tgt)
+
+    return run
 
 
 class _Queued(NamedTuple):
@@ -257,14 +293,21 @@ class Trainer:
         first = self.progress.update + 1
         log = RunLog(Path(config.out), first - 1, config.tensorboard) if leader else None
         coming, last_save = prefetch(self.global_batches()), time.monotonic()
-        with StopRequest(self.processes.size == 1) as stop, self._progress_bar() as bar:
+        bar = tqdm(
+            total=config.updates,
+            initial=first - 1,
+            unit="update",
+            disable=not leader,
+            mininterval=0.5 if sys.stderr.isatty() else 20,  # seconds; in a file, few lines
+        )
+        with StopRequest(self.processes.size == 1) as stop, bar:
             self.since = time.perf_counter()
             for update in range(first, config.updates + 1):
                 self.queue_step(coming)
                 save, stopping = self._agree(update, stop, last_save)
                 row = update % config.log_updates == 0
                 self.drain(keep=0 if save or stopping or row else 1)
-                self._advance_bar(bar)
+                self._advance(bar)
                 if save:
                     loss = {"dev_loss": round(self.dev_loss(), 4)}
                 if log and (save or row):
@@ -283,15 +326,13 @@ class Trainer:
         A clock or a signal may reach one process before the others. They agree every few updates
         only, because the fastest waits for the slowest each time.
         """
-        config = self.config
-        by_count = bool(config.save_updates) and update % config.save_updates == 0
-        minutes = (time.monotonic() - last_save) / 60
-        by_clock = bool(config.save_minutes) and minutes >= config.save_minutes
-        stopping = stop.wanted
+        config, minutes = self.config, (time.monotonic() - last_save) / 60
+        by_count = config.save_updates > 0 and update % config.save_updates == 0
+        flags = [0 < config.save_minutes <= minutes, stop.wanted]
         if self.processes.size > 1:
             agree = update % _AGREE == 0
-            by_clock, stopping = self.processes.any(by_clock, stopping) if agree else (False, False)
-        return by_count or by_clock or update == config.updates, stopping
+            flags = self.processes.any(*flags) if agree else [False, False]
+        return by_count or flags[0] or update == config.updates, flags[1]
 
     def _save(self, name: str) -> None:
         """Write a checkpoint of the updates that were drained; all processes wait for the first."""
@@ -312,30 +353,21 @@ class Trainer:
             "epoch": p.epoch + 1,
             "minutes": round(p.seconds / 60, 2),
             "target_tokens": p.tokens,
-            "tokens_per_second": round(p.speed.tokens_per_second),
-            "waiting": round(p.speed.waiting, 3),
+            "tokens_per_second": round(p.tokens_per_second),
+            "waiting": round(p.waiting, 3),
             "learning_rate": self.scheduler.get_last_lr()[0],
             "train_loss": round(p.row_loss / p.row_tokens, 4),
         }
         p.row_loss, p.row_tokens, p.row_seconds, p.row_waited = 0.0, 0, 0.0, 0.0
         return row
 
-    def _progress_bar(self) -> tqdm:
-        """A bar with the time left, in the first process; in a file, a line every 20 seconds."""
-        return tqdm(
-            total=self.config.updates,
-            initial=self.progress.update,
-            unit="update",
-            disable=self.processes.rank > 0,
-            mininterval=0.5 if sys.stderr.isatty() else 20,
-        )
-
-    def _advance_bar(self, bar: tqdm) -> None:
+    def _advance(self, bar: tqdm) -> None:
+        """Move the progress bar by the updates that were drained."""
         p = self.progress
         if p.update > bar.n:
-            speed, rate = p.speed.tokens_per_second, self.scheduler.get_last_lr()[0]
-            loss = f"loss {p.row_loss / p.row_tokens:.3f}"
-            bar.set_postfix_str(f"{loss}, {speed:,.0f} tokens/s, lr {rate:.1e}", refresh=False)
+            loss, rate = p.row_loss / p.row_tokens, self.scheduler.get_last_lr()[0]
+            told = f"loss {loss:.3f}, {p.tokens_per_second:,.0f} tokens/s, lr {rate:.1e}"
+            bar.set_postfix_str(told, refresh=False)
             bar.update(p.update - bar.n)
 
     def load_checkpoint(self, path: Path) -> None:
@@ -344,7 +376,12 @@ class Trainer:
         Raises: FileError if it is damaged, or of another run; the trainer is unchanged then.
         """
         tensors, state = read_checkpoint(path)
-        check_checkpoint(path, state, self.config)
+        for name, now in fixed_options(self.config).items():
+            if (was := state["config"].get(name, now)) != now:
+                raise FileError(
+                    f"{path}: expected a checkpoint of a run with {name}={now}, as in "
+                    f"training.json; got {name}={was}; correct one, or move the other away"
+                )
         self.progress = settings(Progress, state["progress"], str(path))
         if state["scaler"]:  # empty unless written in float16
             self.scaler.load_state_dict(state["scaler"])
@@ -357,13 +394,10 @@ class Trainer:
         Raises: InputError that says how the two models differ, if they do.
         """
         trained = load_pretrained(name).model
-        has, asked = asdict(trained.config), asdict(self.model.config)
-        keys = [key for key in has if "dropout" not in key and has[key] != asked[key]]
-        if keys:
-            differ = ", ".join(f"{key}={has[key]} (asked for: {asked[key]})" for key in keys)
-            raise InputError(
-                f"expected {name} to be of the size and kind of the new model; it has {differ}"
-            )
+        asked = asdict(self.model.config)
+        for key, has in asdict(trained.config).items():
+            if "dropout" not in key and has != asked[key]:
+                raise InputError(f"expected {name} to have {key}={asked[key]}; it has {has}")
         self.model.load_state_dict(trained.state_dict())
 
 
