@@ -65,7 +65,7 @@ from annotated.machinery.training.processes import (
 from annotated.machinery.translator import load_pretrained
 from annotated.model import build_model
 from annotated.optimizer import paper_optimizer
-from annotated.regularization import linear_cross_entropy
+from annotated.machinery.blockwise_loss import linear_cross_entropy
 from annotated.training import TrainingConfig, model_config, update_weights
 
 _AGREE = 10  # updates between agreements of several processes on saving and stopping
