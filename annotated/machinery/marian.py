@@ -50,7 +50,6 @@ _DEFAULTS = {  # where config.json has no value
     "dropout": 0.1, "attention_dropout": 0.0, "decoder_start_token_id": 58100,
     "pad_token_id": 58100, "eos_token_id": 0, **_REQUIRED, "scale_embedding": False,
 }  # fmt: skip
-_ACTIVATIONS = {"swish": "swish", "silu": "swish", "relu": "relu"}
 
 
 def _read_config(path: Path, said: dict[str, Any]) -> tuple[Any, TransformerConfig]:
@@ -69,16 +68,13 @@ def _read_config(path: Path, said: dict[str, Any]) -> tuple[Any, TransformerConf
         if not fits(value, type(default)) or value != required.get(name, value):
             wanted = required.get(name, type(default).__name__)
             raise FileError(f"{path}: expected {name}={wanted}; got {value!r:.80}")
-    if c.activation_function not in _ACTIVATIONS:
-        wanted = f"an activation_function out of {', '.join(_ACTIVATIONS)}"
-        raise FileError(f"{path}: expected {wanted}; got {c.activation_function!r:.80}")
     if c.d_model % 2:
         raise FileError(f"{path}: expected an even d_model; got {c.d_model}")
     ours: dict[str, Any] = {"N": c.encoder_layers, "d_model": c.d_model, "d_ff": c.encoder_ffn_dim}
     ours |= {"h": c.encoder_attention_heads, "dropout": c.dropout, "bias": True, "max_len": 512}
     ours |= {"src_vocab": c.vocab_size, "tgt_vocab": c.vocab_size, "tie_embeddings": True}
     ours |= {"attention_dropout": c.attention_dropout}
-    ours |= {"activation": _ACTIVATIONS[c.activation_function]}
+    ours |= {"activation": "swish" if c.activation_function == "silu" else c.activation_function}
     return c, settings(TransformerConfig, ours, str(path))
 
 
@@ -160,20 +156,16 @@ def _reorder(name: str, tensor: Tensor, order: Tensor) -> Tensor:
     return tensor[:, order] if kind == "weight" else tensor  # the others read them
 
 
-def weights_file(folder: Path) -> Path:
-    """The file of a published model's weights, whether or not it exists."""
-    path, unsafe = folder / "model.safetensors", folder / "pytorch_model.bin"
-    return unsafe if unsafe.is_file() and not path.is_file() else path
-
-
 _SAFE = "2.10"  # the torch whose weights_only is safe against pickles that run code
 
 
-def _read_weights(path: Path, d_model: int) -> dict[str, Tensor]:
-    """All weights in a file, the shared matrix once, and no table of positions.
+def _read_weights(folder: Path, d_model: int) -> tuple[Path, dict[str, Tensor]]:
+    """The file of the weights and its tensors: the shared matrix once, no table of positions.
 
     Raises: MissingFile or FileError that names the file.
     """
+    path, unsafe = folder / "model.safetensors", folder / "pytorch_model.bin"
+    path = unsafe if unsafe.is_file() and not path.is_file() else path
     expected = "the weights of a published model"
     if path.suffix == ".safetensors":
         found, _ = read_tensors(path, expected)
@@ -198,7 +190,7 @@ def _read_weights(path: Path, d_model: int) -> dict[str, Tensor]:
                 right = torch.allclose(ours, sinusoids(len(table), d_model), atol=1e-3)
             if not right:
                 raise FileError(f"{path}: expected sinusoids in {name}; got other numbers")
-    return found
+    return path, found
 
 
 _NEVER = -100.0  # bias of what must not be emitted; exp(-100) adds nothing to a sum
@@ -230,8 +222,7 @@ def read_marian(folder: Path, said: dict[str, Any]) -> LoadedModel:
     else:
         rows, source, target = _read_pieces(folder, c)
         config = replace(config, src_vocab=len(rows), tgt_vocab=len(rows))
-    weights_path = weights_file(folder)
-    found = _read_weights(weights_path, c.d_model)
+    weights_path, found = _read_weights(folder, c.d_model)
     found.setdefault(_NAMES[_BIAS], torch.zeros(1, c.vocab_size))
     layers = {name.split(".")[3] for name in found if name.startswith("model.encoder.layers.")}
     model = empty_model(config, len(layers), path)
