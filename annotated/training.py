@@ -332,6 +332,7 @@ PEAK_TFLOPS = {"P100": 9.5, "T4": 65.0, "A100": 312.0, "H100": 989.0, "H200": 98
 
 
 with lazy_extra("viz"):
+    import altair as alt
     import pandas as pd
 
 
