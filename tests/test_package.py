@@ -67,31 +67,6 @@ def test_all_of_it_can_be_imported_at_once():
     assert (done.returncode, done.stderr) == (0, "")
 
 
-ALONE = """
-import annotated, importlib, os, sys
-
-os.environ["EAGER_IMPORT"] = sys.argv[1]
-for name in sys.argv[2:]:
-    for module in [m for m in sys.modules if m.startswith("annotated.")]:
-        del sys.modules[module]
-    importlib.import_module(f"annotated.{name}")
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("eager", ["", "1"])
-def test_modules_import_in_any_order(eager: str):
-    """Each alone: no module relies on another having been imported first.
-
-    Nor does it if the packages below `annotated` import all that is theirs at once.
-    """
-    names = [name for name in MODULES if name != "charts"]  # altair would register it again
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE, eager, *names], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-
-
 BARE = """
 from importlib.machinery import PathFinder
 
@@ -121,21 +96,19 @@ def test_without_extras_every_name_can_be_looked_up():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("use", "library", "extra"),
-    [
-        ("annotated.heat_map(torch.ones(1, 1), ['mice'])", "altair", "viz"),
-        ("annotated.table_4()", "pandas", "viz"),
-        ("annotated.machinery.parsing.linear.delinearize(['NN'], ['mice'])", "nltk", "parse"),
-        ("next(annotated.machinery.heads.gold.read_conllu(''))", "spacy", "parse"),
-    ],
-)
-def test_without_extras_a_use_says_which_is_missing(use: str, library: str, extra: str):
-    code = "import annotated, torch\n"
-    code += "import annotated.machinery.parsing.linear, annotated.machinery.heads.gold\n"
-    code += f"try: {use}\nexcept annotated.machinery.errors.MissingExtra as error: print(error)\n"
-    said = bare(code)
-    assert library in said and f"annotated-attention[{extra}]" in said
+def test_without_extras_a_use_says_which_is_missing():
+    uses = {
+        "annotated.heat_map(torch.ones(1, 1), ['mice'])": ("altair", "viz"),
+        "annotated.table_4()": ("pandas", "viz"),
+        "linear.delinearize(['NN'], ['mice'])": ("nltk", "parse"),
+        "next(gold.read_conllu(''))": ("spacy", "parse"),
+    }
+    code = "import annotated, torch\nfrom annotated.machinery.errors import MissingExtra\n"
+    code += "from annotated.machinery.heads import gold\n"
+    code += "from annotated.machinery.parsing import linear\n"
+    code += "".join(f"try: {use}\nexcept MissingExtra as e: print(e)\n" for use in uses)
+    for said, (library, extra) in zip(bare(code).splitlines(), uses.values(), strict=True):
+        assert said.startswith(library) and f"annotated-attention[{extra}]" in said
 
 
 # ---------------------------------------------------------------------------------------- layers

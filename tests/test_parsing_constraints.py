@@ -8,7 +8,7 @@ from nltk import Tree
 from treebanks import LONG, SHORT, one
 
 from annotated.data import END, train_bpe
-from annotated.machinery.parsing.constraints import ConstrainedTranslator, LineConstraints
+from annotated.machinery.parsing.constraints import ConstrainedTranslator, tree_constraints
 from annotated.machinery.parsing.linear import line_to_tree, tree_to_line, words_to_line
 from annotated.machinery.translator import Translator
 from annotated.model import make_model
@@ -38,7 +38,7 @@ TOKENIZER = train_bpe(LINES * 40, 120)  # small, and each bracket is a piece all
 def allowed(tree: Tree) -> bool:
     """Whether the rules over its words allow the line of a tree, piece by piece, to its end."""
     encode = lambda line: TOKENIZER.encode(line, add_special_tokens=False).ids
-    follow = LineConstraints(TOKENIZER).follow(encode(words_to_line(tree.leaves())))
+    follow = tree_constraints(TOKENIZER)(encode(words_to_line(tree.leaves())))
     line = [*encode(tree_to_line(tree)), END]
     return all(piece in follow(line[:i]) for i, piece in enumerate(line))
 

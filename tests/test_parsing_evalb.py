@@ -71,14 +71,6 @@ def test_evalbs_sample_to_the_last_digit():
     "file, rules", [("COLLINS.prm", EvalbParams()), ("sample.prm", SAMPLE_RULES)]
 )
 def test_rules_are_those_of_evalbs_files(file, rules):
-    told = [line.split() for line in sample(file) if line.strip() and line[0] != "#"]
-    of = lambda key: [values for name, *values in told if name == key]
-    same = lambda key: {frozenset(values) for values in of(key)}
-    assert {label for (label,) in of("DELETE_LABEL")} == rules.deleted
-    assert {label for (label,) in of("DELETE_LABEL_FOR_LENGTH")} == rules.not_long
-    assert same("EQ_LABEL") == rules.same_labels
-    assert same("EQ_WORD") == rules.same_words
-    assert [[str(rules.longest)], [str(int(rules.labeled))]] == of("CUTOFF_LEN") + of("LABELED")
     assert read_evalb_params(Path(__file__).parent / "evalb" / file) == rules
 
 
@@ -119,7 +111,6 @@ def test_a_parameter_file_is_read_whole(new_rules):
         same_words=frozenset([frozenset(["Example", "example"])]),
         longest=3,
     )
-    assert EvalbParams().quotes == frozenset()
 
 
 @pytest.mark.parametrize(
@@ -182,11 +173,8 @@ def test_quotes_that_are_possessives_too(new_rules, gold, found, counts):
     score = evalb_compare([one(gold)], [one(found)], new_rules)
     told = f"{score.status} {score.matched}{score.gold} {score.found} {score.words} {score.tags}"
     assert told == counts
-    if score.status == 0:
-        assert (
-            evalb_compare([one(gold)], [one(found)], replace(new_rules, quotes=frozenset())).status
-            == 1
-        )
+    no_quotes = replace(new_rules, quotes=frozenset())
+    assert evalb_compare([one(gold)], [one(found)], no_quotes).status == 1
 
 
 def test_collins_rules():
@@ -220,8 +208,7 @@ def test_files_of_trees_are_scored_as_evalb_does(tmp_path):
     assert counts == [1, 1, 1] and row["Bracketing FMeasure"] == 100
     traces = replace(EvalbParams(), deleted=frozenset(), longest=0)  # now a trace is a word
     (row, short) = score_tree_files(gold, found, traces)
-    assert row["Number of Error sentence"] == 1 and row["Number of Valid sentence"] == 1
-    assert (short["sentences"], short["Number of sentence"]) == ("up to 0 words", 0)
+    assert row["Number of Valid sentence"] == 1 and short["Number of sentence"] == 0
     found.write_text("(S (NN a))\n")
     with pytest.raises(ValueError, match=r"found.*gold.*3.*1"):
         score_tree_files(gold, found)

@@ -48,10 +48,8 @@ def build_parser() -> CommandParser:
     parser = CommandParser(prog="annotated", description="Attention Is All You Need, executable.")
     subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, (add_options, run, text) in _COMMANDS.items():
-        description = f"{text[0].upper()}{text[1:]}."
-        command = subcommands.add_parser(
-            name, help=text, description=description, add_options=add_options
-        )
+        command = subcommands.add_parser(name, help=text, add_options=add_options)
+        command.description = f"{text[0].upper()}{text[1:]}."
         command.set_defaults(run=run)
     return parser
 
@@ -91,11 +89,9 @@ examples:
   annotated prepare --preset base-en-de
   annotated prepare --data texts-en-de --vocab-size 16000 --out texts/prepared
 
-The corpus is read twice: once to sample the pairs from which the vocabulary is learned, and once
-to encode it. The command prints the folder. `annotated train` with the same options finds it,
-unless it was chosen with --out; then --prepared names it. A second call only compares the
-checksums of all files. A command that is stopped or killed leaves nothing behind that could be
-mistaken for a complete folder.
+The command prints the folder. `annotated train` with the same options finds it, unless it was
+chosen with --out; then --prepared names it. A second call only compares the checksums of all
+files. If the command is stopped or killed, nothing is left that could pass for a complete folder.
 """
 
 
@@ -204,10 +200,10 @@ def _add_treebank(parser: CommandParser) -> None:
 
 
 def _add_heads(parser: CommandParser) -> None:
-    parser.add_argument("model", help=_MODEL)
-    text = "the same model before training, as a control"
-    parser.add_argument("--untrained", action="store_true", help=text)
-    parser.add_argument("--out", help="also write the tables to this JSON file")
+    add = parser.add_argument
+    add("model", help=_MODEL)
+    add("--untrained", action="store_true", help="the same model before training, as a control")
+    add("--out", help="also write the tables to this JSON file")
 
 
 def _add_vary(parser: CommandParser) -> None:
@@ -216,16 +212,14 @@ def _add_vary(parser: CommandParser) -> None:
     add("--seed", nargs="+", type=int, default=[1], help="one run for each (default: 1)")
     add("--updates", type=int, help="updates of each run (default: 2000)")
     add("--precision", help="as for train (default: auto)")
-    text = "file that grows by one line per run (default: %(default)s)"
-    add("--results", default="runs/variations.csv", help=text)
+    add("--results", default="runs/variations.csv", help="file to append to (default: %(default)s)")
 
 
 def _add_export(parser: CommandParser) -> None:
     parser.epilog = "example: annotated export multi30k-en-de --to onnx --out german"
     add = parser.add_argument
     add("model", help=_MODEL)
-    text = "onnx or ctranslate2, which need the extra export, or huggingface"
-    add("--to", required=True, metavar="FORMAT", help=text)
+    add("--to", required=True, help="onnx or ctranslate2 (both with the extra export), huggingface")
     add("--out", required=True, metavar="FOLDER", help=_NEW)
     add("--half", action="store_true", help="16-bit numbers instead of 32-bit ones: half the size")
 
@@ -240,7 +234,7 @@ def _add_average(parser: CommandParser) -> None:
     parser.epilog = "example: annotated average runs/base-en-de --last 5"
     text = "the folder of a run, whose model becomes the mean; or checkpoint files"
     parser.add_argument("checkpoints", nargs="+", metavar="RUN|FILE", help=text)
-    text = "number of a run's checkpoints (default: what its configuration says)"
+    text = "number of a run's checkpoints (default: as configured)"
     parser.add_argument("--last", type=int, default=0, metavar="N", help=text)
     parser.add_argument("--out", metavar="FILE", help="where to write the mean of files")
 

@@ -72,21 +72,18 @@ def run_translate(options: argparse.Namespace) -> None:
     if options.text and options.input:
         raise InputError("expected sentences or --input; got both")
     sentences = _sentences(options.text, options.input)
-    piped, scored = not (options.text or options.input), options.n_best is not None
-    progress = options.progress
+    scored, progress = options.n_best is not None, options.progress
     if progress is None:  # only where it is seen and does not get between the translations
         silent = options.output is not None or not _at_terminal(sys.stdout)
         progress = _at_terminal(sys.stderr) and silent
-    names = "beam", "alpha", "max_extra", "max_source", "batch_tokens"
+    names = "beam", "alpha", "max_extra", "max_source", "batch_tokens", "chunk"
+    search = {name: getattr(options, name) for name in names}
+    search |= {"progress": progress, "n_best": options.n_best if scored else 1}
+    if not (options.text or options.input) and _at_terminal(sys.stdin):
+        search["chunk"] = 1  # somebody waits for each answer
     with _text_output(options.output) as out:
         translator = annotated.load_pretrained(options.model, _device(options.device))
-        groups = translator.candidates(
-            sentences,
-            chunk=1 if piped and _at_terminal(sys.stdin) else options.chunk,
-            progress=progress,
-            n_best=options.n_best if scored else 1,
-            **{name: getattr(options, name) for name in names},
-        )
+        groups = translator.candidates(sentences, **search)
         for number, group in enumerate(groups, start=1):
             for found in group:
                 scores = [number, f"{found.score:.4f}", f"{found.log_prob:.4f}"] if scored else []
@@ -144,8 +141,9 @@ def run_parse(options: argparse.Namespace) -> None:
         return
     for number, line in enumerate(_sentences(options.text), start=1):
         if len(line) > 2000:  # a longer one would be truncated, and half a tree is none
-            told = f"sentence {number}: expected at most 2,000 letters; got {len(line):,}"
-            raise InputError(told)
+            raise InputError(
+                f"sentence {number}: expected at most 2,000 letters; got {len(line):,}"
+            )
         words = line.split() if options.words else split_words(line)
         if not words:
             raise InputError(f"sentence {number}: expected words; got a blank line")

@@ -8,6 +8,7 @@ somewhere and cannot be written whole; with a wide beam the rules are worth that
 """
 
 from collections import Counter
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -37,67 +38,64 @@ class LineState(NamedTuple):
     rest: tuple[int, ...] = ()
 
 
-class LineConstraints:
-    """Which pieces may follow in a line such as `tree_to_line` writes.
+def tree_constraints(tokenizer: Tokenizer) -> Callable[[list[int]], Follow]:
+    """The rules for lines such as `tree_to_line` writes.
 
     Args:
         tokenizer: of a model that was trained on such lines. Only labels and tags that are one
             piece can be written; so can beginnings of tags that merges left behind.
 
-    Raises: InputError if it has no pieces for brackets and tags.
+    Returns: a function from the pieces of a sentence to the rules over it, for `beam_search`.
+
+    Raises: InputError if the tokenizer has no pieces for brackets and tags.
     """
+    marks = {
+        piece[1:]: i
+        for piece, i in tokenizer.get_vocab().items()
+        if piece[0] == "▁" and is_marked(piece[1:])
+    }
+    tags = [i for mark, i in marks.items() if mark[0] == "→"]
+    pairs = ((i, marks.get(f"↑{mark[1:]}")) for mark, i in marks.items() if mark[0] == "↓")
+    closing = {i: end for i, end in pairs if end is not None}
+    if not (tags and closing):
+        raise InputError("expected a model that writes trees; its vocabulary has no brackets")
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self.tokenizer = tokenizer
-        words = {piece[1:]: i for piece, i in tokenizer.get_vocab().items() if piece[0] == "▁"}
-        marks = {word: i for word, i in words.items() if is_marked(word)}
-        self.tags = [i for mark, i in marks.items() if mark[0] == "→"]
-        pairs = ((i, marks.get(f"↑{mark[1:]}")) for mark, i in marks.items() if mark[0] == "↓")
-        self.closing = {i: end for i, end in pairs if end is not None}
-        if not (self.tags and self.closing):
-            raise InputError("expected a model that writes trees; its vocabulary has no brackets")
-
-    def _after(self, state: LineState, token: int, words: list[tuple[int, ...]]) -> LineState:
-        """The state of a line over these words, in pieces, after one more piece."""
-        if state.rest:
-            return state._replace(rest=state.rest[1:])
-        if token in self.closing:
-            return LineState((*state.ends, self.closing[token]), state.empty + 1, state.words)
-        if token == state.ends[-1]:
-            return LineState(state.ends[:-1], 0, state.words)
-        return LineState(state.ends, 0, state.words + 1, words[state.words])
-
-    def _next(self, state: LineState, words: list[tuple[int, ...]]) -> list[int]:
-        """The pieces that may follow."""
-        ends, empty = state.ends, state.empty
-        if state.rest:
-            return [state.rest[0]]
-        if state.words == len(words):
-            return [ends[-1] if ends else END]
-        alike = Counter(ends[len(ends) - empty :])
-        down = [i for i, end in self.closing.items() if alike[end] < _MOST_ALIKE]
-        room = empty < _MOST_OPENED and len(ends) < MAX_DEPTH
-        up = [ends[-1]] if len(ends) > 1 and not empty else []
-        return (down if room else []) + up + (self.tags if ends else [])
-
-    def follow(self, src: list[int]) -> Follow:
-        """The rules, for `beam_search`, over a sentence of these pieces.
-
-        A word begins with a piece that has ▁ in front. No model can write an unknown piece, so
-        the rules do not wait for it.
-        """
-        words: list[tuple[int, ...]] = []
+    def follow(src: list[int]) -> Follow:
+        words: list[tuple[int, ...]] = []  # in pieces
         for i in src:
-            if str(self.tokenizer.id_to_token(i)).startswith("▁"):
+            if str(tokenizer.id_to_token(i)).startswith("▁"):  # which begins a word
                 words.append((i,))
-            elif i not in (UNK, END):
+            elif i not in (UNK, END):  # no model can write an unknown piece
                 words[-1] += (i,)
 
         @lru_cache(maxsize=1024)  # the hypotheses, and those that they extend
         def state(ids: tuple[int, ...]) -> LineState:
-            return self._after(state(ids[:-1]), ids[-1], words) if ids else LineState()
+            if not ids:
+                return LineState()
+            token, before = ids[-1], state(ids[:-1])
+            if before.rest:
+                return before._replace(rest=before.rest[1:])
+            if token in closing:
+                return LineState((*before.ends, closing[token]), before.empty + 1, before.words)
+            if token == before.ends[-1]:
+                return LineState(before.ends[:-1], 0, before.words)
+            return LineState(before.ends, 0, before.words + 1, words[before.words])
 
-        return lambda ids: self._next(state(tuple(ids)), words)
+        def allowed(ids: list[int]) -> list[int]:
+            ends, empty, written, rest = state(tuple(ids))
+            if rest:
+                return [rest[0]]
+            if written == len(words):
+                return [ends[-1] if ends else END]
+            alike = Counter(ends[len(ends) - empty :])
+            down = [i for i, end in closing.items() if alike[end] < _MOST_ALIKE]
+            room = empty < _MOST_OPENED and len(ends) < MAX_DEPTH
+            up = [ends[-1]] if len(ends) > 1 and not empty else []
+            return (down if room else []) + up + (tags if ends else [])
+
+        return allowed
+
+    return follow
 
 
 class ConstrainedTranslator(Translator):
@@ -105,6 +103,5 @@ class ConstrainedTranslator(Translator):
 
     def search(self, sources: list[list[int]], **options: Any) -> list[list[Translation]]:
         """As `Translator.search`; InputError for a model that writes no trees."""
-        rules = LineConstraints(self.tokenizer)
-        follow = [rules.follow(ids) for ids in sources]
+        follow = [*map(tree_constraints(self.tokenizer), sources)]
         return super().search(sources, follow=follow, **options)
