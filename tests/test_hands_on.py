@@ -25,7 +25,7 @@ from annotated.optimizer import rate
 
 ROOT = Path(__file__).resolve().parent.parent
 SITE = ROOT / "_build" / "html"
-ELSEWHERE = {"attention-visualizations", "drawing-attention"}  # pages with tests of their own
+ELSEWHERE = {"attention-visualizations"}  # pages with tests of their own
 
 pytestmark = [pytest.mark.site, pytest.mark.browser]
 
