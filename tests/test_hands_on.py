@@ -23,6 +23,7 @@ from annotated.machinery.translator import Translator, load_pretrained
 from annotated.optimizer import rate
 
 SITE = ROOT / "_build" / "html"
+ELSEWHERE = {"attention-visualizations"}  # pages with tests of their own
 
 pytestmark = [pytest.mark.site, pytest.mark.browser]
 

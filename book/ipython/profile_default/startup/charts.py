@@ -30,11 +30,7 @@ def _show_charts_as_data():
     alt.renderers.enable("book")
     disable_debug_mode()  # a chart is validated when it is shown, so its parts need not be before
     formatter = get_ipython().display_formatter.ipython_display_formatter
-    for module in (
-        "annotated.machinery.visualization.drawing",
-        "__main__",
-    ):  # its chapter defines the class
-        formatter.for_type_by_name(module, "ChartPicker", show_picker)
+    formatter.for_type_by_name("__main__", "ChartPicker", show_picker)  # its chapter defines it
 
 
 _show_charts_as_data()
