@@ -4,7 +4,6 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
 import math
-from typing import Any
 
 import torch
 import torch.nn.functional as F

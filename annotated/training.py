@@ -279,36 +279,3 @@ def preset(name: str, **changes: Any) -> TrainingConfig:
     if name not in PRESETS:
         raise InputError(f"expected a preset out of {', '.join(PRESETS)}; got {name!r}")
     return TrainingConfig(**{"out": f"runs/{name}", **PRESETS[name], **changes})
-
-
-def training_work(config: TrainingConfig) -> float:
-    """Floating-point operations of a run, if its batches are full."""
-    tokens = config.updates * min(config.src_tokens, config.tgt_tokens)
-    return tokens * model_cost(model_config(config))
-
-
-PEAK_TFLOPS = {"P100": 9.5, "T4": 65.0, "A100": 312.0, "H100": 989.0, "H200": 989.0}
-
-
-with lazy_extra("viz"):
-    import altair as alt
-    import pandas as pd
-
-
-def training_plan(
-    config: TrainingConfig, number: int = 1, utilisation: float = 0.4
-) -> pd.DataFrame:
-    """What a run would take on various GPUs.
-
-    Args:
-        config: the run.   number: GPUs.   utilisation: share of their peak that is reached.
-
-    Returns: a row a GPU, with milliseconds of an update, hours of the run, and GPU-hours in all.
-    """
-    work, rows = training_work(config), []
-    for name, tflops in PEAK_TFLOPS.items():
-        seconds = work / (tflops * 1e12 * utilisation)
-        update = {f"ms an update on {number}": seconds / number / config.updates * 1000}
-        hours = {f"hours on {number}": seconds / number / 3600, "GPU-hours": seconds / 3600}
-        rows.append({"GPU": name, "peak (TFLOPS)": tflops, **update, **hours})
-    return pd.DataFrame(rows)

@@ -26,6 +26,7 @@ from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
 from annotated.data import PAD, Batch, token_batches
+from annotated.machinery.blockwise_loss import linear_cross_entropy
 from annotated.machinery.encoding import EncodedPairs
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import settings
@@ -65,7 +66,6 @@ from annotated.machinery.training.processes import (
 from annotated.machinery.translator import load_pretrained
 from annotated.model import build_model
 from annotated.optimizer import paper_optimizer
-from annotated.machinery.blockwise_loss import linear_cross_entropy
 from annotated.training import TrainingConfig, model_config, update_weights
 
 _AGREE = 10  # updates between agreements of several processes on saving and stopping
