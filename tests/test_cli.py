@@ -696,7 +696,7 @@ def test_lines_of_standard_input_are_parsed(nouns, capsys, monkeypatch):
 def test_a_sentence_without_end_is_not_parsed(nouns, capsys):
     with pytest.raises(SystemExit):
         cli.main(["parse", "--lines", "a cat", "a" * 100_000])
-    told = "sentence 2: expected at most 2,000 letters; got 100000"
+    told = "sentence 2: expected at most 2,000 letters; got 100,000"
     assert capsys.readouterr() == ("(S (NN a) (NN cat))\n", f"annotated: {told}\n")
 
 
