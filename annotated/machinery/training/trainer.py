@@ -12,7 +12,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,6 +22,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
@@ -142,10 +143,6 @@ class Trainer:
         torch.manual_seed(config.seed)
         self.model = build_model(model_config(config)).to(self.device)
         self.dtype = find_precision(config.precision, self.device)
-        mixed = self.dtype != torch.float32
-        self.autocast: AbstractContextManager[Any] = (
-            torch.autocast(self.device.type, self.dtype) if mixed else nullcontext()
-        )
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.loss: nn.Module = ModelLoss(self.model, config.label_smoothing)
         if self.processes.size > 1:
@@ -214,7 +211,7 @@ class Trainer:
         for i, (seed, src, tgt) in enumerate(batch.share, start=1):
             torch.manual_seed(seed)
             with self._share_gradients(last=i == len(batch.share)):
-                with self.autocast:
+                with self._mixed_precision():
                     loss = self.run_loss(src, tgt)
                 # DistributedDataParallel averages over processes, hence the factor.
                 self.scaler.scale(loss * self.processes.size / batch.tokens).backward()
@@ -222,6 +219,20 @@ class Trainer:
         if not update_weights(self.optimizer, self.scheduler, self.scaler):
             self.progress.skipped += 1
         return Readback(self.processes.all_reduce(total))
+
+    @contextmanager
+    def _mixed_precision(self) -> Iterator[None]:
+        """Autocast for the configured precision.
+
+        On a CPU torch's fused kernel of attention is slow in 16 bits: plain products make the
+        whole update a quarter faster.
+        """
+        if self.dtype == torch.float32:
+            yield
+            return
+        plain = sdpa_kernel(SDPBackend.MATH) if self.device.type == "cpu" else nullcontext()
+        with torch.autocast(self.device.type, self.dtype), plain:
+            yield
 
     def _share_gradients(self, last: bool) -> AbstractContextManager[Any]:
         """Context of a backward pass: processes exchange gradients only in an update's last one."""
