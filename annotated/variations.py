@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from annotated.machinery.errors import InputError
-from annotated.machinery.files import extra
+from annotated.machinery.errors import InputError, extra
 from annotated.model import TransformerConfig, build_model
 from annotated.training import TrainingConfig
 
