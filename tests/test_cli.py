@@ -17,14 +17,18 @@ import pandas as pd
 import pytest
 import torch
 from nltk import Tree
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from annotated.data import train_bpe
 from annotated.machinery import cli
 from annotated.machinery.corpora import known_corpora
 from annotated.machinery.files import write_text
 from annotated.machinery.scoring import BLEU_KINDS
-from annotated.machinery.training.checkpoints import list_checkpoints, save_model
+from annotated.machinery.training.checkpoints import (
+    list_checkpoints,
+    save_model,
+    write_checkpoint,
+)
 from annotated.machinery.translator import Translation, load_pretrained
 from annotated.model import make_model
 from annotated.training import TrainingConfig, preset
@@ -228,7 +232,7 @@ def test_export(model: str, tmp_path: Path, capsys):
 def test_average(tmp_path: Path, capsys):
     for name, value in ("a", 1.0), ("b", 4.0):
         weights = {"model.x": torch.full((2,), value), "exp_avg.x": torch.ones(2)}
-        save_file(weights, tmp_path / name)
+        write_checkpoint(tmp_path / name, weights, {})
     assert said(capsys, "average", "a", "b", "b", "--out", "mean.safetensors") == (
         "mean.safetensors\n"
     )

@@ -76,7 +76,6 @@ def test_what_a_run_leaves_behind(config: TrainingConfig, corpus: Path):
         "log.csv",
         "model.safetensors",
         "prepared",
-        "prepared.lock",
         "tokenizer.json",
         "training.json",
     ]
