@@ -31,6 +31,7 @@ def test_the_papers_numbers_are_those_of_its_tables():
 
 @pytest.mark.parametrize("name", RUNS)
 def test_a_command_can_be_given_and_ends_in_the_log(name: str):
+    asked = None
     for line in RUNS[name][4].split("\n"):
         words = shlex.split(line)
         if words[0] == "cp":
