@@ -92,12 +92,15 @@ def check_source(src: Tensor, src_mask: Tensor | None) -> None:
         raise InputError(f"expected src_mask of shape {wanted}; got {tuple(src_mask.shape)}")
 
 
-def check_search(beam: int, alpha: float, max_extra: int, n_best: int, offset: float) -> None:
+def check_search(
+    beam: int, alpha: float, max_extra: int, n_best: int, offset: float, max_len: int | None
+) -> None:
     """Raise InputError unless these are arguments of `beam_search`."""
     check_real("alpha", alpha, -10, 10)
     check_real("offset", offset, 0, 100)
     check_whole("beam", beam, most=_WIDEST)
     check_whole("max_extra", max_extra, least=0, most=_LONGEST)
+    check_whole("max_len", 1 if max_len is None else max_len, most=_LONGEST)
     check_whole("n_best", n_best)
     if n_best > beam:
         raise InputError(f"expected n_best of at most beam; got n_best={n_best}, beam={beam}")

@@ -9,7 +9,7 @@ import gzip
 import lzma
 import tarfile
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
@@ -126,22 +126,18 @@ def archive_texts(path: Path, endings: tuple[str, ...]) -> dict[str, str]:
     return texts
 
 
-def well_formed(text: str) -> str:
-    """The same text with U+FFFD for each lone surrogate, so that UTF-8 can represent it.
-
-    Raises: ValueError if it is not a string.
-    """
-    if not isinstance(text, str):
-        raise InputError(f"expected text; got {type(text).__name__}")
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 def each_text(sentences: Iterable[str]) -> Iterator[str]:
-    """Each sentence, well formed.
+    """Each sentence, with U+FFFD for a lone surrogate, which UTF-8 cannot represent.
 
-    Raises: ValueError if these are not sentences; a single string is refused, because its letters
-        would be taken for them.
+    Raises: InputError for a single string, whose letters would be taken for sentences, for a
+        collection without an order, and, when it is reached, for a sentence that is no string.
     """
-    if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):
-        raise InputError(f"expected several sentences; got {type(sentences).__name__}")
-    yield from map(well_formed, sentences)
+    others = str | bytes | bytearray | Mapping | set | frozenset
+    if isinstance(sentences, others) or not isinstance(sentences, Iterable):
+        kind = "a single string" if isinstance(sentences, str) else type(sentences).__name__
+        raise InputError(f"expected a list of sentences, each a string; got {kind}")
+    for number, sentence in enumerate(sentences, start=1):
+        if not isinstance(sentence, str):
+            kind = type(sentence).__name__
+            raise InputError(f"expected sentence {number} as a string; got {kind}")
+        yield sentence.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
