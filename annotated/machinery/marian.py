@@ -10,7 +10,7 @@ difference is refused by name. `read_marian` and `write_marian` are each other's
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
@@ -35,7 +35,7 @@ from annotated.machinery.vocabularies import (
     with_end,
     write_tokenizers,
 )
-from annotated.model import EncoderDecoder, TransformerConfig, parameter_shapes
+from annotated.model import TransformerConfig, parameter_shapes
 from annotated.positional import sinusoids
 
 _FIELDS = {  # of our configuration, with their published names
@@ -231,12 +231,6 @@ def read_marian(folder: Path, said: dict[str, Any]) -> LoadedModel:
     return with_weights(model, weights), source, target
 
 
-class _Translator(Protocol):
-    model: EncoderDecoder
-    tokenizer: Tokenizer
-    target_tokenizer: Tokenizer | None
-
-
 def _published_config(c: TransformerConfig) -> dict[str, Any]:
     """The config.json of a model of ours.
 
@@ -257,13 +251,12 @@ def _published_config(c: TransformerConfig) -> dict[str, Any]:
     return said | _REQUIRED | _SYMBOLS | {"bos_token_id": START, "forced_eos_token_id": END}
 
 
-def write_marian(translator: _Translator, folder: Path, half: bool = False) -> None:
+def write_marian(translator: Any, folder: Path, half: bool = False) -> None:
     """Write a model in the format of Hugging Face; its vocabulary keeps our numbers.
 
     Args:
-        translator: as `load_pretrained` returns it.
-        folder: created if need be.
-        half: weights in 16 bits.
+        translator: a `Translator`, whose module imports this one.
+        folder: created if need be.   half: weights in 16 bits.
 
     Raises: InputError if the format has no place for something in the model; FileError if the
         folder cannot be written to.
