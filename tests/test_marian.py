@@ -232,7 +232,7 @@ TABLE = "model.encoder.embed_positions.weight"
     ("damage", "message"),
     [
         (lambda f: rewrite(f, lambda t: t.pop(NORM)), f"tensor {NORM} is missing"),
-        (lambda f: rewrite(f, lambda t: t[NORM].fill_(torch.nan)), f"{NORM} .* got NaN"),
+        (lambda f: rewrite(f, lambda t: t[NORM].fill_(torch.nan)), f"{NORM} .* NaN"),
         (lambda f: rewrite(f, lambda t: t.update({"lm_head.weight": torch.zeros(3, 2)})), "lm_"),
         (lambda f: rewrite(f, lambda t: t.update({TABLE: torch.zeros(9, 32)})), f"got: {TABLE}"),
         (lambda f: rewrite(f, lambda t: t.update({TABLE: torch.zeros(9, 2)})), f"got: {TABLE}"),
@@ -241,14 +241,14 @@ TABLE = "model.encoder.embed_positions.weight"
         (lambda f: pickled(f, b"\x80\x02}q\x00."), "pytorch_model.bin: expected"),
         (lambda f: (f / "vocab.json").write_text('{"</s>": "0"}'), "pieces numbered from 0"),
         (lambda f: shorten(f / "source.spm"), "cut short"),
-        (lambda f: piece_model(f / "source.spm", ENGLISH, "bpe"), "only Unigram is read"),
+        (lambda f: piece_model(f / "source.spm", ENGLISH, "bpe"), "not Unigram"),
         (
             lambda f: piece_model(f / "source.spm", ENGLISH, byte_fallback=True, vocab_size=300),
-            "with bytes, or with spaces kept",
+            "with user-defined pieces, bytes, or spaces kept",
         ),
         (
             lambda f: piece_model(f / "target.spm", ENGLISH, remove_extra_whitespaces=False),
-            "with spaces kept",
+            "spaces kept",
         ),
         (
             lambda f: (f / "source.spm").write_bytes(

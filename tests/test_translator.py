@@ -110,7 +110,9 @@ def test_options_have_the_names_of_transformers_too():
     for line, group in zip(lines, found, strict=True):
         (ids,) = encode_source(TOKENIZER, [line])
         ours = {"beam": 3, "alpha": 2.0, "n_best": 2, "max_extra": 9 - len(ids)}
-        assert list(translator.candidates([line], **ours)) == [group]
+        (alone,) = translator.candidates([line], **ours)
+        assert [t.text for t in alone] == [t.text for t in group]
+        assert scores([alone]) == pytest.approx(scores([group]), abs=1e-5)
     assert translator(lines, max_new_tokens=1) == ["", ""]
     for pair in ("beam", "num_beams"), ("alpha", "length_penalty"), ("max_len", "max_new_tokens"):
         with pytest.raises(InputError, match=" or ".join(pair)):

@@ -76,7 +76,7 @@ def read_piece_model(path: Path) -> PieceModel:
             raise ValueError("no pieces with scores")
         special = {_USER_DEFINED, _BYTE} & {piece.get(3, 1) for piece in pieces}
         if trainer.get(3, 1) != 1 or special or not all(normalizer.get(n, 1) for n in (3, 4, 5)):
-            raise ValueError("not Unigram, or user-defined pieces, or bytes, or spaces kept")
+            raise ValueError("not Unigram, or with user-defined pieces, bytes, or spaces kept")
     return PieceModel(scores, normalizer.get(2, b""))
 
 
