@@ -101,7 +101,7 @@ class Translator:
         longest = min(max_source, getattr(encoding, "max_len", max_source))  # learned positions
         total = len(sentences) if isinstance(sentences, list) else None
         waiting, before = each_text(sentences), 0
-        with tqdm(total=total, disable=not progress, unit=" sentences") as bar:
+        with tqdm(total=total, disable=not progress, leave=False, unit=" sentences") as bar:
             while texts := list(islice(waiting, chunk)):
                 results = [[Translation("", 0.0, 0.0)]] * len(texts)  # right for blank lines
                 filled = [
