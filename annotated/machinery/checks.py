@@ -94,9 +94,14 @@ def check_source(src: Tensor, src_mask: Tensor | None) -> None:
 
 
 def check_search(
-    beam: int, alpha: float, max_extra: int, n_best: int, offset: float, max_len: int | None
+    beam: int = 4,
+    alpha: float = 0.6,
+    max_extra: int = 50,
+    n_best: int = 1,
+    offset: float = 5,
+    max_len: int | None = None,
 ) -> None:
-    """Raise InputError unless these are arguments of `beam_search`."""
+    """Raise InputError unless these are arguments of `beam_search`, which has these defaults."""
     check_real("alpha", alpha, -10, 10)
     check_real("offset", offset, 0, 100)
     check_whole("beam", beam, most=_WIDEST)

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from annotated.data import END, Batch, encode_source, pad_ids
 from annotated.decoding import beam_search
-from annotated.machinery.checks import each_text
+from annotated.machinery.checks import check_search, each_text
 from annotated.machinery.errors import InputError, check_whole
 from annotated.machinery.files import read_json, resource_path, writing_new_folder
 from annotated.machinery.hub import hub_folder, on_hub, print_card
@@ -97,11 +97,16 @@ class Translator:
         check_whole("batch_tokens", batch_tokens, most=_MOST)
         check_whole("chunk", 1 if chunk is None else chunk, most=_MOST)
         check_whole("max_source", max_source, least=2, most=_MOST)
+        for other in _ALIASES.keys() & search.keys():
+            if _ALIASES[other] in search:
+                raise InputError(f"expected {_ALIASES[other]} or {other}, its alias; got both")
+            search[_ALIASES[other]] = search.pop(other)
+        check_search(**{name: value for name, value in search.items() if name != "follow"})
         _, encoding = self.model.src_embed.children()
         longest = min(max_source, getattr(encoding, "max_len", max_source))  # learned positions
         total = len(sentences) if isinstance(sentences, list) else None
         waiting, before = each_text(sentences), 0
-        with tqdm(total=total, disable=not progress, leave=False, unit=" sentences") as bar:
+        with tqdm(total=total, disable=not progress, unit=" sentences") as bar:
             while texts := list(islice(waiting, chunk)):
                 results = [[Translation("", 0.0, 0.0)]] * len(texts)  # right for blank lines
                 filled = [
@@ -121,10 +126,6 @@ class Translator:
 
     def search(self, sources: list[list[int]], **options: Any) -> list[list[Translation]]:
         """The best translations of source ids, all in one batch."""
-        for other in _ALIASES.keys() & options.keys():
-            if _ALIASES[other] in options:
-                raise InputError(f"expected {_ALIASES[other]} or {other}, its alias; got both")
-            options[_ALIASES[other]] = options.pop(other)
         batch = Batch(pad_ids(sources).to(self.device))
         found = beam_search(self.model, batch.src, batch.src_mask, **options)
         text = self.tokenizer.decode
