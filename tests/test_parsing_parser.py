@@ -76,7 +76,8 @@ def test_the_search_is_the_papers():
         return lines
 
     parser = Parser(SimpleNamespace(translate_all=translate_all))
-    beam = build_parser().parse_args(["parse", "--beam", "21"]).beam
+    arguments = ["parse", "--beam", "21"]
+    beam = build_parser(arguments).parse_args(arguments).beam
     parser.parse_all([["mice"]], beam=beam, hold=False)
     assert (seen["more"], seen["alpha"], max(widths)) == (300, 0.3, 21)
     assert signature(Parser.parse_all).parameters["beam"].default == 4

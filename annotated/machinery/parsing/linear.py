@@ -154,18 +154,18 @@ def line_to_tree(line: str, words: list[str]) -> "Tree":
     return delinearize(tokens, words)
 
 
-def write_treebank(corpus: str, folder: Path, limit: int | None = None) -> str:
+def write_treebank(corpus: str, folder: Path) -> str:
     """Write a treebank as a corpus for the trainer: train and dev, words and trees.
 
     Args:
-        corpus: as for `load_trees`.   limit: number of training sentences, from the beginning.
+        corpus: as for `load_trees`.
 
     Returns: what `--data` of `annotated train` has to be.
 
     Raises: as `load_trees`.
     """
     for split in "train", "dev":
-        trees = load_trees(corpus, split, limit if split == "train" else None)
+        trees = load_trees(corpus, split)
         sides = {
             "words": [words_to_line(tree.leaves()) for tree in trees],
             "trees": map(tree_to_line, trees),

@@ -11,7 +11,7 @@ from reprlib import repr as cut  # of a long string, its ends
 from typing import TYPE_CHECKING, Union
 
 from annotated.machinery.corpora import corpus_file, find_corpus, local_file
-from annotated.machinery.errors import InputError, check_whole
+from annotated.machinery.errors import InputError
 from annotated.machinery.files import extra
 from annotated.machinery.texts import archive_texts, read_lines
 
@@ -22,11 +22,11 @@ _TOKEN = re.compile(r"[()]|[^() \t\r\n]+")  # other spaces may be part of a word
 _MOST_OPEN = 200  # nested brackets; Python's recursion has a limit
 
 
-def read_trees(lines: Iterable[str], where: str = "trees", first: int = 1) -> Iterator["Tree"]:
+def read_trees(lines: Iterable[str], where: str = "trees") -> Iterator["Tree"]:
     """Trees in brackets, each on one line or on several.
 
     Args:
-        where: name of the source, and `first`, number of its first line here, for errors.
+        where: name of the source, for errors.
 
     Raises: InputError that says in which line a bracket is wrong or more than 200 are nested, or
         that there is no tree.
@@ -36,7 +36,7 @@ def read_trees(lines: Iterable[str], where: str = "trees", first: int = 1) -> It
 
     stack: list[tuple[Tree, int]] = []  # open phrases, and the lines where they were opened
     number, found = 0, False
-    for number, line in enumerate(lines, start=first):
+    for number, line in enumerate(lines, start=1):
         place = f"{where}, line {number}"
         for token in _TOKEN.findall(line.removeprefix("\ufeff") if number == 1 else line):
             if token == "(":
@@ -104,22 +104,19 @@ def tree_to_brackets(tree: "Tree") -> str:
     return tree.pformat(margin=10**6)
 
 
-def load_trees(corpus: str, split: str, limit: int | None = None) -> list["Tree"]:
+def load_trees(corpus: str, split: str) -> list["Tree"]:
     """The trees of a split of a treebank, without traces.
 
     Args:
         corpus: "craft", "wsj-sample", or the folder of a whole Penn Treebank, whose sections are
             folders 00 to 24 in it, at any depth.
         split: "train", "dev" or "test"; of "wsj-sample" there is "test" alone.
-        limit: number of trees, from the beginning; None: all.
 
-    Raises: InputError for another split or a limit below 1, as `read_trees`, or if a section or
-        a file holds no words; MissingFile or FileError if the treebank cannot be found or read.
+    Raises: InputError for another split, as `read_trees`, or if a section or a file holds no
+        words; MissingFile or FileError if the treebank cannot be found or read.
 
     Source: section 6.3.
     """
-    if limit is not None:
-        check_whole("limit", limit)
     archived = corpus in ("craft", "wsj-sample")
     files = _archived_files(corpus, split) if archived else _penn_files(Path(corpus), split)
     trees: list[Tree] = []
@@ -129,7 +126,7 @@ def load_trees(corpus: str, split: str, limit: int | None = None) -> list["Tree"
         if not found:
             raise InputError(f"{name}: expected words in its trees; there are only traces")
         trees += found
-    return trees[:limit]
+    return trees
 
 
 def _archived_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
