@@ -78,8 +78,6 @@ def test_a_treebank_is_found_in_its_folder(tmp_path):
         load_trees(str(tmp_path), "valid")
     with pytest.raises(ValueError, match="crft"):
         load_trees("crft", "dev")
-    with pytest.raises(ValueError, match="limit"):
-        load_trees(str(tmp_path), "dev", 0)
     for text, said in (
         (b"( (S (NN a)) )\n( (S (NN \xff)) )\n", "line 2.*0xff"),
         (b"", "0 lines"),

@@ -54,8 +54,8 @@ def run_vary(options: argparse.Namespace) -> None:
 def run_average(options: argparse.Namespace) -> None:
     from annotated.machinery.training.folder import average_run
 
-    average_run(Path(options.run), options.last)
-    print(options.run)
+    average_run(Path(options.folder), options.last)
+    print(options.folder)
 
 
 def run_translate(options: argparse.Namespace) -> None:
