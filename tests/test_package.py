@@ -56,17 +56,6 @@ def test_the_surface_is_small_and_says_what_it_is():
             assert thing.__doc__ and not thing.__doc__.startswith(made), f"{name} has no docstring"
 
 
-@pytest.mark.slow
-def test_all_of_it_can_be_imported_at_once():
-    done = subprocess.run(
-        [sys.executable, "-c", "import annotated"],
-        env={**os.environ, "EAGER_IMPORT": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 BARE = """
 from importlib.machinery import PathFinder
 
@@ -273,8 +262,3 @@ def test_a_paper_that_is_named_and_cannot_be_read_stops_the_book(make):
     done, log = make(pdf="paper.pdf")
     assert done.returncode != 0 and "annotated: told why" in done.stderr
     assert "jupyter-book" not in log
-
-
-def test_make_knows_with_and_without_the_paper_alone(make):
-    done, log = make("PAPER=No")
-    assert done.returncode != 0 and 'PAPER has to be yes or no, not "No"' in done.stderr and not log
