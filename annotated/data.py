@@ -14,10 +14,8 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from annotated.attention import subsequent_mask
-from annotated.machinery.checks import check_ids
-from annotated.machinery.errors import InputError, check_whole
-from annotated.machinery.files import extra
-from annotated.machinery.texts import each_text
+from annotated.machinery.checks import check_ids, each_text
+from annotated.machinery.errors import InputError, check_whole, extra
 
 SPECIALS = ["<s>", "</s>", "<pad>", "<unk>"]
 START, END, PAD, UNK = range(4)

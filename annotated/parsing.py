@@ -6,7 +6,7 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from annotated.machinery.files import extra
+from annotated.machinery.errors import extra
 from annotated.machinery.parsing.constraints import ConstrainedTranslator
 from annotated.machinery.parsing.linear import line_to_tree, words_to_line
 from annotated.machinery.parsing.trees import is_tag

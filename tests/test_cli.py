@@ -24,7 +24,10 @@ from annotated.machinery import cli
 from annotated.machinery.corpora import known_corpora
 from annotated.machinery.files import write_text
 from annotated.machinery.scoring import BLEU_KINDS
-from annotated.machinery.training.checkpoints import list_checkpoints, save_model
+from annotated.machinery.training.checkpoints import (
+    list_checkpoints,
+    save_model,
+)
 from annotated.machinery.translator import Translation, load_pretrained
 from annotated.model import make_model
 from annotated.training import TrainingConfig, preset

@@ -15,8 +15,9 @@ from serving import tar
 
 from annotated.data import encode_source, train_bpe
 from annotated.machinery import texts
+from annotated.machinery.checks import well_formed
 from annotated.machinery.errors import FileError, MissingFile
-from annotated.machinery.texts import archive_texts, part_lines, read_lines, well_formed
+from annotated.machinery.texts import archive_texts, part_lines, read_lines
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])

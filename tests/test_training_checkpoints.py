@@ -97,7 +97,7 @@ def test_a_checkpoint_that_cannot_be_written_costs_no_other(config, tmp_path, mo
     other = replace(config, out=str(tmp_path / "other"))
     train(replace(other, updates=10))
     with monkeypatch.context() as patch:
-        patch.setattr("annotated.machinery.files.save_file", half_written)
+        patch.setattr("safetensors.torch.save_file", half_written)
         with pytest.raises(OSError, match="no space"):
             train(other, resume=True)
     assert [path.name for path in list_checkpoints(other.out)] == [

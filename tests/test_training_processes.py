@@ -118,8 +118,8 @@ def test_a_process_that_fails_waits_for_no_other(monkeypatch, end: BaseException
 
 FAILING = """
 import sys
-from annotated.cli import main
-from annotated.training.trainer import Trainer
+from annotated.machinery.cli import main
+from annotated.machinery.training.trainer import Trainer
 real, count = Trainer.train_step, 0
 def train_step(trainer, batch):
     global count

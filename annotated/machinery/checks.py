@@ -1,9 +1,10 @@
-"""Checks of what comes in at the doors: a configuration, ids, masks, the arguments of a search.
+"""Checks of what comes in at the doors: a configuration, sentences, ids, masks, a search.
 
 Each is made once, where a value enters the package; inside the model torch's own errors speak.
 This module stands below the model, so it knows configurations by their fields only.
 """
 
+from collections.abc import Iterable, Iterator
 from numbers import Real
 from typing import TYPE_CHECKING
 
@@ -101,3 +102,24 @@ def check_search(beam: int, alpha: float, max_extra: int, n_best: int, offset: f
     check_whole("n_best", n_best)
     if n_best > beam:
         raise InputError(f"expected n_best of at most beam; got n_best={n_best}, beam={beam}")
+
+
+def well_formed(text: str) -> str:
+    """The same text with U+FFFD for each lone surrogate, so that UTF-8 can represent it.
+
+    Raises: ValueError if it is not a string.
+    """
+    if not isinstance(text, str):
+        raise InputError(f"expected text; got {type(text).__name__}")
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def each_text(sentences: Iterable[str]) -> Iterator[str]:
+    """Each sentence, well formed.
+
+    Raises: ValueError if these are not sentences; a single string is refused, because its letters
+        would be taken for them.
+    """
+    if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):
+        raise InputError(f"expected several sentences; got {type(sentences).__name__}")
+    yield from map(well_formed, sentences)

@@ -17,8 +17,8 @@ import numpy as np
 from tokenizers import Tokenizer, models
 
 from annotated.data import END, PAD, SPECIALS, START, UNK, untrained_tokenizer
+from annotated.machinery.checks import each_text
 from annotated.machinery.errors import InputError
-from annotated.machinery.texts import each_text
 
 
 @dataclass(frozen=True)

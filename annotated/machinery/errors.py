@@ -1,9 +1,11 @@
-"""The errors of this package, and the one check that every module shares.
+"""The errors of this package, imports that need an extra, and the check of whole numbers.
 
 Every message states what was expected, what was given, and where.
 """
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from numbers import Integral
 from typing import Any
 
@@ -22,6 +24,23 @@ class MissingFile(FileNotFoundError, FileError):
 
 class MissingExtra(ImportError, InputError):
     """A library of an extra that is not installed."""
+
+
+@contextmanager
+def extra(name: str) -> Iterator[None]:
+    """Around imports that need an extra, such as "viz": a missing library is named with it.
+
+    Raises: MissingExtra
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        library = (error.name or "annotated").partition(".")[0]
+        if library == "annotated":  # a fault of the code
+            raise
+        how = f"pip install 'annotated-attention[{name}]'"
+        message = f"{library} is not installed; install the extra that has it: {how}"
+        raise MissingExtra(message) from error
 
 
 def check_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:

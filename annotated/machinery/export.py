@@ -20,8 +20,8 @@ from torch import Tensor, nn
 
 from annotated.data import END, PAD, SPECIALS, START, UNK
 from annotated.incremental import DecoderCache, LayerCache, decode_step
-from annotated.machinery.errors import InputError
-from annotated.machinery.files import extra, write_text, writing_new_folder
+from annotated.machinery.errors import InputError, extra
+from annotated.machinery.files import write_text, writing_new_folder
 from annotated.machinery.marian import write_marian
 from annotated.machinery.translator import Translator
 from annotated.machinery.vocabularies import write_tokenizers

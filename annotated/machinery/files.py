@@ -21,30 +21,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 
-from annotated.machinery.errors import FileError, InputError, MissingExtra, MissingFile
+from annotated.machinery.errors import FileError, InputError, MissingFile
 
 if TYPE_CHECKING:  # torch takes a second to import, and most files hold no tensors
     from torch import Tensor
-
-
-@contextmanager
-def extra(name: str) -> Iterator[None]:
-    """Around imports that need an extra, such as "viz": a missing library is named with it.
-
-    Raises: MissingExtra
-    """
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        library = (error.name or "annotated").partition(".")[0]
-        if library == "annotated":  # a fault of the code
-            raise
-        how = f"pip install 'annotated-attention[{name}]'"
-        message = f"{library} is not installed; install the extra that has it: {how}"
-        raise MissingExtra(message) from error
-
-
-lazy_extra = extra  # TODO remove
 
 
 def _reason(error: BaseException) -> str:

@@ -211,9 +211,7 @@ class PreparedCorpus:
                     raise ValueError("another one")
 
 
-def prepare(
-    config: "TrainingConfig", out: str | Path = "", processes: int = 1, replace: bool = False
-) -> Path:
+def prepare(config: "TrainingConfig", out: str | Path = "", processes: int = 1) -> Path:
     """Prepare the corpus of a run; if that is done already, only compare all sums.
 
     Args:
@@ -226,9 +224,6 @@ def prepare(
         something else, is damaged, or cannot be written.
     """
     source = _Source.of(config)
-    if replace:  # TODO remove, with the argument
-        _write_corpus(Path(out), source, processes)
-        return Path(out)
     return _find_or_make(Path(out) if out else source.shared_folder, source, processes).folder
 
 
@@ -471,24 +466,3 @@ def _end_with_parent() -> None:
             os._exit(1)
 
     threading.Thread(target=end, daemon=True).start()
-
-
-# TODO remove: what the trainer's folder called before `PreparedCorpus.for_run`
-
-open_prepared = PreparedCorpus.open
-
-
-def corpus_parts_of(config: "TrainingConfig", check: bool = False) -> "_Source":
-    return _Source.of(config)
-
-
-def input_bytes(source: "_Source") -> int:
-    return source.size
-
-
-def corpus_key(config: "TrainingConfig", source: "_Source") -> str:
-    return source.key
-
-
-def shared_folder(config: "TrainingConfig", key: str) -> Path:
-    return _Source.of(config).shared_folder

@@ -16,8 +16,7 @@ from sacrebleu.metrics import BLEU
 
 from annotated.data import PAD, encode_source, encode_target, make_batch
 from annotated.machinery.corpora import load_pairs
-from annotated.machinery.errors import InputError
-from annotated.machinery.files import extra
+from annotated.machinery.errors import InputError, extra
 from annotated.machinery.texts import read_lines
 from annotated.machinery.translator import Translator, budget_batches, each_sentence
 

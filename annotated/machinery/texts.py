@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
-from annotated.machinery.errors import FileError, InputError
+from annotated.machinery.errors import FileError
 from annotated.machinery.files import reading
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open}
@@ -124,24 +124,3 @@ def archive_texts(path: Path, endings: tuple[str, ...]) -> dict[str, str]:
                 where = f"{path}: {name}"
                 texts[name] = "\n".join(decode_lines(_bounded(file, where), where))
     return texts
-
-
-def well_formed(text: str) -> str:
-    """The same text with U+FFFD for each lone surrogate, so that UTF-8 can represent it.
-
-    Raises: ValueError if it is not a string.
-    """
-    if not isinstance(text, str):
-        raise InputError(f"expected text; got {type(text).__name__}")
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def each_text(sentences: Iterable[str]) -> Iterator[str]:
-    """Each sentence, well formed.
-
-    Raises: ValueError if these are not sentences; a single string is refused, because its letters
-        would be taken for them.
-    """
-    if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):
-        raise InputError(f"expected several sentences; got {type(sentences).__name__}")
-    yield from map(well_formed, sentences)

@@ -1,1 +1,1 @@
-"""The study of heads: does the attention of single heads follow grammar?"""
+"""What attention heads follow: gold trees and coreference, and the study that compares."""

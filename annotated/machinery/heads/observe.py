@@ -13,7 +13,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from annotated.data import encode_source
-from annotated.machinery.files import extra
+from annotated.machinery.errors import extra
 from annotated.machinery.recording import record_attention
 from annotated.machinery.translator import Translator
 

@@ -18,7 +18,8 @@ import numpy as np
 import torch
 
 from annotated.machinery.downloads import cache_folder
-from annotated.machinery.files import extra, read_json, resource_path, write_text
+from annotated.machinery.errors import extra
+from annotated.machinery.files import read_json, resource_path, write_text
 from annotated.machinery.heads.gold import load_gum
 from annotated.machinery.heads.observe import ArcHits, PronounHits, observe_heads
 from annotated.machinery.translator import Translator

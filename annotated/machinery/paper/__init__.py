@@ -1,1 +1,1 @@
-"""The reader's own PDF of the paper: its paragraphs, and the weights drawn in its figures."""
+"""The paper's own PDF: its sections, paragraphs and quotations."""

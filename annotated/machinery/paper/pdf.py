@@ -188,7 +188,8 @@ def extract_paper(pdf: str | Path) -> Paper:
     """
     import logging
 
-    from annotated.machinery.files import extra, reading
+    from annotated.machinery.errors import extra
+    from annotated.machinery.files import reading
 
     with extra("paper"):
         import pdfminer  # noqa: F401

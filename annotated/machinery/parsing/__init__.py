@@ -1,1 +1,1 @@
-"""Constituency trees: treebanks, trees as lines of a corpus, EVALB, and drawings."""
+"""Trees for section 6.3: treebanks, trees as token sequences, EVALB, drawings."""

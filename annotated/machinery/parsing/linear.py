@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
-from annotated.machinery.errors import InputError
-from annotated.machinery.files import extra, write_text
+from annotated.machinery.errors import InputError, extra
+from annotated.machinery.files import write_text
 from annotated.machinery.parsing.trees import is_tag, load_trees
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from reprlib import repr as cut  # of a long string, its ends
 from typing import TYPE_CHECKING, Union
 
 from annotated.machinery.corpora import corpus_file, find_corpus, local_file
-from annotated.machinery.errors import InputError
-from annotated.machinery.files import extra
+from annotated.machinery.errors import InputError, extra
 from annotated.machinery.texts import archive_texts, read_lines
 
 if TYPE_CHECKING:

@@ -1,1 +1,1 @@
-"""Training runs: the trainer, its processes, its folder, and the runs of Table 3."""
+"""One training run: its folder, its batches, its checkpoints, and the loop that learns."""

@@ -78,7 +78,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """
     tensors, metadata = read_tensors(path, _CHECKPOINT)
     with reading(path, _CHECKPOINT):
-        if metadata["sha256"] != _digest(tensors, metadata["state"]):
+        if metadata.get("sha256") != _digest(tensors, metadata.get("state", "")):
             raise FileError(f"{path}: expected {_CHECKPOINT}; its SHA-256 differs from its content")
         return tensors, json.loads(metadata["state"])
 

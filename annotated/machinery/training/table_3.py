@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from annotated.machinery.corpora import parse_data
-from annotated.machinery.errors import InputError
-from annotated.machinery.files import extra, reading, write_text
+from annotated.machinery.errors import InputError, extra
+from annotated.machinery.files import reading, write_text
 from annotated.machinery.scoring import evaluate
 from annotated.machinery.training.logs import read_log
 from annotated.machinery.training.trainer import train

@@ -1,1 +1,1 @@
-"""Attention weights of a model, collected and drawn."""
+"""Attention as pictures: weights of a sentence, lines and heat maps."""

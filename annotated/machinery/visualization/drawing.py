@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from annotated.machinery.files import extra
+from annotated.machinery.errors import extra
 from annotated.machinery.visualization.weights import AttentionWeights, readable_words
 
 if TYPE_CHECKING:
