@@ -62,16 +62,11 @@ def bracketing(trees: Iterable["Tree"], params: EvalbParams) -> Bracketing:
     Args:
         trees: the tree of a sentence; several, or none, if a parser left it in pieces.
     """
-    words: list[str] = []
-    tags: list[str] = []
-    brackets: list[Bracket] = []
-    length = 0
+    trees, words, tags, brackets = list(trees), list[str](), list[str](), list[Bracket]()
 
     def visit(tree: "Tree") -> None:
-        nonlocal length
         start, place, label = len(words), len(brackets), tree.label()
         if is_tag(tree):
-            length += label != "-NONE-"
             if label not in params.deleted:
                 words.append(tree[0])
                 tags.append(label)
@@ -84,6 +79,7 @@ def bracketing(trees: Iterable["Tree"], params: EvalbParams) -> Bracketing:
 
     for tree in trees:
         visit(tree)
+    length = sum(tag != "-NONE-" for tree in trees for _, tag in tree.pos())
     return Bracketing(words, tags, brackets, length)
 
 
@@ -190,17 +186,13 @@ def score_trees(
 
     Raises: ValueError if a tree and its gold tree do not have the same number of words.
     """
-    pairs = [(g, _with_punctuation_of(g, f)) for g, f in zip(gold, found, strict=True)]
-    scores = [evalb_compare([g], [f]) for g, f in pairs]
+    deleted, scores = EvalbParams().deleted, []
+    for one, other in zip(gold, found, strict=True):
+        other = other.copy(deep=True)
+        for (_, tag), leaf in zip(one.pos(), other.subtrees(is_tag), strict=True):
+            if tag in deleted:
+                leaf.set_label(tag)
+            elif leaf.label() in deleted:
+                leaf.set_label("X")
+        scores.append(evalb_compare([one], [other]))
     return [evalb_summary(scores, longest) for longest in lengths]
-
-
-def _with_punctuation_of(gold: "Tree", found: "Tree") -> "Tree":
-    """A copy of the second tree in which the words that are punctuation in the first are so."""
-    deleted, found = EvalbParams().deleted, found.copy(deep=True)
-    for (_, tag), leaf in zip(gold.pos(), found.subtrees(is_tag), strict=True):
-        if tag in deleted:
-            leaf.set_label(tag)
-        elif leaf.label() in deleted:
-            leaf.set_label("X")
-    return found

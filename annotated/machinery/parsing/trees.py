@@ -48,8 +48,8 @@ def read_trees(lines: Iterable[str], where: str = "trees") -> Iterator["Tree"]:
             tree, _ = stack[-1]
             if token == ")":
                 if not tree or (len(tree) > 1 and any(isinstance(child, str) for child in tree)):
-                    told = "expected one word, or phrases and tags with a word"
-                    raise InputError(f"{place}: {told}, in ({tree.label()[:40]} ...)")
+                    wanted = "expected one word, or phrases and tags with a word"
+                    raise InputError(f"{place}: {wanted}, in ({tree.label()[:40]} ...)")
                 stack.pop()
                 if stack:
                     stack[-1][0].append(tree)
@@ -116,6 +116,9 @@ def load_trees(corpus: str, split: str) -> list["Tree"]:
 
     Source: section 6.3.
     """
+    splits = ["test"] if corpus == "wsj-sample" else list(_SECTIONS)
+    if split not in splits:
+        raise InputError(f"expected a split out of {', '.join(splits)} of {corpus}; got {split!r}")
     archived = corpus in ("craft", "wsj-sample")
     files = _archived_files(corpus, split) if archived else _penn_files(Path(corpus), split)
     trees: list[Tree] = []
@@ -133,9 +136,6 @@ def _archived_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
 
     CRAFT lists the articles of each split. NLTK's sample of the Journal has sections 00 and 01.
     """
-    splits = ["test"] if corpus == "wsj-sample" else ["train", "dev", "test"]
-    if split not in splits:
-        raise InputError(f"expected a split out of {', '.join(splits)} of {corpus}; got {split!r}")
     found = find_corpus(corpus)
     local, remote = found.files
     path = local_file(found, local) or corpus_file(found, remote)
@@ -146,8 +146,9 @@ def _archived_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
         trees = {Path(name).stem: name for name in texts if name.endswith(".tree")}
         listed = " ".join(text for name, text in texts.items() if name.endswith(ids)).split()
         if missing := [article for article in listed if article not in trees]:
-            told = f"lists {missing[0]}, but there is no {missing[0]}.tree"
-            raise InputError(f"{path}: {ids} {told}")
+            raise InputError(
+                f"{path}: expected {missing[0]}.tree, as {ids} lists it; it is missing"
+            )
         wanted = [trees[article] for article in listed]
     if not wanted:
         raise InputError(f"{path}: expected trees of {corpus}, split {split}; there are none")
@@ -160,8 +161,6 @@ _SECTIONS = {"train": range(2, 22), "dev": [22], "test": [23]}  # by common usag
 
 def _penn_files(folder: Path, split: str) -> Iterator[tuple[str, str]]:
     """Name and text of each file of the sections of the Wall Street Journal in a split."""
-    if split not in _SECTIONS:
-        raise InputError(f"expected a split out of {', '.join(_SECTIONS)}; got {split!r}")
     if not folder.is_dir():
         known = "craft, wsj-sample, or the folder of a Penn Treebank"
         raise InputError(f"expected a treebank: {known}; there is no folder {folder}")
