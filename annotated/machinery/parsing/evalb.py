@@ -128,9 +128,8 @@ def evalb_compare(
 
 def take_bracket(left: list[Bracket], bracket: Bracket, params: EvalbParams) -> bool:
     """Remove the first equal bracket from those that are left; False if there is none."""
-    label, *span = bracket
     for other in left:
-        if list(other[1:]) == span and _same(label, other[0], params.same_labels):
+        if other[1:] == bracket[1:] and _same(bracket[0], other[0], params.same_labels):
             left.remove(other)
             return True
     return False

@@ -119,10 +119,9 @@ def load_trees(corpus: str, split: str) -> list["Tree"]:
     splits = ["test"] if corpus == "wsj-sample" else list(_SECTIONS)
     if split not in splits:
         raise InputError(f"expected a split out of {', '.join(splits)} of {corpus}; got {split!r}")
-    archived = corpus in ("craft", "wsj-sample")
-    files = _archived_files(corpus, split) if archived else _penn_files(Path(corpus), split)
+    read = _archived_files if corpus in ("craft", "wsj-sample") else _penn_files
     trees: list[Tree] = []
-    for name, text in files:
+    for name, text in read(corpus, split):
         stripped = map(strip_traces, read_trees(io.StringIO(text), name))
         found = [tree for tree in stripped if tree is not None]
         if not found:
@@ -146,9 +145,7 @@ def _archived_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
         trees = {Path(name).stem: name for name in texts if name.endswith(".tree")}
         listed = " ".join(text for name, text in texts.items() if name.endswith(ids)).split()
         if missing := [article for article in listed if article not in trees]:
-            raise InputError(
-                f"{path}: expected {missing[0]}.tree, as {ids} lists it; it is missing"
-            )
+            raise InputError(f"{path}: expected {missing[0]}.tree, which {ids} lists")
         wanted = [trees[article] for article in listed]
     if not wanted:
         raise InputError(f"{path}: expected trees of {corpus}, split {split}; there are none")
@@ -159,8 +156,9 @@ def _archived_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
 _SECTIONS = {"train": range(2, 22), "dev": [22], "test": [23]}  # by common usage
 
 
-def _penn_files(folder: Path, split: str) -> Iterator[tuple[str, str]]:
+def _penn_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
     """Name and text of each file of the sections of the Wall Street Journal in a split."""
+    folder = Path(corpus)
     if not folder.is_dir():
         known = "craft, wsj-sample, or the folder of a Penn Treebank"
         raise InputError(f"expected a treebank: {known}; there is no folder {folder}")
