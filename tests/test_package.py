@@ -159,26 +159,21 @@ def need_build() -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str], Message]:
+    """The wheel, the names of the files in it, and its metadata."""
     need_build()
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
     done = subprocess.run([*command, str(ROOT)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = folder.glob("*.whl")
-    return path
-
-
-@pytest.fixture(scope="module")
-def wheel(wheel_file: Path) -> tuple[set[str], Message]:
-    """Names of the files in the wheel, and its metadata."""
-    with zipfile.ZipFile(wheel_file) as file:
+    with zipfile.ZipFile(path) as file:
         (name,) = [name for name in file.namelist() if name.endswith(".dist-info/METADATA")]
-        return set(file.namelist()), message_from_bytes(file.read(name))
+        return path, set(file.namelist()), message_from_bytes(file.read(name))
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_the_package_and_its_data(wheel, wheel_file: Path):
+def test_the_wheel_holds_the_package_and_its_data(wheel):
     package = ROOT / "annotated"
     inside = {path.relative_to(package).as_posix() for path in package.rglob("*.py*")}
     inside = {name for name in inside if name.endswith((".py", ".pyi"))} | {"py.typed"}
@@ -186,13 +181,13 @@ def test_the_wheel_holds_the_package_and_its_data(wheel, wheel_file: Path):
     for kind in "models", "results":
         files = [p for p in (ROOT / "data" / kind).rglob("*") if p.is_file()]
         data |= {path.relative_to(ROOT / "data").as_posix() for path in files}
-    packaged = {name for name in wheel[0] if ".dist-info/" not in name}
+    packaged = {name for name in wheel[1] if ".dist-info/" not in name}
     assert packaged == {f"annotated/{name}" for name in inside | data}
-    assert wheel_file.stat().st_size < 60_000_000  # bytes
+    assert wheel[0].stat().st_size < 60_000_000  # bytes
 
 
 def test_the_wheel_has_command_and_licenses(wheel):
-    names, metadata = wheel
+    _, names, metadata = wheel
     ends = {name.split(".dist-info/")[1] for name in names if ".dist-info/" in name}
     assert ends >= {"entry_points.txt", "licenses/LICENSE", "licenses/data/README.md"}
     licences = set(str(metadata["License-Expression"]).split(" AND "))
@@ -200,7 +195,7 @@ def test_the_wheel_has_command_and_licenses(wheel):
 
 
 def test_the_description_leads_nowhere_inside_the_repository(wheel):
-    text = wheel[1].get_payload(decode=True).decode()
+    text = wheel[2].get_payload(decode=True).decode()
     assert text.startswith("# Attention Is All You Need") and "![" not in text
     targets = re.findall(r"\]\(([^)]*)\)", text)
     assert targets and all(target.startswith("https://") for target in targets)
