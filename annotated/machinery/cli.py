@@ -71,8 +71,7 @@ def _add_prepare(parser: argparse.ArgumentParser) -> None:
     from annotated.training import PRESETS, TrainingConfig
 
     add = parser.add_argument
-    parser.epilog = "`annotated train` with the same options finds the folder, which is printed; "
-    parser.epilog += "if it was\nchosen with --out, give it to train as --prepared."
+    parser.epilog = "Prints the folder; train finds it by the same options, or by --prepared."
     preset = "the options of this run (default: multi30k-en-de, whose values are those below)"
     add("--preset", choices=PRESETS, help=preset)
     add("--out", default="", help="folder to write to (default: one next to the downloads)")

@@ -45,8 +45,8 @@ def run_train(options: argparse.Namespace) -> None:
 def run_vary(options: argparse.Namespace) -> None:
     from annotated.machinery.training.table_3 import vary
 
-    changes = {"updates": options.updates, "precision": options.precision}
-    given = {name: value for name, value in changes.items() if value is not None}
+    changes = ("updates", options.updates), ("precision", options.precision)
+    given = {name: value for name, value in changes if value is not None}
     names = options.row or list(annotated.table_3().index)
     print(vary(names, options.seed, Path(options.results), **given).to_string(index=False))
 
@@ -64,12 +64,12 @@ def run_translate(options: argparse.Namespace) -> None:
     sentences = _sentences(options.text, options.input)
     scored, progress = options.n_best is not None, options.progress
     if progress is None:  # only where it is seen and does not get between the translations
-        silent = options.output is not None or not _at_terminal(sys.stdout)
-        progress = _at_terminal(sys.stderr) and silent
+        printed = options.output is None and sys.stdout is not None and sys.stdout.isatty()
+        progress = sys.stderr.isatty() and not printed
     names = "beam", "alpha", "max_extra", "max_source", "batch_tokens", "chunk"
     search = {name: getattr(options, name) for name in names}
     search |= {"progress": progress, "n_best": options.n_best if scored else 1}
-    if not (options.text or options.input) and _at_terminal(sys.stdin):
+    if not (options.text or options.input) and sys.stdin.isatty():
         search["chunk"] = 1  # somebody waits for each answer
     with _text_output(options.output) as out:
         translator = annotated.load_pretrained(options.model, _device(options.device))
@@ -262,11 +262,6 @@ def _device(name: str | None) -> str:
     import torch
 
     return name or ("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def _at_terminal(stream: Any) -> bool:
-    """Whether a person is at the other end of a stream; it may be closed."""
-    return stream is not None and stream.isatty()
 
 
 @contextmanager
