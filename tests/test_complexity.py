@@ -147,10 +147,3 @@ def test_distant_positions_are_linked_after_as_many_layers_as_theory_says():
     assert layers_to_link(lambda i: Recurrent(2), 50) == 1  # but of many steps
     with pytest.raises(ValueError, match="5"):
         layers_to_link(lambda i: Convolution(2, 1), 5)
-
-
-@pytest.mark.parametrize("width", [0, 2])
-def test_a_neighborhood_has_a_middle(width):
-    for layer in lambda: Convolution(2, width), lambda: RestrictedSelfAttention(width):
-        with pytest.raises(ValueError, match=f"odd.*got {width}"):
-            layer()
