@@ -35,6 +35,7 @@ from .decoding import greedy_decode as greedy_decode
 from .embeddings import Embeddings as Embeddings
 from .embeddings import Generator as Generator
 from .evaluation import model_cost as model_cost
+from .evaluation import table_2 as table_2
 from .evaluation import training_cost as training_cost
 from .feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
 from .machinery.corpora import known_corpora as known_corpora
@@ -49,7 +50,6 @@ from .machinery.parsing.evalb import evalb_compare as evalb_compare
 from .machinery.recording import record_attention as record_attention
 from .machinery.scoring import bleu as bleu
 from .machinery.scoring import evaluate as evaluate
-from .machinery.scoring import table_2 as table_2
 from .machinery.training.checkpoints import average_checkpoints as average_checkpoints
 from .machinery.training.launcher import launch as launch
 from .machinery.training.trainer import Trainer as Trainer

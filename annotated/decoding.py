@@ -122,7 +122,12 @@ class Beam:
 
 
 def open_beam(
-    model: EncoderDecoder, src: Tensor, src_mask: Tensor | None, size: int, max_extra: int = 50
+    model: EncoderDecoder,
+    src: Tensor,
+    src_mask: Tensor | None,
+    size: int,
+    max_extra: int = 50,
+    max_len: int | None = None,
 ) -> Beam:
     """Encode the sources; the only hypothesis of each is the start symbol."""
     batch, length = src.shape
@@ -131,6 +136,10 @@ def open_beam(
     if src_mask is not None:
         src_mask = src_mask.expand(batch, -1, -1)
         limits = src_mask.bool().sum((1, 2)) + max_extra  # padding does not count
+    if max_len is not None:
+        limits = torch.full_like(limits, max_len)
+    if max_len is not None:
+        limits = torch.full_like(limits, max_len)
     _, encoding = model.tgt_embed.children()
     most = getattr(encoding, "max_len", None)  # learned positions come to an end
     return Beam(
@@ -234,6 +243,7 @@ def beam_search(
     n_best: int = 1,
     follow: Sequence[Follow] | None = None,
     offset: float = 5,
+    max_len: int | None = None,
 ) -> list[list[Hypothesis]]:
     """Search for the outputs with the best scores.
 
@@ -245,6 +255,7 @@ def beam_search(
         max_extra: tokens that an output may have more than its input.
         n_best: hypotheses to return for each sentence, at most `beam`.
         follow: for each sentence, what may be said in it; None: everything.
+        max_len: tokens that an output may have, its end symbol included, in place of max_extra.
 
     Returns: for each sentence its best hypotheses, the best first.
 
@@ -252,11 +263,11 @@ def beam_search(
 
     Source: section 6.1.
     """
-    check_search(beam, alpha, max_extra, n_best, offset)
+    check_search(beam, alpha, max_extra, n_best, offset, max_len)
     check_source(src, src_mask)
     if follow is not None and len(follow) != len(src):
         raise InputError(f"expected follow for {len(src)} sentences; got {len(follow)}")
-    state = open_beam(model, src, src_mask, beam, max_extra)
+    state = open_beam(model, src, src_mask, beam, max_extra, max_len)
     found: list[list[Hypothesis]] = [[] for _ in src]
     rows = list(range(len(src)))  # the sentence in each row of the batch
     while rows:

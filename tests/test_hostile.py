@@ -34,7 +34,8 @@ from annotated.data import encode_source, train_bpe
 from annotated.decoding import beam_search, greedy_decode
 from annotated.machinery import cli, corpora
 from annotated.machinery.errors import InputError
-from annotated.machinery.training.checkpoints import list_checkpoints, read_checkpoint, save_model
+from annotated.machinery.model_files import save_model
+from annotated.machinery.training.checkpoints import list_checkpoints, read_checkpoint
 from annotated.machinery.training.logs import read_log
 from annotated.machinery.training.trainer import train
 from annotated.machinery.translator import Translator, load_pretrained
@@ -138,7 +139,7 @@ def translator() -> Translator:
 @pytest.fixture(scope="module")
 def model_folder(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
-    save_model(folder, translator.model.state_dict(), translator.model.config)
+    save_model(folder, dict(translator.model.named_parameters()), translator.model.config)
     translator.tokenizer.save(str(folder / "tokenizer.json"))
     return folder
 

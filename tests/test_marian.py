@@ -20,6 +20,7 @@ from annotated.machinery.cli import main
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.export import export_model
 from annotated.machinery.marian import write_marian
+from annotated.machinery.recording import record_attention
 from annotated.machinery.training.folder import CorpusNote
 from annotated.machinery.training.trainer import train
 from annotated.machinery.translator import Translator, load_pretrained
@@ -177,24 +178,19 @@ def changed(source: Path, tmp_path: Path, **config: Any) -> Path:
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"model_type": "m2m_100"}, "expected the model_type 'marian'; got 'm2m_100'"),
-        ({"model_type": ["marian"]}, "expected the model_type 'marian'"),
-        ({"decoder_layers": 1}, "expected decoder_layers=2; got 1"),
+        ({"model_type": "m2m_100"}, "model_type='marian'; got 'm2m_100'"),
+        ({"decoder_layers": 1}, "decoder_layers=2; got 1"),
         ({"encoder_layers": 10**9, "decoder_layers": 10**9}, "expected N=2 layers"),
         ({"d_model": 10**12}, "config.json: expected"),
         ({"d_model": 64}, r"expected .* as \(.*\) of finite floating-point numbers; got"),
-        ({"d_model": 33}, "an even d_model"),
-        ({"encoder_attention_heads": 5, "decoder_attention_heads": 5}, "d_model divisible by h"),
-        ({"encoder_ffn_dim": 10**15, "decoder_ffn_dim": 10**15}, "expected"),
+        ({"d_model": 33}, "divisible by h"),
         ({"vocab_size": 10**15}, "pieces numbered from 0 to"),
-        ({"vocab_size": "many"}, "expected vocab_size=int"),
-        ({"scale_embedding": False}, "expected scale_embedding=True"),
-        ({"normalize_before": True}, "expected normalize_before=False"),
-        ({"share_encoder_decoder_embeddings": False}, "share_encoder_decoder_embeddings=True"),
-        ({"activation_function": "gelu"}, "expected activation .* got 'gelu'"),
-        ({"decoder_start_token_id": 10**9}, "a decoder_start_token_id below"),
-        ({"eos_token_id": 5}, "expected </s> as number 5; got 0"),
-        ({"dropout": 7.0}, r"dropout in \[0, 1\)"),
+        ({"vocab_size": "many"}, "src_vocab as int; got 'many'"),
+        ({"scale_embedding": None}, "scale_embedding=True"),
+        ({"normalize_before": True}, "normalize_before=False"),
+        ({"activation_function": "gelu"}, "expected .* activation; got 'gelu'"),
+        ({"decoder_start_token_id": 10**9}, "decoder_start_token_id="),
+        ({"eos_token_id": 5}, "eos_token_id=0; got 5"),
     ],
     ids=str,
 )
@@ -229,39 +225,30 @@ def shorten(path: Path) -> None:
 
 
 NORM = "model.encoder.layers.0.final_layer_norm.weight"
+TABLE = "model.encoder.embed_positions.weight"
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda f: rewrite(f, lambda t: t.pop(NORM)), f"tensor {NORM} is missing"),
-        (lambda f: rewrite(f, lambda t: t.update(x=torch.zeros(1))), "x does not belong there"),
-        (lambda f: rewrite(f, lambda t: t.update({NORM: torch.zeros(1)})), r"got \(1,\)"),
-        (lambda f: rewrite(f, lambda t: t.update({NORM: torch.zeros(32).int()})), "torch.int32"),
-        (lambda f: rewrite(f, lambda t: t[NORM].fill_(torch.nan)), f"{NORM} .* got NaN"),
-        (
-            lambda f: rewrite(f, lambda t: t.update({"lm_head.weight": torch.zeros(3, 2)})),
-            "it differs",
-        ),
-        (
-            lambda f: rewrite(f, lambda t: t.update({marian._TABLES[0]: torch.zeros(9, 32)})),
-            "expected sinusoids",
-        ),
-        (lambda f: (f / "model.safetensors").write_bytes(b"\xff" * 99), "model.safetensors"),
+        (lambda f: rewrite(f, lambda t: t[NORM].fill_(torch.nan)), f"{NORM} .* NaN"),
+        (lambda f: rewrite(f, lambda t: t.update({"lm_head.weight": torch.zeros(3, 2)})), "lm_"),
+        (lambda f: rewrite(f, lambda t: t.update({TABLE: torch.zeros(9, 32)})), f"got: {TABLE}"),
+        (lambda f: rewrite(f, lambda t: t.update({TABLE: torch.zeros(9, 2)})), f"got: {TABLE}"),
         (lambda f: (f / "model.safetensors").unlink(), "there is no such file"),
         (lambda f: pickled(f, pickle.dumps(Runs())), "tensors and nothing else"),
         (lambda f: pickled(f, b"\x80\x02}q\x00."), "pytorch_model.bin: expected"),
         (lambda f: (f / "vocab.json").write_text('{"</s>": "0"}'), "pieces numbered from 0"),
         (lambda f: shorten(f / "source.spm"), "cut short"),
-        (lambda f: (f / "source.spm").write_bytes(b"\xff" * 99), "expected a SentencePiece model"),
-        (lambda f: piece_model(f / "source.spm", ENGLISH, "bpe"), "BPE; only Unigram is read"),
+        (lambda f: piece_model(f / "source.spm", ENGLISH, "bpe"), "not Unigram"),
         (
             lambda f: piece_model(f / "source.spm", ENGLISH, byte_fallback=True, vocab_size=300),
-            "with bytes, or with spaces kept",
+            "with user-defined pieces, bytes, or spaces kept",
         ),
         (
             lambda f: piece_model(f / "target.spm", ENGLISH, remove_extra_whitespaces=False),
-            "with spaces kept",
+            "spaces kept",
         ),
         (
             lambda f: (f / "source.spm").write_bytes(
@@ -351,7 +338,7 @@ def same_tokenizers(one: Translator, other: Translator) -> None:
 
 def test_a_written_folder_that_was_damaged_is_refused(tmp_path):
     write_marian(writable(), tmp_path / "new")
-    with pytest.raises(FileError, match="expected eos_token_id=1, as there is no"):
+    with pytest.raises(FileError, match="expected eos_token_id=1; got 7"):
         load_pretrained(changed(tmp_path / "new", tmp_path, eos_token_id=7))
     shorten(tmp_path / "new" / "tokenizer.json")
     with pytest.raises(FileError, match=r"tokenizer\.json"):
@@ -412,8 +399,7 @@ def test_training_goes_on_from_an_imported_model(pair, imported, tmp_path, monke
         precision="float32",
     )
     trained = load_pretrained(train(config))
-    folder = Path(config.out)
-    learnt = CorpusNote.read(folder).open(folder).train
+    learnt = CorpusNote.read(run := Path(config.out)).open(run).train
     assert learnt[0][0] == encode_source(pair.ours.tokenizer, ENGLISH)[0]
     assert learnt[0][1] == encode_target(pair.ours.target_tokenizer, GERMAN)[0]
     assert trained.translate(ENGLISH[:3]) == pair.ours.translate(ENGLISH[:3])

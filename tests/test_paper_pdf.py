@@ -8,9 +8,9 @@ import unicodedata
 import pandas as pd
 import pytest
 
+from annotated.evaluation import table_2
 from annotated.machinery.errors import FileError
 from annotated.machinery.paper.pdf import _CAPTIONS, _HEADINGS, extract_paper
-from annotated.machinery.scoring import table_2
 from annotated.parsing import table_4
 from annotated.variations import _BASE, table_3
 

@@ -4,7 +4,7 @@ import errno
 import json
 import random
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +19,6 @@ from small_runs import (
     tensors,
 )
 
-from annotated.data import train_bpe
 from annotated.machinery.cli import main
 from annotated.machinery.errors import FileError
 from annotated.machinery.files import read_tensors, write_tensors
@@ -27,12 +26,10 @@ from annotated.machinery.training.checkpoints import (
     average_checkpoints,
     list_checkpoints,
     read_checkpoint,
-    save_model,
     write_checkpoint,
 )
 from annotated.machinery.training.trainer import start_run, train
-from annotated.machinery.translator import load_pretrained
-from annotated.model import TransformerConfig, make_model
+from annotated.model import TransformerConfig
 from annotated.training import TrainingConfig, model_config
 
 
@@ -138,20 +135,6 @@ def test_average_checkpoints(tmp_path: Path):
     assert all(torch.equal(one[name], kept[0][name]) for name in one)
     with pytest.raises(ValueError, match="at least one checkpoint"):
         average_checkpoints([])
-
-
-def test_save_and_load(tmp_path: Path):
-    model = make_model(60, 60, N=1, d_model=16, d_ff=32, h=2, tie_embeddings=True).eval()
-    save_model(tmp_path, dict(model.named_parameters()), model.config)
-    (tmp_path / "tokenizer.json").write_text(train_bpe(["a b"], 60).to_str())
-    loaded = load_pretrained(tmp_path).model
-    assert asdict(loaded.config) == asdict(model.config) and not loaded.training
-    for (name, old), (_, new) in zip(
-        model.named_parameters(), loaded.named_parameters(), strict=True
-    ):
-        torch.testing.assert_close(new, old, rtol=2**-11, atol=1e-7, msg=name)
-        assert new.dtype == torch.float32
-    assert loaded.src_embed[0].lut.weight is loaded.generator.proj.weight  # still tied
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ Each is made once, where a value enters the package; inside the model torch's ow
 This module stands below the model, so it knows configurations by their fields only.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from numbers import Real
 from typing import TYPE_CHECKING
 
@@ -93,33 +93,32 @@ def check_source(src: Tensor, src_mask: Tensor | None) -> None:
         raise InputError(f"expected src_mask of shape {wanted}; got {tuple(src_mask.shape)}")
 
 
-def check_search(beam: int, alpha: float, max_extra: int, n_best: int, offset: float) -> None:
+def check_search(
+    beam: int, alpha: float, max_extra: int, n_best: int, offset: float, max_len: int | None
+) -> None:
     """Raise InputError unless these are arguments of `beam_search`."""
     check_real("alpha", alpha, -10, 10)
     check_real("offset", offset, 0, 100)
     check_whole("beam", beam, most=_WIDEST)
     check_whole("max_extra", max_extra, least=0, most=_LONGEST)
+    check_whole("max_len", 1 if max_len is None else max_len, most=_LONGEST)
     check_whole("n_best", n_best)
     if n_best > beam:
         raise InputError(f"expected n_best of at most beam; got n_best={n_best}, beam={beam}")
 
 
-def well_formed(text: str) -> str:
-    """The same text with U+FFFD for each lone surrogate, so that UTF-8 can represent it.
-
-    Raises: ValueError if it is not a string.
-    """
-    if not isinstance(text, str):
-        raise InputError(f"expected text; got {type(text).__name__}")
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
 def each_text(sentences: Iterable[str]) -> Iterator[str]:
-    """Each sentence, well formed.
+    """Each sentence, with U+FFFD for a lone surrogate, which UTF-8 cannot represent.
 
-    Raises: ValueError if these are not sentences; a single string is refused, because its letters
-        would be taken for them.
+    Raises: InputError for a single string, whose letters would be taken for sentences, for a
+        collection without an order, and, when it is reached, for a sentence that is no string.
     """
-    if isinstance(sentences, str | bytes) or not isinstance(sentences, Iterable):
-        raise InputError(f"expected several sentences; got {type(sentences).__name__}")
-    yield from map(well_formed, sentences)
+    others = str | bytes | bytearray | Mapping | set | frozenset
+    if isinstance(sentences, others) or not isinstance(sentences, Iterable):
+        kind = "a single string" if isinstance(sentences, str) else type(sentences).__name__
+        raise InputError(f"expected a list of sentences, each a string; got {kind}")
+    for number, sentence in enumerate(sentences, start=1):
+        if not isinstance(sentence, str):
+            kind = type(sentence).__name__
+            raise InputError(f"expected sentence {number} as a string; got {kind}")
+        yield sentence.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")

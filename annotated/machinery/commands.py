@@ -175,20 +175,14 @@ def run_export(options: argparse.Namespace) -> None:
 
 
 def run_import(options: argparse.Namespace) -> None:
-    from annotated.machinery.files import write_text, writing_new_folder
-    from annotated.machinery.training.checkpoints import save_model
+    from annotated.machinery.files import write_text
     from annotated.machinery.translator import model_folder
-    from annotated.machinery.vocabularies import write_tokenizers
 
-    with writing_new_folder(Path(options.out)) as out:
-        translator = annotated.load_pretrained(options.source)
-        write_tokenizers(out, translator.tokenizer, translator.target_tokenizer)
-        card = model_folder(options.source) / "README.md"
-        if card.is_file():
-            write_text(out / card.name, card.read_text(encoding="utf-8", errors="replace"))
-        weights = translator.model.state_dict()
-        half = all(bool((x.half() == x).all()) for x in weights.values())  # as it was published
-        save_model(out, weights, translator.model.config, half)
+    annotated.load_pretrained(options.source).save(options.out)
+    card = model_folder(options.source) / "README.md"
+    if card.is_file():
+        text = card.read_text(encoding="utf-8", errors="replace")
+        write_text(Path(options.out) / card.name, text)
     print(options.out)
 
 

@@ -40,6 +40,7 @@ def _copy_to_export(model: EncoderDecoder, half: bool) -> EncoderDecoder:
     return model.half() if half else model.float()
 
 
+_FREE = "batch", "src_len", "past_len"  # axes of any size
 _Shapes = dict[str, tuple[str | int, ...]]
 _MEMORY: _Shapes = {
     "memory_keys": ("N", "batch", "h", "src_len", "d_k"),
@@ -67,35 +68,57 @@ _OUTPUTS: dict[str, _Shapes] = {
 
 
 class _Graph(nn.Module):
-    """A function of a model and of tensors, as torch exports one."""
+    """What torch exports under a name of `_INPUTS`."""
 
-    def __init__(self, model: EncoderDecoder, function: Callable[..., Any]) -> None:
+    def __init__(self, model: EncoderDecoder) -> None:
         super().__init__()
-        self.model, self.function = model, function
+        self.model = model
 
-    def forward(self, *inputs: Tensor) -> Any:
-        return self.function(self.model, *inputs)
+
+class _EncoderGraph(_Graph):
+    """The keys and values of each decoder layer's attention to the source."""
+
+    def forward(self, src: Tensor, src_mask: Tensor) -> tuple[Tensor, Tensor]:
+        cache = DecoderCache.start(self.model, self.model.encode(src, src_mask))
+        keys, values = zip(*(layer.source for layer in cache.layers), strict=True)
+        return torch.stack(keys), torch.stack(values)
+
+
+class _DecoderGraph(_Graph):
+    """Log-probabilities after the newest tokens, and all keys and values."""
+
+    def forward(
+        self, tgt: Tensor, src_mask: Tensor, memory_keys: Tensor, memory_values: Tensor,
+        past_keys: Tensor, past_values: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        decoder: Any = self.model.decoder
+        own = zip(past_keys, past_values, strict=True)
+        source = zip(memory_keys, memory_values, strict=True)
+        layers = [LayerCache(*parts) for parts in zip(decoder.layers, own, source, strict=True)]
+        cache = DecoderCache(layers, past_keys.size(3))
+        out = decode_step(self.model, cache, tgt, None, src_mask)  # (batch, 1, d_model)
+        generator: Any = self.model.generator
+        log_probs = generator.proj(out[:, 0]).float().log_softmax(dim=-1)
+        keys, values = zip(*(layer.own for layer in layers), strict=True)
+        return log_probs, torch.stack(keys), torch.stack(values)
 
 
 def _export_graph(graph: _Graph, name: str, sizes: dict[str, int], path: Path) -> None:
     """Write one of the graphs of `_INPUTS` as an ONNX file.
 
     Args:
-        sizes: of the axes that are fixed, and "positions".
+        sizes: of the axes that are not in `_FREE`.
     """
     from torch.export import Dim
 
-    positions = sizes["positions"]
-    free = {"batch": Dim("batch"), "src_len": Dim("src_len", max=positions)}
-    free["past_len"] = Dim("past_len", min=0, max=positions - 1)
     sizes = {"batch": 2, "src_len": 3, "past_len": 2} | sizes  # of the examples
     kinds = {"src": torch.int64, "tgt": torch.int64, "src_mask": torch.bool}
+    floats = next(graph.parameters()).dtype
     examples, shapes = [], []
     for given, axes in _INPUTS[name].items():
         shape = [sizes[axis] if isinstance(axis, str) else axis for axis in axes]
-        kind = kinds.get(given, next(graph.parameters()).dtype)
-        examples.append(torch.zeros(shape, dtype=kind))
-        shapes.append({i: free[axis] for i, axis in enumerate(axes) if axis in free})
+        examples.append(torch.zeros(shape, dtype=kinds.get(given, floats)))
+        shapes.append({i: Dim.DYNAMIC for i, axis in enumerate(axes) if axis in _FREE})
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision, for instance
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -103,7 +126,7 @@ def _export_graph(graph: _Graph, name: str, sizes: dict[str, int], path: Path) -
             graph.eval(),
             tuple(examples),
             dynamo=True,
-            dynamic_shapes={"inputs": tuple(shapes)},
+            dynamic_shapes=tuple(shapes),
             input_names=list(_INPUTS[name]),
             output_names=list(_OUTPUTS[name]),
             verbose=False,
@@ -135,9 +158,8 @@ def write_onnx(translator: Translator, folder: Path, half: bool = False) -> None
         "sizes": sizes,
         "floats": "float16" if half else "float32",
     }
-    for name, function in ("encoder", _encode), ("decoder", _decode_step):
-        path = folder / f"{name}.onnx"
-        _export_graph(_Graph(model, function), name, sizes | {"positions": positions}, path)
+    for name, graph in ("encoder", _EncoderGraph(model)), ("decoder", _DecoderGraph(model)):
+        _export_graph(graph, name, sizes, folder / f"{name}.onnx")
         said[name] = {"inputs": _INPUTS[name], "outputs": _OUTPUTS[name]}
     write_text(folder / "model.json", json.dumps(said, indent=1) + "\n")
     write_tokenizers(folder, translator.tokenizer, translator.target_tokenizer)
@@ -255,40 +277,3 @@ def export_model(translator: Translator, form: str, folder: Path, half: bool = F
         raise InputError(f"expected a form out of {', '.join(FORMS)}; got {form!r:.80}")
     with writing_new_folder(Path(folder)) as part:
         FORMS[form](translator, part, half)
-
-
-# What the graphs compute; the rest of this module does not depend on the decoder's cache.
-
-
-def _encode(model: EncoderDecoder, src: Tensor, src_mask: Tensor) -> tuple[Tensor, Tensor]:
-    """The encoder's graph: the keys and values of each decoder layer's attention to the source."""
-    memory = model.encode(src, src_mask)
-    decoder: Any = model.decoder
-    attentions = [layer.src_attn for layer in decoder.layers]
-    keys = [each.split_heads(each.w_k(memory)) for each in attentions]
-    values = [each.split_heads(each.w_v(memory)) for each in attentions]
-    return torch.stack(keys), torch.stack(values)
-
-
-def _decode_step(
-    model: EncoderDecoder,
-    tgt: Tensor,
-    src_mask: Tensor,
-    memory_keys: Tensor,
-    memory_values: Tensor,
-    past_keys: Tensor,
-    past_values: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The decoder's graph: log-probabilities after the newest tokens, and all keys and values."""
-
-    decoder: Any = model.decoder
-    layers = [
-        LayerCache(layer, (past_keys[i], past_values[i]), (memory_keys[i], memory_values[i]))
-        for i, layer in enumerate(decoder.layers)
-    ]
-    cache = DecoderCache(layers, past_keys.size(3))
-    out = decode_step(model, cache, tgt, None, src_mask)  # (batch, 1, d_model)
-    generator: Any = model.generator
-    log_probs = generator.proj(out[:, 0]).float().log_softmax(dim=-1)
-    keys, values = zip(*(layer.own for layer in layers), strict=True)
-    return log_probs, torch.stack(keys), torch.stack(values)

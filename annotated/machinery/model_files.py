@@ -51,15 +51,15 @@ def check_weights(
         raise FileError(f"{path}: expected the weights of a model; tensor {name} {problem}")
     weights = {}
     for name, shape in shapes.items():
-        tensor, expected = found[name], f"{tuple(shape)} of finite floating-point numbers"
-        got = f"{tuple(tensor.shape)} of {tensor.dtype}"
+        tensor = found[name]
         dense = tensor.layout == torch.strided  # a pickle may hold others
         if tensor.shape == shape and tensor.is_floating_point() and dense:
             weights[name] = tensor.to(torch.float32, copy=True)
-            if weights[name].isfinite().all():
-                continue
-            got = "NaN or infinity"
-        raise FileError(f"{path}: expected {name} as {expected}; got {got}")
+        if name not in weights or not weights[name].isfinite().all():
+            expected = f"{tuple(shape)} of finite floating-point numbers"
+            got = f"{tuple(tensor.shape)} of {tensor.dtype}"
+            got += ", NaN or infinity among them" if name in weights else ""
+            raise FileError(f"{path}: expected {name} as {expected}; got {got}")
     return weights
 
 

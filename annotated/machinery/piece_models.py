@@ -4,6 +4,7 @@ Such a model is a message in the wire format of Protocol Buffers. Three of its f
 the pieces with their scores, the kind of model, and the table by which letters are normalized.
 """
 
+import io
 import math
 import struct
 from collections.abc import Iterator
@@ -16,40 +17,34 @@ from annotated.data import SPECIALS, UNK
 from annotated.machinery.files import reading
 
 
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    """A number of seven bits per byte that starts at a position, and the position after it."""
-    value = shift = 0
-    while True:
-        byte = message[at]
-        value, at, shift = value | (byte & 127) << shift, at + 1, shift + 7
-        if byte < 128:
-            return value, at
-        if shift > 63:
-            raise ValueError("a number of more than 64 bits")
-
-
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
     """Number and value of each field of a message; numbers of fixed size are returned as bytes.
 
-    Raises: ValueError or IndexError if this is no message or ends too early.
+    Raises: ValueError or KeyError if this is no message or ends too early.
     """
-    at = 0
-    while at < len(message):
-        key, at = _varint(message, at)
-        if key & 7 == 0:
-            value, at = _varint(message, at)
-            yield key >> 3, value
+    stream = io.BytesIO(message)
+
+    def varint() -> int:  # seven bits per byte
+        value = 0
+        for shift in range(0, 70, 7):
+            (byte,) = stream.read(1)
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+        raise ValueError("a number of more than 64 bits")
+
+    while stream.tell() < len(message):
+        number, kind = divmod(varint(), 8)
+        if kind == 0:
+            yield number, varint()
             continue
-        size = {1: 8, 5: 4}.get(key & 7)
-        if key & 7 == 2:
-            size, at = _varint(message, at)
-        if size is None or at + size > len(message):
-            raise ValueError("no message of Protocol Buffers, or one that is cut short")
-        yield key >> 3, message[at : at + size]
-        at += size
+        size = varint() if kind == 2 else {1: 8, 5: 4}[kind]
+        value = stream.read(size)
+        if len(value) < size:
+            raise ValueError("a message that is cut short")
+        yield number, value
 
 
-_KINDS = {1: "Unigram", 2: "BPE", 3: "whole words", 4: "letters"}  # of SentencePiece models
 _ORDINARY, _USER_DEFINED, _BYTE = 1, 4, 6  # types of pieces; the others are symbols or unused
 
 
@@ -79,11 +74,9 @@ def read_piece_model(path: Path) -> PieceModel:
         }
         if not scores or not all(map(math.isfinite, scores.values())):
             raise ValueError("no pieces with scores")
-        if (kind := trainer.get(3, 1)) != 1:
-            raise ValueError(f"one of the kind {_KINDS.get(kind, kind)}; only Unigram is read")
         special = {_USER_DEFINED, _BYTE} & {piece.get(3, 1) for piece in pieces}
-        if special or not all(normalizer.get(rule, 1) for rule in (3, 4, 5)):
-            raise ValueError("one with user-defined pieces, with bytes, or with spaces kept")
+        if trainer.get(3, 1) != 1 or special or not all(normalizer.get(n, 1) for n in (3, 4, 5)):
+            raise ValueError("not Unigram, or with user-defined pieces, bytes, or spaces kept")
     return PieceModel(scores, normalizer.get(2, b""))
 
 

@@ -7,21 +7,20 @@ text on which it was computed.
 
 import math
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from sacrebleu.metrics import BLEU
 
 from annotated.data import PAD, encode_source, encode_target, make_batch
+from annotated.machinery.checks import each_text
 from annotated.machinery.corpora import load_pairs
 from annotated.machinery.errors import InputError, extra
 from annotated.machinery.texts import read_lines
-from annotated.machinery.translator import Translator, budget_batches, each_sentence
-
-if TYPE_CHECKING:
-    import pandas as pd
+from annotated.machinery.translator import Translator, budget_batches
 
 BLEU_KINDS = {
     "cased": "cased, detokenized",
@@ -75,17 +74,13 @@ def tokenize_for_bleu(sentences: list[str], lang: str, kind: str) -> list[str]:
     return tokens
 
 
-def _check_sentences(ours: list[str], theirs: list[str]) -> None:
-    """Raise InputError unless these are two lists of equally many strings, and not empty."""
-    for side in ours, theirs:
-        if not isinstance(side, list | tuple):
-            kind = "a single string" if isinstance(side, str) else type(side).__name__
-            raise InputError(f"expected lists of sentences; got {kind}")
-        for _ in each_sentence(side):
-            pass
-    if len(ours) != len(theirs) or not ours:
-        sizes = f"{len(ours)}, {len(theirs)}"
+def _parallel(ours: Iterable[str], theirs: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Both as lists. Raises: InputError unless they are equally many sentences, and not none."""
+    first, second = list(each_text(ours)), list(each_text(theirs))
+    if len(first) != len(second) or not first:
+        sizes = f"{len(first)}, {len(second)}"
         raise InputError(f"expected as many sentences on both sides; got {sizes}")
+    return first, second
 
 
 def bleu(
@@ -105,9 +100,9 @@ def bleu(
 
     Source: section 6.1.
     """
-    _check_sentences(hypotheses, references)
+    sides = _parallel(hypotheses, references)
     metric = BLEU() if kind == "cased" else BLEU(tokenize="none", force=True)
-    ours, theirs = (tokenize_for_bleu(side, lang, kind) for side in (hypotheses, references))
+    ours, theirs = (tokenize_for_bleu(side, lang, kind) for side in sides)
     score = metric.corpus_score(ours, [theirs]).score
     return {"score": score, "signature": str(metric.get_signature())}
 
@@ -163,7 +158,7 @@ def likelihood(
 
     Source: section 6.2, Table 3; section 5.4.
     """
-    _check_sentences(sources, references)
+    sources, references = _parallel(sources, references)
     model, tokenizer = translator.model, translator.tokenizer
     src = encode_source(tokenizer, sources)
     tgt = encode_target(translator.target_tokenizer or tokenizer, references)
@@ -229,30 +224,3 @@ def score_files(output: Path, reference: Path, lang: str) -> list[dict[str, obje
     hypotheses, references = read_lines(output), read_lines(reference)
     shared = {"output": output.name, "reference": reference.name, "sentences": len(references)}
     return [shared | score for score in _all_scores(hypotheses, references, lang)]
-
-
-_TABLE_2 = [  # model, kind, BLEU and FLOPs: EN-DE, EN-FR
-    ("ByteNet", "single", 23.75, None, None, None),
-    ("Deep-Att + PosUnk", "single", None, 39.2, None, 1.0e20),
-    ("GNMT + RL", "single", 24.6, 39.92, 2.3e19, 1.4e20),
-    ("ConvS2S", "single", 25.16, 40.46, 9.6e18, 1.5e20),
-    ("MoE", "single", 26.03, 40.56, 2.0e19, 1.2e20),
-    ("Deep-Att + PosUnk", "ensemble", None, 40.4, None, 8.0e20),
-    ("GNMT + RL", "ensemble", 26.30, 41.16, 1.8e20, 1.1e21),
-    ("ConvS2S", "ensemble", 26.36, 41.29, 7.7e19, 1.2e21),
-    ("Transformer (base)", "Transformer", 27.3, 38.1, 3.3e18, 3.3e18),
-    ("Transformer (big)", "Transformer", 28.4, 41.8, 2.3e19, 2.3e19),
-]
-
-
-def table_2() -> "pd.DataFrame":
-    """Table 2: BLEU on newstest2014, and floating-point operations of the training.
-
-    Raises: MissingExtra without pandas, which the extra `viz` brings.
-
-    Source: section 6.1, Table 2.
-    """
-    with extra("viz"):
-        import pandas as pd
-    columns = ["model", "kind", "BLEU EN-DE", "BLEU EN-FR", "FLOPs EN-DE", "FLOPs EN-FR"]
-    return pd.DataFrame(_TABLE_2, columns=columns)

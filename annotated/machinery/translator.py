@@ -19,7 +19,8 @@ from torch import nn
 from tqdm import tqdm
 
 from annotated.data import END, Batch, encode_source, pad_ids
-from annotated.decoding import Follow, beam_search
+from annotated.decoding import beam_search
+from annotated.machinery.checks import each_text
 from annotated.machinery.errors import InputError, check_whole
 from annotated.machinery.files import read_json, resource_path, writing_new_folder
 from annotated.machinery.hub import hub_folder, on_hub, print_card
@@ -29,9 +30,8 @@ from annotated.machinery.vocabularies import VOCABULARIES, write_tokenizers
 from annotated.model import EncoderDecoder
 
 _MOST = 1_000_000  # of tokens or sentences; a larger size is a slip of the keyboard
-_LETTERS = 100  # more than a piece has
 _CONFIG = "the configuration of a model"
-_OWN_NAMES = {"num_beams": "beam", "length_penalty": "alpha"}  # by those of transformers
+_ALIASES = {"num_beams": "beam", "length_penalty": "alpha", "max_new_tokens": "max_len"}
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,9 @@ class Translator:
             progress: show a progress bar.
             max_source: source tokens per sentence, its end included; only the beginning of a
                 longer sentence is translated, with a warning.
-            search: beam, alpha, offset, max_extra and n_best, as for `beam_search`; or the names
-                of transformers: num_beams (beam), length_penalty (alpha), and max_new_tokens, the
-                length of an output at most, its end included, in place of max_extra.
+            search: beam, alpha, offset, max_extra, max_len and n_best, as for `beam_search`; or
+                the names of transformers: num_beams (beam), length_penalty (alpha) and
+                max_new_tokens (max_len).
 
         Raises: ValueError for a wrong argument, and for a sentence that is not a string.
         """
@@ -100,8 +100,8 @@ class Translator:
         _, encoding = self.model.src_embed.children()
         longest = min(max_source, getattr(encoding, "max_len", max_source))  # learned positions
         total = len(sentences) if isinstance(sentences, list) else None
-        waiting, before = each_sentence(sentences), 0
-        with tqdm(total=total, disable=not progress, unit=" sentences") as bar:
+        waiting, before = each_text(sentences), 0
+        with tqdm(total=total, disable=not progress, leave=False, unit=" sentences") as bar:
             while texts := list(islice(waiting, chunk)):
                 results = [[Translation("", 0.0, 0.0)]] * len(texts)  # right for blank lines
                 filled = [
@@ -121,30 +121,14 @@ class Translator:
 
     def search(self, sources: list[list[int]], **options: Any) -> list[list[Translation]]:
         """The best translations of source ids, all in one batch."""
-        options = self._own_options(options, len(sources))
+        for other in _ALIASES.keys() & options.keys():
+            if _ALIASES[other] in options:
+                raise InputError(f"expected {_ALIASES[other]} or {other}, its alias; got both")
+            options[_ALIASES[other]] = options.pop(other)
         batch = Batch(pad_ids(sources).to(self.device))
         found = beam_search(self.model, batch.src, batch.src_mask, **options)
         text = self.tokenizer.decode
         return [[Translation(text(h.ids), h.log_prob, h.score) for h in group] for group in found]
-
-    def _own_options(self, options: dict[str, Any], sentences: int) -> dict[str, Any]:
-        """Options of `beam_search` for those that have a name of transformers.
-
-        Raises: InputError if an option is given under both names.
-        """
-        for other, own in {**_OWN_NAMES, "max_new_tokens": "max_extra"}.items():
-            if other in options and own in options:
-                raise InputError(f"expected {own} or {other}, which replaces it; got both")
-        options = {_OWN_NAMES.get(name, name): value for name, value in options.items()}
-        if (most := options.pop("max_new_tokens", None)) is not None:
-            check_whole("max_new_tokens", most)
-            every = list(range(self.model.config.tgt_vocab))
-            rules: list[Follow] = options.get("follow") or [lambda ids: every] * sentences
-            ending = [
-                lambda ids, r=rule: r(ids) if len(ids) < most - 1 else [END] for rule in rules
-            ]
-            options |= {"max_extra": most, "follow": ending}
-        return options
 
     @property
     def device(self) -> torch.device:
@@ -200,38 +184,16 @@ def budget_batches(lengths: list[int], batch_tokens: int) -> list[list[int]]:
     return batches
 
 
-def each_sentence(sentences: Iterable[str]) -> Iterator[str]:
-    """The sentences, one by one.
-
-    Raises: InputError for a single string or an unordered collection, and, when it is reached,
-        for a sentence that is not a string.
-    """
-    others = str | bytes | bytearray | Mapping | set | frozenset
-    if isinstance(sentences, others) or not isinstance(sentences, Iterable):
-        kind = "a single string" if isinstance(sentences, str) else type(sentences).__name__
-        raise InputError(f"expected a list of sentences, each a string; got {kind}")
-    for number, sentence in enumerate(sentences, start=1):
-        if not isinstance(sentence, str):
-            kind = type(sentence).__name__
-            raise InputError(f"expected sentence {number} as a string; got {kind}")
-        yield sentence
-
-
 def _encode_beginnings(
     tokenizer: Tokenizer, sentences: Mapping[int, str], most: int
 ) -> list[list[int]]:
-    """Encode sentences to at most `most` ids, the end symbol included, and warn if one is longer.
-
-    Args:
-        sentences: by their numbers, for the warnings.
-    """
-    letters = most * _LETTERS  # the rest need not even be tokenized
-    encoded = encode_source(tokenizer, [text[:letters] for text in sentences.values()])
+    """Encode numbered sentences to at most `most` ids, the end symbol included; warn of others."""
+    encoded = encode_source(tokenizer, sentences.values())
     for (number, text), ids in zip(sentences.items(), encoded, strict=True):
-        if len(ids) > most or len(text) > letters:
+        if len(ids) > most:
             ids[most - 1 :] = [END]
-            told = f"sentence {number} ({text[:20]!r}…) has more than {most:,} pieces"
-            warnings.warn(f"{told}; only these are translated", stacklevel=2)
+            what = f"sentence {number} ({text[:20]!r}…) has more than {most:,} pieces"
+            warnings.warn(f"{what}; only these are translated", stacklevel=2)
     return encoded
 
 

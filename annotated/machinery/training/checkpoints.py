@@ -10,7 +10,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, fields
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,7 @@ from torch.optim import Optimizer
 from tqdm import tqdm
 
 from annotated.machinery.errors import FileError, InputError
-from annotated.machinery.files import read_tensors, reading, write_tensors, write_text
-from annotated.model import TransformerConfig, parameter_shapes
+from annotated.machinery.files import read_tensors, reading, write_tensors
 from annotated.training import TrainingConfig
 
 INTERRUPTED = "interrupted.safetensors"  # written when a run is told to stop; never averaged
@@ -139,14 +138,3 @@ def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
     return {name: x.shape for name, x in tensors.items()}
-
-
-def save_model(
-    folder: Path, tensors: dict[str, Tensor], config: TransformerConfig, half: bool = True
-) -> None:
-    """Write weights, in half or single precision, and configuration, for `load_pretrained`."""
-    kind = torch.float16 if half else torch.float32
-    kept = {name: tensors[name].to(kind) for name in parameter_shapes(config)}  # tied ones once
-    # One entry only, because safetensors writes several in a random order.
-    write_tensors(folder / "model.safetensors", kept, {"config": json.dumps(asdict(config))})
-    write_text(folder / "config.json", json.dumps(asdict(config), indent=2) + "\n")

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from annotated.machinery.errors import FileError, InputError, MissingFile, check_whole
 from annotated.machinery.files import locked, read_json, settings, write_text
+from annotated.machinery.model_files import save_model
 from annotated.machinery.prepared import PreparedCorpus
 from annotated.machinery.training.checkpoints import (
     average_checkpoints,
     fixed_options,
     list_checkpoints,
-    save_model,
 )
 from annotated.training import TrainingConfig, model_config
 
