@@ -196,8 +196,7 @@ def _add_import(parser: argparse.ArgumentParser) -> None:
 def _add_average(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example: annotated average runs/base-en-de --last 5"
     parser.add_argument("folder", help="the folder of a run, whose model becomes the mean")
-    text = "number of its checkpoints (default: as configured)"
-    parser.add_argument("--last", type=int, default=0, metavar="N", help=text)
+    parser.add_argument("--last", type=int, default=0, help="checkpoints (default: as configured)")
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:

@@ -162,8 +162,7 @@ def run_heads(options: argparse.Namespace) -> None:
     for name, table in tables.items():
         print(f"\n{name}\n{table.round(3).to_string(index=False)}")
     if options.out:
-        about = {"model": options.model, "untrained": options.untrained}
-        write_study(Path(options.out), tables, **about)
+        write_study(Path(options.out), tables, model=options.model, untrained=options.untrained)
 
 
 def run_export(options: argparse.Namespace) -> None:
