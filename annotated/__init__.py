@@ -52,7 +52,6 @@ __getattr__, *_ = lazy_loader.attach(
     __name__,
     [
         "attention",
-        "complexity",
         "data",
         "decoding",
         "embeddings",

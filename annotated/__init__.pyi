@@ -1,7 +1,6 @@
 # Generated from the chapters by book/extract.py.
 from . import attention as attention
 from . import compat as compat
-from . import complexity as complexity
 from . import data as data
 from . import decoding as decoding
 from . import embeddings as embeddings

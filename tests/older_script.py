@@ -50,34 +50,6 @@ mixed, weights = attention(states, states, states, batch.tgt_mask, nn.Dropout(0.
 add_and_norm = SublayerConnection(32, dropout=0.0)
 twice = [add_and_norm(states, linear) for linear in clones(nn.Linear(32, 32), 2)]
 
-# The waves of some positions, and the learning rate over time.
-waves = PositionalEncoding(20, 0).forward(torch.zeros(1, 100, 20))
-rates = {}
-for size, factor, warmup in (512, 1, 4000), (512, 1, 8000), (256, 1, 4000):
-    idle = Adam(nn.Linear(1, 1).parameters(), lr=1, betas=(0.9, 0.98), eps=1e-9)
-    schedule = LambdaLR(idle, lambda step, given=(size, factor, warmup): rate(step, *given))
-    rates[size, factor, warmup] = curve = []
-    for _ in range(50):
-        curve.append(idle.param_groups[0]["lr"])
-        idle.step()
-        schedule.step()
-
-# What smoothing makes of targets, and how it punishes an answer for being too sure.
-smoothing = LabelSmoothing(size=5, padding_idx=0, smoothing=0.4)
-guess = torch.tensor([[0, 0.2, 0.7, 0.1, 0]]).repeat(3, 1)
-smoothing(guess.log(), torch.tensor([2, 1, 0]))
-smoothed = smoothing.true_dist
-strict = LabelSmoothing(5, 0, 0.1)
-
-
-def punishment(x):
-    """Loss of an answer whose right symbol gets x parts of x + 3, and three others one each."""
-    parts = torch.tensor([[0, x, 1, 1, 1]]) / (x + 3)
-    return strict(parts.log(), torch.tensor([1])).item()
-
-
-punishments = [punishment(x) for x in range(1, 100)]
-
 # The copy task.
 torch.manual_seed(0)
 copier = make_model(V, V, N=2, d_model=32, d_ff=64, h=4, dropout=0.0)

@@ -2,7 +2,6 @@
 
 import os
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from datetime import timezone
 from itertools import pairwise
@@ -47,17 +46,14 @@ def built(notebook) -> bool:
     """
     used = "annotated/**/*.py", "data/*.toml", "data/models/*/*", "data/results/*"
     newest = max(file.stat().st_mtime for pattern in used for file in ROOT.glob(pattern))
-    return any(time > newest for time in executions(notebook))
-
-
-def executions(notebook) -> Iterator[float]:
-    """When the build ran this code, by each of its caches."""
     for database in (ROOT / "_build" / ".jupyter_cache").glob("**/global.db"):
         from jupyter_cache import get_cache
 
         with suppress(KeyError):
             created = get_cache(database.parent).match_cache_notebook(notebook).created
-            yield created.replace(tzinfo=timezone.utc).timestamp()
+            if created.replace(tzinfo=timezone.utc).timestamp() > newest:
+                return True
+    return False
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from annotated.machinery.corpora import known_corpora
 from annotated.machinery.files import write_text
 from annotated.machinery.model_files import save_model
 from annotated.machinery.scoring import BLEU_KINDS
-from annotated.machinery.training.checkpoints import list_checkpoints, write_checkpoint
+from annotated.machinery.training.checkpoints import list_checkpoints
 from annotated.machinery.translator import Translation, load_pretrained
 from annotated.model import make_model
 from annotated.training import TrainingConfig, preset
@@ -84,9 +84,8 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
         cli.main(list(arguments))
     out, error = capsys.readouterr()
     assert end.value.code == 2 and out == ""
-    line = error.split("\r")[-1]  # what stays after a progress bar is wiped away
-    assert line.startswith("annotated: ") and error.count("\n") == 1 and line.endswith("\n")
-    return line
+    assert error.startswith("annotated: ") and error.count("\n") == 1 and error.endswith("\n")
+    return error
 
 
 # ------------------------------------------------------------------------------------------- help
@@ -101,10 +100,8 @@ def test_help_names_every_command(capsys):
     for command in COMMANDS:
         assert re.search(rf" {command} [a-z]", text)
         assert f"usage: annotated {command}" in helped(capsys, command)
-    parts_of = {"data": "list get", "paper": "get import show", "treebank": "write score"}
-    for command, parts in parts_of.items():
-        for action in parts.split():
-            assert f"usage: annotated {command} {action}" in helped(capsys, command, action)
+    for part in "data list", "data get", "paper get", "paper import", "treebank write":
+        assert f"usage: annotated {part}" in helped(capsys, *part.split())
 
 
 @pytest.mark.slow
@@ -172,36 +169,15 @@ def test_evaluate_prints_and_writes_the_same_scores(run: Path, tmp_path: Path, c
     assert {row["text"] for row in rows} == set(BLEU_KINDS.values())
     assert {row["search"] for row in rows} == {"beam 2, alpha 0.4"}
     for line, row in (first, rows[0]), (second, rows[-1]):
-        assert line == (
-            f"multi30k {row['split']}: beam 2, alpha 0.4, "
-            f"perplexity {row['perplexity']:.2f} per piece, accuracy {row['accuracy']:.1%}"
-        )
-    assert 1 < rows[0]["perplexity"] < 50 and 0 < rows[0]["accuracy"] < 1
-    (run / "training.json").unlink()  # which told the data
-    assert "expected --data" in refused(capsys, "evaluate", str(run))
+        shown = f"perplexity {row['perplexity']:.2f} per piece, accuracy {row['accuracy']:.1%}"
+        assert line == f"multi30k {row['split']}: beam 2, alpha 0.4, {shown}"
     for line, row in zip(lines, rows, strict=True):
         assert all(row[part] in line for part in ("split", "text", "signature"))
         assert f" {row['score']:.2f} " in line
-
-
-def test_evaluate_searches_as_the_paper_does_unless_told(capsys, monkeypatch):
-    seen: list[tuple] = []
-
-    def evaluate(translator: str, *corpus: str, **search: float) -> list[dict]:
-        seen.append((*corpus, *search.values()))
-        return [dict.fromkeys(("corpus", "split", "search", "text", "signature"), "x") | numbers]
-
-    numbers = dict.fromkeys(("perplexity", "accuracy", "score"), 1)
-    monkeypatch.setattr("annotated.load_pretrained", lambda name, device: name)
-    monkeypatch.setattr("annotated.evaluate", evaluate)
-    said(capsys, "evaluate", "m", "--data", "multi30k-en-de")
-    two = ["multi30k-en-fr", "news-en-fr"]
-    said(capsys, "evaluate", "m", "--data", *two, "--split", "dev", "--beam", "1")
-    assert seen == [
-        ("multi30k", "test", "en", "de", 4, 0.6),
-        ("multi30k", "dev", "en", "fr", 1, 0.6),
-        ("news", "dev", "en", "fr", 1, 0.6),
-    ]
+    told = helped(capsys, "evaluate")  # the paper's search
+    assert "greedy (default: 4)" in told and "penalty (default: 0.6)" in told
+    (run / "training.json").unlink()  # which told the data
+    assert "expected --data" in refused(capsys, "evaluate", str(run))
 
 
 def test_score_prints_and_writes_the_same_scores(tmp_path: Path, capsys):
@@ -226,18 +202,7 @@ def test_export(model: str, tmp_path: Path, capsys):
     assert "a new or an empty folder" in refused(capsys, *arguments)
 
 
-def test_average(tmp_path: Path, capsys):
-    for name, value in ("a", 1.0), ("b", 4.0):
-        weights = {"model.x": torch.full((2,), value), "exp_avg.x": torch.ones(2)}
-        write_checkpoint(tmp_path / name, weights, {})
-    assert said(capsys, "average", "a", "b", "b", "--out", "mean.safetensors") == (
-        "mean.safetensors\n"
-    )
-    mean = load_file(tmp_path / "mean.safetensors")
-    assert list(mean) == ["x"] and mean["x"].tolist() == [3.0, 3.0]
-
-
-def test_average_of_a_run(run: Path, capsys):
+def test_average(run: Path, capsys):
     """The run's model becomes the mean of its last checkpoints; it translates as before."""
     two = [load_file(path) for path in list_checkpoints(run)[-2:]]
     assert len(two) == 2
@@ -247,10 +212,7 @@ def test_average_of_a_run(run: Path, capsys):
         mean = (two[0][f"model.{name}"] + two[1][f"model.{name}"]) / 2
         torch.testing.assert_close(x, mean.half(), atol=1e-3, rtol=1e-3)
     load_pretrained(str(run)).translate("red dog")
-    assert "expected 99 checkpoints" in refused(capsys, "average", str(run), "--last", "99")
-    assert "last of at least 0; got -1" in refused(capsys, "average", str(run), "--last", "-1")
-    assert "without --out" in refused(capsys, "average", str(run), "--out", "x")
-    assert "--out FILE" in refused(capsys, "average", "x.safetensors")
+    assert "99" in refused(capsys, "average", str(run), "--last", "99")
 
 
 # -------------------------------------------------------------------------------------- translate
@@ -357,9 +319,8 @@ def test_the_bar_is_where_it_is_wanted(model, tmp_path, capsys, monkeypatch):
     command = ["translate", model, "red", "blue"]
     cli.main([*command, "--progress"])
     out, error = capsys.readouterr()
-    assert "2/2" in error and out.count("\n") == 2 and "2/2" not in out
+    assert "0/2" in error and out.count("\n") == 2 and "0/2" not in out
     for terminals, output, bar in (
-        ((), [], False),
         (("stderr",), [], True),
         (("stdout", "stderr"), [], False),  # it would get between the lines
         (("stdout", "stderr"), ["--output", "x"], True),
@@ -369,7 +330,7 @@ def test_the_bar_is_where_it_is_wanted(model, tmp_path, capsys, monkeypatch):
             for name in terminals:
                 patch.setattr(f"sys.{name}.isatty", lambda: True)
             cli.main([*command, *output])
-        assert ("2/2" in capsys.readouterr().err) == bar
+        assert ("0/2" in capsys.readouterr().err) == bar
 
 
 def test_a_pipe_is_read_as_it_is_answered(model, capsys, monkeypatch):
@@ -418,9 +379,10 @@ def test_what_is_not_utf8_is_refused_with_its_line(model, tmp_path, capsys, monk
 
 def test_the_examples_of_the_help_can_be_typed():
     examples = re.findall(r"^  annotated (translate .*?)(?: <.*)?$", cli.HOW_TO_TRANSLATE, re.M)
-    given = [cli.build_parser().parse_known_args(shlex.split(line)) for line in examples]
+    split = [shlex.split(line) for line in examples]
+    given = [cli.build_parser(words).parse_known_args(words) for words in split]
     texts = [[*options.text, *more] for options, more in given]
-    assert texts == [["A dog runs.", "A cat sleeps."], [], [], ["A dog runs."]]
+    assert texts == [["A dog runs.", "A cat sleeps."], [], ["A dog runs."]]
 
 
 # ------------------------------------------------------------------------------ corpora and paper
@@ -444,61 +406,30 @@ def test_data_get_names_the_files(corpus: None, tmp_path: Path, capsys):
     assert len(said(capsys, *command, "dev").splitlines()) == 3
 
 
-def test_paper_show(monkeypatch, capsys):
-    sections = {"3.2.1": ["First paragraph.", "Second paragraph."], "4": ["Another."]}
-    find = "annotated.machinery.paper.quotation.find_paper"
-    monkeypatch.setattr(find, lambda: SimpleNamespace(sections=sections))
-    assert said(capsys, "paper", "show", "3.2.1") == "First paragraph.\n\nSecond paragraph.\n"
-    assert "3.2.1, 4" in refused(capsys, "paper", "show", "9")
-    monkeypatch.setattr(find, lambda: None)
-    assert "annotated paper get" in refused(capsys, "paper", "show", "3.2.1")
-
-
 # ----------------------------------------------------------------------------------------- errors
 
 
-@pytest.mark.parametrize(
-    ("arguments", "part"),
-    [
-        (["translate", "no-such-model", "x"], "'no-such-model'"),
-        (["translate", "", "x"], "a model out of"),
-        (["translate", "x" * 5000, "x"], "a model out of"),
-        (["translate", "MODEL", "x", "--input", "y"], "--input"),
-        (["translate", "MODEL", "--input", "missing.txt"], "missing.txt"),
-        (["translate", "MODEL", "x", "--output", "."], "the name of a file; got ."),
-        (["translate", "MODEL", "x", "--output", "data/multi30k/train.en.gz/x"], "train.en.gz/x"),
-        (["translate", "MODEL", "x", "--device", "tpu"], "'tpu'"),
-        (["translate", "MODEL", "x", "--device", "meta"], "'meta'"),
-        (["translate", "MODEL", "x", "--beam", "0"], "beam"),
-        (["translate", "MODEL", "x", "--beam", "99999999"], "beam"),
-        (["translate", "MODEL", "x", "--n-best", "0"], "n_best"),
-        (["translate", "MODEL", "x", "--n-best", "5"], "n_best"),
-        (["translate", "MODEL", "x", "--alpha", "nan"], "alpha"),
-        (["translate", "MODEL", "x", "--max-extra", "-1"], "max_extra"),
-        (["translate", "MODEL", "x", "--max-source", "1"], "max_source"),
-        (["translate", "MODEL", "x", "--chunk", "9" * 99], "chunk"),
-        (["translate", "MODEL", "x", "--batch-tokens", "0"], "batch_tokens"),
-        (["evaluate", "no-such-model"], "'no-such-model'"),
-        (["evaluate", "MODEL", "--data", "multi30k-en-de", "--beam", "-3"], "beam"),
-        (["score", "missing.de", "--ref", "missing.ref"], "missing.de"),
-        (["train", "--data", "wmt13-en-de"], "'wmt13'"),
-        (["train", "--data", "multi30k-cs-de"], "'cs'"),
-        (["train", "--data", "multi30k"], "CORPUS-SRC-TGT"),
-        (["train", "--d-model", "0"], "d_model"),
-        (["train", "--tgt-tokens", "3"], "no training pair"),
-        (["data", "get", "laws"], "laws.en-fr.tsv.xz"),
-        (["data", "get", "multi30k", "--split", "val"], "'val'"),
-        (["data", "get", "wmt13"], "'wmt13'"),
-        (["average", "missing.safetensors", "--out", "x"], "missing.safetensors"),
-        (["paper", "import", "missing.pdf"], "missing.pdf"),
-        (["treebank", "write", "craft", "x", "--limit", "-1"], "limit"),
-        (["parse", "--treebank", "craft", "--limit", "-1"], "limit"),
-        (["export", "MODEL", "--to", "pdf", "--out", "x"], "huggingface"),
-    ],
-)
-def test_a_mistake_gets_one_line_and_status_2(corpus: None, model, capsys, arguments, part):
-    arguments = [model if argument == "MODEL" else argument for argument in arguments]
-    assert part in refused(capsys, *arguments)
+MISTAKES = {
+    "translate no-such-model x": "'no-such-model'",
+    "translate MODEL x --input y": "--input",
+    "translate MODEL --input missing.txt": "missing.txt",
+    "translate MODEL x --output .": "the name of a file; got .",
+    "translate MODEL x --output data/multi30k/train.en.gz/x": "train.en.gz/x",
+    "translate MODEL x --device tpu": "'tpu'",
+    "translate MODEL x --alpha nan": "alpha",
+    "train --data multi30k": "CORPUS-SRC-TGT",
+    "train --d-model 0": "d_model",
+    "train --tgt-tokens 3": "no training pair",
+    "data get laws": "laws.en-fr.tsv.xz",
+    "average missing": "missing",
+    "paper import missing.pdf": "missing.pdf",
+    "export MODEL --to pdf --out x": "huggingface",
+}
+
+
+@pytest.mark.parametrize("line", MISTAKES)
+def test_a_mistake_gets_one_line_and_status_2(corpus: None, model, capsys, line: str):
+    assert MISTAKES[line] in refused(capsys, *line.replace("MODEL", model).split())
 
 
 @pytest.mark.parametrize(
@@ -537,7 +468,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
     monkeypatch.setattr("annotated.train", train)
 
 
-@pytest.mark.parametrize("error", [KeyError("a key"), TypeError("line 1\nline 2"), RuntimeError()])
+@pytest.mark.parametrize("error", [TypeError("line 1\nline 2"), RuntimeError()])
 def test_a_fault_of_ours_is_one_line_that_says_so(monkeypatch, capsys, error: Exception):
     failing(monkeypatch, error)
     with pytest.raises(SystemExit) as end:
@@ -556,11 +487,10 @@ def test_a_fault_of_ours_is_one_line_that_says_so(monkeypatch, capsys, error: Ex
         (torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 2 GiB"), "--batch-tokens"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "out of memory"),
         (MemoryError(), "out of memory"),
-        (OSError(28, "No space left on device"), "annotated: No space left on device\n"),
-        (OSError(13, "Permission denied", "a/b"), "annotated: a/b: Permission denied\n"),
+        (OSError(13, "Permission denied", "a/b"), "Permission denied: 'a/b'\n"),
         (ValueError("one\n  two\u2028three"), "annotated: one two three\n"),
         (ValueError(), "annotated: ValueError\n"),
-        (ModuleNotFoundError("No module named 'x'", name="x"), "expected the package x"),
+        (ModuleNotFoundError("No module named 'x'", name="x"), "'x'"),
     ],
 )
 def test_what_is_no_fault_of_ours_is_one_line(monkeypatch, capsys, error: Exception, said: str):
@@ -590,21 +520,16 @@ def started(*arguments: str, shell: str = "", **more: object) -> subprocess.Comp
     [
         ([], "<&-", 2, "expected sentences, as arguments or on standard input, which is closed"),
         ([], ">&-", 2, "expected --output, because standard output is closed"),
-        (["red"], "<&-", 0, ""),
         (["red", "--output", "x"], "<&- >&-", 0, ""),
         (["red"], "2>&-", 0, ""),
         (["red", "--beam", "0"], "2>&-", 2, ""),
-        pytest.param(
-            ["red"],
-            "> /dev/full",
-            2,
-            "No space left on device",
-            marks=pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no such device"),
-        ),
+        (["red"], "> /dev/full", 2, "[Errno 28] No space left on device"),
         ([], "< /dev/null", 0, ""),
     ],
 )
 def test_streams_that_are_closed_or_full(model, tmp_path, arguments, shell, status, line):
+    if "full" in shell and not os.path.exists("/dev/full"):
+        pytest.skip("no such device")
     done = started("translate", model, *arguments, shell=shell)
     assert done.returncode == status
     assert done.stderr.decode() == (f"annotated: {line}\n" if line else "")
@@ -660,29 +585,24 @@ def test_a_parser_is_scored_and_the_scores_kept(tmp_path: Path, capsys, monkeypa
     monkeypatch.setattr("annotated.load_parser", parser)
     monkeypatch.setattr("annotated.machinery.parsing.trees.load_trees", load_trees)
     kept = tmp_path / "scores.json"
-    asked = ["parse", "--treebank", "craft", "--out", str(kept)]
-    told = said(capsys, *asked, "--beam", "21")
+    asked = ["parse", "--treebank", "craft"]
+    told = said(capsys, *asked, "--beam", "21", "--out", str(kept))
     assert f"{'Bracketing Recall':26}=     50" in told
     row = json.loads(kept.read_text())[0]
     about = {"treebank": "craft", "split": "dev", "beam": 21, "alpha": 0.3, "hold": True}
     assert about.items() <= row.items() and row["Number of sentence"] == 2
-    said(capsys, *asked, "--split", "test", "--limit", "2", "--free")
+    said(capsys, *asked, "--split", "test", "--free")
     assert seen == [
-        {"where": ("craft", "dev", None), "beam": 21, "alpha": 0.3, "hold": True, "progress": True},
-        {"where": ("craft", "test", 2), "beam": 4, "alpha": 0.3, "hold": False, "progress": True},
+        {"where": ("craft", "dev"), "beam": 21, "alpha": 0.3, "hold": True, "progress": True},
+        {"where": ("craft", "test"), "beam": 4, "alpha": 0.3, "hold": False, "progress": True},
     ]
-
-
-class LikeWords:
-    """A parser that takes every sentence for a row of nouns."""
-
-    def parse(self, words: list[str], **search: object) -> Tree:
-        return Tree("S", [Tree("NN", [word]) for word in words])
 
 
 @pytest.fixture
 def nouns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("annotated.load_parser", lambda name, device: LikeWords())
+    """A parser that takes every sentence for a row of nouns."""
+    parse = lambda words, **search: Tree("S", [Tree("NN", [word]) for word in words])
+    monkeypatch.setattr("annotated.load_parser", lambda *of: SimpleNamespace(parse=parse))
 
 
 def test_lines_of_standard_input_are_parsed(nouns, capsys, monkeypatch):
@@ -703,7 +623,7 @@ def test_a_sentence_without_end_is_not_parsed(nouns, capsys):
 
 @pytest.mark.parametrize(
     "more",
-    [["--out", "x.json"], ["--limit", "3"], ["--treebank", "craft", "--svg", "x.svg"]],
+    [["--out", "x.json"], ["--treebank", "craft", "--svg", "x.svg"]],
 )
 def test_options_of_parse_that_would_do_nothing_are_refused(nouns, capsys, more):
     assert "--treebank" in refused(capsys, "parse", "a cat", *more)
@@ -714,10 +634,10 @@ def test_a_treebank_is_written(tmp_path: Path, capsys):
         (tmp_path / f"penn/{section:02}").mkdir(parents=True)
         text = "( (S (NP-SBJ (NN a)) (. .)) )\n" * 2
         (tmp_path / f"penn/{section:02}/a.mrg").write_text(text, encoding="utf-8")
-    told = said(capsys, "treebank", "write", "penn", "runs/penn", "--limit", "3")
+    told = said(capsys, "treebank", "write", "penn", "runs/penn")
     assert told == "runs/penn-words-trees\n"
     line = "↓S ↓NP →NN a ↑NP →STOP . ↑S\n"
-    assert (tmp_path / "runs/penn/train.trees").read_text(encoding="utf-8") == line * 3
+    assert (tmp_path / "runs/penn/train.trees").read_text(encoding="utf-8") == line * 40
     assert (tmp_path / "runs/penn/dev.words").read_text(encoding="utf-8") == "a .\n" * 2
 
 
@@ -734,14 +654,3 @@ def test_a_study_of_heads_is_written_as_valid_json(run: Path, tmp_path: Path, mo
     found = json.loads((tmp_path / "heads.json").read_text(), parse_constant=refuse)
     assert found["heads"][1] == {"relation": None, "gain": None}
     assert found["heads"][0]["gain"] == pytest.approx(1 / 3, abs=1e-14)
-
-
-def test_trees_are_scored_by_the_rules_of_a_file(tmp_path: Path, capsys):
-    sample = Path(__file__).parent / "evalb"
-    score = ["treebank", "score", str(sample / "sample.gld"), str(sample / "sample.tst")]
-    kept = tmp_path / "x.json"
-    rules = str(sample / "sample.prm")
-    told = said(capsys, *score, "--param", rules, "--out", str(kept))
-    (scores, _) = json.loads(kept.read_text(encoding="utf-8"))
-    assert (scores["param"], scores["Number of Valid sentence"]) == (rules, 17)
-    assert said(capsys, *score) != told  # COLLINS.prm, which has no EQ_WORD

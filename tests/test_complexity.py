@@ -1,7 +1,10 @@
 """The layers of Table 1 against torch's own and their definitions, and what is measured of them."""
 
-from __future__ import annotations
+import re
+from pathlib import Path
+from typing import Any
 
+import jupytext
 import pytest
 import torch
 from hypothesis import given, settings
@@ -11,15 +14,25 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from annotated.attention import MultiHeadedAttention
-from annotated.complexity import (
-    BareSelfAttention,
-    Convolution,
-    Recurrent,
-    RestrictedSelfAttention,
-    layers_to_link,
-    longest_chain,
-    multiply_adds,
+
+CHAPTER = Path(__file__).parents[1] / "chapters" / "4-why-self-attention.md"
+
+
+def defined(*names: str) -> list[Any]:
+    """What the chapter defines by these names, from the cells that make one of them."""
+    found: dict[str, Any] = {}
+    for cell in jupytext.read(CHAPTER).cells:
+        if re.search(rf"^(class|def) ({'|'.join(names)})\b", cell.source, re.MULTILINE):
+            exec(cell.source, found)
+    return [found[name] for name in names]
+
+
+LAYERS = "BareSelfAttention", "Recurrent", "Convolution", "RestrictedSelfAttention"
+MEASURES = "multiply_adds", "longest_chain", "layers_to_link"
+BareSelfAttention, Recurrent, Convolution, RestrictedSelfAttention, *measures = defined(
+    *LAYERS, *MEASURES
 )
+multiply_adds, longest_chain, layers_to_link = measures
 
 
 def test_self_attention_is_the_softmax_of_products():
@@ -87,10 +100,7 @@ def test_restricted_attention_computes_no_square_of_scores():
     n, d, r = 1000, 2, 5
     with Largest() as seen:
         RestrictedSelfAttention(r)(torch.randn(1, n, d))
-    assert seen.numel <= (n + r) * r * d < n * n
-    with Largest() as seen:
-        (lambda x: (x @ x.transpose(1, 2)).softmax(dim=-1) @ x)(torch.randn(1, n, d))
-    assert seen.numel == n * n  # what the check would see
+    assert 0 < seen.numel <= (n + r) * r * d < n * n
 
 
 @pytest.mark.parametrize(
@@ -137,11 +147,3 @@ def test_distant_positions_are_linked_after_as_many_layers_as_theory_says():
     assert layers_to_link(lambda i: Recurrent(2), 50) == 1  # but of many steps
     with pytest.raises(ValueError, match="5"):
         layers_to_link(lambda i: Convolution(2, 1), 5)
-
-
-@pytest.mark.parametrize("width", [0, 2, -1])
-def test_a_neighbourhood_has_a_middle(width):
-    with pytest.raises(ValueError, match=rf"\bk\b.*got {width}"):
-        Convolution(2, width)
-    with pytest.raises(ValueError, match=rf"\br\b.*got {width}"):
-        RestrictedSelfAttention(width)

@@ -7,7 +7,6 @@ from treebanks import ANY_TREES, one
 
 from annotated.machinery.parsing.linear import (
     delinearize,
-    line_to_tokens,
     line_to_tree,
     tree_to_line,
     words_to_line,
@@ -40,11 +39,6 @@ def test_mistakes_are_mended_by_the_rules():
         delinearize(["(S"], [])
     deep = delinearize(["(NP"] * 600 + ["NN"], ["a"])
     assert deep.height() == 102 and deep == delinearize(linearize(deep), ["a"])
-
-
-@given(ANY_TREES)
-def test_lines_come_back_as_the_tokens_that_they_were(tree):
-    assert line_to_tokens(tree_to_line(tree)) == linearize(tree)
 
 
 def test_a_line_has_as_many_words_as_the_sentence():

@@ -38,7 +38,8 @@ def test_a_command_can_be_given_and_ends_in_the_log(name: str):
             assert asked.out == str(Path(words[1]).parent)  # the folder that prepare wrote
             assert words[2] == f"data/results/{name}.json"
             return
-        asked = build_parser().parse_args(words[words.index("annotated") + 1 :])
+        arguments = words[words.index("annotated") + 1 :]
+        asked = build_parser(arguments).parse_args(arguments)
     assert asked.out == f"data/results/{name}.json"
 
 
@@ -46,7 +47,8 @@ def test_a_command_can_be_given_and_ends_in_the_log(name: str):
 def test_a_command_trains_the_row_of_table_3(row: str):
     command = next(run[4] for run in RUNS.values() if run[1].startswith(f"{row} scores"))
     words = shlex.split(command.split("\n")[0])
-    asked = vars(build_parser().parse_args(words[words.index("annotated") + 1 :]))
+    arguments = words[words.index("annotated") + 1 :]
+    asked = vars(build_parser(arguments).parse_args(arguments))
     given = {key: asked[key] for key in TrainingConfig.__dataclass_fields__ if key in asked}
     config, printed = preset(asked["preset"], **given), table_3().loc[row]
     width = config.d_model // config.h

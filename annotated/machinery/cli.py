@@ -1,6 +1,6 @@
 """The command `annotated`: its options, and what becomes of errors.
 
-Nothing here imports torch. A subcommand adds its options only when it is the one being parsed,
+Nothing here imports torch. A subcommand adds its options only when it is among the arguments,
 because those of `prepare` and `train` are the fields of a dataclass in a module that needs torch.
 """
 
@@ -11,8 +11,7 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection
 from typing import Any
 
 from annotated.machinery import commands
@@ -22,39 +21,23 @@ _OUT = "also write the scores to this JSON file"
 _NEW = "a new or an empty folder"
 
 
-class CommandParser(argparse.ArgumentParser):
-    """A parser with --debug, like those of its subcommands.
-
-    Args:
-        add_options: adds the other options when arguments are first parsed.
-        options: as for `argparse.ArgumentParser`.
-    """
-
-    def __init__(self, add_options: Callable[[Any], None] | None = None, **options: Any) -> None:
-        super().__init__(**options, formatter_class=argparse.RawDescriptionHelpFormatter)
-        self.add_options = add_options
-        text = "if something goes wrong, show Python's traceback instead of one line"
-        self.add_argument("--debug", action="store_true", default=argparse.SUPPRESS, help=text)
-
-    def parse_known_args(self, *given: Any, **named: Any) -> Any:
-        if self.add_options:
-            self.add_options(self)
-            self.add_options = None
-        return super().parse_known_args(*given, **named)
-
-
-def build_parser() -> CommandParser:
-    """The parser of the command `annotated`."""
-    parser = CommandParser(prog="annotated", description="Attention Is All You Need, executable.")
+def build_parser(arguments: list[str]) -> argparse.ArgumentParser:
+    """The parser of the command `annotated`; a subcommand among the arguments has its options."""
+    parser = argparse.ArgumentParser("annotated", description="Attention Is All You Need in code.")
+    text = "if something goes wrong, show Python's traceback instead of one line"
+    parser.add_argument("--debug", action="store_true", help=text)
     subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, (add_options, run, text) in _COMMANDS.items():
-        command = subcommands.add_parser(name, help=text, add_options=add_options)
+        raw = argparse.RawDescriptionHelpFormatter
+        command = subcommands.add_parser(name, help=text, formatter_class=raw)
         command.description = f"{text[0].upper()}{text[1:]}."
         command.set_defaults(run=run)
+        if name in arguments:
+            add_options(command)
     return parser
 
 
-def _add_fields(parser: CommandParser, config: Any, names: Collection[str] = ()) -> None:
+def _add_fields(parser: argparse.ArgumentParser, config: Any, names: Collection[str] = ()) -> None:
     """Add an option for each field of a configuration dataclass, or for those named.
 
     An option that is not given leaves no trace in the result, so that presets can fill it in.
@@ -63,11 +46,10 @@ def _add_fields(parser: CommandParser, config: Any, names: Collection[str] = ())
         if names and field.name not in names:
             continue
         default, choices = field.default, field.metadata["choices"]
-        kind: dict[str, Any] = {"type": type(default), "choices": choices or None}
-        if isinstance(default, bool):
-            kind = {"action": argparse.BooleanOptionalAction}
-        elif not choices:
-            kind["metavar"] = type(default).__name__.upper()
+        kind: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+        if not isinstance(default, bool):
+            metavar = None if choices else type(default).__name__.upper()
+            kind = {"type": type(default), "choices": choices or None, "metavar": metavar}
         parser.add_argument(
             f"--{field.name.replace('_', '-')}",
             dest=field.name,
@@ -77,29 +59,19 @@ def _add_fields(parser: CommandParser, config: Any, names: Collection[str] = ())
         )
 
 
-def _add_search(parser: CommandParser, alpha: float) -> None:
+def _add_search(parser: argparse.ArgumentParser, alpha: float) -> None:
     add = parser.add_argument
     add("--beam", type=int, default=4, help="hypotheses; 1 is greedy (default: %(default)s)")
     add("--alpha", type=float, default=alpha, help="length penalty (default: %(default)s)")
     add("--device", help="such as cpu or cuda (default: the GPU, if there is one)")
 
 
-HOW_TO_PREPARE = """
-examples:
-  annotated prepare --preset base-en-de
-  annotated prepare --data texts-en-de --vocab-size 16000 --out texts/prepared
-
-The command prints the folder. `annotated train` with the same options finds it, unless it was
-chosen with --out; then --prepared names it. A second call only compares the checksums of all
-files. If the command is stopped or killed, nothing is left that could pass for a complete folder.
-"""
-
-
-def _add_prepare(parser: CommandParser) -> None:
+def _add_prepare(parser: argparse.ArgumentParser) -> None:
     from annotated.machinery.prepared import RULES
     from annotated.training import PRESETS, TrainingConfig
 
-    parser.epilog, add = HOW_TO_PREPARE, parser.add_argument
+    add = parser.add_argument
+    parser.epilog = "Prints the folder; train finds it by the same options, or by --prepared."
     preset = "the options of this run (default: multi30k-en-de, whose values are those below)"
     add("--preset", choices=PRESETS, help=preset)
     add("--out", default="", help="folder to write to (default: one next to the downloads)")
@@ -108,7 +80,7 @@ def _add_prepare(parser: CommandParser) -> None:
     _add_fields(parser, TrainingConfig, RULES)
 
 
-def _add_train(parser: CommandParser) -> None:
+def _add_train(parser: argparse.ArgumentParser) -> None:
     from annotated.training import PRESETS, TrainingConfig
 
     parser.epilog = "Ctrl-C saves. example: annotated train --data multi30k-en-fr --out runs/en-fr"
@@ -122,7 +94,6 @@ def _add_train(parser: CommandParser) -> None:
 HOW_TO_TRANSLATE = """
 examples:
   annotated translate multi30k-en-de "A dog runs." "A cat sleeps."
-  annotated translate multi30k-en-de < in.txt > out.txt
   annotated translate multi30k-en-de --input in.txt --output out.txt --beam 8
   annotated translate multi30k-en-de --n-best 4 "A dog runs."
 
@@ -133,7 +104,7 @@ A blank sentence has one candidate, which is empty.
 """
 
 
-def _add_translate(parser: CommandParser) -> None:
+def _add_translate(parser: argparse.ArgumentParser) -> None:
     parser.epilog, add = HOW_TO_TRANSLATE, parser.add_argument
     add("model", help=_MODEL)
     add("text", nargs="*", help="sentences (default: the lines of standard input)")
@@ -152,7 +123,7 @@ def _add_translate(parser: CommandParser) -> None:
     add("--progress", action=bar, help="show a bar on standard error (default: at a terminal)")
 
 
-def _add_evaluate(parser: CommandParser) -> None:
+def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", help=_MODEL)
     add("--data", nargs="+", help="CORPUS-SRC-TGT (default: what the model was trained on)")
@@ -161,7 +132,7 @@ def _add_evaluate(parser: CommandParser) -> None:
     add("--out", help=_OUT)
 
 
-def _add_score(parser: CommandParser) -> None:
+def _add_score(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("output", nargs="+", help="translations, plain text, one sentence per line")
     add("--ref", required=True, help="reference, plain text, one sentence per line")
@@ -169,7 +140,7 @@ def _add_score(parser: CommandParser) -> None:
     add("--out", help=_OUT)
 
 
-def _add_parse(parser: CommandParser) -> None:
+def _add_parse(parser: argparse.ArgumentParser) -> None:
     parser.epilog = 'example: annotated parse "The cat sat on the mat."'
     add = parser.add_argument
     add("text", nargs="*", help="sentences (default: the lines of standard input)")
@@ -181,32 +152,24 @@ def _add_parse(parser: CommandParser) -> None:
     add("--free", action="store_true", help="search freely and repair what is not a tree")
     add("--treebank", help="score on it: craft, wsj-sample, or the folder of a Penn Treebank")
     add("--split", default="dev", help="train, dev or test (default: %(default)s)")
-    add("--limit", type=int, help="number of its sentences, from the beginning (default: all)")
     add("--out", help=_OUT)
 
 
-def _add_treebank(parser: CommandParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="write|score")
+def _add_treebank(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(required=True, metavar="write")
     write = actions.add_parser("write", help="write a corpus for train, sentences and trees")
     write.add_argument("treebank", help="craft, or the folder of a Penn Treebank")
     write.add_argument("folder", help="folder to write to; the output is the --data of train")
-    write.add_argument("--limit", type=int, help="number of training trees (default: all)")
-    score = actions.add_parser("score", help="compare two files of trees in brackets as EVALB does")
-    score.add_argument("gold", help="one tree per line, or a blank line")
-    score.add_argument("found", help="a parser's trees of the same sentences")
-    text = "EVALB's parameter file; DEBUG and MAX_ERROR change nothing (default: as COLLINS.prm)"
-    score.add_argument("--param", metavar="FILE", help=text)
-    score.add_argument("--out", help=_OUT)
 
 
-def _add_heads(parser: CommandParser) -> None:
+def _add_heads(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", help=_MODEL)
     add("--untrained", action="store_true", help="the same model before training, as a control")
     add("--out", help="also write the tables to this JSON file")
 
 
-def _add_vary(parser: CommandParser) -> None:
+def _add_vary(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--row", nargs="+", help="such as base or 'A: h = 1' (default: all)")
     add("--seed", nargs="+", type=int, default=[1], help="one run for each (default: 1)")
@@ -215,7 +178,7 @@ def _add_vary(parser: CommandParser) -> None:
     add("--results", default="runs/variations.csv", help="file to append to (default: %(default)s)")
 
 
-def _add_export(parser: CommandParser) -> None:
+def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example: annotated export multi30k-en-de --to onnx --out german"
     add = parser.add_argument
     add("model", help=_MODEL)
@@ -224,22 +187,19 @@ def _add_export(parser: CommandParser) -> None:
     add("--half", action="store_true", help="16-bit numbers instead of 32-bit ones: half the size")
 
 
-def _add_import(parser: CommandParser) -> None:
+def _add_import(parser: argparse.ArgumentParser) -> None:
     text = "OWNER/NAME, a model of the Hub, also OWNER/NAME@REVISION; or a folder in its format"
     parser.add_argument("source", help=text)
     parser.add_argument("--out", required=True, metavar="FOLDER", help=_NEW)
 
 
-def _add_average(parser: CommandParser) -> None:
+def _add_average(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example: annotated average runs/base-en-de --last 5"
-    text = "the folder of a run, whose model becomes the mean; or checkpoint files"
-    parser.add_argument("checkpoints", nargs="+", metavar="RUN|FILE", help=text)
-    text = "number of a run's checkpoints (default: as configured)"
-    parser.add_argument("--last", type=int, default=0, metavar="N", help=text)
-    parser.add_argument("--out", metavar="FILE", help="where to write the mean of files")
+    parser.add_argument("folder", help="the folder of a run, whose model becomes the mean")
+    parser.add_argument("--last", type=int, default=0, help="checkpoints (default: as configured)")
 
 
-def _add_data(parser: CommandParser) -> None:
+def _add_data(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="list|get")
     actions.add_parser("list", help="list the corpora, with source and license")
     get = actions.add_parser("get", help="download a corpus; a broken download is continued")
@@ -247,11 +207,10 @@ def _add_data(parser: CommandParser) -> None:
     get.add_argument("--split", nargs="+", default=[], help="only what these need (default: all)")
 
 
-def _add_paper(parser: CommandParser) -> None:
-    actions = parser.add_subparsers(dest="action", required=True, metavar="get|import|show")
+def _add_paper(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="get|import")
     actions.add_parser("get", help="download it from arXiv")
     actions.add_parser("import", help="keep a copy of a PDF that you have").add_argument("file")
-    actions.add_parser("show", help="print a section, such as 3.2.1").add_argument("section")
 
 
 _COMMANDS: dict[str, tuple[Callable[[Any], None], Callable[[Any], None], str]] = {
@@ -261,14 +220,18 @@ _COMMANDS: dict[str, tuple[Callable[[Any], None], Callable[[Any], None], str]] =
     "evaluate": (_add_evaluate, commands.run_evaluate, "score a model: BLEU and perplexity"),
     "score": (_add_score, commands.run_score, "score files of translations with BLEU"),
     "parse": (_add_parse, commands.run_parse, "print trees of sentences, or score a parser"),
-    "treebank": (_add_treebank, commands.run_treebank, "write trees to train on, or score them"),
+    "treebank": (_add_treebank, commands.run_treebank, "write trees to train on"),
     "heads": (_add_heads, commands.run_heads, "measure what a model's heads attend to"),
     "vary": (_add_vary, commands.run_vary, "train the rows of Table 3 at small scale"),
     "export": (_add_export, commands.run_export, "write a model in another program's format"),
     "import": (_add_import, commands.run_import, "write a published model in our own format"),
-    "average": (_add_average, commands.run_average, "average the weights of checkpoints"),
+    "average": (_add_average, commands.run_average, "average a run's last checkpoints"),
     "data": (_add_data, commands.run_data, "list or download corpora"),
-    "paper": (_add_paper, commands.run_paper, "download, import or print the paper's own text"),
+    "paper": (
+        _add_paper,
+        commands.run_paper,
+        "download or import the paper for the book",
+    ),
 }
 
 
@@ -283,14 +246,19 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):  # every character can be printed
         sys.stdout.reconfigure(errors="backslashreplace")
-    parser = build_parser()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = build_parser(arguments)
     options, rest = parser.parse_known_args(arguments)
+    debug = options.debug or "--debug" in rest
+    rest = [word for word in rest if word != "--debug"]
     if "text" in options and not any(word.startswith("-") for word in rest):
         options.text = [*options.text, *rest]  # sentences after an option, which argparse misses
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     try:
-        with nullcontext() if "debug" in options else _short_warnings():
+        with warnings.catch_warnings():
+            if not debug:
+                warnings.showwarning = _show_warning
             options.run(options)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -302,7 +270,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(130)
     except Exception as error:
         _flush_or_discard_output()
-        if "debug" in options:
+        if debug:
             raise
         status, line = _explain(error)
         print(f"annotated: {line}", file=sys.stderr)
@@ -316,32 +284,17 @@ def _explain(error: Exception) -> tuple[int, str]:
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and no_memory):
         less = "--parts, other commands less with a smaller --beam or --batch-tokens"
         return 2, f"out of memory; train needs less with more {less}, or try --device cpu"
-    if isinstance(error, ModuleNotFoundError):
-        return 2, f"expected the package {error.name}; it is not installed"
-    if isinstance(error, OSError) and error.strerror:
-        place = f"{error.filename}: " if error.filename is not None else ""
-        return 2, f"{place}{error.strerror}"
-    if isinstance(error, ValueError | OSError):
+    if isinstance(error, ValueError | OSError | ModuleNotFoundError):
         return 2, text
     fault = f"this should not happen, and is no mistake of yours ({type(error).__name__}: {text})"
     return 70, f"{fault}; --debug shows where"
 
 
-@contextmanager
-def _short_warnings() -> Iterator[None]:
-    """Around a command: our warnings are one line, without a place in the code."""
-    usual = warnings.formatwarning
-
-    def short(message: Any, category: Any, *where: Any, **more: Any) -> str:
-        if category is not UserWarning:
-            return usual(message, category, *where, **more)
-        return f"annotated: {' '.join(str(message).split())}\n"
-
-    warnings.formatwarning = short
-    try:
-        yield
-    finally:
-        warnings.formatwarning = usual
+def _show_warning(message: Any, category: Any, *where: Any, **more: Any) -> None:
+    """Print a warning of ours as one line, without a place in the code, and others as usual."""
+    line = f"annotated: {' '.join(str(message).split())}\n"
+    usual = warnings.formatwarning(message, category, *where[:2])
+    sys.stderr.write(line if category is UserWarning else usual)
 
 
 def _flush_or_discard_output() -> None:

@@ -32,8 +32,8 @@ def run_prepare(options: argparse.Namespace) -> None:
 def run_train(options: argparse.Namespace) -> None:
     from annotated.machinery.training.folder import read_config
 
-    names = [field.name for field in dataclasses.fields(annotated.TrainingConfig)]
-    given = {name: value for name, value in vars(options).items() if name in names}
+    fields = annotated.TrainingConfig.__dataclass_fields__
+    given = {name: value for name, value in vars(options).items() if name in fields}
     config = annotated.preset(options.preset or "multi30k-en-de", **given)
     if options.resume and not options.preset and Path(config.out, "training.json").exists():
         config = dataclasses.replace(read_config(Path(config.out)), **given)
@@ -45,27 +45,17 @@ def run_train(options: argparse.Namespace) -> None:
 def run_vary(options: argparse.Namespace) -> None:
     from annotated.machinery.training.table_3 import vary
 
-    changes = {"updates": options.updates, "precision": options.precision}
-    given = {name: value for name, value in changes.items() if value is not None}
+    changes = ("updates", options.updates), ("precision", options.precision)
+    given = {name: value for name, value in changes if value is not None}
     names = options.row or list(annotated.table_3().index)
     print(vary(names, options.seed, Path(options.results), **given).to_string(index=False))
 
 
 def run_average(options: argparse.Namespace) -> None:
-    from annotated.machinery.files import write_tensors
     from annotated.machinery.training.folder import average_run
 
-    first, *more = paths = [Path(path) for path in options.checkpoints]
-    if first.is_dir():
-        if more or options.out:
-            raise InputError("expected the folder of one run, without --out: its model is replaced")
-        average_run(first, options.last)
-        print(first)
-    elif options.out and not options.last:
-        write_tensors(Path(options.out), annotated.average_checkpoints(paths), {"format": "pt"})
-        print(options.out)
-    else:
-        raise InputError("expected --out FILE with checkpoint files, or the folder of a run")
+    average_run(Path(options.folder), options.last)
+    print(options.folder)
 
 
 def run_translate(options: argparse.Namespace) -> None:
@@ -74,12 +64,12 @@ def run_translate(options: argparse.Namespace) -> None:
     sentences = _sentences(options.text, options.input)
     scored, progress = options.n_best is not None, options.progress
     if progress is None:  # only where it is seen and does not get between the translations
-        silent = options.output is not None or not _at_terminal(sys.stdout)
-        progress = _at_terminal(sys.stderr) and silent
+        printed = options.output is None and sys.stdout is not None and sys.stdout.isatty()
+        progress = sys.stderr.isatty() and not printed
     names = "beam", "alpha", "max_extra", "max_source", "batch_tokens", "chunk"
     search = {name: getattr(options, name) for name in names}
     search |= {"progress": progress, "n_best": options.n_best if scored else 1}
-    if not (options.text or options.input) and _at_terminal(sys.stdin):
+    if not (options.text or options.input) and sys.stdin.isatty():
         search["chunk"] = 1  # somebody waits for each answer
     with _text_output(options.output) as out:
         translator = annotated.load_pretrained(options.model, _device(options.device))
@@ -115,9 +105,8 @@ def run_evaluate(options: argparse.Namespace) -> None:
 def run_score(options: argparse.Namespace) -> None:
     from annotated.machinery.scoring import score_files
 
-    rows = []
-    for output in options.output:
-        rows += score_files(Path(output), Path(options.ref), options.lang)
+    outputs, ref = map(Path, options.output), Path(options.ref)
+    rows = [row for output in outputs for row in score_files(output, ref, options.lang)]
     _report_bleu(rows, ["output"], options.out)
 
 
@@ -127,23 +116,27 @@ def run_parse(options: argparse.Namespace) -> None:
     from annotated.machinery.parsing.linear import split_words
     from annotated.machinery.parsing.trees import load_trees, tree_to_brackets
 
-    if (options.out or options.limit) and not options.treebank:
-        raise InputError("expected --treebank with --out or --limit, which are about scores")
+    if options.out and not options.treebank:
+        raise InputError("expected --treebank with --out, which is about scores")
     if options.treebank and (options.text or options.svg):
         raise InputError("expected either sentences to draw or --treebank to score on; got both")
     parser = annotated.load_parser(options.model, _device(options.device))
     search = {"beam": options.beam, "alpha": options.alpha, "hold": not options.free}
     if options.treebank:
-        gold = load_trees(options.treebank, options.split, options.limit)
+        gold = load_trees(options.treebank, options.split)
         found = parser.parse_all([tree.leaves() for tree in gold], progress=True, **search)
         about = {"treebank": options.treebank, "split": options.split, **search}
-        _report_trees(score_trees(gold, found), about, options.out)
+        rows = score_trees(gold, found)
+        for name, value in (pair for row in rows for pair in row.items()):
+            print(f"{name:26}= {value if isinstance(value, str) else format(value, '6.5g')}")
+        if options.out:
+            scores = json.dumps([about | row for row in rows], indent=1)
+            write_text(Path(options.out), f"{scores}\n")
         return
     for number, line in enumerate(_sentences(options.text), start=1):
         if len(line) > 2000:  # a longer one would be truncated, and half a tree is none
-            raise InputError(
-                f"sentence {number}: expected at most 2,000 letters; got {len(line):,}"
-            )
+            wrong = f"expected at most 2,000 letters; got {len(line):,}"
+            raise InputError(f"sentence {number}: {wrong}")
         words = line.split() if options.words else split_words(line)
         if not words:
             raise InputError(f"sentence {number}: expected words; got a blank line")
@@ -157,16 +150,9 @@ def run_parse(options: argparse.Namespace) -> None:
 
 
 def run_treebank(options: argparse.Namespace) -> None:
-    from annotated.machinery.parsing.evalb import read_evalb_params, score_tree_files
     from annotated.machinery.parsing.linear import write_treebank
 
-    if options.action == "write":
-        print(write_treebank(options.treebank, Path(options.folder), options.limit))
-        return
-    about = {"gold": options.gold, "found": options.found, "param": options.param}
-    params = read_evalb_params(Path(options.param)) if options.param else None
-    rows = score_tree_files(Path(options.gold), Path(options.found), params)
-    _report_trees(rows, about, options.out)
+    print(write_treebank(options.treebank, Path(options.folder)))
 
 
 def run_heads(options: argparse.Namespace) -> None:
@@ -176,16 +162,14 @@ def run_heads(options: argparse.Namespace) -> None:
     for name, table in tables.items():
         print(f"\n{name}\n{table.round(3).to_string(index=False)}")
     if options.out:
-        about = {"model": options.model, "untrained": options.untrained}
-        write_study(Path(options.out), tables, **about)
+        write_study(Path(options.out), tables, model=options.model, untrained=options.untrained)
 
 
 def run_export(options: argparse.Namespace) -> None:
     from annotated.machinery.export import export_model
 
-    export_model(
-        annotated.load_pretrained(options.model), options.to, Path(options.out), options.half
-    )
+    translator = annotated.load_pretrained(options.model)
+    export_model(translator, options.to, Path(options.out), options.half)
     print(options.out)
 
 
@@ -217,20 +201,9 @@ def run_data(options: argparse.Namespace) -> None:
 
 
 def run_paper(options: argparse.Namespace) -> None:
-    from annotated.machinery.paper.quotation import find_paper, get_paper, import_paper
+    from annotated.machinery.paper.quotation import get_paper, import_paper
 
-    if options.action == "get":
-        print(get_paper())
-        return
-    if options.action == "import":
-        print(import_paper(options.file))
-        return
-    paper = find_paper()
-    if paper is None:
-        raise InputError("no paper found: annotated paper get, or annotated paper import FILE")
-    if options.section not in paper.sections:
-        raise InputError(f"expected a section out of {', '.join(paper.sections)}")
-    print("\n\n".join(paper.sections[options.section]))
+    print(get_paper() if options.action == "get" else import_paper(options.file))
 
 
 def _report_bleu(rows: list[dict[str, Any]], names: list[str], out: str | None) -> None:
@@ -242,17 +215,6 @@ def _report_bleu(rows: list[dict[str, Any]], names: list[str], out: str | None) 
         print(f"{name:5} {row['text']:33} {row['score']:.2f}  {row['signature']}")
     if out:
         write_text(Path(out), json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
-
-
-def _report_trees(rows: list[dict[str, Any]], about: dict[str, Any], out: str | None) -> None:
-    """Print scores of trees as EVALB does, and write them as JSON."""
-    from annotated.machinery.files import write_text
-
-    for row in rows:
-        for name, value in row.items():
-            print(f"{name:26}= {value if isinstance(value, str) else format(value, '6.5g')}")
-    if out:
-        write_text(Path(out), json.dumps([about | row for row in rows], indent=1) + "\n")
 
 
 def _one_line(text: str) -> str:
@@ -269,9 +231,8 @@ def _one_line(text: str) -> str:
 def _sentences(text: list[str], file: str | None = None) -> Iterable[str]:
     """The sentences of the command line, the lines of a file, or those of standard input.
 
-    A file is read whole, so that a mistake in it is found before the work begins. Standard input
-    may be longer than memory, or written by a program that is still at work; its lines are read
-    when they are asked for.
+    A file is read whole, so that a mistake in it is found before the work begins; standard input,
+    which may be endless, when its lines are asked for.
 
     Raises: InputError if the file or standard input cannot be read, or is not UTF-8.
     """
@@ -294,11 +255,6 @@ def _device(name: str | None) -> str:
     import torch
 
     return name or ("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def _at_terminal(stream: Any) -> bool:
-    """Whether a person is at the other end of a stream; it may be closed."""
-    return stream is not None and stream.isatty()
 
 
 @contextmanager

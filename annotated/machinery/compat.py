@@ -1,6 +1,9 @@
-"""Code for The Annotated Transformer."""
+"""The names of The Annotated Transformer, which `annotated.compat` offers, and what differs there.
 
-from collections.abc import Callable, Iterable, Iterator
+An attention layer keeps its weights in `attn`, and the loss its smoothed targets in `true_dist`.
+"""
+
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
@@ -9,26 +12,25 @@ from torch import Tensor, nn
 from annotated import attention as paper_attention
 from annotated import model as paper_model
 from annotated import regularization
-from annotated.attention import scaled_dot_product
-from annotated.attention import subsequent_mask as subsequent_mask
-from annotated.data import Batch as Batch
-from annotated.decoding import greedy_decode as greedy_decode
-from annotated.embeddings import Embeddings as Embeddings
-from annotated.embeddings import Generator as Generator
-from annotated.feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
+from annotated.attention import scaled_dot_product as attention
+from annotated.attention import subsequent_mask
+from annotated.data import Batch
+from annotated.decoding import greedy_decode
+from annotated.embeddings import Embeddings, Generator
+from annotated.feed_forward import PositionwiseFeedForward
 from annotated.machinery.errors import InputError, check_whole
-from annotated.model import EncoderDecoder as EncoderDecoder
-from annotated.optimizer import rate as rate
-from annotated.positional import PositionalEncoding as PositionalEncoding
-from annotated.stacks import Decoder as Decoder
-from annotated.stacks import DecoderLayer as DecoderLayer
-from annotated.stacks import Encoder as Encoder
-from annotated.stacks import EncoderLayer as EncoderLayer
-from annotated.stacks import SublayerConnection as SublayerConnection
-from annotated.stacks import clones as clones
-from annotated.training import SimpleLossCompute as SimpleLossCompute
-from annotated.training import TrainState as TrainState
-from annotated.training import run_epoch as run_epoch
+from annotated.model import EncoderDecoder
+from annotated.optimizer import rate
+from annotated.positional import PositionalEncoding
+from annotated.stacks import (
+    Decoder,
+    DecoderLayer,
+    Encoder,
+    EncoderLayer,
+    SublayerConnection,
+    clones,
+)
+from annotated.training import SimpleLossCompute, TrainState, run_epoch
 
 __all__ = [
     "Batch",
@@ -61,31 +63,6 @@ __all__ = [
 ]
 
 
-def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None = None,
-    dropout: Callable[[Tensor], Tensor] | None = None,
-) -> tuple[Tensor, Tensor]:
-    """Equation 1, with dropout on the weights if asked for.
-
-    Args:
-        query: (..., len_q, d_k)   key: (..., len_k, d_k)   value: (..., len_k, d_v)
-        mask: broadcastable to (..., len_q, len_k); False or 0 forbids the connection.
-        dropout: what the weights go through before they meet the values.
-
-    Returns: output (..., len_q, d_v) and weights (..., len_q, len_k).
-
-    Source: section 3.2.1.
-    """
-    output, weights = scaled_dot_product(query, key, value, mask)
-    if dropout is None:
-        return output, weights
-    weights = dropout(weights)
-    return weights @ value, weights
-
-
 class MultiHeadedAttention(paper_attention.MultiHeadedAttention):
     """The layer of section 3.2.2 with an attribute `attn`.
 
@@ -111,7 +88,7 @@ class MultiHeadedAttention(paper_attention.MultiHeadedAttention):
             with torch.no_grad():
                 queries = self.split_heads(self.w_q(query))
                 one = None if mask is None else mask.unsqueeze(-3)
-                self.attn = scaled_dot_product(queries, keys, values, one)[1]
+                self.attn = attention(queries, keys, values, one)[1]
         return self.attend(query, keys, values, mask)
 
 
@@ -171,17 +148,11 @@ class LabelSmoothing(regularization.LabelSmoothing):
         return nn.functional.kl_div(x, self.true_dist, reduction="sum")
 
 
-class DummyOptimizer(torch.optim.Optimizer):
-    """An optimizer that changes nothing."""
+class DummyOptimizer(torch.optim.SGD):
+    """An optimizer that changes nothing, because it has no weights."""
 
     def __init__(self) -> None:
-        super().__init__([nn.Parameter(torch.zeros(0))], {"lr": 0.0})
-
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Leave the weights as they are."""
-
-    def zero_grad(self, set_to_none: bool = False) -> None:
-        """Leave the gradients as they are."""
+        super().__init__([nn.Parameter(torch.zeros(0))], lr=0.0)
 
 
 class DummyScheduler:

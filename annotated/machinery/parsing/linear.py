@@ -106,17 +106,6 @@ def tree_to_line(tree: "Tree") -> str:
     return f"↓{label} {' '.join(map(tree_to_line, tree))} ↑{label}"
 
 
-def line_to_tokens(line: str) -> list[str]:
-    """The tokens for `delinearize` in a line such as `tree_to_line` writes.
-
-    >>> line_to_tokens("↓NP →PRPS its →NN mat ↑NP")
-    ['(NP', 'PRP$', 'NN', ')NP']
-    """
-    marks = [(word[0], word[1:]) for word in line.split() if is_marked(word)]
-    tokens = {"↓": "({}", "↑": "){}"}
-    return [tokens[m].format(x) if m in tokens else _TAGS.get(x, x) for m, x in marks]
-
-
 def line_to_tree(line: str, words: list[str]) -> "Tree":
     """The tree that a line describes, whatever it is, over these words.
 
@@ -130,6 +119,7 @@ def line_to_tree(line: str, words: list[str]) -> "Tree":
     >>> print(line_to_tree("↓NP →DT the →JJ fat →NN mat ↑NP", ["the", "mat"]))
     (NP (DT the) (NN mat))
     """
+    marks = [(word[0], word[1:]) for word in line.split() if is_marked(word)]
     written: list[str] = []  # the word after each tag
     for word in line.split():
         if is_marked(word):
@@ -143,35 +133,32 @@ def line_to_tree(line: str, words: list[str]) -> "Tree":
             positions.update(zip(range(i, i_end), range(j, j_end), strict=False))
     tokens: list[str] = []  # with a tag for each word up to the last that has one
     tags = done = 0
-    for token in line_to_tokens(line):
-        if token[0] in "()":
-            tokens.append(token)
+    for mark, label in marks:
+        if mark != "→":
+            tokens.append(f"{'(' if mark == '↓' else ')'}{label}")
             continue
         if tags in positions:
-            tokens += ["X"] * (positions[tags] - done) + [token]
+            tokens += ["X"] * (positions[tags] - done) + [_TAGS.get(label, label)]
             done = positions[tags] + 1
         tags += 1
     return delinearize(tokens, words)
 
 
-def write_treebank(corpus: str, folder: Path, limit: int | None = None) -> str:
+def write_treebank(corpus: str, folder: Path) -> str:
     """Write a treebank as a corpus for the trainer: train and dev, words and trees.
 
     Args:
-        corpus: as for `load_trees`.   limit: number of training sentences, from the beginning.
+        corpus: as for `load_trees`.
 
     Returns: what `--data` of `annotated train` has to be.
 
     Raises: as `load_trees`.
     """
     for split in "train", "dev":
-        trees = load_trees(corpus, split, limit if split == "train" else None)
-        sides = {
-            "words": [words_to_line(tree.leaves()) for tree in trees],
-            "trees": map(tree_to_line, trees),
-        }
-        for side, lines in sides.items():
-            write_text(folder / f"{split}.{side}", "".join(f"{line}\n" for line in lines))
+        trees = load_trees(corpus, split)
+        words = [f"{words_to_line(tree.leaves())}\n" for tree in trees]
+        write_text(folder / f"{split}.words", "".join(words))
+        write_text(folder / f"{split}.trees", "".join(f"{tree_to_line(tree)}\n" for tree in trees))
     return f"{folder}-words-trees"
 
 

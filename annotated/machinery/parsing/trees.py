@@ -11,7 +11,7 @@ from reprlib import repr as cut  # of a long string, its ends
 from typing import TYPE_CHECKING, Union
 
 from annotated.machinery.corpora import corpus_file, find_corpus, local_file
-from annotated.machinery.errors import InputError, check_whole, extra
+from annotated.machinery.errors import InputError, extra
 from annotated.machinery.texts import archive_texts, read_lines
 
 if TYPE_CHECKING:
@@ -21,11 +21,11 @@ _TOKEN = re.compile(r"[()]|[^() \t\r\n]+")  # other spaces may be part of a word
 _MOST_OPEN = 200  # nested brackets; Python's recursion has a limit
 
 
-def read_trees(lines: Iterable[str], where: str = "trees", first: int = 1) -> Iterator["Tree"]:
+def read_trees(lines: Iterable[str], where: str = "trees") -> Iterator["Tree"]:
     """Trees in brackets, each on one line or on several.
 
     Args:
-        where: name of the source, and `first`, number of its first line here, for errors.
+        where: name of the source, for errors.
 
     Raises: InputError that says in which line a bracket is wrong or more than 200 are nested, or
         that there is no tree.
@@ -35,7 +35,7 @@ def read_trees(lines: Iterable[str], where: str = "trees", first: int = 1) -> It
 
     stack: list[tuple[Tree, int]] = []  # open phrases, and the lines where they were opened
     number, found = 0, False
-    for number, line in enumerate(lines, start=first):
+    for number, line in enumerate(lines, start=1):
         place = f"{where}, line {number}"
         for token in _TOKEN.findall(line.removeprefix("\ufeff") if number == 1 else line):
             if token == "(":
@@ -48,8 +48,8 @@ def read_trees(lines: Iterable[str], where: str = "trees", first: int = 1) -> It
             tree, _ = stack[-1]
             if token == ")":
                 if not tree or (len(tree) > 1 and any(isinstance(child, str) for child in tree)):
-                    told = "expected one word, or phrases and tags with a word"
-                    raise InputError(f"{place}: {told}, in ({tree.label()[:40]} ...)")
+                    wanted = "expected one word, or phrases and tags with a word"
+                    raise InputError(f"{place}: {wanted}, in ({tree.label()[:40]} ...)")
                 stack.pop()
                 if stack:
                     stack[-1][0].append(tree)
@@ -103,32 +103,31 @@ def tree_to_brackets(tree: "Tree") -> str:
     return tree.pformat(margin=10**6)
 
 
-def load_trees(corpus: str, split: str, limit: int | None = None) -> list["Tree"]:
+def load_trees(corpus: str, split: str) -> list["Tree"]:
     """The trees of a split of a treebank, without traces.
 
     Args:
         corpus: "craft", "wsj-sample", or the folder of a whole Penn Treebank, whose sections are
             folders 00 to 24 in it, at any depth.
         split: "train", "dev" or "test"; of "wsj-sample" there is "test" alone.
-        limit: number of trees, from the beginning; None: all.
 
-    Raises: InputError for another split or a limit below 1, as `read_trees`, or if a section or
-        a file holds no words; MissingFile or FileError if the treebank cannot be found or read.
+    Raises: InputError for another split, as `read_trees`, or if a section or a file holds no
+        words; MissingFile or FileError if the treebank cannot be found or read.
 
     Source: section 6.3.
     """
-    if limit is not None:
-        check_whole("limit", limit)
-    archived = corpus in ("craft", "wsj-sample")
-    files = _archived_files(corpus, split) if archived else _penn_files(Path(corpus), split)
+    splits = ["test"] if corpus == "wsj-sample" else list(_SECTIONS)
+    if split not in splits:
+        raise InputError(f"expected a split out of {', '.join(splits)} of {corpus}; got {split!r}")
+    read = _archived_files if corpus in ("craft", "wsj-sample") else _penn_files
     trees: list[Tree] = []
-    for name, text in files:
+    for name, text in read(corpus, split):
         stripped = map(strip_traces, read_trees(io.StringIO(text), name))
         found = [tree for tree in stripped if tree is not None]
         if not found:
             raise InputError(f"{name}: expected words in its trees; there are only traces")
         trees += found
-    return trees[:limit]
+    return trees
 
 
 def _archived_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
@@ -136,9 +135,6 @@ def _archived_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
 
     CRAFT lists the articles of each split. NLTK's sample of the Journal has sections 00 and 01.
     """
-    splits = ["test"] if corpus == "wsj-sample" else ["train", "dev", "test"]
-    if split not in splits:
-        raise InputError(f"expected a split out of {', '.join(splits)} of {corpus}; got {split!r}")
     found = find_corpus(corpus)
     local, remote = found.files
     path = local_file(found, local) or corpus_file(found, remote)
@@ -149,8 +145,7 @@ def _archived_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
         trees = {Path(name).stem: name for name in texts if name.endswith(".tree")}
         listed = " ".join(text for name, text in texts.items() if name.endswith(ids)).split()
         if missing := [article for article in listed if article not in trees]:
-            told = f"lists {missing[0]}, but there is no {missing[0]}.tree"
-            raise InputError(f"{path}: {ids} {told}")
+            raise InputError(f"{path}: expected {missing[0]}.tree, which {ids} lists")
         wanted = [trees[article] for article in listed]
     if not wanted:
         raise InputError(f"{path}: expected trees of {corpus}, split {split}; there are none")
@@ -161,10 +156,9 @@ def _archived_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
 _SECTIONS = {"train": range(2, 22), "dev": [22], "test": [23]}  # by common usage
 
 
-def _penn_files(folder: Path, split: str) -> Iterator[tuple[str, str]]:
+def _penn_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
     """Name and text of each file of the sections of the Wall Street Journal in a split."""
-    if split not in _SECTIONS:
-        raise InputError(f"expected a split out of {', '.join(_SECTIONS)}; got {split!r}")
+    folder = Path(corpus)
     if not folder.is_dir():
         known = "craft, wsj-sample, or the folder of a Penn Treebank"
         raise InputError(f"expected a treebank: {known}; there is no folder {folder}")
