@@ -12,7 +12,7 @@ import pytest
 from serving import CONTENT, HALF, OTHER, SHA256, Server, answer, files, serving
 
 from annotated.machinery import downloads
-from annotated.machinery.downloads import download, fetch_url
+from annotated.machinery.downloads import download
 from annotated.machinery.errors import FileError
 
 SIZE = len(CONTENT)
@@ -151,11 +151,11 @@ def ranged(start: int, total: int, body: bytes) -> bytes:
     ],
 )
 def test_what_does_not_go_on_where_it_should_is_refused(server, tmp_path: Path, wrong: bytes):
-    (tmp_path / "text.gz").write_bytes(CONTENT[:100_000])
+    (tmp_path / "text.gz.part").write_bytes(CONTENT[:100_000])
     server.says, server.stubborn = [wrong], True
     with pytest.raises(FileError, match=re.escape(server.url)):
-        fetch_url(server.url, tmp_path / "text.gz", SIZE)
-    assert (tmp_path / "text.gz").read_bytes() == CONTENT[:100_000]
+        download(server.url, tmp_path / "text.gz", SHA256, SIZE)
+    assert (tmp_path / "text.gz.part").read_bytes() == CONTENT[:100_000]
 
 
 def test_a_server_that_takes_back_what_it_sent_is_left_after_one_more_try(server, tmp_path: Path):

@@ -24,7 +24,6 @@ from annotated.machinery.files import (
     write_tensors,
     write_text,
     writing,
-    writing_folder,
     writing_new_folder,
 )
 
@@ -83,9 +82,8 @@ def test_broken_json(tmp_path: Path, text: str):
         (1, float, True), (1.5, float, True), (True, float, False), (float("nan"), float, False),
         (float("inf"), float, False), ("no", bool, False), (1, bool, False), (False, bool, True),
         (None, int | None, True), (1, int | None, True), ("x", int | None, False),
-        (["a"], list[str], True), (["a", 1], list[str], False), ("ab", list[str], False),
-        ({"a": 1}, dict, True), ({"a": ["b"]}, dict[str, list[str]], True),
-        ({"a": "b"}, dict[str, list[str]], False), ([], dict, False),
+        (["a"], list[str], True), ("ab", list[str], False),
+        ({"a": 1}, dict[str, int], True), ([], dict, False),
     ],
 )  # fmt: skip
 def test_types_of_settings(value: object, kind: object, right: bool):
@@ -127,14 +125,15 @@ def test_what_is_written_is_whole_or_absent(tmp_path: Path):
 
 def test_a_folder_is_whole_or_absent(tmp_path: Path):
     folder = tmp_path / "deep" / "folder"
-    for text in "old", "new":
-        with writing_folder(folder) as part:
-            write_text(part / f"{text}.txt", text)
     for error in RuntimeError("stop"), OSError(28, "No space left"):
-        with pytest.raises(type(error)), writing_folder(folder) as part:
+        with pytest.raises(type(error)), writing_new_folder(folder) as part:
             write_text(part / "half.txt", "half")
             raise error
-    assert os.listdir(folder) == ["new.txt"] and os.listdir(folder.parent) == ["folder"]
+    assert os.listdir(folder.parent) == []
+    folder.mkdir()  # an empty one may be there
+    with writing_new_folder(folder) as part:
+        write_text(part / "a.txt", "whole")
+    assert os.listdir(folder) == ["a.txt"] and os.listdir(folder.parent) == ["folder"]
     with pytest.raises(InputError, match="folder"), writing_new_folder(folder):
         pass
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from serving import tar
 
 from annotated.data import encode_source, train_bpe
-from annotated.machinery import texts
 from annotated.machinery.checks import well_formed
 from annotated.machinery.errors import FileError, MissingFile
 from annotated.machinery.texts import archive_texts, part_lines, read_lines
@@ -124,15 +123,12 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(tmp_path: Path
     assert [len(line) for line in read_lines(tmp_path / "edge")] == [(1 << 20) - 1, 1]
 
 
-def test_texts_of_an_archive_are_limited_together(tmp_path: Path, monkeypatch):
+def test_texts_of_an_archive(tmp_path: Path):
     tar(tmp_path / "a.tgz", {"a.txt": b"x\n" * 40, "b.txt": b"y\n" * 40, "c": b"z" * 999}, "w:gz")
     assert archive_texts(tmp_path / "a.tgz", (".txt",)) == {
         "a.txt": "\n".join("x" * 40),
         "b.txt": "\n".join("y" * 40),
     }
-    monkeypatch.setattr(texts, "_MAX_TEXTS", 159)
-    with pytest.raises(FileError, match=r"a\.tgz.*159 bytes"):
-        archive_texts(tmp_path / "a.tgz", (".txt",))
     with pytest.raises(MissingFile, match=r"b\.tgz"):
         archive_texts(tmp_path / "b.tgz", (".txt",))
 
