@@ -191,7 +191,8 @@ def local(data_folder: Path) -> Path:
     return data_folder / "multi30k"
 
 
-def test_sides_of_unequal_length_are_refused(local: Path):
+def test_sides_of_unequal_length_are_refused(local: Path, monkeypatch):
+    monkeypatch.chdir(local.parent)  # where there is a folder of the name
     (local / "val.en").write_text("one\ntwo\n", encoding="utf-8")
     (local / "val.de").write_text("eins\nzwei\ndrei\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"multi30k dev, val.en.gz: .*\(line 3\)"):
@@ -219,13 +220,6 @@ def test_a_folder_of_ones_own_is_a_corpus(tmp_path: Path, monkeypatch: pytest.Mo
     assert load_pairs("texts", "dev", "en", "is") == (["three"], ["þrír"])
 
 
-def test_a_name_of_the_register_is_never_taken_for_a_folder(local: Path, monkeypatch):
-    (local / "val.en").write_text("registered\n", encoding="utf-8")
-    (local / "val.de").write_text("eingetragen\n", encoding="utf-8")
-    monkeypatch.chdir(local.parent)  # where there is a folder multi30k
-    assert load_pairs("multi30k", "dev", "en", "de") == (["registered"], ["eingetragen"])
-
-
 def test_corpora_add_up_in_order(tmp_path: Path):
     for folder, line in ("one", "1"), ("two", "2"):
         (tmp_path / folder).mkdir()
@@ -237,38 +231,14 @@ def test_corpora_add_up_in_order(tmp_path: Path):
         load_pairs(f"{both}+three", "dev", "en", "de")
 
 
-@pytest.mark.parametrize(
-    ("text", "parsed"),
-    [
-        ("multi30k-en-de", ("multi30k", "en", "de")),
-        ("wmt14-en-de", ("wmt14-en-de", "en", "de")),  # a corpus of one pair is named after it
-        ("wmt14-de-en", ("wmt14-en-de", "de", "en")),
-        ("my/own-texts-is-fo", ("my/own-texts", "is", "fo")),
-        ("laws+news-en-fr", ("laws+news", "en", "fr")),
-    ],
-)
-def test_data_is_named_with_its_languages(text: str, parsed: tuple[str, str, str]):
-    assert parse_data(text) == parsed
-
-
-@pytest.mark.parametrize("text", ["multi30k", "en-de", "-en-de", ""])
-def test_data_without_corpus_or_languages_is_refused(text: str):
-    with pytest.raises(ValueError, match="expected data as CORPUS-SRC-TGT"):
-        parse_data(text)
-
-
-@pytest.mark.parametrize(
-    ("corpus", "tgt", "file", "place"),
-    [
-        ("laws", "fr", "laws.en-fr.tsv.xz", "https://github.com/justicecanada/"),
-        ("tatoeba", "de", "deu-eng.zip", "https://www.manythings.org/anki/deu-eng.zip"),
-        ("iwslt14", "de", "de-en.tgz", "https://dl.fbaipublicfiles.com/"),
-    ],
-)
-def test_a_file_without_a_sum_has_to_be_put_there(data_folder, corpus, tgt, file, place):
-    for fetch in None, True:
-        with pytest.raises(FileNotFoundError, match=f"{file} in {data_folder}/.*{place}"):
-            load_pairs(corpus, "train", "en", tgt, fetch=fetch)
+def test_data_is_named_with_its_languages():
+    assert parse_data("multi30k-en-de") == ("multi30k", "en", "de")
+    assert parse_data("wmt14-de-en") == ("wmt14-en-de", "de", "en")  # named after its one pair
+    assert parse_data("my/own-texts-is-fo") == ("my/own-texts", "is", "fo")
+    assert parse_data("laws+news-en-fr") == ("laws+news", "en", "fr")
+    for text in "multi30k", "en-de", "-en-de", "":
+        with pytest.raises(ValueError, match="CORPUS-SRC-TGT"):
+            parse_data(text)
 
 
 @pytest.mark.parametrize(

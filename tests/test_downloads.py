@@ -82,14 +82,6 @@ def test_another_file_is_refused_and_what_was_there_stays(server: Server, tmp_pa
     assert files(tmp_path) == ["text.gz"] and (tmp_path / "text.gz").read_bytes() == b"old"
 
 
-def test_a_missing_file_names_its_url_and_a_place(server: Server, tmp_path: Path):
-    server.missing = True
-    with pytest.raises(OSError, match="404") as error:
-        download(server.url, tmp_path / "text.gz", SHA256)
-    assert server.url in str(error.value) and str(tmp_path / "text.gz") in str(error.value)
-    assert ".part" not in str(error.value) and files(tmp_path) == []
-
-
 PAGE = b"\xef\xbb\xbf\n<!DOCTYPE html><html><body>Please log in.</body></html>"
 LIES = {
     "a page": answer(PAGE, "Content-Type: text/html; charset=utf-8"),
@@ -102,6 +94,7 @@ LIES = {
     "altered": answer(CONTENT[:5000] + b"garbage" + CONTENT[5007:]),
     "too much": answer(CONTENT + b"garbage"),
     "too much without a length": answer(CONTENT + b"x" * 500_000, length=None),
+    "not found": answer(status="404 Not Found"),
     "an error": answer(b"<html>error</html>", status="500 Internal Server Error"),
     "nonsense": b"\0\1\2\r\n\r\n",
     "a negative length": answer(HALF, "Content-Length: -5", length=None),
