@@ -34,7 +34,7 @@ def test_lines_end_at_line_feeds_and_nowhere_else(tmp_path: Path, suffix: str):
         (b"a\r\nb\r\n", ["a", "b"]),
         (b"a\nb", ["a", "b"]),
         (b" a \n\tb\n\n", [" a ", "\tb", ""]),
-        ("\u00a0ä".encode(), ["\u00a0ä"]),
+        ("\ufeff\u00a0ä\n\ufeffruns\n".encode(), ["\u00a0ä", "\ufeffruns"]),  # the first: a mark
     ],
 )
 def test_ends_of_lines(tmp_path: Path, raw: bytes, lines: list[str]):
@@ -49,11 +49,6 @@ def test_bytes_that_are_not_utf8_name_file_and_line(tmp_path: Path, suffix: str)
     path.write_bytes(gzip.compress(raw) if suffix else raw)
     with pytest.raises(ValueError, match=rf"{re.escape(str(path))}, line 3.*0xf6"):
         read_lines(path)
-
-
-def test_a_byte_order_mark_is_no_letter(tmp_path: Path):
-    (tmp_path / "a.txt").write_bytes("\ufeffA dog\n\ufeffruns\n".encode())
-    assert read_lines(tmp_path / "a.txt") == ["A dog", "\ufeffruns"]
 
 
 MEMBERS = {"a/other.en": b"no\n", "a/text.en": b"one\ntwo\n", "text.gz": gzip.compress(b"three\n")}

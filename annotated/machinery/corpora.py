@@ -175,7 +175,7 @@ def corpus_parts(corpus: Corpus, split: str, src: str, tgt: str) -> list[tuple[s
     return [(side(part, src), side(part, tgt)) for part in parts]
 
 
-def corpus_files(corpus: Corpus, splits: Iterable[str] = (), fetch: bool = True) -> Iterator[Path]:
+def corpus_files(corpus: Corpus, splits: Iterable[str] = ()) -> Iterator[Path]:
     """Path of each file that splits of a corpus (default: all) need, downloaded if need be.
 
     Raises: ValueError for an unknown split; else as `corpus_file`. If no split is named, a file
@@ -192,7 +192,7 @@ def corpus_files(corpus: Corpus, splits: Iterable[str] = (), fetch: bool = True)
     missing = 0
     for name in names:
         try:
-            yield corpus_file(corpus, name, fetch)
+            yield corpus_file(corpus, name, fetch=True)
         except MissingFile as error:
             missing += 1
             if splits or missing == len(names):
