@@ -20,7 +20,7 @@ from annotated.machinery.cleaning import Line, PairReport, good_pairs
 from annotated.machinery.downloads import cache_folder, download, sha256_of
 from annotated.machinery.errors import FileError, InputError, MissingFile
 from annotated.machinery.files import resource_path
-from annotated.machinery.texts import part_lines, without_mark
+from annotated.machinery.texts import bare_lines, part_lines
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -115,15 +115,15 @@ def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None, check: boo
         return local
     entry, cached = corpus.files.get(name, CorpusFile()), cache_folder() / corpus.folder / name
     folder = f"{os.environ.get('ANNOTATED_DATA', '$ANNOTATED_DATA')}/{corpus.folder}"
+    missing = f"expected {name} in {folder}; put it there"
     url = entry.url or (f"{corpus.url}/{name}" if corpus.url else "")
     if entry.sha256 is None or not url:
-        how = f"it is not downloaded automatically; put it there, from {url or corpus.source}"
-        raise MissingFile(f"expected {name} in {folder}; {how}")
+        place = url or corpus.source
+        raise MissingFile(f"{missing}, from {place}; it is not downloaded automatically")
     if cached.exists() and (not check or sha256_of(cached) == entry.sha256):
         return cached
     if not ("ANNOTATED_DATA" not in os.environ if fetch is None else fetch):
-        how = f"put it there, or run: annotated data get {corpus.name}"
-        raise MissingFile(f"expected {name} in {folder}; {how}")
+        raise MissingFile(f"{missing}, or run: annotated data get {corpus.name}")
     return download(url, cached, entry.sha256, entry.size)
 
 
@@ -206,17 +206,16 @@ _HEADER = re.compile(rb"<(title|description)>(.*)</\1>")
 
 def _sentences(path: Path, member: str = "") -> Iterator[bytes]:
     """The sentences of a file: its lines, or the content of WMT's and IWSLT's mark-up."""
-    lines = without_mark(part_lines(path, member))
-    bare = (line.removesuffix(b"\n").removesuffix(b"\r") for line in lines)
+    lines = bare_lines(part_lines(path, member))
     if (member or path.name).endswith((".sgm", ".xml")):  # entities stay, as in sacreBLEU
-        yield from (found[1].strip() for line in bare if (found := _SEGMENT.search(line)))
+        yield from (found[1].strip() for line in lines if (found := _SEGMENT.search(line)))
     elif "/train.tags." in f"/{member}":
-        for line in bare:
+        for line in lines:
             found = _HEADER.match(line)
             if found or not line.startswith(b"<"):
                 yield (found[2] if found else line).strip()
     else:
-        yield from bare
+        yield from lines
 
 
 def _split_of(rule: HeldOut, number: int, english: bytes, total: int) -> str:

@@ -184,12 +184,12 @@ class PreparedCorpus:
 
     def copy_vocabulary(self, folder: str | Path) -> None:
         """Write the vocabulary into the folder of a run."""
-        for name in set(VOCABULARIES) & self.manifest.files.keys():
+        for name in self.manifest.files.keys() & VOCABULARIES:
             write_text(Path(folder) / name, (self.folder / name).read_text("utf-8"))
 
     def check_vocabulary(self, folder: str | Path) -> None:
         """Raise MissingFile or FileError unless the vocabulary in a run's folder is this one."""
-        for name in set(VOCABULARIES) & self.manifest.files.keys():
+        for name in self.manifest.files.keys() & VOCABULARIES:
             path = Path(folder) / name
             with reading(path, "the vocabulary of the run", f"copy it from {self.folder}"):
                 if sha256_of(path) != self.manifest.files[name]["sha256"]:

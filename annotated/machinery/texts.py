@@ -33,10 +33,11 @@ def _bounded(file: IO[bytes], name: str) -> Iterator[bytes]:
         yield line
 
 
-def without_mark(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The same lines, the first without the byte-order mark that Windows puts before it."""
+def bare_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines without their ends, the first without the byte-order mark that Windows writes."""
     for number, line in enumerate(lines):
-        yield line if number else line.removeprefix(codecs.BOM_UTF8)
+        bare = line.removesuffix(b"\n").removesuffix(b"\r")
+        yield bare if number else bare.removeprefix(codecs.BOM_UTF8)
 
 
 def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
@@ -44,9 +45,9 @@ def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
 
     Raises: FileError with the name of the file and the number of a line that is not UTF-8.
     """
-    for number, line in enumerate(without_mark(lines), start=1):
+    for number, line in enumerate(bare_lines(lines), start=1):
         try:
-            text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+            text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             byte = f"byte 0x{line[error.start]:02x}"
             raise FileError(f"{name}, line {number}: expected UTF-8; got {byte}") from None
