@@ -3,8 +3,7 @@
 Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,13 +14,12 @@ from torch.nn.utils.rnn import pad_sequence
 
 from annotated.attention import subsequent_mask
 from annotated.machinery.checks import check_ids, each_text
-from annotated.machinery.errors import InputError, check_whole, extra
+from annotated.machinery.errors import InputError, check_whole
 
 SPECIALS = ["<s>", "</s>", "<pad>", "<unk>"]
 START, END, PAD, UNK = range(4)
-_LETTERS = (
-    1000  # most frequent ones; a text from the web has thousands, each of which takes a place
-)
+# A text from the web has thousands of letters, each of which would take a place of a piece.
+_TRAINING: Any = {"special_tokens": SPECIALS, "limit_alphabet": 1000, "show_progress": False}
 
 
 def untrained_tokenizer(model: Any) -> Tokenizer:
@@ -47,12 +45,7 @@ def train_bpe(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
     Source: section 5.1.
     """
     tokenizer = untrained_tokenizer(models.BPE(unk_token="<unk>"))
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size,
-        special_tokens=SPECIALS,
-        limit_alphabet=_LETTERS,
-        show_progress=False,
-    )
+    trainer = trainers.BpeTrainer(vocab_size=vocab_size, **_TRAINING)
     tokenizer.train_from_iterator(each_text(sentences), trainer)
     return tokenizer
 
@@ -69,21 +62,13 @@ def train_wordpiece(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
     )
     tokenizer = untrained_tokenizer(model)
     trainer = trainers.WordPieceTrainer(
-        vocab_size=vocab_size,
-        special_tokens=SPECIALS,
-        limit_alphabet=_LETTERS,
-        show_progress=False,
-        continuing_subword_prefix="",
+        vocab_size=vocab_size, continuing_subword_prefix="", **_TRAINING
     )
     tokenizer.train_from_iterator(each_text(sentences), trainer)
     return tokenizer
 
 
-_LARGEST = 10_000_000  # pieces; the library makes room for all that are asked for
-_VOCABULARIES: dict[str, Callable[[Iterable[str], int], Tokenizer]] = {
-    "bpe": train_bpe,
-    "wordpiece": train_wordpiece,
-}
+_VOCABULARIES = {"bpe": train_bpe, "wordpiece": train_wordpiece}
 
 
 def learn_vocabulary(kind: str, sentences: Iterable[str], vocab_size: int) -> Tokenizer:
@@ -101,23 +86,9 @@ def learn_vocabulary(kind: str, sentences: Iterable[str], vocab_size: int) -> To
     """
     if kind not in _VOCABULARIES:
         raise InputError(f"expected a vocabulary out of {', '.join(_VOCABULARIES)}; got {kind!r}")
-    check_whole("vocab_size", vocab_size, len(SPECIALS) + 1, _LARGEST)
+    # The library makes room for all pieces that are asked for.
+    check_whole("vocab_size", vocab_size, len(SPECIALS) + 1, 10_000_000)
     return _VOCABULARIES[kind](sentences, vocab_size)
-
-
-def word_vocabulary(sentences: Iterable[str], lang: str, min_count: int = 2) -> dict[str, int]:
-    """Words, as spaCy's rules for a language cut them, with their ids; the special symbols first.
-
-    Args:
-        min_count: how often a word has to occur to be in the vocabulary.
-    """
-    with extra("parse"):
-        import spacy  # slow to import, and only needed for whole words
-
-    words: Any = spacy.blank(lang).tokenizer
-    counts = Counter(word.text for sentence in words.pipe(sentences) for word in sentence)
-    known = [word for word, n in counts.most_common() if n >= min_count and word not in SPECIALS]
-    return {word: i for i, word in enumerate([*SPECIALS, *known])}
 
 
 def encode_source(tokenizer: Tokenizer, sentences: Iterable[str]) -> list[list[int]]:
@@ -145,20 +116,12 @@ def _length_order(
     source, target = scaled.T
     longest = np.ceil(np.maximum(source, target)).astype(np.int64)
     turning = np.where(longest % 2, source - target, target - source)
-    return shuffled[np.lexsort((_short(turning), _short(longest)))]  # equal pairs stay shuffled
-
-
-def _short(keys: np.ndarray) -> np.ndarray:
-    """Keys in 16 bits, which numpy sorts in half the time, if they are whole and small enough."""
-    fit = (np.abs(keys) < 1 << 15).all() and (keys == np.rint(keys)).all()
-    return keys.astype(np.int16) if fit else keys
+    return shuffled[np.lexsort((turning, longest))]  # equal pairs stay shuffled
 
 
 def _cut(order: np.ndarray, lengths: np.ndarray, budget: np.ndarray) -> list[np.ndarray]:
     """Cut a sequence of pairs into batches as full as the budgets (source, target) allow."""
-    whole = int(
-        np.lcm(*budget)
-    )  # a full batch; a pair takes the share that its longer side asks for
+    whole = int(np.lcm(*budget))  # a full batch, of which a pair takes its longer side's share
     source, target = lengths[order].T
     needs = np.maximum(source * (whole // budget[0]), target * (whole // budget[1]))
     batches, start, counts = [], 0, np.arange(1, len(order) + 1)

@@ -43,7 +43,6 @@ class Server(http.server.ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.content = b""
         self.ranges = True  # whether it knows the header Range
-        self.missing = False
         self.drops: list[int] = []  # after how many bytes it hangs up, one answer after another
         self.says: list[bytes | float | None] = []  # what it sends instead; pauses; None: a reset
         self.stubborn = False  # whether it says the same to everybody
@@ -63,8 +62,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if server.says:
             return self.say(server.says if server.stubborn else list(server.says))
         start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and server.ranges else 0
-        if server.missing:
-            return self.send_error(404)
         if start and start >= len(server.content):
             return self.send_error(416)
         self.send_response(206 if start else 200)
@@ -83,17 +80,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if isinstance(what, bytes):
                 self.wfile.write(what)
             elif what is None:
-                self.connection.setsockopt(
-                    socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
-                )
+                linger = struct.pack("ii", 1, 0)
+                self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
                 self.connection.close()
             else:
                 time.sleep(what)
 
-    def log_message(self, *arguments: object) -> None:
-        pass
-
-    def log_error(self, *arguments: object) -> None:
+    def log_message(self, *arguments: object) -> None:  # log_error calls it too
         pass
 
 

@@ -24,7 +24,6 @@ from annotated.machinery.files import (
     write_tensors,
     write_text,
     writing,
-    writing_folder,
     writing_new_folder,
 )
 
@@ -64,16 +63,13 @@ def test_errors_that_are_not_about_the_file_pass_unchanged(error: Exception):
     assert found.value is error
 
 
-def test_a_missing_file_is_distinguished_from_a_damaged_one(tmp_path: Path):
-    with pytest.raises(FileNotFoundError, match=r"none\.json"):
-        read_json(tmp_path / "none.json", "settings")
-
-
-@pytest.mark.parametrize("text", ["", "{", "nul", '{"a": 1', "\xff", "[1, 2]", "[" * 100_000])
-def test_broken_json(tmp_path: Path, text: str):
-    (tmp_path / "a.json").write_text(text, encoding="latin-1")
-    with pytest.raises(FileError, match=r"a\.json"):
+def test_broken_and_missing_json(tmp_path: Path):
+    with pytest.raises(MissingFile, match=r"a\.json"):
         read_json(tmp_path / "a.json", "settings")
+    for text in "", "{", "nul", '{"a": 1', "\xff", "[1, 2]", "[" * 100_000:
+        (tmp_path / "a.json").write_text(text, encoding="latin-1")
+        with pytest.raises(FileError, match=r"a\.json"):
+            read_json(tmp_path / "a.json", "settings")
 
 
 @pytest.mark.parametrize(
@@ -82,10 +78,9 @@ def test_broken_json(tmp_path: Path, text: str):
         (1, int, True), (True, int, False), (1.0, int, False), ("1", int, False),
         (1, float, True), (1.5, float, True), (True, float, False), (float("nan"), float, False),
         (float("inf"), float, False), ("no", bool, False), (1, bool, False), (False, bool, True),
-        (None, int | None, True), (1, int | None, True), ("x", int | None, False),
-        (["a"], list[str], True), (["a", 1], list[str], False), ("ab", list[str], False),
-        ({"a": 1}, dict, True), ({"a": ["b"]}, dict[str, list[str]], True),
-        ({"a": "b"}, dict[str, list[str]], False), ([], dict, False),
+        (None, int | None, True), ("x", int | None, False),
+        (["a"], list[str], True), ("ab", list[str], False),
+        ({"a": 1}, dict[str, int], True), ([], dict, False),
     ],
 )  # fmt: skip
 def test_types_of_settings(value: object, kind: object, right: bool):
@@ -127,14 +122,15 @@ def test_what_is_written_is_whole_or_absent(tmp_path: Path):
 
 def test_a_folder_is_whole_or_absent(tmp_path: Path):
     folder = tmp_path / "deep" / "folder"
-    for text in "old", "new":
-        with writing_folder(folder) as part:
-            write_text(part / f"{text}.txt", text)
     for error in RuntimeError("stop"), OSError(28, "No space left"):
-        with pytest.raises(type(error)), writing_folder(folder) as part:
+        with pytest.raises(type(error)), writing_new_folder(folder) as part:
             write_text(part / "half.txt", "half")
             raise error
-    assert os.listdir(folder) == ["new.txt"] and os.listdir(folder.parent) == ["folder"]
+    assert os.listdir(folder.parent) == []
+    folder.mkdir()  # an empty one may be there
+    with writing_new_folder(folder) as part:
+        write_text(part / "a.txt", "whole")
+    assert os.listdir(folder) == ["a.txt"] and os.listdir(folder.parent) == ["folder"]
     with pytest.raises(InputError, match="folder"), writing_new_folder(folder):
         pass
 

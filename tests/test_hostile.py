@@ -2,11 +2,10 @@
 
 The inputs are whole ones that are cut, altered, or of the wrong type, always from the same seed. An
 error is ours if it is an `InputError`, or a ValueError or OSError raised by the package itself.
-Archives, downloads, registers and prepared corpora have such tests beside their modules.
+Archives, downloads, prepared corpora, logs and trees have such tests beside their modules.
 """
 
 import io
-import json
 import math
 import random
 import shutil
@@ -23,10 +22,8 @@ from operator import eq
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file, save_file
 
 import annotated
 from annotated import data
@@ -36,7 +33,6 @@ from annotated.machinery import cli, corpora
 from annotated.machinery.errors import InputError
 from annotated.machinery.model_files import save_model
 from annotated.machinery.training.checkpoints import list_checkpoints, read_checkpoint
-from annotated.machinery.training.logs import read_log
 from annotated.machinery.training.trainer import train
 from annotated.machinery.translator import Translator, load_pretrained
 from annotated.model import TransformerConfig, build_model
@@ -190,7 +186,6 @@ def test_arguments(translator: Translator):
         "beam_search, ids": lambda v: beam_search(model, v, mask),
         "beam_search, mask": lambda v: beam_search(model, src, v),
         "encode": lambda v: encode_source(translator.tokenizer, v),
-        "make_batch": lambda v: data.make_batch(v),
         "token_batches": lambda v: data.token_batches([[3, 4]], v, 10),
         "learn_vocabulary": lambda v: data.learn_vocabulary("bpe", EN, v),
         "parse_data": lambda v: corpora.parse_data(v),
@@ -217,52 +212,18 @@ def test_arguments(translator: Translator):
     judge(cases, right, 900)
 
 
-def altered_configs(config: dict[str, Any]) -> Iterator[Any]:
-    """A configuration with keys that are missing, unknown, or of another type or size."""
-    for name in config:
-        yield {k: v for k, v in config.items() if k != name}
-        for value in (None, "six", -1, 0, 1.5, 10**9, [], {}, True, math.nan):
-            yield config | {name: value}
-    yield from ([], 1, None, "text", {}, config | {"colour": 1})
-
-
-def altered_tensors(file: Path, place: Path) -> Iterator[tuple[str, bytes]]:
-    """Weights of another shape, type or content."""
-    tensors = load_file(file)
-    for name, tensor in sorted(tensors.items())[:: max(1, len(tensors) // 12)]:
-        changes = {"in one row": tensor[:1], "with one more axis": tensor[None],
-                   "as complex": tensor.astype(np.complex64), "NaN": np.full_like(tensor, np.nan),
-                   "infinite": np.full_like(tensor, np.inf)}  # fmt: skip
-        for what, change in changes.items():
-            save_file(tensors | {name: change}, place)
-            yield f"{name} {what}", place.read_bytes()
-
-
 @pytest.mark.slow
 def test_model_folders(model_folder: Path, tmp_path: Path):
     rng, folder = random.Random(2), tmp_path / "altered"
-    names = "config.json", "tokenizer.json", "model.safetensors"
-    config, tokenizer, weights = ((model_folder / name).read_bytes() for name in names)
-    larger = json.loads(tokenizer)
-    larger["model"]["vocab"]["zzzz"] = 10**6
-    values = {
-        names[0]: altered_configs(json.loads(config)),
-        names[1]: [[], 1, {}, {"model": {"type": "BPE"}}, larger, larger | {"added_tokens": []}],
-        names[2]: [],
-    }
-    contents = {
-        names[0]: [("nested deeply", b"[" * 100_000), *spoilt(config, 15, 25, rng)],
-        names[1]: [*spoilt(tokenizer, 15, 0, rng)],
-        names[2]: [("a pickle", b"\x80\x02cposix\nsystem\n."), ("zeros", bytes(len(weights))),
-                   *spoilt(weights, 20, 40, rng, 8 + struct.unpack("<Q", weights[:8])[0]),
-                   *altered_tensors(model_folder / names[2], tmp_path / "t")],
-    }  # fmt: skip
     expected = load_pretrained(model_folder).translate(EN)
     read = lambda path: load_pretrained(path.parent).translate(EN)
-    for name in names:
+    for name in "config.json", "tokenizer.json", "model.safetensors":
         shutil.copytree(model_folder, folder, dirs_exist_ok=True)
-        altered = [(f"{x!r:.60}", json.dumps(x).encode()) for x in values[name]] + contents[name]
-        judge(files(folder / name, altered, read), partial(eq, expected), 20)
+        whole = (folder / name).read_bytes()  # of weights, no one can know the values: header only
+        header = 8 + struct.unpack("<Q", whole[:8])[0] if name.startswith("model") else 0
+        flips = 0 if name.startswith("tok") else 30  # a letter of a piece may be another
+        contents = [("nested deeply", b"[" * 100_000), *spoilt(whole, 15, flips, rng, header)]
+        judge(files(folder / name, contents, read), partial(eq, expected), 15)
         (folder / name).unlink()
         judge([(f"no {name}", lambda: load_pretrained(folder))], lambda found: False, 1)
 
@@ -285,18 +246,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainingConfig, Path]
 def test_checkpoints(run: tuple[TrainingConfig, Path], tmp_path: Path):
     rng, file = random.Random(3), list_checkpoints(run[1])[-1]
     whole, (tensors, state) = file.read_bytes(), read_checkpoint(file)
-    (size,) = struct.unpack("<Q", whole[:8])
-    digits = []  # an altered digit leaves a header that can be read
-    for place in rng.sample([m for m in range(8, 8 + size) if chr(whole[m]).isdigit()], 60):
-        altered = bytearray(whole)
-        altered[place] = ord("7") if altered[place] != ord("7") else ord("3")
-        digits.append((f"digit {place} altered", bytes(altered)))
 
     def right(found: Any) -> bool:
         same = found[0].keys() == tensors.keys() and found[1] == state
         return same and all(map(torch.equal, found[0].values(), tensors.values()))
 
-    contents = [*spoilt(whole, 30, 60, rng), *spoilt(whole, 3, 60, rng, 8 + size), *digits]
+    header = 8 + struct.unpack("<Q", whole[:8])[0]
+    contents = [*spoilt(whole, 30, 60, rng), *spoilt(whole, 3, 120, rng, header)]
     judge(files(tmp_path / file.name, contents, read_checkpoint), right, 200)
 
 
@@ -330,34 +286,8 @@ def test_resumed_runs(run: tuple[TrainingConfig, Path], tmp_path: Path):
     judge(cases, partial(eq, expected), 50)
 
 
-def test_logs(run: tuple[TrainingConfig, Path], tmp_path: Path):
-    """Rows are right or left out."""
-    whole, known = (run[1] / "log.csv").read_bytes(), read_log(run[1] / "log.csv")
-    cases = files(tmp_path / "log.csv", spoilt(whole, 60, 0, random.Random(6)), read_log)
-    judge(cases, lambda rows: all(row in known for row in rows), 60)
-
-
-def test_trees():
-    from annotated.machinery.parsing.linear import line_to_tree
-    from annotated.machinery.parsing.trees import read_trees
-
-    rng, whole = random.Random(10), "(S (NP (DT The) (NN cat)) (VP (VBD sat)) (. .))"
-    tokens = whole.replace("(", " ( ").replace(")", " ) ").split()
-    lines = ["", "(", ")", "()", "(S)", "(S ())", "((S))", "S", "(S (NP", "\0", "\ud800"]
-    lines += ["(" * 5000, "(" * 5000 + ")" * 5000, "(S " * 3000 + "x" + ")" * 3000]
-    for _ in range(60):
-        lines.append(" ".join(rng.choices(tokens, k=rng.randrange(1, 30))))
-        mixed = list(whole)
-        for _ in range(3):
-            mixed[rng.randrange(len(mixed))] = rng.choice("() \t\0é|+#")
-        lines.append("".join(mixed))
-    reads = [lambda line: list(read_trees([line])), lambda line: line_to_tree(line, ["The", "cat"])]
-    cases = ((f"{line!r:.50}", lambda r=r, line=line: r(line)) for line in lines for r in reads)
-    judge(cases, lambda found: found is not None, 250)
-
-
 @pytest.mark.slow
-def test_the_command(model_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_command(model_folder: Path, tmp_path: Path, monkeypatch, capsys):
     """Exit status 0 with an answer, or 2 with a line that begins with the command's name."""
     rng = random.Random(11)
     (tmp_path / "text").write_text("A dog.\n")
@@ -383,42 +313,26 @@ def test_the_command(model_folder: Path, tmp_path: Path, monkeypatch: pytest.Mon
             yield ["train", "--data", f"{bad}-en-de", "--out", str(tmp_path / "out")]
             yield ["train", "--data", bad, "--out", str(tmp_path / "out")]
             yield ["train", "--out", binary, "--data", f"{nothing}-en-de"]
-        words = [
-            "--beam",
-            "data",
-            "list",
-            "get",
-            "--debug",
-            "-x",
-            "4",
-            "paper",
-            "é",
-            model,
-            nothing,
-        ]
+        words = ["--beam", "data", "list", "get", "--debug", "-x", "4", "paper", model, nothing]
         for _ in range(60):
             first = rng.choice(["translate", "data", "paper", "score", "nonsense", "average"])
             yield [first, *rng.choices(words, k=rng.randrange(1, 5))]
         yield []
 
-    def run(given: list[str]) -> tuple[int, str]:
-        stdin = io.TextIOWrapper(io.BytesIO("A dog.\n\udc80\n".encode("utf-8", "replace")))
-        error = io.StringIO()
-        with monkeypatch.context() as patch:
-            for name, stream in ("stdin", stdin), ("stdout", io.StringIO()), ("stderr", error):
-                patch.setattr(sys, name, stream)
-            try:
-                cli.main(given)
-            except SystemExit as end:
-                return end.code if isinstance(end.code, int) else 1, error.getvalue()
-        return 0, error.getvalue()
+    def run(given: list[str]) -> tuple[object, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"A dog.\n?\n")))
+        status: object = 0
+        try:
+            cli.main(given)
+        except SystemExit as end:
+            status = end.code
+        return status, capsys.readouterr().err
 
-    def right(ended: tuple[int, str]) -> bool:
+    def right(ended: tuple[object, str]) -> bool:
         status, error = ended
         last = (error.strip().splitlines() or [""])[-1]
-        return "Traceback" not in error and (
-            status == 0 or (status == 2 and last.startswith("annotated"))
-        )
+        refused = status == 2 and last.startswith("annotated")
+        return "Traceback" not in error and (status == 0 or refused)
 
     cases = ((" ".join(given)[:90], lambda given=given: run(given)) for given in arguments())
     judge(cases, right, 200)

@@ -1,13 +1,13 @@
 """Where the paper is kept, how it is quoted, and what becomes of bad files and downloads."""
 
-import http.server
+import hashlib
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
+from serving import serving
 
 from annotated.machinery.errors import FileError
 from annotated.machinery.paper import quotation as module
@@ -195,53 +195,16 @@ def test_importing_the_module_loads_no_pdf_library():
     assert not {"pdfminer", "platformdirs", "torch"} & set(run.stdout.split())
 
 
-@pytest.fixture
-def server():
-    """A server on this machine that offers a paper, and a page that is none."""
-
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self):
-            content = {"/paper.pdf": MADE, "/login": WRONG}.get(self.path)
-            self.send_response(200 if content else 404)
-            self.send_header("Content-Length", str(len(content or b"")))
-            self.end_headers()
-            self.wfile.write(content or b"")
-
-        def log_message(self, *_):
-            pass
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-def test_a_download_is_imported_if_it_is_the_paper(server):
-    with pytest.raises(ValueError, match="no paper"):
-        module._download(f"{server}/login")
-    assert files(paper_folder()) == {}
-    for url in f"{server}/none", "http://127.0.0.1:9/none":
-        with pytest.raises(ConnectionError, match=r"/none .*ANNOTATED_PAPER_PDF"):
-            module._download(url)
-    assert module._download(f"{server}/paper.pdf").read_bytes() == MADE
-    assert quote("abstract") is not None
-
-
-def test_the_next_version_is_tried_when_one_cannot_be_read(pdf, monkeypatch):
-    tried = []
-
-    def download(url):
-        tried.append(url)
-        if url.endswith("v7") or not pdf.exists():
-            raise ValueError(f"{url[-2:]} has changed")
-        return import_paper(pdf)
-
-    monkeypatch.setattr(module, "_download", download)
-    content = pdf.read_bytes()
-    pdf.unlink()
-    with pytest.raises(ValueError, match=r"v7 has changed.*v5 has changed"):
-        get_paper()
-    pdf.write_bytes(content)
-    kept = get_paper()
-    assert tried[2:] == [f"https://arxiv.org/pdf/1706.03762v{n}" for n in (7, 5)]
-    assert get_paper() == kept and len(tried) == 4  # what is at hand is not fetched again
+def test_the_first_version_that_has_its_sum_is_kept(monkeypatch):
+    with serving(monkeypatch) as server:
+        monkeypatch.setattr(module, "_PDF", server.url)
+        server.content = MADE
+        sums = {"v7": hashlib.sha256(b"another").hexdigest()}
+        monkeypatch.setattr(module, "_VERSIONS", sums)
+        with pytest.raises(FileError, match=r"gzv7: expected SHA-256 .*ANNOTATED_PAPER_PDF"):
+            get_paper()
+        assert find_paper() is None
+        sums["v5"] = hashlib.sha256(MADE).hexdigest()
+        kept = get_paper()
+        assert kept.read_bytes() == MADE and quote("abstract") is not None
+        assert get_paper() == kept and len(server.asked) == 3  # what is at hand is not fetched

@@ -151,22 +151,11 @@ def test_the_vocabulary_is_learned_from_the_sample(asked: TrainingConfig):
     assert sizes[0] < sizes[1] and len(few.train) == len(whole.train) == 40
 
 
-def test_the_same_inputs_are_prepared_once(asked: TrainingConfig, capsys, monkeypatch):
+def test_other_rules_make_another_corpus(asked: TrainingConfig):
+    changes = {"vocab_size": 91, "vocabulary": "wordpiece", "vocab_pairs": 9, "on_bad": "drop"}
+    made = {prepare(replace(asked, **{name: value})) for name, value in changes.items()}
     folder = prepare(asked)
-    before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-    monkeypatch.setattr(prepared, "_write_corpus", None)
-    assert prepare(asked) == folder
-    assert "is prepared already, and whole; nothing to do" in capsys.readouterr().err
-    assert before == {path: path.stat().st_mtime_ns for path in folder.iterdir()}
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"vocab_size": 91}, {"vocabulary": "wordpiece"}, {"vocab_pairs": 9}, {"on_bad": "drop"}],
-)
-def test_other_rules_make_another_corpus(asked: TrainingConfig, change: dict):
-    folder = prepare(asked)
-    assert prepare(replace(asked, **change)) != folder
+    assert len(made | {folder}) == 5
     assert prepare(replace(asked, d_ff=32, seed=7, updates=5, out="elsewhere")) == folder
 
 
@@ -201,10 +190,14 @@ def test_two_at_once_are_one_after_the_other(asked: TrainingConfig, monkeypatch)
 
 def test_the_command_prepares_and_prints_the_folder(asked, tmp_path: Path, capsys):
     words = ["prepare", "--data", asked.data, "--vocab-size", "90", "--out", str(tmp_path / "here")]
+    before = {}
     for state in "is prepared:", "nothing to do":
         main(words)
         printed = capsys.readouterr()
         assert printed.out.strip() == str(tmp_path / "here") and state in printed.err
+        times = {path: path.stat().st_mtime_ns for path in (tmp_path / "here").iterdir()}
+        assert not before or before == times
+        before = times
     assert prepare(asked).name.endswith(read_manifest(tmp_path / "here").key)
 
 
@@ -270,19 +263,13 @@ def test_a_split_without_pairs_is_refused(asked: TrainingConfig, texts: Path, ca
     refused(asked, ValueError, "pairs to train and to validate on; .* has no dev", cache)
 
 
-@pytest.mark.parametrize("at", ["header", "lengths", "manifest", "vocabulary"])
-def test_a_full_disk_is_reported_and_leaves_nothing(asked, cache: Path, monkeypatch, at: str):
+@pytest.mark.parametrize("at", [(np.lib.format, "write_array_header_1_0"), (np, "save"),
+                                (prepared, "write_text")])  # fmt: skip
+def test_a_full_disk_is_reported_and_leaves_nothing(asked, cache: Path, monkeypatch, at: tuple):
     def full(*given: object, **more: object) -> None:
         raise OSError(28, "No space left on device")
 
-    if at == "header":
-        monkeypatch.setattr(np.lib.format, "write_array_header_1_0", full)
-    elif at == "lengths":
-        monkeypatch.setattr(np, "save", full)
-    else:
-        real, name = prepared.write_text, {"manifest": "manifest.json"}.get(at, "tokenizer.json")
-        write = lambda path, text: (full if path.name == name else real)(path, text)
-        monkeypatch.setattr(prepared, "write_text", write)
+    monkeypatch.setattr(*at, full)
     refused(asked, FileError, "could not be written: No space left on device", cache)
 
 
@@ -293,16 +280,15 @@ def test_a_foreign_folder_is_not_written_over(asked: TrainingConfig, texts: Path
     assert contents(texts) == before
 
 
-NAMES = ["tokenizer.json", "manifest.json", "train.ids.npy", "train.lengths.npy", "dev.ids.npy"]
-
-
 def damages(content: bytes) -> dict[str, bytes]:
     middle = len(content) // 2
     flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
     return {"empty": b"", "cut": content[:-2], "longer": content + b"x", "flipped": flipped}
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", ["tokenizer.json", "manifest.json", "train.ids.npy", "dev.lengths.npy"]
+)
 def test_a_damaged_file_is_named(asked: TrainingConfig, name: str):
     folder = prepare(asked)
     path, content = folder / name, (folder / name).read_bytes()
@@ -320,14 +306,14 @@ def test_a_damaged_file_is_named(asked: TrainingConfig, name: str):
     assert len(PreparedCorpus.open(folder).train) == 40
 
 
-@pytest.mark.parametrize("key", ["format", "sha256", "files"])
-@pytest.mark.parametrize("value", [None, 3, "x", {}, {"train.ids.npy": {}}, []])
-def test_a_manifest_with_other_content_is_refused(asked: TrainingConfig, key: str, value):
+def test_a_manifest_with_other_content_is_refused(asked: TrainingConfig):
     path = prepare(asked) / "manifest.json"
     content = json.loads(path.read_text("utf-8"))
-    path.write_text(json.dumps(content | {key: value}), "utf-8")
-    with pytest.raises(FileError, match=f"{path}: expected"):
-        PreparedCorpus.open(path.parent)
+    for key in "format", "sha256", "files":
+        for value in None, 3, "x", {}, {"train.ids.npy": {}}, {"train.ids.npy": 3}, []:
+            path.write_text(json.dumps(content | {key: value}), "utf-8")
+            with pytest.raises(FileError, match=f"{path}: expected"):
+                PreparedCorpus.open(path.parent)
 
 
 def test_a_flipped_id_in_a_large_file_is_seen_by_the_command(asked, monkeypatch):

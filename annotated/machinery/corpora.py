@@ -12,15 +12,15 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from itertools import zip_longest
+from functools import cache
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any
 
 from annotated.machinery.cleaning import Line, PairReport, good_pairs
 from annotated.machinery.downloads import cache_folder, download, sha256_of
 from annotated.machinery.errors import FileError, InputError, MissingFile
-from annotated.machinery.files import reading, resource_path, settings
-from annotated.machinery.texts import part_lines, without_mark
+from annotated.machinery.files import resource_path
+from annotated.machinery.texts import bare_lines, part_lines
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -69,28 +69,15 @@ class Corpus:
     url: str = ""
 
 
+@cache
 def known_corpora() -> dict[str, Corpus]:
-    """All corpora of the register, by name.
-
-    Raises: FileError that names the corpus and the key, if the register has a mistake.
-    """
-    path = resource_path("corpora.toml")
-    with reading(path, "a register of corpora"), path.open("rb") as file:
-        register = tomllib.load(file)
-    return {name: _entry(name, entry, f"{path}, {name}") for name, entry in register.items()}
-
-
-def _entry(name: str, entry: Any, where: str) -> Corpus:
-    """A corpus from its table in the register."""
-    if not isinstance(entry, dict):
-        raise FileError(f"{where}: expected the table of a corpus; got {entry!r:.80}")
-    entry = {"name": name, **entry}
-    if isinstance(entry.get("files"), dict):
-        files = entry["files"].items()
-        entry["files"] = {n: settings(CorpusFile, f, f"{where}, files, {n}") for n, f in files}
-    if "held_out" in entry:
-        entry["held_out"] = settings(HeldOut, entry["held_out"], f"{where}, held_out")
-    return settings(Corpus, entry, where)
+    """All corpora of the register, by name."""
+    register = tomllib.loads(resource_path("corpora.toml").read_text(encoding="utf-8"))
+    for entry in register.values():
+        entry["files"] = {name: CorpusFile(**file) for name, file in entry["files"].items()}
+        if "held_out" in entry:
+            entry["held_out"] = HeldOut(**entry["held_out"])
+    return {name: Corpus(name, **entry) for name, entry in register.items()}
 
 
 def find_corpus(name: str) -> Corpus:
@@ -128,15 +115,15 @@ def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None, check: boo
         return local
     entry, cached = corpus.files.get(name, CorpusFile()), cache_folder() / corpus.folder / name
     folder = f"{os.environ.get('ANNOTATED_DATA', '$ANNOTATED_DATA')}/{corpus.folder}"
+    missing = f"expected {name} in {folder}; put it there"
     url = entry.url or (f"{corpus.url}/{name}" if corpus.url else "")
     if entry.sha256 is None or not url:
-        how = f"it is not downloaded automatically; put it there, from {url or corpus.source}"
-        raise MissingFile(f"expected {name} in {folder}; {how}")
+        place = url or corpus.source
+        raise MissingFile(f"{missing}, from {place}; it is not downloaded automatically")
     if cached.exists() and (not check or sha256_of(cached) == entry.sha256):
         return cached
     if not ("ANNOTATED_DATA" not in os.environ if fetch is None else fetch):
-        how = f"put it there, or run: annotated data get {corpus.name}"
-        raise MissingFile(f"expected {name} in {folder}; {how}")
+        raise MissingFile(f"{missing}, or run: annotated data get {corpus.name}")
     return download(url, cached, entry.sha256, entry.size)
 
 
@@ -182,13 +169,13 @@ def corpus_parts(corpus: Corpus, split: str, src: str, tgt: str) -> list[tuple[s
         role = "ref" if lang == "en" else "src"
         return part.format(lang=lang, foreign=foreign, role=role, **threes)
 
-    filled = ([(side(part, src), side(part, tgt)) for part in which] for which in (local, parts))
-    local_pairs, pairs = filled
-    here = local and all(local_file(corpus, name) for pair in local_pairs for name in pair)
-    return local_pairs if here else pairs
+    ours = [(side(part, src), side(part, tgt)) for part in local]
+    if ours and all(local_file(corpus, name) for pair in ours for name in pair):
+        return ours
+    return [(side(part, src), side(part, tgt)) for part in parts]
 
 
-def corpus_files(corpus: Corpus, splits: Iterable[str] = (), fetch: bool = True) -> Iterator[Path]:
+def corpus_files(corpus: Corpus, splits: Iterable[str] = ()) -> Iterator[Path]:
     """Path of each file that splits of a corpus (default: all) need, downloaded if need be.
 
     Raises: ValueError for an unknown split; else as `corpus_file`. If no split is named, a file
@@ -197,17 +184,18 @@ def corpus_files(corpus: Corpus, splits: Iterable[str] = (), fetch: bool = True)
     others = [language for language in corpus.languages if language != "en"]
     parts: list[str] = []
     for split in splits or corpus.splits:
-        pairs = [pair for lang in others for pair in corpus_parts(corpus, split, "en", lang)]
-        parts += [part for pair in pairs for part in pair]
+        for lang in others:
+            parts += chain.from_iterable(corpus_parts(corpus, split, "en", lang))
         if not others:  # English alone, with annotations
             parts += known_split(corpus, split)
-    names, missing = dict.fromkeys(part.partition("/")[0] for part in parts), []
+    names = dict.fromkeys(part.partition("/")[0] for part in parts)
+    missing = 0
     for name in names:
         try:
-            yield corpus_file(corpus, name, fetch)
+            yield corpus_file(corpus, name, fetch=True)
         except MissingFile as error:
-            missing.append(error)
-            if splits or len(missing) == len(names):
+            missing += 1
+            if splits or missing == len(names):
                 raise
             print(error, file=sys.stderr)
 
@@ -218,17 +206,16 @@ _HEADER = re.compile(rb"<(title|description)>(.*)</\1>")
 
 def _sentences(path: Path, member: str = "") -> Iterator[bytes]:
     """The sentences of a file: its lines, or the content of WMT's and IWSLT's mark-up."""
-    lines = without_mark(part_lines(path, member))
-    bare = (line.removesuffix(b"\n").removesuffix(b"\r") for line in lines)
+    lines = bare_lines(part_lines(path, member))
     if (member or path.name).endswith((".sgm", ".xml")):  # entities stay, as in sacreBLEU
-        yield from (found[1].strip() for line in bare if (found := _SEGMENT.search(line)))
+        yield from (found[1].strip() for line in lines if (found := _SEGMENT.search(line)))
     elif "/train.tags." in f"/{member}":
-        for line in bare:
+        for line in lines:
             found = _HEADER.match(line)
             if found or not line.startswith(b"<"):
                 yield (found[2] if found else line).strip()
     else:
-        yield from bare
+        yield from lines
 
 
 def _split_of(rule: HeldOut, number: int, english: bytes, total: int) -> str:
@@ -306,9 +293,9 @@ def split_parts(
 
     Raises: ValueError for an unknown name; else as `corpus_file`.
     """
-    known = known_corpora()
-    if corpus not in known and Path(corpus).is_dir():
-        return [_folder_part(Path(corpus), split, src, tgt, on_bad or "refuse")]
+    if corpus not in known_corpora() and Path(corpus).is_dir():
+        one, other = (_folder_file(Path(corpus), f"{split}.{lang}") for lang in (src, tgt))
+        return [Part(f"{corpus}, {split}", on_bad or "refuse", one, other)]
     if "+" in corpus:
         more = split, src, tgt, on_bad, fetch, check
         return [part for name in corpus.split("+") for part in split_parts(name, *more)]
@@ -326,15 +313,12 @@ def split_parts(
     return parts
 
 
-def _folder_part(folder: Path, split: str, src: str, tgt: str, on_bad: str) -> Part:
-    """The files SPLIT.LANGUAGE in a folder, which may be compressed."""
-    sides = []
-    for lang in src, tgt:
-        paths = [folder / f"{split}.{lang}{ending}" for ending in ("", ".gz", ".xz")]
-        if not (found := [path for path in paths if path.exists()]):
-            raise MissingFile(f"expected {paths[0].name} in {folder}")
-        sides.append((found[0], ""))
-    return Part(f"{folder}, {split}", on_bad, sides[0], sides[1])
+def _folder_file(folder: Path, name: str) -> tuple[Path, str]:
+    """A file in a folder, which may be compressed, as a side of a `Part`."""
+    for ending in "", ".gz", ".xz":
+        if (path := folder / f"{name}{ending}").exists():
+            return path, ""
+    raise MissingFile(f"expected {name} in {folder}")
 
 
 def load_pairs(

@@ -52,7 +52,7 @@ def download(url: str, path: Path, sha256: str, size: int | None = None) -> Path
     with locked(path.with_name(f".{path.name}.lock"), busy, timeout=-1):
         if path.exists() and sha256_of(path) == sha256:
             return path
-        fetch_url(url, part, size, advice)
+        _fetch(url, part, size, advice)
         if (found := sha256_of(part)) != sha256:
             part.unlink()
             raise FileError(
@@ -63,12 +63,8 @@ def download(url: str, path: Path, sha256: str, size: int | None = None) -> Path
     return path
 
 
-def fetch_url(url: str, path: Path, size: int | None = None, advice: str = "") -> None:
-    """Fetch a file, in as many attempts as it takes while each of them brings something.
-
-    Args:
-        url: where it is.   path: where it goes; a file there is taken for its beginning.
-        size: its bytes, if they are known.   advice: what to do if it cannot be fetched.
+def _fetch(url: str, path: Path, size: int | None, advice: str) -> None:
+    """Append to a file what it lacks, in as many attempts as bring something.
 
     Raises: FileError that names the URL, what is kept, and what to do.
     """
@@ -87,7 +83,7 @@ def fetch_url(url: str, path: Path, size: int | None = None, advice: str = "") -
                     advice = f"{now} bytes are kept, and the same command continues there"
                 reason = error.reason if isinstance(error, HTTPError) else error
                 message = " ".join(f"{url}: {code} {reason}".split())
-                raise FileError(message + f"; {advice}" * bool(advice)) from None
+                raise FileError(f"{message}; {advice}") from None
 
 
 def _bytes_in(path: Path) -> int:

@@ -18,7 +18,6 @@ from tokenizers import Tokenizer, models
 
 from annotated.data import END, PAD, SPECIALS, START, UNK, untrained_tokenizer
 from annotated.machinery.checks import each_text
-from annotated.machinery.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -43,11 +42,8 @@ class EncodedPairs:
 
         Raises: ValueError if there are not as many source as target sentences.
         """
-        sides = list(each_text(source)), list(each_text(target))
-        if len(sides[0]) != len(sides[1]):
-            got = f"got {len(sides[0])} and {len(sides[1])}"
-            raise InputError(f"expected as many source as target sentences; {got}")
-        return PairEncoder(tokenizer).encode(zip(*sides, strict=True))
+        pairs = zip(each_text(source), each_text(target), strict=True)
+        return PairEncoder(tokenizer).encode(pairs)
 
     @cached_property
     def starts(self) -> np.ndarray:
@@ -137,9 +133,8 @@ class PairEncoder:
         self.tokenizer = tokenizer
         self.target = target and PairEncoder(target)
         self.dtype = np.min_scalar_type(max(tokenizer.get_vocab().values(), default=UNK))
-        self.ids = self._encode_whole
-        if splits_at_spaces(tokenizer):
-            self.ids = _WordIds(tokenizer, self.dtype).encode
+        words = splits_at_spaces(tokenizer)
+        self.ids = _WordIds(tokenizer, self.dtype).encode if words else self._encode_whole
 
     def _encode_whole(self, texts: list[str]) -> list[bytes]:
         encodings = self.tokenizer.encode_batch_fast(texts)

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
-from types import NoneType, UnionType
+from types import UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from filelock import FileLock, Timeout
@@ -31,10 +31,6 @@ def _reason(error: BaseException) -> str:
     """The message of an exception as one short line."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
-    if isinstance(error, MemoryError):
-        return "too large for the memory of this machine"
     text = re.sub(r"\s+", " ", str(error)).strip() or type(error).__name__
     return text if len(text) <= 200 else text[:200] + "…"
 
@@ -77,19 +73,13 @@ def read_json(path: Path, expected: str) -> dict[str, Any]:
 
 
 def fits(value: object, kind: Any) -> bool:
-    """Whether a value that was read from a file has the type of a field."""
-    origin, inner = get_origin(kind) or kind, get_args(kind)
+    """Whether a value that was read from a file has the type of a field, apart from its items."""
+    origin = get_origin(kind) or kind
     if origin in (Union, UnionType):
-        return any(fits(value, one) for one in inner)
+        return any(fits(value, one) for one in get_args(kind))
     if kind is float:
         return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
-    if kind in (bool, int, str, NoneType):
-        return type(value) is kind  # True is no int here
-    if kind is Any or not isinstance(value, origin) or not inner:
-        return kind is Any or isinstance(value, origin)
-    if isinstance(value, dict):
-        return all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items())
-    return all(fits(one, inner[0]) for one in value)
+    return type(value) is origin  # True is no int here
 
 
 def settings(kind: type[_T], values: Mapping[str, Any], where: str) -> _T:
@@ -163,18 +153,21 @@ def append_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def writing_folder(path: Path) -> Iterator[Path]:
-    """Where to write the files of a folder; it replaces `path` when the block ends.
+def writing_new_folder(path: Path) -> Iterator[Path]:
+    """Where to write the files of a new folder; it is moved to `path` when the block ends.
 
-    Raises: FileError if the disk is full or the place cannot be written to; after any error in
-        the block, `path` is as it was.
+    Raises: InputError if `path` is a file or a folder with content; FileError if the disk is full
+        or the place cannot be written to. After any error in the block nothing is there.
     """
+    if os.path.exists(path) and (not path.is_dir() or any(path.iterdir())):
+        raise InputError(f"expected a new or an empty folder; got {path}, which is not empty")
     part = path.with_name(path.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     try:
         part.mkdir(parents=True)
         yield part
-        shutil.rmtree(path, ignore_errors=True)
+        if path.exists():
+            path.rmdir()
         os.replace(part, path)
     except InputError:  # about something else
         raise
@@ -183,18 +176,6 @@ def writing_folder(path: Path) -> Iterator[Path]:
         raise FileError(message) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
-
-
-@contextmanager
-def writing_new_folder(path: Path) -> Iterator[Path]:
-    """Like `writing_folder`, but nothing may be replaced.
-
-    Raises: InputError if `path` is a file or a folder with content.
-    """
-    if os.path.exists(path) and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"expected a new or an empty folder; got {path}, which is not empty")
-    with writing_folder(path) as part:
-        yield part
 
 
 def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: dict[str, str]) -> None:

@@ -11,11 +11,12 @@ import json
 import multiprocessing
 import os
 import re
+import shutil
 import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -38,14 +39,7 @@ from annotated.machinery.corpora import Part, parse_data, registered_sum, split_
 from annotated.machinery.downloads import cache_folder, sha256_of
 from annotated.machinery.encoding import EncodedPairs, PairEncoder
 from annotated.machinery.errors import FileError, InputError, MissingFile
-from annotated.machinery.files import (
-    locked,
-    read_json,
-    reading,
-    settings,
-    write_text,
-    writing_folder,
-)
+from annotated.machinery.files import locked, reading, settings, write_text, writing_new_folder
 from annotated.machinery.translator import vocabulary_files
 from annotated.machinery.vocabularies import VOCABULARIES, read_tokenizer
 
@@ -66,25 +60,17 @@ _QUICK = 1 << 26  # bytes of a file that is compared with its SHA-256 whenever i
 
 @dataclass(frozen=True)
 class Manifest:
-    """The content of manifest.json.
-
-    Args:
-        format: of the folder.   key: of what it was made from.
-        rules, versions: options, and libraries, that it was made with.
-        inputs: bytes and SHA-256 of the files that were read.
-        pairs: their number in each split.   dropped: pairs left out of each part, by fault.
-        files: bytes and SHA-256 of the files that were written.   sha256: of all of these.
-    """
+    """The content of manifest.json; files are described by their bytes and SHA-256."""
 
     format: int
-    key: str
-    rules: dict[str, Any]
-    versions: dict[str, str]
-    inputs: dict[str, dict[str, Any]]
-    pairs: dict[str, int]
-    dropped: dict[str, dict[str, int]]
-    files: dict[str, dict[str, Any]]
-    sha256: str
+    key: str  # of everything that the corpus depends on
+    rules: dict[str, Any]  # the options that it was made with
+    versions: dict[str, str]  # of libraries
+    inputs: dict[str, dict[str, Any]]  # the files that were read
+    pairs: dict[str, int]  # number in each split
+    dropped: dict[str, dict[str, int]]  # pairs left out of each part, by fault
+    files: dict[str, dict[str, Any]]  # the files that were written
+    sha256: str  # of all of these
 
     def __post_init__(self) -> None:
         if self.format != _FORMAT:
@@ -114,10 +100,8 @@ def read_manifest(folder: Path) -> Manifest:
     path = folder / "manifest.json"
     if not path.exists():
         raise MissingFile(f"expected a prepared corpus in {folder}; it has no manifest.json")
-    try:
-        return settings(Manifest, read_json(path, "the manifest of a prepared corpus"), str(path))
-    except FileError as error:
-        raise FileError(f"{error}; {_advice(folder)}") from error
+    with reading(path, "the manifest of a prepared corpus", _advice(folder)):
+        return settings(Manifest, json.loads(path.read_text("utf-8")), str(path))
 
 
 @dataclass(frozen=True)
@@ -187,6 +171,7 @@ class PreparedCorpus:
             return cls.open(source.shared_folder)
         if source.size <= _SMALL:
             own = Path(folder) / "prepared"
+            shutil.rmtree(own, ignore_errors=True)  # of a start that broke off
             _write_corpus(own, source, 1)
             return cls.open(own)
         if processes > 1:
@@ -195,16 +180,16 @@ class PreparedCorpus:
                 f"{processes} processes would wait for it; run first: annotated prepare with the "
                 "same options, such as --preset"
             )
-        return _find_or_make(source.shared_folder, source, 1)
+        return cls.open(prepare(config))
 
     def copy_vocabulary(self, folder: str | Path) -> None:
         """Write the vocabulary into the folder of a run."""
-        for name in set(VOCABULARIES) & self.manifest.files.keys():
+        for name in self.manifest.files.keys() & VOCABULARIES:
             write_text(Path(folder) / name, (self.folder / name).read_text("utf-8"))
 
     def check_vocabulary(self, folder: str | Path) -> None:
         """Raise MissingFile or FileError unless the vocabulary in a run's folder is this one."""
-        for name in set(VOCABULARIES) & self.manifest.files.keys():
+        for name in self.manifest.files.keys() & VOCABULARIES:
             path = Path(folder) / name
             with reading(path, "the vocabulary of the run", f"copy it from {self.folder}"):
                 if sha256_of(path) != self.manifest.files[name]["sha256"]:
@@ -224,7 +209,19 @@ def prepare(config: "TrainingConfig", out: str | Path = "", processes: int = 1) 
         something else, is damaged, or cannot be written.
     """
     source = _Source.of(config)
-    return _find_or_make(Path(out) if out else source.shared_folder, source, processes).folder
+    folder = Path(out) if out else source.shared_folder
+    busy = f"another process prepares {folder}; waiting for it"
+    with locked(folder.with_name(folder.name + ".lock"), busy, timeout=-1):
+        found = folder.exists() and any(folder.iterdir())
+        if not found:
+            _write_corpus(folder, source, processes)
+        manifest = PreparedCorpus.open(folder, thorough=found).manifest
+    if manifest.key != source.key:
+        made = f"from another corpus or by other rules ({manifest.rules['data']})"
+        raise FileError(f"{folder}: expected to prepare {config.data} there; it was made {made}")
+    state = "is prepared already, and whole; nothing to do" if found else "is prepared"
+    tqdm.write(f"{config.data} {state}: {folder}", file=sys.stderr)
+    return folder
 
 
 @dataclass(frozen=True)
@@ -264,25 +261,8 @@ class _Source:
         return cache_folder() / "prepared" / f"{name}-{self.key}"
 
 
-def _find_or_make(folder: Path, source: _Source, processes: int) -> PreparedCorpus:
-    """The prepared corpus in a folder, compared with all its sums, or a new one."""
-    busy = f"another process prepares {folder}; waiting for it"
-    with locked(folder.with_name(folder.name + ".lock"), busy, timeout=-1):
-        found = folder.exists() and any(folder.iterdir())
-        if not found:
-            _write_corpus(folder, source, processes)
-        corpus = PreparedCorpus.open(folder, thorough=found)
-    data = source.config.data
-    if corpus.manifest.key != source.key:
-        made = f"from another corpus or by other rules ({corpus.manifest.rules['data']})"
-        raise FileError(f"{folder}: expected to prepare {data} there; it was made {made}")
-    state = "is prepared already, and whole; nothing to do" if found else "is prepared"
-    tqdm.write(f"{data} {state}: {folder}", file=sys.stderr)
-    return corpus
-
-
 def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
-    """Write a prepared corpus, in place of one that may be there; atomically.
+    """Write a prepared corpus into a new folder, atomically.
 
     Raises: FileError for a download that has changed, or if the disk is full; InputError for bad
         pairs and for a split without pairs.
@@ -293,21 +273,19 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
         if registered_sum(path) not in (None, inputs[str(path)]["sha256"]):
             expected = "the SHA-256 in the register of corpora"
             raise FileError(f"{path}: expected {expected}; delete it to download it again")
-    with writing_folder(folder) as part:
+    with writing_new_folder(folder) as part:
         if source.size > _LARGE:
-            with _pool(1, _end_with_parent) as pool:
+            with _pool(1) as pool:
                 job = pool.submit(_choose_vocabularies, config, source.parts["train"])
                 total, texts = job.result()
         else:
             total, texts = _choose_vocabularies(config, source.parts["train"])
         for name, text in zip(VOCABULARIES, texts, strict=False):
             write_text(part / name, text)
-        with _encoding(texts, processes if total > _MANY else 1) as encode:
+        several = processes if total > _MANY else 1
+        with _encoding(texts, several) as encode, _bar(desc="encoding", total=total) as bar:
             for split, parts in source.parts.items():
-                with _bar(
-                    desc=f"encoding {split}", total=total if split == "train" else None
-                ) as bar:
-                    pairs[split], bad = _write_split(part, split, parts, encode, bar)
+                pairs[split], bad = _write_split(part, split, parts, encode, bar)
                 dropped |= bad
                 if not pairs[split]:
                     wanted = "expected pairs to train and to validate on"
@@ -344,14 +322,11 @@ def _choose_vocabularies(config: "TrainingConfig", train: list[Part]) -> tuple[i
 def draw_lines(lines: Iterable[Line], most: int) -> tuple[int, list[Line]]:
     """The number of lines, and a uniform sample of at most `most` (reservoir sampling)."""
     random, drawn, number = Random(0), [], 0
-    with _bar(desc="counting") as bar:
-        for number, line in enumerate(lines, start=1):
-            if number <= most:
-                drawn.append(line)
-            elif (place := int(random.random() * number)) < most:
-                drawn[place] = line
-            if number % _BLOCK == 0:
-                bar.update(_BLOCK)
+    for number, line in enumerate(_bar(lines, "counting"), start=1):
+        if number <= most:
+            drawn.append(line)
+        elif (place := int(random.random() * number)) < most:
+            drawn[place] = line
     return number, drawn
 
 
@@ -373,7 +348,8 @@ def _write_split(
         _write_header(file, dtype, 0)
         for part in parts:
             report = PairReport(part.name)
-            for pairs, found in encode(_blocks(part.lines(), bar)):
+            for pairs, found in encode(_blocks(part.lines())):
+                bar.update(len(pairs))
                 dtype = pairs.ids.dtype
                 file.write(pairs.ids.data)
                 lengths.append(pairs.lengths)
@@ -395,17 +371,16 @@ def _write_header(file: IO[bytes], dtype: np.dtype, count: int) -> None:
     np.lib.format.write_array_header_1_0(file, shape)
 
 
-def _blocks(lines: Iterator[Line], bar: tqdm) -> Iterator[list[Line]]:
+def _blocks(lines: Iterator[Line]) -> Iterator[list[Line]]:
     while block := list(islice(lines, _BLOCK)):
         yield block
-        bar.update(len(block))
 
 
 @contextmanager
-def _pool(processes: int, begin: Callable[..., None], *given: str) -> Iterator[ProcessPoolExecutor]:
-    """Processes that work for this one, and begin with `begin(*given)`."""
+def _pool(processes: int, vocabularies: Sequence[str] = ()) -> Iterator[ProcessPoolExecutor]:
+    """Processes that work for this one, and can encode with these vocabularies."""
     spawn = multiprocessing.get_context("spawn")  # threads do not survive a fork
-    with ProcessPoolExecutor(processes, spawn, begin, given) as pool:
+    with ProcessPoolExecutor(processes, spawn, _start_worker, (vocabularies,)) as pool:
         try:
             yield pool
         except BrokenProcessPool as error:
@@ -433,7 +408,7 @@ def _encoding(vocabularies: list[str], processes: int) -> Iterator[_Encode]:
                 yield waiting.popleft().result()
         yield from (future.result() for future in waiting)
 
-    with _pool(processes, _start_worker, *vocabularies) as pool:
+    with _pool(processes, vocabularies) as pool:
         yield encode
 
 
@@ -446,23 +421,20 @@ def _encode_block(encoder: PairEncoder, lines: list[Line]) -> _Block:
 _encoder: PairEncoder  # of a worker
 
 
-def _start_worker(*vocabularies: str) -> None:
+def _start_worker(vocabularies: Sequence[str]) -> None:
+    """Prepare to encode, and to end when the parent ends, even if that one is killed."""
     global _encoder
-    _encoder = PairEncoder(*map(Tokenizer.from_str, vocabularies))
-    _end_with_parent()
-
-
-def _encode_in_worker(lines: list[Line]) -> _Block:
-    return _encode_block(_encoder, lines)
-
-
-def _end_with_parent() -> None:
-    """End this process when its parent ends, even if that one is killed."""
+    if vocabularies:
+        _encoder = PairEncoder(*map(Tokenizer.from_str, vocabularies))
+    parent = multiprocessing.parent_process()
 
     def end() -> None:
-        parent = multiprocessing.parent_process()
         if parent:
             parent.join()
             os._exit(1)
 
     threading.Thread(target=end, daemon=True).start()
+
+
+def _encode_in_worker(lines: list[Line]) -> _Block:
+    return _encode_block(_encoder, lines)

@@ -20,7 +20,6 @@ from annotated.machinery.files import reading
 
 _OPENERS: dict[str, Any] = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open}
 _MAX_LINE = 1 << 20  # bytes
-_MAX_TEXTS = 1 << 28  # bytes of all texts that are taken out of an archive at once
 
 
 def _bounded(file: IO[bytes], name: str) -> Iterator[bytes]:
@@ -34,10 +33,11 @@ def _bounded(file: IO[bytes], name: str) -> Iterator[bytes]:
         yield line
 
 
-def without_mark(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """The same lines, the first without the byte-order mark that Windows puts before it."""
+def bare_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
+    """Lines without their ends, the first without the byte-order mark that Windows writes."""
     for number, line in enumerate(lines):
-        yield line if number else line.removeprefix(codecs.BOM_UTF8)
+        bare = line.removesuffix(b"\n").removesuffix(b"\r")
+        yield bare if number else bare.removeprefix(codecs.BOM_UTF8)
 
 
 def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
@@ -45,9 +45,9 @@ def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
 
     Raises: FileError with the name of the file and the number of a line that is not UTF-8.
     """
-    for number, line in enumerate(without_mark(lines), start=1):
+    for number, line in enumerate(bare_lines(lines), start=1):
         try:
-            text = line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8")
+            text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             byte = f"byte 0x{line[error.start]:02x}"
             raise FileError(f"{name}, line {number}: expected UTF-8; got {byte}") from None
@@ -62,8 +62,8 @@ def read_lines(path: Path) -> list[str]:
     return list(decode_lines(part_lines(path), str(path)))
 
 
-def _archive_members(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """Name, size and content of each file in a tar or zip archive, none of which must be read.
+def _archive_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    """Name and content of each file in a tar or zip archive, none of which must be read.
 
     Raises: whatever Python raises for a damaged archive.
     """
@@ -71,13 +71,13 @@ def _archive_members(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():
                 with archive.open(info) as file:
-                    yield info.filename, info.file_size, file
+                    yield info.filename, file
     else:
         with tarfile.open(path) as tar:  # not as a stream, which unpacks in blocks of any size
             for member in tar:
                 content = tar.extractfile(member) if member.isfile() else None
                 if content:
-                    yield member.name, member.size, content
+                    yield member.name, content
             while tar.fileobj and tar.fileobj.read(_MAX_LINE):  # to the checksum at the end
                 pass
 
@@ -96,7 +96,7 @@ def part_lines(path: Path, member: str = "") -> Iterator[bytes]:
                 yield from _bounded(file, str(path))
             return
         found = False
-        for name, _, file in _archive_members(path):
+        for name, file in _archive_members(path):
             if name == member and not found:
                 found = True
                 unpack: Any = gzip.open if member.endswith(".gz") else nullcontext
@@ -109,18 +109,12 @@ def part_lines(path: Path, member: str = "") -> Iterator[bytes]:
 def archive_texts(path: Path, endings: tuple[str, ...]) -> dict[str, str]:
     """The texts in a tar or zip archive whose names end in `endings`, by name.
 
-    Raises: MissingFile, or FileError if the archive is damaged, if a text is not UTF-8, or if
-        they have more than 2^28 bytes together.
+    Raises: MissingFile, or FileError if the archive is damaged or a text is not UTF-8.
     """
     texts: dict[str, str] = {}
-    left = _MAX_TEXTS
     with reading(path, "a whole archive"):
-        for name, size, file in _archive_members(path):
+        for name, file in _archive_members(path):
             if name.endswith(endings):
-                left -= size
-                if left < 0:
-                    limit = f"at most {_MAX_TEXTS:,} bytes of texts"
-                    raise FileError(f"{path}: expected {limit}; got more")
                 where = f"{path}: {name}"
                 texts[name] = "\n".join(decode_lines(_bounded(file, where), where))
     return texts

@@ -13,10 +13,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from annotated.machinery.errors import FileError
 from annotated.machinery.paper.pdf import Paper, extract_paper
 
 _FORMAT = b"3"  # to be raised when extraction changes, so that stored text is not used again
 _URL = "https://arxiv.org/abs/1706.03762"
+_PDF = "https://arxiv.org/pdf/1706.03762"
+_VERSIONS = {  # SHA-256 of the versions that can be downloaded, in the order of preference
+    "v7": "bdfaa68d8984f0dc02beaca527b76f207d99b666d31d1da728ee0728182df697",
+    "v5": "92da9a61f72ecbf5437d697d45f867199239fa376fabb433e6196635fda3acdb",
+}
 
 
 def paper_folder() -> Path:
@@ -96,35 +102,22 @@ def import_paper(pdf: str | Path) -> Path:
 def get_paper() -> Path:
     """Download the paper from arXiv, unless it is at hand; return the path of the PDF.
 
-    Raises: ConnectionError if arXiv cannot be reached; ValueError if no version can be read.
+    Raises: FileError if no known version can be downloaded, or if it cannot be read.
     """
+    from annotated.machinery.downloads import download
+
     if find_paper() and (pdf := paper_file()):
         return pdf
     reasons = []
-    for version in ("v7", "v5"):
+    for version, sha256 in _VERSIONS.items():
         try:
-            return _download(f"https://arxiv.org/pdf/1706.03762{version}")
-        except ValueError as error:
+            pdf = download(_PDF + version, paper_folder() / f"paper-{version}.pdf", sha256)
+        except FileError as error:
             reasons.append(str(error))
-    raise ValueError("; ".join(reasons))
-
-
-def _download(url: str) -> Path:
-    """Fetch a PDF of the paper, with a progress bar, and import it."""
-    import tempfile
-
-    from annotated.machinery.downloads import fetch_url
-
-    with tempfile.TemporaryDirectory() as folder:
-        pdf = Path(folder) / "paper.pdf"
-        try:
-            fetch_url(url, pdf)
-        except OSError as error:
-            raise ConnectionError(
-                f"{url} could not be downloaded ({type(error).__name__}). Download it by other "
-                "means and set ANNOTATED_PAPER_PDF to the file, or pass it to import_paper()."
-            ) from error
-        return import_paper(pdf)
+        else:
+            _read(pdf)
+            return pdf
+    raise FileError(f"{'; '.join(reasons)}; or set ANNOTATED_PAPER_PDF to a copy")
 
 
 @dataclass(frozen=True)
