@@ -450,7 +450,7 @@ def test_data_get_names_the_files(corpus: None, tmp_path: Path, capsys):
 def test_paper_show(monkeypatch, capsys):
     sections = {"3.2.1": ["First paragraph.", "Second paragraph."], "4": ["Another."]}
     find = "annotated.machinery.paper.quotation.find_paper"
-    monkeypatch.setattr(find, lambda: SimpleNamespace(sections=sections))
+    monkeypatch.setattr(find, lambda: sections)
     assert said(capsys, "paper", "show", "3.2.1") == "First paragraph.\n\nSecond paragraph.\n"
     assert "3.2.1, 4" in refused(capsys, "paper", "show", "9")
     monkeypatch.setattr(find, lambda: None)

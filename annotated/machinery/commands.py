@@ -234,9 +234,9 @@ def run_paper(options: argparse.Namespace) -> None:
     paper = find_paper()
     if paper is None:
         raise InputError("no paper found: annotated paper get, or annotated paper import FILE")
-    if options.section not in paper.sections:
-        raise InputError(f"expected a section out of {', '.join(paper.sections)}")
-    print("\n\n".join(paper.sections[options.section]))
+    if options.section not in paper:
+        raise InputError(f"expected a section out of {', '.join(paper)}")
+    print("\n\n".join(paper[options.section]))
 
 
 def _report_bleu(rows: list[dict[str, Any]], names: list[str], out: str | None) -> None:

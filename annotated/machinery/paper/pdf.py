@@ -11,7 +11,6 @@ a table, become LaTeX.
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import mode
@@ -224,29 +223,13 @@ def _typeset(text: str) -> str:
     return re.sub(r"\$ (?=[.,])", "$", text)
 
 
-@dataclass(frozen=True)
-class Paper:
-    """The paper's paragraphs as Markdown with LaTeX, by section.
+def extract_paper(pdf: str | Path) -> dict[str, list[str]]:
+    """Read the paper's paragraphs from its PDF, as Markdown with LaTeX.
 
-    Sections are named "abstract", "1", "3.2.1" and so on, "acknowledgements", "figure-1" to
-    "figure-5" and "table-1" to "table-4" (captions), and "footnote-1" to "footnote-5".
-    Displayed equations are left out; the text after one is a paragraph of its own.
-    """
-
-    sections: dict[str, list[str]]
-
-    def paragraph(self, section: str, number: int = 1) -> str:
-        """One paragraph, counted from 1. Raises ValueError if there is no such paragraph."""
-        if section not in self.sections:
-            raise ValueError(f"no section {section!r}; there are {', '.join(self.sections)}")
-        paragraphs = self.sections[section]
-        if not 1 <= number <= len(paragraphs):
-            raise ValueError(f"section {section!r} has {len(paragraphs)} paragraphs; got {number}")
-        return paragraphs[number - 1]
-
-
-def extract_paper(pdf: str | Path) -> Paper:
-    """Read the paper's text from its PDF.
+    Returns: the paragraphs of each section. Sections are named "abstract", "1", "3.2.1" and so on,
+        "acknowledgements", "figure-1" to "figure-5" and "table-1" to "table-4" (captions), and
+        "footnote-1" to "footnote-5". Displayed equations are left out; the text after one is a
+        paragraph of its own.
 
     Raises: MissingFile if there is no such file; FileError if it is no PDF, is encrypted or
         damaged, or lacks parts of the paper; MissingExtra without the extra `paper`.
@@ -272,4 +255,4 @@ def extract_paper(pdf: str | Path) -> Paper:
         expected = [name.lower() for name in _HEADINGS if name not in ("6", "References")]
         if missing := [name for name in (*expected, *_CAPTIONS) if name not in sections]:
             raise ValueError(f"text without these parts: {', '.join(missing)}")
-    return Paper({name: sections[name] for name in sorted(sections, key=lambda x: x * ("-" in x))})
+    return {name: sections[name] for name in sorted(sections, key=lambda x: x * ("-" in x))}
