@@ -104,7 +104,7 @@ def test_an_id_stands_for_one_claim(collector):
     from sphinx.errors import ExtensionError
 
     for chapters in {"first": [made()], "second": [made()]}, {"first": [made(), made()]}:
-        with pytest.raises(ExtensionError, match="s9-odd.*first"):
+        with pytest.raises(ExtensionError, match=r"s9-odd.*first"):
             collector.collect(notebooks(**chapters))
 
 

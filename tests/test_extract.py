@@ -299,6 +299,19 @@ def test_the_package_is_what_the_chapters_say():
     assert extract.differences(extract.package(ROOT / "chapters", folder), folder) == {}
 
 
+@pytest.mark.slow
+def test_no_line_of_an_export_cell_is_lost():
+    """However extraction joins cells: their statements stand in the module, in order."""
+    for module in extract.collect(ROOT / "chapters").values():
+        made = ast.parse((ROOT / "annotated" / module.path).read_text(encoding="utf-8")).body[1:]
+        cells = [node for one in module.cells for node in one.tree().body]
+        before, after = (
+            [ast.unparse(n) for n in nodes if not isinstance(n, (ast.Import, ast.ImportFrom))]
+            for nodes in (cells, made)
+        )
+        assert after == before
+
+
 def test_the_front_page_says_which_modules_each_chapter_of_the_paper_writes():
     written = defaultdict(set)
     for module in extract.collect(ROOT / "chapters").values():
