@@ -54,11 +54,6 @@ def test_entry_is_complete(entry: Entry):
     assert re.fullmatch(r"\d+--\d+", fields.get("pages", "1--2"))
 
 
-def test_numbers_follow_the_alphabet():
-    names = [surnames(NUMBERED[number])[0] for number in range(1, 41)]
-    assert names == sorted(names)
-
-
 # -------------------------------------------------------------------------------------- the labels
 
 

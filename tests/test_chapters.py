@@ -141,7 +141,7 @@ def test_every_paragraph_of_the_paper_is_shown_once():
         if cell.cell_type == "code" and "paper" in cell.metadata.get("tags", [])
     ]
     expected = []
-    for part, paragraphs in paper.sections.items():
+    for part, paragraphs in paper.items():
         call = 'quote("{}", {})' if part[0].isdigit() else 'quote("{}")'
         numbers = range(1, len(paragraphs) + 1)
         expected += [mark(call.format(part, number)) for number in numbers]

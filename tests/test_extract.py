@@ -218,12 +218,6 @@ def test_a_file_by_hand_is_never_overwritten(book: Book):
             ["1-one.md, cell 3 (Y = 2)", "'X'", "chapters/1-one.md, cell 2"],
         ),
         (
-            [cell("one", "def f(): pass"), cell("two", "class f: pass")],
-            ["cell 3 (class f: pass)", "'f'", "cell 2 (def f(): pass)"],
-        ),
-        ([cell("one", "_x = 1"), cell("one", "_x = 2")], ["cell 3 (_x = 2)", "'_x'"]),
-        ([cell("one", "A, (B, A) = 1, (2, 3)")], ["'A'"]),
-        (
             [
                 cell("one", "X = 1"),
                 cell(None, "import os"),
@@ -231,14 +225,12 @@ def test_a_file_by_hand_is_never_overwritten(book: Book):
             ],
             ["1-one.md, cell 4 (def f():)", "`os`", "annotated/one.py"],
         ),
-        ([cell("one", "X = 1"), cell("two", "Y = X")], ["cell 3 (Y = X)", "`X`"]),
         ([cell("one", "X = 1"), cell("two", "one = 1")], ["cell 3", "'one'", "module"]),
         *(
             ([cell(name, "X = 1")], ["cell 2 (X = 1)", "names no module", name])
-            for name in ("my-module", "a.b", "class", "__init__", "3", "machinery")
+            for name in ("my-module", "class", "__init__", "machinery")
         ),
         ([cell("one", "import os; X = os.sep")], ["cell 2", "line of its own", "import os; X"]),
-        ([cell("one", "X = 1; import os")], ["cell 2", "line of its own"]),
         (  # the position survives imports and strings
             [
                 cell("one", 'from os import (\n    sep,\n)\n\nTEXT = """a\n\nb"""\nS = sep'),
@@ -277,13 +269,12 @@ def by_hand(path: Path, change: Callable[[str], str]) -> None:
             ["--- annotated/old.py", "-Y = 2"],
         ),
         (lambda p: (p / "one.py").unlink(), ["--- (missing)", "+X = 1"]),
-        (lambda p: by_hand(p / "one.py", str.rstrip), ["     return X", "+"]),
         (
             lambda p: by_hand(p.parent / "chapters" / "1-one.md", lambda t: t.replace("= 1", "=2")),
             ["-X = 1", "+X = 2"],
         ),
     ],
-    ids=["by hand", "stale", "missing", "no newline at the end", "the chapter"],
+    ids=["by hand", "stale", "missing", "the chapter"],
 )
 def test_check_fails_on_every_difference_and_only_shows_it(
     book: Book, change: Callable, shown: list[str]

@@ -179,40 +179,6 @@ def log_probs(text: str, starts: tuple[tuple[int, ...], ...]) -> Tensor:
     return model.generator(out[torch.arange(len(starts)), last])
 
 
-def test_a_recurrent_layer_counts_up(chart) -> None:
-    opened = chart("1-introduction", "Length n (words)")
-    for (n,) in opened.by_hand():
-        texts, n = opened.texts(), int(n)
-        assert sorted(text for text in texts if text.isdigit()) == sorted(
-            map(str, [*range(1, n + 1), *[1] * n])
-        )
-        for row in opened.marks("layer", "step"):
-            assert row["step"] == (row["start"] if row["layer"] == "recurrent" else "1")
-        assert f"Recurrent layer: longest chain {n} steps" in texts
-        assert "Self-attention: longest chain 1 step" in texts
-        arrows = {(row["start"], row["end"], row["y"]) for row in opened.marks("start", "end")}
-        heights = sorted(Counter(y for *_, y in arrows).values())
-        assert heights == sorted([n, n - 1, n * n])  # inputs to states, states to states; all pairs
-
-
-def test_the_way_of_a_signal(chart) -> None:
-    opened = chart("2-background", "Distance (tokens)")
-    for (distance,) in opened.by_hand():
-        far = int(distance)
-        layers = {"recurrent": 1, "contiguous": far, "self-attention": 1}
-        layers["dilated"] = math.ceil(math.log2(far + 1))  # 1 + 2 + 4 + … reaches as far
-        top: Counter[str] = Counter()
-        for row in opened.marks("layers", "kind"):
-            top[row["kind"]] = max(top[row["kind"]], int(row["layers"]))
-        assert top == layers
-        names = {"contiguous": "convolution", "dilated": "dilated convolution"}
-        told = [text.split(",")[0] for text in opened.texts() if re.search(r": \d+ layer", text)]
-        assert sorted(told) == sorted(
-            f"{names.get(kind, kind)}: {n} layer{'s' * (n > 1)}" for kind, n in layers.items()
-        )
-        assert f"recurrent: 1 layer, {far} step{'s' * (far > 1)} in it" in opened.texts()
-
-
 def test_a_query_among_three_keys(chart) -> None:
     opened = chart("3-2-attention", "query, x", "query, y")
     corner = math.sqrt(0.5)

@@ -9,7 +9,7 @@ import pytest
 from gum_sentence import ROWS, TEXT, parsed
 
 from annotated.machinery.errors import FileError
-from annotated.machinery.heads.gold import load_gum, read_conllu
+from annotated.machinery.heads.gold import load_gum
 
 doc = pytest.fixture(parsed, scope="module")
 
@@ -20,11 +20,6 @@ def test_a_tree_is_read_with_its_text_and_mentions(doc):
     assert doc[3].dep_ == "nmod:poss" and doc[2].head == doc[2]
     mentions = {entity: [span.text for span in spans] for entity, spans in doc.spans.items()}
     assert mentions == {"7": ["The dog", "its"], "8": ["its ball"], "9": ["the cat"]}
-
-
-def test_what_is_not_conllu_is_refused_with_its_place():
-    with pytest.raises(ValueError, match="sentence 2"):
-        list(read_conllu(f"{ROWS}\n\n1 no tabs\n"))
 
 
 BLANK = "1\t_\t_\tNOUN\tNN\t_\t0\troot\t_\t_"  # a word of Reddit's, as GUM is passed on
@@ -56,14 +51,11 @@ def test_gum_is_read_from_either_shape(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("rows", "told"),
     [
-        ("1 no tabs\n", "sentence 1: "),
+        (f"{ROWS}\n\n1 no tabs\n", "sentence 2: "),
         (ROWS.replace("\t2\t", "\t999\t"), "sentence 1: "),
-        (ROWS.replace("\t2\t", f"\t{'9' * 30}\t"), "sentence 1: "),
-        (ROWS.replace("\t2\t", "\tx\t"), "sentence 1: "),
         (ROWS.replace("\t2\t", "\t_\t"), "sentence 1: "),
         (ROWS.replace("\t_\t_\n", "\t_\n"), "sentence 1: "),
         (ROWS.replace("\tEntity=7)", "\t_\tEntity=7)"), "sentence 1: "),
-        (ROWS.replace("2\tdog", "two\tdog"), "sentence 1: "),
         ("\udcff", "line 1"),
     ],
 )

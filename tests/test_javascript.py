@@ -37,15 +37,6 @@ def test_the_tokenizer_is_as_it_was_made() -> None:
     assert b"Apache License" in (STATIC / "tokenizers.LICENSE").read_bytes()
 
 
-def test_the_model_is_shown_whole() -> None:
-    code = (STATIC / "transformer.js").read_text(encoding="utf-8")
-    page = TEXTS["machinery/javascript"]
-    shown = re.findall(r"^:start-at: (.+)$", page, re.MULTILINE)
-    assert shown == re.findall(r"^:end-before: (.+)$", page, re.MULTILINE)
-    assert page.count("```{literalinclude} ../../book/static/transformer.js") == len(shown) + 1
-    assert all(code.count(mark) == 1 for mark in shown)
-
-
 def test_a_model_becomes_a_script_when_a_chapter_asks_for_it(tmp_path: Path) -> None:
     chapters = tmp_path / "chapters"
     chapters.mkdir()
@@ -304,18 +295,6 @@ def test_lines_of_a_sentence(tab, translators) -> None:
     place.get_by_label("From").select_option("2 unbelievable")
     shown = place.locator("svg g:visible line")
     assert shown.count() == sum(weight >= 0.02 for weight in words.weights[2, 0, 1].tolist())
-
-
-@pytest.mark.browser
-def test_a_wider_beam_keeps_more(tab, translators) -> None:
-    place = tab.locator(".live").nth(2)
-    ask(place, "A dog runs.")
-    place.get_by_label("Beam").select_option("8")
-    place.get_by_label("α").select_option("1")
-    settle(place)
-    kept = next(translators[CAPTIONS].candidates(["A dog runs."], beam=8, alpha=1.0, n_best=8))
-    found = [row.split("\t")[0] for row in place.locator(".kept tbody tr").all_inner_texts()]
-    assert found == [t.text for t in kept]
 
 
 @pytest.mark.browser

@@ -39,7 +39,7 @@ def test_the_pages_are_the_papers():
         if kind in ("Figure", "Table"):
             pattern = rf"^{part}:"
         elif kind == "Footnote":
-            words = paper.sections[part.lower().replace(" ", "-")][0].split()[:4]
+            words = paper[part.lower().replace(" ", "-")][0].split()[:4]
             pattern = r"\s+".join(map(re.escape, words))
         else:
             pattern = rf"^{re.escape(part)}\s+[A-Z]" if part[0].isdigit() else f"^{part}"

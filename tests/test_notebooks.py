@@ -186,6 +186,11 @@ def test_what_becomes_of_each_construct(small: Path):
     deep = read(small / "out", "deep").cells
     assert "[One](1-one.ipynb#here)" in deep[2].source
     assert "annotated paper get" not in deep[0].source
+    write_notebooks(small, small / "again", "me/mine")
+    first = (small / "again" / "1-one.ipynb").read_text(encoding="utf-8")
+    assert "[chapters] @ git+https://github.com/me/mine" in first
+    write_notebooks(small, small / "again", "me/mine")
+    assert (small / "again" / "1-one.ipynb").read_text(encoding="utf-8") == first
 
 
 @pytest.mark.parametrize("repository", ["me/mine", None])
@@ -202,11 +207,3 @@ def test_a_page_offers_itself_as_a_notebook(folder: Path, repository: str | None
         "https://colab.research.google.com/github/me/mine/blob/gh-pages/notebooks/2-background.ipynb",
         "https://mybinder.org/v2/gh/me/mine/HEAD?urlpath=lab/tree/chapters/2-background.md",
     ]
-
-
-def test_a_notebook_installs_from_the_clone_and_is_the_same_when_written_again(small: Path):
-    texts = []
-    for _ in range(2):
-        write_notebooks(small, small / "out", "me/mine")
-        texts.append((small / "out" / "1-one.ipynb").read_text(encoding="utf-8"))
-    assert texts[0] == texts[1] and "[chapters] @ git+https://github.com/me/mine" in texts[0]

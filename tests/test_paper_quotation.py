@@ -11,7 +11,6 @@ from serving import serving
 
 from annotated.machinery.errors import FileError
 from annotated.machinery.paper import quotation as module
-from annotated.machinery.paper.pdf import Paper
 from annotated.machinery.paper.quotation import (
     find_paper,
     get_paper,
@@ -21,8 +20,8 @@ from annotated.machinery.paper.quotation import (
 )
 
 MADE, WRONG = b"%PDF a paper", b"<html>please log in</html>"
-NAMES = "abstract", "3.1", "3.2.1", "figure-1", "figure-5", "table-3", "footnote-2"
-PAPER = Paper({name: [f"Text {n} of {name}." for n in (1, 2, 3)] for name in NAMES})
+NAMES = "abstract", "3.1", "3.2.1", "figure-5", "table-3"
+PAPER = {name: [f"Text {n} of {name}." for n in (1, 2, 3)] for name in NAMES}
 
 
 @pytest.fixture(autouse=True)
@@ -62,13 +61,8 @@ def files(folder):
     return {path.name: path.read_bytes() for path in folder.glob("*")} if folder.exists() else {}
 
 
-def test_without_a_paper_there_is_no_quotation():
-    assert find_paper() is None
-    assert quote("3.2.1", 1) is None
-    assert quote("no such section", 99) is None
-
-
-def test_the_word_no_hides_a_paper_that_is_at_hand(pdf, monkeypatch):
+def test_without_a_paper_or_with_the_word_no_there_is_no_quotation(pdf, monkeypatch):
+    assert find_paper() is None and quote("no such section", 99) is None
     import_paper(pdf)
     monkeypatch.setenv("ANNOTATED_PAPER_PDF", "no")
     assert find_paper() is None and quote("abstract") is None
@@ -82,6 +76,8 @@ def test_import_keeps_a_copy(pdf, repository):
     pdf.unlink()
     assert find_paper() == PAPER
     assert quote("3.2.1", 2).text == "Text 2 of 3.2.1."
+    kept.rename(kept.with_name("1706.03762v7.pdf"))  # laid there by hand
+    assert find_paper() == PAPER
 
 
 def test_a_failed_import_changes_nothing(pdf, tmp_path, monkeypatch):
@@ -118,13 +114,6 @@ def test_the_named_file_comes_first_and_may_be_in_a_folder_above(pdf, repository
     assert quote("abstract") is not None
 
 
-def test_a_pdf_laid_into_the_folder_is_found(pdf, repository):
-    folder = repository / "data" / "paper"
-    folder.mkdir(parents=True)
-    pdf.rename(folder / "1706.03762v7.pdf")
-    assert quote("abstract") is not None
-
-
 def test_outside_a_repository_the_paper_has_a_folder_of_the_user(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert paper_folder().name == "paper"
@@ -141,7 +130,7 @@ def test_text_is_extracted_once_and_again_when_the_file_changes(pdf, extracted, 
     assert len(extracted) == 2
 
 
-@pytest.mark.parametrize("broken", [b"", b"{", b"[1]", b'{"other": 1}', b"\xff"])
+@pytest.mark.parametrize("broken", [b"{", b"\xff"])
 def test_broken_stored_text_is_replaced(broken, pdf):
     import_paper(pdf)
     (text,) = paper_folder().glob("*.json")
@@ -163,9 +152,7 @@ def test_a_folder_that_cannot_be_written_only_costs_time(pdf, repository, monkey
     [
         ("3.2.1", 2, "§3.2.1 ¶2"),
         ("abstract", 1, "Abstract"),
-        ("figure-1", 1, "Figure 1"),
         ("table-3", 1, "Table 3"),
-        ("footnote-2", 1, "Footnote 2"),
     ],
 )
 def test_a_quotation_is_a_block_with_its_citation(section, number, place, pdf):
@@ -178,11 +165,11 @@ def test_a_quotation_is_a_block_with_its_citation(section, number, place, pdf):
     assert place in str(quote(section, number))
 
 
-@pytest.mark.parametrize("number", [0, -1, 4])
-def test_an_unknown_paragraph_names_what_there_is(number, pdf):
+def test_an_unknown_paragraph_names_what_there_is(pdf):
     import_paper(pdf)
-    with pytest.raises(ValueError, match=r"'3\.1'.*3"):
-        quote("3.1", number)
+    for number in 0, 4:
+        with pytest.raises(ValueError, match=r"'3\.1'.*3"):
+            quote("3.1", number)
     with pytest.raises(ValueError, match=r"abstract.*3\.2\.1.*figure-5"):
         quote("figure 1")
 

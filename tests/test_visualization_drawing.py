@@ -13,10 +13,9 @@ from torch import Tensor
 from annotated.machinery.visualization.drawing import _weight_rows, attention_lines, heat_map
 
 
-@pytest.mark.parametrize("keys", [4, 6])
-def test_the_rows_of_a_chart_are_the_weights(keys: int):
+def test_the_rows_of_a_chart_are_the_weights():
     """In order, and to the digits that they keep."""
-    layers, h, queries = 2, 3, 4
+    layers, h, queries, keys = 2, 3, 4, 6
     weights = torch.randn(layers, h, queries, keys).softmax(dim=-1)
     rows = _weight_rows(weights)
     assert [(r["layer"], r["head"], r["query"]) for r in rows] == [
@@ -26,14 +25,9 @@ def test_the_rows_of_a_chart_are_the_weights(keys: int):
     torch.testing.assert_close(in_chart / 10_000, weights, atol=5.1e-5, rtol=0)
 
 
-def test_words_for_which_there_are_no_weights_are_refused():
-    with pytest.raises(ValueError, match="2"):
-        attention_lines(torch.zeros(4, 3, 3), ["a", "b"])
-
-
 @pytest.mark.parametrize(
     "wrong",
-    [{"layer": 0}, {"heads": []}, {"heads": [5]}, {"query": 3}, {"full": 0.0}, {"threshold": 1}],
+    [{"layer": 0}, {"heads": [5]}, {"query": 3}, {"full": 0.0}, {"threshold": 1}],
 )
 def test_a_first_view_of_what_is_not_there_is_refused(wrong):
     (name,) = wrong
@@ -113,11 +107,6 @@ def word(tab, row: str, place: int) -> tuple[float, float]:
 def control(tab, name: str):
     """The control that a reader finds under a name."""
     return tab.locator(".vega-bind").filter(has_text=name).locator("select")
-
-
-@pytest.mark.browser
-def test_the_chart_draws_the_strong_connections_of_its_layer(tab, weights: Tensor):
-    assert drawn(tab) == strong(weights, 1)
 
 
 @pytest.mark.browser

@@ -7,7 +7,6 @@ sentences that are measured, so chance favors the rule over the head. Sentences 
 independent, which those of one text are not quite: true intervals are somewhat wider.
 """
 
-import hashlib
 import json
 import math
 from collections.abc import Callable
@@ -17,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 import torch
 
-from annotated.machinery.downloads import cache_folder
 from annotated.machinery.errors import extra
 from annotated.machinery.files import read_json, resource_path, write_text
 from annotated.machinery.heads.gold import load_gum
@@ -76,7 +74,7 @@ def _distance(arcs: ArcHits) -> np.ndarray:
 
 
 def _common(first: np.ndarray, second: np.ndarray, least: int) -> list[str]:
-    """Labels that at least `least` arcs have in both parts, except punctuation."""
+    """Labels that at least `least` questions have in both parts, except punctuation."""
     names, counts = np.unique(first, return_counts=True)
     frequent = names[(counts >= least) & (names != "punct")].tolist()
     return [name for name in frequent if (second == name).sum() >= least]
@@ -152,14 +150,13 @@ def best_relation_per_head(
     return rows
 
 
-def best_head_per_pronoun(first: PronounHits, second: PronounHits, least: int = 20) -> _Rows:
-    """For all pronouns, and for each of the frequent ones, the head that finds most antecedents.
+def best_head_per_pronoun(first: PronounHits, second: PronounHits) -> _Rows:
+    """For all pronouns, and for each with 20 cases in both parts, the head that finds the most.
 
     Returns: also the share found by one of three rules, the nearest noun, the first, or the nearest
         subject: the rule that is best for all pronouns to choose on.
     """
-    words, counts = np.unique(second.word, return_counts=True)
-    frequent = [word for word in words[counts >= least] if (first.word == word).sum() >= least]
+    frequent = _common(first.word, second.word, 20)
     rule = max(("nearest", "first", "subject"), key=lambda name: getattr(first, name).mean())
     rows = []
     for word in ["all", *frequent]:
@@ -253,9 +250,9 @@ def write_study(path: Path, tables: dict[str, "pd.DataFrame"], **about: Any) -> 
 def kept_study(
     translator: Translator, name: str, untrained: bool = False
 ) -> dict[str, "pd.DataFrame"]:
-    """The study of a model from its file: one of the results, or one in the cache.
+    """The study of a model as `write_study` left it with the results, else one made now.
 
-    If there is none, it is made, which takes minutes, and kept in the cache.
+    To make one takes minutes at full size; `annotated heads NAME --out FILE` keeps it.
 
     Args:
         translator: the model.   name: the argument of `load_pretrained` for it.
@@ -263,14 +260,8 @@ def kept_study(
     with extra("viz"):
         import pandas as pd
 
-    ending = "-heads-untrained.json" if untrained else "-heads.json"
-    path = resource_path("results") / f"{name}{ending}"
+    path = resource_path("results") / f"{name}-heads{'-untrained' * untrained}.json"
     if not path.is_file():
-        weights = hashlib.sha256()
-        for parameter in translator.model.parameters():
-            weights.update(parameter.detach().cpu().contiguous().numpy().data)
-        path = cache_folder() / "heads" / f"{weights.hexdigest()[:16]}{ending}"
-    if not path.is_file():
-        write_study(path, gum_study(translator, untrained), model=name, untrained=untrained)
+        return gum_study(translator, untrained)
     found = read_json(path, "a study of heads")
     return {key: pd.DataFrame(rows) for key, rows in found.items() if isinstance(rows, list)}

@@ -3,26 +3,20 @@
 A PDF holds letters and their places, but no words, lines or paragraphs. This module knows the
 layout of arXiv's versions 5 and 7, the conference's style: one column with a straight left margin,
 text of one size, a fixed indent for the abstract and for lists, and smaller footnotes. Margin and
-size are measured, so that a copy which was scaled or shifted reads the same. A PDF in which some
-sections are not found is refused.
+size are measured. A PDF in which some sections are not found is refused. Then what printing does to
+words and formulas is undone: broken words are joined, and the formulas within a line, recognized by
+a table, become LaTeX.
 """
 
 import re
 import unicodedata
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
 from statistics import mode
 from typing import Any, NamedTuple
 
-from annotated.machinery.paper.typesetting import (
-    LOST,
-    join_lines,
-    known_words,
-    mend_ligatures,
-    typeset,
-)
+_LOST = "\ufffd"  # stands for a letter of which nothing is known
 
 
 class _Line(NamedTuple):
@@ -36,20 +30,10 @@ class _Line(NamedTuple):
     size: float
 
 
-def _letters(painted: Any) -> Iterator[Any]:
-    """The upright letters of a page in the order of painting, and of drawings within it."""
-    from pdfminer.layout import LTChar, LTFigure
-
-    for item in painted:
-        if isinstance(item, LTFigure):  # some programs wrap whole pages
-            yield from _letters(item)
-        elif isinstance(item, LTChar) and item.upright:  # arXiv's stamp is not
-            yield item
-
-
 def _pages(pdf: Path) -> Iterator[list[Any]]:
     """The letters of each page, without the page number at its foot."""
     from pdfminer.converter import PDFPageAggregator
+    from pdfminer.layout import LTChar
     from pdfminer.pdfinterp import PDFPageInterpreter, PDFResourceManager
     from pdfminer.pdfpage import PDFPage
 
@@ -59,7 +43,8 @@ def _pages(pdf: Path) -> Iterator[list[Any]]:
         for page in PDFPage.get_pages(file):
             PDFPageInterpreter(resources, device).process_page(page)
             painted = device.get_result()
-            yield [letter for letter in _letters(painted) if letter.y0 > 0.08 * painted.height]
+            upright = (x for x in painted if isinstance(x, LTChar) and x.upright)  # no stamp
+            yield [letter for letter in upright if letter.y0 > 0.08 * painted.height]
 
 
 def _runs(page: list[Any], em: float) -> Iterator[list[Any]]:
@@ -84,10 +69,10 @@ def _runs(page: list[Any], em: float) -> Iterator[list[Any]]:
 
 
 def _character(letter: Any) -> str:
-    """The text of a letter, or LOST where the font names no character."""
+    """The text of a letter, or _LOST where the font names no character."""
     text = letter.get_text()
     hidden = any(unicodedata.category(sign)[0] == "C" for sign in text.replace("\xad", "-"))
-    return LOST if not text or hidden or text.startswith("(cid:") else text
+    return _LOST if not text or hidden or text.startswith("(cid:") else text
 
 
 def _lines(pdf: Path) -> list[_Line]:
@@ -159,29 +144,92 @@ def _paragraphs(lines: list[_Line]) -> list[tuple[str, list[_Line]]]:
     return found
 
 
-@dataclass(frozen=True)
-class Paper:
-    """The paper's paragraphs as Markdown with LaTeX, by section.
+_WORD = r"[A-Za-z]+(?:-[A-Za-z]+)*"
 
-    Sections are named "abstract", "1", "3.2.1" and so on, "acknowledgements", "figure-1" to
-    "figure-5" and "table-1" to "table-4" (captions), and "footnote-1" to "footnote-5".
-    Displayed equations are left out; the text after one is a paragraph of its own.
+
+def _known_words(lines: Iterable[str]) -> set[str]:
+    """The words of a text, in lower case, except those broken at the end of a line."""
+    whole = (re.sub(r"\S+-$", "", line) for line in lines)
+    return {word.lower() for line in whole for word in re.findall(_WORD, line)}
+
+
+def _join_lines(lines: Iterable[str], known: set[str]) -> str:
+    """Make one string of the lines of a paragraph.
+
+    A hyphen at the end of a line is kept if the text has the compound elsewhere, or if it has the
+    first half but not the joined word.
     """
 
-    sections: dict[str, list[str]]
+    def mend(broken: re.Match[str]) -> str:
+        left, right = broken.groups()
+        compound, joined = f"{left}-{right}", f"{left}{right}"
+        kept = joined.lower() not in known and left.lower() in known
+        return compound if kept or compound.lower() in known else joined
 
-    def paragraph(self, section: str, number: int = 1) -> str:
-        """One paragraph, counted from 1. Raises ValueError if there is no such paragraph."""
-        if section not in self.sections:
-            raise ValueError(f"no section {section!r}; there are {', '.join(self.sections)}")
-        paragraphs = self.sections[section]
-        if not 1 <= number <= len(paragraphs):
-            raise ValueError(f"section {section!r} has {len(paragraphs)} paragraphs; got {number}")
-        return paragraphs[number - 1]
+    text = re.sub(rf"({_WORD})-\n({_WORD})", mend, "\n".join(lines))
+    return re.sub(r"(https?://\S+/)?\n", lambda end: end[1] or " ", text)
 
 
-def extract_paper(pdf: str | Path) -> Paper:
-    """Read the paper's text from its PDF.
+_SPANS = (
+    *("$h_t$", "$h_{t-1}$", "position $t$", "position $i$", "less than $i$"),
+    *(r"$(x_1, \ldots, x_n)$", r"$(y_1, \ldots, y_m)$", r"$(z_1, \ldots, z_n)$"),
+    *(r"$\mathbf{z} = (z_1, \ldots, z_n)$", r"Given $\mathbf{z}$", r"$x_i, z_i \in \mathbb{R}^d$"),
+    *(r"$\mathrm{LayerNorm}(x + \mathrm{Sublayer}(x))$", r"$\mathrm{Sublayer}(x)$"),
+    *("$N = 6$", "$h = 8$", r"$d_{\text{model}}$", r"$\sqrt{d_{\text{model}}}$", "$d_{ff}$"),
+    *("$d_k$", "$d_v$", r"$\sqrt{d_k}$", r"$\frac{1}{\sqrt{d_k}}$"),
+    *(
+        r"$d_k = d_v = d_{\text{model}}/h$",
+        "matrix $Q$",
+        "matrices $K$ and $V$",
+        "values $h$ times",
+    ),
+    r"$W^Q_i \in \mathbb{R}^{d_{\text{model}} \times d_k}$",
+    r"$W^K_i \in \mathbb{R}^{d_{\text{model}} \times d_k}$",
+    r"$W^V_i \in \mathbb{R}^{d_{\text{model}} \times d_v}$",
+    r"$W^O \in \mathbb{R}^{hd_v \times d_{\text{model}}}$",
+    *(r"$q \cdot k = \sum^{d_k}_{i=1} q_i k_i$", "of $q$ and $k$ are", r"$-\infty$"),
+    *("where $pos$ is", "and $i$ is the dimension", r"$2\pi$", r"$10000 \cdot 2\pi$"),
+    *("$PE_{pos}$", "$PE_{pos+k}$", "offset $k$", "length $n$", "dimensionality $d$", "size $r$"),
+    *("factor of $k$", "$n$ is the sequence", "$d$ is the representation", "$k$ is the kernel"),
+    *("$r$ the size", "$O(n)$", "$O(n/r)$", "$O(n/k)$", r"$O(\log_k(n))$"),
+    *(r"$O(k \cdot n \cdot d + n \cdot d^2)$", "$k < n$", "$k = n$", r"$\beta_1$", r"$\beta_2$"),
+    *(r"$\epsilon = 10^{-9}$", r"$warmup\_steps$", "$P_{drop}$", r"$\epsilon_{ls}$", r"$\alpha$"),
+    *("gradients$^4$", "GPU$^5$"),
+)
+_PRINTED = {
+    **{r"\_": "_", r"\ldots": "...", r"\log": "log", r"\in": "∈", r"\times": "×", r"\cdot": "·"},
+    **{r"\sqrt": "√", r"\sum": "∑", r"\infty": "∞", r"\alpha": "α", r"\beta": "β", r"\pi": "π"},
+    r"\epsilon": "ϵ",
+}  # of LaTeX's commands; of others nothing is printed
+# What fonts have for them.
+_VARIANTS = {"-": "[−-]", "·": "[·⋅]", "ϵ": f"[ϵε{_LOST}]", "∑": f"[∑Σ{_LOST}]?"}
+
+
+def _pattern(span: str) -> str:
+    """Pattern for a span as it is printed, with any spaces, and for the number that it equals."""
+    printed = re.sub(r"\\_|\\[a-z]+|[${}^_ ]", lambda found: _PRINTED.get(found[0], ""), span)
+    signs = r"\s*".join(_VARIANTS.get(sign, re.escape(sign)) for sign in printed)
+    equals = r"(?:\s*=\s*(\d+(?:\.\d+)?))?" if span.endswith("$") else "()"
+    return rf"(?<!\w){signs}{equals}(?!\w)"
+
+
+def _typeset(text: str) -> str:
+    """A paragraph with its formulas as LaTeX between dollar signs."""
+    for span in sorted(_SPANS, key=lambda span: -len(span)):
+        new = lambda found, span=span: f"{span[:-1]} = {found[1]}$" if found[1] else span
+        parts = text.split("$")
+        parts[::2] = [re.sub(_pattern(span), new, part) for part in parts[::2]]  # not yet LaTeX
+        text = "$".join(parts)
+    return re.sub(r"\$ (?=[.,])", "$", text)
+
+
+def extract_paper(pdf: str | Path) -> dict[str, list[str]]:
+    """Read the paper's paragraphs from its PDF, as Markdown with LaTeX.
+
+    Returns: the paragraphs of each section. Sections are named "abstract", "1", "3.2.1" and so on,
+        "acknowledgements", "figure-1" to "figure-5" and "table-1" to "table-4" (captions), and
+        "footnote-1" to "footnote-5". Displayed equations are left out; the text after one is a
+        paragraph of its own.
 
     Raises: MissingFile if there is no such file; FileError if it is no PDF, is encrypted or
         damaged, or lacks parts of the paper; MissingExtra without the extra `paper`.
@@ -198,13 +246,13 @@ def extract_paper(pdf: str | Path) -> Paper:
     sections: dict[str, list[str]] = {}
     with reading(pdf, "a PDF of the paper"):
         lines = _lines(Path(pdf))
-        known = known_words(line.text for line in lines)
+        known = _known_words(line.text for line in lines)
         for section, block in _paragraphs(lines) if lines else []:
-            text = mend_ligatures(_LABEL.sub("", join_lines((line.text for line in block), known)))
+            text = _LABEL.sub("", _join_lines((line.text for line in block), known))
             name = "acknowledgements" if text.startswith("Acknowledgements") else section
             bold = _RUN_IN.sub(lambda head: f"**{head[0]}**", text)
-            sections.setdefault(name, []).append(typeset(bold))
+            sections.setdefault(name, []).append(_typeset(bold))
         expected = [name.lower() for name in _HEADINGS if name not in ("6", "References")]
         if missing := [name for name in (*expected, *_CAPTIONS) if name not in sections]:
             raise ValueError(f"text without these parts: {', '.join(missing)}")
-    return Paper({name: sections[name] for name in sorted(sections, key=lambda x: x * ("-" in x))})
+    return {name: sections[name] for name in sorted(sections, key=lambda x: x * ("-" in x))}

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from annotated.machinery.errors import FileError
-from annotated.machinery.paper.pdf import Paper, extract_paper
+from annotated.machinery.paper.pdf import extract_paper
 
-_FORMAT = b"3"  # to be raised when extraction changes, so that stored text is not used again
+_FORMAT = b"4"  # to be raised when extraction changes, so that stored text is not used again
 _URL = "https://arxiv.org/abs/1706.03762"
 _PDF = "https://arxiv.org/pdf/1706.03762"
 _VERSIONS = {  # SHA-256 of the versions that can be downloaded, in the order of preference
@@ -44,16 +44,15 @@ def _write(path: Path, content: bytes) -> None:
         part.write_bytes(content)
 
 
-def _read(pdf: Path) -> Paper:
+def _read(pdf: Path) -> dict[str, list[str]]:
     """The paper in a PDF, from the stored text if this PDF has been read before."""
     digest = hashlib.sha256(_FORMAT + pdf.read_bytes()).hexdigest()
     stored = paper_folder() / f"{digest[:16]}.json"
-    with suppress(OSError, ValueError, TypeError):  # not there yet, or broken
-        return Paper(**json.loads(stored.read_text(encoding="utf-8")))
+    with suppress(OSError, ValueError):  # not there yet, or broken
+        return dict(json.loads(stored.read_text(encoding="utf-8")))
     paper = extract_paper(pdf)
     with suppress(OSError):  # a folder that cannot be written only costs time
-        text = json.dumps({"sections": paper.sections}, ensure_ascii=False, indent=1)
-        _write(stored, text.encode())
+        _write(stored, json.dumps(paper, ensure_ascii=False, indent=1).encode())
     return paper
 
 
@@ -77,8 +76,8 @@ def paper_file() -> Path | None:
     return next((path for path in kept if path.is_file()), None)
 
 
-def find_paper() -> Paper | None:
-    """The paper in `paper_file()`, or None if there is none; nothing is downloaded.
+def find_paper() -> dict[str, list[str]] | None:
+    """The paragraphs of the sections of the paper in `paper_file()`; None if there is no paper.
 
     Raises: FileNotFoundError if the named file is missing; FileError if it cannot be used.
     """
@@ -146,7 +145,11 @@ def quote(section: str, number: int = 1) -> Quotation | None:
     paper = find_paper()
     if paper is None:
         return None
-    text = paper.paragraph(section, number)
+    if section not in paper:
+        raise ValueError(f"no section {section!r}; there are {', '.join(paper)}")
+    paragraphs = paper[section]
+    if not 1 <= number <= len(paragraphs):
+        raise ValueError(f"section {section!r} has {len(paragraphs)} paragraphs; got {number}")
     numbered = section[0].isdigit()
     place = f"§{section} ¶{number}" if numbered else section.capitalize().replace("-", " ")
-    return Quotation(text, place)
+    return Quotation(paragraphs[number - 1], place)

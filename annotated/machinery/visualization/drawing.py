@@ -39,58 +39,24 @@ def _weight_rows(weights: Tensor) -> list[dict[str, Any]]:
 
 def _describe(shown: AttentionWeights, layer: int, heads: list[int], query: int | None) -> str:
     """Alternative text of a drawing: what it shows, and its five strongest connections."""
-    rows = list(range(len(shown.queries))) if query is None else [query]
-    weights = shown.weights[layer - 1, [head - 1 for head in heads]][:, rows]
-    order = weights.flatten().argsort(descending=True)[:5]
-    head_of = lambda i: f"head {heads[i]}, " if len(heads) > 1 else ""
-    strongest = "; ".join(
-        f"{shown.queries[rows[row]]} to {shown.keys[key]} ({head_of(i)}{weights[i, row, key]:.2f})"
-        for i, row, key in torch.stack(torch.unravel_index(order, weights.shape)).T.tolist()
-    )
-    whom = f"head{'s' * (len(heads) > 1)} {', '.join(map(str, heads))}"
-    if shown.weights.shape[:2] == (1, 1):
-        whom = "one head"
-    where = f" in layer {layer}" if len(shown.weights) > 1 else ""
+    weights = shown.weights[layer - 1, [head - 1 for head in heads]]
     origin = "each word" if query is None else f"the word {shown.queries[query]!r}"
+    if query is not None:
+        weights = weights[:, [query]]
+    connections = []
+    for i in weights.flatten().argsort(descending=True)[:5]:
+        head, row, key = (int(place) for place in torch.unravel_index(i, weights.shape))
+        ends = f"{shown.queries[row if query is None else query]} to {shown.keys[key]}"
+        of = f"head {heads[head]}, " if len(heads) > 1 else ""
+        connections.append(f"{ends} ({of}{weights[head, row, key]:.2f})")
+    whom = "one head"
+    if shown.weights.shape[:2] != (1, 1):
+        whom = f"head{'s' * (len(heads) > 1)} {', '.join(map(str, heads))}"
+    where = f" in layer {layer}" if len(shown.weights) > 1 else ""
     return (
         f"Attention of {whom}{where}, from {origin} of “{' '.join(shown.queries)}” to the words "
-        f"that it attends to. Strongest: {strongest}."
+        f"that it attends to. Strongest: {'; '.join(connections)}."
     )
-
-
-def _controls(
-    shown: AttentionWeights, layer: int, heads: list[int], query: int | None, **levels: float
-) -> dict[str, "alt.Parameter"]:
-    """The reader's settings: layer, heads, strength, the isolated word, the pointer's place."""
-    import altair as alt
-
-    numbers = list(range(1, len(shown.weights) + 1))
-    words = [f"{i + 1} {word}" for i, word in enumerate(shown.queries)]
-    origins = alt.binding_select(
-        options=[None, *range(len(words))], labels=["every word", *words], name="From "
-    )
-    strengths = alt.binding_select(
-        options=sorted({0.1, 0.2, 0.5, 1.0, levels["full"]}), name="Full at "
-    )
-    least = alt.binding_range(min=0, max=0.5, step=0.01, name="Draw from ")
-    select: dict[str, Any] = {"bind": alt.binding_select(options=numbers, name="Layer ")}
-    kept: dict[str, Any] = {"bind": {"from": origins}}
-    kept |= {} if query is None else {"value": [{"from": query}]}
-    pointer: dict[str, Any] = {"on": "rect:pointerover", "clear": "rect:pointerout"}
-    return {
-        "layer": alt.param(name="layer", value=layer, **(select if len(numbers) > 1 else {})),
-        "threshold": alt.param(name="threshold", value=levels["threshold"], bind=least),
-        "full": alt.param(name="full", value=levels["full"], bind=strengths),
-        "heads": alt.selection_point(
-            name="heads", fields=["head"], bind="legend", toggle="true",
-            value=[{"head": head} for head in heads],
-        ),
-        "kept": alt.selection_point(
-            name="kept", fields=["from"], on="rect:click", clear="dblclick", toggle=False, **kept,
-        ),
-        "above": alt.selection_point(name="above", fields=["from"], **pointer),
-        "below": alt.selection_point(name="below", fields=["to"], **pointer),
-    }  # fmt: skip
 
 
 def _is_chosen(datum: str, *choices: str, otherwise: str) -> str:
@@ -112,20 +78,24 @@ class _Frame:
     """
 
     def __init__(self, shown: AttentionWeights) -> None:
+        import altair as alt
+
         longest, self.h = max(map(len, [*shown.queries, *shown.keys])), shown.weights.size(1)
+        self.columns = max(len(shown.queries), len(shown.keys))
         self.top = max(12 + 7 * longest, 8 * self.h)
         self.bottom, self.height = self.top + _GAP, 2 * self.top + _GAP
-        self.columns = max(len(shown.queries), len(shown.keys))
+        self.across = alt.Scale(domain=[-0.5, self.columns - 0.5], nice=False, zero=False)
+        self.down = alt.Scale(domain=[self.height, 0], nice=False)
 
     def at(self, x: str, y: str, **ends: str) -> dict[str, Any]:
         """Encodings of a place, by the names of fields; ends may be x2 and y2."""
         import altair as alt
 
-        across = alt.Scale(domain=[-0.5, self.columns - 0.5], nice=False, zero=False)
-        down = alt.Scale(domain=[self.height, 0], nice=False)
-        places: dict[str, Any] = {"x": alt.X(f"{x}:Q", scale=across, axis=None)}
-        places["y"] = alt.Y(f"{y}:Q", scale=down, axis=None)
-        return places | {channel: f"{name}:Q" for channel, name in ends.items()}
+        return {
+            "x": alt.X(f"{x}:Q", scale=self.across, axis=None),
+            "y": alt.Y(f"{y}:Q", scale=self.down, axis=None),
+            **{channel: f"{name}:Q" for channel, name in ends.items()},
+        }
 
 
 def _opacity(strength: str, full: float = 1.0) -> "alt.Opacity":
@@ -184,25 +154,23 @@ def _marks(shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame) -> "l
     ]
 
 
-def _words(words: list[str], place: str, frame: _Frame) -> "list[alt.Chart]":
+def _words(words: list[str], above: bool, frame: _Frame) -> "list[alt.Chart]":
     """One row of words, set upright; each has a box, first as a shade and then as a button."""
     import altair as alt
 
-    above = place == "from"
-    name = "query" if above else "key"
     edge, far = (frame.top, 0) if above else (frame.bottom, frame.height)
-    sides = {"edge": edge, "far": far}
+    place, number = ("from", "query") if above else ("to", "key")
+    isolated = _isolated("false") if above else _is_chosen("key", "below.to", otherwise="false")
     rows = [
-        {place: i, name: i, "word": word, "left": i - 0.5, "right": i + 0.5, **sides}
+        {place: i, number: i, "word": word, "left": i - 0.5, "right": i + 0.5,
+         "edge": edge, "far": far}
         for i, word in enumerate(words)
-    ]
+    ]  # fmt: skip
     base = alt.Chart(alt.Data(values=rows))
     text = base.mark_text(angle=270, baseline="middle", align="left" if above else "right")
     box = frame.at("left", "edge", x2="right", y2="far")
-    chosen = _is_chosen("key", "below.to", otherwise="false")
-    shaded = base.transform_filter(_isolated(otherwise="false") if above else chosen)
     return [
-        shaded.mark_rect(color="#888888", opacity=0.35).encode(**box),
+        base.transform_filter(isolated).mark_rect(color="#888888", opacity=0.35).encode(**box),
         text.encode(**frame.at(place, "edge"), text="word:N"),
         base.mark_rect(opacity=0, cursor="pointer").encode(**box),
     ]
@@ -257,19 +225,37 @@ def attention_lines(
     for expected, (given, fits) in allowed.items():
         if not fits:
             raise ValueError(f"expected {expected}; got {given}")
-    controls = _controls(shown, layer, heads, query, full=full, threshold=threshold)
+    numbers = list(range(1, layers + 1))
+    words = [f"{i + 1} {word}" for i, word in enumerate(shown.queries)]
+    origins = [None, *range(len(words))]
+    labels = ["every word", *words]
+    from_word: Any = {"from": alt.binding_select(options=origins, labels=labels, name="From ")}
+    strengths = alt.binding_select(options=sorted({0.1, 0.2, 0.5, 1.0, full}), name="Full at ")
+    least = alt.binding_range(min=0, max=0.5, step=0.01, name="Draw from ")
+    choose = alt.binding_select(options=numbers, name="Layer ") if layers > 1 else alt.Undefined
+    pointer: dict[str, Any] = {"on": "rect:pointerover", "clear": "rect:pointerout"}
+    legend = alt.selection_point(
+        name="heads", fields=["head"], bind="legend", toggle="true",
+        value=[{"head": head} for head in heads],
+    )  # fmt: skip
+    kept = alt.selection_point(
+        name="kept", fields=["from"], on="rect:click", clear="dblclick", toggle=False,
+        bind=from_word, value=alt.Undefined if query is None else [{"from": query}],
+    )  # fmt: skip
     frame = _Frame(shown)
-    cells, lines = _marks(shown, controls["heads"], frame)
-    shade, upper, touch = _words(shown.queries, "from", frame)
-    shade_below, lower, touch_below = _words(shown.keys, "to", frame)
+    cells, lines = _marks(shown, legend, frame)
+    shade, upper, touch = _words(shown.queries, True, frame)
+    shade_below, lower, touch_below = _words(shown.keys, False, frame)
     chart = alt.layer(
-        shade, shade_below, cells, lines.add_params(controls["heads"]), upper, lower,
-        touch.add_params(controls["kept"], controls["above"]),
-        touch_below.add_params(controls["below"]),
+        shade, shade_below, cells, lines.add_params(legend), upper, lower,
+        touch.add_params(kept, alt.selection_point(name="above", fields=["from"], **pointer)),
+        touch_below.add_params(alt.selection_point(name="below", fields=["to"], **pointer)),
         data=alt.Data(values=_weight_rows(weights)),
     )  # fmt: skip
     return chart.add_params(
-        *(controls[name] for name in ("layer", "threshold", "full"))
+        alt.param(name="layer", value=layer, bind=choose),
+        alt.param(name="threshold", value=threshold, bind=least),
+        alt.param(name="full", value=full, bind=strengths),
     ).properties(
         width="container" if frame.columns <= 36 else 18 * frame.columns,
         height=frame.height,
