@@ -21,6 +21,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -193,8 +194,12 @@ Each is imported from its module on first use, so that importing the package tak
 
 import lazy_loader
 
-_OFFERED = {names}
-__getattr__, *_ = lazy_loader.attach(__name__, {modules}, _OFFERED)
+_NAMES = {names}
+_OFFERED = {{module: names.split() for module, names in _NAMES.items()}}
+_MODULES = """
+{modules}
+"""
+__getattr__, *_ = lazy_loader.attach(__name__, _MODULES.split(), _OFFERED)
 __all__ = sorted(name for names in _OFFERED.values() for name in names if name[0] != "_")
 
 
@@ -240,7 +245,10 @@ def package(chapters: Path, folder: Path) -> dict[str, str]:
     names = offered(chapters, homes(folder, modules))
     by_hand = [name for name in ("compat", "machinery") if [*folder.glob(f"{name}*")]]
     top = [*sorted(modules), *by_hand]
-    texts["__init__.py"] = INIT.format(mark=MARK, names=names, modules=top)
+    listed = {module: " ".join(found) for module, found in names.items()}
+    texts["__init__.py"] = INIT.format(
+        mark=MARK, names=listed, modules=textwrap.fill(" ".join(top), 100)
+    )
     lines = [f"from . import {name} as {name}" for name in top]
     lines += [f"from .{m} import {n} as {n}" for m in names for n in names[m]]
     texts["__init__.pyi"] = "\n".join([f"# {MARK}.", *lines]) + "\n"
