@@ -1,7 +1,6 @@
 """The update on a device that works off a queue: nothing in it waits for the device."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -100,15 +99,6 @@ def test_a_compiled_update_is_the_same_and_compiled_once(config: TrainingConfig,
     assert compilations() == 1
     for a, b in zip(eager.model.parameters(), compiled.model.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-3, rtol=1e-3)
-
-
-@pytest.mark.slow
-def test_one_pair_alone_is_compiled_once_more(config: TrainingConfig, compilations, monkeypatch):
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    _, compiled = two_trainers(config)
-    for shape in [(1, 5, 6), (3, 5, 6), (1, 8, 9), (3, 2, 4), (1, 2, 12), (2, 9, 9)]:
-        compiled.train_step(global_batch(torch.device("cpu"), [shape]))
-    assert compilations() == 2
 
 
 # ---------------------------------------------------------------------------------- on a real GPU
