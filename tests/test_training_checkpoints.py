@@ -1,27 +1,28 @@
 """The folder of a run: checkpoints are whole or absent, and a run goes on from the newest."""
 
 import errno
+import json
 import random
 import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
-from small_runs import (
-    assert_same_run,
-    half_written,
-    last_update,
-    refused,
-    start,
-)
+import torch
+from small_runs import assert_same_run, half_written, last_update, refused, start, tensors
 
 from annotated.machinery.cli import main
+from annotated.machinery.errors import InputError
 from annotated.machinery.training.checkpoints import (
+    average_checkpoints,
     list_checkpoints,
     read_checkpoint,
+    write_checkpoint,
 )
 from annotated.machinery.training.trainer import train
-from annotated.training import TrainingConfig
+from annotated.model import TransformerConfig
+from annotated.training import TrainingConfig, model_config
 
 
 @pytest.mark.processes
@@ -48,15 +49,19 @@ def test_kill_9_at_any_moment(config: TrainingConfig, tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_damaged_checkpoint_is_set_aside(config: TrainingConfig, tmp_path: Path, capsys):
+    """One whose progress was altered would go on from a wrong position in the data."""
     train(config)
-    for damage in "cut off", "altered", "empty":
+    for damage in "cut off", "altered", "empty", "other progress":
         hurt = replace(config, out=str(tmp_path / damage))
         train(replace(hurt, updates=20))
         path = list_checkpoints(hurt.out)[-1]
         whole = path.read_bytes()
         changed = bytearray(whole)
         changed[-100] ^= 1
-        path.write_bytes({"cut off": whole[:-1], "altered": bytes(changed), "empty": b""}[damage])
+        damages = {"cut off": whole[:-1], "altered": bytes(changed), "empty": b""}
+        further = whole.replace(rb"\"update\": 20", rb"\"update\": 29")
+        assert further != whole
+        path.write_bytes(damages.get(damage, further))
         with pytest.raises(ValueError, match="expected a whole checkpoint"):
             read_checkpoint(path)
         train(hurt, resume=True)
@@ -95,21 +100,26 @@ def test_a_checkpoint_that_cannot_be_written_costs_no_other(config, tmp_path, mo
     assert_same_run(config, other)
 
 
+def test_the_model_is_the_mean_of_the_last_checkpoints_in_half_precision(config: TrainingConfig):
+    folder = train(config)
+    files = [tensors(path) for path in list_checkpoints(folder)]
+    model = tensors(folder / "model.safetensors")
+    names = [name.removeprefix("model.") for name in files[0] if name.startswith("model.")]
+    assert sorted(model) == sorted(names)
+    for name in names:
+        mean = np.mean([file[f"model.{name}"].astype(np.float64) for file in files], axis=0)
+        assert model[name].dtype == np.float16
+        np.testing.assert_allclose(model[name], mean, rtol=1e-3, atol=1e-7)
+    shape = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    assert TransformerConfig(**shape) == model_config(config)
+
+
 def test_only_whole_numbers_name_checkpoints_and_their_order(tmp_path: Path):
     numbers = "99999999", "100000000", "00000007", "best", "99-copy", "", "٣"
     for number in numbers:
         (tmp_path / f"checkpoint-{number}.safetensors").touch()
     found = [int(path.stem[11:]) for path in list_checkpoints(tmp_path)]
     assert found == [7, 99_999_999, 100_000_000]
-
-
-def test_a_checkpoint_of_another_model_stops_a_run_and_is_left_alone(config, tmp_path, capsys):
-    train(replace(config, updates=10))
-    other = replace(config, out=str(tmp_path / "other"), d_ff=24, updates=10)
-    train(other)
-    path, foreign = list_checkpoints(config.out)[-1], list_checkpoints(other.out)[-1]
-    path.write_bytes(foreign.read_bytes())
-    assert "d_ff=24" in refused(config, capsys) and path.exists()
 
 
 def test_a_disk_that_cannot_be_read_costs_no_checkpoint(config, monkeypatch, capsys):
@@ -132,3 +142,12 @@ def test_a_damaged_checkpoint_is_not_averaged(config: TrainingConfig, capsys):
     assert refused(config, capsys).startswith(f"{path}: expected a whole checkpoint")
     path.rename(path.with_suffix(".away"))
     main(["train", "--out", config.out, "--resume"])  # the mean of what is left
+
+
+def test_only_checkpoints_of_one_model_are_averaged(tmp_path: Path):
+    one, two = (tmp_path / f"{name}.safetensors" for name in ("one", "two"))
+    write_checkpoint(one, {"model.a": torch.ones(3, 4)}, {})
+    write_checkpoint(two, {"model.a": torch.ones(1, 4)}, {})
+    for wrong in [one, two], []:
+        with pytest.raises(InputError):
+            average_checkpoints(wrong)

@@ -6,7 +6,6 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-import torch
 
 from annotated.machinery.cli import main
 from annotated.machinery.errors import InputError
@@ -15,7 +14,7 @@ from annotated.machinery.training.folder import read_config
 from annotated.machinery.training.launcher import train_command
 from annotated.machinery.training.trainer import train
 from annotated.machinery.translator import load_pretrained
-from annotated.model import TransformerConfig, build_model
+from annotated.model import TransformerConfig
 from annotated.training import PRESETS, TrainingConfig, model_config, preset
 
 
@@ -66,9 +65,7 @@ def test_the_papers_parsers_differ_from_base_as_section_6_3_says(name, pieces, d
     }
     model = model_config(preset(name))
     assert model == TransformerConfig.base(pieces, N=4, d_model=1024, max_len=1002)
-    with torch.device("meta"):
-        attention = build_model(model).encoder.layers[0].self_attn
-    assert attention.h == 8 and attention.w_k.out_features == attention.w_v.out_features == 8 * 128
+    assert model.h == 8 and model.d_k in (None, 128)
 
 
 def test_the_dropout_of_attention_reaches_the_model(config: TrainingConfig):

@@ -11,7 +11,6 @@ from annotated.machinery.scoring import evaluate
 from annotated.machinery.training.logs import read_log
 from annotated.machinery.training.trainer import train
 from annotated.machinery.translator import load_pretrained
-from annotated.training import TrainingConfig
 from annotated.variations import count_parameters, small_config
 
 if TYPE_CHECKING:
@@ -53,24 +52,21 @@ def vary(
         if len(same) and same.updates.iloc[0] != config.updates:
             told = f"expected {config.updates} updates of {name}; {results} has another run"
             raise InputError(told)
-        if not len(same):
-            line = {"row": name, "seed": seed, **_train_and_score(config)}
-            done = pd.DataFrame([*done.to_dict("records"), line])
-            write_text(results, done.to_csv(index=False))
+        if len(same):
+            continue
+        folder = train(config, resume=True)
+        translator, (corpus, src, tgt) = load_pretrained(folder), parse_data(config.data)
+        scores = {row["text"]: row for row in evaluate(translator, corpus, "dev", src, tgt)}
+        line = {
+            "row": name,
+            "seed": seed,
+            "updates": config.updates,
+            "target_tokens": int(read_log(folder / "log.csv")[-1]["target_tokens"]),
+            "parameters": count_parameters(translator.model),
+            "perplexity": scores[_MEASURE]["perplexity"],
+            "accuracy": scores[_MEASURE]["accuracy"],
+            "BLEU": scores[_MEASURE]["score"],
+        }
+        done = pd.DataFrame([*done.to_dict("records"), line])
+        write_text(results, done.to_csv(index=False))
     return done
-
-
-def _train_and_score(config: TrainingConfig) -> dict[str, Any]:
-    """Train one model, or continue it; its budget and scores as a line of the table."""
-    folder = train(config, resume=True)
-    translator, (corpus, src, tgt) = load_pretrained(folder), parse_data(config.data)
-    scores = {row["text"]: row for row in evaluate(translator, corpus, "dev", src, tgt)}
-    score = scores[_MEASURE]
-    return {
-        "updates": config.updates,
-        "target_tokens": int(read_log(folder / "log.csv")[-1]["target_tokens"]),
-        "parameters": count_parameters(translator.model),
-        "perplexity": score["perplexity"],
-        "accuracy": score["accuracy"],
-        "BLEU": score["score"],
-    }

@@ -141,7 +141,7 @@ class Trainer:
         self.model = build_model(model_config(config)).to(self.device)
         self.dtype = find_precision(config.precision, self.device)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
-        self.loss: nn.Module = ModelLoss(self.model, config.label_smoothing)
+        self.loss: Any = ModelLoss(self.model, config.label_smoothing)
         if self.processes.size > 1:
             self.loss = DistributedDataParallel(
                 self.loss, broadcast_buffers=False, gradient_as_bucket_view=True
@@ -200,7 +200,7 @@ class Trainer:
         for i, (seed, src, tgt) in enumerate(batch.share, start=1):
             torch.manual_seed(seed)
             last = i == len(batch.share)  # processes exchange gradients only there
-            alone = last or not isinstance(self.loss, DistributedDataParallel)
+            alone = last or self.processes.size == 1
             with nullcontext() if alone else self.loss.no_sync():
                 with self._mixed_precision():
                     loss = self.run_loss(src, tgt)
