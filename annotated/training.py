@@ -193,11 +193,7 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         for option in fields(self):
-            name, value, choices = (
-                option.name,
-                getattr(self, option.name),
-                option.metadata["choices"],
-            )
+            name, choices, value = option.name, option.metadata["choices"], vars(self)[option.name]
             kind: Any = type(option.default)
             if type(value) is not kind and not (kind is float and type(value) is int):
                 raise InputError(f"expected {name} as {kind.__name__}; got {value!r}")
@@ -216,14 +212,11 @@ class TrainingConfig:
 
 def model_config(config: TrainingConfig) -> TransformerConfig:
     """The model of a run: the paper's, in the run's size, on a shared vocabulary."""
-    names = (
-        "N", "d_model", "d_ff", "h", "dropout", "attention_dropout", "positions", "norm_first",
-        "bias", "activation",
-    )  # fmt: skip
-    options = {name: getattr(config, name) for name in names}
-    widths = {"d_k": config.d_k or None, "d_v": config.d_v or None}
+    shared = vars(config).keys() & {option.name for option in fields(TransformerConfig)}
+    options = {name: getattr(config, name) for name in shared}
+    options |= {"d_k": config.d_k or None, "d_v": config.d_v or None}
     length = max(config.max_pieces + 2, 512)  # matters to learned positions only
-    return TransformerConfig.base(config.vocab_size, **options, **widths, max_len=length)
+    return TransformerConfig.base(config.vocab_size, **options, max_len=length)
 
 
 _PAPER = {

@@ -39,13 +39,6 @@ def test_a_run_is_launched_interrupted_and_resumed(config: TrainingConfig):
     assert updates == list(range(1, done + 6))
 
 
-@pytest.mark.processes
-def test_the_output_of_a_run_that_fails_says_why(config: TrainingConfig):
-    assert launch(replace(config, max_pieces=1), processes=1).wait(60) != 0
-    output = (Path(config.out) / "output.txt").read_text(encoding="utf-8")
-    assert "annotated: there is no training pair of at most 1 pieces" in output
-
-
 def test_torchrun_leaves_the_options_of_a_run_alone():
     """It accepts abbreviations of its own options, and refuses ambiguous ones."""
     from torch.distributed.run import get_args_parser
