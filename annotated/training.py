@@ -140,26 +140,6 @@ def _option(default: Any, text: str, choices: tuple = (), fixed: bool = True) ->
 _MAY_BE_ZERO = "d_k", "d_v", "parts", "seed", "save_updates"
 
 
-def _check_options(config: "TrainingConfig") -> None:
-    """Raise InputError unless a configuration describes a run that is possible."""
-    for option in fields(config):
-        name, value = option.name, getattr(config, option.name)
-        kind: Any = type(option.default)
-        if type(value) is not kind and not (kind is float and type(value) is int):
-            raise InputError(f"expected {name} as {kind.__name__}; got {value!r}")
-        choices, least = option.metadata["choices"], int(kind is int and name not in _MAY_BE_ZERO)
-        if choices and value not in choices:
-            raise InputError(f"expected {name} out of {', '.join(choices)}; got {value!r}")
-        if kind in (int, float) and not least <= value < math.inf:
-            raise InputError(f"expected {name} of at least {least}, and finite; got {value}")
-    if config.label_smoothing >= 1:
-        raise InputError(f"expected label_smoothing in [0, 1); got {config.label_smoothing}")
-    if not config.save_updates and not config.save_minutes:
-        raise InputError("expected save_updates or save_minutes above 0; got 0 for both")
-    parse_data(config.data)
-    model_config(config)  # checks the size of the model
-
-
 @dataclass(frozen=True)
 class TrainingConfig:
     """A training run; its fields are the options of `annotated train`.
@@ -212,19 +192,31 @@ class TrainingConfig:
     seed: int = _option(1, "seed of every random choice")
 
     def __post_init__(self) -> None:
-        _check_options(self)
+        for option in fields(self):
+            name, choices, value = option.name, option.metadata["choices"], vars(self)[option.name]
+            kind: Any = type(option.default)
+            if type(value) is not kind and not (kind is float and type(value) is int):
+                raise InputError(f"expected {name} as {kind.__name__}; got {value!r}")
+            if choices and value not in choices:
+                raise InputError(f"expected {name} out of {', '.join(choices)}; got {value!r}")
+            least = int(kind is int and name not in _MAY_BE_ZERO)
+            if kind in (int, float) and not least <= value < math.inf:
+                raise InputError(f"expected {name} of at least {least}, and finite; got {value}")
+        if self.label_smoothing >= 1:
+            raise InputError(f"expected label_smoothing in [0, 1); got {self.label_smoothing}")
+        if not self.save_updates and not self.save_minutes:
+            raise InputError("expected save_updates or save_minutes above 0; got 0 for both")
+        parse_data(self.data)
+        model_config(self)  # checks the size of the model
 
 
 def model_config(config: TrainingConfig) -> TransformerConfig:
     """The model of a run: the paper's, in the run's size, on a shared vocabulary."""
-    names = (
-        "N", "d_model", "d_ff", "h", "dropout", "attention_dropout", "positions", "norm_first",
-        "bias", "activation",
-    )  # fmt: skip
-    options = {name: getattr(config, name) for name in names}
-    widths = {"d_k": config.d_k or None, "d_v": config.d_v or None}
+    shared = vars(config).keys() & {option.name for option in fields(TransformerConfig)}
+    options = {name: getattr(config, name) for name in shared}
+    options |= {"d_k": config.d_k or None, "d_v": config.d_v or None}
     length = max(config.max_pieces + 2, 512)  # matters to learned positions only
-    return TransformerConfig.base(config.vocab_size, **options, **widths, max_len=length)
+    return TransformerConfig.base(config.vocab_size, **options, max_len=length)
 
 
 _PAPER = {

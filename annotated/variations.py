@@ -84,16 +84,12 @@ def row_config(name: str, vocab: int = 37000) -> TransformerConfig:
 
     Raises: InputError if there is no such row.
     """
-    row = known_row(name)
+    row = _row(name)
     shape = {key: row[key] for key in [*SHAPE, "dropout"]}
     return TransformerConfig.base(vocab, **shape, max_len=512)  # matters to learned positions only
 
 
-def known_row(name: str) -> dict[str, Any]:
-    """A row of Table 3 by its name.
-
-    Raises: InputError that lists the names if this is none of them.
-    """
+def _row(name: str) -> dict[str, Any]:
     if name not in _ROWS:
         raise InputError(f"expected a row out of {', '.join(_ROWS)}; got {name!r}")
     return _ROWS[name]
@@ -108,11 +104,7 @@ def count_parameters(model: nn.Module | TransformerConfig) -> int:
 
 
 def run_folder(name: str) -> str:
-    """The folder of a row's run at full size; at small scale the seed follows.
-
-    >>> run_folder("A: h = 1")
-    'runs/a-h-1'
-    """
+    """The folder of a row's run at full size, runs/a-h-1 of "A: h = 1"."""
     return "runs/" + re.sub(r"[^a-z0-9]+", "-", name.lower())
 
 
@@ -124,7 +116,7 @@ def small_config(name: str, seed: int = 1, **changes: Any) -> TrainingConfig:
 
     Raises: InputError if there is no such row.
     """
-    row = known_row(name)
+    row = _row(name)
     widths = {key: row[key] // 4 for key in ("d_model", "d_ff", "d_k", "d_v")}
     kept = {key: row[key] for key in ("h", "dropout", "label_smoothing", "positions")}
     small = {

@@ -64,13 +64,9 @@ def last_update(log: Path) -> int:
     return int(saved[-1]["update"]) if saved else 0
 
 
-def broken(*arguments: object, **options: object) -> None:
-    raise OSError("no space left on device")
-
-
 def half_written(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
     Path(path).write_bytes(b"half of a fi")
-    broken()
+    raise OSError("no space left on device")
 
 
 def refused(config: TrainingConfig, capsys: pytest.CaptureFixture[str]) -> str:

@@ -24,9 +24,9 @@ def test_the_command_names_what_differs_from_the_defaults():
 
 @pytest.mark.processes
 def test_a_run_is_launched_interrupted_and_resumed(config: TrainingConfig):
-    config = replace(config, updates=100_000, save_updates=50, log_updates=1)
+    config = replace(config, updates=100_000, save_updates=50, log_updates=1, parts=2)
     folder = Path(config.out)
-    run = launch(config, processes=1)
+    run = launch(config, processes=2)  # to which torchrun passes the signal on
     while run.poll() is None and len(read_log(folder / "log.csv")) < 3:
         time.sleep(0.05)
     run.send_signal(signal.SIGINT)
@@ -34,16 +34,9 @@ def test_a_run_is_launched_interrupted_and_resumed(config: TrainingConfig):
     assert "stopped after update" in (folder / "output.txt").read_text(encoding="utf-8")
     assert (folder / INTERRUPTED).exists()
     done = int(read_log(folder / "log.csv")[-1]["update"])
-    assert launch(replace(config, updates=done + 5), processes=1, resume=True).wait(60) == 0
+    assert launch(replace(config, updates=done + 5), processes=2, resume=True).wait(60) == 0
     updates = [int(row["update"]) for row in read_log(folder / "log.csv")]
     assert updates == list(range(1, done + 6))
-
-
-@pytest.mark.processes
-def test_the_output_of_a_run_that_fails_says_why(config: TrainingConfig):
-    assert launch(replace(config, max_pieces=1), processes=1).wait(60) != 0
-    output = (Path(config.out) / "output.txt").read_text(encoding="utf-8")
-    assert "annotated: there is no training pair of at most 1 pieces" in output
 
 
 def test_torchrun_leaves_the_options_of_a_run_alone():

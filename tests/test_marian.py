@@ -21,7 +21,7 @@ from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.export import export_model
 from annotated.machinery.marian import write_marian
 from annotated.machinery.recording import record_attention
-from annotated.machinery.training.folder import CorpusNote
+from annotated.machinery.training.folder import open_noted
 from annotated.machinery.training.trainer import train
 from annotated.machinery.translator import Translator, load_pretrained
 from annotated.training import TrainingConfig
@@ -399,7 +399,7 @@ def test_training_goes_on_from_an_imported_model(pair, imported, tmp_path, monke
         precision="float32",
     )
     trained = load_pretrained(train(config))
-    learnt = CorpusNote.read(run := Path(config.out)).open(run).train
+    learnt = open_noted(Path(config.out)).train
     assert learnt[0][0] == encode_source(pair.ours.tokenizer, ENGLISH)[0]
     assert learnt[0][1] == encode_target(pair.ours.target_tokenizer, GERMAN)[0]
     assert trained.translate(ENGLISH[:3]) == pair.ours.translate(ENGLISH[:3])

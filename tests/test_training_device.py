@@ -1,7 +1,6 @@
 """The update on a device that works off a queue: nothing in it waits for the device."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,11 +10,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import annotated.machinery.training.trainer as module
-from annotated.machinery.blockwise_loss import linear_cross_entropy
 from annotated.machinery.training.batches import GlobalBatch, MicroBatch
 from annotated.machinery.training.processes import Processes
 from annotated.machinery.training.trainer import Trainer
-from annotated.regularization import smoothed_cross_entropy
 from annotated.training import TrainingConfig
 
 SHAPES = [(3, 8, 9), (5, 16, 9), (2, 24, 33), (7, 8, 25)]  # batch, src_len, tgt_len + 1
@@ -69,46 +66,24 @@ def test_nothing_in_an_update_waits_for_the_device(config: TrainingConfig, monke
 # ----------------------------------------------------------------------------------- torch.compile
 
 
-@pytest.fixture
-def compilations():
-    """How many times the compiler has been at work since."""
+@pytest.mark.slow
+def test_a_compiled_update_is_the_same_and_compiled_once(config: TrainingConfig):
+    """In the first batch all sizes happen to be equal; later ones are all different."""
     from torch._dynamo.utils import counters  # its import takes seconds
 
     torch._dynamo.reset()
     counters.clear()
-    yield lambda: counters["stats"]["unique_graphs"]
-    torch._dynamo.reset()
-
-
-def two_trainers(config: TrainingConfig) -> list[Trainer]:
-    """One that computes as it is written, and one that compiles; without dropout, as they draw
-    other numbers."""
     pairs = SimpleNamespace(lengths=np.full((4, 2), 9))
     kinds = (replace(config, dropout=0.0, compile=compiled) for compiled in (False, True))
-    return [Trainer(kind, pairs, pairs) for kind in kinds]
-
-
-@pytest.mark.slow
-def test_a_compiled_update_is_the_same_and_compiled_once(config: TrainingConfig, compilations):
-    """In the first batch all sizes happen to be equal; later ones are all different."""
-    eager, compiled = two_trainers(config)
+    eager, compiled = (Trainer(kind, pairs, pairs) for kind in kinds)
     shapes = [(9, 9, 9), (9, 9, 12), (4, 7, 7), *SHAPES, (12, 31, 5), (2, 2, 3), (30, 40, 41)]
     for shape in shapes:
         batch = global_batch(torch.device("cpu"), [shape])
         losses = [float(trainer.train_step(batch)) for trainer in (eager, compiled)]
         assert losses[1] == pytest.approx(losses[0], rel=1e-4)
-    assert compilations() == 1
+    assert counters["stats"]["unique_graphs"] == 1
     for a, b in zip(eager.model.parameters(), compiled.model.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-3, rtol=1e-3)
-
-
-@pytest.mark.slow
-def test_one_pair_alone_is_compiled_once_more(config: TrainingConfig, compilations, monkeypatch):
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    _, compiled = two_trainers(config)
-    for shape in [(1, 5, 6), (3, 5, 6), (1, 8, 9), (3, 2, 4), (1, 2, 12), (2, 9, 9)]:
-        compiled.train_step(global_batch(torch.device("cpu"), [shape]))
-    assert compilations() == 2
 
 
 # ---------------------------------------------------------------------------------- on a real GPU
@@ -171,20 +146,3 @@ def test_dropout_on_a_gpu_is_that_of_the_place_in_the_data(on, compiled: bool):
         share = [(seed, src.cuda(), tgt.cuda()) for seed, src, tgt in batch.share]
         losses.append(float(trainer.train_step(batch._replace(share=share))))
     assert losses[0] == pytest.approx(losses[1], rel=1e-6)
-
-
-@pytest.mark.gpu
-def test_the_loss_in_blocks_on_a_gpu_is_that_of_all_logits(on):
-    """With padding, which is left in there; 9,000 positions are three blocks."""
-    x = torch.randn(9000, 16, device="cuda", requires_grad=True)
-    weight = torch.randn(37_000, 16, device="cuda", requires_grad=True)
-    target = torch.randint(37_000, (9000,), device="cuda")
-    target[::7] = 2
-    torch.cuda.set_sync_debug_mode("error")
-    found = linear_cross_entropy(x, weight, target, 2, 0.1)
-    gradients = torch.autograd.grad(found, [x, weight])
-    torch.cuda.set_sync_debug_mode("default")
-    expected = smoothed_cross_entropy(x @ weight.T, target, 2, 0.1)
-    for a, b in zip(gradients, torch.autograd.grad(expected, [x, weight]), strict=True):
-        assert (a - b).norm() < 1e-2 * b.norm()
-    assert float(found) == pytest.approx(float(expected), rel=1e-3)

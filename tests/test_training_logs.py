@@ -43,13 +43,6 @@ def test_the_speed_in_the_log_is_wall_clock_time_without_saving(config, monkeypa
     assert all(float(row["waiting"]) > 0.3 for row in log)
 
 
-@pytest.mark.slow
-def test_a_run_whose_data_arrive_in_time_hardly_waits(config: TrainingConfig):
-    """The first row holds the start; by the last the loader is ahead of a slow device."""
-    train(replace(config, updates=60, d_model=128, d_ff=512, N=2))
-    assert float(rows(config)[-1]["waiting"]) < 0.5
-
-
 @pytest.mark.parametrize("damage", ["\0\0\n", "25,2\n", "x,1,,,,,,,\n", "\udcff\n"])
 def test_a_damaged_log_is_named_and_left_alone(config: TrainingConfig, damage: str):
     train(replace(config, updates=20))

@@ -2,9 +2,7 @@
 
 import os
 import signal
-import socket
 import subprocess
-import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small_runs import exact, last_update, start, tensors
+from small_runs import exact, start, tensors
 
-from annotated.machinery.training.checkpoints import INTERRUPTED, list_checkpoints, read_checkpoint
+from annotated.machinery.training.checkpoints import list_checkpoints
 from annotated.machinery.training.launcher import train_command
 from annotated.machinery.training.processes import (
     Processes,
@@ -39,12 +37,6 @@ def test_a_second_ctrl_c_stops_at_once():
         assert stop.wanted
 
 
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
-
-
 @pytest.mark.processes
 def test_two_processes_take_the_steps_of_one(config: TrainingConfig, tmp_path: Path):
     """Same global batch: same losses, dropout included, up to the order of additions."""
@@ -54,24 +46,6 @@ def test_two_processes_take_the_steps_of_one(config: TrainingConfig, tmp_path: P
     process = start(two, processes=2)
     output, _ = process.communicate()
     assert process.returncode == 0, output
-    assert_close(config, two)
-
-
-@pytest.mark.processes
-def test_two_machines_take_the_steps_of_one(config: TrainingConfig, tmp_path: Path):
-    """Two torchrun agents that meet on the loopback interface, as two machines would."""
-    config = replace(config, parts=2, updates=20)
-    train(config)
-    two = replace(config, out=str(tmp_path / "two"))
-    words = train_command(two, 1, resume=True)
-    meet = ["--nnodes=2", "--rdzv-backend=c10d", f"--rdzv-endpoint=127.0.0.1:{free_port()}"]
-    at = words.index("--standalone")
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    line = [*words[:at], *meet, *words[at + 1 :]]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    agents = [subprocess.Popen(line, env=environment, **pipes) for _ in range(2)]
-    outputs = [agent.communicate(timeout=120)[0] for agent in agents]
-    assert [agent.returncode for agent in agents] == [0, 0], outputs
     assert_close(config, two)
 
 
@@ -85,19 +59,6 @@ def assert_close(one: TrainingConfig, two: TrainingConfig) -> None:
     a, b = (tensors(list_checkpoints(config.out)[-1]) for config in (one, two))
     for name in a:
         np.testing.assert_allclose(a[name], b[name], atol=1e-3, rtol=1e-2, err_msg=name)
-
-
-@pytest.mark.processes
-def test_torchrun_passes_ctrl_c_on(config: TrainingConfig):
-    long = replace(config, updates=100_000, log_updates=1, save_updates=10**6, parts=2)
-    process = start(long, processes=2)
-    while process.poll() is None and last_update(Path(long.out) / "log.csv") < 5:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    output, _ = process.communicate(timeout=60)
-    state = read_checkpoint(Path(long.out) / INTERRUPTED)[1]
-    assert state["progress"]["update"] >= 5
-    assert f"stopped after update {state['progress']['update']}, and saved" in output
 
 
 @pytest.mark.parametrize(

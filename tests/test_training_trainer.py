@@ -137,14 +137,6 @@ def test_bfloat16_learns_as_float32_does(config: TrainingConfig, tmp_path: Path)
     assert all(v.dtype == np.float32 for v in tensors(list_checkpoints(half.out)[-1]).values())
 
 
-def test_two_seeds_two_models(config: TrainingConfig, tmp_path: Path):
-    one = train(replace(config, updates=10))
-    again = train(replace(config, updates=10, out=str(tmp_path / "again")))
-    other = train(replace(config, updates=10, seed=2, out=str(tmp_path / "other")))
-    models = [tensors(list_checkpoints(folder)[-1]) for folder in (one, again, other)]
-    assert same(models[0], models[1]) and not same(models[0], models[2])
-
-
 def test_checkpoints_by_the_clock(config: TrainingConfig, monkeypatch: pytest.MonkeyPatch):
     """A minute passes with every look at the clock."""
     clock = iter(range(0, 10**6, 60))
@@ -152,23 +144,6 @@ def test_checkpoints_by_the_clock(config: TrainingConfig, monkeypatch: pytest.Mo
     train(replace(config, save_updates=0, save_minutes=7.0, average=9))
     saved = [int(path.stem.removeprefix("checkpoint-")) for path in list_checkpoints(config.out)]
     assert saved == [7, 14, 21, 28, 30]
-
-
-def test_a_loss_that_is_not_finite_names_update_and_batches(config: TrainingConfig):
-    """It is read an update later."""
-    trainer = start_run(config)
-    coming = trainer.global_batches()
-    trainer.queue_step(coming)
-    with torch.no_grad():
-        trainer.model.generator.proj.weight[3, 0] = math.nan
-    bad, after = next(coming), next(coming)
-    trainer.queue_step(iter([bad]))
-    trainer.drain(keep=1)
-    trainer.queue_step(iter([after]))
-    assert trainer.progress.update == 1 and len(trainer.queue) == 2
-    pairs = str(bad.micro_batches[0].pairs[:5])[1:-1]
-    with pytest.raises(InputError, match=f"nan in update 2 .epoch 1, batch 2: pairs .{pairs}"):
-        trainer.drain(keep=1)
 
 
 @pytest.mark.parametrize("at", [10, 13])  # at a checkpoint; where the run is told to stop
@@ -204,12 +179,6 @@ def test_weights_that_are_not_finite_are_never_saved(config: TrainingConfig, mon
     with pytest.raises(InputError, match="validation set after update 10"):
         train(config)
     assert not list_checkpoints(config.out)
-
-
-def test_a_run_cannot_end_before_it_stands(config: TrainingConfig):
-    train(config)
-    with pytest.raises(ValueError, match="made 30 updates"):
-        train(replace(config, updates=20), resume=True)
 
 
 @pytest.mark.slow

@@ -126,15 +126,12 @@ def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
         raise InputError("expected at least one checkpoint to average; got none")
     total: dict[str, Tensor] = {}
     for path in paths:
-        tensors = read_checkpoint(path)[0]
-        names = [name[6:] for name in tensors if name.startswith("model.")]
-        weights = {name: tensors[f"model.{name}"] for name in names}
-        if total and _shapes(weights) != _shapes(total):
+        tensors = read_checkpoint(path)[0].items()
+        weights = {name[6:]: x for name, x in tensors if name.startswith("model.")}
+        total = total or {name: torch.zeros_like(x) for name, x in weights.items()}
+        shapes, first = ({name: x.shape for name, x in some.items()} for some in (weights, total))
+        if shapes != first:
             raise FileError(f"{path}: expected a checkpoint of the same model as {paths[0]}")
         for name, x in weights.items():
-            total[name] = total.get(name, torch.zeros(())) + x / len(paths)
+            total[name] += x / len(paths)
     return total
-
-
-def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, torch.Size]:
-    return {name: x.shape for name, x in tensors.items()}

@@ -47,34 +47,23 @@ class CorpusNote:
     folder: str
     sha256: str
 
-    @classmethod
-    def read(cls, run: Path) -> "CorpusNote":
-        """The note of a run. Raises: MissingFile or FileError that names it."""
-        path = run / "corpus.json"
-        return settings(cls, read_json(path, "a note on the corpus of the run"), str(path))
 
-    @staticmethod
-    def write(run: Path, corpus: PreparedCorpus) -> None:
-        """Note which corpus a run learns from; one inside its folder may move with it."""
-        inside = corpus.folder.parent.resolve() == run.resolve()
-        place = corpus.folder.name if inside else str(corpus.folder.resolve())
-        note = CorpusNote(place, corpus.manifest.sha256)
-        write_text(run / "corpus.json", json.dumps(asdict(note), indent=1) + "\n")
+def open_noted(run: Path, moved: str = "") -> PreparedCorpus:
+    """The corpus of a run, in the place that corpus.json notes or where it has moved.
 
-    def open(self, run: Path, moved: str = "") -> PreparedCorpus:
-        """The corpus of a run, in its noted place or where it has moved.
-
-        Raises: FileError if it is damaged or another one, or the run's vocabulary is.
-        """
-        try:
-            corpus = PreparedCorpus.open(Path(moved) if moved else run / self.folder)
-        except MissingFile as error:
-            told = f"{error}; if it has moved, name its new place with --prepared"
-            raise MissingFile(told) from error
-        if corpus.manifest.sha256 != self.sha256:
-            raise FileError(f"{corpus.folder}: expected the corpus that the run began with")
-        corpus.check_vocabulary(run)
-        return corpus
+    Raises: FileError if it, the note, or the run's vocabulary is damaged or another one.
+    """
+    path = run / "corpus.json"
+    note = settings(CorpusNote, read_json(path, "a note on the corpus of the run"), str(path))
+    try:
+        corpus = PreparedCorpus.open(Path(moved) if moved else run / note.folder)
+    except MissingFile as error:
+        told = f"{error}; if it has moved, name its new place with --prepared"
+        raise MissingFile(told) from error
+    if corpus.manifest.sha256 != note.sha256:
+        raise FileError(f"{corpus.folder}: expected the corpus that the run began with")
+    corpus.check_vocabulary(run)
+    return corpus
 
 
 def open_run(config: TrainingConfig, resume: bool, processes: int = 1) -> PreparedCorpus:
@@ -87,7 +76,7 @@ def open_run(config: TrainingConfig, resume: bool, processes: int = 1) -> Prepar
     Returns: the corpus to train on, noted in the folder.
 
     Raises: InputError if the folder holds a run that is not to be continued, or another one; as
-        `PreparedCorpus.for_run` and `CorpusNote.open`.
+        `PreparedCorpus.for_run` and `open_noted`.
     """
     folder = Path(config.out)
     if (folder / "training.json").exists():
@@ -98,7 +87,7 @@ def open_run(config: TrainingConfig, resume: bool, processes: int = 1) -> Prepar
             if (now := getattr(config, name)) != was:
                 told = f"the run in {folder} has {name}={was}; it cannot go on with {now}"
                 raise InputError(told)
-        corpus = CorpusNote.read(folder).open(folder, config.prepared)
+        corpus = open_noted(folder, config.prepared)
     elif left := list_checkpoints(folder):
         raise FileError(
             f"{folder}: expected training.json beside {left[-1].name}; there is none; put it back, "
@@ -107,7 +96,10 @@ def open_run(config: TrainingConfig, resume: bool, processes: int = 1) -> Prepar
     else:
         corpus = PreparedCorpus.for_run(config, folder, processes)
         corpus.copy_vocabulary(folder)
-    CorpusNote.write(folder, corpus)
+    inside = corpus.folder.parent.resolve() == folder.resolve()  # may move with the run
+    place = corpus.folder.name if inside else str(corpus.folder.resolve())
+    note = asdict(CorpusNote(place, corpus.manifest.sha256))
+    write_text(folder / "corpus.json", json.dumps(note, indent=1) + "\n")
     write_text(folder / "training.json", json.dumps(asdict(config), indent=2) + "\n")
     return corpus
 

@@ -12,7 +12,7 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -32,12 +32,9 @@ from annotated.machinery.encoding import EncodedPairs
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import settings
 from annotated.machinery.training.batches import (
-    POOL,
     GlobalBatch,
     MicroBatch,
     derive_seed,
-    pool_members,
-    pools,
     prefetch,
     share_parts,
     short_enough,
@@ -53,7 +50,7 @@ from annotated.machinery.training.checkpoints import (
     restore_tensors,
     write_checkpoint,
 )
-from annotated.machinery.training.folder import CorpusNote, average_run, open_run, run_lock
+from annotated.machinery.training.folder import average_run, open_noted, open_run, run_lock
 from annotated.machinery.training.logs import Progress, RunLog
 from annotated.machinery.training.processes import (
     Processes,
@@ -144,7 +141,7 @@ class Trainer:
         self.model = build_model(model_config(config)).to(self.device)
         self.dtype = find_precision(config.precision, self.device)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
-        self.loss: nn.Module = ModelLoss(self.model, config.label_smoothing)
+        self.loss: Any = ModelLoss(self.model, config.label_smoothing)
         if self.processes.size > 1:
             self.loss = DistributedDataParallel(
                 self.loss, broadcast_buffers=False, gradient_as_bucket_view=True
@@ -162,21 +159,13 @@ class Trainer:
         )
 
     def micro_batches(self, epoch: int, batch: int) -> Iterator[MicroBatch]:
-        """The micro-batches from a position on, pass after pass without end.
-
-        A batch is numbered by its pool and its place there, so that no earlier pool needs to be
-        sorted to find it again.
-        """
-        config, count = self.config, len(self.kept)
-        budgets = config.src_tokens // self.parts, config.tgt_tokens // self.parts
+        """The micro-batches from a position on, pass after pass without end."""
+        budgets = self.config.src_tokens // self.parts, self.config.tgt_tokens // self.parts
+        lengths = self.pairs.lengths[self.kept]
         for now in itertools.count(epoch):
-            seed, first = derive_seed(config.seed, now), batch if now == epoch else 0
-            for pool in range(first // POOL, pools(count)):
-                numbers = self.kept[pool_members(count, pool, seed)]
-                shuffle = derive_seed(config.seed, now, pool) if pool else seed
-                batches = token_batches(self.pairs.lengths[numbers], *budgets, seed=shuffle)
-                for i in range(max(0, first - pool * POOL), len(batches)):
-                    yield MicroBatch(now, pool * POOL + i, numbers[batches[i]].tolist())
+            batches = token_batches(lengths, *budgets, seed=derive_seed(self.config.seed, now))
+            for i in range(batch if now == epoch else 0, len(batches)):
+                yield MicroBatch(now, i, self.kept[batches[i]].tolist())
 
     def collate(self, pairs: EncodedPairs, batch: MicroBatch) -> tuple[int, Tensor, Tensor]:
         """The seed of a batch, and its ids: (batch, src_len) and (batch, tgt_len + 1).
@@ -210,7 +199,9 @@ class Trainer:
         total = torch.zeros((), device=self.device)
         for i, (seed, src, tgt) in enumerate(batch.share, start=1):
             torch.manual_seed(seed)
-            with self._share_gradients(last=i == len(batch.share)):
+            last = i == len(batch.share)  # processes exchange gradients only there
+            alone = last or self.processes.size == 1
+            with nullcontext() if alone else self.loss.no_sync():
                 with self._mixed_precision():
                     loss = self.run_loss(src, tgt)
                 # DistributedDataParallel averages over processes, hence the factor.
@@ -234,12 +225,6 @@ class Trainer:
         with torch.autocast(self.device.type, self.dtype), plain:
             yield
 
-    def _share_gradients(self, last: bool) -> AbstractContextManager[Any]:
-        """Context of a backward pass: processes exchange gradients only in an update's last one."""
-        if last or not isinstance(self.loss, DistributedDataParallel):
-            return nullcontext()
-        return self.loss.no_sync()
-
     def queue_step(self, coming: Iterator[GlobalBatch]) -> None:
         """Queue one update, on the next of the coming batches."""
         asked = time.perf_counter()
@@ -251,19 +236,16 @@ class Trainer:
     def drain(self, keep: int = 0) -> None:
         """Read the losses of all queued updates but the last `keep`, and count these updates.
 
-        Raises: InputError that names the update and the batches if a loss is not finite.
+        Raises: InputError that names the update and its first batch if a loss is not finite.
         """
         while len(self.queue) > keep:
             batch, loss, waited = self.queue.popleft()
             summed, now = float(loss), time.perf_counter()
             if not math.isfinite(summed):
-                places = "; ".join(
-                    f"epoch {b.epoch + 1}, batch {b.batch + 1}: pairs {b.pairs[:5]}…"
-                    for b in batch.micro_batches
-                )
-                update = f"update {self.progress.update + 1}"
+                first = batch.micro_batches[0]
                 raise InputError(
-                    f"expected a finite loss; got {summed} in {update} ({places}). {_HELP}"
+                    f"expected a finite loss; got {summed} in update {self.progress.update + 1} "
+                    f"(from epoch {first.epoch + 1}, batch {first.batch + 1}). {_HELP}"
                 )
             self.progress.count(summed, batch.tokens, now - self.since, waited)
             last = batch.micro_batches[-1]
@@ -431,7 +413,7 @@ def start_run(
         saved = newest_checkpoint(folder)
     saved = processes.broadcast(saved)
     if processes.rank > 0:
-        corpus = CorpusNote.read(folder).open(folder)
+        corpus = open_noted(folder)
     trainer = Trainer(config, corpus.train, corpus.dev, processes)
     if saved:
         trainer.load_checkpoint(saved)
