@@ -6,6 +6,8 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 import torch
 from torch import Tensor, nn
 
+from annotated.regularization import Dropout
+
 
 def sinusoids(length: int, d_model: int) -> Tensor:
     """Table of sinusoidal position encodings.
@@ -42,7 +44,7 @@ class PositionalEncoding(nn.Module):
 
     def __init__(self, d_model: int, dropout: float, max_len: int = 5000) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.register_buffer("pe", sinusoids(max_len, d_model).unsqueeze(0), persistent=False)
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
@@ -66,7 +68,7 @@ class LearnedPositionalEncoding(nn.Module):
 
     def __init__(self, d_model: int, dropout: float, max_len: int) -> None:
         super().__init__()
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.max_len = max_len
         self.pe = nn.Parameter(torch.randn(1, max_len, d_model))
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from torch import Tensor, nn
 
+from annotated.regularization import Dropout
+
 
 def clones(module: nn.Module, N: int) -> nn.ModuleList:
     """N copies of a module that share nothing."""
@@ -31,7 +33,7 @@ class SublayerConnection(nn.Module):
     def __init__(self, size: int, dropout: float, norm_first: bool = False) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(size)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.norm_first = norm_first
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotated.model import make_model
-from annotated.regularization import LabelSmoothing, smoothed_cross_entropy
+from annotated.regularization import Dropout, LabelSmoothing, smoothed_cross_entropy
 
 
 def close(actual, expected) -> None:
@@ -169,3 +169,33 @@ def test_dropout_falls_before_the_residual_sum_and_after_the_embedding_sum():
     close(embedded, model.src_embed[0](ids) + table)
     assert (dropped == 0).any() and (noisy == 0).any()
     close(sums[0], layer_in[0] + noisy)  # the residual path is whole
+
+
+@pytest.mark.parametrize("p", [0.1, 0.3, 0.5])
+@pytest.mark.parametrize("size", [400_001, (100, 4000)])
+def test_dropout_drops_as_many_and_keeps_the_mean(p, size):
+    torch.manual_seed(0)
+    x = torch.ones(size, requires_grad=True)
+    y = Dropout(p)(x)
+    assert (y == 0).float().mean().item() == pytest.approx(p, abs=0.003)
+    kept = y[y != 0]
+    close(kept, torch.full_like(kept, 1 / (1 - p)).detach() * torch.ones_like(kept))
+    assert y.mean().item() == pytest.approx(1, abs=0.01)
+    y.sum().backward()
+    close(x.grad, y.detach())  # the same components, the same factor
+    # Neighbours share a draw of the generator: they must not share their fate.
+    dropped = (y.detach().flatten()[:400_000] == 0).float().view(-1, 4)
+    assert torch.corrcoef(dropped.T).sub(torch.eye(4)).abs().max() < 0.02
+
+
+def test_dropout_obeys_the_seed_and_rests_in_eval_mode():
+    dropout, x = Dropout(0.4), torch.randn(5, 7)
+    torch.manual_seed(3)
+    first = dropout(x)
+    assert not torch.equal(dropout(x), first)
+    torch.manual_seed(3)
+    assert torch.equal(dropout(x), first)
+    assert torch.equal(dropout.eval()(x), x) and torch.equal(Dropout(0.0)(x), x)
+    assert not Dropout(1.0)(x).any()
+    assert Dropout(0.5)(x.bfloat16()).dtype == torch.bfloat16
+    assert Dropout(0.5)(x[:0]).shape == (0, 7)

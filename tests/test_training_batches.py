@@ -16,6 +16,8 @@ from annotated.machinery.training import batches
 from annotated.machinery.training import trainer as trainer_module
 from annotated.machinery.training.batches import (
     derive_seed,
+    pool_members,
+    pools,
     prefetch,
     share_parts,
     short_enough,
@@ -79,6 +81,44 @@ def test_parts_are_shared_out_evenly():
     pairs = EncodedPairs(np.zeros(640, np.uint16), np.array([[120, 200], [119, 201]]))
     config = TrainingConfig(src_tokens=1000, tgt_tokens=800, max_pieces=256)
     assert [short_enough(pairs, config, parts).tolist() for parts in (1, 4)] == [[0, 1], [0]]
+
+
+def test_a_pass_deals_out_every_pair_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(batches, "POOL", 1 << 10)
+    monkeypatch.setattr(batches, "_STRETCH", 1 << 4)
+    for count in 1, 1023, 1024, 1025, 5000, 10_240:
+        dealt = [pool_members(count, number, seed=3) for number in range(pools(count))]
+        assert sorted(np.concatenate(dealt)) == list(range(count))
+        assert max(map(len, dealt)) <= 1024 and min(map(len, dealt)) > 0
+        assert max(map(len, dealt)) - min(map(len, dealt)) <= 2 * 16  # no small pool at the end
+    whole = pool_members(1024, 0, seed=3)
+    assert whole.tolist() == list(range(1024))  # a corpus that fits is not dealt out
+    one, other = (pool_members(5000, 0, seed) for seed in (3, 4))
+    assert set(one) != set(other) and one.tolist() == pool_members(5000, 0, 3).tolist()
+    assert np.ptp(one) > 4000  # from everywhere
+
+
+@pytest.fixture
+def dealt(config: TrainingConfig, monkeypatch: pytest.MonkeyPatch) -> TrainingConfig:
+    """A run whose 60 pairs are dealt out into pools."""
+    for module in batches, trainer_module:
+        monkeypatch.setattr(module, "POOL", 16)
+    monkeypatch.setattr(batches, "_STRETCH", 4)
+    return config
+
+
+def test_a_large_corpus_is_trained_on_pool_by_pool(dealt: TrainingConfig):
+    trainer = start_run(dealt)
+    stream = trainer.micro_batches(0, 0)
+    parts = list(itertools.takewhile(lambda part: part.epoch < 2, stream))
+    for epoch in 0, 1:
+        seen = [pair for part in parts if part.epoch == epoch for pair in part.pairs]
+        assert sorted(seen) == list(range(60))
+        numbers = [part.batch for part in parts if part.epoch == epoch]
+        assert numbers == sorted(set(numbers)) and {n // 16 for n in numbers} == {0, 1, 2, 3}
+    for i in range(1, len(parts)):  # from any place on, as after a stop
+        later = trainer.micro_batches(parts[i - 1].epoch, parts[i - 1].batch + 1)
+        assert next(later) == parts[i]
 
 
 def test_on_a_gpu_widths_are_multiples_of_eight(config: TrainingConfig, monkeypatch):

@@ -1,7 +1,10 @@
 """The order of the training data: micro-batches, global batches, and the thread that prepares them.
 
-The batches of a pass are shuffled by a seed made of the run's seed and the number of the pass, so
-that a position in the data is a pass and the number of a batch.
+The batches of a pass are shuffled by a seed made of the run's seed and the number of the pass.
+Sorting 41 million pairs by length would take a minute, also for a run that resumes, so a large
+corpus is divided into pools of a million pairs, and each pool is sorted, batched and shuffled when
+its turn comes. A pool consists of stretches of 256 neighboring pairs, drawn at random from the
+whole corpus: few enough to shuffle quickly, and read from the disk in few pieces.
 """
 
 from collections import deque
@@ -17,6 +20,8 @@ from annotated.machinery.encoding import EncodedPairs
 from annotated.machinery.errors import InputError
 from annotated.training import TrainingConfig
 
+POOL = 1 << 20  # pairs that are sorted at a time, at most
+_STRETCH = 1 << 8  # neighboring pairs that stay together
 _AHEAD = 16  # updates whose batches are prepared in advance
 
 
@@ -64,6 +69,25 @@ def short_enough(pairs: EncodedPairs, config: TrainingConfig, parts: int) -> np.
     if not len(kept):
         raise InputError(f"there is no training pair of at most {longest} pieces")
     return kept
+
+
+def pools(count: int) -> int:
+    """Number of pools for `count` pairs."""
+    return -(-count // POOL)
+
+
+def pool_members(count: int, number: int, seed: int) -> np.ndarray:
+    """Indices, among `count` pairs, of the members of one pool.
+
+    Args:
+        number: of the pool, from 0.   seed: of the pass.
+    """
+    if count <= POOL:
+        return np.arange(count)
+    order = np.random.default_rng(seed).permutation(-(-count // _STRETCH))
+    begins = np.array_split(order, pools(count))[number] * _STRETCH
+    members = (begins[:, None] + np.arange(_STRETCH)).ravel()
+    return members[members < count]
 
 
 def derive_seed(*numbers: int) -> int:

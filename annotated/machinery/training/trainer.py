@@ -32,9 +32,12 @@ from annotated.machinery.encoding import EncodedPairs
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import settings
 from annotated.machinery.training.batches import (
+    POOL,
     GlobalBatch,
     MicroBatch,
     derive_seed,
+    pool_members,
+    pools,
     prefetch,
     share_parts,
     short_enough,
@@ -159,13 +162,21 @@ class Trainer:
         )
 
     def micro_batches(self, epoch: int, batch: int) -> Iterator[MicroBatch]:
-        """The micro-batches from a position on, pass after pass without end."""
-        budgets = self.config.src_tokens // self.parts, self.config.tgt_tokens // self.parts
-        lengths = self.pairs.lengths[self.kept]
+        """The micro-batches from a position on, pass after pass without end.
+
+        A batch is numbered by its pool and its place there, so that no earlier pool needs to be
+        sorted to find it again.
+        """
+        config, count = self.config, len(self.kept)
+        budgets = config.src_tokens // self.parts, config.tgt_tokens // self.parts
         for now in itertools.count(epoch):
-            batches = token_batches(lengths, *budgets, seed=derive_seed(self.config.seed, now))
-            for i in range(batch if now == epoch else 0, len(batches)):
-                yield MicroBatch(now, i, self.kept[batches[i]].tolist())
+            seed, first = derive_seed(config.seed, now), batch if now == epoch else 0
+            for pool in range(first // POOL, pools(count)):
+                numbers = self.kept[pool_members(count, pool, seed)]
+                shuffle = derive_seed(config.seed, now, pool) if pool else seed
+                batches = token_batches(self.pairs.lengths[numbers], *budgets, seed=shuffle)
+                for i in range(max(0, first - pool * POOL), len(batches)):
+                    yield MicroBatch(now, pool * POOL + i, numbers[batches[i]].tolist())
 
     def collate(self, pairs: EncodedPairs, batch: MicroBatch) -> tuple[int, Tensor, Tensor]:
         """The seed of a batch, and its ids: (batch, src_len) and (batch, tgt_len + 1).
