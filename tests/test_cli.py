@@ -91,7 +91,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 # ------------------------------------------------------------------------------------------- help
 
 
-COMMANDS = "prepare train translate evaluate score parse treebank heads vary export import average"
+COMMANDS = "prepare train translate evaluate score parse treebank heads export import average"
 COMMANDS = [*COMMANDS.split(), "data", "paper"]
 
 

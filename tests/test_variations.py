@@ -1,4 +1,4 @@
-"""Table 3: its rows, their parameters counted by hand, and `annotated vary`."""
+"""Table 3: its rows, their parameters counted by hand, and runs of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 from annotated.machinery.errors import FileError
-from annotated.machinery.training import table_3 as table_3_runs
 from annotated.machinery.training.folder import read_config
-from annotated.machinery.training.table_3 import vary
 from annotated.variations import count_parameters, row_config, table_3
+from benchmarks import variations
+from benchmarks.variations import vary
 
 NAMES = list(table_3().index)
 
@@ -71,7 +71,7 @@ def test_runs_are_done_once_and_the_file_grows(corpus, monkeypatch):
     assert "4.0" not in results.read_text(encoding="utf-8")  # counts stay whole numbers
     assert first.parameters.nunique() == 1  # as many, in one head or eight
     assert read_config(Path("runs/a-h-1-1")).h == 1
-    monkeypatch.setattr(table_3_runs, "train", lambda *_, **__: pytest.fail("was done already"))
+    monkeypatch.setattr(variations, "train", lambda *_, **__: pytest.fail("was done already"))
     assert len(vary(names, [1], results, **small)) == 2
     with pytest.raises(ValueError, match=r"5 updates of base"):
         vary(names, [1], results, **small | {"updates": 5})

@@ -169,15 +169,6 @@ def _add_heads(parser: argparse.ArgumentParser) -> None:
     add("--out", help="also write the tables to this JSON file")
 
 
-def _add_vary(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--row", nargs="+", help="such as base or 'A: h = 1' (default: all)")
-    add("--seed", nargs="+", type=int, default=[1], help="one run for each (default: 1)")
-    add("--updates", type=int, help="updates of each run (default: 2000)")
-    add("--precision", help="as for train (default: auto)")
-    add("--results", default="runs/variations.csv", help="file to append to (default: %(default)s)")
-
-
 def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example: annotated export multi30k-en-de --to onnx --out german"
     add = parser.add_argument
@@ -222,7 +213,6 @@ _COMMANDS: dict[str, tuple[Callable[[Any], None], Callable[[Any], None], str]] =
     "parse": (_add_parse, commands.run_parse, "print trees of sentences, or score a parser"),
     "treebank": (_add_treebank, commands.run_treebank, "write trees to train on"),
     "heads": (_add_heads, commands.run_heads, "measure what a model's heads attend to"),
-    "vary": (_add_vary, commands.run_vary, "train the rows of Table 3 at small scale"),
     "export": (_add_export, commands.run_export, "write a model in another program's format"),
     "import": (_add_import, commands.run_import, "write a published model in our own format"),
     "average": (_add_average, commands.run_average, "average a run's last checkpoints"),

@@ -42,15 +42,6 @@ def run_train(options: argparse.Namespace) -> None:
         print(folder)
 
 
-def run_vary(options: argparse.Namespace) -> None:
-    from annotated.machinery.training.table_3 import vary
-
-    changes = ("updates", options.updates), ("precision", options.precision)
-    given = {name: value for name, value in changes if value is not None}
-    names = options.row or list(annotated.table_3().index)
-    print(vary(names, options.seed, Path(options.results), **given).to_string(index=False))
-
-
 def run_average(options: argparse.Namespace) -> None:
     from annotated.machinery.training.folder import average_run
 

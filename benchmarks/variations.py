@@ -1,27 +1,29 @@
-"""The runs of Table 3 at small scale: `annotated vary`."""
+"""Train rows of Table 3 at small scale: `python -m benchmarks.variations --help`.
 
+The runs of section 6.2: one after the other, and a run that the file of results holds is not
+repeated, so the command can be stopped and given again.
+"""
+
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from annotated.machinery.corpora import parse_data
-from annotated.machinery.errors import InputError, extra
+from annotated.machinery.errors import InputError
 from annotated.machinery.files import reading, write_text
 from annotated.machinery.scoring import evaluate
 from annotated.machinery.training.logs import read_log
 from annotated.machinery.training.trainer import train
 from annotated.machinery.translator import load_pretrained
-from annotated.variations import count_parameters, small_config
-
-if TYPE_CHECKING:
-    import pandas as pd
+from annotated.variations import count_parameters, small_config, table_3
 
 _MEASURE = "cased, tokenized, compounds split"  # the paper's BLEU of English-German
 
 
-def vary(
-    names: Sequence[str], seeds: Sequence[int], results: Path, **changes: Any
-) -> "pd.DataFrame":
+def vary(names: Sequence[str], seeds: Sequence[int], results: Path, **changes: Any) -> pd.DataFrame:
     """Train rows of Table 3 at small scale, and score each on the validation set.
 
     Args:
@@ -33,12 +35,10 @@ def vary(
 
     Raises: InputError if there is no such row, or if the file is no such table or holds a run of
         another length (the file does not record other changes); KeyboardInterrupt when
-        all is saved, if it was told to stop; MissingExtra without pandas.
+        all is saved, if it was told to stop.
 
     Source: section 6.2, Table 3.
     """
-    with extra("viz"):
-        import pandas as pd
     wanted = [(name, seed) for seed in seeds for name in names]
     configs = {run: small_config(*run, **changes) for run in wanted}
     done = pd.DataFrame(columns=["row", "seed", "updates"])
@@ -70,3 +70,22 @@ def vary(
         done = pd.DataFrame([*done.to_dict("records"), line])
         write_text(results, done.to_csv(index=False))
     return done
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--row", nargs="+", default=list(table_3().index), help="such as 'A: h = 1' (default: all)")
+    add("--seed", nargs="+", type=int, default=[1], help="one run for each (default: 1)")
+    add("--updates", type=int, default=2000, help="updates of each run (default: %(default)s)")
+    add("--precision", default="auto", help="as for `annotated train` (default: %(default)s)")
+    add("--results", type=Path, default=Path("runs/variations.csv"), help="file to append to")
+    given = parser.parse_args()
+    changes = {"updates": given.updates, "precision": given.precision}
+    print(vary(given.row, given.seed, given.results, **changes).to_string(index=False))
+
+
+if __name__ == "__main__":
+    main()
