@@ -4,6 +4,7 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -108,13 +109,18 @@ class MultiHeadedAttention(nn.Module):
         return self.split_heads(self.w_k(key)), self.split_heads(self.w_v(value))
 
     def attend(
-        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None
+        self,
+        query: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        mask: Tensor | None = None,
+        kernel: Callable[..., Tensor] = F.scaled_dot_product_attention,
     ) -> Tensor:
-        """Attend to keys and values that are projected already; otherwise as `forward`."""
+        """Attend to keys and values that are projected already; `kernel` computes equation 1."""
         queries = self.split_heads(self.w_q(query))  # (batch, h, len_q, d_k)
         mask = None if mask is None else mask.bool().unsqueeze(-3)  # the same for all heads
         dropout = self.dropout if self.training else 0.0
-        heads = F.scaled_dot_product_attention(queries, keys, values, mask, dropout)
+        heads = kernel(queries, keys, values, mask, dropout)  # (batch, h, len_q, d_v)
         return self.w_o(heads.transpose(1, 2).flatten(2))  # concatenate, then project
 
     def split_heads(self, x: Tensor) -> Tensor:

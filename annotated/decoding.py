@@ -138,8 +138,6 @@ def open_beam(
         limits = src_mask.bool().sum((1, 2)) + max_extra  # padding does not count
     if max_len is not None:
         limits = torch.full_like(limits, max_len)
-    if max_len is not None:
-        limits = torch.full_like(limits, max_len)
     _, encoding = model.tgt_embed.children()
     most = getattr(encoding, "max_len", None)  # learned positions come to an end
     return Beam(

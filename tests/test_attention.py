@@ -179,7 +179,7 @@ def test_multi_head_equals_torch(h, kind, bias):
     with record_attention(ours) as seen:
         close(ours(query, key, value, mask), expected)
     close(seen[""], weights)
-    projected = ours.keys_values(key, value)  # as a search calls it
+    projected = ours.keys_values(key, value)
     close(ours.attend(query, *projected, mask), expected)
 
 

@@ -437,8 +437,8 @@ def test_the_source_is_projected_once_and_not_once_a_hypothesis():
 
 
 def test_a_step_decodes_what_a_whole_pass_decodes():
-    model, src = wild(), torch.tensor([[4, 5, 6], [7, PAD, PAD]])
-    tgt, src_mask = torch.tensor([[START, 4, 8, 5, 5, 7]] * 2), (src != PAD).unsqueeze(-2)
+    model, src = wild(), torch.tensor([[4, 5, 6], [7, PAD, PAD], [PAD, PAD, PAD]])
+    tgt, src_mask = torch.tensor([[START, 4, 8, 5, 5, 7]] * 3), (src != PAD).unsqueeze(-2)
     with torch.no_grad():
         memory = model.encode(src, src_mask)
         whole = model.decode(memory, src_mask, tgt)
@@ -448,7 +448,7 @@ def test_a_step_decodes_what_a_whole_pass_decodes():
             torch.testing.assert_close(step, whole[:, i : i + 1], atol=1e-5, rtol=1e-5)
             if i == 3:  # a sentence may leave the batch, or the batch change its order
                 whole, tgt, src_mask = whole.flip(0), tgt.flip(0), src_mask.flip(0)
-                cache.select(torch.tensor([1, 0]))
+                cache.select(torch.tensor([2, 1, 0]))
     assert cache.steps == 6
 
 
