@@ -19,7 +19,7 @@ import pytest
 from serving import put
 
 from annotated.data import encode_source, encode_target, train_bpe
-from annotated.machinery import corpora, prepared, translator
+from annotated.machinery import corpora, hub, prepared
 from annotated.machinery.cli import main
 from annotated.machinery.downloads import sha256_of
 from annotated.machinery.errors import FileError, InputError, MissingFile
@@ -110,7 +110,7 @@ def test_several_processes_write_the_same(
 
 
 def test_a_vocabulary_that_comes_with_weights_is_taken(asked, tmp_path, monkeypatch):
-    monkeypatch.setattr(translator, "model_folder", lambda name: tmp_path / name)
+    monkeypatch.setattr(hub, "model_folder", lambda name: tmp_path / name)
     (tmp_path / "model").mkdir()
     known = train_bpe(EN + DE, 70)
     (tmp_path / "model" / "tokenizer.json").write_text(known.to_str(), "utf-8")

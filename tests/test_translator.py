@@ -263,9 +263,7 @@ def test_an_unknown_model_is_refused_with_the_known(tmp_path: Path, monkeypatch)
         (tmp_path / "models" / name).mkdir(parents=True)
         (tmp_path / "models" / name / "model.safetensors").touch()
     (tmp_path / "models" / "unfinished").mkdir()
-    monkeypatch.setattr(
-        "annotated.machinery.translator.resource_path", lambda name: tmp_path / name
-    )
+    monkeypatch.setattr("annotated.machinery.hub.resource_path", lambda name: tmp_path / name)
     for name in "three", "unfinished", str(tmp_path):  # a folder without a model is none
         with pytest.raises(ValueError, match=re.escape(f"one, two; got {name!r}")):
             load_pretrained(name)

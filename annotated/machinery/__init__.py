@@ -2,9 +2,10 @@
 
 - errors, checks: what goes wrong, and what is refused at the doors
 - files, texts, downloads: whole files or none, lines of text, SHA-256
-- corpora, cleaning, encoding, prepared: from a name to sentence pairs as ids on disk
+- corpora, cleaning, encoding: from a name to sentence pairs, and to their ids
 - recording, blockwise_loss: attention weights when asked for, a loss that needs less memory
-- vocabularies, piece_models, model_files, marian, hub: models as files, ours and published ones
+- vocabularies, piece_models, hub, model_files, marian: models as files, ours and published ones
+- prepared: a corpus as ids on disk, once for all runs
 - translator, scoring, export: a trained model at work, BLEU, models for other programs
 - training: a run's folder, batches, checkpoints, processes, the trainer
 - parsing, heads: treebanks and EVALB, what attention heads know about grammar

@@ -73,8 +73,8 @@ def run_translate(options: argparse.Namespace) -> None:
 
 def run_evaluate(options: argparse.Namespace) -> None:
     from annotated.machinery.corpora import parse_data
+    from annotated.machinery.hub import model_folder
     from annotated.machinery.training.folder import read_config
-    from annotated.machinery.translator import model_folder
 
     names = options.data
     if not names:
@@ -166,7 +166,7 @@ def run_export(options: argparse.Namespace) -> None:
 
 def run_import(options: argparse.Namespace) -> None:
     from annotated.machinery.files import write_text
-    from annotated.machinery.translator import model_folder
+    from annotated.machinery.hub import model_folder
 
     annotated.load_pretrained(options.source).save(options.out)
     card = model_folder(options.source) / "README.md"

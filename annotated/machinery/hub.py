@@ -1,6 +1,6 @@
-"""Models of the Hugging Face Hub.
+"""Where a model is: in the package, in a folder, or on the Hugging Face Hub.
 
-A name is looked up in the cache of huggingface_hub first, so that a model once loaded stays the
+A name of the Hub is looked up in the cache of huggingface_hub first, so that a model once loaded stays the
 same and needs no network. Only the files that `load_pretrained` reads are downloaded.
 """
 
@@ -9,7 +9,8 @@ import re
 import sys
 from pathlib import Path
 
-from annotated.machinery.errors import FileError
+from annotated.machinery.errors import FileError, InputError
+from annotated.machinery.files import read_json, resource_path
 from annotated.machinery.vocabularies import VOCABULARIES
 
 _NAME = re.compile(r"\w[\w.-]*/[\w.-]+(@[\w./-]+)?")
@@ -70,3 +71,35 @@ def print_card(folder: Path, name: str, languages: list[str]) -> None:
     print(f"{name}{revision}: {told}", file=sys.stderr)
     if languages:
         print(f"{name}: a text must begin with one of {' '.join(languages)}", file=sys.stderr)
+
+
+def model_folder(name: str | Path) -> Path:
+    """The folder of a trained model: one of the package, of a run, or a published one.
+
+    Raises: ValueError that lists the models if there is no such name or folder.
+    """
+    if not isinstance(name, str | Path):
+        raise InputError(f"expected a model as a string or a Path; got {type(name).__name__}")
+    models = resource_path("models")
+    folder = Path(name) if os.path.isdir(name) else models / str(name)
+    if any(os.path.isfile(folder / file) for file in ("config.json", "model.safetensors")):
+        return folder
+    if on_hub(str(name)):
+        return hub_folder(str(name))
+    known = sorted(path.parent.name for path in models.glob("*/model.safetensors"))
+    wanted = f"a folder with model.safetensors, or a model out of {', '.join(known)}"
+    hint = "a model of the Hub is called OWNER/NAME"
+    raise InputError(f"expected {wanted}; got {str(name)!r} ({hint})")
+
+
+def vocabulary_files(name: str | Path) -> list[Path]:
+    """The vocabulary files of a model to train on.
+
+    Raises: InputError if the model is published in another format, or as `model_folder`.
+    """
+    folder = model_folder(name)
+    config = folder / "config.json"
+    if config.is_file() and "model_type" in read_json(config, "the configuration of a model"):
+        wanted = "a model in the book's own format to train on, as `annotated import` writes it"
+        raise InputError(f"expected {wanted}; got {name}")
+    return [folder / file for file in VOCABULARIES if (folder / file).exists()]

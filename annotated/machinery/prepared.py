@@ -40,7 +40,7 @@ from annotated.machinery.downloads import cache_folder, sha256_of
 from annotated.machinery.encoding import EncodedPairs, PairEncoder
 from annotated.machinery.errors import FileError, InputError, MissingFile
 from annotated.machinery.files import locked, reading, settings, write_text, writing_new_folder
-from annotated.machinery.translator import vocabulary_files
+from annotated.machinery.hub import vocabulary_files
 from annotated.machinery.vocabularies import VOCABULARIES, read_tokenizer
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ Sentences are batched by length, which changes their speed and never their trans
 itself, and the check of its arguments, is `annotated.decoding.beam_search`.
 """
 
-import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,15 +21,14 @@ from annotated.data import END, Batch, encode_source, pad_ids
 from annotated.decoding import beam_search
 from annotated.machinery.checks import check_search, each_text
 from annotated.machinery.errors import InputError, check_whole
-from annotated.machinery.files import read_json, resource_path, writing_new_folder
-from annotated.machinery.hub import hub_folder, on_hub, print_card
+from annotated.machinery.files import read_json, writing_new_folder
+from annotated.machinery.hub import model_folder, print_card
 from annotated.machinery.marian import read_marian
 from annotated.machinery.model_files import read_own, save_model
-from annotated.machinery.vocabularies import VOCABULARIES, write_tokenizers
+from annotated.machinery.vocabularies import write_tokenizers
 from annotated.model import EncoderDecoder
 
 _MOST = 1_000_000  # of tokens or sentences; a larger size is a slip of the keyboard
-_CONFIG = "the configuration of a model"
 _ALIASES = {"num_beams": "beam", "length_penalty": "alpha", "max_new_tokens": "max_len"}
 
 
@@ -198,38 +196,6 @@ def _encode_beginnings(
     return encoded
 
 
-def model_folder(name: str | Path) -> Path:
-    """The folder of a trained model: one of the package, of a run, or a published one.
-
-    Raises: ValueError that lists the models if there is no such name or folder.
-    """
-    if not isinstance(name, str | Path):
-        raise InputError(f"expected a model as a string or a Path; got {type(name).__name__}")
-    models = resource_path("models")
-    folder = Path(name) if os.path.isdir(name) else models / str(name)
-    if any(os.path.isfile(folder / file) for file in ("config.json", "model.safetensors")):
-        return folder
-    if on_hub(str(name)):
-        return hub_folder(str(name))
-    known = sorted(path.parent.name for path in models.glob("*/model.safetensors"))
-    wanted = f"a folder with model.safetensors, or a model out of {', '.join(known)}"
-    hint = "a model of the Hub is called OWNER/NAME"
-    raise InputError(f"expected {wanted}; got {str(name)!r} ({hint})")
-
-
-def vocabulary_files(name: str | Path) -> list[Path]:
-    """The vocabulary files of a model to train on.
-
-    Raises: InputError if the model is published in another format, or as `model_folder`.
-    """
-    folder = model_folder(name)
-    config = folder / "config.json"
-    if config.is_file() and "model_type" in read_json(config, _CONFIG):
-        wanted = "a model in the book's own format to train on, as `annotated import` writes it"
-        raise InputError(f"expected {wanted}; got {name}")
-    return [folder / file for file in VOCABULARIES if (folder / file).exists()]
-
-
 @torch.no_grad()
 def store_by_columns(model: nn.Module) -> None:
     """Store each matrix column by column, for search on a CPU; its values stay the same.
@@ -255,7 +221,7 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
         names the file if one is missing, damaged, or inconsistent with the others.
     """
     folder = model_folder(name)
-    said = read_json(folder / "config.json", _CONFIG)
+    said = read_json(folder / "config.json", "the configuration of a model")
     published = "model_type" in said  # our own format has no such field
     translator = Translator(*(read_marian if published else read_own)(folder, said)).to(device)
     if translator.device.type == "cpu":
