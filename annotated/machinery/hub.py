@@ -1,7 +1,7 @@
 """Where a model is: in the package, in a folder, or on the Hugging Face Hub.
 
-A name of the Hub is looked up in the cache of huggingface_hub first, so that a model once loaded stays the
-same and needs no network. Only the files that `load_pretrained` reads are downloaded.
+A name of the Hub is looked up in the cache of huggingface_hub first, so that a model once loaded
+stays the same and needs no network. Only the files that `load_pretrained` reads are downloaded.
 """
 
 import os
