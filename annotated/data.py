@@ -108,7 +108,7 @@ def encode_target(tokenizer: Tokenizer, sentences: Iterable[str]) -> list[list[i
 def _length_order(
     lengths: np.ndarray, budget: np.ndarray, rng: np.random.Generator | None
 ) -> np.ndarray:
-    """Indices of pairs so that neighbours are of similar length on both sides."""
+    """Indices of pairs so that neighbors are of similar length on both sides."""
     shuffled = np.arange(len(lengths)) if rng is None else rng.permutation(len(lengths))
     scaled = lengths[shuffled].astype(np.int64)
     if budget[0] != budget[1]:

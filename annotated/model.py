@@ -100,7 +100,7 @@ class TransformerConfig:
         positions: "sinusoidal" or "learned" (Table 3, row E).
         max_len: longest input in tokens, for learned positions; 100,000 at most.
         tie_embeddings: one matrix for both embeddings and the output (section 3.4).
-        norm_first: normalise before each sub-layer; the paper does it after.
+        norm_first: normalize before each sub-layer; the paper does it after.
         bias: in the projections of attention and before the softmax; the paper has none.
         activation: between the feed-forward maps: "relu", or "swish" as in some later models.
 

@@ -17,7 +17,7 @@ def clones(module: nn.Module, N: int) -> nn.ModuleList:
 
 
 class SublayerConnection(nn.Module):
-    """Residual connection and layer normalisation around a sub-layer.
+    """Residual connection and layer normalization around a sub-layer.
 
     LayerNorm(x + Dropout(Sublayer(x))), as in the paper; with `norm_first`
     x + Dropout(Sublayer(LayerNorm(x))), as in most later work.
@@ -25,7 +25,7 @@ class SublayerConnection(nn.Module):
     Args:
         size: d_model.
         dropout: P_drop, applied to the sub-layer's output (section 5.4).
-        norm_first: normalise the sub-layer's input instead of the sum.
+        norm_first: normalize the sub-layer's input instead of the sum.
 
     Source: section 3.1.
     """
@@ -77,7 +77,7 @@ class EncoderLayer(nn.Module):
 
 
 def _final_norm(layer: "EncoderLayer | DecoderLayer") -> nn.Module:
-    """A pre-norm stack ends in a normalisation; a post-norm stack has done it already."""
+    """A pre-norm stack ends in a normalization; a post-norm stack has done it already."""
     return nn.LayerNorm(layer.size) if layer.sublayer[0].norm_first else nn.Identity()
 
 

@@ -154,7 +154,7 @@ def pairs_of_parts(ours: EncoderDecoder, encoder: Iterable, decoder: Iterable) -
 
 @torch.no_grad()
 def copy_parts(ours: Iterable[nn.Module], theirs: Iterable[nn.Module]) -> None:
-    """Copy linear maps and normalisations; a bias that ours lacks becomes zero."""
+    """Copy linear maps and normalizations; a bias that ours lacks becomes zero."""
     for a, b in zip(ours, theirs, strict=True):
         b.weight.copy_(a.weight)
         if b.bias is not None:
@@ -166,7 +166,7 @@ def projections(attention: nn.Module) -> list[nn.Module]:
 
 
 def rest(layer: nn.Module) -> list[nn.Module]:
-    """The normalisations of one of our layers and its feed-forward maps."""
+    """The normalizations of one of our layers and its feed-forward maps."""
     return [*(s.norm for s in layer.sublayer), layer.feed_forward.w_1, layer.feed_forward.w_2]
 
 
@@ -184,7 +184,7 @@ class Torch(Contender):
         self.model = nn.Transformer(
             *shape[:2],
             batch_first=True,
-            # No further normalisation at the end of a post-norm stack, and nested tensors off,
+            # No further normalization at the end of a post-norm stack, and nested tensors off,
             # which are for inference.
             custom_encoder=nn.TransformerEncoder(encoder, work.N, enable_nested_tensor=False),
             custom_decoder=nn.TransformerDecoder(decoder, work.N),

@@ -220,7 +220,7 @@ def test_average(run: Path, capsys):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The folder of a model that has learnt nothing, but ends its sentences."""
+    """The folder of a model that has learned nothing, but ends its sentences."""
     folder = tmp_path_factory.mktemp("model")
     tokenizer = train_bpe(["red green blue dog cat cow hen."] * 2, 50)
     tokenizer.save(str(folder / "tokenizer.json"))

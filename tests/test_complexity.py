@@ -52,7 +52,7 @@ def test_the_recurrent_layer_is_torchs():
 
 @given(k=st.sampled_from([1, 3, 5]), dilation=st.integers(1, 4), causal=st.booleans())
 @settings(max_examples=20, deadline=None)
-def test_a_convolution_is_a_sum_over_its_neighbours(k, dilation, causal):
+def test_a_convolution_is_a_sum_over_its_neighbors(k, dilation, causal):
     d, n = 3, 9
     layer, x = Convolution(d, k, dilation, causal=causal), torch.randn(1, n, d)
     expected = layer.mix.bias.expand(n, d).clone()

@@ -70,7 +70,7 @@ def test_the_size_of_the_vocabulary_is_an_upper_bound():
     assert [len(most.encode(word).ids) for word in ("low", "lowest", "wider")] == [1, 1, 1]
 
 
-def test_the_most_frequent_neighbours_are_joined_first():
+def test_the_most_frequent_neighbors_are_joined_first():
     # "ab" occurs five times, "cd" three times, "ef" twice: two joins take the first two.
     corpus = ["xab"] * 5 + ["ycd"] * 3 + ["zef"] * 2
     joined = train_bpe(corpus, len(SPECIALS) + len("▁xabycdzef") + 1).get_vocab()

@@ -399,9 +399,9 @@ def test_training_goes_on_from_an_imported_model(pair, imported, tmp_path, monke
         precision="float32",
     )
     trained = load_pretrained(train(config))
-    learnt = open_noted(Path(config.out)).train
-    assert learnt[0][0] == encode_source(pair.ours.tokenizer, ENGLISH)[0]
-    assert learnt[0][1] == encode_target(pair.ours.target_tokenizer, GERMAN)[0]
+    learned = open_noted(Path(config.out)).train
+    assert learned[0][0] == encode_source(pair.ours.tokenizer, ENGLISH)[0]
+    assert learned[0][1] == encode_target(pair.ours.target_tokenizer, GERMAN)[0]
     assert trained.translate(ENGLISH[:3]) == pair.ours.translate(ENGLISH[:3])
     with pytest.raises(InputError, match="in the book's own format to train on"):
         train(replace(config, weights=str(pair.folder), out=str(tmp_path / "other")))

@@ -183,7 +183,7 @@ def test_dropout_drops_as_many_and_keeps_the_mean(p, size):
     assert y.mean().item() == pytest.approx(1, abs=0.01)
     y.sum().backward()
     close(x.grad, y.detach())  # the same components, the same factor
-    # Neighbours share a draw of the generator: they must not share their fate.
+    # Neighbors share a draw of the generator: they must not share their fate.
     dropped = (y.detach().flatten()[:400_000] == 0).float().view(-1, 4)
     assert torch.corrcoef(dropped.T).sub(torch.eye(4)).abs().max() < 0.02
 

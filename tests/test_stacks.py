@@ -41,7 +41,7 @@ def decoder_layer(norm_first: bool = False, dropout: float = 0.0) -> DecoderLaye
 
 
 def scramble(module: nn.Module) -> nn.Module:
-    """Random values everywhere, so that no bias is 0 and no normalisation has gain 1."""
+    """Random values everywhere, so that no bias is 0 and no normalization has gain 1."""
     with torch.no_grad():
         for p in module.parameters():
             p.copy_(torch.randn_like(p) * (0.3 if p.dim() > 1 else 0.5))
@@ -119,7 +119,7 @@ def test_the_whole_model_equals_torch_in_value_and_gradient(norm_first):
         if norm_first:
             other.norm.load_state_dict(mine.norm.state_dict())
         else:
-            other.norm = None  # torch normalises once more at the end; the paper does not
+            other.norm = None  # torch normalizes once more at the end; the paper does not
     src, tgt = torch.randint(11, (3, 6)), torch.randint(13, (3, 5))
     src_mask, tgt_padding, causal = (
         padding_mask([6, 2, 4], 6),
@@ -183,7 +183,7 @@ def test_a_stack_is_its_layers_one_after_the_other(norm_first):
         memory = layer(memory, src_mask)
     for layer in decoder.layers:
         output = layer(output, x, src_mask, tgt_mask)
-    if norm_first:  # and one normalisation at the end, which post-norm has done already
+    if norm_first:  # and one normalization at the end, which post-norm has done already
         memory, output = encoder.norm(memory), decoder.norm(output)
     close(encoder(x, src_mask), memory)
     close(decoder(y, x, src_mask, tgt_mask), output)

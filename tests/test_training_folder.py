@@ -61,7 +61,7 @@ def test_a_run_keeps_its_number_of_parts(config: TrainingConfig):
 
 @pytest.mark.parametrize(
     "change",
-    ["", "[1, 2]", '{"N": 1', "\0", {"colour": "red"}, {"d_model": None}, {"updates": 0}],
+    ["", "[1, 2]", '{"N": 1', "\0", {"color": "red"}, {"d_model": None}, {"updates": 0}],
 )
 def test_a_damaged_configuration_is_named(config, capsys, change):
     train(replace(config, updates=10))

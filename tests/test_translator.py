@@ -44,7 +44,7 @@ SENTENCES = st.lists(
 @settings(max_examples=10)
 @given(SENTENCES, st.integers(1, 40), st.sampled_from([None, 1, 2, 3]))
 def test_a_sentence_alone_or_in_company(sentences: list[str], batch_tokens: int, chunk: int | None):
-    """No batch, no neighbour and no order changes a translation."""
+    """No batch, no neighbor and no order changes a translation."""
     translator = Translator(wild(60, seed=3), TOKENIZER)
     options = {"n_best": 2, "max_extra": 8}
     alone = [next(translator.candidates([sentence], **options)) for sentence in sentences]
@@ -150,7 +150,7 @@ def test_what_is_no_text_is_not_translated(wrong: object, said: str):
         Translator(wild(60), TOKENIZER).translate(wrong, max_extra=0)
 
 
-def test_the_warning_names_the_line_and_its_neighbours_are_translated(recwarn):
+def test_the_warning_names_the_line_and_its_neighbors_are_translated(recwarn):
     translator = Translator(wild(60, seed=3), TOKENIZER)
     lines = ["one", "", "two " * 30, "two"]
     found = translator.translate(lines, chunk=1, max_source=9, max_extra=2)
