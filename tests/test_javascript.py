@@ -331,9 +331,10 @@ def test_scores_before_and_after_the_softmax(tab, translators) -> None:
         translator.model.encode(src, None)
     for hook in hooks:
         hook.remove()
-    part = slice(2 * 32, 3 * 32)  # the third head
+    d_k = attention.w_k.out_features // attention.h
+    part = slice(2 * d_k, 3 * d_k)  # the third head
     product = seen[1][:, part] @ seen[0][4, part]  # the fifth piece asks
-    for name, size in ("√d_k", 32**0.5), ("1", 1.0):
+    for name, size in ("√d_k", d_k**0.5), ("1", 1.0):
         for label, option in ("Layer", "2"), ("Head", "3"), ("From", "5 a"), ("Divided by", name):
             place.get_by_label(label).select_option(option)
         rows = [row.split("\t") for row in place.locator(".kept tbody tr").all_inner_texts()]
