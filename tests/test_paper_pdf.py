@@ -151,7 +151,7 @@ def test_unusable_files_are_refused_in_one_line_by_name_and_reason(name, tmp_pat
 @pytest.mark.parametrize(
     "lines, known, text",
     [
-        (["It is norma-", "lised."], "normalized", "It is normalized."),
+        (["It is norma-", "lized."], "normalized", "It is normalized."),
         (["Into Klingon-", "to-Elvish."], "Klingon-to-Elvish", "Into Klingon-to-Elvish."),
         (["A table-", "aligned list."], "table", "A table-aligned list."),  # only the half is known
         (["It sur-", "rounds us."], "", "It surrounds us."),  # nothing is known
