@@ -333,7 +333,8 @@ def test_scores_before_and_after_the_softmax(tab, translators) -> None:
         hook.remove()
     d_k = attention.w_k.out_features // attention.h
     part = slice(2 * d_k, 3 * d_k)  # the third head
-    product = seen[1][:, part] @ seen[0][4, part]  # the fifth piece asks
+    keys, queries = seen  # in the order of the calls
+    product = keys[:, part] @ queries[4, part]  # the fifth piece asks
     for name, size in ("√d_k", d_k**0.5), ("1", 1.0):
         for label, option in ("Layer", "2"), ("Head", "3"), ("From", "5 a"), ("Divided by", name):
             place.get_by_label(label).select_option(option)
