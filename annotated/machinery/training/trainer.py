@@ -226,8 +226,7 @@ class Trainer:
     def _mixed_precision(self) -> Iterator[None]:
         """Autocast for the configured precision.
 
-        On a CPU torch's fused kernel of attention is slow in 16 bits: plain products make the
-        whole update a quarter faster.
+        On a CPU torch's fused kernel of attention is slower in 16 bits than plain products.
         """
         if self.dtype == torch.float32:
             yield
