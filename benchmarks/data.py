@@ -144,7 +144,7 @@ def read(corpus: Path, vocab_size: int, updates: int) -> dict[str, float]:
         )  # fmt: skip
         held, clock = memory(os.getpid(), "Private_Dirty"), Clock()
         trainer = start_run(config)
-        stream = trainer.global_batches()
+        stream = trainer.stream.updates(0, 0)
         next(stream)
         first = clock.passed()
     updates_took = []
@@ -154,7 +154,7 @@ def read(corpus: Path, vocab_size: int, updates: int) -> dict[str, float]:
         updates_took.append(clock.passed())
     private = memory(os.getpid(), "Private_Dirty") - held
     clock, batches = Clock(), 0
-    for batch in trainer.micro_batches(0, 0):
+    for batch in trainer.stream.micro_batches(0, 0):
         if batch.epoch:
             break
         batches += 1

@@ -25,7 +25,7 @@ from annotated.machinery.encoding import EncodedPairs
 from annotated.machinery.training.batches import prefetch
 from annotated.machinery.training.logs import Progress
 from annotated.machinery.training.processes import Processes
-from annotated.machinery.training.trainer import Trainer, compile_loss
+from annotated.machinery.training.trainer import Trainer
 from annotated.regularization import smoothed_cross_entropy
 from annotated.training import TrainingConfig, model_config, preset
 from benchmarks.__main__ import machine, write
@@ -137,7 +137,7 @@ def trainer_of(name: str, config: TrainingConfig, pairs: EncodedPairs, device: s
         trainer.model = contender.model
         trainer.loss = trainer.run_loss = ContenderLoss(contender, config.label_smoothing)
         if config.compile:
-            trainer.run_loss = compile_loss(trainer.loss)
+            trainer.run_loss = torch.compile(trainer.loss, dynamic=True)
         trainer.start_optimizer()
     return trainer
 
@@ -147,8 +147,8 @@ def trainer_of(name: str, config: TrainingConfig, pairs: EncodedPairs, device: s
 
 def rounds(trainer: Trainer, parts: int, plan: Plan) -> list[Progress]:
     """The progress in each round of updates that are cut into so many parts."""
-    trainer.parts, speeds = parts, []
-    coming = prefetch(trainer.global_batches())
+    trainer.stream.parts, speeds = parts, []
+    coming = prefetch(trainer.stream.updates(0, 0))
     for number in range(plan.rounds + 1):
         if number == 1 and trainer.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats()
@@ -184,7 +184,7 @@ def row(trainer: Trainer, parts: int, plan: Plan, device_name: str) -> dict[str,
         "tokens_per_second": round(speed.tokens_per_second),
         "rounds": [round(s.tokens_per_second) for s in speeds],
         "milliseconds": round(1000 * speed.seconds / plan.updates, 2),
-        "waiting": round(speed.waiting, 4),
+        "waiting": round(speed.row_waited / speed.row_seconds, 4),
         "utilisation": used and round(used, 4),
         "memory": round(torch.cuda.max_memory_allocated() / 1e9, 2) if cuda else None,
     }

@@ -13,15 +13,14 @@ from tokenizers import Tokenizer
 from annotated.data import PAD
 from annotated.machinery.encoding import EncodedPairs
 from annotated.machinery.training import batches
-from annotated.machinery.training import trainer as trainer_module
 from annotated.machinery.training.batches import (
+    BatchStream,
+    deal_pools,
     derive_seed,
-    pool_members,
-    pools,
     prefetch,
     share_parts,
-    short_enough,
 )
+from annotated.machinery.training.processes import Processes
 from annotated.machinery.training.trainer import Trainer, start_run
 from annotated.training import PRESETS, TrainingConfig, preset
 
@@ -34,10 +33,12 @@ def test_a_pass_sees_every_token_once(config: TrainingConfig, corpus: Path):
     for line in (corpus / "train.de").read_text(encoding="utf-8").splitlines():
         translator_tokens += len(tokenizer.encode(line).ids) + 1
     seen, tokens = [], 0
-    for batch in trainer.global_batches():
+    for batch in trainer.stream.updates(0, 0):
         inside = [part for part in batch.micro_batches if part.epoch == 0]
         seen += [pair for part in inside for pair in part.pairs]
-        tokens += sum(len(trainer.pairs[pair][1]) - 1 for part in inside for pair in part.pairs)
+        tokens += sum(
+            len(trainer.stream.pairs[pair][1]) - 1 for part in inside for pair in part.pairs
+        )
         assert batch.tokens == sum(int((tgt[:, 1:] != PAD).sum()) for _, _, tgt in batch.share)
         for _, src, tgt in batch.share:
             assert src.numel() <= config.src_tokens // 2 and tgt.numel() <= config.tgt_tokens // 2
@@ -48,23 +49,25 @@ def test_a_pass_sees_every_token_once(config: TrainingConfig, corpus: Path):
 
 def test_passes_and_seeds_differ_in_order(config: TrainingConfig):
     trainer = start_run(config)
-    stream = trainer.micro_batches(0, 0)
+    stream = trainer.stream.micro_batches(0, 0)
     parts = [next(stream) for _ in range(40)]
     first, second = ([p.pairs for p in parts if p.epoch == epoch] for epoch in (0, 1))
     assert first != second
     assert sorted(itertools.chain(*first)) == sorted(itertools.chain(*second))
-    later = trainer.micro_batches(parts[11].epoch, parts[11].batch)
+    later = trainer.stream.micro_batches(parts[11].epoch, parts[11].batch)
     assert [next(later) for _ in range(5)] == parts[11:16]
-    other = Trainer(replace(config, seed=2), trainer.pairs, trainer.dev_pairs)
-    assert [p.pairs for p in (next(other.micro_batches(0, 0)),)] != first[:1]
+    other = Trainer(replace(config, seed=2), trainer.stream.pairs, trainer.dev_pairs)
+    assert [p.pairs for p in (next(other.stream.micro_batches(0, 0)),)] != first[:1]
     assert len({derive_seed(*numbers) for numbers in itertools.product(range(9), repeat=3)}) == 729
 
 
 def test_sentences_that_are_too_long_are_left_out_and_counted(config: TrainingConfig, capsys):
     trainer = start_run(replace(config, max_pieces=8))
-    longest = trainer.pairs.lengths.max(axis=1)
-    assert 0 < len(trainer.kept) < 60 and set(trainer.kept) == set(np.flatnonzero(longest <= 8))
-    assert f"{60 - len(trainer.kept)} of 60 training pairs are too long" in "".join(
+    longest = trainer.stream.pairs.lengths.max(axis=1)
+    assert 0 < len(trainer.stream.kept) < 60 and set(trainer.stream.kept) == set(
+        np.flatnonzero(longest <= 8)
+    )
+    assert f"{60 - len(trainer.stream.kept)} of 60 training pairs are too long" in "".join(
         capsys.readouterr()
     )
     with pytest.raises(ValueError, match="no training pair of at most 2 pieces"):
@@ -80,36 +83,37 @@ def test_parts_are_shared_out_evenly():
             assert {share_parts(preset(name).parts, n) for n in (1, 2, 4, 8)} == {8}
     pairs = EncodedPairs(np.zeros(640, np.uint16), np.array([[120, 200], [119, 201]]))
     config = TrainingConfig(src_tokens=1000, tgt_tokens=800, max_pieces=256)
-    assert [short_enough(pairs, config, parts).tolist() for parts in (1, 4)] == [[0, 1], [0]]
+    runs = (replace(config, parts=parts) for parts in (1, 4))
+    kept = [BatchStream(run, pairs, Processes()).kept.tolist() for run in runs]
+    assert kept == [[0, 1], [0]]
 
 
 def test_a_pass_deals_out_every_pair_once(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(batches, "POOL", 1 << 10)
     monkeypatch.setattr(batches, "_STRETCH", 1 << 4)
     for count in 1, 1023, 1024, 1025, 5000, 10_240:
-        dealt = [pool_members(count, number, seed=3) for number in range(pools(count))]
+        dealt = list(deal_pools(count, seed=3))
         assert sorted(np.concatenate(dealt)) == list(range(count))
         assert max(map(len, dealt)) <= 1024 and min(map(len, dealt)) > 0
         assert max(map(len, dealt)) - min(map(len, dealt)) <= 2 * 16  # no small pool at the end
-    whole = pool_members(1024, 0, seed=3)
+    (whole,) = deal_pools(1024, seed=3)
     assert whole.tolist() == list(range(1024))  # a corpus that fits is not dealt out
-    one, other = (pool_members(5000, 0, seed) for seed in (3, 4))
-    assert set(one) != set(other) and one.tolist() == pool_members(5000, 0, 3).tolist()
+    one, other, again = (next(deal_pools(5000, seed)) for seed in (3, 4, 3))
+    assert set(one) != set(other) and one.tolist() == again.tolist()
     assert np.ptp(one) > 4000  # from everywhere
 
 
 @pytest.fixture
 def dealt(config: TrainingConfig, monkeypatch: pytest.MonkeyPatch) -> TrainingConfig:
     """A run whose 60 pairs are dealt out into pools."""
-    for module in batches, trainer_module:
-        monkeypatch.setattr(module, "POOL", 16)
+    monkeypatch.setattr(batches, "POOL", 16)
     monkeypatch.setattr(batches, "_STRETCH", 4)
     return config
 
 
 def test_a_large_corpus_is_trained_on_pool_by_pool(dealt: TrainingConfig):
     trainer = start_run(dealt)
-    stream = trainer.micro_batches(0, 0)
+    stream = trainer.stream.micro_batches(0, 0)
     parts = list(itertools.takewhile(lambda part: part.epoch < 2, stream))
     for epoch in 0, 1:
         seen = [pair for part in parts if part.epoch == epoch for pair in part.pairs]
@@ -117,17 +121,17 @@ def test_a_large_corpus_is_trained_on_pool_by_pool(dealt: TrainingConfig):
         numbers = [part.batch for part in parts if part.epoch == epoch]
         assert numbers == sorted(set(numbers)) and {n // 16 for n in numbers} == {0, 1, 2, 3}
     for i in range(1, len(parts)):  # from any place on, as after a stop
-        later = trainer.micro_batches(parts[i - 1].epoch, parts[i - 1].batch + 1)
+        later = trainer.stream.micro_batches(parts[i - 1].epoch, parts[i - 1].batch + 1)
         assert next(later) == parts[i]
 
 
 def test_on_a_gpu_widths_are_multiples_of_eight(config: TrainingConfig, monkeypatch):
     """And nothing else differs: batches, ids, tokens, the loss."""
     trainer = start_run(replace(config, parts=2, dropout=0.0))
-    narrow = next(trainer.global_batches())
-    monkeypatch.setattr(trainer_module, "to_device", lambda ids, device: ids)
-    trainer.device = torch.device("cuda")
-    wide = next(trainer.global_batches())
+    narrow = next(trainer.stream.updates(0, 0))
+    monkeypatch.setattr(batches, "to_device", lambda ids, device: ids)
+    trainer.stream.processes = Processes(device=torch.device("cuda"))
+    wide = next(trainer.stream.updates(0, 0))
     assert wide.micro_batches == narrow.micro_batches and wide.tokens == narrow.tokens
     for (seed, src, tgt), (other, wider_src, wider_tgt) in zip(
         narrow.share, wide.share, strict=True

@@ -8,6 +8,7 @@ import pytest
 from small_runs import exact, rows
 
 from annotated.machinery.errors import FileError
+from annotated.machinery.training.batches import BatchStream
 from annotated.machinery.training.logs import RunLog, read_log
 from annotated.machinery.training.trainer import Trainer, train
 from annotated.training import TrainingConfig
@@ -16,10 +17,10 @@ from annotated.training import TrainingConfig
 @pytest.mark.slow
 def test_the_speed_in_the_log_is_wall_clock_time_without_saving(config, monkeypatch):
     """A run with a deliberately slow loader, which saves slowly too."""
-    real, save = Trainer.global_batches, Trainer._save
+    real, save = BatchStream.updates, Trainer._save
 
-    def starved(trainer: Trainer):
-        for batch in real(trainer):
+    def starved(*arguments: object):
+        for batch in real(*arguments):
             time.sleep(0.3)
             yield batch
 
@@ -27,7 +28,7 @@ def test_the_speed_in_the_log_is_wall_clock_time_without_saving(config, monkeypa
         time.sleep(0.5)
         save(*arguments)
 
-    monkeypatch.setattr(Trainer, "global_batches", starved)
+    monkeypatch.setattr(BatchStream, "updates", starved)
     monkeypatch.setattr(Trainer, "_save", slow)
     started = time.perf_counter()
     train(replace(config, updates=20, save_updates=10, log_updates=10))

@@ -106,10 +106,10 @@ def test_an_update_is_adam_on_the_mean_per_token(config: TrainingConfig):
     trainer = start_run(replace(config, parts=3, dropout=0.0))
     by_hand = copy.deepcopy(trainer.model)
     optimizer, _ = paper_optimizer(by_hand, 16, 1.0, 20)
-    batch = next(trainer.global_batches())
+    batch = next(trainer.stream.updates(0, 0))
     total, count = torch.zeros(()), 0
     for pair in [pair for part in batch.micro_batches for pair in part.pairs]:
-        one = make_batch([trainer.pairs[pair]])
+        one = make_batch([trainer.stream.pairs[pair]])
         out = by_hand(one.src, one.tgt, one.src_mask, one.tgt_mask)
         total = total + nn.functional.cross_entropy(
             by_hand.generator.proj(out)[0], one.tgt_y[0], reduction="sum", label_smoothing=0.1
@@ -221,7 +221,7 @@ def test_an_update_that_float16_skips_does_not_move_the_schedule(config: Trainin
     trainer = start_run(half)
     trainer.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40, growth_interval=10**6)
     before = {name: x.clone() for name, x in trainer.model.state_dict().items()}
-    coming, rates = trainer.global_batches(), []
+    coming, rates = trainer.stream.updates(0, 0), []
     while not trainer.progress.moves:
         trainer.queue_step(coming)
         trainer.drain()
@@ -244,5 +244,5 @@ def test_a_run_can_be_saved_before_its_first_step(config: TrainingConfig):
     trainer._save("checkpoint-00000000.safetensors")
     again = start_run(config, resume=True)
     for one in trainer, again:
-        one.train_step(next(one.global_batches()))
+        one.train_step(next(one.stream.updates(0, 0)))
     assert equal(trainer.model, again.model)

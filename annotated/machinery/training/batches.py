@@ -7,6 +7,7 @@ its turn comes. A pool consists of stretches of 256 neighboring pairs, drawn at 
 whole corpus: few enough to shuffle quickly, and read from the disk in few pieces.
 """
 
+import itertools
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,8 +17,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from annotated.data import token_batches
 from annotated.machinery.encoding import EncodedPairs
 from annotated.machinery.errors import InputError
+from annotated.machinery.training.processes import Processes
 from annotated.training import TrainingConfig
 
 POOL = 1 << 20  # pairs that are sorted at a time, at most
@@ -58,36 +61,15 @@ def share_parts(parts: int, processes: int) -> int:
     return parts or processes
 
 
-def short_enough(pairs: EncodedPairs, config: TrainingConfig, parts: int) -> np.ndarray:
-    """The numbers of the pairs to train on, those that fit into a micro-batch.
-
-    Raises: InputError if there is none.
-    """
-    longest = min(config.max_pieces, config.src_tokens // parts, config.tgt_tokens // parts)
-    source, target = pairs.lengths[:, 0], pairs.lengths[:, 1]
-    kept = np.flatnonzero((source <= longest) & (target <= longest)).astype(np.uint32)
-    if not len(kept):
-        raise InputError(f"there is no training pair of at most {longest} pieces")
-    return kept
-
-
-def pools(count: int) -> int:
-    """Number of pools for `count` pairs."""
-    return -(-count // POOL)
-
-
-def pool_members(count: int, number: int, seed: int) -> np.ndarray:
-    """Indices, among `count` pairs, of the members of one pool.
-
-    Args:
-        number: of the pool, from 0.   seed: of the pass.
-    """
+def deal_pools(count: int, seed: int) -> Iterator[np.ndarray]:
+    """The pools of a pass, each the indices of its members among `count` pairs."""
     if count <= POOL:
-        return np.arange(count)
+        yield np.arange(count)
+        return
     order = np.random.default_rng(seed).permutation(-(-count // _STRETCH))
-    begins = np.array_split(order, pools(count))[number] * _STRETCH
-    members = (begins[:, None] + np.arange(_STRETCH)).ravel()
-    return members[members < count]
+    for stretches in np.array_split(order, -(-count // POOL)):
+        members = (stretches[:, None] * _STRETCH + np.arange(_STRETCH)).ravel()
+        yield members[members < count]
 
 
 def derive_seed(*numbers: int) -> int:
@@ -101,6 +83,72 @@ def derive_seed(*numbers: int) -> int:
 def to_device(x: Tensor, device: torch.device) -> Tensor:
     """A tensor on a device; a copy to a GPU does not block Python."""
     return x if device.type == "cpu" else x.pin_memory().to(device, non_blocking=True)
+
+
+def padded_pair(
+    pairs: EncodedPairs, numbers: list[int], device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """The ids of some pairs: (batch, src_len) and (batch, tgt_len + 1).
+
+    On a GPU widths are rounded up to multiples of eight, which its matrix products prefer; the
+    budget is applied before, so that a run has the same batches everywhere.
+    """
+    multiple = 1 if device.type == "cpu" else 8
+    sides = (torch.from_numpy(pairs.padded(numbers, side, multiple)) for side in (0, 1))
+    src, tgt = (to_device(ids, device) for ids in sides)
+    return src, tgt
+
+
+class BatchStream:
+    """The training data of a run, batch by batch, pass after pass without end.
+
+    Args:
+        config: the run.   pairs: all of its training pairs.   processes: this one among all.
+
+    Raises: InputError if `parts` cannot be shared evenly, or no pair is short enough.
+    """
+
+    def __init__(self, config: TrainingConfig, pairs: EncodedPairs, processes: Processes) -> None:
+        self.config, self.pairs, self.processes = config, pairs, processes
+        self.parts = share_parts(config.parts, processes.size)
+        budget = min(config.src_tokens, config.tgt_tokens) // self.parts
+        longest = min(config.max_pieces, budget)
+        self.kept = np.flatnonzero((pairs.lengths <= longest).all(axis=1)).astype(np.uint32)
+        if not len(self.kept):
+            raise InputError(f"there is no training pair of at most {longest} pieces")
+
+    def micro_batches(self, epoch: int, batch: int) -> Iterator[MicroBatch]:
+        """The micro-batches from a position on.
+
+        A batch is numbered by its pool and its place there, so that no earlier pool needs to be
+        sorted to find it again.
+        """
+        config, lengths = self.config, self.pairs.lengths
+        budgets = config.src_tokens // self.parts, config.tgt_tokens // self.parts
+        for current in itertools.count(epoch):
+            seed, first = derive_seed(config.seed, current), batch if current == epoch else 0
+            pools = enumerate(deal_pools(len(self.kept), seed))
+            for pool, members in itertools.islice(pools, first // POOL, None):
+                numbers = self.kept[members]
+                # The first pool, often the only one, is shuffled by the seed of the pass.
+                shuffle = derive_seed(config.seed, current, pool) if pool else seed
+                batches = token_batches(lengths[numbers], *budgets, seed=shuffle)
+                for i in range(max(0, first - pool * POOL), len(batches)):
+                    yield MicroBatch(current, pool * POOL + i, numbers[batches[i]].tolist())
+
+    def updates(self, epoch: int, batch: int) -> Iterator[GlobalBatch]:
+        """The batches of the updates from a position on."""
+        rank, size, device = self.processes.rank, self.processes.size, self.processes.device
+        stream = self.micro_batches(epoch, batch)
+        while True:
+            taken = list(itertools.islice(stream, self.parts))
+            pairs = list(itertools.chain.from_iterable(part.pairs for part in taken))
+            tokens = int(self.pairs.lengths[pairs, 1].sum(dtype=np.int64)) - len(pairs)
+            share = []
+            for part in taken[rank::size]:
+                seed = derive_seed(self.config.seed, part.epoch, part.batch)
+                share.append((seed, *padded_pair(self.pairs, part.pairs, device)))
+            yield GlobalBatch(taken, tokens, share)
 
 
 def prefetch(batches: Iterator[GlobalBatch]) -> Iterator[GlobalBatch]:

@@ -98,14 +98,24 @@ class Progress:
         """Target tokens per second of wall-clock time since the last row, waiting included."""
         return self.row_tokens / self.row_seconds
 
-    @property
-    def waiting(self) -> float:
-        """Share of the time since the last row that was spent waiting for data."""
-        return self.row_waited / self.row_seconds
-
     def count(self, loss: float, tokens: int, seconds: float, waited: float) -> None:
         """Add an update."""
         self.update += 1
         self.tokens, self.row_tokens = self.tokens + tokens, self.row_tokens + tokens
         self.seconds, self.row_seconds = self.seconds + seconds, self.row_seconds + seconds
         self.row_loss, self.row_waited = self.row_loss + loss, self.row_waited + waited
+
+    def take_row(self, learning_rate: float) -> dict[str, Any]:
+        """The row of the log about the updates since the last one; the next row begins here."""
+        row = {
+            "update": self.update,
+            "epoch": self.epoch + 1,
+            "minutes": round(self.seconds / 60, 2),
+            "target_tokens": self.tokens,
+            "tokens_per_second": round(self.tokens_per_second),
+            "waiting": round(self.row_waited / self.row_seconds, 3),
+            "learning_rate": learning_rate,
+            "train_loss": round(self.row_loss / self.row_tokens, 4),
+        }
+        self.row_loss, self.row_tokens, self.row_seconds, self.row_waited = 0.0, 0, 0.0, 0.0
+        return row

@@ -6,19 +6,17 @@ the mean per token. Dropout is seeded by the position of the micro-batch in the 
 random state needs to be stored. A loss that is not finite ends the run before anything is saved.
 """
 
-import itertools
 import math
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -32,16 +30,11 @@ from annotated.machinery.encoding import EncodedPairs
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import settings
 from annotated.machinery.training.batches import (
-    POOL,
+    BatchStream,
     GlobalBatch,
-    MicroBatch,
-    derive_seed,
-    pool_members,
-    pools,
+    padded_pair,
     prefetch,
     share_parts,
-    short_enough,
-    to_device,
 )
 from annotated.machinery.training.checkpoints import (
     INTERRUPTED,
@@ -97,18 +90,6 @@ class ModelLoss(nn.Module):
         return linear_cross_entropy(out, weight, batch.tgt_y, PAD, self.smoothing)
 
 
-def compile_loss(loss: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
-    """A `ModelLoss`, compiled once for all shapes of batches, and once more for a single pair."""
-    compiled = torch.compile(loss)
-
-    def run(src: Tensor, tgt: Tensor) -> Tensor:
-        for ids in (src, tgt):
-            torch._dynamo.maybe_mark_dynamic(ids, (0, 1))  # even if two sizes happen to be equal
-        return compiled(src, tgt)
-
-    return run
-
-
 class _Queued(NamedTuple):
     """An update whose loss has not been read; `waited`: seconds that the device had no data."""
 
@@ -125,7 +106,7 @@ class Trainer:
         pairs, dev_pairs: for training and for validation.
         processes: this process among all; default: alone on the CPU.
 
-    Raises: InputError if `parts` cannot be shared evenly, or no pair is short enough.
+    Raises: InputError as `BatchStream`.
     """
 
     def __init__(
@@ -135,10 +116,9 @@ class Trainer:
         dev_pairs: EncodedPairs,
         processes: Processes | None = None,
     ) -> None:
-        self.config, self.pairs, self.dev_pairs = config, pairs, dev_pairs
+        self.config, self.dev_pairs = config, dev_pairs
         self.processes = processes or Processes()
-        self.parts = share_parts(config.parts, self.processes.size)
-        self.kept = short_enough(pairs, config, self.parts)
+        self.stream = BatchStream(config, pairs, self.processes)
         self.device, self.progress = self.processes.device, Progress()
         torch.manual_seed(config.seed)
         self.model = build_model(model_config(config)).to(self.device)
@@ -149,7 +129,8 @@ class Trainer:
             self.loss = DistributedDataParallel(
                 self.loss, broadcast_buffers=False, gradient_as_bucket_view=True
             )
-        self.run_loss = compile_loss(self.loss) if config.compile else self.loss
+        # Dynamic: compiled once for all shapes of batches, and once more for a single pair.
+        self.run_loss = torch.compile(self.loss, dynamic=True) if config.compile else self.loss
         self.queue: deque[_Queued] = deque()
         self.since = time.perf_counter()  # end of the last update whose loss was read
         self.start_optimizer()
@@ -160,46 +141,6 @@ class Trainer:
         self.optimizer, self.scheduler = paper_optimizer(
             self.model, c.d_model, c.factor, c.warmup, done=self.progress.moves
         )
-
-    def micro_batches(self, epoch: int, batch: int) -> Iterator[MicroBatch]:
-        """The micro-batches from a position on, pass after pass without end.
-
-        A batch is numbered by its pool and its place there, so that no earlier pool needs to be
-        sorted to find it again.
-        """
-        config, count = self.config, len(self.kept)
-        budgets = config.src_tokens // self.parts, config.tgt_tokens // self.parts
-        for now in itertools.count(epoch):
-            seed, first = derive_seed(config.seed, now), batch if now == epoch else 0
-            for pool in range(first // POOL, pools(count)):
-                numbers = self.kept[pool_members(count, pool, seed)]
-                shuffle = derive_seed(config.seed, now, pool) if pool else seed
-                batches = token_batches(self.pairs.lengths[numbers], *budgets, seed=shuffle)
-                for i in range(max(0, first - pool * POOL), len(batches)):
-                    yield MicroBatch(now, pool * POOL + i, numbers[batches[i]].tolist())
-
-    def collate(self, pairs: EncodedPairs, batch: MicroBatch) -> tuple[int, Tensor, Tensor]:
-        """The seed of a batch, and its ids: (batch, src_len) and (batch, tgt_len + 1).
-
-        On a GPU widths are rounded up to multiples of eight, which its matrix products prefer; the
-        budget is applied before, so that a run has the same batches everywhere.
-        """
-        seed = derive_seed(self.config.seed, batch.epoch, batch.batch)
-        multiple = 1 if self.device.type == "cpu" else 8
-        sides = (torch.from_numpy(pairs.padded(batch.pairs, side, multiple)) for side in (0, 1))
-        src, tgt = (to_device(ids, self.device) for ids in sides)
-        return seed, src, tgt
-
-    def global_batches(self) -> Iterator[GlobalBatch]:
-        """The batches of the coming updates, from the position of the run on, without end."""
-        rank, size = self.processes.rank, self.processes.size
-        stream = self.micro_batches(self.progress.epoch, self.progress.batch)
-        while True:
-            taken = list(itertools.islice(stream, self.parts))
-            pairs = list(itertools.chain.from_iterable(batch.pairs for batch in taken))
-            tokens = int(self.pairs.lengths[pairs, 1].sum(dtype=np.int64)) - len(pairs)
-            share = [self.collate(self.pairs, batch) for batch in taken[rank::size]]
-            yield GlobalBatch(taken, tokens, share)
 
     def train_step(self, batch: GlobalBatch) -> Readback:
         """Make one update of the weights; on a GPU, queue it.
@@ -275,7 +216,7 @@ class Trainer:
         batches = token_batches(pairs.lengths, *budgets)
         total = torch.zeros(2, dtype=torch.float64, device=self.device)  # loss, tokens
         for number in range(processes.rank, len(batches), processes.size):
-            _, src, tgt = self.collate(pairs, MicroBatch(0, number, list(batches[number])))
+            src, tgt = padded_pair(pairs, batches[number].tolist(), self.device)
             total += torch.stack([measure(src, tgt).double(), (tgt[:, 1:] != PAD).sum().double()])
         loss, tokens = processes.all_reduce(total).tolist()
         if not math.isfinite(loss):
@@ -295,7 +236,8 @@ class Trainer:
         config, leader = self.config, self.processes.rank == 0
         first = self.progress.update + 1
         log = RunLog(Path(config.out), first - 1, config.tensorboard) if leader else None
-        coming, last_save = prefetch(self.global_batches()), time.monotonic()
+        updates = self.stream.updates(self.progress.epoch, self.progress.batch)
+        coming, last_save = prefetch(updates), time.monotonic()
         bar = tqdm(
             total=config.updates,
             initial=first - 1,
@@ -314,14 +256,14 @@ class Trainer:
                 if save:
                     loss = {"dev_loss": round(self.dev_loss(), 4)}
                 if log and (save or row):
-                    log.add(self._log_row() | (loss if save else {}))
+                    log.add(self.progress.take_row(self._rate()) | (loss if save else {}))
                 if save:
                     self._save(f"checkpoint-{update:08d}.safetensors")
                     last_save, self.since = time.monotonic(), time.perf_counter()
                 if stopping and update < config.updates:
                     self._save(INTERRUPTED)
-                    told = f"to go on: annotated train --out {config.out} --resume"
-                    raise Stopped(f"stopped after update {update}, and saved; {told}")
+                    advice = f"to go on: annotated train --out {config.out} --resume"
+                    raise Stopped(f"stopped after update {update}, and saved; {advice}")
 
     def _agree(self, update: int, stop: StopRequest, last_save: float) -> tuple[bool, bool]:
         """Whether all processes save after this update, and whether they stop.
@@ -348,29 +290,16 @@ class Trainer:
                 delete_old_checkpoints(path.parent, self.config.average)
         self.processes.barrier()
 
-    def _log_row(self) -> dict[str, Any]:
-        """A row of the log, about the updates since the row before."""
-        p = self.progress
-        row = {
-            "update": p.update,
-            "epoch": p.epoch + 1,
-            "minutes": round(p.seconds / 60, 2),
-            "target_tokens": p.tokens,
-            "tokens_per_second": round(p.tokens_per_second),
-            "waiting": round(p.waiting, 3),
-            "learning_rate": self.scheduler.get_last_lr()[0],
-            "train_loss": round(p.row_loss / p.row_tokens, 4),
-        }
-        p.row_loss, p.row_tokens, p.row_seconds, p.row_waited = 0.0, 0, 0.0, 0.0
-        return row
+    def _rate(self) -> float:
+        return float(self.scheduler.get_last_lr()[0])
 
     def _advance(self, bar: tqdm) -> None:
         """Move the progress bar by the updates that were drained."""
         p = self.progress
         if p.update > bar.n:
-            loss, rate = p.row_loss / p.row_tokens, self.scheduler.get_last_lr()[0]
-            told = f"loss {loss:.3f}, {p.tokens_per_second:,.0f} tokens/s, lr {rate:.1e}"
-            bar.set_postfix_str(told, refresh=False)
+            loss, rate = p.row_loss / p.row_tokens, self._rate()
+            shown = f"loss {loss:.3f}, {p.tokens_per_second:,.0f} tokens/s, lr {rate:.1e}"
+            bar.set_postfix_str(shown, refresh=False)
             bar.update(p.update - bar.n)
 
     def load_checkpoint(self, path: Path) -> None:
@@ -431,7 +360,8 @@ def start_run(
         trainer.load_checkpoint(saved)
     elif config.weights:
         trainer.load_weights(config.weights)
-    left_out, count = len(trainer.pairs) - len(trainer.kept), len(trainer.pairs)
+    count = len(corpus.train)
+    left_out = count - len(trainer.stream.kept)
     if processes.rank == 0 and left_out:
         tqdm.write(f"{left_out:,} of {count:,} training pairs are too long, and left out")
     return trainer
