@@ -69,7 +69,7 @@ class Parser:
         translator = self.translator
         if hold:
             translator = ConstrainedTranslator(translator.model, translator.tokenizer)
-        found = translator.translate_all(lines, **search)
+        found = translator.translate(lines, **search)
         return [line_to_tree(line, words) for line, words in zip(found, sentences, strict=True)]
 
 

@@ -239,7 +239,7 @@ def give(monkeypatch: pytest.MonkeyPatch, lines: bytes | Iterable[bytes], termin
 
 def test_sentences_files_and_pipes_are_translated_alike(model, tmp_path, capsys, monkeypatch):
     sentences = ["red dog.", "", "a green cow and a blue hen.", "cat", "red dog."]
-    expected = "".join(f"{line}\n" for line in load_pretrained(model).translate_all(sentences))
+    expected = "".join(f"{line}\n" for line in load_pretrained(model).translate(sentences))
     assert len(set(expected.splitlines())) > 2
     assert said(capsys, "translate", model, *sentences) == expected
     text = "\n".join(sentences).encode()  # without an end of the last line

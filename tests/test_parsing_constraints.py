@@ -66,9 +66,7 @@ def test_the_rules_limit_what_is_opened_before_a_word(labels: str, expected: boo
 def test_a_model_that_knows_nothing_writes_trees_of_the_sentence(words: list[str], seed: int):
     torch.manual_seed(seed)
     model = make_model(120, 120, N=1, d_model=8, d_ff=8, h=1).eval()
-    (line,) = ConstrainedTranslator(model, TOKENIZER).translate_all(
-        [" ".join(words)], max_extra=600
-    )
+    (line,) = ConstrainedTranslator(model, TOKENIZER).translate([" ".join(words)], max_extra=600)
     tree = line_to_tree(line, words)
     assert tree.leaves() == words and tree_to_line(tree) == line  # there was nothing to mend
 

@@ -55,11 +55,11 @@ def test_the_search_is_the_papers():
     """300 tokens more than the input and α = 0.3; with the paper's beam only if asked for."""
     seen: list[dict] = []
 
-    def translate_all(lines: list[str], **options: float) -> list[str]:
+    def translate(lines: list[str], **options: float) -> list[str]:
         seen.append(options)
         return lines
 
-    parser = Parser(SimpleNamespace(translate_all=translate_all))
+    parser = Parser(SimpleNamespace(translate=translate))
     for beam in {}, {"beam": 21}:
         parser.parse_all([["mice"]], hold=False, **beam)
     paper = {"max_extra": 300, "alpha": 0.3}

@@ -238,7 +238,12 @@ def test_a_download_that_has_changed_is_not_prepared(asked: TrainingConfig, cach
     for split in "train", "val":
         for lang, lines in ("en", EN), ("de", DE):
             put(cache / "multi30k" / f"{split}.{lang}.gz", gzip.compress("\n".join(lines).encode()))
-    with pytest.raises(FileError, match=r"multi30k/train\.en\.gz: .*delete it"):
+
+    def fetch(url: str, path: Path, *about: object) -> Path:
+        raise FileError(f"{path} is fetched again")
+
+    monkeypatch.setattr(corpora, "download", fetch)
+    with pytest.raises(FileError, match=r"multi30k/train\.en\.gz is fetched again"):
         prepare(replace(asked, data="multi30k-en-de"))
 
 

@@ -206,7 +206,7 @@ def test_perplexity_is_per_piece_with_the_end_counted(translator: Translator, ba
 class Fixed:
     """A translator of three sentences, which keeps what it was asked."""
 
-    def translate_all(self, sentences: list[str], **options: object) -> list[str]:
+    def translate(self, sentences: list[str], **options: object) -> list[str]:
         assert sentences == ["a", "b", "c"]
         self.options = options
         return OUTPUT

@@ -1,6 +1,5 @@
 """The translator: text in, text out, alone or in company; a model survives its files."""
 
-import itertools
 import json
 import math
 import re
@@ -22,7 +21,7 @@ from annotated.decoding import beam_search
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import resource_path
 from annotated.machinery.model_files import save_model
-from annotated.machinery.translator import Translation, Translator, budget_batches, load_pretrained
+from annotated.machinery.translator import Translation, Translator, load_pretrained
 from annotated.model import EncoderDecoder
 from annotated.training import preset
 
@@ -51,30 +50,18 @@ def test_a_sentence_alone_or_in_company(sentences: list[str], batch_tokens: int,
     found = list(translator.candidates(sentences, batch_tokens, chunk, **options))
     assert [[t.text for t in group] for group in found] == [[t.text for t in g] for g in alone]
     assert scores(found) == pytest.approx(scores(alone), abs=1e-5)
-    assert translator.translate_all(sentences, max_extra=8) == [group[0].text for group in alone]
+    assert translator.translate(sentences, max_extra=8) == [group[0].text for group in alone]
 
 
 def scores(groups: list[list]) -> list[float]:
     return [candidate.score for group in groups for candidate in group]
 
 
-@given(st.lists(st.integers(1, 50), max_size=30), st.integers(1, 120))
-def test_batches_hold_every_sentence_once_within_their_budget(lengths, budget):
-    batches = budget_batches(lengths, budget)
-    assert sorted(itertools.chain(*batches)) == list(range(len(lengths)))
-    for batch in batches:
-        assert len(batch) == 1 or max(lengths[i] for i in batch) * len(batch) <= budget
-    flat = [lengths[i] for batch in batches for i in batch]
-    assert flat == sorted(lengths, reverse=True)  # similar lengths stand together
-    for one, two in itertools.pairwise(batches):  # no batch could have taken one more
-        assert lengths[one[0]] * (len(one) + 1) > budget or lengths[two[0]] > budget
-
-
 @pytest.mark.slow
 def test_a_line_in_a_line_out():
     lines = ["", "one two", "   ", "😀 👩‍👩‍👧‍👦", "a\u2028b", "漢字 \x07", "two " * 400, "\t"]
     translator = Translator(wild(60, seed=1, positions="sinusoidal"), TOKENIZER)
-    found = translator.translate_all(lines, beam=2, max_extra=0, chunk=4)
+    found = translator.translate(lines, beam=2, max_extra=0, chunk=4)
     assert len(found) == len(lines) and [found[i] for i in (0, 2, 7)] == [""] * 3
     assert not any("\n" in line for line in found)
     assert found[1] == translator.translate("one two", beam=2, max_extra=0)
@@ -182,9 +169,9 @@ def test_lines_are_read_as_they_are_needed():
 
 def test_progress_counts_sentences(capsys):
     translator = Translator(wild(60), TOKENIZER)
-    translator.translate_all(["one", "", "two three"], max_extra=0, progress=True)
+    translator.translate(["one", "", "two three"], max_extra=0, progress=True)
     assert "3/3" in capsys.readouterr().err
-    translator.translate_all(["one"], max_extra=0)
+    translator.translate(["one"], max_extra=0)
     assert capsys.readouterr().err == ""
 
 
@@ -404,9 +391,7 @@ def translators() -> dict[str, Translator]:
 def test_the_shipped_models_translate(translators, name: str, man: tuple, dogs: tuple):
     one = translators[name].translate("A man is riding a bicycle.")
     assert all(word in one for word in man) and one.endswith(".")
-    two = translators[name].translate_all(
-        ["Two dogs run on the beach.", "A man is riding a bicycle."]
-    )
+    two = translators[name].translate(["Two dogs run on the beach.", "A man is riding a bicycle."])
     assert all(word in two[0] for word in dogs) and two[1] == one
 
 

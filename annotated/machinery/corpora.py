@@ -100,13 +100,11 @@ def local_file(corpus: Corpus, name: str) -> Path | None:
     return next((path for path in shapes if path.exists()), None)
 
 
-def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None, check: bool = True) -> Path:
+def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None) -> Path:
     """Path of one file of a corpus: in ANNOTATED_DATA, in the cache, or downloaded now.
 
     Args:
         fetch: whether to download it if need be; by default, if ANNOTATED_DATA is not set.
-        check: whether to compare a file in the cache with its SHA-256, which takes a second per
-            gigabyte or two.
 
     Raises: MissingFile if it is not on this machine and is not to be downloaded, or cannot be
         because its SHA-256 is not registered; FileError as `download`.
@@ -120,19 +118,11 @@ def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None, check: boo
     if entry.sha256 is None or not url:
         place = url or corpus.source
         raise MissingFile(f"{missing}, from {place}; it is not downloaded automatically")
-    if cached.exists() and (not check or sha256_of(cached) == entry.sha256):
+    if cached.exists() and sha256_of(cached) == entry.sha256:
         return cached
     if not ("ANNOTATED_DATA" not in os.environ if fetch is None else fetch):
         raise MissingFile(f"{missing}, or run: annotated data get {corpus.name}")
     return download(url, cached, entry.sha256, entry.size)
-
-
-def registered_sum(path: Path) -> str | None:
-    """The SHA-256 that a file in the cache must have; None for any other file."""
-    for corpus in known_corpora().values():
-        if path.parent == cache_folder() / corpus.folder and path.name in corpus.files:
-            return corpus.files[path.name].sha256
-    return None
 
 
 def known_split(corpus: Corpus, split: str) -> list[str]:
@@ -285,11 +275,10 @@ def split_parts(
     tgt: str,
     on_bad: str | None = None,
     fetch: bool | None = None,
-    check: bool = True,
 ) -> list[Part]:
     """The parts of a split, in order, of one corpus or of several.
 
-    Args: as `load_pairs`; check: as `corpus_file`.
+    Args: as `load_pairs`.
 
     Raises: ValueError for an unknown name; else as `corpus_file`.
     """
@@ -297,13 +286,13 @@ def split_parts(
         one, other = (_folder_file(Path(corpus), f"{split}.{lang}") for lang in (src, tgt))
         return [Part(f"{corpus}, {split}", on_bad or "refuse", one, other)]
     if "+" in corpus:
-        more = split, src, tgt, on_bad, fetch, check
+        more = split, src, tgt, on_bad, fetch
         return [part for name in corpus.split("+") for part in split_parts(name, *more)]
     found = find_corpus(corpus)
     on_bad = on_bad or (found.on_bad if split == "train" else "refuse")
     names = corpus_parts(found, split, src, tgt)
     files = dict.fromkeys(name.partition("/")[0] for pair in names for name in pair)
-    paths = {file: corpus_file(found, file, fetch, check) for file in files}  # each is checked once
+    paths = {file: corpus_file(found, file, fetch) for file in files}  # each is checked once
     rule = found.held_out if found.splits[split] == found.splits.get("train") else None
     parts = []
     for pair in names:

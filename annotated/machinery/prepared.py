@@ -35,7 +35,7 @@ from tqdm import tqdm
 from annotated._version import __version__
 from annotated.data import learn_vocabulary
 from annotated.machinery.cleaning import Line, PairReport, good_pairs
-from annotated.machinery.corpora import Part, parse_data, registered_sum, split_parts
+from annotated.machinery.corpora import Part, parse_data, split_parts
 from annotated.machinery.downloads import cache_folder, sha256_of
 from annotated.machinery.encoding import EncodedPairs, PairEncoder
 from annotated.machinery.errors import FileError, InputError, MissingFile
@@ -236,10 +236,10 @@ class _Source:
 
     @classmethod
     def of(cls, config: "TrainingConfig") -> "_Source":
-        """The source of a configuration; missing files are downloaded, but none is read."""
+        """The source of a configuration; missing files are downloaded."""
         corpus, src, tgt = parse_data(config.data)
         on_bad = {"train": None if config.on_bad == "auto" else config.on_bad, "dev": None}
-        parts = {s: split_parts(corpus, s, src, tgt, on_bad[s], check=False) for s in _SPLITS}
+        parts = {s: split_parts(corpus, s, src, tgt, on_bad[s]) for s in _SPLITS}
         every = list(chain.from_iterable(parts.values()))
         sides = chain.from_iterable((part.source, part.target) for part in every)
         files = list(dict.fromkeys(path for path, _ in sides))
@@ -264,15 +264,10 @@ class _Source:
 def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
     """Write a prepared corpus into a new folder, atomically.
 
-    Raises: FileError for a download that has changed, or if the disk is full; InputError for bad
-        pairs and for a split without pairs.
+    Raises: FileError if the disk is full; InputError for bad pairs, or a split without pairs.
     """
     config, pairs, dropped = source.config, dict[str, int](), dict[str, dict[str, int]]()
     inputs = {str(path): _sums(path) for path in source.files}
-    for path in source.files:
-        if registered_sum(path) not in (None, inputs[str(path)]["sha256"]):
-            expected = "the SHA-256 in the register of corpora"
-            raise FileError(f"{path}: expected {expected}; delete it to download it again")
     with writing_new_folder(folder) as part:
         if source.size > _LARGE:
             with _pool(1) as pool:

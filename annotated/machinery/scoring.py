@@ -15,12 +15,12 @@ import torch
 import torch.nn.functional as F
 from sacrebleu.metrics import BLEU
 
-from annotated.data import PAD, encode_source, encode_target, make_batch
+from annotated.data import PAD, encode_source, encode_target, make_batch, token_batches
 from annotated.machinery.checks import each_text
 from annotated.machinery.corpora import load_pairs
 from annotated.machinery.errors import InputError, extra
 from annotated.machinery.texts import read_lines
-from annotated.machinery.translator import Translator, budget_batches
+from annotated.machinery.translator import Translator
 
 BLEU_KINDS = {
     "cased": "cased, detokenized",
@@ -163,7 +163,9 @@ def likelihood(
     src = encode_source(tokenizer, sources)
     tgt = encode_target(translator.target_tokenizer or tokenizer, references)
     pairs, found = list(zip(src, tgt, strict=True)), Likelihood(0.0, 0, 0)
-    for indices in budget_batches([max(map(len, pair)) for pair in pairs], batch_tokens):
+    lengths = [(len(one), len(other)) for one, other in pairs]
+    most = max(batch_tokens, *map(max, lengths))
+    for indices in token_batches(lengths, most, most):
         batch = make_batch([pairs[i] for i in indices], translator.device)
         out = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
         real = batch.tgt_y != PAD
@@ -202,7 +204,7 @@ def evaluate(
     with extra("scores"):
         import sacremoses  # noqa: F401
     sources, references = load_pairs(corpus, split, src, tgt)
-    hypotheses = translator.translate_all(sources, beam=beam, alpha=alpha, progress=True)
+    hypotheses = translator.translate(sources, beam=beam, alpha=alpha, progress=True)
     found = likelihood(translator, sources, references)
     shared = {"corpus": corpus, "split": split, "pair": f"{src}-{tgt}", "sentences": len(sources)}
     shared["search"] = "greedy" if beam == 1 else f"beam {beam}, alpha {alpha}"

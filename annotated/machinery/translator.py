@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from torch import nn
 from tqdm import tqdm
 
-from annotated.data import END, Batch, encode_source, pad_ids
+from annotated.data import END, Batch, encode_source, pad_ids, token_batches
 from annotated.decoding import beam_search
 from annotated.machinery.checks import check_search, each_text
 from annotated.machinery.errors import InputError, check_whole
@@ -60,14 +60,11 @@ class Translator:
     def translate(self, text: Iterable[str], **options: Any) -> list[str]: ...
     def translate(self, text: str | Iterable[str], **options: Any) -> str | list[str]:
         """Translate a sentence, or each of several; options and errors as for `candidates`."""
-        found = self.translate_all([text] if isinstance(text, str) else text, **options)
-        return found[0] if isinstance(text, str) else found
+        if isinstance(text, str):
+            return self.translate([text], **options)[0]
+        return [best.text for best, *_ in self.candidates(text, **options)]
 
     __call__ = translate
-
-    def translate_all(self, sentences: Iterable[str], **options: Any) -> list[str]:
-        """Translate sentences; options and errors as for `candidates`."""
-        return [best.text for best, *_ in self.candidates(sentences, **options)]
 
     def candidates(
         self,
@@ -99,9 +96,9 @@ class Translator:
             if _ALIASES[other] in search:
                 raise InputError(f"expected {_ALIASES[other]} or {other}, its alias; got both")
             search[_ALIASES[other]] = search.pop(other)
-        check_search(**{name: value for name, value in search.items() if name != "follow"})
-        _, encoding = self.model.src_embed.children()
-        longest = min(max_source, getattr(encoding, "max_len", max_source))  # learned positions
+        check_search(**search)
+        config = self.model.config  # learned positions come to an end
+        longest = min(max_source, config.max_len) if config.positions == "learned" else max_source
         total = len(sentences) if isinstance(sentences, list) else None
         waiting, before = each_text(sentences), 0
         with tqdm(total=total, disable=not progress, unit=" sentences") as bar:
@@ -113,7 +110,9 @@ class Translator:
                 ]  # fmt: skip
                 numbered = {before + i + 1: texts[i] for i in filled}
                 ids = _encode_beginnings(self.tokenizer, numbered, longest)
-                for batch in budget_batches([len(row) for row in ids], batch_tokens):
+                lengths = [(len(row), 1) for row in ids]
+                most = max(batch_tokens, *map(max, lengths), 1)
+                for batch in reversed(token_batches(lengths, most, most)):  # longest first
                     found = self.search([ids[i] for i in batch], **search)
                     for i, translations in zip(batch, found, strict=True):
                         results[filled[i]] = translations
@@ -163,24 +162,6 @@ class Translator:
         with writing_new_folder(Path(folder)) as part:
             write_tokenizers(part, self.tokenizer, self.target_tokenizer)
             save_model(part, weights, self.model.config, half)
-
-
-def budget_batches(lengths: list[int], batch_tokens: int) -> list[list[int]]:
-    """Group sentences of similar length, the longest first.
-
-    Args:
-        lengths: in tokens.
-        batch_tokens: per batch, padding included; a longer sentence has a batch of its own.
-
-    Returns: batches of indices into lengths.
-    """
-    batches: list[list[int]] = []
-    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        # The first sentence of a batch is its longest; the others are padded to it.
-        if not batches or lengths[batches[-1][0]] * (len(batches[-1]) + 1) > batch_tokens:
-            batches.append([])
-        batches[-1].append(i)
-    return batches
 
 
 def _encode_beginnings(
