@@ -21,7 +21,8 @@ from annotated.data import (
     pad_ids,
     train_bpe,
 )
-from annotated.machinery.encoding import EncodedPairs, _WordIds, splits_at_spaces
+from annotated.machinery.checks import each_text
+from annotated.machinery.encoding import EncodedPairs, PairEncoder, _WordIds, splits_at_spaces
 from annotated.machinery.files import resource_path
 
 TEXT = [
@@ -36,13 +37,18 @@ UNITS = sorted(set(re.findall(r".[\u0300-\u036f]*", " ".join(TEXT))))
 SENTENCES = st.lists(st.lists(st.sampled_from(UNITS), max_size=8).map("".join), max_size=12)
 
 
+def encoded(tokenizer: Tokenizer, source: list[str], target: list[str]) -> EncodedPairs:
+    pairs = zip(each_text(source), each_text(target), strict=True)
+    return PairEncoder(tokenizer).encode(pairs)
+
+
 def every_pair(pairs: EncodedPairs) -> list[tuple[list[int], list[int]]]:
     return [pairs[i] for i in range(len(pairs))]
 
 
 @given(SENTENCES)
 def test_encoded_pairs_are_the_lists_that_encoding_gives(sentences: list[str]):
-    pairs = EncodedPairs.encode(BPE, sentences, sentences[::-1])
+    pairs = encoded(BPE, sentences, sentences[::-1])
     source, target = encode_source(BPE, sentences), encode_target(BPE, sentences[::-1])
     assert every_pair(pairs) == list(zip(source, target, strict=True))
     assert pairs.lengths.shape == (len(sentences), 2)
@@ -50,25 +56,23 @@ def test_encoded_pairs_are_the_lists_that_encoding_gives(sentences: list[str]):
 
 
 def test_encoded_pairs_are_a_sequence():
-    pairs = EncodedPairs.encode(BPE, ["un", "eau"], ["", "old"])
+    pairs = encoded(BPE, ["un", "eau"], ["", "old"])
     assert pairs[-1] == pairs[1] and pairs[-2] == pairs[0] and list(pairs) == every_pair(pairs)
     for i in (2, -3):
         with pytest.raises(IndexError):
             pairs[i]
-    with pytest.raises(ValueError, match="shorter"):
-        EncodedPairs.encode(BPE, ["un", "eau"], ["old"])
 
 
 def test_ids_and_lengths_have_the_smallest_type_that_holds_them():
-    pairs = EncodedPairs.encode(BPE, TEXT, TEXT[::-1])
+    pairs = encoded(BPE, TEXT, TEXT[::-1])
     assert BPE.get_vocab_size() <= 256 and pairs.ids.dtype == pairs.lengths.dtype == np.uint8
     known = train_bpe([chr(0x4E00 + i) for i in range(400)] * 2, 5000)
-    assert EncodedPairs.encode(known, ["a"], ["b"]).ids.dtype == np.uint16
-    long = EncodedPairs.encode(BPE, ["un " * 70_000], ["un"])
+    assert encoded(known, ["a"], ["b"]).ids.dtype == np.uint16
+    long = encoded(BPE, ["un " * 70_000], ["un"])
     assert long.lengths.dtype == np.uint32 and long[0][0] == encode_source(BPE, ["un " * 70_000])[0]
     words = {word: i for i, word in enumerate([*SPECIALS, *map(str, range(69_996))])}
     large = Tokenizer(models.WordLevel(words, unk_token="<unk>"))  # not ours: no ▁, whole texts
-    pairs = EncodedPairs.encode(large, ["69995", "1 2"], ["7", ""])
+    pairs = encoded(large, ["69995", "1 2"], ["7", ""])
     assert pairs.ids.dtype == np.uint32
     assert every_pair(pairs) == [([69_999, END], [START, 11, END]), ([UNK, END], [START, END])]
 
@@ -92,7 +96,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 def test_words_encoded_once_have_the_ids_of_whole_sentences(tokenizer: Tokenizer, texts: list[str]):
     texts = [*texts, "", " ", "  ", "▁", " ▁", "a ", " a"]
     assert splits_at_spaces(tokenizer)
-    pairs = EncodedPairs.encode(tokenizer, texts, texts[::-1])
+    pairs = encoded(tokenizer, texts, texts[::-1])
     source, target = encode_source(tokenizer, texts), encode_target(tokenizer, texts[::-1])
     assert every_pair(pairs) == list(zip(source, target, strict=True))
 
@@ -112,13 +116,13 @@ def test_a_tokenizer_with_other_rules_encodes_whole_sentences():
     added.add_tokens(["n e"])
     for each in other, added:
         assert not splits_at_spaces(each)
-        pairs = EncodedPairs.encode(each, ["un eau"], ["un eau"])
+        pairs = encoded(each, ["un eau"], ["un eau"])
         assert pairs[0] == (encode_source(each, ["un eau"])[0], encode_target(each, ["un eau"])[0])
 
 
 @given(SENTENCES.filter(len), st.sampled_from([1, 8]), st.randoms())
 def test_a_rectangle_of_pairs_is_the_lists_padded(sentences, multiple: int, random):
-    pairs = EncodedPairs.encode(BPE, sentences, sentences[::-1])
+    pairs = encoded(BPE, sentences, sentences[::-1])
     numbers = [random.randrange(len(pairs)) for _ in range(5)]
     for side in 0, 1:
         expected = pad_ids([pairs[i][side] for i in numbers])

@@ -185,7 +185,7 @@ def changed(source: Path, tmp_path: Path, **config: Any) -> Path:
         ({"d_model": 64}, r"expected .* as \(.*\) of finite floating-point numbers; got"),
         ({"d_model": 33}, "divisible by h"),
         ({"vocab_size": 10**15}, "pieces numbered from 0 to"),
-        ({"vocab_size": "many"}, "src_vocab as int; got 'many'"),
+        ({"vocab_size": "many"}, 'field "src_vocab" - should be "int"'),
         ({"scale_embedding": None}, "scale_embedding=True"),
         ({"normalize_before": True}, "normalize_before=False"),
         ({"activation_function": "gelu"}, "expected .* activation; got 'gelu'"),

@@ -11,7 +11,6 @@ from annotated.data import train_bpe
 from annotated.machinery.translator import Translator
 from annotated.machinery.visualization.weights import (
     AttentionWeights,
-    drop_tokens,
     merge_words,
     read_attention,
     word_groups,
@@ -85,15 +84,6 @@ def test_every_row_sums_to_one(found: dict[str, AttentionWeights], kind, change)
 def test_nobody_looks_at_padding_or_at_the_future(found: dict[str, AttentionWeights]):
     assert not found["encoder"].weights[..., -2:].any()
     assert not found["decoder"].weights.triu(diagonal=1).any()
-
-
-def test_tokens_can_be_left_out(found: dict[str, AttentionWeights]):
-    whole = found["encoder"]
-    less = drop_tokens(whole, "<EOS>", "<pad>")
-    assert less.queries == less.keys == whole.queries[:-3]
-    assert torch.equal(less.weights, whole.weights[..., :-3, :-3])
-    given = less.weights.sum(dim=-1) + whole.weights[..., :-3, -3:].sum(dim=-1)
-    torch.testing.assert_close(given, torch.ones_like(given))
 
 
 def test_the_pieces_of_a_word_are_merged_as_the_text_says(found: dict[str, AttentionWeights]):

@@ -217,11 +217,7 @@ _COMMANDS: dict[str, tuple[Callable[[Any], None], Callable[[Any], None], str]] =
     "import": (_add_import, commands.run_import, "write a published model in our own format"),
     "average": (_add_average, commands.run_average, "average a run's last checkpoints"),
     "data": (_add_data, commands.run_data, "list or download corpora"),
-    "paper": (
-        _add_paper,
-        commands.run_paper,
-        "download or import the paper for the book",
-    ),
+    "paper": (_add_paper, commands.run_paper, "download or import the paper for the book"),
 }
 
 

@@ -212,10 +212,8 @@ def _one_line(text: str) -> str:
     """The text without the characters at which a reader might break it into lines or fields.
 
     `str.splitlines` knows nine besides the line feed; each becomes a space, on the way in and on
-    the way out, so that line 1,000 of the output belongs to line 1,000 of the input. A lone
-    surrogate, which is what is left of a byte that was not UTF-8, becomes �.
+    the way out, so that line 1,000 of the output belongs to line 1,000 of the input.
     """
-    text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return " ".join(text.splitlines()).replace("\t", " ")
 
 

@@ -17,7 +17,6 @@ import numpy as np
 from tokenizers import Tokenizer, models
 
 from annotated.data import END, PAD, SPECIALS, START, UNK, untrained_tokenizer
-from annotated.machinery.checks import each_text
 
 
 @dataclass(frozen=True)
@@ -33,17 +32,6 @@ class EncodedPairs:
 
     ids: np.ndarray
     lengths: np.ndarray
-
-    @classmethod
-    def encode(
-        cls, tokenizer: Tokenizer, source: Iterable[str], target: Iterable[str]
-    ) -> "EncodedPairs":
-        """Encode sentences, with ends as `encode_source` and `encode_target` add them.
-
-        Raises: ValueError if there are not as many source as target sentences.
-        """
-        pairs = zip(each_text(source), each_text(target), strict=True)
-        return PairEncoder(tokenizer).encode(pairs)
 
     @cached_property
     def starts(self) -> np.ndarray:

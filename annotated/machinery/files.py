@@ -4,9 +4,7 @@ Everything is written beside its place as NAME.part and moved there when it is c
 full disk or a killed process leaves the old file or the new one, never half of one.
 """
 
-import dataclasses
 import json
-import math
 import os
 import re
 import shutil
@@ -15,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
-from types import UnionType
-from typing import TYPE_CHECKING, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from dacite import Config, DaciteError, from_dict
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 
@@ -72,16 +70,6 @@ def read_json(path: Path, expected: str) -> dict[str, Any]:
     return value
 
 
-def fits(value: object, kind: Any) -> bool:
-    """Whether a value that was read from a file has the type of a field, apart from its items."""
-    origin = get_origin(kind) or kind
-    if origin in (Union, UnionType):
-        return any(fits(value, one) for one in get_args(kind))
-    if kind is float:
-        return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
-    return type(value) is origin  # True is no int here
-
-
 def settings(kind: type[_T], values: Mapping[str, Any], where: str) -> _T:
     """A dataclass from the values in a file.
 
@@ -94,21 +82,9 @@ def settings(kind: type[_T], values: Mapping[str, Any], where: str) -> _T:
     """
     if not isinstance(values, Mapping):
         raise FileError(f"{where}: expected settings by name; got {values!r:.80}")
-    types = get_type_hints(kind)
-    if unknown := values.keys() - types.keys():
-        names = ", ".join(sorted(map(str, unknown)))
-        raise FileError(f"{where}: expected settings out of {', '.join(types)}; got {names}")
-    for field in dataclasses.fields(kind):  # type: ignore[arg-type]
-        name, hint = field.name, types[field.name]
-        if name not in values:
-            if field.default is field.default_factory is dataclasses.MISSING:
-                raise FileError(f"{where}: expected a setting {name}; it is missing")
-        elif not fits(values[name], hint):
-            type_name = hint if get_args(hint) else getattr(hint, "__name__", hint)
-            raise FileError(f"{where}: expected {name} as {type_name}; got {values[name]!r:.80}")
     try:
-        return kind(**values)
-    except ValueError as error:  # its message states what was expected
+        return from_dict(kind, values, Config(strict=True))
+    except (DaciteError, ValueError) as error:  # its message states what was expected
         raise FileError(f"{where}: {_reason(error)}") from error
 
 
@@ -138,18 +114,6 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file, atomically. Raises: FileError"""
     with writing(path) as part:
         part.write_text(text, encoding="utf-8")
-
-
-def append_text(path: Path, text: str) -> None:
-    """Add to the end of a text file, such as a log.
-
-    Raises: FileError if the file cannot be written to; a part of `text` may be in it then.
-    """
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as error:
-        raise FileError(f"{path} could not be written: {_reason(error)}") from error
 
 
 @contextmanager

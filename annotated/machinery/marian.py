@@ -19,7 +19,6 @@ from torch import Tensor
 from annotated.data import END, PAD, SPECIALS, START, UNK
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import (
-    fits,
     read_json,
     read_tensors,
     reading,
@@ -95,7 +94,7 @@ def _read_pieces(
     """
     path, models = folder / "vocab.json", [read_piece_model(folder / side) for side in _SIDES]
     numbers = read_json(path, "the number of each piece")
-    whole = len(numbers) == vocab and fits(numbers, dict[str, int])
+    whole = len(numbers) == vocab and all(type(number) is int for number in numbers.values())
     symbols = "</s>", "<pad>", "<unk>"
     if not whole or set(numbers.values()) != set(range(vocab)) or not numbers.keys() >= {*symbols}:
         wanted = f"{', '.join(symbols)} and other pieces numbered from 0 to {vocab - 1}"

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from annotated.machinery.errors import extra
-from annotated.machinery.files import read_json, resource_path, write_text
+from annotated.machinery.files import read_json, write_text
 from annotated.machinery.heads.gold import load_gum
 from annotated.machinery.heads.observe import ArcHits, PronounHits, observe_heads
 from annotated.machinery.translator import Translator
@@ -247,21 +247,10 @@ def write_study(path: Path, tables: dict[str, "pd.DataFrame"], **about: Any) -> 
     write_text(path, json.dumps(about | rows, indent=1) + "\n")
 
 
-def kept_study(
-    translator: Translator, name: str, untrained: bool = False
-) -> dict[str, "pd.DataFrame"]:
-    """The study of a model as `write_study` left it with the results, else one made now.
-
-    To make one takes minutes at full size; `annotated heads NAME --out FILE` keeps it.
-
-    Args:
-        translator: the model.   name: the argument of `load_pretrained` for it.
-    """
+def read_study(path: Path) -> dict[str, "pd.DataFrame"]:
+    """The tables of a study that `write_study` wrote. Raises: MissingFile or FileError."""
     with extra("viz"):
         import pandas as pd
 
-    path = resource_path("results") / f"{name}-heads{'-untrained' * untrained}.json"
-    if not path.is_file():
-        return gum_study(translator, untrained)
     found = read_json(path, "a study of heads")
     return {key: pd.DataFrame(rows) for key, rows in found.items() if isinstance(rows, list)}

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from annotated.machinery.files import append_text, reading, write_text
+from annotated.machinery.errors import FileError
+from annotated.machinery.files import reading, write_text
 
 
 class RunLog:
@@ -41,8 +42,12 @@ class RunLog:
         return ",".join(str(row.get(name, "")) for name in self.columns) + "\n"
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Append a row; a column that it lacks stays empty."""
-        append_text(self.path, self._line(row))
+        """Append a row; a column that it lacks stays empty. Raises: FileError"""
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(self._line(row))
+        except OSError as error:
+            raise FileError(f"{self.path} could not be written: {error.strerror}") from error
         for name in self.columns[2:] if self.board else ():
             if name in row:
                 self.board.add_scalar(name, row[name], row["update"])

@@ -77,20 +77,6 @@ def merge_words(attention: AttentionWeights) -> AttentionWeights:
     return AttentionWeights(from_words @ attention.weights @ to_words.T, queries, keys)
 
 
-def drop_tokens(attention: AttentionWeights, *tokens: str) -> AttentionWeights:
-    """Leave out some tokens, such as "<EOS>" and "<pad>", both as queries and as keys.
-
-    Returns: weights whose rows sum to 1 less the weight of these tokens.
-    """
-    rows = [i for i, token in enumerate(attention.queries) if token not in tokens]
-    columns = [i for i, token in enumerate(attention.keys) if token not in tokens]
-    return AttentionWeights(
-        attention.weights[:, :, rows][..., columns],
-        [attention.queries[i] for i in rows],
-        [attention.keys[i] for i in columns],
-    )
-
-
 _NAMES = {START: "<s>", END: "<EOS>", PAD: "<pad>"}
 
 
