@@ -9,7 +9,6 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from annotated.attention import subsequent_mask
 from annotated.machinery.errors import extra
 from annotated.model import TransformerConfig, build_model
 
@@ -74,6 +73,6 @@ def model_cost(config: TransformerConfig, length: int = 25) -> float:
     with torch.device("meta"):  # shapes without numbers: nothing is computed or stored
         model, ids = build_model(config), torch.zeros(1, length, dtype=torch.long)
         with counter, sdpa_kernel(SDPBackend.MATH):  # attention as products that can be counted
-            out = model(ids, ids, None, subsequent_mask(length))
+            out = model(ids, ids)
             model.generator(out).sum().backward()
     return counter.get_total_flops() / length

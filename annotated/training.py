@@ -132,12 +132,12 @@ def run_epoch(
     return total_loss / max(total_tokens, 1), state
 
 
-def _option(default: Any, text: str, choices: tuple = (), fixed: bool = True) -> Any:
+def _option(
+    default: Any, help: str, choices: tuple = (), fixed: bool = True, least: int = 1
+) -> Any:
     """A field with the help text of its option; `fixed`: a run keeps it from start to end."""
-    return field(default=default, metadata={"help": text, "choices": choices, "fixed": fixed})
-
-
-_MAY_BE_ZERO = "d_k", "d_v", "parts", "seed", "save_updates"
+    about = {"help": help, "choices": choices, "fixed": fixed, "least": least}
+    return field(default=default, metadata=about)
 
 
 @dataclass(frozen=True)
@@ -158,8 +158,8 @@ class TrainingConfig:
     d_model: int = _option(128, "width of the model")
     d_ff: int = _option(512, "inner width of the feed-forward layers")
     h: int = _option(4, "attention heads")
-    d_k: int = _option(0, "width of a query and a key in a head; 0: d_model / h")
-    d_v: int = _option(0, "width of a value in a head; 0: d_model / h")
+    d_k: int = _option(0, "width of a query and a key in a head; 0: d_model / h", least=0)
+    d_v: int = _option(0, "width of a value in a head; 0: d_model / h", least=0)
     positions: str = _option("sinusoidal", "encoding of positions", ("sinusoidal", "learned"))
     norm_first: bool = _option(False, "normalize before each sub-layer; the paper: after it")
     bias: bool = _option(False, "in the projections and before the softmax; the paper: none")
@@ -169,7 +169,7 @@ class TrainingConfig:
     label_smoothing: float = _option(0.1, "ε of label smoothing (section 5.4)")
     src_tokens: int = _option(2000, "source tokens per update at most, padding included")
     tgt_tokens: int = _option(2000, "target tokens per update at most, padding included")
-    parts: int = _option(0, "micro-batches in an update; 0: one per process")
+    parts: int = _option(0, "micro-batches in an update; 0: one per process", least=0)
     on_bad: str = _option(
         "auto", "bad training pairs; auto: as registered, or refuse", ("auto", "refuse", "drop")
     )
@@ -178,7 +178,7 @@ class TrainingConfig:
     warmup: int = _option(2000, "updates during which the learning rate rises (equation 3)")
     factor: float = _option(1.0, "multiplies the learning rate of equation 3")
     average: int = _option(10, "checkpoints averaged at the end (section 6.1)", fixed=False)
-    save_updates: int = _option(280, "updates between checkpoints; 0: none", fixed=False)
+    save_updates: int = _option(280, "updates between checkpoints; 0: none", fixed=False, least=0)
     save_minutes: float = _option(0.0, "minutes between checkpoints; 0: none", fixed=False)
     log_updates: int = _option(70, "updates between rows of the log", fixed=False)
     precision: str = _option(
@@ -189,7 +189,7 @@ class TrainingConfig:
     )
     compile: bool = _option(False, "torch.compile: a slow start, then faster", fixed=False)
     tensorboard: bool = _option(False, "write the log for TensorBoard too", fixed=False)
-    seed: int = _option(1, "seed of every random choice")
+    seed: int = _option(1, "seed of every random choice", least=0)
 
     def __post_init__(self) -> None:
         for option in fields(self):
@@ -199,7 +199,7 @@ class TrainingConfig:
                 raise InputError(f"expected {name} as {kind.__name__}; got {value!r}")
             if choices and value not in choices:
                 raise InputError(f"expected {name} out of {', '.join(choices)}; got {value!r}")
-            least = int(kind is int and name not in _MAY_BE_ZERO)
+            least = option.metadata["least"] if kind is int else 0
             if kind in (int, float) and not least <= value < math.inf:
                 raise InputError(f"expected {name} of at least {least}, and finite; got {value}")
         if self.label_smoothing >= 1:

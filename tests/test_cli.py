@@ -391,7 +391,7 @@ def test_the_examples_of_the_help_can_be_typed():
 def test_data_list(capsys):
     text = said(capsys, "data", "list")
     for corpus in known_corpora().values():
-        for part in corpus.name, corpus.title, corpus.source, corpus.licence, *corpus.languages:
+        for part in corpus.name, corpus.title, corpus.source, corpus.license, *corpus.languages:
             assert part in text
         assert f"splits: {' '.join(corpus.splits)}" in text
     assert text.count("GB to download") == 2  # WMT's, which one should know beforehand

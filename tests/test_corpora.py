@@ -318,7 +318,7 @@ def test_the_register_is_complete(corpus: Corpus, monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("ANNOTATED_DATA", raising=False)
     languages = len(corpus.languages) > 1  # a treebank may be there to measure with alone
     assert {"train", "dev", "test"} <= set(corpus.splits) if languages else corpus.splits
-    assert corpus.source.startswith("https://") and corpus.title and corpus.licence
+    assert corpus.source.startswith("https://") and corpus.title and corpus.license
     assert corpus.on_bad in ("refuse", "drop") and set(corpus.local) <= set(corpus.splits)
     for split, foreign in product(corpus.splits, set(corpus.languages) - {"en"}):
         for pair in corpus_parts(corpus, split, "en", foreign):

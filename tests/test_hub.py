@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from annotated.machinery.hub import on_hub
+from annotated.machinery import hub as hub_module
+from annotated.machinery.errors import InputError
 
 pytest.importorskip("transformers")
 pytest.importorskip("sentencepiece")
@@ -105,8 +106,10 @@ def test_a_name_is_fetched_once_and_stays_what_it_was(hub, tmp_path):
 
 def test_a_path_is_not_taken_for_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert on_hub("Helsinki-NLP/opus-mt-en-fr")
-    assert on_hub("owner/name@0123abc")
-    for path in ("multi30k-en-de", "/a/b", "a/b/c", "../b", "", "a/", "runs/en-de"):
-        (tmp_path / "runs").mkdir(exist_ok=True)
-        assert not on_hub(path)
+    monkeypatch.setattr(hub_module, "hub_folder", lambda name: Path("hub", name))
+    for name in "Helsinki-NLP/opus-mt-en-fr", "owner/name@0123abc":
+        assert hub_module.model_folder(name) == Path("hub", name)
+    (tmp_path / "runs").mkdir()
+    for path in "no-such-model", "/a/b", "a/b/c", "../b", "a/", "runs/en-de":
+        with pytest.raises(InputError, match="a model of the Hub is called OWNER/NAME"):
+            hub_module.model_folder(path)

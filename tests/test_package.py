@@ -190,8 +190,8 @@ def test_the_wheel_has_command_and_licenses(wheel):
     _, names, metadata = wheel
     ends = {name.split(".dist-info/")[1] for name in names if ".dist-info/" in name}
     assert ends >= {"entry_points.txt", "licenses/LICENSE", "licenses/data/README.md"}
-    licences = set(str(metadata["License-Expression"]).split(" AND "))
-    assert licences == {"MIT", "CC-BY-3.0", "LicenseRef-Research-and-Education"}
+    licenses = set(str(metadata["License-Expression"]).split(" AND "))
+    assert licenses == {"MIT", "CC-BY-3.0", "LicenseRef-Research-and-Education"}
 
 
 def test_the_description_leads_nowhere_inside_the_repository(wheel):

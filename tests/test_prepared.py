@@ -23,7 +23,7 @@ from annotated.machinery import corpora, hub, prepared
 from annotated.machinery.cli import main
 from annotated.machinery.downloads import sha256_of
 from annotated.machinery.errors import FileError, InputError, MissingFile
-from annotated.machinery.prepared import PreparedCorpus, draw_lines, prepare, read_manifest
+from annotated.machinery.prepared import PreparedCorpus, draw_lines, prepare
 from annotated.training import TrainingConfig
 
 EN = ["A dog  runs.", " Two men ride bicycles!", "cafe\u0301 ▁x </s>", "9 red cats"]
@@ -82,7 +82,7 @@ def test_the_manifest_lists_inputs_and_outputs(asked: TrainingConfig, texts: Pat
         file.write(b"x\n\xff\n")
     with pytest.warns(UserWarning, match="40 good pairs of 43"):
         folder = prepare(replace(asked, on_bad="drop"))
-    manifest = read_manifest(folder)
+    manifest = PreparedCorpus.open(folder).manifest
     assert manifest.pairs == {"train": 40, "dev": 4}
     faults = {"with an empty side": 1, "not UTF-8": 1, "without a partner": 1}
     assert manifest.dropped == {f"{texts}, train": faults}
@@ -164,7 +164,8 @@ def test_a_changed_text_makes_another_corpus(asked: TrainingConfig, texts: Path)
     text = (texts / "train.de").read_text("utf-8")
     (texts / "train.de").write_text(text.replace("Hund", "Mund"), "utf-8")  # of the same size
     second = prepare(asked)
-    assert first != second and read_manifest(first).sha256 != read_manifest(second).sha256
+    one, other = (PreparedCorpus.open(folder).manifest for folder in (first, second))
+    assert first != second and one.sha256 != other.sha256
     shutil.copytree(first, second.with_name("copy"))
     with pytest.raises(FileError, match="made from another corpus or by other rules"):
         prepare(asked, second.with_name("copy"))
@@ -198,7 +199,7 @@ def test_the_command_prepares_and_prints_the_folder(asked, tmp_path: Path, capsy
         times = {path: path.stat().st_mtime_ns for path in (tmp_path / "here").iterdir()}
         assert not before or before == times
         before = times
-    assert prepare(asked).name.endswith(read_manifest(tmp_path / "here").key)
+    assert prepare(asked).name.endswith(PreparedCorpus.open(tmp_path / "here").manifest.key)
 
 
 def test_a_run_finds_its_corpus_or_makes_it(asked, tmp_path: Path, monkeypatch):

@@ -11,7 +11,7 @@ from small_runs import assert_same_run, last_update, refused, start
 from annotated.data import train_bpe
 from annotated.machinery import prepared
 from annotated.machinery.errors import FileError, InputError, MissingFile
-from annotated.machinery.prepared import prepare, read_manifest
+from annotated.machinery.prepared import PreparedCorpus, prepare
 from annotated.machinery.training.checkpoints import list_checkpoints
 from annotated.machinery.training.launcher import launch
 from annotated.machinery.training.processes import Processes
@@ -133,7 +133,7 @@ def test_a_run_finds_what_is_prepared(config: TrainingConfig, cache: Path, tmp_p
     train(replace(other, updates=20))
     assert not (Path(other.out) / "prepared").exists()
     note = json.loads((Path(other.out) / "corpus.json").read_text("utf-8"))
-    assert note == {"folder": str(shared), "sha256": read_manifest(shared).sha256}
+    assert note == {"folder": str(shared), "sha256": PreparedCorpus.open(shared).manifest.sha256}
     train(other, resume=True)
     assert_same_run(config, other)
 

@@ -78,8 +78,7 @@ def claim(
     """
     if not (holds is None or isinstance(holds, (bool, np.bool_))):
         raise TypeError(f"claim {id}: expected True, False or None for holds; got {holds!r}")
-    held, failed = "holds", "differs"
-    if small:
-        held, failed = "holds at small scale", "not reproduced here"
+    small_scale = "holds at small scale", "not reproduced here"
+    held, failed = small_scale if small else ("holds", "differs")
     verdict = "open" if holds is None else held if holds else failed
     return Verdict(id, statement, section, verdict, evidence)

@@ -188,7 +188,7 @@ def run_data(options: argparse.Namespace) -> None:
         size = f"; {known / 1e9:.1f} GB to download" if known > 1e9 else ""
         print(f"{corpus.name:12} {' '.join(corpus.languages)}  {corpus.title}")
         print(f"{'':12} splits: {' '.join(corpus.splits)}{size}")
-        print(f"{'':12} {corpus.source}; license: {corpus.licence}")
+        print(f"{'':12} {corpus.source}; license: {corpus.license}")
 
 
 def run_paper(options: argparse.Namespace) -> None:

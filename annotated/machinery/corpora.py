@@ -16,6 +16,8 @@ from functools import cache
 from itertools import chain, zip_longest
 from pathlib import Path
 
+from dacite import from_dict
+
 from annotated.machinery.cleaning import Line, PairReport, good_pairs
 from annotated.machinery.downloads import cache_folder, download, sha256_of
 from annotated.machinery.errors import FileError, InputError, MissingFile
@@ -58,7 +60,7 @@ class Corpus:
     name: str
     title: str
     source: str
-    licence: str
+    license: str
     languages: list[str]
     folder: str
     splits: dict[str, list[str]]
@@ -73,11 +75,7 @@ class Corpus:
 def known_corpora() -> dict[str, Corpus]:
     """All corpora of the register, by name."""
     register = tomllib.loads(resource_path("corpora.toml").read_text(encoding="utf-8"))
-    for entry in register.values():
-        entry["files"] = {name: CorpusFile(**file) for name, file in entry["files"].items()}
-        if "held_out" in entry:
-            entry["held_out"] = HeldOut(**entry["held_out"])
-    return {name: Corpus(name, **entry) for name, entry in register.items()}
+    return {name: from_dict(Corpus, {"name": name, **entry}) for name, entry in register.items()}
 
 
 def find_corpus(name: str) -> Corpus:

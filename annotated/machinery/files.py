@@ -84,7 +84,10 @@ def settings(kind: type[_T], values: Mapping[str, Any], where: str) -> _T:
         raise FileError(f"{where}: expected settings by name; got {values!r:.80}")
     try:
         return from_dict(kind, values, Config(strict=True))
-    except (DaciteError, ValueError) as error:  # its message states what was expected
+    except DaciteError as error:
+        wanted = f"the settings of a {kind.__name__}"
+        raise FileError(f"{where}: expected {wanted}; got: {_reason(error)}") from error
+    except ValueError as error:  # its message states what was expected
         raise FileError(f"{where}: {_reason(error)}") from error
 
 

@@ -7,6 +7,8 @@ stays the same and needs no network. Only the files that `load_pretrained` reads
 import os
 import re
 import sys
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from annotated.machinery.errors import FileError, InputError
@@ -19,11 +21,6 @@ _FILES = ["config.json", *_PIECES, *VOCABULARIES, "README.md"]
 _WEIGHTS = ["model.safetensors", "pytorch_model.bin"]  # the first that exists is used
 
 
-def on_hub(name: str) -> bool:
-    """Whether this can be the name of a model on the Hub rather than a local path."""
-    return bool(_NAME.fullmatch(name)) and not os.path.exists(name.partition("/")[0])
-
-
 def hub_folder(name: str) -> Path:
     """The local folder of a model on the Hub, downloaded unless it is in the cache.
 
@@ -32,22 +29,22 @@ def hub_folder(name: str) -> Path:
 
     Raises: FileError if the Hub cannot be reached or has no such model.
     """
-    from huggingface_hub import list_repo_files, snapshot_download, try_to_load_from_cache
+    from huggingface_hub import list_repo_files, snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
 
     repo, _, revision = name.partition("@")
     revision = revision or "main"
-    cached = {
-        file: path
-        for file in (*_FILES, *_WEIGHTS)
-        if isinstance(path := try_to_load_from_cache(repo, file, revision=revision), str)
-    }
-    vocabulary = cached.keys() >= set(_PIECES) or VOCABULARIES[0] in cached
-    if "config.json" in cached and vocabulary and cached.keys() & set(_WEIGHTS):
-        return Path(cached["config.json"]).parent
+    fetch = partial(snapshot_download, repo, revision=revision)
     try:
+        with suppress(LocalEntryNotFoundError):
+            folder = Path(fetch(allow_patterns=_FILES, local_files_only=True))
+            cached = {path.name for path in folder.iterdir()}
+            vocabulary = cached >= set(_PIECES) or VOCABULARIES[0] in cached
+            if "config.json" in cached and vocabulary and cached & set(_WEIGHTS):
+                return folder
         there = set(list_repo_files(repo, revision=revision))
         wanted = [*_FILES, *[file for file in _WEIGHTS if file in there][:1]]
-        return Path(snapshot_download(repo, revision=revision, allow_patterns=wanted))
+        return Path(fetch(allow_patterns=wanted))
     except Exception as error:  # the library has many kinds, and its network library more
         reason = str(error).strip().partition("\n")[0]
         raise FileError(f"{name}: expected a model of the Hub; got: {reason}") from error
@@ -62,13 +59,12 @@ def print_card(folder: Path, name: str, languages: list[str]) -> None:
     from huggingface_hub import metadata_load
 
     try:
-        said = metadata_load(folder / "README.md") or {}
+        named = (metadata_load(folder / "README.md") or {}).get("license")
     except Exception:  # a card that cannot be read
-        said = {}
-    named = said.get("license") if isinstance(said, dict) else None
-    told = f"license {named}" if isinstance(named, str) else "its card names no license"
+        named = None
+    license = f"license {named}" if isinstance(named, str) else "its card names no license"
     revision = f", revision {folder.name}" if re.fullmatch("[0-9a-f]{40}", folder.name) else ""
-    print(f"{name}{revision}: {told}", file=sys.stderr)
+    print(f"{name}{revision}: {license}", file=sys.stderr)
     if languages:
         print(f"{name}: a text must begin with one of {' '.join(languages)}", file=sys.stderr)
 
@@ -84,8 +80,8 @@ def model_folder(name: str | Path) -> Path:
     folder = Path(name) if os.path.isdir(name) else models / str(name)
     if any(os.path.isfile(folder / file) for file in ("config.json", "model.safetensors")):
         return folder
-    if on_hub(str(name)):
-        return hub_folder(str(name))
+    if _NAME.fullmatch(str(name)) and not os.path.exists(str(name).partition("/")[0]):
+        return hub_folder(str(name))  # it cannot be a local path
     known = sorted(path.parent.name for path in models.glob("*/model.safetensors"))
     wanted = f"a folder with model.safetensors, or a model out of {', '.join(known)}"
     hint = "a model of the Hub is called OWNER/NAME"

@@ -88,22 +88,6 @@ def _sums(path: Path) -> dict[str, Any]:
     return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
-def _advice(folder: Path) -> str:
-    return f"delete this folder, and make it anew: annotated prepare … --out {folder}"
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a prepared corpus.
-
-    Raises: MissingFile or FileError that names the file, and what to do.
-    """
-    path = folder / "manifest.json"
-    if not path.exists():
-        raise MissingFile(f"expected a prepared corpus in {folder}; it has no manifest.json")
-    with reading(path, "the manifest of a prepared corpus", _advice(folder)):
-        return settings(Manifest, json.loads(path.read_text("utf-8")), str(path))
-
-
 @dataclass(frozen=True)
 class PreparedCorpus:
     """A prepared corpus, opened: its folder, its manifest, and its pairs."""
@@ -123,10 +107,15 @@ class PreparedCorpus:
         Raises: MissingFile or FileError that names the file that is damaged, and what to do.
         """
         folder = Path(folder)
-        manifest = read_manifest(folder)
+        advice = f"delete this folder, and make it anew: annotated prepare … --out {folder}"
+        path = folder / "manifest.json"
+        if not path.exists():
+            raise MissingFile(f"expected a prepared corpus in {folder}; it has no manifest.json")
+        with reading(path, "the manifest of a prepared corpus", advice):
+            manifest = settings(Manifest, json.loads(path.read_text("utf-8")), str(path))
         for name, entry in manifest.files.items():
             path = folder / name
-            with reading(path, "the file that manifest.json describes", _advice(folder)):
+            with reading(path, "the file that manifest.json describes", advice):
                 size = path.stat().st_size
                 if size != entry["bytes"]:
                     raise ValueError(f"{size:,} bytes, not {entry['bytes']:,}")
@@ -136,7 +125,7 @@ class PreparedCorpus:
         splits = []
         for split in _SPLITS:
             path = folder / f"{split}.lengths.npy"
-            with reading(path, "lengths that add up to the ids", _advice(folder)):
+            with reading(path, "lengths that add up to the ids", advice):
                 names = f"{split}.ids.npy", path.name
                 arrays = [np.load(folder / name, mmap_mode="r").view(np.ndarray) for name in names]
                 splits.append(pairs := EncodedPairs(*arrays))

@@ -35,16 +35,15 @@ def word_attention(translator: Translator, doc: "Doc") -> Tensor:
     text = doc.text.rstrip()
     encoding = translator.tokenizer.encode(text)
     words = [place for token in doc for place in [token.i] * len(token.text_with_ws)]
-    device = next(translator.model.parameters()).device
+    device = translator.device
     belongs = torch.zeros(len(encoding.ids) + 1, len(doc) + 1, device=device)  # the end last
     belongs[-1, -1] = 1.0
     for piece, (start, _) in enumerate(encoding.offsets):
         letter = len(text) - len(text[start:].lstrip())  # the first that is not a space
         belongs[piece, words[letter]] = 1.0
     src = torch.tensor(encode_source(translator.tokenizer, [text]), device=device)
-    mask = torch.ones(1, 1, src.size(1), dtype=torch.bool, device=device)
     with record_attention(translator.model.encoder) as seen:
-        translator.model.encode(src, mask)
+        translator.model.encode(src)
     weights = torch.cat([seen[f"layers.{n}.self_attn"] for n in range(len(seen))])
     rows = (belongs / belongs.sum(dim=0).clamp(min=1.0)).T
     return (rows @ weights @ belongs)[..., :-1, :].cpu()

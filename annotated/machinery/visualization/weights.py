@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from annotated.data import END, PAD, START, Batch, encode_source, pad_ids
+from annotated.data import END, PAD, START, encode_source, make_batch
 from annotated.machinery.recording import record_attention
 from annotated.machinery.translator import Translator
 
@@ -109,8 +109,7 @@ def read_attention(
     (tgt,) = encode_source(translator.target_tokenizer or translator.tokenizer, [target])
     src += [PAD] * padding
     model = translator.model.eval()
-    device = next(model.parameters()).device
-    batch = Batch(pad_ids([src]).to(device), pad_ids([[START, *tgt]]).to(device))
+    batch = make_batch([(src, [START, *tgt])], translator.device)
     with record_attention(model) as seen:
         model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
     tokens = {"encoder": (src, src), "decoder": (tgt, [START, *tgt[:-1]]), "cross": (tgt, src)}
