@@ -1,7 +1,7 @@
 # The executable edition of "Attention Is All You Need".
 # `make` alone explains itself.
 
-PYTHON ?= python3
+PYTHON ?= $(firstword $(shell command -v python3.11 python3))
 VENV ?= .venv
 BIN = $(VENV)/bin
 STAMP = $(VENV)/.installed

@@ -30,7 +30,7 @@ class LayerCache:
     source: tuple[Tensor, Tensor]
 
     def step(self, x: Tensor, mask: Tensor | None, src_mask: Tensor | None) -> Tensor:
-        """The layer's output for the newest tokens: (batch, width, d_model) to the same."""
+        """`DecoderLayer.forward` for the newest tokens: (batch, width, d_model) to the same."""
         layer = self.layer
         x = layer.sublayer[0](x, lambda x: self.attend_to_own(x, mask))
         across = lambda x: layer.src_attn.attend(x, *self.source, src_mask, two_products)

@@ -300,3 +300,10 @@ def test_the_shipped_vocabulary_is_what_training_gives():
     path = resource_path("models") / "multi30k-en-de" / "tokenizer.json"
     english, german = load_pairs("multi30k", "train", "en", "de")
     assert train_bpe(english + german, 5000).to_str() == Tokenizer.from_file(str(path)).to_str()
+
+
+@pytest.mark.parametrize("edge", [128, 32_768])
+def test_lengths_at_the_edge_of_a_type_stay_in_order(edge: int):
+    lengths = [(edge - i % 3 + 1, 1 + i) for i in range(9)]
+    (order,) = token_batches(lengths, 10 * edge, 10 * edge)
+    assert [lengths[i][0] for i in order] == sorted(source for source, _ in lengths)

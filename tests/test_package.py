@@ -143,6 +143,15 @@ def test_the_paper_stands_on_errors_and_checks_alone(name: str):
     assert imports_of(name) <= PAPER | BELOW
 
 
+@pytest.mark.parametrize(
+    "page", ["README.md", "CONTRIBUTING.md", *sorted(map(str, (ROOT / "data").rglob("README.md")))]
+)
+def test_links_of_the_pages_on_github_lead_somewhere(page: str):
+    path = ROOT / page
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8"))
+    assert not [link for link in links if not (path.parent / link).exists()]
+
+
 def test_unknown_names_are_refused():
     with pytest.raises(AttributeError, match="make_modle"):
         _ = annotated.make_modle

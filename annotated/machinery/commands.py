@@ -2,7 +2,7 @@
 
 Importing this module must stay quick, for the help needs it: the names of the package are
 imported on first use, all others inside the functions. Here only options that do not go together
-are checked; everything else is checked by the function that gets it.
+are checked, and lines that are no sentences; the rest is checked by the function that gets it.
 """
 
 import argparse

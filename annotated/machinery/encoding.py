@@ -119,10 +119,10 @@ class PairEncoder:
     def __init__(self, tokenizer: Tokenizer, target: Tokenizer | None = None) -> None:
         tokenizer.encode_special_tokens = True  # "</s>" in a text is text
         self.tokenizer = tokenizer
-        self.target = target and PairEncoder(target)
+        self.target_encoder = target and PairEncoder(target)
         self.dtype = np.min_scalar_type(max(tokenizer.get_vocab().values(), default=UNK))
         words = splits_at_spaces(tokenizer)
-        self.ids = _WordIds(tokenizer, self.dtype).encode if words else self._encode_whole
+        self.encode_texts = _WordIds(tokenizer, self.dtype).encode if words else self._encode_whole
 
     def _encode_whole(self, texts: list[str]) -> list[bytes]:
         encodings = self.tokenizer.encode_batch_fast(texts)
@@ -131,10 +131,11 @@ class PairEncoder:
     def encode(self, pairs: Iterable[Sequence[str]]) -> EncodedPairs:
         """Encode pairs of well-formed texts."""
         texts = list(chain.from_iterable(pairs))  # source, target, source, …
-        if self.target is None:
-            ids = self.ids(texts)
+        if self.target_encoder is None:
+            ids = self.encode_texts(texts)
         else:
-            sides = self.ids(texts[::2]), self.target.ids(texts[1::2])
+            target = self.target_encoder.encode_texts(texts[1::2])
+            sides = self.encode_texts(texts[::2]), target
             ids = list(chain.from_iterable(zip(*sides, strict=True)))
         start, end = (np.array(i, self.dtype).tobytes() for i in (START, END))
         both = zip(ids[::2], ids[1::2], strict=True)

@@ -152,7 +152,7 @@ def write_onnx(translator: Translator, folder: Path, half: bool = False) -> None
     positions = c.max_len if c.positions == "learned" else _POSITIONS
     d_k, d_v = c.d_k or c.d_model // c.h, c.d_v or c.d_model // c.h
     sizes = {"N": c.N, "h": c.h, "d_k": d_k, "d_v": d_v, "tgt_vocab": c.tgt_vocab}
-    said: dict[str, Any] = {
+    description: dict[str, Any] = {
         "ids": {"start": START, "end": END, "padding": PAD, "unknown": UNK},
         "positions": positions,
         "sizes": sizes,
@@ -160,8 +160,8 @@ def write_onnx(translator: Translator, folder: Path, half: bool = False) -> None
     }
     for name, graph in ("encoder", _EncoderGraph(model)), ("decoder", _DecoderGraph(model)):
         _export_graph(graph, name, sizes, folder / f"{name}.onnx")
-        said[name] = {"inputs": _INPUTS[name], "outputs": _OUTPUTS[name]}
-    write_text(folder / "model.json", json.dumps(said, indent=1) + "\n")
+        description[name] = {"inputs": _INPUTS[name], "outputs": _OUTPUTS[name]}
+    write_text(folder / "model.json", json.dumps(description, indent=1) + "\n")
     write_tokenizers(folder, translator.tokenizer, translator.target_tokenizer)
 
 

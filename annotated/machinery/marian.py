@@ -50,23 +50,23 @@ _OPTIONAL = {  # fields that config.json may lack, with the only values that our
 _REQUIRED = {"model_type": "marian", "scale_embedding": True} | _OPTIONAL
 
 
-def _require(path: Path, said: dict[str, Any], values: dict[str, Any]) -> None:
+def _require(path: Path, contents: dict[str, Any], values: dict[str, Any]) -> None:
     """Raise FileError unless a configuration has these values."""
     for name, value in values.items():
-        if said.get(name) != value:
-            raise FileError(f"{path}: expected {name}={value!r}; got {said.get(name)!r:.80}")
+        if contents.get(name) != value:
+            raise FileError(f"{path}: expected {name}={value!r}; got {contents.get(name)!r:.80}")
 
 
-def _read_config(path: Path, said: dict[str, Any]) -> TransformerConfig:
+def _read_config(path: Path, contents: dict[str, Any]) -> TransformerConfig:
     """Our configuration of a published model. Raises: FileError that names what ours cannot be."""
-    said = _OPTIONAL | said
+    contents = _OPTIONAL | contents
     decoder = {
-        name.replace("encoder", "decoder"): said.get(name)
+        name.replace("encoder", "decoder"): contents.get(name)
         for name in _FIELDS.values()
         if name.startswith("encoder")
     }
-    _require(path, said, _REQUIRED | decoder)
-    ours = {name: said.get(published) for name, published in _FIELDS.items()}
+    _require(path, contents, _REQUIRED | decoder)
+    ours = {name: contents.get(published) for name, published in _FIELDS.items()}
     if ours["activation"] == "silu":  # another name of it
         ours["activation"] = "swish"
     ours |= {"bias": True, "max_len": 512, "tie_embeddings": True}
@@ -80,7 +80,7 @@ _SIDES = "source.spm", "target.spm"
 
 
 def _read_pieces(
-    folder: Path, said: dict[str, Any], vocab: int
+    folder: Path, contents: dict[str, Any], vocab: int
 ) -> tuple[list[int], Tokenizer, Tokenizer]:
     """The vocabulary of a published model, numbered as ours: the special symbols come first.
 
@@ -101,7 +101,7 @@ def _read_pieces(
         raise FileError(f"{path}: expected {wanted}, as config.json has them")
     end, pad, unk = (numbers[name] for name in symbols)
     ids = {"eos_token_id": end, "pad_token_id": pad, "decoder_start_token_id": pad}
-    _require(folder / "config.json", said, ids)
+    _require(folder / "config.json", contents, ids)
     others = sorted((number, name) for name, number in numbers.items() if name not in symbols)
     # A piece with the name of one of our symbols gets a space, which no text has.
     pieces = [*SPECIALS, *(name + " " * (name in SPECIALS) for _, name in others)]
@@ -190,24 +190,24 @@ _NEVER = -100.0  # bias of what must not be emitted; exp(-100) adds nothing to a
 _SYMBOLS = {"decoder_start_token_id": START, "eos_token_id": END, "pad_token_id": PAD}
 
 
-def read_marian(folder: Path, said: dict[str, Any]) -> LoadedModel:
+def read_marian(folder: Path, contents: dict[str, Any]) -> LoadedModel:
     """Read a folder in the format of Hugging Face, with a model that Marian trained.
 
     Its vocabulary is two SentencePiece models and vocab.json, or ours if `write_marian` wrote it.
 
     Args:
-        said: the contents of its config.json.
+        contents: the contents of its config.json.
 
     Raises: MissingFile or FileError that names the file and what is not as expected.
     """
     path, rows = folder / "config.json", None
-    config = _read_config(path, said)
+    config = _read_config(path, contents)
     vocab, d_model = config.src_vocab, config.d_model
     if not (folder / _SIDES[0]).exists() and (folder / VOCABULARIES[0]).exists():
-        _require(path, said, _SYMBOLS)
+        _require(path, contents, _SYMBOLS)
         source, target = read_tokenizers(folder, vocab)
     else:
-        rows, source, target = _read_pieces(folder, said, vocab)
+        rows, source, target = _read_pieces(folder, contents, vocab)
         config = replace(config, src_vocab=len(rows), tgt_vocab=len(rows))
     weights_path, found = _read_weights(folder, d_model)
     found.setdefault(_LOGITS, torch.zeros(1, vocab))
@@ -244,10 +244,10 @@ def _published_config(c: TransformerConfig) -> dict[str, Any]:
     ):
         if not holds:
             raise InputError(f"expected a model with {wanted}, as Marian's format has it; got {c}")
-    said: dict[str, Any] = {published: getattr(c, name) for name, published in _FIELDS.items()}
-    said |= {name.replace("encoder", "decoder"): value for name, value in said.items()}
-    said |= {"architectures": ["MarianMTModel"], "max_position_embeddings": max(c.max_len, 512)}
-    return said | _REQUIRED | _SYMBOLS | {"bos_token_id": START, "forced_eos_token_id": END}
+    config: dict[str, Any] = {published: getattr(c, name) for name, published in _FIELDS.items()}
+    config |= {name.replace("encoder", "decoder"): value for name, value in config.items()}
+    config |= {"architectures": ["MarianMTModel"], "max_position_embeddings": max(c.max_len, 512)}
+    return config | _REQUIRED | _SYMBOLS | {"bos_token_id": START, "forced_eos_token_id": END}
 
 
 def write_marian(translator: Any, folder: Path, half: bool = False) -> None:
@@ -277,10 +277,10 @@ def write_marian(translator: Any, folder: Path, half: bool = False) -> None:
     search = {"suppress_tokens": [START, PAD, UNK], "max_length": 512, "num_beams": 1}
     search |= {name: value for name, value in config.items() if name.endswith("_token_id")}
     write_tokenizers(folder, with_end(translator.tokenizer), translator.target_tokenizer)
-    for file, said in (
+    for file, contents in (
         ("tokenizer_config.json", tokenizer),
         ("generation_config.json", search),
         ("config.json", config),
     ):
-        write_text(folder / file, json.dumps(said, indent=2) + "\n")
+        write_text(folder / file, json.dumps(contents, indent=2) + "\n")
     write_tensors(folder / "model.safetensors", weights, {"format": "pt"})

@@ -75,16 +75,16 @@ def with_weights(model: EncoderDecoder, weights: Mapping[str, Tensor]) -> Encode
     return model
 
 
-def read_own(folder: Path, said: dict[str, Any]) -> LoadedModel:
+def read_own(folder: Path, contents: dict[str, Any]) -> LoadedModel:
     """Read a folder in the book's own format.
 
     Args:
-        said: the contents of its config.json.
+        contents: the contents of its config.json.
 
     Raises: MissingFile or FileError that names the file.
     """
     path, weights_path = folder / "config.json", folder / "model.safetensors"
-    config = settings(TransformerConfig, said, str(path))
+    config = settings(TransformerConfig, contents, str(path))
     found, header = read_tensors(weights_path, f"the weights of the model in {path}")
     layers = len({name.split(".")[2] for name in found if name.startswith("encoder.layers.")})
     model = empty_model(config, layers, path)
@@ -107,7 +107,7 @@ def save_model(
         weights: by their names in `named_parameters`.
     """
     kept = {name: w.half() if half else w.float() for name, w in weights.items()}
-    said = asdict(config)
+    described = asdict(config)
     # One entry in the header, because the library writes several in any order.
-    write_tensors(folder / "model.safetensors", kept, {"config": json.dumps(said)})
-    write_text(folder / "config.json", json.dumps(said, indent=2) + "\n")
+    write_tensors(folder / "model.safetensors", kept, {"config": json.dumps(described)})
+    write_text(folder / "config.json", json.dumps(described, indent=2) + "\n")

@@ -202,9 +202,9 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
         names the file if one is missing, damaged, or inconsistent with the others.
     """
     folder = model_folder(name)
-    said = read_json(folder / "config.json", "the configuration of a model")
-    published = "model_type" in said  # our own format has no such field
-    translator = Translator(*(read_marian if published else read_own)(folder, said)).to(device)
+    contents = read_json(folder / "config.json", "the configuration of a model")
+    published = "model_type" in contents  # our own format has no such field
+    translator = Translator(*(read_marian if published else read_own)(folder, contents)).to(device)
     if translator.device.type == "cpu":
         store_by_columns(translator.model)
     if published:

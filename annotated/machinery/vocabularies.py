@@ -26,10 +26,10 @@ def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
     Raises: MissingFile or FileError that names the file.
     """
     with reading(path, "a vocabulary as training writes it"):
-        said = json.loads(path.read_text(encoding="utf-8"))
-        if said.get("post_processor") == json.loads(_END.__getstate__()):
-            said["post_processor"] = None  # `encode_source` appends it
-        tokenizer = Tokenizer.from_str(json.dumps(said))
+        contents = json.loads(path.read_text(encoding="utf-8"))
+        if contents.get("post_processor") == json.loads(_END.__getstate__()):
+            contents["post_processor"] = None  # `encode_source` appends it
+        tokenizer = Tokenizer.from_str(json.dumps(contents))
         tokenizer.decode(tokenizer.encode("a \u2603").ids)  # some files load but cannot encode
     found = [tokenizer.id_to_token(i) for i in range(len(SPECIALS))]
     if found != SPECIALS:

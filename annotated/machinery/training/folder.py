@@ -58,8 +58,8 @@ def open_noted(run: Path, moved: str = "") -> PreparedCorpus:
     try:
         corpus = PreparedCorpus.open(Path(moved) if moved else run / note.folder)
     except MissingFile as error:
-        told = f"{error}; if it has moved, name its new place with --prepared"
-        raise MissingFile(told) from error
+        advice = "if it has moved, name its new place with --prepared"
+        raise MissingFile(f"{error}; {advice}") from error
     if corpus.manifest.sha256 != note.sha256:
         raise FileError(f"{corpus.folder}: expected the corpus that the run began with")
     corpus.check_vocabulary(run)
@@ -85,8 +85,8 @@ def open_run(config: TrainingConfig, resume: bool, processes: int = 1) -> Prepar
             raise InputError(f"{folder} already holds a run; {advice}")
         for name, was in fixed_options(read_config(folder)).items():
             if (now := getattr(config, name)) != was:
-                told = f"the run in {folder} has {name}={was}; it cannot go on with {now}"
-                raise InputError(told)
+                wrong = f"has {name}={was}; it cannot go on with {now}"
+                raise InputError(f"the run in {folder} {wrong}")
         corpus = open_noted(folder, config.prepared)
     elif left := list_checkpoints(folder):
         raise FileError(
