@@ -20,24 +20,31 @@ GIVEN = {"id": "s9-odd", "statement": STATEMENT, "section": "3.2.1", "evidence":
 
 
 def made(**changed) -> Verdict:
-    given = {**GIVEN, "holds": True, **changed}
+    given = {**GIVEN, "kind": "measured here", "holds": True, **changed}
     return claim(given.pop("id"), given.pop("statement"), **given)
 
 
 @pytest.mark.parametrize(
-    ("holds", "small", "verdict"),
+    ("holds", "kind", "verdict"),
     [
-        (True, False, "holds"),
-        (True, True, "holds at small scale"),
-        (False, True, "not reproduced here"),
-        (False, False, "differs"),
-        (None, False, "open"),
-        (np.float64(1) > 2, False, "differs"),
+        (True, "by construction", "holds by construction"),
+        (True, "in the paper's own numbers", "holds in the paper's own numbers"),
+        (True, "measured here", "measured here"),
+        (True, "at small scale", "measured at small scale"),
+        (False, "at small scale", "not reproduced here"),
+        (False, "by construction", "differs"),
+        (None, "measured here", "open"),
+        (np.float64(1) > 2, "measured here", "differs"),
     ],
 )
-def test_a_verdict_follows_from_the_comparison_and_the_scale(holds, small: bool, verdict: str):
-    found = made(holds=holds, small=small)
+def test_a_verdict_follows_from_the_comparison_and_its_kind(holds, kind: str, verdict: str):
+    found = made(holds=holds, kind=kind)
     assert found == Verdict(**GIVEN, verdict=verdict) and verdict in MARKS
+
+
+def test_a_claim_says_what_decides_it():
+    with pytest.raises(KeyError, match="by hearsay"):
+        made(kind="by hearsay")
 
 
 @pytest.mark.parametrize("holds", ["yes", torch.tensor(True)])
@@ -119,7 +126,7 @@ def test_an_id_stands_for_one_claim(collector):
 def test_a_claim_that_lacks_a_part_fails_the_build(collector, changed, told: str):
     from sphinx.errors import ExtensionError
 
-    shown = {collector.MIME: {**GIVEN, "verdict": "holds", **changed}}
+    shown = {collector.MIME: {**GIVEN, "verdict": "measured here", **changed}}
     with pytest.raises(ExtensionError, match=told):
         collector.collect(notebooks(first=[shown]))
 
@@ -127,23 +134,28 @@ def test_a_claim_that_lacks_a_part_fails_the_build(collector, changed, told: str
 def test_the_index_escapes_and_leads_to_the_chapter(collector):
     entry = collector.Entry("3-2-attention", made(statement="n < d", evidence="1 & 2"))
     table = collector.index([entry])
-    assert "n &lt; d" in table and "1 &amp; 2" in table and "✓ holds" in table
+    assert "n &lt; d" in table and "1 &amp; 2" in table and "✓ measured here" in table
     assert '<a href="3-2-attention.html#claim-s9-odd">3.2.1</a>' in table
-    assert '<tr data-section="3.2" data-verdict="holds">' in table
+    assert '<tr data-section="3.2" data-verdict="measured here">' in table
 
 
 def test_the_scoreboard_counts_by_section_and_leads_to_the_index(collector):
-    made_in = {"a": ("3.2.1", True), "b": ("3.2.2", True), "c": ("3.2", None), "d": ("1", True)}
+    here, small = "measured here", "at small scale"
+    made_in = {
+        "a": ("3.2.1", True, here), "b": ("3.2.2", True, here), "c": ("3.2", None, here),
+        "d": ("1", True, small),
+    }  # fmt: skip
     entries = [
-        collector.Entry("x", made(id=id, section=section, holds=holds, small=id == "d"))
-        for id, (section, holds) in made_in.items()
+        collector.Entry("x", made(id=id, section=section, holds=holds, kind=kind))
+        for id, (section, holds, kind) in made_in.items()
     ]
     board = collector.scoreboard(entries)
     led = re.findall(r'href="claims\.html\?([^"]*)#the-claims">(\d+)</a>', board)
     assert {tuple(part) for part in led} == {
-        ("verdict=holds", "2"), ("verdict=open", "1"), ("verdict=holds%20at%20small%20scale", "1"),
-        ("verdict=holds&amp;section=3.2", "2"), ("verdict=open&amp;section=3.2", "1"),
-        ("verdict=holds%20at%20small%20scale&amp;section=1", "1"),
+        ("verdict=measured%20here", "2"), ("verdict=measured%20here&amp;section=3.2", "2"),
+        ("verdict=open", "1"), ("verdict=open&amp;section=3.2", "1"),
+        ("verdict=measured%20at%20small%20scale", "1"),
+        ("verdict=measured%20at%20small%20scale&amp;section=1", "1"),
     }  # fmt: skip
 
 
@@ -194,7 +206,8 @@ def build(folder: Path, collector, code: str) -> tuple[str, list[str]]:
 
 
 MAKES = "from annotated.machinery.claims import claim\n\nclaim({})"
-ODD = '"odd", "Nine is odd.", section="1", holds=9 % 2 == {}, evidence="1 is left"'
+KIND = 'kind="by construction"'
+ODD = f'"odd", "Nine is odd.", section="1", {KIND}, holds=9 % 2 == {{}}, evidence="1 is left"'
 
 
 @pytest.mark.slow
@@ -205,8 +218,8 @@ def test_the_build_collects_what_cells_show_and_says_what_they_break(
     monkeypatch.setenv("PYTHONPATH", str(CHAPTERS.parent))
     said, (front, claims) = build(tmp_path, collector, MAKES.format(ODD.format(1)))
     assert said == ""
-    assert 'id="claim-odd"' in front and "?verdict=holds#the-claims" in front
-    assert 'href="index.html#claim-odd"' in claims and "✓ holds" in claims
+    assert 'id="claim-odd"' in front and "?verdict=holds%20by%20construction#the-claims" in front
+    assert 'href="index.html#claim-odd"' in claims and "≡ holds by construction" in claims
     said, (front, claims) = build(tmp_path, collector, MAKES.format(ODD.format(0)))
     assert said == "" and "?verdict=differs#" in front and "✗ differs" in claims  # not read anew
     said, (front, claims) = build(tmp_path, collector, MAKES.format(ODD.format("1 / 0")))

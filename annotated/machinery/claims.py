@@ -10,9 +10,17 @@ from typing import Any
 
 import numpy as np
 
+KINDS = {
+    "by construction": "holds by construction",
+    "in the paper's own numbers": "holds in the paper's own numbers",
+    "measured here": "measured here",
+    "at small scale": "measured at small scale",
+}  # what a claim is decided by, and the verdict on one that holds
 MARKS = {
-    "holds": ("✓", "#009e73"),
-    "holds at small scale": ("≈", "#56b4e9"),
+    "holds by construction": ("≡", "#999999"),
+    "holds in the paper's own numbers": ("¶", "#cc79a7"),
+    "measured here": ("✓", "#009e73"),
+    "measured at small scale": ("≈", "#56b4e9"),
     "not reproduced here": ("≉", "#e69f00"),
     "differs": ("✗", "#d55e00"),
     "open": ("○", "#999999"),
@@ -58,7 +66,7 @@ class Verdict:
 
 
 def claim(
-    id: str, statement: str, *, section: str, holds: bool | None, evidence: str, small: bool = False
+    id: str, statement: str, *, section: str, kind: str, holds: bool | None, evidence: str
 ) -> Verdict:
     """Record whether a claim of the paper holds; use it as the last line of a cell.
 
@@ -66,19 +74,19 @@ def claim(
         id: a short name that no other claim has, such as "s2-constant".
         statement: the claim in one sentence, in our words.
         section: where the paper makes it, such as "3.2.1", or "abstract".
+        kind: what decides: "by construction" (a proof, a count, or a property of any such code),
+            "in the paper's own numbers", "measured here", or "at small scale" (a small training).
         holds: whether it is true, as computed; None if that cannot be decided here.
         evidence: the numbers that decide, in a few words.
-        small: whether the evidence is a training run at small scale.
 
-    Returns: the verdict: "holds", or "holds at small scale" if small; "differs", or "not
-        reproduced here" if small; "open" if holds is None.
+    Returns: the verdict: that of KINDS; "differs", or "not reproduced here" at small scale; "open"
+        if holds is None.
 
-    Raises: TypeError if holds is neither a bool nor None. That no part is empty, and that no id
-        is used twice, is checked by the build of the book.
+    Raises: TypeError if holds is neither a bool nor None, KeyError for another kind. That no part
+        is empty, and that no id is used twice, is checked by the build of the book.
     """
     if not (holds is None or isinstance(holds, (bool, np.bool_))):
         raise TypeError(f"claim {id}: expected True, False or None for holds; got {holds!r}")
-    small_scale = "holds at small scale", "not reproduced here"
-    held, failed = small_scale if small else ("holds", "differs")
+    held, failed = KINDS[kind], "not reproduced here" if kind == "at small scale" else "differs"
     verdict = "open" if holds is None else held if holds else failed
     return Verdict(id, statement, section, verdict, evidence)
