@@ -20,7 +20,7 @@ CHAPTER = Path(__file__).parents[1] / "chapters" / "4-why-self-attention.md"
 
 def defined(*names: str) -> list[Any]:
     """What the chapter defines by these names, from the cells that make one of them."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"re": re}
     for cell in jupytext.read(CHAPTER).cells:
         if re.search(rf"^(class|def) ({'|'.join(names)})\b", cell.source, re.MULTILINE):
             exec(cell.source, found)
@@ -129,13 +129,13 @@ def test_fused_attention_is_counted_too():
 
 def test_the_longest_chain_is_that_of_what_must_wait():
     x = torch.randn(3, requires_grad=True)
-    assert longest_chain(x.exp()) == 2  # the leaf, and one operation
-    assert longest_chain(x.exp().exp().exp() + x.exp()) == 5
-    assert longest_chain(torch.stack([x.exp(), x.sin(), x.cos()])) == 3
+    assert longest_chain(x.tanh()) == longest_chain(x.tanh().view(3, 1).T.squeeze()) == 1
+    assert longest_chain(x.tanh().tanh().tanh() + x.tanh()) == 4
+    assert longest_chain(torch.stack([x.tanh(), x * 2, x / 3])) == 1
     y = x
     for _ in range(5000):  # deeper than Python may recurse
         y = y + 1
-    assert longest_chain(y) == 5001
+    assert longest_chain(y) == 5000
 
 
 def test_distant_positions_are_linked_after_as_many_layers_as_theory_says():
