@@ -1,4 +1,6 @@
-"""The names of The Annotated Transformer, which `annotated.compat` offers, and what differs there.
+"""The names of The Annotated Transformer that its model, training and search need.
+
+`annotated.compat` offers them; its names for loading data and drawing are left out.
 
 An attention layer keeps its weights in `attn`, and the loss its smoothed targets in `true_dist`.
 """
