@@ -1,8 +1,7 @@
 """The names of The Annotated Transformer that its model, training and search need.
 
-`annotated.compat` offers them; its names for loading data and drawing are left out.
-
-An attention layer keeps its weights in `attn`, and the loss its smoothed targets in `true_dist`.
+None of its names for loading data and drawing are here. An attention layer keeps its weights in
+`attn`, and the loss its smoothed targets in `true_dist`.
 """
 
 from collections.abc import Iterable, Iterator
