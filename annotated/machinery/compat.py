@@ -1,6 +1,7 @@
-"""The names of The Annotated Transformer, which `annotated.compat` offers, and what differs there.
+"""The names of The Annotated Transformer that its model, training and search need.
 
-An attention layer keeps its weights in `attn`, and the loss its smoothed targets in `true_dist`.
+None of its names for loading data and drawing are here. An attention layer keeps its weights in
+`attn`, and the loss its smoothed targets in `true_dist`.
 """
 
 from collections.abc import Iterable, Iterator
