@@ -74,13 +74,11 @@ def claim(
         id: a short name that no other claim has, such as "s2-constant".
         statement: the claim in one sentence, in our words.
         section: where the paper makes it, such as "3.2.1", or "abstract".
-        kind: what decides: "by construction" (a proof, a count, or a property of any such code),
-            "in the paper's own numbers", "measured here", or "at small scale" (a small training).
+        kind: what decides it, one of KINDS; "by construction": a proof, a count, a property.
         holds: whether it is true, as computed; None if that cannot be decided here.
         evidence: the numbers that decide, in a few words.
 
-    Returns: the verdict: that of KINDS; "differs", or "not reproduced here" at small scale; "open"
-        if holds is None.
+    Returns: the verdict; a small training that shows nothing is "not reproduced here".
 
     Raises: TypeError if holds is neither a bool nor None, KeyError for another kind. That no part
         is empty, and that no id is used twice, is checked by the build of the book.

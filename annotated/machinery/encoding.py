@@ -134,8 +134,7 @@ class PairEncoder:
         if self.target_encoder is None:
             ids = self.encode_texts(texts)
         else:
-            target = self.target_encoder.encode_texts(texts[1::2])
-            sides = self.encode_texts(texts[::2]), target
+            sides = self.encode_texts(texts[::2]), self.target_encoder.encode_texts(texts[1::2])
             ids = list(chain.from_iterable(zip(*sides, strict=True)))
         start, end = (np.array(i, self.dtype).tobytes() for i in (START, END))
         both = zip(ids[::2], ids[1::2], strict=True)

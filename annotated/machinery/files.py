@@ -85,8 +85,8 @@ def settings(kind: type[_T], values: Mapping[str, Any], where: str) -> _T:
     try:
         return from_dict(kind, values, Config(strict=True))
     except DaciteError as error:
-        wanted = f"the settings of a {kind.__name__}"
-        raise FileError(f"{where}: expected {wanted}; got: {_reason(error)}") from error
+        wrong = f"expected a {kind.__name__}; got: {_reason(error)}"
+        raise FileError(f"{where}: {wrong}") from error
     except ValueError as error:  # its message states what was expected
         raise FileError(f"{where}: {_reason(error)}") from error
 

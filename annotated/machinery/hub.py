@@ -58,10 +58,9 @@ def print_card(folder: Path, name: str, languages: list[str]) -> None:
     """
     from huggingface_hub import metadata_load
 
-    try:
+    named = None
+    with suppress(Exception):  # a card that cannot be read
         named = (metadata_load(folder / "README.md") or {}).get("license")
-    except Exception:  # a card that cannot be read
-        named = None
     license = f"license {named}" if isinstance(named, str) else "its card names no license"
     revision = f", revision {folder.name}" if re.fullmatch("[0-9a-f]{40}", folder.name) else ""
     print(f"{name}{revision}: {license}", file=sys.stderr)

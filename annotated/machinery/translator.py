@@ -142,8 +142,8 @@ class Translator:
             torch.zeros(1, device=device).item()
         except Exception as error:  # each kind of device has its own
             reason = str(error).partition("\n")[0]
-            wanted = "a device that torch can use"
-            raise InputError(f"expected {wanted}; got {device!r}: {reason}") from None
+            wrong = f"{device!r}: {reason}"
+            raise InputError(f"expected a device that torch can use; got {wrong}") from None
         self.model.to(device)
         return self
 

@@ -85,8 +85,9 @@ def open_run(config: TrainingConfig, resume: bool, processes: int = 1) -> Prepar
             raise InputError(f"{folder} already holds a run; {advice}")
         for name, was in fixed_options(read_config(folder)).items():
             if (now := getattr(config, name)) != was:
-                wrong = f"has {name}={was}; it cannot go on with {now}"
-                raise InputError(f"the run in {folder} {wrong}")
+                raise InputError(
+                    f"the run in {folder} has {name}={was}; it cannot go on with {now}"
+                )
         corpus = open_noted(folder, config.prepared)
     elif left := list_checkpoints(folder):
         raise FileError(

@@ -75,7 +75,8 @@ class Progress:
     """How far a run has come.
 
     Args:
-        update: updates made.   skipped: those that left the weights unchanged (float16).
+        update: updates made.   skipped: those that the schedule does not count,
+            because they left the weights unchanged (float16).
         epoch, batch: position of the next batch in the data.
         tokens: target tokens trained on.   seconds: wall-clock time without validating and saving.
         row_loss, row_tokens, row_seconds: the same since the last row of the log.
@@ -92,11 +93,6 @@ class Progress:
     row_tokens: int = 0
     row_seconds: float = 0.0
     row_waited: float = 0.0
-
-    @property
-    def moves(self) -> int:
-        """Updates that moved the weights; the schedule counts these."""
-        return self.update - self.skipped
 
     @property
     def tokens_per_second(self) -> float:

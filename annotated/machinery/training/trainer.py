@@ -137,9 +137,9 @@ class Trainer:
 
     def start_optimizer(self) -> None:
         """Optimizer and schedule, from the update that the run has reached."""
-        c = self.config
+        c, done = self.config, self.progress.update - self.progress.skipped
         self.optimizer, self.scheduler = paper_optimizer(
-            self.model, c.d_model, c.factor, c.warmup, done=self.progress.moves
+            self.model, c.d_model, c.factor, c.warmup, done
         )
 
     def train_step(self, batch: GlobalBatch) -> Readback:
@@ -250,13 +250,14 @@ class Trainer:
             for update in range(first, config.updates + 1):
                 self.queue_step(coming)
                 save, stopping = self._agree(update, stop, last_save)
-                row = update % config.log_updates == 0
-                self.drain(keep=0 if save or stopping or row else 1)
+                due = update % config.log_updates == 0
+                self.drain(keep=0 if save or stopping or due else 1)
                 self._advance(bar)
                 if save:
                     loss = {"dev_loss": round(self.dev_loss(), 4)}
-                if log and (save or row):
-                    log.add(self.progress.take_row(self._rate()) | (loss if save else {}))
+                if log and (save or due):
+                    row = self.progress.take_row(float(self.scheduler.get_last_lr()[0]))
+                    log.add(row | (loss if save else {}))
                 if save:
                     self._save(f"checkpoint-{update:08d}.safetensors")
                     last_save, self.since = time.monotonic(), time.perf_counter()
@@ -290,14 +291,11 @@ class Trainer:
                 delete_old_checkpoints(path.parent, self.config.average)
         self.processes.barrier()
 
-    def _rate(self) -> float:
-        return float(self.scheduler.get_last_lr()[0])
-
     def _advance(self, bar: tqdm) -> None:
         """Move the progress bar by the updates that were drained."""
         p = self.progress
         if p.update > bar.n:
-            loss, rate = p.row_loss / p.row_tokens, self._rate()
+            loss, rate = p.row_loss / p.row_tokens, self.scheduler.get_last_lr()[0]
             shown = f"loss {loss:.3f}, {p.tokens_per_second:,.0f} tokens/s, lr {rate:.1e}"
             bar.set_postfix_str(shown, refresh=False)
             bar.update(p.update - bar.n)
