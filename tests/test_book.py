@@ -99,7 +99,7 @@ def test_the_front_page_counts_every_claim_of_the_index() -> None:
     for query, number in counts:
         asked = {name: values[0] for name, values in parse_qs(unescape(query)).items()}
         meant = [
-            verdict == asked["verdict"] and asked.get("section") in (None, section)
+            unescape(verdict) == asked["verdict"] and asked.get("section") in (None, section)
             for section, verdict in rows
         ]
         assert int(number) == sum(meant), query
