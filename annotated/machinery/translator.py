@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 from torch import nn
 from tqdm import tqdm
 
-from annotated.data import END, Batch, encode_source, pad_ids, token_batches
+from annotated.data import END, Batch, encode_source, pad_ids
 from annotated.decoding import beam_search
 from annotated.machinery.checks import check_search, each_text
 from annotated.machinery.errors import InputError, check_whole
@@ -110,9 +110,10 @@ class Translator:
                 ]  # fmt: skip
                 numbered = {before + i + 1: texts[i] for i in filled}
                 ids = _encode_beginnings(self.tokenizer, numbered, longest)
-                lengths = [(len(row), 1) for row in ids]
-                most = max(batch_tokens, *map(max, lengths), 1)
-                for batch in reversed(token_batches(lengths, most, most)):  # longest first
+                order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
+                while order:
+                    size = max(1, batch_tokens // len(ids[order[0]]))  # the others are padded to it
+                    batch, order = order[:size], order[size:]
                     found = self.search([ids[i] for i in batch], **search)
                     for i, translations in zip(batch, found, strict=True):
                         results[filled[i]] = translations
