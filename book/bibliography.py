@@ -25,7 +25,7 @@ def label(entry: Entry) -> str:
     if "number" in entry.fields:
         return entry.fields["number"]
     author = entry.persons["author"][0]
-    surname = "".join(author.prelast_names + author.last_names)
+    surname = "".join(author.prelast_names + author.last_names).strip("{}")  # of a group
     return surname + entry.fields["year"][-2:]
 
 

@@ -62,6 +62,7 @@ def test_labels():
     assert LABELS["rush2018annotated"] == "Rush18"
     assert LABELS.keys() == ENTRIES.keys()
     assert len(set(LABELS.values())) == len(LABELS)
+    assert LABELS["llama2024herd"] == "Llama Team24"  # a group has no surname
 
 
 def test_chapters_cite_what_is_listed_and_all_of_it():
