@@ -10,6 +10,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from annotated.machinery.checks import allowed
+from annotated.machinery.errors import check_whole
+
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Softmax over the last dimension, with forbidden scores set to -inf.
@@ -27,7 +30,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     if mask is None:
         return scores.softmax(dim=-1)
-    mask = mask.bool()
+    mask = allowed(mask)
     blind = ~mask.any(dim=-1, keepdim=True)  # rows that see nothing
     weights = scores.masked_fill(~(mask | blind), -math.inf).softmax(dim=-1)
     return weights.masked_fill(blind, 0.0)
@@ -84,8 +87,10 @@ class MultiHeadedAttention(nn.Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        self.h, self.dropout = h, dropout
+        check_whole("h", h)
         d_k, d_v = d_k or d_model // h, d_v or d_model // h
+        check_whole("d_k", min(d_k, d_v))  # 0 for more heads than d_model
+        self.h, self.dropout = h, dropout
         self.w_q = nn.Linear(d_model, h * d_k, bias)
         self.w_k = nn.Linear(d_model, h * d_k, bias)
         self.w_v = nn.Linear(d_model, h * d_v, bias)
@@ -118,7 +123,7 @@ class MultiHeadedAttention(nn.Module):
     ) -> Tensor:
         """Attend to keys and values that are projected already; `kernel` computes equation 1."""
         queries = self.split_heads(self.w_q(query))  # (batch, h, len_q, d_k)
-        mask = None if mask is None else mask.bool().unsqueeze(-3)  # the same for all heads
+        mask = None if mask is None else allowed(mask).unsqueeze(-3)  # the same for all heads
         dropout = self.dropout if self.training else 0.0
         heads = kernel(queries, keys, values, mask, dropout)  # (batch, h, len_q, d_v)
         return self.w_o(heads.transpose(1, 2).flatten(2))  # concatenate, then project

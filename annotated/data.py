@@ -3,8 +3,11 @@
 Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 import torch
@@ -18,8 +21,20 @@ from annotated.machinery.errors import InputError, check_whole
 
 SPECIALS = ["<s>", "</s>", "<pad>", "<unk>"]
 START, END, PAD, UNK = range(4)
-# A text from the web has thousands of letters, each of which would take a place of a piece.
-_TRAINING: Any = {"special_tokens": SPECIALS, "limit_alphabet": 1000, "show_progress": False}
+
+
+def _options(texts: list[str], vocab_size: int) -> dict[str, Any]:
+    """What both trainers are told.
+
+    A text from the web has thousands of letters, each of which would take the place of a longer
+    piece, so 1,000 are enough, or those that make up 99.95 % of a text, such as Chinese.
+    """
+    counts = Counter(chain.from_iterable(normalize("NFC", text) for text in texts))
+    common = np.cumsum(sorted(counts.values(), reverse=True))
+    needed = int((common < 0.9995 * counts.total()).sum()) + 1
+    letters = max(1000, min(needed, vocab_size // 2))
+    shared = {"special_tokens": SPECIALS, "show_progress": False}
+    return {"vocab_size": vocab_size, "limit_alphabet": letters, **shared}
 
 
 def untrained_tokenizer(model: Any) -> Tokenizer:
@@ -40,13 +55,13 @@ def train_bpe(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
         sentences: text of both languages.
         vocab_size: number of pieces at most, the four special symbols included.
 
-    Returns: a tokenizer whose decoding restores spaces and punctuation exactly.
+    Returns: a tokenizer whose decoding restores punctuation, and spaces within a sentence, exactly.
 
     Source: section 5.1.
     """
+    texts = list(each_text(sentences))
     tokenizer = untrained_tokenizer(models.BPE(unk_token="<unk>"))
-    trainer = trainers.BpeTrainer(vocab_size=vocab_size, **_TRAINING)
-    tokenizer.train_from_iterator(each_text(sentences), trainer)
+    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(**_options(texts, vocab_size)))
     return tokenizer
 
 
@@ -60,11 +75,10 @@ def train_wordpiece(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
     model = models.WordPiece(
         unk_token="<unk>", continuing_subword_prefix="", max_input_chars_per_word=1000
     )
+    texts = list(each_text(sentences))
     tokenizer = untrained_tokenizer(model)
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=vocab_size, continuing_subword_prefix="", **_TRAINING
-    )
-    tokenizer.train_from_iterator(each_text(sentences), trainer)
+    options = _options(texts, vocab_size) | {"continuing_subword_prefix": ""}
+    tokenizer.train_from_iterator(texts, trainers.WordPieceTrainer(**options))
     return tokenizer
 
 

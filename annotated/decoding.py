@@ -13,9 +13,10 @@ from torch import Tensor
 
 from annotated.data import END, PAD, START, UNK
 from annotated.incremental import DecoderCache, decode_step
-from annotated.machinery.checks import check_search, check_source
+from annotated.machinery.checks import check_finite, check_search, check_source
 from annotated.machinery.errors import InputError, check_whole
 from annotated.model import EncoderDecoder
+from annotated.regularization import without_dropout
 
 
 @torch.no_grad()
@@ -30,7 +31,7 @@ def greedy_decode(
     """Take the most probable next token, again and again.
 
     Args:
-        model: in eval mode.
+        model: dropout is off while it searches.
         src: ids (batch, src_len)   src_mask: (batch, 1, src_len), or None
         max_len: length of the result at most, start symbol included.
         start_symbol: id that every result begins with.
@@ -38,22 +39,25 @@ def greedy_decode(
 
     Returns: ids (batch, at most max_len).
 
-    Raises: ValueError for a wrong argument.
+    Raises: ValueError for a wrong argument, or if the model's probabilities are not numbers.
 
     Source: section 6.1, with a beam of one.
     """
     check_source(src, src_mask)
     check_whole("max_len", max_len)
-    memory = model.encode(src, src_mask)
+    check_whole("start_symbol", start_symbol, least=0)
     ys = src.new_full((src.size(0), 1), start_symbol)
-    while ys.size(1) < max_len:
-        out = model.decode(memory, src_mask, ys)
-        next_word = model.generator(out[:, -1]).argmax(dim=-1)  # (batch,)
-        if end_symbol is not None:
-            next_word = next_word.masked_fill(ys[:, -1] == end_symbol, end_symbol)
-        ys = torch.cat([ys, next_word.unsqueeze(1)], dim=1)
-        if end_symbol is not None and bool((next_word == end_symbol).all()):
-            break
+    with without_dropout(model):
+        memory = model.encode(src, src_mask)
+        while ys.size(1) < max_len:
+            out = model.decode(memory, src_mask, ys)
+            log_prob, next_word = model.generator(out[:, -1]).max(dim=-1)  # (batch,)
+            check_finite(log_prob)
+            if end_symbol is not None:
+                next_word = next_word.masked_fill(ys[:, -1] == end_symbol, end_symbol)
+            ys = torch.cat([ys, next_word.unsqueeze(1)], dim=1)
+            if end_symbol is not None and bool((next_word == end_symbol).all()):
+                break
     return ys
 
 
@@ -245,8 +249,11 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Search for the outputs with the best scores.
 
+    Keys and values are computed once, so the decoder's layers are not called as modules are: hooks
+    on them see nothing, while those on the linear maps inside are called.
+
     Args:
-        model: in eval mode.
+        model: dropout is off while it searches.
         src: ids (batch, src_len), end symbols included   src_mask: (batch, 1, src_len)
         beam: hypotheses that are followed at the same time; 1 is greedy search.
         alpha, offset: of the length penalty.
@@ -265,21 +272,22 @@ def beam_search(
     check_source(src, src_mask)
     if follow is not None and len(follow) != len(src):
         raise InputError(f"expected follow for {len(src)} sentences; got {len(follow)}")
-    state = open_beam(model, src, src_mask, beam, max_extra, max_len)
     found: list[list[Hypothesis]] = [[] for _ in src]
     rows = list(range(len(src)))  # the sentence in each row of the batch
-    while rows:
-        log_probs = next_log_probs(model, state)
-        if follow is not None:
-            keep_to_rules(log_probs, state, [follow[i] for i in rows])
-        extend_beam(state, log_probs, beam)
-        for row, hypothesis in take_complete(state, alpha, offset):
-            found[rows[row]].append(hypothesis)
-        keep = can_win(state, n_best, alpha, offset)
-        if not keep.all():  # what is decided leaves the batch
-            still = keep.nonzero().squeeze(1)
-            state.select(still)
-            rows = [rows[row] for row in still.tolist()]
+    with without_dropout(model):
+        state = open_beam(model, src, src_mask, beam, max_extra, max_len)
+        while rows:
+            log_probs = next_log_probs(model, state)
+            if follow is not None:
+                keep_to_rules(log_probs, state, [follow[i] for i in rows])
+            extend_beam(state, log_probs, beam)
+            for row, hypothesis in take_complete(state, alpha, offset):
+                found[rows[row]].append(hypothesis)
+            keep = can_win(state, n_best, alpha, offset)
+            if not keep.all():  # what is decided leaves the batch
+                still = keep.nonzero().squeeze(1)
+                state.select(still)
+                rows = [rows[row] for row in still.tolist()]
     if not all(found):
         raise InputError("expected log-probabilities from the model; got no finite numbers")
     return [sorted(ended, key=lambda h: h.score, reverse=True)[:n_best] for ended in found]

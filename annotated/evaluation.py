@@ -9,7 +9,8 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from annotated.machinery.errors import extra
+from annotated.machinery.checks import check_real
+from annotated.machinery.errors import check_whole, extra
 from annotated.model import TransformerConfig, build_model
 
 if TYPE_CHECKING:
@@ -51,10 +52,12 @@ def training_cost(hours: float, gpus: int = 8, gpu: str = "P100") -> float:
     Args:
         hours: how long it took.   gpus: on how many.   gpu: a key of `TFLOPS`.
 
-    Raises: ValueError for another GPU.
+    Raises: ValueError for another GPU, or for less than no hours or one GPU.
 
     Source: section 6.1, footnote 5.
     """
+    check_real("hours", hours, 0, 1e9)
+    check_whole("gpus", gpus)
     if gpu not in TFLOPS:
         raise ValueError(f"expected a GPU out of {', '.join(TFLOPS)}; got {gpu!r}")
     return hours * 3600 * gpus * TFLOPS[gpu] * 1e12

@@ -66,8 +66,7 @@ class EncoderDecoder(nn.Module):
 
     def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Tensor:
         """ids (batch, src_len) to memory (batch, src_len, d_model)."""
-        check_mask("src_mask", src_mask)
-        return self.encoder(self.src_embed(src), src_mask)
+        return self.encoder(self.src_embed(src), check_mask("src_mask", src_mask))
 
     def decode(
         self,
@@ -77,8 +76,8 @@ class EncoderDecoder(nn.Module):
         tgt_mask: Tensor | None = None,
     ) -> Tensor:
         """memory and ids (batch, tgt_len) to (batch, tgt_len, d_model)."""
-        check_mask("src_mask", src_mask)
-        check_mask("tgt_mask", tgt_mask)
+        src_mask = check_mask("src_mask", src_mask)
+        tgt_mask = check_mask("tgt_mask", tgt_mask)
         if tgt_mask is None:
             tgt_mask = subsequent_mask(tgt.size(1), tgt.device)
         return self.decoder(self.tgt_embed(tgt), memory, src_mask, tgt_mask)

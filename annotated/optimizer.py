@@ -7,6 +7,7 @@ from torch import nn
 from torch.optim import Adam
 from torch.optim.lr_scheduler import LambdaLR
 
+from annotated.machinery.checks import check_real
 from annotated.machinery.errors import check_whole
 
 
@@ -21,13 +22,14 @@ def rate(step: int, model_size: int, factor: float = 1.0, warmup: int = 4000) ->
 
     Returns: the learning rate.
 
-    Raises: InputError for a model size or a warmup below 1, or a negative step.
+    Raises: InputError for a model size or a warmup below 1, or a negative step or factor.
 
     Source: section 5.3, equation 3.
     """
     check_whole("step", step, least=0)
     check_whole("model_size", model_size)
     check_whole("warmup", warmup)
+    check_real("factor", factor, 0, 1e6)
     step = max(step, 1)
     return factor * model_size**-0.5 * min(step**-0.5, step * warmup**-1.5)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from annotated.machinery.errors import extra
-from annotated.machinery.parsing.constraints import ConstrainedTranslator
+from annotated.machinery.parsing.constraints import ConstrainedTranslator, tree_constraints
 from annotated.machinery.parsing.linear import line_to_tree, words_to_line
 from annotated.machinery.parsing.trees import is_tag
 from annotated.machinery.translator import Translator, load_pretrained
@@ -36,9 +36,14 @@ class Parser:
 
     Args:
         translator: a model that was trained on lines as `write_treebank` writes them.
+
+    Raises: InputError for a model whose vocabulary has no brackets.
     """
 
     translator: Translator
+
+    def __post_init__(self) -> None:
+        tree_constraints(self.translator.tokenizer)
 
     def parse(self, words: list[str], **options: Any) -> "Tree":
         """The tree of one sentence; options as for `parse_all`."""
@@ -64,6 +69,7 @@ class Parser:
 
         Source: section 6.3; the restriction is ours.
         """
+        sentences = list(sentences)
         lines = [words_to_line(words) for words in sentences]
         search = {"max_extra": 300, "beam": beam, "alpha": alpha, **options}
         translator = self.translator

@@ -3,6 +3,8 @@
 Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -50,9 +52,16 @@ class PositionalEncoding(nn.Module):
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """(batch, len, d_model) to (batch, len, d_model); its first token has position `start`."""
         end = start + x.size(1)
-        if end > self.pe.size(1):
-            self.pe = sinusoids(end, x.size(-1)).unsqueeze(0).to(self.pe)
-        return self.dropout(x + self.pe[:, start:end])
+        if end > self.pe.size(1) or self.pe.device != x.device:
+            length, d_model = max(end, self.pe.size(1)), self.pe.size(2)
+            self.pe = sinusoids(length, d_model).unsqueeze(0).to(x.device)
+        return self.dropout(x + self.pe[:, start:end].to(x.dtype))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "PositionalEncoding":
+        """What `to` and `to_empty` call: the table moves, and is computed anew."""
+        super()._apply(fn, recurse)
+        self.pe = sinusoids(*self.pe.shape[1:]).unsqueeze(0).to(self.pe)
+        return self
 
 
 class LearnedPositionalEncoding(nn.Module):

@@ -3,6 +3,9 @@
 Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -22,11 +25,28 @@ class Dropout(nn.Dropout):
             return x
         if self.p == 1 or x.device.type != "cpu" or torch.compiler.is_compiling():
             return super().forward(x)
-        draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+        draws = x.new_empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
         lots = draws.view(torch.int16)[: x.numel()].view(x.shape)  # from -2¹⁵ to 2¹⁵ - 1
         dropped = min(round(self.p * 2**16), 2**16 - 1)  # of 2¹⁶ equally likely lots
         keep = (lots >= dropped - 2**15).to(x.dtype)
         return x * keep.mul_(2**16 / (2**16 - dropped))
+
+
+@contextmanager
+def without_dropout(model: nn.Module) -> Iterator[None]:
+    """Eval mode while the block runs; then each module has its own mode again.
+
+    The mode belongs to the model: other threads that use a model in training mode see the change.
+
+    Source: section 5.4.
+    """
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 class LabelSmoothing(nn.Module):
@@ -58,11 +78,12 @@ class LabelSmoothing(nn.Module):
         """
         if x.size(-1) != self.size:
             raise ValueError(f"expected {self.size} log-probabilities a position; got {x.size(-1)}")
-        right = x.gather(-1, target.unsqueeze(-1)).squeeze(-1)  # log p(y)   (positions,)
+        padding = target == self.padding_idx  # whose id need not be one of the vocabulary
+        right = x.gather(-1, target.masked_fill(padding, 0).unsqueeze(-1)).squeeze(-1)  # log p(y)
         loss = -(1 - self.smoothing) * right
         if self.smoothing > 0:
             loss = loss - self.smoothing * x.mean(dim=-1)  # ε times the mean of -log p(k)
-        return loss.masked_fill(target == self.padding_idx, 0.0).sum()
+        return loss.masked_fill(padding, 0.0).sum()
 
 
 def smoothed_cross_entropy(

@@ -5,6 +5,7 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import Any
@@ -14,12 +15,13 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from tqdm import tqdm
 
 from annotated.data import Batch
 from annotated.machinery.corpora import parse_data
 from annotated.machinery.errors import InputError, check_whole
+from annotated.machinery.progress import progress_bar
 from annotated.model import TransformerConfig
+from annotated.regularization import without_dropout
 
 
 class SimpleLossCompute:
@@ -96,7 +98,7 @@ def run_epoch(
         data_iter: batches.   model: called with (src, tgt, src_mask, tgt_mask).
         loss_compute: as `SimpleLossCompute`.
         optimizer, scheduler: required by the training modes only.
-        mode: "train", "train+log" (with a progress bar) or "eval".
+        mode: "train", "train+log" (with a progress bar) or "eval" (without dropout).
         accum_iter: batches whose gradients are averaged in one update; the last may have fewer.
         train_state: counters to continue; default: new ones.
 
@@ -112,11 +114,13 @@ def run_epoch(
     if training and (optimizer is None or scheduler is None):
         raise InputError("expected an optimizer and a scheduler for training; got None")
     total_loss, total_tokens = 0.0, 0
-    progress = tqdm(data_iter, disable=mode != "train+log", leave=False, unit="batch")
+    log = {"disable": mode != "train+log", "leave": False, "unit": "batch"}
+    progress = progress_bar(data_iter, **log)
     batches = iter(progress)
     while group := list(islice(batches, accum_iter)):
         for batch in group:
-            with torch.set_grad_enabled(training):
+            still = nullcontext() if training else without_dropout(model)
+            with torch.set_grad_enabled(training), still:
                 out = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
                 loss, loss_node = loss_compute(out, batch.tgt_y, batch.ntokens)
             if training:
@@ -200,8 +204,11 @@ class TrainingConfig:
             if choices and value not in choices:
                 raise InputError(f"expected {name} out of {', '.join(choices)}; got {value!r}")
             least = option.metadata["least"] if kind is int else 0
-            if kind in (int, float) and not least <= value < math.inf:
-                raise InputError(f"expected {name} of at least {least}, and finite; got {value}")
+            if kind in (int, float) and not least <= value <= 2**31:
+                wanted = f"expected {name} of at least {least}, and at most 2^31"
+                raise InputError(f"{wanted}; got {value}")
+        if not self.out:
+            raise InputError("expected out as the name of a folder; got ''")
         if self.label_smoothing >= 1:
             raise InputError(f"expected label_smoothing in [0, 1); got {self.label_smoothing}")
         if not self.save_updates and not self.save_minutes:

@@ -23,7 +23,6 @@ from annotated.decoding import beam_search
 from annotated.embeddings import Generator
 from annotated.machinery.blockwise_loss import linear_cross_entropy
 from annotated.machinery.export import ctranslate2_spec
-from annotated.machinery.translator import store_by_columns
 from annotated.model import EncoderDecoder
 from annotated.positional import sinusoids
 from benchmarks.workload import Workload
@@ -117,8 +116,6 @@ class Annotated(Contender):
         self.model = copy.deepcopy(reference).eval()
         self.for_search = copy.deepcopy(self.model)
         self.for_search.generator = ForbiddingGenerator(self.for_search.generator, work.bias())
-        if work.device == "cpu":
-            store_by_columns(self.for_search)  # as `load_pretrained` does
 
     def logits(self, src: Tensor, tgt: Tensor) -> Tensor:
         batch = Batch(src, F.pad(tgt, (0, 1), value=PAD))

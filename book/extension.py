@@ -220,7 +220,24 @@ def describe(app: Sphinx, page: str, template: str, context: dict, doctree) -> N
         "description": about, "og:title": title, "og:description": about,
         "og:type": "article", "og:image": picture, "twitter:card": "summary_large_image",
     }  # fmt: skip
-    context["metatags"] = context.get("metatags", "") + "".join(
+    # Nothing from elsewhere, and no text that becomes code; `file:` is for pages on the disk.
+    policy = (
+        "default-src 'self' file: data: blob: 'unsafe-inline'; object-src 'none'; base-uri 'none'"
+    )
+    # Where storage is refused, themes and search would stop; then it lasts as long as the page.
+    storage = (
+        'try { localStorage.setItem("_", ""); localStorage.removeItem("_"); } '
+        "catch { const kept = {}; "
+        'Object.defineProperty(window, "localStorage", { value: { '
+        "getItem: (key) => kept[key] ?? null, setItem: (key, text) => { kept[key] = text; }, "
+        "removeItem: (key) => { delete kept[key]; } } }); }"
+    )
+    context["default_mode"] = "auto"
+    context["metatags"] = context.get("metatags", "") + (
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}" />\n'
+        f"<script>{storage}</script>\n"
+    )
+    context["metatags"] += "".join(
         f'<meta {"property" if ":" in name else "name"}="{name}" content="{html.escape(said)}" />\n'
         for name, said in tags.items()
     )
@@ -259,13 +276,20 @@ def drop_thebe(app: Sphinx, page: str, template: str, context: dict, doctree) ->
 
 
 def mend_body(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Remove roles that ARIA does not allow from citations.
+    """Remove roles that ARIA does not allow from citations, and say what needs JavaScript.
 
     Also remove the element around every word of a signature, which would weigh down the reference.
     """
     wrong = re.compile(r'(<div class="citation"[^>]*)( role="doc-biblioentry")|(<div) role="list"')
     body = wrong.sub(r"\1\3", context.get("body", ""))
-    context["body"] = re.sub(r'<span class="pre">([^<]*)</span>', r"\1", body)
+    body = re.sub(r'<span class="pre">([^<]*)</span>', r"\1", body)
+    told = "Without JavaScript the formulas of this page are LaTeX, and its charts are sentences."
+    banner = (
+        f"<noscript><p>{told}</p></noscript>\n"
+        if "<script" in body or 'class="math' in body
+        else ""
+    )
+    context["body"] = banner + body
 
 
 def prepare(app: Sphinx) -> None:

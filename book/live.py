@@ -42,7 +42,8 @@ def live_place(show: str, model: str, sentences: list[str]) -> str:
         "sentences": json.dumps(sentences, ensure_ascii=False),
     }
     attributes = " ".join(f'data-{name}="{html.escape(str(text))}"' for name, text in data.items())
-    return f'<div class="live" {attributes}></div>'
+    without = "Here a trained model translates your sentences. It needs JavaScript."
+    return f'<div class="live" {attributes}><noscript><p>{without}</p></noscript></div>'
 
 
 def model_script(name: str) -> str:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from annotated.attention import MultiHeadedAttention, scaled_dot_product, subsequent_mask
+from annotated.machinery.errors import InputError
 from annotated.machinery.recording import record_attention
 
 
@@ -183,6 +184,12 @@ def test_multi_head_equals_torch(h, kind, bias):
     close(ours.attend(query, *projected, mask), expected)
 
 
+@pytest.mark.parametrize("h, d_k", [(0, None), (17, None), (-1, None), (4, -2), (4, 0.5)])
+def test_heads_without_width_are_refused(h, d_k):
+    with pytest.raises(InputError, match="expected"):
+        MultiHeadedAttention(h, 16, d_k=d_k)
+
+
 @pytest.mark.parametrize("d_k, d_v", [(None, None), (3, None), (None, 5), (3, 5), (16, 1)])
 def test_multi_head_equals_the_formula_head_by_head(d_k, d_v):
     h, d_model = 4, 8
@@ -221,6 +228,24 @@ def test_mask_may_be_zero_one_or_boolean_and_broadcasts_over_the_batch():
     boolean = subsequent_mask(4)
     for mask in boolean.long(), boolean.float(), boolean.expand(3, 4, 4):
         assert torch.equal(attention(x, x, x, mask), attention(x, x, x, boolean))
+
+
+@pytest.mark.parametrize("forbidden", [-math.inf, -1e9, 0.5, 0.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_mask_that_is_to_be_added_is_refused(forbidden: float, dtype: torch.dtype):
+    """In it 0 allows, so that zeros alone could mean either."""
+    attention, x = MultiHeadedAttention(2, 8), torch.randn(1, 4, 8)
+    mask = torch.zeros(1, 4, 4, dtype=dtype).masked_fill(~subsequent_mask(4), forbidden)
+    for attend in attention, scaled_dot_product:
+        with pytest.raises(ValueError, match="expected mask with False or 0 where"):
+            attend(x, x, x, mask)
+
+
+def test_a_mask_of_whole_numbers_that_is_to_be_added_is_refused():
+    attention, x = MultiHeadedAttention(2, 8), torch.randn(1, 4, 8)
+    mask = torch.zeros(1, 4, 4, dtype=torch.int32).masked_fill(~subsequent_mask(4), -10_000)
+    with pytest.raises(InputError, match="expected mask with False or 0 where"):
+        attention(x, x, x, mask)
 
 
 def test_attention_dropout_acts_in_training_only():

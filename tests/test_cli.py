@@ -7,8 +7,10 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +28,7 @@ from annotated.machinery.files import write_text
 from annotated.machinery.model_files import save_model
 from annotated.machinery.scoring import BLEU_KINDS
 from annotated.machinery.training.checkpoints import list_checkpoints
+from annotated.machinery.training.logs import read_log
 from annotated.machinery.translator import Translation, load_pretrained
 from annotated.model import make_model
 from annotated.training import TrainingConfig, preset
@@ -232,7 +235,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def give(monkeypatch: pytest.MonkeyPatch, lines: bytes | Iterable[bytes], terminal=False) -> None:
     """Bytes, or lines as they come, on standard input."""
-    buffer = io.BytesIO(lines) if isinstance(lines, bytes) else lines
+    coming = iter(io.BytesIO(lines) if isinstance(lines, bytes) else lines)
+    buffer = SimpleNamespace(readline=lambda size: next(coming, b""))
     stdin = SimpleNamespace(buffer=buffer, isatty=lambda: terminal)
     monkeypatch.setattr("sys.stdin", stdin)
 
@@ -317,9 +321,6 @@ def test_options_of_translate_arrive(model, capsys, monkeypatch):
 
 def test_the_bar_is_where_it_is_wanted(model, tmp_path, capsys, monkeypatch):
     command = ["translate", model, "red", "blue"]
-    cli.main([*command, "--progress"])
-    out, error = capsys.readouterr()
-    assert "0/2" in error and out.count("\n") == 2 and "0/2" not in out
     for terminals, output, bar in (
         (("stderr",), [], True),
         (("stdout", "stderr"), [], False),  # it would get between the lines
@@ -413,7 +414,7 @@ MISTAKES = {
     "translate no-such-model x": "'no-such-model'",
     "translate MODEL x --input y": "--input",
     "translate MODEL --input missing.txt": "missing.txt",
-    "translate MODEL x --output .": "the name of a file; got .",
+    "translate MODEL x --output .": "the name of a file to write; got '.': a folder",
     "translate MODEL x --output data/multi30k/train.en.gz/x": "train.en.gz/x",
     "translate MODEL x --device tpu": "'tpu'",
     "translate MODEL x --alpha nan": "alpha",
@@ -534,6 +535,54 @@ def test_streams_that_are_closed_or_full(model, tmp_path, arguments, shell, stat
     assert done.returncode == status
     assert done.stderr.decode() == (f"annotated: {line}\n" if line else "")
     assert not list(tmp_path.glob("*.part"))
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("command", ["translate", "train --data texts-en-de --out run"])
+def test_ctrl_c_at_any_moment_is_one_line(model, command: str):
+    """Also while libraries are imported, where an exception would become many or get lost."""
+    words = [sys.executable, "-m", "annotated", *command.split()]
+    words += [model] if command == "translate" else []
+    for seconds in 0.3, 0.7, 1.1, 1.5, 2.0:
+        pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+        process = subprocess.Popen(words, **pipes)
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        _, error = process.communicate(timeout=60)
+        if not error.endswith(b"KeyboardInterrupt\n"):  # before the first line of ours
+            assert error.count(b"\n") <= 1 and process.returncode in (2, 130, -signal.SIGINT)
+
+
+@pytest.mark.slow
+def test_what_nobody_can_be_told_does_not_undo_what_is_done(run):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no such device")
+    words = "train", "--out", str(run), "--resume", "--updates", "8"
+    assert started(*words, shell="2> /dev/full").returncode == 0
+    assert read_log(run / "log.csv") and load_pretrained(run)
+    assert started("translate", "nowhere", "x", shell="2> /dev/full").returncode == 2
+
+
+def test_words_after_two_dashes_are_sentences(model, capsys):
+    expected = said(capsys, "translate", model, "--", "-red", "--beam")
+    assert expected.count("\n") == 2
+    assert said(capsys, "translate", model, "--beam", "4", "--", "-red", "--beam") == expected
+
+
+def test_outputs_are_checked_before_the_work(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("annotated.load_pretrained", None)  # not reached
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    for line in (
+        "evaluate M --out full", "heads M --out full", "parse x --svg full", "import M --out full",
+        "export M --to onnx --out full", "score full --ref full --out ''", "import M --out ''",
+    ):  # fmt: skip
+        assert "expected " in refused(capsys, *shlex.split(line))
+
+
+def test_names_command_no_terminal(capsys):
+    error = refused(capsys, "score", "\x1b[31m\nannotated: " + "x" * 9999, "--ref", "x")
+    assert "\x1b" not in error and len(error) < 1100
 
 
 @pytest.mark.slow

@@ -4,8 +4,11 @@ import re
 import time
 import unicodedata
 from itertools import pairwise
+from pathlib import Path
+from random import Random
 
 import numpy as np
+import pandas
 import pytest
 import torch
 from hypothesis import given
@@ -28,6 +31,8 @@ from annotated.data import (
     train_bpe,
     train_wordpiece,
 )
+from annotated.machinery.checks import each_text
+from annotated.machinery.cleaning import PairReport, good_pairs
 from annotated.machinery.corpora import load_pairs
 from annotated.machinery.files import resource_path
 from annotated.training import model_config, preset
@@ -47,8 +52,8 @@ PIECES = train_wordpiece(TEXT, 150)
 @pytest.mark.parametrize("tokenizer", [BPE, PIECES], ids=["bpe", "wordpiece"])
 @given(st.lists(st.sampled_from(UNITS)).map("".join))
 def test_what_decoding_gives_back(tokenizer: Tokenizer, text: str):
-    """Everything but the form of accents (NFC) and one space at the very beginning."""
-    expected = unicodedata.normalize("NFC", text).removeprefix(" ")
+    """Everything but the form of accents (NFC) and spaces at the ends."""
+    expected = unicodedata.normalize("NFC", text).strip()
     assert tokenizer.decode(encode_source(tokenizer, [text])[0]) == expected
 
 
@@ -83,6 +88,51 @@ def test_encoding_puts_ends_around():
     plain = [BPE.encode(sentence).ids for sentence in sentences]
     assert encode_source(BPE, sentences) == [[*plain[0], END], [END]]
     assert encode_target(BPE, sentences) == [[START, *plain[0], END], [START, END]]
+
+
+ENDS = [
+    "\n",
+    "\r\n",
+    " ",
+    "\t",
+    "\x0b",
+    "\x00",
+    "\x85",
+    "\xa0",
+    "\u1680",
+    "\u2003",
+    "\u2028",
+    "\u202f",
+]
+ENDS += ["\u3000", "\u200b", "\u200e", "\u2060", "\ufeff", " \ufeff\n "]
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_what_is_not_seen_at_the_ends_of_a_sentence_is_no_piece(end: str):
+    text = "Zwei Männer, fahren."
+    for sentence in text + end, end + text, end + text + end:
+        assert encode_source(BPE, [sentence]) == encode_source(BPE, [text])
+        learned = [learn_vocabulary("bpe", [x] * 3, 60).get_vocab() for x in (sentence, text)]
+        assert learned[0] == learned[1]
+        pairs = list(good_pairs([(1, sentence.encode(), sentence)], PairReport("")))
+        assert pairs == [[text, text]]
+    assert not list(good_pairs([(1, text, end)], PairReport("")))
+    joiner = "\u0d05\u0d35\u0d28\u0d4d\u200d"  # which makes another letter of the last
+    assert list(each_text([joiner + end])) == [joiner]
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+@pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
+def test_a_language_of_many_letters_has_them_in_its_vocabulary(kind: str, form: str):
+    """2,000 syllables of Korean by Zipf's law; and few rare letters of a text that needs few."""
+    random, letters = Random(0), [chr(0xAC00 + 5 * i) for i in range(2000)]
+    weights = [1 / (i + 1) for i in range(2000)]
+    lines = ["".join(random.choices(letters, weights, k=20)) for _ in range(3000)]
+    vocabulary = learn_vocabulary(kind, [unicodedata.normalize(form, x) for x in lines], 5000)
+    unknown = [UNK in ids for ids in encode_source(vocabulary, lines)]
+    assert sum(unknown) / len(lines) < 0.02
+    rare = ["a red house " * 300_000, *(chr(0xAC00 + i) for i in range(1500))]
+    assert sum(len(piece) == 1 for piece in learn_vocabulary(kind, rare, 5000).get_vocab()) <= 1000
 
 
 def test_training_is_reproducible():
@@ -244,7 +294,10 @@ def test_a_line_that_is_no_text_costs_the_others_nothing():
         assert train(bad, 40).to_str() == train(good, 40).to_str()
 
 
-@pytest.mark.parametrize("wrong", ["text", None, [3], [b"text"]])
+TABLE = pandas.DataFrame({"en": ["A dog."], "de": ["Ein Hund."]})
+
+
+@pytest.mark.parametrize("wrong", ["text", None, [3], [b"text"], TABLE, Path("text"), {"a": "b"}])
 def test_what_is_no_list_of_sentences_is_refused(wrong):
     for use in (
         lambda: encode_source(BPE, wrong),
@@ -253,6 +306,10 @@ def test_what_is_no_list_of_sentences_is_refused(wrong):
     ):
         with pytest.raises(ValueError, match=r"expected (a list of sentences|sentence 1)"):
             use()
+
+
+def test_a_column_of_a_table_is_a_list_of_sentences():
+    assert encode_source(BPE, TABLE["en"]) == encode_source(BPE, ["A dog."])
 
 
 def test_ids_come_in_any_sequence():

@@ -367,12 +367,26 @@ def test_only_words_are_said(sources, beam, seed):
         assert not {START, END, PAD, UNK} & set(itertools.chain(*(h.ids for h in group)))
 
 
-def test_a_broken_model_is_an_error():
+@pytest.mark.parametrize("broken", ["generator.proj", "encoder.layers.0.feed_forward.w_1"])
+def test_a_broken_model_is_an_error(broken: str):
     model = wild()
     with torch.no_grad():
-        model.generator.proj.weight.fill_(math.nan)
-    with pytest.raises(ValueError, match="no finite numbers"):
-        batched(model, [[4]], max_extra=3)
+        model.get_submodule(broken).weight[0, 0] = math.nan
+    for find in lambda: batched(model, [[4]], max_extra=3), lambda: search(model, [[4]], 5):
+        with pytest.raises(ValueError, match="no finite numbers"):
+            find()
+
+
+def test_a_model_in_training_is_searched_without_dropout_and_left_as_it_was():
+    model, rows = wild(), [[4, 5, 6], [7]]
+    expected = search(model, rows, 8), batched(model, rows, max_extra=5)
+    model.train()
+    model.encoder.eval()
+    modes = [module.training for module in model.modules()]
+    for _ in range(3):
+        assert torch.equal(search(model, rows, 8), expected[0])
+        same(batched(model, rows, max_extra=5), expected[1])
+    assert [module.training for module in model.modules()] == modes
 
 
 @pytest.mark.parametrize(
@@ -403,7 +417,14 @@ def test_what_is_no_batch_of_ids_is_refused(src):
 
 @pytest.mark.parametrize(
     "mask",
-    [torch.ones(2, 1, 2), torch.ones(2, 3), torch.ones(2, 3, 3), torch.zeros(2, 1, 3) - 1, [[[1]]]],
+    [
+        torch.ones(2, 1, 2),
+        torch.ones(3, 1, 3),
+        torch.ones(2, 3),
+        torch.ones(2, 3, 3),
+        torch.zeros(2, 1, 3) - 1,
+        [[[1]]],
+    ],
 )
 def test_a_mask_that_is_not_one_of_the_source_is_refused(mask):
     with pytest.raises(ValueError, match=r"expected src_mask .*got"):

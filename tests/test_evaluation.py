@@ -21,3 +21,11 @@ def test_operations_of_the_model_are_those_of_its_matrix_products(length: int):
     forward = 2 * (N * (encoder + decoder) + d * vocab)  # 2: multiply and add
     # A backward pass has two products for each of the forward pass.
     assert model_cost(config, length) == pytest.approx(3 * forward)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"hours": -1}, {"hours": float("nan")}, {"gpus": 0}, {"gpus": 2.5}]
+)
+def test_a_training_takes_some_hours_of_some_gpus(wrong: dict):
+    with pytest.raises(ValueError, match=next(iter(wrong))):
+        training_cost(**{"hours": 12} | wrong)

@@ -4,6 +4,8 @@ import errno
 import json
 import multiprocessing
 import os
+import shutil
+import stat
 import threading
 import time
 from dataclasses import dataclass, field
@@ -16,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from annotated.machinery.errors import FileError, InputError, MissingFile
 from annotated.machinery.files import (
     locked,
+    output_file,
     read_json,
     read_tensors,
     reading,
@@ -102,6 +105,153 @@ def test_what_is_written_is_whole_or_absent(tmp_path: Path):
         raise MissingFile("another file is not there")
     write_text(file, "new")
     assert file.read_text() == "new" and os.listdir(file.parent) == ["a.txt"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with files of all kinds of which none is ours."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "kept").write_text("kept")
+    (tmp_path / "read-only").write_text("kept")
+    (tmp_path / "read-only").chmod(0o400)
+    os.symlink("loop", tmp_path / "loop")
+    os.symlink("kept", tmp_path / "new.part")
+    os.symlink("/dev/null", tmp_path / "link-to-null")
+    os.mkfifo(tmp_path / "pipe")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["folder", "", ".", "/dev/null", "link-to-null", "pipe", "read-only", "loop", "kept/x"],
+)
+def test_only_files_are_written_and_replaced(place: Path, path: str):
+    before = {found.name: found.lstat() for found in place.iterdir()}
+    with pytest.raises(FileError, match="writ"):
+        write_text(path, "text")
+    after = {found.name: found.lstat() for found in place.iterdir()}
+    assert {**after} == before and stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+def test_a_link_is_followed_and_no_name_is_taken(place: Path):
+    """What is called as the file, with .part at its end, belongs to somebody else."""
+    os.symlink("target", place / "link")
+    for name in "link", "new":
+        write_text(name, "text")
+    write_tensors(place / "weights", {"a": torch.zeros(1)}, {})
+    assert os.readlink("link") == "target" and (place / "target").read_text() == "text"
+    assert os.readlink("new.part") == "kept" and (place / "kept").read_text() == "kept"
+    assert not [path for path in place.iterdir() if path.name.startswith("annotated-")]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of Unix")
+def test_permissions_are_those_of_the_system_or_of_the_file_before(tmp_path: Path):
+    old = os.umask(0o027)
+    try:
+        for write in write_text, lambda path, _: write_tensors(path, {"a": torch.zeros(1)}, {}):
+            file = tmp_path / f"{write.__name__[:5]}"
+            write(file, "text")
+            assert stat.S_IMODE(file.stat().st_mode) == 0o640
+            file.chmod(0o604)
+            write(file, "text")
+            assert stat.S_IMODE(file.stat().st_mode) == 0o604
+    finally:
+        os.umask(old)
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_of_two_that_write_one_file_the_first_wins(tmp_path: Path, there: bool):
+    file = tmp_path / "file"
+    if there:
+        file.write_text("old")
+    with pytest.raises(FileError, match="file has been written by another"), writing(file) as part:
+        part.write_text("second")
+        write_text(file, "first")
+    assert file.read_text() == "first" and os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_of_two_that_write_one_folder_one_wins_whole(tmp_path: Path, there: bool):
+    folder = tmp_path / "folder"
+    if there:
+        folder.mkdir()
+    with pytest.raises(FileError, match="could not be written"), writing_new_folder(folder) as one:
+        (one / "a").write_text("second")
+        folder.mkdir(exist_ok=True)  # another process comes in between
+        (folder / "b").write_text("first")
+    assert os.listdir(folder) == ["b"] and os.listdir(tmp_path) == ["folder"]
+
+
+def test_an_empty_folder_that_is_there_stays_what_it_is(tmp_path: Path, monkeypatch):
+    """It may be the current folder, the target of a link, or a mount."""
+    (tmp_path / "here").mkdir(mode=0o700)
+    os.symlink("here", tmp_path / "link")
+    before = (tmp_path / "here").stat()
+    monkeypatch.chdir(tmp_path / "here")
+    for path in ".", "../link":
+        with writing_new_folder(path) as part:
+            (part / "deep").mkdir()
+            write_text(part / "deep" / "a", "text")
+        after = Path.cwd().stat()
+        assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+        assert os.listdir() == ["deep"]
+        with pytest.raises(InputError, match="not empty"), writing_new_folder(path):
+            pass
+        shutil.rmtree("deep")
+    for path in "", "../link/../gone/../here/x\0":
+        with pytest.raises(ValueError), writing_new_folder(path):
+            pass
+
+
+@pytest.mark.parametrize("name", ["\udcff", "a\0b", "x" * 300, "loop/new"])
+def test_names_that_no_folder_can_have(tmp_path: Path, name: str):
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(InputError), writing_new_folder(tmp_path / name):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["loop"]
+
+
+def test_an_error_inside_a_new_folder_names_the_place_that_was_asked_for(tmp_path: Path):
+    with pytest.raises(FileError) as told, writing_new_folder(tmp_path / "new") as part:
+        write_text(part / ("x" * 300), "")
+    assert str(tmp_path / "new") in str(told.value) and ".part" not in str(told.value)
+
+
+def test_an_output_is_no_input(tmp_path: Path):
+    source, link = tmp_path / "source", tmp_path / "link"
+    source.write_text("text")
+    link.symlink_to(source)
+    os.link(source, tmp_path / "hard")
+    for output in source, link, tmp_path / "hard":
+        with pytest.raises(FileError, match="a file that is read"):
+            output_file(output, source)
+    output_file(tmp_path / "other", source)
+
+
+def test_what_a_killed_process_left_is_in_nobodys_way(tmp_path: Path):
+    (tmp_path / "annotated-a1b2c3d4.part").mkdir()
+    with writing_new_folder(tmp_path) as part:
+        write_text(part / "a", "text")
+    assert (tmp_path / "a").read_text() == "text"
+
+
+def test_a_lock_empties_no_file(tmp_path: Path):
+    (tmp_path / "a.lock").write_text("mine")
+    os.symlink("a.lock", tmp_path / "b.lock")
+    for name in "a.lock", "b.lock":
+        with pytest.raises(FileError, match=f"{name} could not be locked"):  # noqa: SIM117
+            with locked(tmp_path / name, "in use", timeout=-1):
+                pass
+    with pytest.raises(FileError), locked(Path("/proc/x.lock"), "in use", timeout=-1):
+        pass
+    assert (tmp_path / "a.lock").read_text() == "mine"
+
+
+@pytest.mark.parametrize("read", [read_json, read_tensors])
+def test_a_pipe_is_not_waited_for(place: Path, read):
+    with pytest.raises(FileError, match="a folder, a device or a pipe"):
+        read(place / "pipe", "a file")
 
 
 def test_a_folder_is_whole_or_absent(tmp_path: Path):

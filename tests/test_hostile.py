@@ -135,8 +135,8 @@ def translator() -> Translator:
 @pytest.fixture(scope="module")
 def model_folder(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("model")
-    save_model(folder, dict(translator.model.named_parameters()), translator.model.config)
     translator.tokenizer.save(str(folder / "tokenizer.json"))
+    save_model(folder, dict(translator.model.named_parameters()), translator.model.config)
     return folder
 
 

@@ -49,7 +49,11 @@ class Hub(http.server.BaseHTTPRequestHandler):
         elif re.fullmatch(rf"/api/models/owner/tiny/tree/(main|{REVISION})", path):
             body = json.dumps(listed).encode()
         elif re.fullmatch(rf"/api/models/owner/tiny(/revision/(main|{REVISION}))?", path):
-            said = {"id": "owner/tiny", "sha": REVISION, "siblings": []}
+            said = {
+                "id": "owner/tiny",
+                "sha": REVISION,
+                "siblings": [{"rfilename": n} for n in files],
+            }
             body = json.dumps(said | {"private": False, "downloads": 0, "tags": []}).encode()
         else:
             body = None
@@ -98,6 +102,8 @@ def test_a_name_is_fetched_once_and_stays_what_it_was(hub, tmp_path):
         assert unknown.stderr.count("\n") == 1
     hub.shutdown()
     hub.server_close()
+    offline = translate("owner/other", tmp_path, port)
+    assert offline.returncode == 2 and offline.stderr.count("\n") == 1, offline.stderr
     again = translate("owner/tiny", tmp_path, port)
     assert (again.returncode, again.stdout) == (0, first.stdout), again.stderr
     pinned = translate(f"owner/tiny@{REVISION}", tmp_path, port)
@@ -113,3 +119,5 @@ def test_a_path_is_not_taken_for_a_name(tmp_path, monkeypatch):
     for path in "no-such-model", "/a/b", "a/b/c", "../b", "a/", "runs/en-de":
         with pytest.raises(InputError, match="a model of the Hub is called OWNER/NAME"):
             hub_module.model_folder(path)
+    with pytest.raises(InputError, match="not looked up where runs is a folder"):
+        hub_module.model_folder("runs/name")

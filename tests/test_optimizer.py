@@ -31,7 +31,9 @@ def test_step_0_counts_as_1_and_the_papers_warmup_is_the_default():
     assert rate(4000, 512) == pytest.approx(float(equation_3(4000, 512, 4000)), rel=1e-12)
 
 
-@pytest.mark.parametrize("wrong", [{"warmup": 0}, {"model_size": 0}])
+@pytest.mark.parametrize(
+    "wrong", [{"warmup": 0}, {"model_size": 0}, {"factor": -1.0}, {"factor": float("nan")}]
+)
 def test_a_size_and_a_warmup_below_1_are_refused(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         paper_optimizer(nn.Linear(2, 1), **{"model_size": 512, "warmup": 4} | wrong)

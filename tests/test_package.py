@@ -14,10 +14,12 @@ from email import message_from_bytes
 from email.message import Message
 from graphlib import TopologicalSorter
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 import annotated
+from annotated.machinery.errors import MissingExtra, extra
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = {"torch", "altair", "spacy", "sacrebleu", "pandas", "tokenizers", "numpy", "pdfminer"}
@@ -96,8 +98,20 @@ def test_without_extras_a_use_says_which_is_missing():
     code += "from annotated.machinery.heads import gold\n"
     code += "from annotated.machinery.parsing import linear\n"
     code += "".join(f"try: {use}\nexcept MissingExtra as e: print(e)\n" for use in uses)
-    for said, (library, extra) in zip(bare(code).splitlines(), uses.values(), strict=True):
-        assert said.startswith(library) and f"annotated-attention[{extra}]" in said
+    for said, (library, brought) in zip(bare(code).splitlines(), uses.values(), strict=True):
+        assert said.startswith(library) and f"annotated-attention[{brought}]" in said
+
+
+def test_a_folder_is_not_taken_for_a_library(monkeypatch):
+    """Python imports it, but it has no file and contains nothing."""
+    for name in "altair", "nltk":
+        folder = ModuleType(name)
+        folder.__file__ = None
+        monkeypatch.setitem(sys.modules, name, folder)
+    with pytest.raises(MissingExtra, match=r"altair is not installed.*\[viz\]"), extra("viz"):
+        import altair  # noqa: F401
+    with pytest.raises(MissingExtra, match=r"nltk is not installed.*\[parse\]"), extra("parse"):
+        from nltk import Tree  # noqa: F401
 
 
 # ---------------------------------------------------------------------------------------- layers

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from annotated.evaluation import table_2
 from annotated.machinery.errors import FileError
+from annotated.machinery.paper import pdf
 from annotated.machinery.paper.pdf import (
     _CAPTIONS,
     _HEADINGS,
@@ -145,6 +146,18 @@ def test_unusable_files_are_refused_in_one_line_by_name_and_reason(name, tmp_pat
     assert "\n" not in str(error.value) and not caplog.records
 
 
+def test_a_pdf_has_limits_of_time_and_size(tmp_path, monkeypatch):
+    path = tmp_path / "made.pdf"
+    path.write_bytes(pdf_bytes(set_paper()[0]))
+    monkeypatch.setattr(pdf, "_SECONDS", 0.01)
+    with pytest.raises(FileError, match=r"made\.pdf.* more than 0\.01 seconds"):
+        extract_paper(path)
+    monkeypatch.setattr(pdf, "_LARGEST", 100)
+    for wrong in path, tmp_path, "/dev/zero":
+        with pytest.raises(FileError, match="no file, or one of more than 100 bytes"):
+            extract_paper(wrong)
+
+
 # ---------------------------------------------------------------------- words and formulas
 
 
@@ -181,6 +194,7 @@ def test_joining_undoes_breaking(words):
         ("uses O(k·n·d + n·d2).", r"uses $O(k \cdot n \cdot d + n \cdot d^2)$."),
         ("all warmup_steps of it", r"all $warmup\_steps$ of it"),
         *((f"value {sign}ls = 0.1", r"value $\epsilon_{ls} = 0.1$") for sign in ("ϵ", "ε", _LOST)),
+        (f"value ϵls = 0{_LOST}1.", r"value $\epsilon_{ls} = 0.1$."),  # version 7
         ("ϵ = 10-9", r"$\epsilon = 10^{-9}$"),
         ("at position t and gradients 4. To", "at position $t$ and gradients$^4$. To"),
     ],

@@ -1,17 +1,21 @@
 """Where the paper is kept, how it is quoted, and what becomes of bad files and downloads."""
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
 from serving import serving
 
 from annotated.machinery.errors import FileError
 from annotated.machinery.paper import quotation as module
+from annotated.machinery.paper.pdf import PARTS
 from annotated.machinery.paper.quotation import (
+    Quotation,
     find_paper,
     get_paper,
     import_paper,
@@ -20,7 +24,7 @@ from annotated.machinery.paper.quotation import (
 )
 
 MADE, WRONG = b"%PDF a paper", b"<html>please log in</html>"
-NAMES = "abstract", "3.1", "3.2.1", "figure-5", "table-3"
+NAMES = "abstract", *sorted(PARTS - {"abstract"})
 PAPER = {name: [f"Text {n} of {name}." for n in (1, 2, 3)] for name in NAMES}
 
 
@@ -130,7 +134,16 @@ def test_text_is_extracted_once_and_again_when_the_file_changes(pdf, extracted, 
     assert len(extracted) == 2
 
 
-@pytest.mark.parametrize("broken", [b"{", b"\xff"])
+OTHER = [
+    [],
+    {},
+    {"abstract": ["Text."]},
+    dict.fromkeys(PARTS, "Text."),
+    {part: [1] for part in PARTS},
+]
+
+
+@pytest.mark.parametrize("broken", [b"{", b"\xff", *(json.dumps(x).encode() for x in OTHER)])
 def test_broken_stored_text_is_replaced(broken, pdf):
     import_paper(pdf)
     (text,) = paper_folder().glob("*.json")
@@ -163,6 +176,21 @@ def test_a_quotation_is_a_block_with_its_citation(section, number, place, pdf):
     assert empty == ">"
     assert source == f"> — [Vaswani et al. (2017), {place}](https://arxiv.org/abs/1706.03762)"
     assert place in str(quote(section, number))
+
+
+def test_markup_in_a_paper_is_text():
+    hostile = "<b>a</b> [b](javascript:c) `d` {e}`f` $k < n$ \\g"
+    shown = Quotation(hostile, "§1")._repr_markdown_().split("\n")[0]
+    tokens = MarkdownIt().parse(shown.replace("$k < n$", "$k$"))[2].children
+    assert {token.type for token in tokens} == {"text", "text_special"} or all(
+        token.type == "text" for token in tokens
+    )
+    assert "$k < n$" in shown
+
+
+def test_what_has_no_end_is_not_read():
+    with pytest.raises(FileError, match="no file, or one of more than"):
+        import_paper("/dev/zero")
 
 
 def test_an_unknown_paragraph_names_what_there_is(pdf):

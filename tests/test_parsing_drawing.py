@@ -1,5 +1,9 @@
 """Trees as drawings."""
 
+from xml.etree import ElementTree
+
+import pytest
+from nltk import Tree
 from treebanks import one
 
 from annotated.machinery.parsing.drawing import tree_svg
@@ -28,3 +32,13 @@ def test_a_nested_phrase_is_right_once():
     assert "tree-wrong" not in tree_svg(gold).split("</style>")[1]
     twice = one("(S (NP (NP (NN a))) (VP (VB b)))")
     assert tree_svg(twice, gold).split("</style>")[1].count("tree-wrong") == 1
+
+
+@pytest.mark.parametrize(
+    "letter", ["\x00", "\x0b", "\x1b", "\ufffe", "\ud800", "<", "&", '"', "\x85"]
+)
+def test_a_drawing_is_well_formed_whatever_the_words(letter: str):
+    tree = Tree(f"S{letter}", [Tree(f"N{letter}", [f"a{letter}b"])])
+    root = ElementTree.fromstring(tree_svg(tree))
+    (word,) = root.findall(".//*[@class='tree-word']")
+    assert len(word.text) == 3

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from treebanks import ANY_TREES, one
 
+from annotated.machinery.errors import InputError
 from annotated.machinery.parsing.linear import (
     delinearize,
     line_to_tree,
@@ -75,3 +76,9 @@ def test_any_line_gives_a_tree_with_all_words_in_order(pieces, n):
 )
 def test_words_say_where_a_tag_belongs(line, tree):
     assert line_to_tree(line, ["the", "cat", "sat"]) == one(tree)
+
+
+@pytest.mark.parametrize("words", ["The cat sat", {"a", "b"}, iter(["a"]), [None], [1], None])
+def test_what_is_no_list_of_words_is_refused(words):
+    with pytest.raises(InputError, match="expected a sentence as a list of words"):
+        words_to_line(words)

@@ -76,6 +76,34 @@ def test_the_table_is_neither_learned_nor_saved():
     assert layer.state_dict() == {}
 
 
+@pytest.mark.parametrize("start", ["cpu", "meta"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("emptied", [True, False])
+def test_the_table_is_right_wherever_the_layer_was(start: str, dtype: torch.dtype, emptied: bool):
+    """No file has it, so it survives `to_empty`, torch's meta device and 16 bits."""
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device(start):
+            layer = PositionalEncoding(6, dropout=0.0, max_len=40)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    if start == "cpu":
+        layer = layer.bfloat16().float()
+    if emptied:
+        layer = layer.to_empty(device="cpu")
+    for length in 9, 50:
+        assert torch.equal(layer(torch.zeros(1, length, 6))[0], sinusoids(length, 6))
+    assert layer(torch.zeros(1, 9, 6, dtype=dtype)).dtype == dtype
+
+
+def test_an_input_of_another_width_or_type_does_not_change_the_table():
+    layer = PositionalEncoding(8, dropout=0.0, max_len=4)
+    with pytest.raises(RuntimeError):
+        layer(torch.zeros(1, 9, 16))
+    layer(torch.zeros(1, 12, 8, dtype=torch.bfloat16))
+    assert torch.equal(layer(torch.zeros(1, 12, 8))[0], sinusoids(12, 8))
+
+
 @pytest.mark.parametrize("encoding", [PositionalEncoding, LearnedPositionalEncoding])
 def test_dropout_falls_on_the_sum_in_training_only(encoding):
     layer = encoding(64, 0.5, 40)

@@ -206,9 +206,11 @@ def test_a_run_finds_its_corpus_or_makes_it(asked, tmp_path: Path, monkeypatch):
     run = tmp_path / "run"
     own = PreparedCorpus.for_run(asked, run, processes=2)
     assert own.folder == run / "prepared" and len(own.train) == 40
-    (own.folder / "left.txt").write_text("of an earlier start")
-    PreparedCorpus.for_run(asked, run)
-    assert not (own.folder / "left.txt").exists()
+    before = contents(own.folder)
+    assert PreparedCorpus.for_run(asked, run).folder == own.folder
+    with pytest.raises(FileError, match="made from another corpus or by other rules"):
+        PreparedCorpus.for_run(replace(asked, vocab_size=80), run)
+    assert before == contents(own.folder)
     monkeypatch.setattr(prepared, "_SMALL", 0)
     with pytest.raises(InputError, match="2 processes would wait"):
         PreparedCorpus.for_run(asked, run, processes=2)
@@ -281,9 +283,9 @@ def test_a_full_disk_is_reported_and_leaves_nothing(asked, cache: Path, monkeypa
 
 def test_a_foreign_folder_is_not_written_over(asked: TrainingConfig, texts: Path):
     before = contents(texts)
-    with pytest.raises(FileNotFoundError, match=r"expected a prepared corpus in .*texts"):
+    with pytest.raises(InputError, match=r"expected a new or an empty folder; got .*texts"):
         prepare(asked, texts)
-    assert contents(texts) == before
+    assert not texts.with_name("texts.lock").exists() and contents(texts) == before
 
 
 def damages(content: bytes) -> dict[str, bytes]:
@@ -357,11 +359,18 @@ def test_a_killed_preparation_is_never_half_used(
     chance = random.Random(0)
     for _ in range(4):
         running = subprocess.Popen([*words, "--out", str(out)], stderr=subprocess.DEVNULL)
-        while running.poll() is None and not out.with_name("killed.part").exists():
+        while running.poll() is None and not list(tmp_path.glob("*.part/killed")):
             time.sleep(0.02)
         time.sleep(chance.uniform(0, 1.5))
         running.send_signal(signal.SIGKILL)
         running.communicate()
         assert not out.exists() or contents(out) == whole
     prepare(asked, out)
-    assert contents(out) == whole and not out.with_name("killed.part").exists()
+    assert contents(out) == whole
+
+
+@pytest.mark.processes
+def test_a_process_that_ends_early_is_told_with_its_causes():
+    causes = r"__main__.*standard input.*lack of memory"
+    with pytest.raises(InputError, match=causes), prepared._pool(1) as pool:
+        pool.submit(os._exit, 1).result()

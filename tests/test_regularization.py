@@ -7,7 +7,11 @@ import torch
 import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.func import functional_call, grad, vmap
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from annotated.data import Batch
+from annotated.machinery.blockwise_loss import _BlockwiseLoss, linear_cross_entropy
 from annotated.model import make_model
 from annotated.regularization import Dropout, LabelSmoothing, smoothed_cross_entropy
 
@@ -56,6 +60,40 @@ def test_equals_the_definition_one_number_at_a_time(problem):
     assert LabelSmoothing(size, pad, epsilon)(log_probs, target).item() == pytest.approx(
         expected, rel=1e-5, abs=1e-5
     )
+
+
+@pytest.mark.parametrize("padding", [-100, -1, 5, 10**6])
+def test_padding_may_have_an_id_outside_the_vocabulary(padding: int):
+    x, weight, target = torch.randn(4, 3), torch.randn(5, 3), torch.tensor([3, padding, 1, 0])
+    expected = F.cross_entropy(
+        x @ weight.T, target, ignore_index=padding, label_smoothing=0.1, reduction="sum"
+    )
+    close(LabelSmoothing(5, padding, 0.1)((x @ weight.T).log_softmax(-1), target), expected)
+    close(linear_cross_entropy(x, weight, target, padding, 0.1), expected)
+    close(_BlockwiseLoss.apply(x, weight, target, padding, 0.1), expected)  # as on a GPU
+
+
+def test_gradients_of_each_sentence_by_vmap():
+    """As one at a time, without dropout; with it, each sentence has its own."""
+    model = make_model(9, 9, N=1, d_model=8, d_ff=8, h=2, dropout=0.5)
+    weights = {name: p.detach() for name, p in model.named_parameters()}
+    src, tgt = torch.randint(4, 9, (3, 6)), torch.randint(4, 9, (3, 4))
+
+    def loss(weights: dict, src: torch.Tensor, tgt: torch.Tensor) -> torch.Tensor:
+        batch = Batch(src[None], tgt[None])
+        sides = batch.src, batch.tgt, batch.src_mask, batch.tgt_mask
+        return functional_call(model, weights, sides)[0, 0].square().sum()
+
+    gradients = vmap(grad(loss), (None, 0, 0), randomness="different")
+    with sdpa_kernel(SDPBackend.MATH):
+        drawn = gradients(weights, src[:1].expand(3, -1), tgt[:1].expand(3, -1))
+        model.eval()
+        found = gradients(weights, src, tgt)
+        for i in range(3):
+            for name, alone in grad(loss)(weights, src[i], tgt[i]).items():
+                close(found[name][i], alone)
+    first, second, _ = drawn["src_embed.0.lut.weight"]
+    assert not torch.equal(first, second)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])

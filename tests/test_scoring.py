@@ -126,8 +126,36 @@ def test_what_needs_mosess_tokenizer_names_its_extra(monkeypatch):
 def test_an_unknown_kind_or_language_is_refused():
     with pytest.raises(ValueError, match="'detok'"):
         bleu(OUTPUT, REFERENCE, "de", "detok")
-    with pytest.raises(ValueError, match="'german'"):
-        moses_tokenize(OUTPUT, "german")
+    for lang in "german", "deu", "deu_Latn", "pt-br", "DE", "", None:
+        for score in (
+            lambda lang=lang: bleu(OUTPUT, REFERENCE, lang),
+            lambda lang=lang: evaluate(None, "multi30k", "dev", "en", lang),  # before it translates
+        ):
+            with pytest.raises(ValueError, match="expected a language of two letters"):
+                score()
+
+
+@pytest.mark.parametrize(
+    ("lang", "ours", "theirs", "tokenizer"),
+    [
+        ("zh", "我喜欢吃苹果和香蕉。", "我很喜欢吃苹果和香蕉。", "zh"),
+        ("ja", "私はりんごを食べるのが好きです。", "私はりんごを食べることが好きです。", "char"),
+        ("th", "ฉันชอบกินกล้วยและแอปเปิล", "ฉันชอบกินแอปเปิลและกล้วย", "char"),
+        ("km", "ខ្ញុំចូលចិត្តញ៉ាំចេក", "ខ្ញុំចូលចិត្តញ៉ាំផ្លែប៉ោម", "char"),
+    ],
+)
+def test_a_language_without_spaces_is_scored_by_letters(lang, ours, theirs, tokenizer, tmp_path):
+    found = bleu([ours], [theirs], lang)
+    assert (
+        found["score"] == sacrebleu.corpus_bleu([ours], [[theirs]], tokenize=tokenizer).score > 30
+    )
+    assert f"tok:{tokenizer}|" in found["signature"]
+    with pytest.raises(ValueError, match=f"a kind of BLEU for {lang} out of cased;"):
+        bleu([ours], [theirs], lang, "tokenized")
+    for name, line in ("ours", ours), ("theirs", theirs):
+        (tmp_path / name).write_text(line + "\n", encoding="utf-8")
+    (row,) = score_files(tmp_path / "ours", tmp_path / "theirs", lang)
+    assert row["score"] == found["score"]
 
 
 # ---------------------------------------------------------------------------------- tokenization

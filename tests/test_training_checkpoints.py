@@ -3,6 +3,7 @@
 import errno
 import json
 import random
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,11 @@ import torch
 from small_runs import assert_same_run, half_written, last_update, refused, start, tensors
 
 from annotated.machinery.cli import main
-from annotated.machinery.errors import InputError
+from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.training.checkpoints import (
     average_checkpoints,
     list_checkpoints,
+    newest_checkpoint,
     read_checkpoint,
     write_checkpoint,
 )
@@ -144,6 +146,30 @@ def test_a_damaged_checkpoint_is_not_averaged(config: TrainingConfig, capsys):
     main(["train", "--out", config.out, "--resume"])  # the mean of what is left
 
 
+def test_a_configuration_that_was_changed_is_not_that_of_the_mean(config: TrainingConfig, capsys):
+    train(config)
+    place, model = Path(config.out, "training.json"), Path(config.out, "model.safetensors")
+    before = model.read_bytes()
+    place.write_text(place.read_text().replace('"relu"', '"swish"'))
+    with pytest.raises(SystemExit):
+        main(["average", config.out])
+    assert "activation=swish" in capsys.readouterr().err and model.read_bytes() == before
+
+
+def test_a_checkpoint_with_another_number_is_refused(config: TrainingConfig, capsys):
+    train(config)
+    path = list_checkpoints(config.out)[-1]
+    other, kept = (path.with_name(f"checkpoint-00000099.{end}") for end in
+                   ("safetensors", "safetensors.damaged"))  # fmt: skip
+    shutil.copy(path, other)
+    with pytest.raises(FileError, match=r"expected the checkpoint of that update; got that of"):
+        newest_checkpoint(Path(config.out))
+    other.write_bytes(b"damaged")
+    kept.write_text("kept")
+    assert newest_checkpoint(Path(config.out)) == path
+    assert kept.read_text() == "kept" and not other.exists()
+
+
 def test_only_checkpoints_of_one_model_are_averaged(tmp_path: Path):
     one, two = (tmp_path / f"{name}.safetensors" for name in ("one", "two"))
     write_checkpoint(one, {"model.a": torch.ones(3, 4)}, {})
@@ -151,3 +177,9 @@ def test_only_checkpoints_of_one_model_are_averaged(tmp_path: Path):
     for wrong in [one, two], []:
         with pytest.raises(InputError):
             average_checkpoints(wrong)
+    for name, other in ("seed", 2), ("data", "laws-en-fr"), ("weights", "multi30k-en-de"):
+        for path, options in (one, {"seed": 1, "data": "texts-en-de"}), (two, {name: other}):
+            state = {"config": {"seed": 1, "data": "texts-en-de", "weights": ""} | options}
+            write_checkpoint(path, {"model.a": torch.ones(3, 4)}, state)
+        with pytest.raises(InputError, match=r"two.*the same run as .*one"):
+            average_checkpoints([one, two])

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import asdict, replace
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -73,7 +74,8 @@ def test_the_dropout_of_attention_reaches_the_model_and_older_runs_have_none(tmp
 
 
 def test_tensorboard_is_required_before_anything_is_done(config, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("annotated.machinery.training.trainer.find_spec", lambda name: None)
+    folder = ModuleSpec("tensorboard", None)  # as that of a folder which is called so
+    monkeypatch.setattr("annotated.machinery.training.trainer.find_spec", lambda name: folder)
     with pytest.raises(InputError, match="pip install tensorboard"):
         train(replace(config, tensorboard=True))
     assert not Path(config.out).exists()

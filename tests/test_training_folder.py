@@ -2,7 +2,9 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,30 @@ from annotated.training import TrainingConfig
 def contents(config: TrainingConfig) -> dict[Path, bytes]:
     """All files of a run."""
     return {path: path.read_bytes() for path in Path(config.out).rglob("*") if path.is_file()}
+
+
+def test_a_start_that_was_killed_before_its_end_may_begin_again(config: TrainingConfig):
+    train(config)
+    folder = Path(config.out)
+    expected = (folder / "model.safetensors").read_bytes()
+    for path in folder.iterdir():  # what is there just before corpus.json is
+        if path.name not in {".lock", "prepared", "tokenizer.json", "training.json"}:
+            path.unlink()
+    (folder / "annotated-a1b2c3d4.part").mkdir()
+    train(config)
+    assert (folder / "model.safetensors").read_bytes() == expected
+    assert not list(folder.glob("*.part"))
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "corpus.json", "config.json"])
+def test_a_lock_of_another_program_is_no_mark_of_a_run(config: TrainingConfig, name: str):
+    folder = Path(config.out)
+    folder.mkdir()
+    (folder / ".lock").touch()
+    (folder / name).write_text("mine")
+    with pytest.raises(InputError, match=f"which contains {name}"):
+        train(config)
+    assert (folder / name).read_text() == "mine"
 
 
 def test_a_folder_with_a_run_is_not_overwritten(config: TrainingConfig, tmp_path: Path):
@@ -48,6 +74,73 @@ def test_a_start_that_broke_off_leaves_nothing_behind(config: TrainingConfig, tm
     other = replace(config, out=str(tmp_path / "other"))
     for settings in config, other:
         train(settings)
+    assert_same_run(config, other)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["prepared/notes", "config.json", "corpus.json", "tokenizer.json", "model.safetensors",
+     "log.csv", "notes", ".lock", "checkpoint-00000010.safetensors"],
+)  # fmt: skip
+def test_a_folder_that_holds_something_else_is_left_as_it_is(config, tmp_path: Path, name: str):
+    file = Path(config.out) / name
+    file.parent.mkdir(parents=True)
+    file.write_text("of the user")
+    for go in train, launch, partial(train, resume=True):
+        with pytest.raises(FileError if "." in name[:1] or "check" in name else InputError):
+            go(config)
+        assert contents(config) == {file: b"of the user"}
+
+
+def test_a_run_may_have_a_folder_that_is_empty_but_no_empty_name(config, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="expected out as the name of a folder; got ''"):
+        replace(config, out="")
+    Path("here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    train(replace(config, out=".", updates=10))
+    assert Path("model.safetensors").exists()
+
+
+def test_a_refused_continuation_changes_nothing(config: TrainingConfig):
+    train(replace(config, updates=20))
+    (Path(config.out) / "log.csv").touch()
+    before = contents(config)
+    for change in {"updates": 10}, {"seed": 7}, {"prepared": config.out}:
+        with pytest.raises(InputError):
+            train(replace(config, **{"average": 1, **change}), resume=True)
+        assert before == contents(config)
+
+
+def test_a_run_whose_checkpoints_are_gone_does_not_begin_anew(config: TrainingConfig, capsys):
+    train(replace(config, updates=20))
+    for path in list_checkpoints(config.out):
+        path.unlink()
+    before = contents(config)
+    assert "expected a checkpoint to go on from" in refused(config, capsys)
+    assert before == contents(config)
+
+
+def test_a_start_that_is_refused_leaves_the_folder_to_another(config: TrainingConfig):
+    for change in {"vocab_size": 6}, {"weights": "multi30k-en-de"}, {"src_tokens": 1}:
+        with pytest.raises(InputError):
+            train(replace(config, **change))
+        assert {path.name for path in Path(config.out).iterdir()} <= {".lock"}
+    train(replace(config, updates=10))
+
+
+def test_a_run_in_a_thread(config: TrainingConfig):
+    """Signals do not arrive there; it trains all the same."""
+    with ThreadPoolExecutor() as pool:
+        assert pool.submit(train, replace(config, updates=10)).result() == Path(config.out)
+
+
+def test_a_run_in_another_thread_is_the_same(config: TrainingConfig, tmp_path: Path):
+    """Python handles no signals there."""
+    other = replace(config, out=str(tmp_path / "other"))
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(train, other).result()
+    train(config)
     assert_same_run(config, other)
 
 

@@ -32,9 +32,27 @@ def test_a_second_ctrl_c_stops_at_once():
         with pytest.raises(KeyboardInterrupt, match="at once"):
             os.kill(os.getpid(), signal.SIGINT)
     with StopRequest(alone=False) as stop:  # torchrun passes the signal on once more
-        os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGTERM)
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
         assert stop.wanted
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_system_that_ends_a_run_may_say_so_twice(name: str):
+    number = getattr(signal, name)
+    before = signal.signal(number, signal.SIG_DFL)  # these tests themselves may run under nohup
+    with StopRequest() as stop:
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+        assert stop.wanted
+    assert signal.getsignal(number) == signal.SIG_DFL
+    signal.signal(number, signal.SIG_IGN)  # as nohup does
+    try:
+        with StopRequest() as stop:
+            os.kill(os.getpid(), number)
+            assert not stop.wanted
+    finally:
+        signal.signal(number, before)
 
 
 @pytest.mark.processes

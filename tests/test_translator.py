@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
+from safetensors.torch import save_model as save_by_library
 from tiny import TOKENIZER, WORDS, never_end, wild
+from torch.nn.utils import parameters_to_vector, prune
 
-from annotated.data import END, Batch, encode_source, pad_ids
-from annotated.decoding import beam_search
+from annotated.data import END, encode_source, train_bpe
 from annotated.machinery.errors import FileError, InputError
+from annotated.machinery.export import FORMS, export_model
 from annotated.machinery.files import resource_path
 from annotated.machinery.model_files import save_model
 from annotated.machinery.translator import Translation, Translator, load_pretrained
@@ -167,7 +170,8 @@ def test_lines_are_read_as_they_are_needed():
     assert len(list(found)) == 4 and len(read) == 5
 
 
-def test_progress_counts_sentences(capsys):
+def test_progress_counts_sentences(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     translator = Translator(wild(60), TOKENIZER)
     translator.translate(["one", "", "two three"], max_extra=0, progress=True)
     assert "3/3" in capsys.readouterr().err
@@ -180,8 +184,8 @@ def test_progress_counts_sentences(capsys):
 
 def save(model: EncoderDecoder, folder: Path) -> None:
     """In half precision, as a training does."""
-    save_model(folder, dict(model.named_parameters()), model.config)
     TOKENIZER.save(str(folder / "tokenizer.json"))
+    save_model(folder, dict(model.named_parameters()), model.config)
 
 
 @pytest.mark.parametrize("options", [{"tie_embeddings": True}, {"positions": "sinusoidal"}])
@@ -231,18 +235,60 @@ def test_a_translator_saves_what_is_loaded(tmp_path: Path, half: bool, kind: tor
         one.save(tmp_path / "new")
 
 
-def test_the_order_of_matrices_in_memory_changes_no_value(tmp_path: Path):
-    model = wild(60, tie_embeddings=True)
-    save(model, tmp_path)
-    loaded = load_pretrained(tmp_path).model
-    matrices = [p for p in loaded.parameters() if p.dim() == 2]
-    assert matrices and all(p.t().is_contiguous() for p in matrices)
-    loaded.load_state_dict(model.state_dict())
-    assert all(p.t().is_contiguous() for p in matrices)  # it stays
-    batch = Batch(pad_ids([[4, 5, 6], [7, 8, 4]]))
-    found = [beam_search(m, batch.src, batch.src_mask, max_extra=5) for m in (model, loaded)]
-    for (one,), (other,) in zip(*found, strict=True):
-        assert one.ids == other.ids and one.score == pytest.approx(other.score, abs=1e-5)
+def _parametrize(model):
+    torch.nn.utils.parametrize.register_parametrization(model.generator.proj, "weight", Double())
+
+
+class Double(torch.nn.Module):
+    def forward(self, weight):
+        return 2 * weight
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: prune.l1_unstructured(m.encoder.layers[0].self_attn.w_q, "weight", amount=0.3),
+        _parametrize,
+        lambda m: setattr(m.decoder, "layers", m.decoder.layers[:1]),
+        lambda m: setattr(m.src_embed[0], "lut", torch.nn.Embedding(61, 16)),
+        lambda m: setattr(m.encoder.layers[1], "self_attn", torch.nn.Identity()),
+    ],
+)
+def test_a_model_that_its_configuration_does_not_describe_is_not_written(tmp_path, change):
+    translator = Translator(wild(60, N=2), TOKENIZER)
+    change(translator.model)
+    for write in (translator.save, *(partial(export_model, translator, form) for form in FORMS)):
+        with pytest.raises(InputError, match="as the configuration of the model describes"):
+            write(tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_weights_that_change_during_a_search_keep_their_change():
+    translator = Translator(wild(60), TOKENIZER)
+    weight = translator.model.decoder.layers[0].self_attn.w_q.weight
+    before = weight.detach().clone()
+    update = lambda *_: weight.data.add_(1.0).ndim - 2 or None
+    hook = translator.model.generator.register_forward_hook(update)
+    translator.translate(["one two", "three"], max_extra=0)
+    hook.remove()
+    assert (weight.data - before >= 0.99).all() and weight.is_contiguous()
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda m, path: save_by_library(m, path),
+        lambda m, path: parameters_to_vector(m.parameters()),
+        lambda m, path: prune.l1_unstructured(m.generator.proj, "weight", amount=0.3),
+        lambda m, path: torch.optim.LBFGS(m.parameters())._gather_flat_grad(),
+    ],
+)
+def test_a_loaded_model_that_has_translated_is_as_others_expect(saved: Path, use):
+    translator = load_pretrained(saved)
+    translator.translate(["one two", "three"], max_extra=3)
+    for parameter in translator.model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    use(translator.model, saved / "again")
 
 
 def test_an_unknown_model_is_refused_with_the_known(tmp_path: Path, monkeypatch):
@@ -268,6 +314,56 @@ def saved(tmp_path: Path) -> Path:
     """The folder of a tiny model, whole."""
     save(wild(60, positions="sinusoidal", tie_embeddings=True), tmp_path)
     return tmp_path
+
+
+@pytest.mark.parametrize("place", [-1, -1000, -(2**12)])
+def test_damaged_and_exchanged_weights_are_refused(saved: Path, place: int):
+    """One bit, which leaves a finite number; and those of a model with another vocabulary."""
+    path = saved / "model.safetensors"
+    whole = path.read_bytes()
+    damaged = bytearray(whole)
+    damaged[place] ^= 1
+    path.write_bytes(damaged)
+    assert "their SHA-256 differs" in not_loaded(saved, path.name)
+    path.write_bytes(whole)
+    load_pretrained(saved)
+    train_bpe([WORDS[::-1]] * 2, 60).save(str(saved / "tokenizer.json"))
+    assert "of the model; got another" in not_loaded(saved, "tokenizer.json")
+
+
+def test_weights_that_16_bits_cannot_hold_are_not_written(tmp_path: Path):
+    translator = Translator(wild(60), TOKENIZER)
+    with torch.no_grad():
+        translator.model.generator.proj.weight[3, 3] = 1e6
+    for write in (
+        lambda: save_model(
+            tmp_path, dict(translator.model.named_parameters()), translator.model.config
+        ),
+        *(
+            lambda form=form: export_model(translator, form, tmp_path / form, half=True)
+            for form in FORMS
+        ),
+    ):
+        with pytest.raises(InputError, match=r"up to 65504; got others in generator.proj.weight"):
+            write()
+    assert not [*tmp_path.iterdir()]
+    translator.save(tmp_path / "single")
+    assert load_pretrained(tmp_path / "single").model.generator.proj.weight[3, 3] == 1e6
+
+
+def test_every_module_with_weights_is_called():
+    """So that replaced forwards and hooks, such as those that fetch offloaded weights, work."""
+    model = wild(60, norm_first=True)
+    seen = set()
+    parts = {name: m for name, m in model.named_modules() if m._parameters}
+    for name, module in parts.items():
+        forward = module.forward
+        module.forward = lambda *x, name=name, forward=forward: (seen.add(name), forward(*x))[1]
+    Translator(model, TOKENIZER).translate("one two", max_extra=2)
+    assert seen == parts.keys()
+    seen.clear()
+    model.generator(model(torch.tensor([[4, 5]]), torch.tensor([[6, 7]])))
+    assert seen == parts.keys()
 
 
 def not_loaded(folder: Path, file: str) -> str:
@@ -298,9 +394,10 @@ def test_every_cut_of_a_models_files_is_noticed(saved: Path, file: str):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"N": 1}, "N=2 layers"), ({"N": 10**30}, "got N=1000"), ({"N": "2"}, 'field "N" - should'),
-        ({"d_model": 32}, r"\(60, 32\)|\(32, 32\)"), ({"d_model": 10**30}, "can be built"),
-        ({"d_ff": 10**15}, r"w_1.* as \(1000000000000000, 16\)"), ({"d_k": 3}, "w_"),
+        ({"N": 1}, "N=2 layers"), ({"N": 10**30}, "N of at most 1,000"),
+        ({"N": "2"}, 'field "N" - should'),
+        ({"d_model": 32}, r"\(60, 32\)|\(32, 32\)"), ({"d_model": 10**30}, "d_model of at most"),
+        ({"d_ff": 10**7}, r"w_1.* as \(10000000, 16\)"), ({"d_k": 3}, "w_"),
         ({"norm_first": True}, "norm.* is missing"), ({"positions": "learned"}, "pe is missing"),
         ({"max_len": 10**9}, "at most 100,000"), ({"tie_embeddings": False}, "is missing"),
         ({"src_vocab": 61, "tgt_vocab": 61}, r"\(61, 16\)"),
@@ -333,6 +430,20 @@ def test_a_wrong_tensor_is_refused(saved: Path, change, said: str):
     assert NAME in line and re.search(said, line)
 
 
+def test_padding_and_truncation_of_a_training_elsewhere_are_left_out(saved: Path):
+    expected = load_pretrained(saved).translate(["one", "two three, four"])
+    vocabulary = json.loads((saved / "tokenizer.json").read_text(encoding="utf-8"))
+    vocabulary["truncation"] = {"direction": "Right", "max_length": 3, "strategy": "LongestFirst",
+                                "stride": 0}  # fmt: skip
+    vocabulary["padding"] = {"strategy": {"Fixed": 10**9}, "direction": "Right", "pad_id": 2,
+                             "pad_to_multiple_of": None, "pad_type_id": 0,
+                             "pad_token": "<pad>"}  # fmt: skip
+    (saved / "tokenizer.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    tensors = load_file(saved / "model.safetensors")
+    save_file(tensors, saved / "model.safetensors")  # elsewhere nobody knows of our header
+    assert load_pretrained(saved).translate(["one", "two three, four"]) == expected
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -342,8 +453,13 @@ def test_a_wrong_tensor_is_refused(saved: Path, change, said: str):
         (lambda t: (t["added_tokens"].clear(), t["model"]["vocab"].clear(),
                     t["model"]["merges"].clear()), "<unk>"),
         (lambda t: t["model"].update(unk_token="none"), "none"),
-        (lambda t: t.update(truncation={"direction": "Right", "max_length": 3,
-                                        "strategy": "LongestFirst", "stride": 0}), "truncation"),
+        (lambda t: t.update(normalizer={"type": "Sequence", "normalizers": [  # doubles each a
+            {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}] * 40}), "Replace"),
+        (lambda t: t.update(pre_tokenizer={"type": "FixedLength", "length": 0}), "FixedLength"),
+        (lambda t: t.update(normalizer={"type": "Precompiled", "precompiled_charsmap": "AAAA"}),
+         "Precompiled"),  # a panic of the library
+        (lambda t: t["model"]["vocab"].update({"one": 5}), "of the model; got another"),
+        (lambda t: t.update(post_processor={"type": "Sequence", "processors": []}), "post_proc"),
         (lambda t: t.update(model=None), "a vocabulary as"),
     ],
 )  # fmt: skip

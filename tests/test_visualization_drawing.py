@@ -35,6 +35,12 @@ def test_a_first_view_of_what_is_not_there_is_refused(wrong):
         attention_lines(torch.zeros(4, 3, 3), ["a", "b", "c"], **wrong)
 
 
+@pytest.mark.parametrize("full", [0, -1, 2, float("nan"), "1"])
+def test_a_heat_map_has_full_color_somewhere(full: object):
+    with pytest.raises(ValueError, match="expected full"):
+        heat_map(torch.zeros(1, 1), ["a"], full=full)
+
+
 def test_alternative_texts_name_the_strongest_weights():
     weights = torch.full((2, 3, 2, 2), 0.5)
     weights[1, 2, 1] = torch.tensor([0.9, 0.1])

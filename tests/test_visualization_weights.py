@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from annotated.data import train_bpe
+from annotated.machinery.errors import InputError
 from annotated.machinery.translator import Translator
 from annotated.machinery.visualization.weights import (
     AttentionWeights,
@@ -106,6 +109,38 @@ def test_word_groups_keep_every_piece_once_and_in_order(names: list[str]):
         assert all(not names[i].startswith("▁") or names[i - 1] == "▁" for i in group[1:])
 
 
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        ["▁हि", "न्दी"], ["▁বাং", "লা"], ["▁தமி", "ழ்"], ["▁ครั้", "ง"], ["▁မြန်", "မာ"], ["▁مَد", "رَسة"],
+        ["▁שָׁ", "לוֹם"], ["▁ọ̀r", "ọ̀"], ["▁می", "\u200cخواهم"], ["▁Fahr", "\u00adrad"],
+        ["▁안녕", "하세요"], ["▁က", "္", "က"], ["▁x", "²", "½"],
+    ],
+)  # fmt: skip
+def test_marks_are_inside_words(pieces: list[str]):
+    assert word_groups(["▁a", *pieces, "!"]) == [
+        [0],
+        [*range(1, len(pieces) + 1)],
+        [len(pieces) + 1],
+    ]
+
+
+def test_threads_do_not_see_each_others_weights(translator: Translator):
+    lines = ["The dog", SENTENCE, "red", "The ball is red."] * 6
+    read = lambda line: read_attention(translator, line, TRANSLATION)["cross"].weights
+    with ThreadPoolExecutor(4) as pool:
+        for alone, found in zip(map(read, lines), pool.map(read, lines), strict=True):
+            torch.testing.assert_close(found, alone)
+
+
 def test_wrong_numbers_of_words_are_refused():
     with pytest.raises(ValueError, match=r"\(layers, h, 2, 3\)"):
         AttentionWeights(torch.zeros(1, 1, 3, 3), ["a", "b"], ["a", "b", "c"])
+
+
+@pytest.mark.parametrize("wrong", [torch.nan, torch.inf, -torch.inf])
+def test_weights_that_are_no_numbers_are_refused(wrong: float):
+    weights = torch.full((1, 1, 2, 2), 0.5)
+    weights[0, 0, 1, 0] = wrong
+    with pytest.raises(InputError, match="NaN or infinity"):
+        AttentionWeights(weights, ["a", "b"], ["a", "b"])

@@ -32,8 +32,9 @@ class _BlockwiseLoss(torch.autograd.Function):
         blocks = (tensor.split(block) for tensor in (x, target, grad_x))
         for rows, ids, grad in zip(*blocks, strict=True):
             log_p = F.linear(rows, weight).float().log_softmax(dim=-1)  # (block, vocab)
-            ids = ids.unsqueeze(1)  # (block, 1)
-            real, right = ids != padding_idx, log_p.gather(1, ids)
+            real = (ids != padding_idx).unsqueeze(1)  # (block, 1)
+            ids = ids.unsqueeze(1) * real  # the padding id may be none of the vocabulary
+            right = log_p.gather(1, ids)
             score = (1 - smoothing) * right + smoothing * log_p.mean(dim=-1, keepdim=True)
             total -= (score * real).sum()
             if learns:

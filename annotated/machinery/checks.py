@@ -17,23 +17,25 @@ if TYPE_CHECKING:
     from annotated.model import TransformerConfig
 
 _FARTHEST = 100_000  # positions: attention over so many has 10^10 weights in each head
+_DEEPEST, _LARGEST = 1000, 10_000_000  # layers; pieces of a vocabulary, widths
 _WIDEST, _LONGEST = 1000, 10_000  # hypotheses; tokens an output may have beyond its input
 
 
 def check_model_config(c: "TransformerConfig") -> None:
     """Raise InputError unless a configuration describes a model that can be built."""
-    for name in ("src_vocab", "tgt_vocab", "N", "d_model", "d_ff", "h"):
-        check_whole(name, getattr(c, name))
+    check_whole("N", c.N, most=_DEEPEST)
+    for name in ("src_vocab", "tgt_vocab", "d_model", "d_ff", "h"):
+        check_whole(name, getattr(c, name), most=_LARGEST)
     for name in ("d_k", "d_v"):
         if getattr(c, name) is not None:
-            check_whole(name, getattr(c, name))
+            check_whole(name, getattr(c, name), most=_LARGEST)
         elif c.d_model % c.h:
             wanted = "d_model divisible by h, or d_k and d_v given"
             raise InputError(f"expected {wanted}; got d_model={c.d_model}, h={c.h}")
     check_whole("max_len", c.max_len, most=_FARTHEST)
     for name in ("dropout", "attention_dropout"):
         rate = getattr(c, name)
-        if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= float(rate) < 1:
+        if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < 1:  # type: ignore[operator]
             raise InputError(f"expected {name} in [0, 1); got {rate!r:.80}")
     choices = {
         **dict.fromkeys(("tie_embeddings", "norm_first", "bias"), (True, False)),
@@ -52,7 +54,7 @@ def check_model_config(c: "TransformerConfig") -> None:
 
 def check_real(name: str, value: object, least: float, most: float) -> None:
     """Raise InputError unless a value is a number from least to most; True and NaN are not."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not least <= float(value) <= most:
+    if isinstance(value, bool) or not isinstance(value, Real) or not least <= value <= most:  # type: ignore[operator]
         raise InputError(f"expected {name} between {least} and {most}; got {value!r:.80}")
 
 
@@ -67,19 +69,40 @@ def check_ids(name: str, ids: Tensor) -> None:
     raise InputError(f"expected {name} as ids (batch, len), of int64 or int32; got {kind}")
 
 
-def check_mask(name: str, mask: Tensor | None) -> None:
-    """Raise InputError for a mask that would be obeyed and mean something else.
+def allowed(mask: Tensor, name: str = "mask") -> Tensor:
+    """A mask in booleans: True allows.
 
-    One with other than three dimensions may broadcast over the wrong one, and in a mask that is
-    meant to be added to the scores (0 allows, -inf forbids) zeros would forbid.
+    Raises: InputError for a mask that is to be added to scores, in which 0 allows and -inf forbids.
+        Zeros and ones may be floating-point numbers, but not zeros alone, which could mean either.
+    """
+    if mask.dtype == torch.bool:
+        return mask
+    either = mask.is_floating_point() and not mask.any()
+    if either or not ((mask == 0) | (mask == 1)).all():
+        wanted = "False or 0 where attention is forbidden and True or 1 elsewhere"
+        raise InputError(
+            f"expected {name} with {wanted}; got other numbers, or zeros of {mask.dtype}"
+        )
+    return mask.bool()
+
+
+def check_mask(name: str, mask: Tensor | None) -> Tensor | None:
+    """A mask as `allowed`.
+
+    Raises: InputError unless it has three dimensions; another may broadcast over the wrong one.
     """
     if mask is None:
-        return
+        return None
     if not isinstance(mask, Tensor) or mask.dim() != 3:
         got = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
         raise InputError(f"expected {name} of shape (batch, 1 or len_q, len_k); got {got}")
-    if mask.is_floating_point() and (mask < 0).any():
-        raise InputError(f"expected {name} with 0 or False where attention is forbidden; got < 0")
+    return allowed(mask, name)
+
+
+def check_finite(log_probs: Tensor) -> None:
+    """Raise InputError unless a model gave numbers; with NaN among its weights all become NaN."""
+    if not log_probs.isfinite().all():
+        raise InputError("expected log-probabilities from the model; got no finite numbers")
 
 
 def check_source(src: Tensor, src_mask: Tensor | None) -> None:
@@ -88,8 +111,9 @@ def check_source(src: Tensor, src_mask: Tensor | None) -> None:
     if not src.size(1):
         raise InputError(f"expected src of at least one id; got {tuple(src.shape)}")
     check_mask("src_mask", src_mask)
-    if src_mask is not None and src_mask.shape[1:] != (1, src.size(1)):
-        wanted = f"(batch, 1, {src.size(1)})"
+    fits = (1, 1, src.size(1)), (src.size(0), 1, src.size(1))
+    if src_mask is not None and src_mask.shape not in fits:
+        wanted = f"({src.size(0)}, 1, {src.size(1)})"
         raise InputError(f"expected src_mask of shape {wanted}; got {tuple(src_mask.shape)}")
 
 
@@ -112,18 +136,35 @@ def check_search(
         raise InputError(f"expected n_best of at most beam; got n_best={n_best}, beam={beam}")
 
 
-def each_text(sentences: Iterable[str]) -> Iterator[str]:
-    """Each sentence, with U+FFFD for a lone surrogate, which UTF-8 cannot represent.
+# Controls and spaces, a line end among them, and marks of no width that files begin or end with.
+_INVISIBLE = [*range(33), *range(127, 161), 0xAD, 0x1680, *range(0x2000, 0x200C), 0x200E, 0x200F]
+_INVISIBLE += [*range(0x2028, 0x2030), 0x205F, 0x2060, *range(0x2066, 0x206A), 0x3000, 0xFEFF]
+_ENDS = "".join(map(chr, _INVISIBLE))
 
-    Raises: InputError for a single string, whose letters would be taken for sentences, for a
-        collection without an order, and, when it is reached, for a sentence that is no string.
+
+def bare_text(text: str) -> str:
+    """A text without spaces, line ends and other invisible characters at its ends.
+
+    A vocabulary has no piece for most of them, and would take each for an unknown letter.
+    """
+    return text.strip(_ENDS)
+
+
+def each_text(sentences: Iterable[str]) -> Iterator[str]:
+    """Each sentence as `bare_text`, with U+FFFD for lone surrogates, which UTF-8 cannot represent.
+
+    Raises: InputError for a single string, whose letters would be taken for sentences, for a table,
+        which iterates over the names of its columns, for a collection without an order, and, when
+        it is reached, for a sentence that is no string.
     """
     others = str | bytes | bytearray | Mapping | set | frozenset
-    if isinstance(sentences, others) or not isinstance(sentences, Iterable):
+    table = hasattr(sentences, "columns")
+    if table or isinstance(sentences, others) or not isinstance(sentences, Iterable):
         kind = "a single string" if isinstance(sentences, str) else type(sentences).__name__
         raise InputError(f"expected a list of sentences, each a string; got {kind}")
     for number, sentence in enumerate(sentences, start=1):
         if not isinstance(sentence, str):
             kind = type(sentence).__name__
             raise InputError(f"expected sentence {number} as a string; got {kind}")
-        yield sentence.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        whole = sentence.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        yield bare_text(whole)

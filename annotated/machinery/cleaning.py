@@ -8,6 +8,8 @@ with its line number.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from annotated.machinery.checks import bare_text
+
 Line = tuple[int, bytes | str | None, bytes | str | None]  # number, source, target
 
 
@@ -30,7 +32,8 @@ class PairReport:
         if on_bad not in ("refuse", "drop"):
             raise ValueError(f'expected on_bad to be "refuse" or "drop"; got {on_bad!r}')
         if self.bad and on_bad == "refuse":
-            raise ValueError(f'{self}; correct them, or leave them out with on_bad="drop"')
+            advice = 'correct them, or leave them out: --on-bad drop, or on_bad="drop" in Python'
+            raise ValueError(f"{self}; {advice}")
 
     def __str__(self) -> str:
         faults = ""
@@ -50,10 +53,11 @@ def good_pairs(lines: Iterable[Line], report: PairReport) -> Iterator[list[str]]
     for number, *sides in lines:
         try:
             texts = [s.decode("utf-8") if isinstance(s, bytes) else s for s in sides]
+            texts = [text and bare_text(text) for text in texts]
         except UnicodeDecodeError:
             fault = "not UTF-8"
         else:
-            if all(text and not text.isspace() for text in texts):
+            if all(texts):
                 report.good += 1
                 yield texts  # type: ignore[misc]  # neither is None
                 continue

@@ -9,21 +9,31 @@ import dataclasses
 import io
 import os
 import re
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Collection
-from typing import Any
+from contextlib import suppress
+from typing import Any, NoReturn
 
 from annotated.machinery import commands
+from annotated.machinery.errors import one_line
 
 _MODEL = "a model of the package or of the Hub, or a folder"
-_OUT = "also write the scores to this JSON file"
+_REPLACED = "one of this name is replaced"
+_OUT = f"also write the scores to this JSON file; {_REPLACED}"
 _NEW = "a new or an empty folder"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(one_line(message))
 
 
 def build_parser(arguments: list[str]) -> argparse.ArgumentParser:
     """The parser of the command `annotated`; a subcommand among the arguments has its options."""
-    parser = argparse.ArgumentParser("annotated", description="Attention Is All You Need in code.")
+    parser = _Parser("annotated", description="Attention Is All You Need in code.")
     text = "if something goes wrong, show Python's traceback instead of one line"
     parser.add_argument("--debug", action="store_true", help=text)
     subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
@@ -74,7 +84,7 @@ def _add_prepare(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "Prints the folder; train finds it by the same options, or by --prepared."
     preset = "the options of this run (default: multi30k-en-de, whose values are those below)"
     add("--preset", choices=PRESETS, help=preset)
-    add("--out", default="", help="folder to write to (default: one next to the downloads)")
+    add("--out", default="", help=f"{_NEW} (default: one next to the downloads)")
     cores = min(os.cpu_count() or 1, 8)
     add("--processes", type=int, default=cores, help="default: one per core, at most 8")
     _add_fields(parser, TrainingConfig, RULES)
@@ -109,7 +119,11 @@ def _add_translate(parser: argparse.ArgumentParser) -> None:
     add("model", help=_MODEL)
     add("text", nargs="*", help="sentences (default: the lines of standard input)")
     add("--input", metavar="FILE", help="file of sentences; may be compressed by gzip or xz")
-    add("--output", metavar="FILE", help="written once all is done (default: standard output)")
+    add(
+        "--output",
+        metavar="FILE",
+        help=f"written once all is done; {_REPLACED} (default: standard output)",
+    )
     _add_search(parser, 0.6)
     for option, default, text in (
         ("--max-extra", 50, "tokens by which an output may exceed its input"),
@@ -147,7 +161,11 @@ def _add_parse(parser: argparse.ArgumentParser) -> None:
     add("--model", default="craft-parser", help="a parser of the package, or the folder of a run")
     add("--words", action="store_true", help="sentences are tokenized already, at their spaces")
     add("--lines", action="store_true", help="print each tree in brackets, on one line")
-    add("--svg", metavar="FILE", help="also draw the tree (of several, the last) in this file")
+    add(
+        "--svg",
+        metavar="FILE",
+        help=f"also draw the tree (of several, the last) in this file; {_REPLACED}",
+    )
     _add_search(parser, 0.3)
     add("--free", action="store_true", help="search freely and repair what is not a tree")
     add("--treebank", help="score on it: craft, wsj-sample, or the folder of a Penn Treebank")
@@ -159,14 +177,14 @@ def _add_treebank(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(required=True, metavar="write")
     write = actions.add_parser("write", help="write a corpus for train, sentences and trees")
     write.add_argument("treebank", help="craft, or the folder of a Penn Treebank")
-    write.add_argument("folder", help="folder to write to; the output is the --data of train")
+    write.add_argument("folder", help=f"{_NEW} to write to; the output is the --data of train")
 
 
 def _add_heads(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", help=_MODEL)
     add("--untrained", action="store_true", help="the same model before training, as a control")
-    add("--out", help="also write the tables to this JSON file")
+    add("--out", help=f"also write the tables to this JSON file; {_REPLACED}")
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
@@ -228,20 +246,74 @@ def main(arguments: list[str] | None = None) -> None:
     ours in one line and status 70. With --debug either shows its traceback. Ctrl-C ends in
     status 130. A reader that goes away, such as `head`, ends the command silently.
     """
-    if sys.stderr is None:  # closed
-        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    stderr, sys.stderr = sys.stderr, _StandardError(sys.stderr)
+    main_thread = threading.current_thread() is threading.main_thread()
+    early = main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if early:
+        signal.signal(signal.SIGINT, _leave)
+    try:
+        _run(_parse(sys.argv[1:] if arguments is None else arguments))
+    finally:
+        sys.stderr = stderr
+        if early:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class _StandardError:
+    """Standard error; when it is closed or full, or its terminal is gone, nothing more is written.
+
+    What a command has done does not become undone because nobody can be told.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream or open(os.devnull, "w")  # noqa: SIM115
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            self.stream.write(text)
+            self.stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        return len(text)
+
+
+def _leave(*signal_and_frame: Any) -> None:
+    """End at Ctrl-C while libraries are imported, in which an exception would get lost."""
+    with suppress(OSError):
+        os.write(2, b"annotated: interrupted\n")
+    os._exit(130)
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    """The options of a command line; an error ends the program."""
     if isinstance(sys.stdout, io.TextIOWrapper):  # every character can be printed
         sys.stdout.reconfigure(errors="backslashreplace")
-    arguments = sys.argv[1:] if arguments is None else arguments
     parser = build_parser(arguments)
     options, rest = parser.parse_known_args(arguments)
-    debug = options.debug or "--debug" in rest
+    place = rest.index("--") if "--" in rest else len(rest)
+    rest, literal = rest[:place], rest[place + 1 :]
+    options.debug |= "--debug" in rest
     rest = [word for word in rest if word != "--debug"]
     if "text" in options and not any(word.startswith("-") for word in rest):
-        options.text = [*options.text, *rest]  # sentences after an option, which argparse misses
+        options.text += [*rest, *literal]  # sentences after an option, which argparse misses
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return options
+
+
+def _run(options: argparse.Namespace) -> None:
+    """Run a command, and explain how it ended."""
+    debug = options.debug
+    if not debug:
+        os.environ["RUST_BACKTRACE"] = "0"  # a panic of tokenizers prints few lines
     try:
+        if options.run not in (commands.run_data, commands.run_paper):
+            import annotated.machinery.translator  # noqa: F401  # with torch, which takes a second
+        if signal.getsignal(signal.SIGINT) is _leave:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         with warnings.catch_warnings():
             if not debug:
                 warnings.showwarning = _show_warning
@@ -252,9 +324,11 @@ def main(arguments: list[str] | None = None) -> None:
         _flush_or_discard_output()
         sys.exit(141)  # as a program that the signal SIGPIPE has ended
     except KeyboardInterrupt as stop:
-        print(f"annotated: {str(stop) or 'interrupted'}", file=sys.stderr)
+        print(f"annotated: {one_line(stop) or 'interrupted'}", file=sys.stderr)
         sys.exit(130)
-    except Exception as error:
+    except BaseException as error:  # of tokenizers, a panic is no Exception
+        if isinstance(error, SystemExit):
+            raise
         _flush_or_discard_output()
         if debug:
             raise
@@ -263,9 +337,9 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(status)
 
 
-def _explain(error: Exception) -> tuple[int, str]:
+def _explain(error: BaseException) -> tuple[int, str]:
     """Exit status, and what went wrong in one line."""
-    text = " ".join(str(error).split()) or type(error).__name__
+    text = one_line(error) or type(error).__name__
     no_memory = re.search("out of memory|allocate memory", text, re.IGNORECASE)
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and no_memory):
         less = "--parts, other commands less with a smaller --beam or --batch-tokens"
@@ -278,7 +352,7 @@ def _explain(error: Exception) -> tuple[int, str]:
 
 def _show_warning(message: Any, category: Any, *where: Any, **more: Any) -> None:
     """Print a warning of ours as one line, without a place in the code, and others as usual."""
-    line = f"annotated: {' '.join(str(message).split())}\n"
+    line = f"annotated: {one_line(message)}\n"
     usual = warnings.formatwarning(message, category, *where[:2])
     sys.stderr.write(line if category is UserWarning else usual)
 

@@ -43,15 +43,22 @@ def run_train(options: argparse.Namespace) -> None:
 
 
 def run_average(options: argparse.Namespace) -> None:
-    from annotated.machinery.training.folder import average_run
+    from annotated.machinery.training.checkpoints import list_checkpoints
+    from annotated.machinery.training.folder import average_run, read_config, run_lock
 
-    average_run(Path(options.folder), options.last)
+    folder = Path(options.folder)
+    read_config(folder)  # before a lock is made in a folder that is not that of a run
+    if not list_checkpoints(folder):
+        raise InputError(f"expected the folder of a run with checkpoints; got {folder}")
+    with run_lock(folder):
+        average_run(folder, options.last)
     print(options.folder)
 
 
 def run_translate(options: argparse.Namespace) -> None:
-    if options.text and options.input:
+    if options.text and options.input is not None:
         raise InputError("expected sentences or --input; got both")
+    _check_files(options.output, inputs=[options.input] if options.input is not None else [])
     sentences = _sentences(options.text, options.input)
     scored, progress = options.n_best is not None, options.progress
     if progress is None:  # only where it is seen and does not get between the translations
@@ -76,6 +83,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
     from annotated.machinery.hub import model_folder
     from annotated.machinery.training.folder import read_config
 
+    _check_files(options.out)
     names = options.data
     if not names:
         folder = model_folder(options.model)
@@ -83,6 +91,8 @@ def run_evaluate(options: argparse.Namespace) -> None:
             raise InputError(f"expected --data, because {folder} has no training.json")
         names = [read_config(folder).data]
     corpora = [parse_data(name) for name in names]
+    if any(tgt == "trees" for _, _, tgt in corpora):
+        raise InputError("expected a corpus of translations; score a parser by parse --treebank")
     translator = annotated.load_pretrained(options.model, _device(options.device))
     rows: list[dict[str, Any]] = []
     for (corpus, src, tgt), split in product(corpora, options.split):
@@ -96,6 +106,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
 def run_score(options: argparse.Namespace) -> None:
     from annotated.machinery.scoring import score_files
 
+    _check_files(options.out, inputs=[*options.output, options.ref])
     outputs, ref = map(Path, options.output), Path(options.ref)
     rows = [row for output in outputs for row in score_files(output, ref, options.lang)]
     _report_bleu(rows, ["output"], options.out)
@@ -107,22 +118,23 @@ def run_parse(options: argparse.Namespace) -> None:
     from annotated.machinery.parsing.linear import split_words
     from annotated.machinery.parsing.trees import load_trees, tree_to_brackets
 
-    if options.out and not options.treebank:
+    _check_files(options.out, options.svg)
+    if options.out is not None and options.treebank is None:
         raise InputError("expected --treebank with --out, which is about scores")
-    if options.treebank and (options.text or options.svg):
+    if options.treebank is not None and (options.text or options.svg):
         raise InputError("expected either sentences to draw or --treebank to score on; got both")
     parser = annotated.load_parser(options.model, _device(options.device))
     search = {"beam": options.beam, "alpha": options.alpha, "hold": not options.free}
-    if options.treebank:
+    if options.treebank is not None:
         gold = load_trees(options.treebank, options.split)
         found = parser.parse_all([tree.leaves() for tree in gold], progress=True, **search)
         about = {"treebank": options.treebank, "split": options.split, **search}
         rows = score_trees(gold, found)
         for name, value in (pair for row in rows for pair in row.items()):
             print(f"{name:26}= {value if isinstance(value, str) else format(value, '6.5g')}")
-        if options.out:
+        if options.out is not None:
             scores = json.dumps([about | row for row in rows], indent=1)
-            write_text(Path(options.out), f"{scores}\n")
+            write_text(options.out, f"{scores}\n")
         return
     for number, line in enumerate(_sentences(options.text), start=1):
         if len(line) > 2000:  # a longer one would be truncated, and half a tree is none
@@ -136,38 +148,42 @@ def run_parse(options: argparse.Namespace) -> None:
             print(tree_to_brackets(tree))
         else:
             tree.pretty_print()
-        if options.svg:
-            write_text(Path(options.svg), annotated.tree_svg(tree))
+        if options.svg is not None:
+            write_text(options.svg, annotated.tree_svg(tree))
 
 
 def run_treebank(options: argparse.Namespace) -> None:
     from annotated.machinery.parsing.linear import write_treebank
 
-    print(write_treebank(options.treebank, Path(options.folder)))
+    print(write_treebank(options.treebank, options.folder))
 
 
 def run_heads(options: argparse.Namespace) -> None:
     from annotated.machinery.heads.study import gum_study, write_study
 
+    _check_files(options.out)
     tables = gum_study(annotated.load_pretrained(options.model), options.untrained)
     for name, table in tables.items():
         print(f"\n{name}\n{table.round(3).to_string(index=False)}")
-    if options.out:
+    if options.out is not None:
         write_study(Path(options.out), tables, model=options.model, untrained=options.untrained)
 
 
 def run_export(options: argparse.Namespace) -> None:
     from annotated.machinery.export import export_model
+    from annotated.machinery.files import new_folder
 
+    new_folder(options.out)
     translator = annotated.load_pretrained(options.model)
-    export_model(translator, options.to, Path(options.out), options.half)
+    export_model(translator, options.to, options.out, options.half)
     print(options.out)
 
 
 def run_import(options: argparse.Namespace) -> None:
-    from annotated.machinery.files import write_text
+    from annotated.machinery.files import new_folder, write_text
     from annotated.machinery.hub import model_folder
 
+    new_folder(options.out)
     annotated.load_pretrained(options.source).save(options.out)
     card = model_folder(options.source) / "README.md"
     if card.is_file():
@@ -197,6 +213,15 @@ def run_paper(options: argparse.Namespace) -> None:
     print(get_paper() if options.action == "get" else import_paper(options.file))
 
 
+def _check_files(*paths: str | None, inputs: Iterable[str] = ()) -> None:
+    """Before the work: raise FileError for an output that cannot be written, or is an input."""
+    from annotated.machinery.files import output_file
+
+    for path in paths:
+        if path is not None:
+            output_file(path, *inputs)
+
+
 def _report_bleu(rows: list[dict[str, Any]], names: list[str], out: str | None) -> None:
     """Print scores, one per line, and write them as JSON."""
     from annotated.machinery.files import write_text
@@ -204,8 +229,8 @@ def _report_bleu(rows: list[dict[str, Any]], names: list[str], out: str | None) 
     for row in rows:
         name = " ".join(row[name] for name in names)
         print(f"{name:5} {row['text']:33} {row['score']:.2f}  {row['signature']}")
-    if out:
-        write_text(Path(out), json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+    if out is not None:
+        write_text(out, json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
 
 
 def _one_line(text: str) -> str:
@@ -226,14 +251,16 @@ def _sentences(text: list[str], file: str | None = None) -> Iterable[str]:
     Raises: InputError if the file or standard input cannot be read, or is not UTF-8.
     """
     from annotated.machinery.files import reading
-    from annotated.machinery.texts import decode_lines, read_lines
+    from annotated.machinery.texts import bounded_lines, decode_lines, read_lines
 
     def standard_input() -> Iterator[str]:
         with reading("standard input", "sentences, one per line"):
-            yield from map(_one_line, decode_lines(sys.stdin.buffer, "standard input"))
+            lines = bounded_lines(sys.stdin.buffer, "standard input")
+            yield from map(_one_line, decode_lines(lines, "standard input"))
 
-    if text or file:
-        return [_one_line(line) for line in (read_lines(Path(file)) if file else text)]
+    if text or file is not None:
+        lines = text if file is None else read_lines(Path(file))
+        return [_one_line(line) for line in lines]
     if sys.stdin is None:
         raise InputError("expected sentences, as arguments or on standard input, which is closed")
     return standard_input()
@@ -250,8 +277,7 @@ def _device(name: str | None) -> str:
 def _text_output(path: str | None) -> Iterator[TextIO]:
     """A file that gets its name once it is complete, or standard output; UTF-8 in either case.
 
-    Raises: InputError if standard output is closed, or if the name is not that of a file, which
-        has to be known before hours of translation; FileError if it cannot be written.
+    Raises: InputError if standard output is closed; FileError if the file cannot be written.
     """
     from annotated.machinery.files import writing
 
@@ -262,8 +288,5 @@ def _text_output(path: str | None) -> Iterator[TextIO]:
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         yield sys.stdout
         return
-    target = Path(path).resolve()
-    if target.exists() and not target.is_file():
-        raise InputError(f"expected the name of a file; got {path}")
-    with writing(target) as part, part.open("w", encoding="utf-8", newline="\n") as file:
+    with writing(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
         yield file

@@ -22,6 +22,7 @@ from annotated.machinery.cleaning import Line, PairReport, good_pairs
 from annotated.machinery.downloads import cache_folder, download, sha256_of
 from annotated.machinery.errors import FileError, InputError, MissingFile
 from annotated.machinery.files import resource_path
+from annotated.machinery.progress import say
 from annotated.machinery.texts import bare_lines, part_lines
 
 if sys.version_info >= (3, 11):
@@ -85,7 +86,8 @@ def find_corpus(name: str) -> Corpus:
     """
     known = known_corpora()
     if name not in known:
-        raise InputError(f"expected a corpus out of {', '.join(known)}; got {name!r}")
+        hint = " (in CORPUS-SRC-TGT, no language has a hyphen)" if "-" in name else ""
+        raise InputError(f"expected a corpus out of {', '.join(known)}; got {name!r}{hint}")
     return known[name]
 
 
@@ -185,7 +187,7 @@ def corpus_files(corpus: Corpus, splits: Iterable[str] = ()) -> Iterator[Path]:
             missing += 1
             if splits or missing == len(names):
                 raise
-            print(error, file=sys.stderr)
+            say(error)
 
 
 _SEGMENT = re.compile(rb"<seg[^>]*>(.*?)</seg>")

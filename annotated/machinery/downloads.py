@@ -11,13 +11,14 @@ import re
 import urllib.request
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 
 import platformdirs
-from tqdm import tqdm
 
 from annotated.machinery.errors import FileError
 from annotated.machinery.files import locked
+from annotated.machinery.progress import progress_bar
 
 _TIMEOUT = 30  # seconds without a byte after which a connection is given up
 _LEAST = 1 << 14  # an attempt that brings fewer bytes than these is the last
@@ -109,8 +110,8 @@ def _fetch_rest(url: str, path: Path, size: int | None) -> None:
         total = None if answer.length is None else start + answer.length
         if size is not None and total not in (None, size):
             raise FileError(f"{url}: expected {size} bytes; the server offers {total}")
-        bar = tqdm(desc=path.stem, initial=start, total=total, unit="B", unit_scale=True,
-                   leave=False)  # fmt: skip
+        options: dict[str, Any] = {"unit": "B", "unit_scale": True, "leave": False}
+        bar = progress_bar(desc=path.stem, initial=start, total=total, **options)
         with path.open("ab" if start else "wb") as file, bar:
             while block := answer.read1(1 << 16):  # returns at once what has come, to lose nothing
                 file.write(block)

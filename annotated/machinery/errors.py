@@ -4,6 +4,7 @@ Every message states what was expected, what was given, and where.
 """
 
 import math
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral
@@ -26,21 +27,47 @@ class MissingExtra(ImportError, InputError):
     """A library of an extra that is not installed."""
 
 
+_EXTRAS = [
+    "altair", "pandas", "conllu", "nltk", "spacy", "pdfminer", "sacremoses", "ctranslate2", "onnx",
+    "onnxscript",
+]  # fmt: skip
+
+
+def _is_folder(library: str) -> bool:
+    """Whether a mere folder, not a library, has been imported under this name."""
+    return library in sys.modules and getattr(sys.modules[library], "__file__", "") is None
+
+
 @contextmanager
 def extra(name: str) -> Iterator[None]:
     """Around imports that need an extra, such as "viz": a missing library is named with it.
+
+    A folder of the user's that is called as a library can be imported, but has no file.
 
     Raises: MissingExtra
     """
     try:
         yield
-    except ModuleNotFoundError as error:
+        for library in filter(_is_folder, _EXTRAS):
+            raise ModuleNotFoundError(name=library)
+    except ImportError as error:
         library = (error.name or "annotated").partition(".")[0]
-        if library == "annotated":  # a fault of the code
+        missing = isinstance(error, ModuleNotFoundError) or _is_folder(library)
+        if library == "annotated" or not missing:  # a fault of the code
             raise
         how = f"pip install 'annotated-attention[{name}]'"
         message = f"{library} is not installed; install the extra that has it: {how}"
         raise MissingExtra(message) from error
+
+
+def one_line(message: object, most: int = 1000) -> str:
+    """A message in one line that does not command a terminal, shortened if it is very long.
+
+    Names of files and the cards of models contain what others have written.
+    """
+    text = " ".join(str(message).split())
+    text = text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
+    return "".join(x if x.isprintable() else x.encode("unicode_escape").decode() for x in text)
 
 
 def check_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:

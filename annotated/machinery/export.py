@@ -23,6 +23,7 @@ from annotated.incremental import DecoderCache, LayerCache, decode_step
 from annotated.machinery.errors import InputError, extra
 from annotated.machinery.files import write_text, writing_new_folder
 from annotated.machinery.marian import write_marian
+from annotated.machinery.model_files import own_weights, stored_weights
 from annotated.machinery.translator import Translator
 from annotated.machinery.vocabularies import write_tokenizers
 from annotated.model import EncoderDecoder
@@ -263,17 +264,18 @@ FORMS: dict[str, Callable[[Translator, Path, bool], None]] = {
 }
 
 
-def export_model(translator: Translator, form: str, folder: Path, half: bool = False) -> None:
+def export_model(translator: Translator, form: str, folder: str | Path, half: bool = False) -> None:
     """Write a model for another program.
 
     Args:
         form: one of `FORMS`.   folder: new or empty.
         half: floating-point numbers in 16 bits.
 
-    Raises: InputError if the folder is not empty, or for a model that the format cannot express;
-        MissingExtra; FileError if the folder cannot be written.
+    Raises: InputError if the folder is not empty, for a model that the format cannot express, or
+        for a weight that 16 bits cannot; MissingExtra; FileError if the folder cannot be written.
     """
-    if form not in FORMS:
+    if not isinstance(form, str) or form not in FORMS:
         raise InputError(f"expected a form out of {', '.join(FORMS)}; got {form!r:.80}")
-    with writing_new_folder(Path(folder)) as part:
+    stored_weights(own_weights(translator.model), half)
+    with writing_new_folder(folder) as part:
         FORMS[form](translator, part, half)

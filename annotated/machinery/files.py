@@ -1,18 +1,23 @@
 """Reading and writing files: one-line errors that name the file, and atomic writes.
 
-Everything is written beside its place as NAME.part and moved there when it is complete, so that a
-full disk or a killed process leaves the old file or the new one, never half of one.
+Everything is written into a new folder annotated-….part beside its place, and moved there when it
+is complete, so that a full disk or a killed process leaves the old file or the new one, never half
+of one. A killed process leaves that folder, too, which may be deleted. Of two that write to one
+place at once, the first wins; the other reports it.
 """
 
+import errno
+import hashlib
 import json
 import os
 import re
-import shutil
+import stat
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dacite import Config, DaciteError, from_dict
@@ -47,12 +52,18 @@ def reading(path: Path | str, expected: str, advice: str = "") -> Iterator[None]
     more = f"; {advice}" if advice else ""
     try:
         yield
-    except (InputError, NameError, ImportError):
+    except (InputError, NameError, ImportError, KeyboardInterrupt, SystemExit, GeneratorExit):
         raise
     except FileNotFoundError as error:
         raise MissingFile(f"expected {expected} at {path}; there is no such file{more}") from error
-    except Exception as error:
+    except BaseException as error:  # a panic of tokenizers is no Exception
         raise FileError(f"{path}: expected {expected}; got: {_reason(error)}{more}") from error
+
+
+def require_regular(path: Path) -> None:
+    """Raise ValueError for a folder, a device, or a pipe, on which reading would wait for ever."""
+    if path.exists() and not path.is_file():
+        raise ValueError("a folder, a device or a pipe")
 
 
 _T = TypeVar("_T")
@@ -64,6 +75,7 @@ def read_json(path: Path, expected: str) -> dict[str, Any]:
     Raises: MissingFile or FileError that names the file.
     """
     with reading(path, expected):
+        require_regular(path)
         value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):
         raise FileError(f"{path}: expected {expected}; got: {type(value).__name__}, not an object")
@@ -91,58 +103,167 @@ def settings(kind: type[_T], values: Mapping[str, Any], where: str) -> _T:
         raise FileError(f"{where}: {_reason(error)}") from error
 
 
+def _status(path: Path | str | int) -> os.stat_result | None:
+    """The status of a file, or of an open one by its number; None if there is none."""
+    try:
+        return os.stat(path)
+    except OSError as error:
+        if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.EBADF):
+            return None
+        raise
+
+
+def _identity(found: os.stat_result | None) -> tuple[int, ...] | None:
+    """What changes when a file is written or replaced."""
+    return found and (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+
+
+def output_file(path: str | Path, *inputs: str | Path) -> Path:
+    """The file that a path names, links followed; to be checked before hours of work.
+
+    Args:
+        inputs: files that are read, none of which it may be.
+
+    Raises: FileError if it is a folder, a device or a pipe, read-only, one of the inputs, or where
+        standard output or error goes: by moving a file there, what it contains would be lost.
+    """
+    target, wrong = Path(path), ""
+    try:
+        target = Path(os.path.realpath(path))
+        if found := _status(target):
+            if not stat.S_ISREG(found.st_mode):
+                wrong = "a folder" if target.is_dir() else "a device or a pipe"
+            elif not found.st_mode & 0o222 or not os.access(target, os.W_OK):
+                wrong = "a read-only file"
+            elif _identity(found) in map(_identity, (_status(1), _status(2))):
+                wrong = "the file that standard output or error goes to"
+            elif _identity(found) in [_identity(_status(Path(given))) for given in inputs]:
+                wrong = "a file that is read"
+    except (OSError, ValueError) as error:  # such as a null character in the name
+        wrong = _reason(error)
+    if wrong:
+        raise FileError(f"expected the name of a file to write; got {str(path)!r}: {wrong}")
+    return target
+
+
+def is_part(path: Path) -> bool:
+    """Whether this is where a process writes before it moves what it wrote, or was killed."""
+    return re.fullmatch(r"annotated-\w{8}\.part", path.name) is not None
+
+
+def _temporary(folder: Path) -> TemporaryDirectory:
+    """A new folder in this one, where nobody else can have put anything."""
+    return TemporaryDirectory(".part", "annotated-", folder, ignore_cleanup_errors=True)
+
+
 @contextmanager
-def writing(path: Path) -> Iterator[Path]:
+def writing(path: str | Path) -> Iterator[Path]:
     """Where to write a file; it is moved to `path` when the block ends.
 
-    Raises: FileError if the disk is full or the folder cannot be written to. Then, and after any
-        other error in the block, `path` is as it was before.
+    Links are followed, and a file that is replaced keeps its permissions.
+
+    Raises: FileError as `output_file`, if the disk is full, if the folder cannot be written to, or
+        if somebody else has written the file meanwhile. Then, and after any other error in the
+        block, `path` is as it was before.
     """
-    part = path.with_name(path.name + ".part")
+    target = output_file(path)
+    before = _status(target)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        yield part
-        os.replace(part, path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _temporary(target.parent) as folder:
+            part = Path(folder) / target.name
+            part.touch()
+            mode = stat.S_IMODE((before or part.stat()).st_mode)
+            yield part
+            part.chmod(mode)  # safetensors has its own
+            if _identity(_status(target)) != _identity(before):
+                raise FileError(f"{path} has been written by another process meanwhile")
+            os.replace(part, target)
     except InputError:  # about something else
         raise
     except (OSError, SafetensorError) as error:
-        kept = f"; {path} is as it was" if path.exists() else ""
+        kept = f"; {path} is as it was" if before else ""
         raise FileError(f"{path} could not be written: {_reason(error)}{kept}") from error
-    finally:
-        with suppress(OSError):
-            part.unlink()
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: str | Path, text: str) -> None:
     """Write a text file, atomically. Raises: FileError"""
     with writing(path) as part:
         part.write_text(text, encoding="utf-8")
 
 
-@contextmanager
-def writing_new_folder(path: Path) -> Iterator[Path]:
-    """Where to write the files of a new folder; it is moved to `path` when the block ends.
+def named_in_utf8(path: str | Path) -> Path:
+    """The place that a path names, links followed.
 
-    Raises: InputError if `path` is a file or a folder with content; FileError if the disk is full
-        or the place cannot be written to. After any error in the block nothing is there.
+    Raises: InputError unless it can be a name, in UTF-8, because safetensors reads no other.
     """
-    if os.path.exists(path) and (not path.is_dir() or any(path.iterdir())):
-        raise InputError(f"expected a new or an empty folder; got {path}, which is not empty")
-    part = path.with_name(path.name + ".part")
-    shutil.rmtree(part, ignore_errors=True)
     try:
-        part.mkdir(parents=True)
-        yield part
-        if path.exists():
-            path.rmdir()
-        os.replace(part, path)
-    except InputError:  # about something else
+        os.fspath(path).encode()
+        target = os.path.realpath(path)
+        _status(target)
+    except (OSError, TypeError, ValueError) as error:
+        wanted = "expected the name of a folder, in UTF-8"
+        raise InputError(f"{wanted}; got {path!r:.200}: {_reason(error)}") from error
+    return Path(target)
+
+
+def new_folder(path: str | Path) -> Path:
+    """The folder that a path names, links followed; to be checked before hours of work.
+
+    Raises: InputError if the name is empty, or that of a file or of a folder with content.
+    """
+    if not str(path):
+        raise InputError("expected the name of a folder; got ''")
+    target = named_in_utf8(path)
+    empty = target.is_dir() and all(map(is_part, target.iterdir()))
+    if os.path.lexists(target) and not empty:
+        raise InputError(f"expected a new or an empty folder; got {path}, which is not empty")
+    return target
+
+
+@contextmanager
+def writing_new_folder(path: str | Path) -> Iterator[Path]:
+    """Where to write the files of a new folder; they are moved to `path` when the block ends.
+
+    Raises: InputError as `new_folder`; FileError if the disk is full, the place cannot be written
+        to, or somebody else has written there meanwhile. After any error in the block nothing is
+        there.
+    """
+    target = new_folder(path)
+    there = target.exists()  # it stays what it is: a mount, perhaps the current folder
+    part = target
+    try:
+        home = target if there else target.parent
+        home.mkdir(parents=True, exist_ok=True)
+        with _temporary(home) as temporary:
+            part = Path(temporary) / target.name
+            part.mkdir()
+            yield part
+            if not there:
+                os.rename(part, target)  # fails if a folder with content has come into being
+            elif not all(map(is_part, target.iterdir())):
+                raise FileExistsError(errno.EEXIST, "another process has written there meanwhile")
+            for file in part.iterdir() if there else ():
+                os.replace(file, target / file.name)
+    except InputError as error:
+        if str(part) in str(error):  # of a place that nobody has seen
+            raise FileError(str(error).replace(str(part), str(path))) from error
         raise
     except OSError as error:
         message = f"{path} could not be written: {_reason(error)}; nothing is kept of it"
         raise FileError(message) from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+
+
+def digest(tensors: Mapping[str, "Tensor"], text: str = "") -> str:
+    """SHA-256 of tensors, their names, and a text."""
+    import torch
+
+    sha = hashlib.sha256(usedforsecurity=False)
+    for name in sorted(tensors):
+        sha.update(name.encode())
+        sha.update(tensors[name].detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
+    sha.update(text.encode())
+    return sha.hexdigest()
 
 
 def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: dict[str, str]) -> None:
@@ -162,6 +283,9 @@ def read_tensors(path: Path, expected: str) -> tuple[dict[str, "Tensor"], dict[s
 
     Raises: MissingFile or FileError that names the file.
     """
+    with reading(path, expected):
+        require_regular(path)
+        path.open("rb").close()  # safetensors does not know why a file cannot be opened
     with reading(path, expected), safe_open(path, "pt") as file:
         return {name: file.get_tensor(name) for name in sorted(file.keys())}, file.metadata() or {}
 
@@ -171,8 +295,9 @@ def locked(path: Path, busy: str, timeout: float = 0) -> Iterator[None]:
     """Hold a lock between processes while the block runs.
 
     Args:
-        path: the lock's own file.   busy: the message if another process holds it: the error, or,
-            if there is time to wait, one line on standard error.
+        path: the lock's own file, which is empty.
+        busy: the message if another process holds it: the error, or, if there is time to wait, one
+            line on standard error.
         timeout: seconds to wait for it; -1 waits as long as it takes.
 
     Raises: FileError if another process still holds it, or if it cannot be created.
@@ -180,6 +305,10 @@ def locked(path: Path, busy: str, timeout: float = 0) -> Iterator[None]:
     lock = FileLock(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if not os.path.lexists(path):
+            path.touch()  # the library tries for ever where no file can be made
+        if path.is_symlink() or not path.is_file() or path.stat().st_size:  # it would be emptied
+            raise FileExistsError(errno.EEXIST, "it is not an empty file, as a lock is")
         with suppress(Timeout):
             lock.acquire(timeout=0)
         if not lock.is_locked:

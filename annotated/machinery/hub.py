@@ -6,13 +6,13 @@ stays the same and needs no network. Only the files that `load_pretrained` reads
 
 import os
 import re
-import sys
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import read_json, resource_path
+from annotated.machinery.progress import say
 from annotated.machinery.vocabularies import VOCABULARIES
 
 _NAME = re.compile(r"\w[\w.-]*/[\w.-]+(@[\w./-]+)?")
@@ -29,7 +29,7 @@ def hub_folder(name: str) -> Path:
 
     Raises: FileError if the Hub cannot be reached or has no such model.
     """
-    from huggingface_hub import list_repo_files, snapshot_download
+    from huggingface_hub import model_info, snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     repo, _, revision = name.partition("@")
@@ -42,7 +42,8 @@ def hub_folder(name: str) -> Path:
             vocabulary = cached >= set(_PIECES) or VOCABULARIES[0] in cached
             if "config.json" in cached and vocabulary and cached & set(_WEIGHTS):
                 return folder
-        there = set(list_repo_files(repo, revision=revision))
+        # Of all ways to list the files the only one that does not try for half a minute.
+        there = {file.rfilename for file in model_info(repo, revision=revision).siblings or ()}
         wanted = [*_FILES, *[file for file in _WEIGHTS if file in there][:1]]
         return Path(fetch(allow_patterns=wanted))
     except Exception as error:  # the library has many kinds, and its network library more
@@ -63,9 +64,9 @@ def print_card(folder: Path, name: str, languages: list[str]) -> None:
         named = (metadata_load(folder / "README.md") or {}).get("license")
     license = f"license {named}" if isinstance(named, str) else "its card names no license"
     revision = f", revision {folder.name}" if re.fullmatch("[0-9a-f]{40}", folder.name) else ""
-    print(f"{name}{revision}: {license}", file=sys.stderr)
+    say(f"{name}{revision}: {license}")
     if languages:
-        print(f"{name}: a text must begin with one of {' '.join(languages)}", file=sys.stderr)
+        say(f"{name}: a text must begin with one of {' '.join(languages)}")
 
 
 def model_folder(name: str | Path) -> Path:
@@ -84,6 +85,8 @@ def model_folder(name: str | Path) -> Path:
     known = sorted(path.parent.name for path in models.glob("*/model.safetensors"))
     wanted = f"a folder with model.safetensors, or a model out of {', '.join(known)}"
     hint = "a model of the Hub is called OWNER/NAME"
+    if _NAME.fullmatch(str(name)):
+        hint += f", and is not looked up where {str(name).partition('/')[0]} is a folder"
     raise InputError(f"expected {wanted}; got {str(name)!r} ({hint})")
 
 

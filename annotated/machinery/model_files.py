@@ -1,8 +1,9 @@
 """A model's folder in the book's own format, and the checks that both formats share.
 
-The folder holds config.json (the fields of `TransformerConfig`), model.safetensors (each parameter
-once, under its name in `named_parameters`, with the configuration in the header as well) and the
-vocabulary (`annotated.machinery.vocabularies`). Whatever passes the readers can be translated with.
+The folder holds config.json (the fields of `TransformerConfig`), the vocabulary
+(`annotated.machinery.vocabularies`) and model.safetensors: each parameter once, under its name in
+`named_parameters`. Its header has the configuration as well, and SHA-256 of vocabulary and weights,
+so that no damaged or exchanged file is used. Whatever passes the readers can be translated with.
 """
 
 import json
@@ -15,11 +16,19 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
-from annotated.machinery.errors import FileError
-from annotated.machinery.files import read_tensors, reading, settings, write_tensors, write_text
-from annotated.machinery.vocabularies import read_tokenizers
-from annotated.model import EncoderDecoder, TransformerConfig, build_model
-from annotated.positional import PositionalEncoding, sinusoids
+from annotated.machinery.downloads import sha256_of
+from annotated.machinery.errors import FileError, InputError
+from annotated.machinery.files import (
+    digest,
+    read_tensors,
+    reading,
+    settings,
+    write_tensors,
+    write_text,
+)
+from annotated.machinery.vocabularies import VOCABULARIES, read_tokenizers
+from annotated.model import EncoderDecoder, TransformerConfig, build_model, parameter_shapes
+from annotated.positional import PositionalEncoding
 
 LoadedModel = tuple[EncoderDecoder, Tokenizer, Tokenizer | None]  # the parts of a `Translator`
 
@@ -71,7 +80,7 @@ def with_weights(model: EncoderDecoder, weights: Mapping[str, Tensor]) -> Encode
     model.load_state_dict({name: ready[names[p]] for name, p in every}, assign=True)
     for module in model.modules():
         if isinstance(module, PositionalEncoding):  # its table is in no file
-            module.pe = sinusoids(module.pe.size(1), module.pe.size(2)).unsqueeze(0)
+            module.to_empty(device="cpu")
     return model
 
 
@@ -90,12 +99,57 @@ def read_own(folder: Path, contents: dict[str, Any]) -> LoadedModel:
     model = empty_model(config, layers, path)
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
     weights = check_weights(weights_path, found, shapes)
-    with reading(weights_path, "a configuration in its header"):
-        trained = json.loads(header.get("config", "{}"))
+    tokenizers = read_tokenizers(folder, min(config.src_vocab, config.tgt_vocab))
+    with reading(weights_path, "a description of the model in its header"):
+        said = json.loads(header["model"]) if "model" in header else {}  # of earlier editions
+        trained = said["config"] if "model" in header else {}
         if asdict(config) | trained != asdict(config):
             raise FileError(f"{path}: expected the configuration in {weights_path}: {trained}")
-    vocab = min(config.src_vocab, config.tgt_vocab)
-    return with_weights(model, weights), *read_tokenizers(folder, vocab)
+        if said and digest(found) != said["sha256"]:
+            raise FileError(
+                f"{weights_path}: expected the weights as written; their SHA-256 differs"
+            )
+        for name, sum in _vocabulary_sums(folder).items():
+            if said and sum != said["vocabulary"][name]:
+                raise FileError(
+                    f"{folder / name}: expected the vocabulary of the model; got another"
+                )
+    return with_weights(model, weights), *tokenizers
+
+
+def _vocabulary_sums(folder: Path) -> dict[str, str]:
+    paths = (folder / name for name in VOCABULARIES)
+    return {path.name: sha256_of(path) if path.exists() else "" for path in paths}
+
+
+def own_weights(model: EncoderDecoder) -> dict[str, Tensor]:
+    """The parameters of a model by their names.
+
+    Raises: InputError that names one unless they are those that its configuration describes. A
+        model that was pruned, quantized, parametrized or cut has others.
+    """
+    own: dict[str, Tensor] = dict(model.named_parameters())
+    shapes = parameter_shapes(model.config)
+    for name in sorted(own.keys() | shapes.keys()):
+        if name not in own or name not in shapes or own[name].shape != shapes[name]:
+            got = tuple(own[name].shape) if name in own else "none"
+            wanted = tuple(shapes[name]) if name in shapes else "none"
+            described = "as the configuration of the model describes it"
+            raise InputError(f"expected {name} {described}: {wanted}; got {got}")
+    return own
+
+
+def stored_weights(weights: Mapping[str, Tensor], half: bool) -> dict[str, Tensor]:
+    """Weights in half or single precision.
+
+    Raises: InputError that names one that is not finite there.
+    """
+    kept = {name: w.detach().half() if half else w.detach().float() for name, w in weights.items()}
+    for name, weight in kept.items():
+        if not weight.isfinite().all():
+            most = torch.finfo(weight.dtype).max
+            raise InputError(f"expected finite weights up to {most:g}; got others in {name}")
+    return kept
 
 
 def save_model(
@@ -104,10 +158,13 @@ def save_model(
     """Write weights, in half or single precision, and the configuration, for `load_pretrained`.
 
     Args:
-        weights: by their names in `named_parameters`.
+        folder: with the vocabulary files.   weights: by their names in `named_parameters`.
+
+    Raises: InputError as `stored_weights`; FileError if the folder cannot be written to.
     """
-    kept = {name: w.half() if half else w.float() for name, w in weights.items()}
-    described = asdict(config)
+    kept, described = stored_weights(weights, half), asdict(config)
+    sums = {"vocabulary": _vocabulary_sums(folder), "sha256": digest(kept)}
     # One entry in the header, because the library writes several in any order.
-    write_tensors(folder / "model.safetensors", kept, {"config": json.dumps(described)})
+    header = {"model": json.dumps({"config": described} | sums)}
+    write_tensors(folder / "model.safetensors", kept, header)
     write_text(folder / "config.json", json.dumps(described, indent=2) + "\n")

@@ -4,6 +4,8 @@ A corpus is read in blocks, never as a whole; several processes may encode it. T
 learned from a sample, in a process of its own if the corpus is large, because only a process that
 ends gives its memory back. A prepared corpus is known by a key of everything that it depends on:
 input files (path, size, time), rules and libraries. `PreparedCorpus.for_run` finds or makes it.
+A file that was changed and kept size and time is not noticed, and with `--prepared` none is: its
+name is enough there. The manifest holds the SHA-256 of the files that were read.
 """
 
 import hashlib
@@ -11,8 +13,6 @@ import json
 import multiprocessing
 import os
 import re
-import shutil
-import sys
 import threading
 import warnings
 from collections import deque
@@ -30,7 +30,6 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 import tokenizers
 from tokenizers import Tokenizer
-from tqdm import tqdm
 
 from annotated._version import __version__
 from annotated.data import learn_vocabulary
@@ -38,15 +37,24 @@ from annotated.machinery.cleaning import Line, PairReport, good_pairs
 from annotated.machinery.corpora import Part, parse_data, split_parts
 from annotated.machinery.downloads import cache_folder, sha256_of
 from annotated.machinery.encoding import EncodedPairs, PairEncoder
-from annotated.machinery.errors import FileError, InputError, MissingFile
-from annotated.machinery.files import locked, reading, settings, write_text, writing_new_folder
+from annotated.machinery.errors import FileError, InputError, MissingFile, check_whole
+from annotated.machinery.files import (
+    locked,
+    new_folder,
+    reading,
+    require_regular,
+    settings,
+    write_text,
+    writing_new_folder,
+)
 from annotated.machinery.hub import vocabulary_files
+from annotated.machinery.progress import ProgressBar, progress_bar, say
 from annotated.machinery.vocabularies import VOCABULARIES, read_tokenizer
 
 if TYPE_CHECKING:
     from annotated.training import TrainingConfig
 
-_FORMAT = 1
+_FORMAT = 2
 _SPLITS = "train", "dev"
 # The options of a run that its corpus depends on.
 RULES = "data", "weights", "vocabulary", "vocab_size", "vocab_pairs", "on_bad"
@@ -112,6 +120,7 @@ class PreparedCorpus:
         if not path.exists():
             raise MissingFile(f"expected a prepared corpus in {folder}; it has no manifest.json")
         with reading(path, "the manifest of a prepared corpus", advice):
+            require_regular(path)
             manifest = settings(Manifest, json.loads(path.read_text("utf-8")), str(path))
         for name, entry in manifest.files.items():
             path = folder / name
@@ -129,7 +138,8 @@ class PreparedCorpus:
                 names = f"{split}.ids.npy", path.name
                 arrays = [np.load(folder / name, mmap_mode="r").view(np.ndarray) for name in names]
                 splits.append(pairs := EncodedPairs(*arrays))
-                if pairs.lengths.shape[1:] != (2,) or pairs.starts[-1] != len(pairs.ids):
+                fits = pairs.lengths.shape[1:] == (2,) and pairs.starts[-1] == len(pairs.ids)
+                if not fits or pairs.ids.ndim != 1 or pairs.ids.dtype.kind != "u":
                     raise ValueError("others")
         return cls(folder, manifest, *splits)
 
@@ -160,9 +170,11 @@ class PreparedCorpus:
             return cls.open(source.shared_folder)
         if source.size <= _SMALL:
             own = Path(folder) / "prepared"
-            shutil.rmtree(own, ignore_errors=True)  # of a start that broke off
-            _write_corpus(own, source, 1)
-            return cls.open(own)
+            if not own.exists() or not any(own.iterdir()):  # else of a start that was killed
+                _write_corpus(own, source, 1)
+            corpus = cls.open(own)
+            source.check(corpus)
+            return corpus
         if processes > 1:
             raise InputError(
                 f"expected {config.data} to be prepared: it has {source.size / 1e9:.1f} GB, and "
@@ -197,19 +209,19 @@ def prepare(config: "TrainingConfig", out: str | Path = "", processes: int = 1) 
     Raises: ValueError for bad pairs and as `load_pairs`; FileError if the folder contains
         something else, is damaged, or cannot be written.
     """
+    check_whole("processes", processes, most=1000)
     source = _Source.of(config)
-    folder = Path(out) if out else source.shared_folder
-    busy = f"another process prepares {folder}; waiting for it"
-    with locked(folder.with_name(folder.name + ".lock"), busy, timeout=-1):
+    folder = Path(os.path.realpath(out)) if out else source.shared_folder
+    lock, busy = Path(f"{folder}.lock"), f"another process prepares {folder}; waiting for it"
+    if not lock.exists() and not (folder / "manifest.json").exists():
+        new_folder(folder)
+    with locked(lock, busy, timeout=-1):
         found = folder.exists() and any(folder.iterdir())
         if not found:
             _write_corpus(folder, source, processes)
-        manifest = PreparedCorpus.open(folder, thorough=found).manifest
-    if manifest.key != source.key:
-        made = f"from another corpus or by other rules ({manifest.rules['data']})"
-        raise FileError(f"{folder}: expected to prepare {config.data} there; it was made {made}")
+        source.check(PreparedCorpus.open(folder, thorough=found))
     state = "is prepared already, and whole; nothing to do" if found else "is prepared"
-    tqdm.write(f"{config.data} {state}: {folder}", file=sys.stderr)
+    say(f"{config.data} {state}: {folder}")
     return folder
 
 
@@ -236,12 +248,19 @@ class _Source:
         rules = {name: getattr(config, name) for name in RULES if name != "data"}
         if config.weights:
             rules["weights"] = [sha256_of(path) for path in vocabulary_files(config.weights)]
-        known = [[str(path.resolve()), stat.st_size, stat.st_mtime_ns]
+        known = [[os.path.realpath(path), stat.st_size, stat.st_mtime_ns]
                  for path, stat in zip(files, stats, strict=True)]  # fmt: skip
         names = [part.name for part in every]
         made_of = [_FORMAT, tokenizers.__version__, (src, tgt), names, known, rules]
         key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
         return cls(config, parts, files, sum(stat.st_size for stat in stats), key)
+
+    def check(self, corpus: PreparedCorpus) -> None:
+        """Raise FileError unless this is what the corpus was prepared from."""
+        if corpus.manifest.key != self.key:
+            wanted = f"expected to prepare {self.config.data} there"
+            made = f"from another corpus or by other rules ({corpus.manifest.rules['data']})"
+            raise FileError(f"{corpus.folder}: {wanted}; it was made {made}")
 
     @property
     def shared_folder(self) -> Path:
@@ -274,6 +293,8 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
                 if not pairs[split]:
                     wanted = "expected pairs to train and to validate on"
                     raise InputError(f"{wanted}; {config.data} has no {split}")
+        if _Source.of(config).key != source.key:
+            raise FileError(f"{config.data} was changed while it was read; prepare it again")
         files = {path.name: _sums(path) for path in sorted(part.iterdir())}
         rules = {name: getattr(config, name) for name in RULES}
         versions = {"annotated": __version__, "tokenizers": tokenizers.__version__,
@@ -284,7 +305,7 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
 
 
 # A progress bar for what takes more than a few seconds.
-_bar = partial(tqdm, unit=" pairs", unit_scale=True, delay=3, leave=False)
+_bar = partial(progress_bar, unit=" pairs", unit_scale=True, delay=3, leave=False)
 
 
 def _choose_vocabularies(config: "TrainingConfig", train: list[Part]) -> tuple[int, list[str]]:
@@ -298,15 +319,19 @@ def _choose_vocabularies(config: "TrainingConfig", train: list[Part]) -> tuple[i
         paths = vocabulary_files(config.weights)
         return total, [read_tokenizer(path, config.vocab_size).to_str() for path in paths]
     if total > _MANY:
-        tqdm.write(f"learning the vocabulary from {len(sample):,} pairs", file=sys.stderr)
+        say(f"learning the vocabulary from {len(sample):,} pairs")
     texts = (pair[side] for side in (0, 1) for pair in good_pairs(sample, PairReport("")))
-    return total, [learn_vocabulary(config.vocabulary, texts, config.vocab_size).to_str()]
+    learned = learn_vocabulary(config.vocabulary, texts, config.vocab_size)
+    if (size := learned.get_vocab_size()) > config.vocab_size:
+        wanted = f"expected vocab_size of at least {size}, for the letters of {config.data}"
+        raise InputError(f"{wanted}; got {config.vocab_size}")
+    return total, [learned.to_str()]
 
 
 def draw_lines(lines: Iterable[Line], most: int) -> tuple[int, list[Line]]:
     """The number of lines, and a uniform sample of at most `most` (reservoir sampling)."""
     random, drawn, number = Random(0), [], 0
-    for number, line in enumerate(_bar(lines, "counting"), start=1):
+    for number, line in enumerate(_bar(lines, desc="counting"), start=1):
         if number <= most:
             drawn.append(line)
         elif (place := int(random.random() * number)) < most:
@@ -319,7 +344,7 @@ _Encode = Callable[[Iterable[list[Line]]], Iterator[_Block]]
 
 
 def _write_split(
-    folder: Path, split: str, parts: list[Part], encode: _Encode, bar: tqdm
+    folder: Path, split: str, parts: list[Part], encode: _Encode, bar: ProgressBar
 ) -> tuple[int, dict[str, dict[str, int]]]:
     """Write the pairs of a split.
 
@@ -369,8 +394,10 @@ def _pool(processes: int, vocabularies: Sequence[str] = ()) -> Iterator[ProcessP
             yield pool
         except BrokenProcessPool as error:
             raise InputError(
-                "a process was killed, perhaps for lack of memory; --processes 1 takes less, and "
-                "so does a smaller --vocab-pairs while the vocabulary is learned"
+                "a process ended early, perhaps because a script that starts it has no "
+                'if __name__ == "__main__": around its work, or comes from standard input; or for '
+                "lack of memory: --processes 1 takes less, and so does a smaller --vocab-pairs "
+                "while the vocabulary is learned"
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -12,14 +13,15 @@ from annotated.attention import scaled_dot_product
 
 @contextmanager
 def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Record the attention weights of every call of a model inside the block.
+    """Record the attention weights of every call of a model by this thread inside the block.
 
     Args:
         model: any module that contains `MultiHeadedAttention` layers, or such a layer itself.
 
     Yields: weights (batch, h, len_q, len_k) by the layer's name in `model.named_modules()`, such
         as "encoder.layers.0.self_attn" ("" for the layer itself). Each call of a layer replaces
-        the weights of its previous call; they carry no gradient. Without dropout.
+        the weights of its previous call; they carry no gradient. Without dropout. Beam search does
+        not call the decoder's layers (`annotated.beam_search`): let the model read its output.
 
     Source: section 3.2.
 
@@ -31,7 +33,12 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     # By its methods and not by its class, which a notebook may have defined anew.
     names = {m: name for name, m in model.named_modules() if hasattr(m, "keys_values")}
 
-    def record(layer: Any, inputs: tuple, options: dict[str, Any], _: Tensor) -> None:
+    thread = get_ident()  # another may use the same model
+
+    def record(layer: Any, inputs: tuple, *rest: Any) -> None:
+        if get_ident() != thread:
+            return
+        options, _ = rest
         given = dict(zip(("query", "key", "value", "mask"), inputs, strict=False)) | options
         with torch.no_grad():
             queries = layer.split_heads(layer.w_q(given["query"]))

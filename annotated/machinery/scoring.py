@@ -16,11 +16,12 @@ import torch.nn.functional as F
 from sacrebleu.metrics import BLEU
 
 from annotated.data import PAD, encode_source, encode_target, make_batch, token_batches
-from annotated.machinery.checks import each_text
+from annotated.machinery.checks import check_finite, each_text
 from annotated.machinery.corpora import load_pairs
 from annotated.machinery.errors import InputError, extra
 from annotated.machinery.texts import read_lines
 from annotated.machinery.translator import Translator
+from annotated.regularization import without_dropout
 
 BLEU_KINDS = {
     "cased": "cased, detokenized",
@@ -30,16 +31,32 @@ BLEU_KINDS = {
 }  # the kinds of BLEU, and the text on which each is computed
 
 
+# Languages that are written without spaces, and sacreBLEU's tokenizer for each.
+_WITHOUT_SPACES = {"zh": "zh", **dict.fromkeys(["ja", "th", "lo", "km", "my", "bo", "dz"], "char")}
+
+
+def bleu_kinds(lang: str) -> list[str]:
+    """The kinds of BLEU that a language has: compounds are split in German alone, and what Moses
+    tokenizes has spaces.
+
+    Raises: InputError unless a language is named by the two letters that Moses knows.
+    """
+    if not re.fullmatch("[a-z]{2}", str(lang)):
+        raise InputError(f"expected a language of two letters, such as 'de'; got {lang!r:.80}")
+    if lang in _WITHOUT_SPACES:
+        return ["cased"]
+    return [kind for kind in BLEU_KINDS if lang == "de" or kind != "compound-split"]
+
+
 def moses_tokenize(sentences: list[str], lang: str) -> list[str]:
     """Tokenize as Moses does, including its escapes such as &quot;.
 
-    Raises: ValueError if lang is not two letters; sacremoses would take it for English.
-        MissingExtra without sacremoses.
+    As Moses does, it takes English abbreviations for a language of which it knows none.
+
+    Raises: MissingExtra without sacremoses.
     """
     with extra("scores"):
         from sacremoses import MosesTokenizer
-    if not re.fullmatch("[a-z]{2}", lang):
-        raise InputError(f"expected a language such as 'de'; got {lang!r}")
     tokenizer = MosesTokenizer(lang)
     return [tokenizer.tokenize(sentence, return_str=True) for sentence in sentences]
 
@@ -52,12 +69,13 @@ def tokenize_for_bleu(sentences: list[str], lang: str, kind: str) -> list[str]:
     ##AT##-##AT## for a hyphen inside a token. "lower-tokenized" follows Multi30k's own files:
     lower-cased, with normalized punctuation, then Moses' tokens.
 
-    Raises: ValueError if there is no such kind; MissingExtra without sacremoses.
+    Raises: ValueError if the language has no such kind; MissingExtra without sacremoses.
 
     Source: section 6.1.
     """
-    if kind not in BLEU_KINDS:
-        raise InputError(f"expected a kind of BLEU out of {', '.join(BLEU_KINDS)}; got {kind!r}")
+    if kind not in (kinds := bleu_kinds(lang)):
+        wanted = f"a kind of BLEU for {lang} out of {', '.join(kinds)}"
+        raise InputError(f"expected {wanted}; got {kind!r}")
     if kind == "cased":
         return sentences
     with extra("scores"):
@@ -91,9 +109,11 @@ def bleu(
     Args:
         hypotheses, references: plain text, not tokenized.
         lang: language of both.
-        kind: a key of `BLEU_KINDS`: "cased", "tokenized", "compound-split" or "lower-tokenized".
+        kind: a key of `BLEU_KINDS`: "cased", "tokenized", "compound-split" (German) or
+            "lower-tokenized"; a language without spaces, such as Chinese, has "cased" alone.
 
-    Returns: score (0 to 100) and sacreBLEU's signature.
+    Returns: score (0 to 100) and sacreBLEU's signature, which names the tokenizer: 13a, zh for
+        Chinese, and char for other languages without spaces, Japanese and Thai among them.
 
     Raises: ValueError if there are not as many hypotheses as references, or none, or no such
         kind. MissingExtra if the kind needs sacremoses and it is not installed.
@@ -101,8 +121,9 @@ def bleu(
     Source: section 6.1.
     """
     sides = _parallel(hypotheses, references)
-    metric = BLEU() if kind == "cased" else BLEU(tokenize="none", force=True)
     ours, theirs = (tokenize_for_bleu(side, lang, kind) for side in sides)
+    cased = kind == "cased"
+    metric = BLEU(tokenize=_WITHOUT_SPACES.get(lang) if cased else "none", force=not cased)
     score = metric.corpus_score(ours, [theirs]).score
     return {"score": score, "signature": str(metric.get_signature())}
 
@@ -111,9 +132,9 @@ def _all_scores(
     hypotheses: list[str], references: list[str], lang: str
 ) -> list[dict[str, float | str]]:
     """A row for each kind of BLEU, with the text on which it is computed."""
-    kinds = [kind for kind in BLEU_KINDS if lang == "de" or kind != "compound-split"]
     return [
-        {"text": BLEU_KINDS[kind], **bleu(hypotheses, references, lang, kind)} for kind in kinds
+        {"text": BLEU_KINDS[kind], **bleu(hypotheses, references, lang, kind)}
+        for kind in bleu_kinds(lang)
     ]
 
 
@@ -167,9 +188,11 @@ def likelihood(
     most = max(batch_tokens, *map(max, lengths))
     for indices in token_batches(lengths, most, most):
         batch = make_batch([pairs[i] for i in indices], translator.device)
-        out = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
         real = batch.tgt_y != PAD
-        log_probs, y = model.generator(out[real]), batch.tgt_y[real]  # (pieces, vocab), (pieces)
+        with without_dropout(model):
+            out = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+            log_probs, y = model.generator(out[real]), batch.tgt_y[real]  # (pieces, vocab)
+        check_finite(log_probs.amax(dim=-1))
         found = Likelihood(
             found.nats + float(F.nll_loss(log_probs, y, reduction="sum")),
             found.right + int((log_probs.argmax(dim=-1) == y).sum()),
@@ -189,6 +212,9 @@ def evaluate(
 ) -> list[dict[str, object]]:
     """Translate a split of a corpus and compute every kind of BLEU.
 
+    A model does not know its languages: with those of the corpus exchanged, or with a parser, only
+    the scores show it.
+
     Args:
         corpus, split, src, tgt: as for `load_pairs`.
         beam, alpha: of the search; beam 1 is greedy.
@@ -201,6 +227,7 @@ def evaluate(
 
     Source: section 6.1.
     """
+    bleu_kinds(tgt)  # a wrong language is refused before anything is translated
     with extra("scores"):
         import sacremoses  # noqa: F401
     sources, references = load_pairs(corpus, split, src, tgt)
@@ -224,5 +251,9 @@ def score_files(output: Path, reference: Path, lang: str) -> list[dict[str, obje
     Raises: ValueError if the files do not have the same number of lines.
     """
     hypotheses, references = read_lines(output), read_lines(reference)
+    if (ours := len(hypotheses)) != (theirs := len(references)):
+        raise InputError(
+            f"expected as many lines in {output} as in {reference}; got {ours}, {theirs}"
+        )
     shared = {"output": output.name, "reference": reference.name, "sentences": len(references)}
     return [shared | score for score in _all_scores(hypotheses, references, lang)]

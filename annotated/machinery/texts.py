@@ -6,6 +6,7 @@ own `splitlines` would also split at U+2028 and others, which occur inside sente
 
 import codecs
 import gzip
+import io
 import lzma
 import tarfile
 import zipfile
@@ -18,11 +19,52 @@ from typing import IO, Any
 from annotated.machinery.errors import FileError
 from annotated.machinery.files import reading
 
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open}
+
+class _Xz(io.RawIOBase):
+    """A file of xz streams. `lzma.open` would take a damaged second one for the end."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.file, self.packed, self.stream = file, b"", lzma.LZMADecompressor(lzma.FORMAT_XZ)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = b""
+        while not found:
+            if self.stream.eof:  # zeros may follow, and another stream
+                self.packed = self.stream.unused_data.lstrip(b"\0")
+                while not self.packed and (more := self.file.read(_BLOCK)):
+                    self.packed = more.lstrip(b"\0")
+                if not self.packed:
+                    return 0
+                self.stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+            elif self.stream.needs_input and not (self.packed or self._fill()):
+                raise EOFError("it ends before the end of its last stream")
+            found = self.stream.decompress(self.packed, len(buffer))
+            self.packed = b""
+        buffer[: len(found)] = found
+        return len(found)
+
+    def close(self) -> None:
+        self.file.close()
+        super().close()
+
+    def _fill(self) -> bytes:
+        self.packed = self.file.read(_BLOCK)
+        return self.packed
+
+
+def _open_xz(path: Path, mode: str) -> IO[bytes]:
+    return io.BufferedReader(_Xz(path.open(mode)))
+
+
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".tgz": gzip.open, ".xz": _open_xz}
+_BLOCK = 1 << 16  # bytes
 _MAX_LINE = 1 << 20  # bytes
 
 
-def _bounded(file: IO[bytes], name: str) -> Iterator[bytes]:
+def bounded_lines(file: IO[bytes], name: str) -> Iterator[bytes]:
     """Lines of an open file. Raises: FileError for a line that is too long."""
     for number in count(1):
         line = file.readline(_MAX_LINE + 1)
@@ -93,7 +135,7 @@ def part_lines(path: Path, member: str = "") -> Iterator[bytes]:
             if path.suffix in _OPENERS and not path.stat().st_size:
                 raise FileError(f"{path}: expected a compressed file; it is empty")
             with _OPENERS.get(path.suffix, open)(path, "rb") as file:
-                yield from _bounded(file, str(path))
+                yield from bounded_lines(file, str(path))
             return
         found = False
         for name, file in _archive_members(path):
@@ -101,7 +143,7 @@ def part_lines(path: Path, member: str = "") -> Iterator[bytes]:
                 found = True
                 unpack: Any = gzip.open if member.endswith(".gz") else nullcontext
                 with unpack(file) as unpacked:
-                    yield from _bounded(unpacked, f"{path}: {member}")
+                    yield from bounded_lines(unpacked, f"{path}: {member}")
         if not found:
             raise FileError(f"expected {member} in {path}")
 
@@ -116,5 +158,5 @@ def archive_texts(path: Path, endings: tuple[str, ...]) -> dict[str, str]:
         for name, file in _archive_members(path):
             if name.endswith(endings):
                 where = f"{path}: {name}"
-                texts[name] = "\n".join(decode_lines(_bounded(file, where), where))
+                texts[name] = "\n".join(decode_lines(bounded_lines(file, where), where))
     return texts

@@ -14,8 +14,6 @@ from unicodedata import category
 
 import torch
 from tokenizers import Tokenizer
-from torch import nn
-from tqdm import tqdm
 
 from annotated.data import END, Batch, encode_source, pad_ids
 from annotated.decoding import beam_search
@@ -24,7 +22,8 @@ from annotated.machinery.errors import InputError, check_whole
 from annotated.machinery.files import read_json, writing_new_folder
 from annotated.machinery.hub import model_folder, print_card
 from annotated.machinery.marian import read_marian
-from annotated.machinery.model_files import read_own, save_model
+from annotated.machinery.model_files import own_weights, read_own, save_model
+from annotated.machinery.progress import progress_bar
 from annotated.machinery.vocabularies import write_tokenizers
 from annotated.model import EncoderDecoder
 
@@ -46,7 +45,7 @@ class Translator:
     """A trained model with its vocabulary; calling it is `translate`.
 
     Args:
-        model: in eval mode.   tokenizer: the shared vocabulary.
+        model: dropout is off while it translates.   tokenizer: the shared vocabulary.
         target_tokenizer: the same pieces, if target text is tokenized by other rules.
     """
 
@@ -101,7 +100,7 @@ class Translator:
         longest = min(max_source, config.max_len) if config.positions == "learned" else max_source
         total = len(sentences) if isinstance(sentences, list) else None
         waiting, before = each_text(sentences), 0
-        with tqdm(total=total, disable=not progress, unit=" sentences") as bar:
+        with progress_bar(total=total, disable=not progress, unit=" sentences") as bar:
             while texts := list(islice(waiting, chunk)):
                 results = [[Translation("", 0.0, 0.0)]] * len(texts)  # right for blank lines
                 filled = [
@@ -156,11 +155,12 @@ class Translator:
         Args:
             folder: new or empty.
 
-        Raises: InputError if the folder is not empty; FileError if it cannot be written.
+        Raises: InputError if the folder is not empty, and as `own_weights`; FileError if it cannot
+            be written.
         """
-        weights = dict(self.model.named_parameters())
+        weights = own_weights(self.model)
         half = all(bool((weight.half() == weight).all()) for weight in weights.values())
-        with writing_new_folder(Path(folder)) as part:
+        with writing_new_folder(folder) as part:
             write_tokenizers(part, self.tokenizer, self.target_tokenizer)
             save_model(part, weights, self.model.config, half)
 
@@ -176,17 +176,6 @@ def _encode_beginnings(
             what = f"sentence {number} ({text[:20]!r}…) has more than {most:,} pieces"
             warnings.warn(f"{what}; only these are translated", stacklevel=2)
     return encoded
-
-
-@torch.no_grad()
-def store_by_columns(model: nn.Module) -> None:
-    """Store each matrix column by column, for search on a CPU; its values stay the same.
-
-    `torch.nn.Module.load_state_dict` and `to` keep this order.
-    """
-    for parameter in model.parameters():
-        if parameter.dim() == 2:
-            parameter.data = parameter.t().contiguous().t()
 
 
 def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Translator:
@@ -206,9 +195,9 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
     contents = read_json(folder / "config.json", "the configuration of a model")
     published = "model_type" in contents  # our own format has no such field
     translator = Translator(*(read_marian if published else read_own)(folder, contents)).to(device)
-    if translator.device.type == "cpu":
-        store_by_columns(translator.model)
     if published:
-        added = translator.tokenizer.get_added_tokens_decoder().values()
-        print_card(folder, str(name), [token.content for token in added if not token.special])
+        added = (
+            token.content for token in translator.tokenizer.get_added_tokens_decoder().values()
+        )
+        print_card(folder, str(name), [token for token in added if token.startswith(">>")])
     return translator

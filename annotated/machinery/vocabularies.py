@@ -5,16 +5,32 @@ than the source; then tokenizer-target.json has the same pieces with these rules
 """
 
 import json
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer, processors
 
 from annotated.data import END, SPECIALS
 from annotated.machinery.errors import FileError
-from annotated.machinery.files import reading, write_text
+from annotated.machinery.files import reading, require_regular, write_text
 
 VOCABULARIES = "tokenizer.json", "tokenizer-target.json"
 _END = processors.TemplateProcessing(f"$A {SPECIALS[END]}", None, [(SPECIALS[END], END)])
+
+
+_STEPS = {"NFC", "Precompiled", "Replace", "Strip", "Metaspace", "Punctuation"}
+_REPLACED = {"Regex": " {2,}"}, {"String": " "}
+
+
+def _check_step(step: dict[str, Any]) -> None:
+    """Raise ValueError unless a step is of the kinds that we write; others may never end."""
+    kind = step["type"]
+    if kind == "Sequence":
+        for part in chain.from_iterable(value for value in step.values() if type(value) is list):
+            _check_step(part)
+    elif kind not in _STEPS or (kind == "Replace" and step["pattern"] not in _REPLACED):
+        raise ValueError(f"a step {kind!r:.80}")
 
 
 def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
@@ -26,9 +42,13 @@ def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
     Raises: MissingFile or FileError that names the file.
     """
     with reading(path, "a vocabulary as training writes it"):
+        require_regular(path)
         contents = json.loads(path.read_text(encoding="utf-8"))
         if contents.get("post_processor") == json.loads(_END.__getstate__()):
             contents["post_processor"] = None  # `encode_source` appends it
+        contents |= {"padding": None, "truncation": None}  # of a training elsewhere
+        for step in ("normalizer", "pre_tokenizer", "decoder"):
+            _check_step(contents.get(step) or {"type": "NFC"})
         tokenizer = Tokenizer.from_str(json.dumps(contents))
         tokenizer.decode(tokenizer.encode("a \u2603").ids)  # some files load but cannot encode
     found = [tokenizer.id_to_token(i) for i in range(len(SPECIALS))]
@@ -36,8 +56,10 @@ def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
         raise FileError(f"{path}: expected the first pieces as {SPECIALS}; got {found}")
     if (size := max(tokenizer.get_vocab().values()) + 1) > vocab:
         raise FileError(f"{path}: expected at most {vocab} pieces, as the model has; got {size}")
-    if tokenizer.padding or tokenizer.truncation or tokenizer.post_processor:
-        raise FileError(f"{path}: expected no padding, truncation or post_processor; it has some")
+    if tokenizer.post_processor:
+        raise FileError(
+            f"{path}: expected no post_processor but one for {SPECIALS[END]}; got another"
+        )
     return tokenizer
 
 

@@ -74,6 +74,7 @@
     const options = {
       config: colors(),
       renderer: "svg",
+      ast: true,  // expressions are interpreted: the content policy forbids to compile them
       actions: { export: true, source: false, compiled: false, editor: false },
     };
     await vegaEmbed(chart.canvas, spec, options);
@@ -182,6 +183,15 @@
     let theme;
     addEventListener("beforeprint", () => { theme = dataset.theme; dataset.theme = "light"; });
     addEventListener("afterprint", () => { dataset.theme = theme; });
+  }
+
+  // "constructor" and "__proto__" are words that every object has, also that of the search index.
+  if (typeof Search !== "undefined") {
+    const own = { __proto__: null, hasOwnProperty: Object.prototype.hasOwnProperty };
+    Object.setPrototypeOf(Search._index.terms, own);
+    Object.setPrototypeOf(Search._index.titleterms, own);
+    // Excerpts are fetched, which a page from the disk may not.
+    if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
   }
 
   document.addEventListener("DOMContentLoaded", async () => {

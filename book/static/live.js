@@ -4,6 +4,9 @@
   const END = 1;
   const MOST = 60; // pieces of a sentence that are read, its end included
   const LETTERS = 100; // a piece has fewer
+  // What Python's `bare_text` takes from the ends of a text.
+  const ENDS = "[\\u0000-\\u0020\\u007f-\\u00a0\\u00ad\\u1680\\u2000-\\u200b\\u200e\\u200f\\u2028-\\u202f\\u205f\\u2060\\u2066-\\u2069\\u3000\\ufeff]+";
+  const AT_ENDS = new RegExp(`^${ENDS}|${ENDS}$`, "g");
   const BLANK = /^[\p{Z}\p{C}]*$/u; // for Python too such a sentence has an empty translation
   const COLORS = ["#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#8C564B", "#56B4E9", "#7F7F7F"];
 
@@ -32,7 +35,8 @@
     return {
       // The beginning of a text as ids, closed by the end symbol; cut: whether more was there.
       encode(text) {
-        const ids = [...tokenizer.encode(text.slice(0, MOST * LETTERS).toWellFormed()).ids, END];
+        text = text.toWellFormed().replace(AT_ENDS, "");
+        const ids = [...tokenizer.encode(text.slice(0, MOST * LETTERS)).ids, END];
         const cut = ids.length > MOST || text.length > MOST * LETTERS;
         if (ids.length > MOST) ids.splice(MOST - 1, ids.length, END);
         return { ids, cut };

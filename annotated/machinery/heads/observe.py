@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
-from annotated.data import encode_source
+from annotated.data import END
 from annotated.machinery.errors import extra
+from annotated.machinery.progress import progress_bar
 from annotated.machinery.recording import record_attention
 from annotated.machinery.translator import Translator
+from annotated.regularization import without_dropout
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -41,8 +42,8 @@ def word_attention(translator: Translator, doc: "Doc") -> Tensor:
     for piece, (start, _) in enumerate(encoding.offsets):
         letter = len(text) - len(text[start:].lstrip())  # the first that is not a space
         belongs[piece, words[letter]] = 1.0
-    src = torch.tensor(encode_source(translator.tokenizer, [text]), device=device)
-    with record_attention(translator.model.encoder) as seen:
+    src = torch.tensor([[*encoding.ids, END]], device=device)
+    with without_dropout(translator.model), record_attention(translator.model.encoder) as seen:
         translator.model.encode(src)
     weights = torch.cat([seen[f"layers.{n}.self_attn"] for n in range(len(seen))])
     rows = (belongs / belongs.sum(dim=0).clamp(min=1.0)).T
@@ -205,7 +206,7 @@ def observe_heads(
 
     Returns: arcs by where they start, "dependent" or "governor"; pronouns; the profile of heads.
     """
-    weights = [word_attention(translator, doc) for doc in tqdm(docs, unit="sentence")]
+    weights = [word_attention(translator, doc) for doc in progress_bar(docs, unit=" sentences")]
     tops = [most_attended(weight) for weight in weights]
     arcs = {"dependent": arc_hits(docs, tops), "governor": arc_hits(docs, tops, back=True)}
     return arcs, pronoun_hits(docs, weights), attention_profile(docs, weights)

@@ -8,9 +8,14 @@ words and formulas is undone: broken words are joined, and the formulas within a
 a table, become LaTeX.
 """
 
+import json
+import os
 import re
+import subprocess
+import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from statistics import mode
@@ -209,18 +214,52 @@ def _pattern(span: str) -> str:
     """Pattern for a span as it is printed, with any spaces, and for the number that it equals."""
     printed = re.sub(r"\\_|\\[a-z]+|[${}^_ ]", lambda found: _PRINTED.get(found[0], ""), span)
     signs = r"\s*".join(_VARIANTS.get(sign, re.escape(sign)) for sign in printed)
-    equals = r"(?:\s*=\s*(\d+(?:\.\d+)?))?" if span.endswith("$") else "()"
+    # The point of a number is of a mathematical font, which may name no character.
+    equals = rf"(?:\s*=\s*(\d+(?:[.{_LOST}]\d+)?))?" if span.endswith("$") else "()"
     return rf"(?<!\w){signs}{equals}(?!\w)"
 
 
 def _typeset(text: str) -> str:
-    """A paragraph with its formulas as LaTeX between dollar signs."""
+    """A paragraph with its formulas as LaTeX between dollar signs, of which it has no others."""
+    text = text.replace("$", "\uff04")
     for span in sorted(_SPANS, key=lambda span: -len(span)):
-        new = lambda found, span=span: f"{span[:-1]} = {found[1]}$" if found[1] else span
+        equal = lambda found, span=span: f"{span[:-1]} = {found[1].replace(_LOST, '.')}$"
+        new = lambda found, span=span, equal=equal: equal(found) if found[1] else span
         parts = text.split("$")
         parts[::2] = [re.sub(_pattern(span), new, part) for part in parts[::2]]  # not yet LaTeX
         text = "$".join(parts)
     return re.sub(r"\$ (?=[.,])", "$", text)
+
+
+PARTS = {name.lower() for name in _HEADINGS if name not in ("6", "References")} | {*_CAPTIONS}
+_LARGEST, _SECONDS, _MEMORY = 1 << 26, 60, 1 << 31  # bytes of a PDF; to read it, with bytes
+
+
+def _extract(pdf: Path) -> dict[str, list[str]]:
+    """The paragraphs of each section. Raises: ValueError if some are missing, and many others."""
+    import logging
+
+    logging.getLogger("pdfminer").setLevel(logging.ERROR)  # one line on a bad file is enough
+    sections: dict[str, list[str]] = {}
+    lines = _lines(pdf)
+    known = _known_words(line.text for line in lines)
+    for section, block in _paragraphs(lines) if lines else []:
+        text = _LABEL.sub("", _join_lines((line.text for line in block), known))
+        name = "acknowledgements" if text.startswith("Acknowledgements") else section
+        bold = _RUN_IN.sub(lambda head: f"**{head[0]}**", text)
+        sections.setdefault(name, []).append(_typeset(bold))
+    if missing := PARTS - sections.keys():
+        raise ValueError(f"text without these parts: {', '.join(sorted(missing))}")
+    return {name: sections[name] for name in sorted(sections, key=lambda x: x * ("-" in x))}
+
+
+def check_pdf(pdf: Path) -> None:
+    """Raise MissingFile or FileError unless a file can be read, and is no larger than a paper."""
+    from annotated.machinery.files import reading
+
+    with reading(pdf, "a PDF of the paper"):
+        if pdf.stat().st_size > _LARGEST or not pdf.is_file():
+            raise ValueError(f"no file, or one of more than {_LARGEST:,} bytes")
 
 
 def extract_paper(pdf: str | Path) -> dict[str, list[str]]:
@@ -231,28 +270,42 @@ def extract_paper(pdf: str | Path) -> dict[str, list[str]]:
         "footnote-1" to "footnote-5". Displayed equations are left out; the text after one is a
         paragraph of its own.
 
-    Raises: MissingFile if there is no such file; FileError if it is no PDF, is encrypted or
-        damaged, or lacks parts of the paper; MissingExtra without the extra `paper`.
-    """
-    import logging
+    It is read in a process with limits of time and memory, because a PDF can ask for any amount.
 
+    Raises: MissingFile if there is no such file; FileError if it is no PDF, is encrypted or
+        damaged, lacks parts of the paper, or takes too long; MissingExtra without the extra.
+    """
     from annotated.machinery.errors import extra
     from annotated.machinery.files import reading
 
     with extra("paper"):
         import pdfminer  # noqa: F401
 
-    logging.getLogger("pdfminer").setLevel(logging.ERROR)  # one line on a bad file is enough
-    sections: dict[str, list[str]] = {}
+    check_pdf(Path(pdf))
     with reading(pdf, "a PDF of the paper"):
-        lines = _lines(Path(pdf))
-        known = _known_words(line.text for line in lines)
-        for section, block in _paragraphs(lines) if lines else []:
-            text = _LABEL.sub("", _join_lines((line.text for line in block), known))
-            name = "acknowledgements" if text.startswith("Acknowledgements") else section
-            bold = _RUN_IN.sub(lambda head: f"**{head[0]}**", text)
-            sections.setdefault(name, []).append(_typeset(bold))
-        expected = [name.lower() for name in _HEADINGS if name not in ("6", "References")]
-        if missing := [name for name in (*expected, *_CAPTIONS) if name not in sections]:
-            raise ValueError(f"text without these parts: {', '.join(missing)}")
-    return {name: sections[name] for name in sorted(sections, key=lambda x: x * ("-" in x))}
+        command = [sys.executable, "-m", __name__, str(pdf)]
+        paths = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        try:
+            done = subprocess.run(command, env=paths, capture_output=True, timeout=_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise ValueError(f"one that takes more than {_SECONDS} seconds to read") from None
+        if done.returncode:
+            lines = done.stderr.decode(errors="replace").splitlines()
+            raise ValueError(lines[-1] if lines else "one that ended the process")
+        return dict(json.loads(done.stdout))
+
+
+def _main() -> None:
+    """Print what `_extract` finds in the PDF of the command line as JSON."""
+    with suppress(ImportError):  # not on Windows
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    try:
+        print(json.dumps(_extract(Path(sys.argv[1]))))
+    except Exception as error:  # pdfminer has many kinds
+        sys.exit(" ".join(str(error).split()) or type(error).__name__)
+
+
+if __name__ == "__main__":
+    _main()

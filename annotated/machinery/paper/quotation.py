@@ -9,14 +9,16 @@ Importing this module loads no PDF library: every chapter does it.
 import hashlib
 import json
 import os
+import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from annotated.machinery.errors import FileError
-from annotated.machinery.paper.pdf import extract_paper
+from annotated.machinery.paper.pdf import PARTS, check_pdf, extract_paper
 
-_FORMAT = b"4"  # to be raised when extraction changes, so that stored text is not used again
+_FORMAT = b"5"  # to be raised when extraction changes, so that stored text is not used again
 _URL = "https://arxiv.org/abs/1706.03762"
 _PDF = "https://arxiv.org/pdf/1706.03762"
 _VERSIONS = {  # SHA-256 of the versions that can be downloaded, in the order of preference
@@ -44,12 +46,21 @@ def _write(path: Path, content: bytes) -> None:
         part.write_bytes(content)
 
 
+def _is_paper(found: Any) -> bool:
+    """Whether stored text has the form of what `extract_paper` returns."""
+    whole = isinstance(found, dict) and found.keys() >= PARTS
+    return whole and all(isinstance(x, list) and {*map(type, x)} <= {str} for x in found.values())
+
+
 def _read(pdf: Path) -> dict[str, list[str]]:
     """The paper in a PDF, from the stored text if this PDF has been read before."""
+    check_pdf(pdf)
     digest = hashlib.sha256(_FORMAT + pdf.read_bytes()).hexdigest()
     stored = paper_folder() / f"{digest[:16]}.json"
     with suppress(OSError, ValueError):  # not there yet, or broken
-        return dict(json.loads(stored.read_text(encoding="utf-8")))
+        paper = json.loads(stored.read_text(encoding="utf-8"))
+        if _is_paper(paper):
+            return paper
     paper = extract_paper(pdf)
     with suppress(OSError):  # a folder that cannot be written only costs time
         _write(stored, json.dumps(paper, ensure_ascii=False, indent=1).encode())
@@ -67,7 +78,7 @@ def paper_file() -> Path | None:
         return None
     if named:
         here = Path.cwd()
-        choices = [base / Path(named).expanduser() for base in (here, *here.parents)]
+        choices = [base / os.path.expanduser(named) for base in (here, *here.parents)]
         if found := next((path for path in choices if path.exists()), None):
             return found
         raise FileNotFoundError(f"ANNOTATED_PAPER_PDF names {named}, which does not exist")
@@ -91,7 +102,7 @@ def import_paper(pdf: str | Path) -> Path:
     Raises: OSError if there is no such file, or FileError if it cannot be used (see
         `extract_paper`). Then nothing has changed.
     """
-    pdf = Path(pdf).expanduser()
+    pdf = Path(os.path.expanduser(pdf))
     _read(pdf)
     kept = paper_folder() / "paper.pdf"
     _write(kept, pdf.read_bytes())
@@ -127,7 +138,9 @@ class Quotation:
     place: str
 
     def _repr_markdown_(self) -> str:
-        return f"> {self.text}\n>\n> — [Vaswani et al. (2017), {self.place}]({_URL})"
+        parts = self.text.split("$")  # prose and, where it is odd, LaTeX of ours
+        parts[::2] = [re.sub(r"[\\`<>\[\]{}]", r"\\\g<0>", part) for part in parts[::2]]
+        return f"> {'$'.join(parts)}\n>\n> — [Vaswani et al. (2017), {self.place}]({_URL})"
 
     def __str__(self) -> str:
         return f"{self.text}\n— Vaswani et al. (2017), {self.place}"

@@ -19,6 +19,12 @@ _STYLE = (
 )
 
 
+def _xml(text: str) -> str:
+    """Text as XML holds it: without markup, and U+FFFD for what may not be there, as a NUL."""
+    allowed = "\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff"
+    return escape(re.sub(f"[^{allowed}]", "\ufffd", text))
+
+
 def tree_svg(tree: "Tree", compared: Union["Tree", None] = None) -> str:
     """A drawing of a tree: words at the bottom, a phrase above the middle of its children.
 
@@ -35,7 +41,7 @@ def tree_svg(tree: "Tree", compared: Union["Tree", None] = None) -> str:
         parts.append(f'<line x1="{x:.1f}" y1="{y}" x2="{x2:.1f}" y2="{y2}"{more}/>')
 
     def draw_text(x: float, y: float, text: str, kind: str) -> None:
-        parts.append(f'<text x="{x:.1f}" y="{y}" class="{kind}">{escape(text)}</text>')
+        parts.append(f'<text x="{x:.1f}" y="{y}" class="{kind}">{_xml(text)}</text>')
 
     def draw(node: "Tree", level: int, start: int) -> tuple[float, int]:
         """Draw a node and all below it; returns its x and the number of words before its end."""
@@ -62,6 +68,6 @@ def tree_svg(tree: "Tree", compared: Union["Tree", None] = None) -> str:
 
     draw(tree, 0, 0)
     box = f'viewBox="0 0 {right:.0f} {bottom + 26}" width="{right:.0f}"'
-    label = escape(tree.pformat(margin=10**6))
+    label = _xml(tree.pformat(margin=10**6))
     head = f'xmlns="http://www.w3.org/2000/svg" class="tree" role="img" {box} aria-label="{label}"'
     return f"<svg {head}><style>{_STYLE}</style>{''.join(parts)}</svg>"

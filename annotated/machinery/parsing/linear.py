@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Union
 
 from annotated.machinery.errors import InputError, extra
-from annotated.machinery.files import write_text
+from annotated.machinery.files import write_text, writing_new_folder
 from annotated.machinery.parsing.trees import is_tag, load_trees
 
 if TYPE_CHECKING:
@@ -82,9 +82,14 @@ _ESCAPED = {
 def words_to_line(words: list[str]) -> str:
     """Words as a line of text; a word with spaces in it, or of nothing else, stays one word.
 
+    Raises: InputError unless they are a list of strings; of a single string the letters would be.
+
     >>> words_to_line(["Mice", "-LRB-", "two", "-RRB-"])
     'Mice ( two )'
     """
+    whole = isinstance(words, list | tuple) and all(isinstance(word, str) for word in words)
+    if not whole:
+        raise InputError(f"expected a sentence as a list of words; got {words!r:.80}")
     joined = ("\u00b7".join(_ESCAPED.get(word, word).split()) or "\u00b7" for word in words)
     return " ".join(f"\u00b7{word}" if is_marked(word) else word for word in joined)
 
@@ -144,21 +149,23 @@ def line_to_tree(line: str, words: list[str]) -> "Tree":
     return delinearize(tokens, words)
 
 
-def write_treebank(corpus: str, folder: Path) -> str:
+def write_treebank(corpus: str, folder: str | Path) -> str:
     """Write a treebank as a corpus for the trainer: train and dev, words and trees.
 
     Args:
-        corpus: as for `load_trees`.
+        corpus: as for `load_trees`.   folder: new or empty.
 
     Returns: what `--data` of `annotated train` has to be.
 
-    Raises: as `load_trees`.
+    Raises: as `load_trees` and `writing_new_folder`.
     """
-    for split in "train", "dev":
-        trees = load_trees(corpus, split)
-        words = [f"{words_to_line(tree.leaves())}\n" for tree in trees]
-        write_text(folder / f"{split}.words", "".join(words))
-        write_text(folder / f"{split}.trees", "".join(f"{tree_to_line(tree)}\n" for tree in trees))
+    with writing_new_folder(folder) as part:
+        for split in "train", "dev":
+            trees = load_trees(corpus, split)
+            words = [f"{words_to_line(tree.leaves())}\n" for tree in trees]
+            lines = [f"{tree_to_line(tree)}\n" for tree in trees]
+            write_text(part / f"{split}.words", "".join(words))
+            write_text(part / f"{split}.trees", "".join(lines))
     return f"{folder}-words-trees"
 
 

@@ -5,22 +5,22 @@ It is written whole or not at all, which protects against a process that dies; a
 forgets, it carries a SHA-256 of all its content.
 """
 
-import hashlib
 import json
 import os
 import re
 from collections.abc import Mapping
 from dataclasses import fields
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from tqdm import tqdm
 
 from annotated.machinery.errors import FileError, InputError
-from annotated.machinery.files import read_tensors, reading, write_tensors
+from annotated.machinery.files import digest, read_tensors, reading, write_tensors
+from annotated.machinery.progress import say
 from annotated.training import TrainingConfig
 
 INTERRUPTED = "interrupted.safetensors"  # written when a run is told to stop; never averaged
@@ -54,20 +54,10 @@ def restore_tensors(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str
     optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
 
-def _digest(tensors: Mapping[str, Tensor], state: str) -> str:
-    """SHA-256 of tensors, their names, and the state of a run as text."""
-    sha = hashlib.sha256()
-    for name in sorted(tensors):
-        sha.update(name.encode())
-        sha.update(tensors[name].detach().cpu().contiguous().numpy().tobytes())
-    sha.update(state.encode())
-    return sha.hexdigest()
-
-
 def write_checkpoint(path: Path, tensors: dict[str, Tensor], state: Mapping[str, Any]) -> None:
     """Write tensors, and the state of a run that JSON can hold."""
     text = json.dumps(state)
-    write_tensors(path, tensors, {"state": text, "sha256": _digest(tensors, text)})
+    write_tensors(path, tensors, {"state": text, "sha256": digest(tensors, text)})
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -77,7 +67,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """
     tensors, metadata = read_tensors(path, _CHECKPOINT)
     with reading(path, _CHECKPOINT):
-        if metadata.get("sha256") != _digest(tensors, metadata.get("state", "")):
+        if metadata.get("sha256") != digest(tensors, metadata.get("state", "")):
             raise FileError(f"{path}: expected {_CHECKPOINT}; its SHA-256 differs from its content")
         return tensors, json.loads(metadata["state"])
 
@@ -92,19 +82,26 @@ def list_checkpoints(folder: str | Path) -> list[Path]:
 def newest_checkpoint(folder: Path) -> Path | None:
     """The furthest checkpoint that is whole; damaged ones on the way are renamed and reported.
 
-    Raises: FileError if the disk cannot be read; then nothing is renamed.
+    Raises: FileError if the disk cannot be read, or if a checkpoint has the name of another; then
+        nothing is renamed.
     """
     # That of an interruption is the furthest, because the next regular one removes it.
     for path in [*Path(folder).glob(INTERRUPTED), *reversed(list_checkpoints(folder))]:
         try:
-            read_checkpoint(path)
-            return path
+            made = read_checkpoint(path)[1]["progress"]["update"]
         except FileError as error:
             if isinstance(error.__cause__, (OSError, MemoryError)):
                 raise
-            aside = path.with_name(path.name + ".damaged")
+            asides = (path.with_name(f"{path.name}.damaged{n or ''}") for n in count())
+            aside = next(name for name in asides if not os.path.lexists(name))
             os.replace(path, aside)
-            tqdm.write(f"{error}; renamed to {aside.name}; the run goes on from the one before it")
+            say(f"{error}; renamed to {aside.name}; the run goes on from the one before it")
+        else:
+            if path.name not in (INTERRUPTED, f"checkpoint-{made:08d}.safetensors"):
+                raise FileError(
+                    f"{path}: expected the checkpoint of that update; got that of {made}"
+                )
+            return path
     return None
 
 
@@ -115,23 +112,42 @@ def delete_old_checkpoints(folder: Path, average: int) -> None:
     (folder / INTERRUPTED).unlink(missing_ok=True)
 
 
-def average_checkpoints(paths: list[Path]) -> dict[str, Tensor]:
+def check_options(path: Path, state: Mapping[str, Any], config: TrainingConfig) -> None:
+    """Raise FileError unless a checkpoint is of a run with these options."""
+    for name, now in fixed_options(config).items():
+        if (was := state["config"].get(name, now)) != now:
+            raise FileError(
+                f"{path}: expected a checkpoint of a run with {name}={now}, as in training.json; "
+                f"got {name}={was}; correct one, or move the other away"
+            )
+
+
+def average_checkpoints(
+    paths: list[Path], config: TrainingConfig | None = None
+) -> dict[str, Tensor]:
     """Mean of the weights of several checkpoints, by parameter name.
 
-    Raises: InputError if there is none; FileError if one is damaged, or of another model.
+    Args:
+        config: of the run that they are of.
+
+    Raises: InputError if there is none; FileError if one is damaged, or of another run.
 
     Source: section 6.1.
     """
     if not paths:
         raise InputError("expected at least one checkpoint to average; got none")
-    total: dict[str, Tensor] = {}
+    total, first = dict[str, Tensor](), read_checkpoint(paths[0])[1]
     for path in paths:
-        tensors = read_checkpoint(path)[0].items()
-        weights = {name[6:]: x for name, x in tensors if name.startswith("model.")}
+        tensors, state = read_checkpoint(path)
+        if config:
+            check_options(path, state, config)
+        weights = {name[6:]: x for name, x in tensors.items() if name.startswith("model.")}
         total = total or {name: torch.zeros_like(x) for name, x in weights.items()}
-        shapes, first = ({name: x.shape for name, x in some.items()} for some in (weights, total))
-        if shapes != first:
-            raise FileError(f"{path}: expected a checkpoint of the same model as {paths[0]}")
+        options = state.get("config", {})
+        same = options == {key: first.get("config", {}).get(key, x) for key, x in options.items()}
+        shapes = ({name: x.shape for name, x in some.items()} for some in (weights, total))
+        if not same or next(shapes) != next(shapes):
+            raise FileError(f"{path}: expected a checkpoint of the same run as {paths[0]}")
         for name, x in weights.items():
             total[name] += x / len(paths)
     return total

@@ -1,17 +1,27 @@
 """The folder of a run: who may train there, with which configuration, on which corpus.
 
-`training.json` holds the configuration and is written last: where it is missing, an earlier start
-broke off, perhaps with other options, and nothing that it left is used. Resuming must not quietly
-turn a run into another one, and starting anew must not destroy one.
+A run begins in a new or an empty folder; `training.json`, which holds its configuration, marks the
+folder as that of a run. It is written first, but when all has been checked, and so a start that is
+refused changes nothing. Resuming must not quietly turn a run into another one, and starting anew
+must not destroy one, or anything else.
 """
 
 import json
+import os
+import shutil
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from annotated.machinery.errors import FileError, InputError, MissingFile, check_whole
-from annotated.machinery.files import locked, read_json, settings, write_text
+from annotated.machinery.files import (
+    is_part,
+    locked,
+    named_in_utf8,
+    read_json,
+    settings,
+    write_text,
+)
 from annotated.machinery.model_files import save_model
 from annotated.machinery.prepared import PreparedCorpus
 from annotated.machinery.training.checkpoints import (
@@ -21,11 +31,36 @@ from annotated.machinery.training.checkpoints import (
 )
 from annotated.training import TrainingConfig, model_config
 
+SAVED = ".saved"  # is there once a checkpoint has been
+# What a start that broke off leaves, and `launch` before it: of these nothing is overwritten.
+_LEFT = {".lock", "output.txt", "prepared"}
+
 
 def run_lock(folder: str | Path) -> AbstractContextManager[None]:
-    """Hold the lock of a run's folder. Raises: FileError if another process trains there."""
+    """Hold the lock of a run's folder.
+
+    Raises: InputError if the folder is neither new nor empty nor that of a run; FileError if
+        another process trains there.
+    """
+    check_folder(Path(folder))
     advice = "wait until it ends, stop it, or choose another --out"
     return locked(Path(folder) / ".lock", f"another process trains in {folder}; {advice}")
+
+
+def check_folder(folder: Path) -> None:
+    """Raise InputError unless a folder is new, empty, or that of a run."""
+    named_in_utf8(folder)
+    if not folder.exists() or (folder / "training.json").exists():
+        return
+    if not folder.is_dir():
+        raise InputError(f"expected the folder of a run; got {folder}, a file")
+    if saved := list_checkpoints(folder):
+        advice = "there is none; put it back, or choose another --out"
+        raise FileError(f"{folder}: expected training.json beside {saved[-1].name}; {advice}")
+    left = _LEFT if (folder / "prepared" / "manifest.json").exists() else _LEFT - {"prepared"}
+    if strange := sorted({path.name for path in folder.iterdir() if not is_part(path)} - left):
+        wanted = "expected a new or an empty folder, or that of a run"
+        raise InputError(f"{wanted}; got {folder}, which contains {strange[0]}")
 
 
 def read_config(folder: Path) -> TrainingConfig:
@@ -67,42 +102,43 @@ def open_noted(run: Path, moved: str = "") -> PreparedCorpus:
 
 
 def open_run(config: TrainingConfig, resume: bool, processes: int = 1) -> PreparedCorpus:
-    """Begin a run, or check that the one in the folder may go on; by the first process only.
+    """The corpus of a new run, or of the one in the folder if it may go on.
+
+    By the first process only. Nothing is written but the corpus of a new run.
 
     Args:
         config: the run.   resume: continue what is in its folder, if anything is.
         processes: how many wait for it.
 
-    Returns: the corpus to train on, noted in the folder.
-
-    Raises: InputError if the folder holds a run that is not to be continued, or another one; as
-        `PreparedCorpus.for_run` and `open_noted`.
+    Raises: InputError if the folder holds a run that is not to be continued, or another one, or
+        something else; as `PreparedCorpus.for_run` and `open_noted`.
     """
     folder = Path(config.out)
-    if (folder / "training.json").exists():
-        if not resume:
-            advice = "continue it with --resume, or choose another --out"
-            raise InputError(f"{folder} already holds a run; {advice}")
-        for name, was in fixed_options(read_config(folder)).items():
-            if (now := getattr(config, name)) != was:
-                raise InputError(
-                    f"the run in {folder} has {name}={was}; it cannot go on with {now}"
-                )
-        corpus = open_noted(folder, config.prepared)
-    elif left := list_checkpoints(folder):
-        raise FileError(
-            f"{folder}: expected training.json beside {left[-1].name}; there is none; put it back, "
-            "or choose another --out"
-        )
-    else:
-        corpus = PreparedCorpus.for_run(config, folder, processes)
+    check_folder(folder)
+    for part in filter(is_part, folder.glob("*.part")):  # of a process that was killed
+        shutil.rmtree(part)
+    killed = not (folder / "corpus.json").exists() and not list_checkpoints(folder)
+    if killed or not (folder / "training.json").exists():
+        return PreparedCorpus.for_run(config, folder, processes)
+    if not resume:
+        advice = "continue it with --resume, or choose another --out"
+        raise InputError(f"{folder} already holds a run; {advice}")
+    for name, was in fixed_options(read_config(folder)).items():
+        if (now := getattr(config, name)) != was:
+            raise InputError(f"the run in {folder} has {name}={was}; it cannot go on with {now}")
+    return open_noted(folder, config.prepared)
+
+
+def note_run(config: TrainingConfig, corpus: PreparedCorpus) -> None:
+    """Make the folder that of a run, or note the options with which its run goes on."""
+    folder = Path(config.out)
+    write_text(folder / "training.json", json.dumps(asdict(config), indent=2) + "\n")
+    if not (folder / "corpus.json").exists():
         corpus.copy_vocabulary(folder)
-    inside = corpus.folder.parent.resolve() == folder.resolve()  # may move with the run
-    place = corpus.folder.name if inside else str(corpus.folder.resolve())
+    inside = os.path.realpath(corpus.folder.parent) == os.path.realpath(folder)  # moves with it
+    place = corpus.folder.name if inside else os.path.realpath(corpus.folder)
     note = asdict(CorpusNote(place, corpus.manifest.sha256))
     write_text(folder / "corpus.json", json.dumps(note, indent=1) + "\n")
-    write_text(folder / "training.json", json.dumps(asdict(config), indent=2) + "\n")
-    return corpus
 
 
 def average_run(folder: Path, last: int = 0) -> None:
@@ -119,5 +155,5 @@ def average_run(folder: Path, last: int = 0) -> None:
     check_whole("last", last, least=0)
     if last > len(found):
         raise InputError(f"expected {last} checkpoints in {folder}; got {len(found)}")
-    mean = average_checkpoints(found[-(last or config.average) :])
+    mean = average_checkpoints(found[-(last or config.average) :], config)
     save_model(folder, mean, model_config(config))

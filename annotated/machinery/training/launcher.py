@@ -26,7 +26,7 @@ def train_command(config: TrainingConfig, processes: int, resume: bool = False) 
 
 
 def launch(config: TrainingConfig, processes: int = 0, resume: bool = False) -> subprocess.Popen:
-    """Start `annotated train` in the background; its output goes to output.txt in its folder.
+    """Start `annotated train` in the background; its output is added to output.txt in its folder.
 
     Args:
         config: the run.   resume: continue what is in its folder, if anything is.
@@ -35,13 +35,13 @@ def launch(config: TrainingConfig, processes: int = 0, resume: bool = False) -> 
     Returns: the process. `send_signal(signal.SIGINT)` makes it finish its update, save and stop;
         the log, log.csv, can be read at any time.
 
-    Raises: FileError if another process trains in the folder.
+    Raises: as `run_lock`.
     """
     processes = processes or torch.cuda.device_count() or min(2, os.cpu_count() or 1)
     folder = Path(config.out)
     with run_lock(folder):
-        pass  # no other process trains there, whose output the next line would erase
-    with (folder / "output.txt").open("w", encoding="utf-8") as output:
+        pass  # no other process trains there, and nothing else is there
+    with (folder / "output.txt").open("a", encoding="utf-8") as output:
         return subprocess.Popen(
             train_command(config, processes, resume),
             stdout=output,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from annotated.machinery.errors import FileError
-from annotated.machinery.files import reading, write_text
+from annotated.machinery.files import reading, require_regular, write_text
 
 
 class RunLog:
@@ -61,6 +61,7 @@ def read_log(path: Path) -> list[dict[str, str]]:
     if not path.exists():
         return []
     with reading(path, "the log of a run", "repair it, or move it away"):
+        require_regular(path)
         whole = path.read_text(encoding="utf-8").rpartition("\n")[0]
         rows = list(csv.DictReader(whole.splitlines(), strict=True))
         for row in rows:

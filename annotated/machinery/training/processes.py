@@ -6,6 +6,7 @@ GPUs, gradients and losses; Gloo does everything else on the CPU, so that no GPU
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -116,25 +117,32 @@ def find_precision(wanted: str, device: torch.device) -> torch.dtype:
 
 
 class StopRequest:
-    """Context in which SIGINT and SIGTERM only set `wanted`; if alone, a second one interrupts."""
+    """Context in which SIGINT, SIGTERM and SIGHUP only set `wanted`; if alone, a second SIGINT
+    interrupts. In a thread other than the main one, no signal arrives.
+    """
 
     def __init__(self, alone: bool = True) -> None:
         self.wanted, self.alone = False, alone
 
     def __enter__(self) -> "StopRequest":
-        self.signals = signal.SIGINT, signal.SIGTERM
-        self.old = [signal.signal(number, self.note) for number in self.signals]
+        self.old: dict[int, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            numbers = [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)]
+            heard = [n for n in numbers if signal.getsignal(n) != signal.SIG_IGN]  # as by nohup
+            self.old = {number: signal.getsignal(number) for number in heard}
+            for number in heard:
+                signal.signal(number, self.note)
         return self
 
     def note(self, number: int, frame: Any) -> None:
-        """Handle a signal: set `wanted`, or raise KeyboardInterrupt at the second one, if alone."""
-        if self.wanted and self.alone:
+        """Handle a signal: set `wanted`; at a second Ctrl-C, if alone, raise KeyboardInterrupt."""
+        if self.wanted and self.alone and number == signal.SIGINT:
             self.__exit__()
             raise KeyboardInterrupt("stopped at once; the last checkpoint stands")
         self.wanted = True
 
     def __exit__(self, *error: object) -> None:
-        for number, handler in zip(self.signals, self.old, strict=True):
+        for number, handler in self.old.items():
             signal.signal(number, handler)
 
 

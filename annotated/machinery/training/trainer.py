@@ -7,7 +7,8 @@ random state needs to be stored. A loss that is not finite ends the run before a
 """
 
 import math
-import sys
+import shlex
+import shutil
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -22,13 +23,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
-from tqdm import tqdm
 
 from annotated.data import PAD, Batch, token_batches
 from annotated.machinery.blockwise_loss import linear_cross_entropy
 from annotated.machinery.encoding import EncodedPairs
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import settings
+from annotated.machinery.prepared import PreparedCorpus
+from annotated.machinery.progress import ProgressBar, progress_bar, say
 from annotated.machinery.training.batches import (
     BatchStream,
     GlobalBatch,
@@ -38,6 +40,7 @@ from annotated.machinery.training.batches import (
 )
 from annotated.machinery.training.checkpoints import (
     INTERRUPTED,
+    check_options,
     checkpoint_tensors,
     delete_old_checkpoints,
     fixed_options,
@@ -46,7 +49,13 @@ from annotated.machinery.training.checkpoints import (
     restore_tensors,
     write_checkpoint,
 )
-from annotated.machinery.training.folder import average_run, open_noted, open_run, run_lock
+from annotated.machinery.training.folder import (
+    SAVED,
+    average_run,
+    note_run,
+    open_run,
+    run_lock,
+)
 from annotated.machinery.training.logs import Progress, RunLog
 from annotated.machinery.training.processes import (
     Processes,
@@ -70,7 +79,8 @@ class ModelLoss(nn.Module):
     """A model with its loss: what `DistributedDataParallel` and `torch.compile` wrap.
 
     Args:
-        model: with a generator whose linear map is `proj`.   smoothing: ε (section 5.4).
+        model: with a generator whose linear map is `proj`, which is not called: its weights are
+            used in blocks.   smoothing: ε (section 5.4).
     """
 
     def __init__(self, model: nn.Module, smoothing: float) -> None:
@@ -238,12 +248,8 @@ class Trainer:
         log = RunLog(Path(config.out), first - 1, config.tensorboard) if leader else None
         updates = self.stream.updates(self.progress.epoch, self.progress.batch)
         coming, last_save = prefetch(updates), time.monotonic()
-        bar = tqdm(
-            total=config.updates,
-            initial=first - 1,
-            unit="update",
-            disable=not leader,
-            mininterval=0.5 if sys.stderr.isatty() else 20,  # seconds; in a file, few lines
+        bar = progress_bar(
+            total=config.updates, initial=first - 1, unit="update", disable=not leader
         )
         with StopRequest(self.processes.size == 1) as stop, bar:
             self.since = time.perf_counter()
@@ -263,7 +269,7 @@ class Trainer:
                     last_save, self.since = time.monotonic(), time.perf_counter()
                 if stopping and update < config.updates:
                     self._save(INTERRUPTED)
-                    advice = f"to go on: annotated train --out {config.out} --resume"
+                    advice = f"to go on: annotated train --out {shlex.quote(config.out)} --resume"
                     raise Stopped(f"stopped after update {update}, and saved; {advice}")
 
     def _agree(self, update: int, stop: StopRequest, last_save: float) -> tuple[bool, bool]:
@@ -287,11 +293,12 @@ class Trainer:
             scaler = self.scaler.state_dict()
             state = {"progress": asdict(self.progress), "scaler": scaler, "config": config}
             write_checkpoint(path, checkpoint_tensors(self.model, self.optimizer), state)
+            (path.parent / SAVED).touch()
             if name != INTERRUPTED:
                 delete_old_checkpoints(path.parent, self.config.average)
         self.processes.barrier()
 
-    def _advance(self, bar: tqdm) -> None:
+    def _advance(self, bar: ProgressBar) -> None:
         """Move the progress bar by the updates that were drained."""
         p = self.progress
         if p.update > bar.n:
@@ -306,12 +313,7 @@ class Trainer:
         Raises: FileError if it is damaged, or of another run; the trainer is unchanged then.
         """
         tensors, state = read_checkpoint(path)
-        for name, now in fixed_options(self.config).items():
-            if (was := state["config"].get(name, now)) != now:
-                raise FileError(
-                    f"{path}: expected a checkpoint of a run with {name}={now}, as in "
-                    f"training.json; got {name}={was}; correct one, or move the other away"
-                )
+        check_options(path, state, self.config)
         self.progress = settings(Progress, state["progress"], str(path))
         if state["scaler"]:  # empty unless written in float16
             self.scaler.load_state_dict(state["scaler"])
@@ -346,27 +348,44 @@ def start_run(
     """
     processes = processes or Processes()
     config = replace(config, parts=share_parts(config.parts, processes.size))
-    folder, saved = Path(config.out), None
-    if processes.rank == 0:
-        corpus = open_run(config, resume, processes.size)
-        saved = newest_checkpoint(folder)
-    saved = processes.broadcast(saved)
-    if processes.rank > 0:
-        corpus = open_noted(folder)
-    trainer = Trainer(config, corpus.train, corpus.dev, processes)
-    if saved:
-        trainer.load_checkpoint(saved)
-    elif config.weights:
-        trainer.load_weights(config.weights)
+    folder, saved, place, own = Path(config.out), None, None, False
+    try:
+        if processes.rank == 0:
+            own = not (folder / "prepared").exists()
+            corpus = open_run(config, resume, processes.size)
+            saved, place = newest_checkpoint(folder), corpus.folder
+            if not saved and (folder / SAVED).exists():
+                advice = "put one back, or choose another --out"
+                raise FileError(f"{folder}: expected a checkpoint to go on from; {advice}")
+        saved, place = processes.broadcast((saved, place))
+        if processes.rank > 0:
+            corpus = PreparedCorpus.open(place)
+        trainer = Trainer(config, corpus.train, corpus.dev, processes)
+        if saved:
+            trainer.load_checkpoint(saved)
+        elif config.weights:
+            trainer.load_weights(config.weights)
+        if (made := trainer.progress.update) > config.updates:
+            ends = f"it cannot end at {config.updates}"
+            raise InputError(f"the run in {folder} has made {made} updates; {ends}")
+        if processes.rank == 0:
+            note_run(config, corpus)
+    except BaseException:
+        if own:  # made by this start
+            shutil.rmtree(folder / "prepared", ignore_errors=True)
+        raise
     count = len(corpus.train)
     left_out = count - len(trainer.stream.kept)
     if processes.rank == 0 and left_out:
-        tqdm.write(f"{left_out:,} of {count:,} training pairs are too long, and left out")
+        say(f"{left_out:,} of {count:,} training pairs are too long, and left out")
     return trainer
 
 
 def train(config: TrainingConfig, resume: bool = False) -> Path:
     """Train a model, or continue a run that stopped.
+
+    Its random numbers are those of torch's global generator, which it seeds: what else draws from
+    it in the same process meanwhile changes the run.
 
     Args:
         config: the run.   resume: continue what is in its folder, if anything is.
@@ -379,17 +398,14 @@ def train(config: TrainingConfig, resume: bool = False) -> Path:
 
     Source: section 5.
     """
-    if config.tensorboard and find_spec("tensorboard") is None:
+    found = find_spec("tensorboard")  # without an origin if it is a mere folder of this name
+    if config.tensorboard and not (found and found.origin):
         raise InputError("expected the package tensorboard: pip install tensorboard")
     processes, folder = join_processes(), Path(config.out)
     lock = run_lock(folder) if processes.rank == 0 else nullcontext()
     with leave_together(processes), lock:
         trainer = start_run(config, resume, processes)
-        made = trainer.progress.update
-        if made > config.updates:
-            ends = f"it cannot end at {config.updates}"
-            raise InputError(f"the run in {folder} has made {made} updates; {ends}")
-        if made < config.updates:
+        if trainer.progress.update < config.updates:
             trainer.fit()
         if processes.rank == 0:
             average_run(folder)

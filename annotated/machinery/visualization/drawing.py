@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from annotated.machinery.checks import check_real
 from annotated.machinery.errors import extra
 from annotated.machinery.visualization.weights import AttentionWeights, readable_words
 
@@ -275,11 +276,12 @@ def heat_map(
         queries, keys: the words; the keys default to the queries.
         full: the weight from which on a cell has its full color.
 
-    Raises: ValueError if the numbers of words differ from those of the weights.
+    Raises: ValueError if the numbers of words differ from those of the weights, or `full` is none.
     """
     with extra("viz"):
         import altair as alt
 
+    check_real("full", full, 1e-4, 1)
     shown = AttentionWeights(
         weights[None, None], readable_words(queries), readable_words(keys or queries)
     )

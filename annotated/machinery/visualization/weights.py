@@ -1,13 +1,16 @@
 """Attention weights of a translator on a sentence, between word pieces or words."""
 
 from dataclasses import dataclass
+from unicodedata import category
 
 import torch
 from torch import Tensor
 
 from annotated.data import END, PAD, START, encode_source, make_batch
+from annotated.machinery.errors import InputError
 from annotated.machinery.recording import record_attention
 from annotated.machinery.translator import Translator
+from annotated.regularization import without_dropout
 
 
 @dataclass(frozen=True)
@@ -18,7 +21,8 @@ class AttentionWeights:
         weights: (layers, h, len_q, len_k); each row sums to 1.
         queries: the tokens that attend.   keys: the tokens that are attended to.
 
-    Raises: ValueError if the numbers of tokens differ from those of the weights.
+    Raises: ValueError if the numbers of tokens differ from those of the weights, or for a weight
+        that is NaN or infinite.
 
     Source: section 3.2.1.
     """
@@ -34,6 +38,14 @@ class AttentionWeights:
                 f"expected weights (layers, h, {expected[0]}, {expected[1]}) for these words; "
                 f"got {tuple(self.weights.shape)}"
             )
+        if not self.weights.isfinite().all():
+            raise InputError("expected finite weights; got NaN or infinity among them")
+
+
+def _in_words(piece: str) -> bool:
+    """Whether a piece is of letters, digits, and marks that join or change them."""
+    kinds = [category(letter) for letter in piece]
+    return bool(kinds) and all(kind[0] in "LMN" or kind == "Cf" for kind in kinds)
 
 
 def word_groups(names: list[str]) -> list[list[int]]:
@@ -45,7 +57,7 @@ def word_groups(names: list[str]) -> list[list[int]]:
     groups: list[list[int]] = []
     for i, name in enumerate(names):
         before = names[i - 1].strip("▁") if i else ""
-        inside = name.isalnum() and before.isalnum()
+        inside = _in_words(name) and _in_words(before)
         if groups and (inside or names[i - 1] == "▁"):
             groups[-1].append(i)
         else:
@@ -108,9 +120,9 @@ def read_attention(
     (src,) = encode_source(translator.tokenizer, [source])
     (tgt,) = encode_source(translator.target_tokenizer or translator.tokenizer, [target])
     src += [PAD] * padding
-    model = translator.model.eval()
+    model = translator.model
     batch = make_batch([(src, [START, *tgt])], translator.device)
-    with record_attention(model) as seen:
+    with without_dropout(model), record_attention(model) as seen:
         model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
     tokens = {"encoder": (src, src), "decoder": (tgt, [START, *tgt[:-1]]), "cross": (tgt, src)}
     found = {}

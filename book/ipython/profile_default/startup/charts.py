@@ -16,7 +16,8 @@ def _show_charts_as_data():
         data = json.dumps(spec, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")
         label = html.escape(spec.get("description", ""))
         script = f'<script type="application/json">{data}</script>'
-        return f'<div class="chart" role="figure" aria-label="{label}">{script}</div>'
+        text = f"<noscript><p>A chart, which needs JavaScript. {label}</p></noscript>"
+        return f'<div class="chart" role="figure" aria-label="{label}">{script}{text}</div>'
 
     def show_picker(picker):
         options = "".join(f"<option>{html.escape(name)}</option>" for name in picker.charts)
