@@ -40,6 +40,19 @@ def test_a_start_that_was_killed_before_its_end_may_begin_again(config: Training
     assert not list(folder.glob("*.part"))
 
 
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_model_with_its_configuration_is_not_trained_over(config, tmp_path: Path, resume: bool):
+    """As the shipped models have it, or who has tidied a run."""
+    train(config)
+    folder = Path(config.out)
+    for path in (*folder.glob("checkpoint*"), folder / "corpus.json", folder / ".saved"):
+        path.unlink()
+    before = {path: path.read_bytes() for path in folder.glob("*.*") if path.is_file()}
+    with pytest.raises(InputError):
+        train(replace(config, updates=40), resume)
+    assert {path: path.read_bytes() for path in before} == before
+
+
 @pytest.mark.parametrize("name", ["tokenizer.json", "corpus.json", "config.json"])
 def test_a_lock_of_another_program_is_no_mark_of_a_run(config: TrainingConfig, name: str):
     folder = Path(config.out)

@@ -29,6 +29,7 @@ from annotated.machinery.training.checkpoints import (
     fixed_options,
     list_checkpoints,
 )
+from annotated.machinery.vocabularies import VOCABULARIES
 from annotated.training import TrainingConfig, model_config
 
 SAVED = ".saved"  # is there once a checkpoint has been
@@ -117,8 +118,8 @@ def open_run(config: TrainingConfig, resume: bool, processes: int = 1) -> Prepar
     check_folder(folder)
     for part in filter(is_part, folder.glob("*.part")):  # of a process that was killed
         shutil.rmtree(part)
-    killed = not (folder / "corpus.json").exists() and not list_checkpoints(folder)
-    if killed or not (folder / "training.json").exists():
+    names = {path.name for path in folder.glob("*")}
+    if names <= _LEFT | {"training.json", *VOCABULARIES}:  # no run has begun, or it was killed then
         return PreparedCorpus.for_run(config, folder, processes)
     if not resume:
         advice = "continue it with --resume, or choose another --out"
