@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from annotated.machinery.errors import InputError
 from annotated.regularization import Dropout
 
 
@@ -51,6 +52,9 @@ class PositionalEncoding(nn.Module):
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """(batch, len, d_model) to (batch, len, d_model); its first token has position `start`."""
+        if x.shape[2:] != self.pe.shape[2:] or not x.is_floating_point():
+            wanted = f"(batch, len, {self.pe.size(2)}) of floating-point numbers"
+            raise InputError(f"expected x {wanted}; got {tuple(x.shape)} of {x.dtype}")
         end = start + x.size(1)
         if end > self.pe.size(1) or self.pe.device != x.device:
             length, d_model = max(end, self.pe.size(1)), self.pe.size(2)

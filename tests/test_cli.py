@@ -569,6 +569,14 @@ def test_words_after_two_dashes_are_sentences(model, capsys):
     assert said(capsys, "translate", model, "--beam", "4", "--", "-red", "--beam") == expected
 
 
+@pytest.mark.slow
+def test_the_file_of_standard_input_is_not_replaced(model, tmp_path):
+    text = tmp_path / "in.txt"
+    text.write_text("one\n")
+    assert started("translate", model, "--output", str(text), shell=f"< {text}").returncode == 2
+    assert text.read_text() == "one\n"
+
+
 def test_outputs_are_checked_before_the_work(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("annotated.load_pretrained", None)  # not reached
     (tmp_path / "full").mkdir()

@@ -226,7 +226,9 @@ def test_an_output_is_no_input(tmp_path: Path):
     for output in source, link, tmp_path / "hard":
         with pytest.raises(FileError, match="a file that is read"):
             output_file(output, source)
-    output_file(tmp_path / "other", source)
+    with pytest.raises(FileError, match="a file that is read"):
+        output_file(link, tmp_path)  # one of the files in a folder that is read
+    output_file(tmp_path / "other", source, tmp_path)
 
 
 def test_what_a_killed_process_left_is_in_nobodys_way(tmp_path: Path):

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from annotated.machinery.errors import InputError
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding, sinusoids
 
 
@@ -98,8 +99,15 @@ def test_the_table_is_right_wherever_the_layer_was(start: str, dtype: torch.dtyp
 
 def test_an_input_of_another_width_or_type_does_not_change_the_table():
     layer = PositionalEncoding(8, dropout=0.0, max_len=4)
-    with pytest.raises(RuntimeError):
-        layer(torch.zeros(1, 9, 16))
+    wrong = (
+        torch.zeros(1, 9, 16),
+        torch.zeros(1, 9, 1),
+        torch.zeros(8, 8),
+        torch.ones(1, 9, 8).int(),
+    )
+    for x in wrong:
+        with pytest.raises(InputError, match=r"expected x \(batch, len, 8\)"):
+            layer(x)
     layer(torch.zeros(1, 12, 8, dtype=torch.bfloat16))
     assert torch.equal(layer(torch.zeros(1, 12, 8))[0], sinusoids(12, 8))
 

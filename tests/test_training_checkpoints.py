@@ -156,6 +156,23 @@ def test_a_configuration_that_was_changed_is_not_that_of_the_mean(config: Traini
     assert "activation=swish" in capsys.readouterr().err and model.read_bytes() == before
 
 
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer-target.json"])
+def test_a_mean_with_another_vocabulary_is_refused(config: TrainingConfig, capsys, name: str):
+    train(config)
+    folder = Path(config.out)
+    vocabulary = json.loads((folder / "tokenizer.json").read_text())
+    pieces = vocabulary["model"]["vocab"]
+    one, other = list(pieces)[-2:]
+    pieces[one], pieces[other] = pieces[other], pieces[one]
+    before = (folder / "model.safetensors").read_bytes()
+    for text in json.dumps(vocabulary), "{}", "":
+        (folder / name).write_text(text)
+        with pytest.raises(SystemExit):
+            main(["average", config.out])
+        assert (folder / "model.safetensors").read_bytes() == before
+    capsys.readouterr()
+
+
 def test_a_checkpoint_with_another_number_is_refused(config: TrainingConfig, capsys):
     train(config)
     path = list_checkpoints(config.out)[-1]

@@ -34,10 +34,33 @@ def test_a_start_that_was_killed_before_its_end_may_begin_again(config: Training
     for path in folder.iterdir():  # what is there just before corpus.json is
         if path.name not in {".lock", "prepared", "tokenizer.json", "training.json"}:
             path.unlink()
-    (folder / "annotated-a1b2c3d4.part").mkdir()
+    (folder / "annotated-a1b2c3d4.part").mkdir()  # of another process, which may still write
     train(config)
     assert (folder / "model.safetensors").read_bytes() == expected
-    assert not list(folder.glob("*.part"))
+    assert (folder / "annotated-a1b2c3d4.part").exists()
+
+
+def test_a_vocabulary_that_is_there_is_not_overwritten(config: TrainingConfig):
+    train(config)
+    folder = Path(config.out)
+    for path in folder.iterdir():
+        if path.name not in {"tokenizer.json", "training.json"} and path.is_file():
+            path.unlink()
+    (folder / "tokenizer.json").write_text("mine")
+    with pytest.raises(FileError, match="another one"):
+        train(config)
+    assert (folder / "tokenizer.json").read_text() == "mine"
+
+
+def test_a_finished_run_without_its_checkpoints_does_not_begin_anew(config: TrainingConfig):
+    train(config)
+    folder = Path(config.out)
+    for path in (*folder.glob("checkpoint*"), folder / ".saved", folder / ".lock"):
+        path.unlink()
+    before = contents(config)
+    with pytest.raises(FileError, match="expected a checkpoint to go on from"):
+        train(replace(config, updates=40), resume=True)
+    assert {name: text for name, text in contents(config).items() if name in before} == before
 
 
 @pytest.mark.parametrize("resume", [False, True])
@@ -51,6 +74,16 @@ def test_a_model_with_its_configuration_is_not_trained_over(config, tmp_path: Pa
     with pytest.raises(InputError):
         train(replace(config, updates=40), resume)
     assert {path: path.read_bytes() for path in before} == before
+
+
+@pytest.mark.parametrize("text", ["mine", "{}", '{"data": "x-en-de"}'])
+def test_a_training_json_of_somebody_else_is_not_overwritten(config: TrainingConfig, text: str):
+    folder = Path(config.out)
+    folder.mkdir()
+    (folder / "training.json").write_text(text)
+    with pytest.raises(FileError, match=r"training\.json"):
+        train(config)
+    assert (folder / "training.json").read_text() == text
 
 
 @pytest.mark.parametrize("name", ["tokenizer.json", "corpus.json", "config.json"])

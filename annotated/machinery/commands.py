@@ -58,7 +58,7 @@ def run_average(options: argparse.Namespace) -> None:
 def run_translate(options: argparse.Namespace) -> None:
     if options.text and options.input is not None:
         raise InputError("expected sentences or --input; got both")
-    _check_files(options.output, inputs=[options.input] if options.input is not None else [])
+    _check_files(options.output, inputs=[options.model, options.input])
     sentences = _sentences(options.text, options.input)
     scored, progress = options.n_best is not None, options.progress
     if progress is None:  # only where it is seen and does not get between the translations
@@ -83,7 +83,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
     from annotated.machinery.hub import model_folder
     from annotated.machinery.training.folder import read_config
 
-    _check_files(options.out)
+    _check_files(options.out, inputs=[options.model])
     names = options.data
     if not names:
         folder = model_folder(options.model)
@@ -118,7 +118,7 @@ def run_parse(options: argparse.Namespace) -> None:
     from annotated.machinery.parsing.linear import split_words
     from annotated.machinery.parsing.trees import load_trees, tree_to_brackets
 
-    _check_files(options.out, options.svg)
+    _check_files(options.out, options.svg, inputs=[options.model, options.treebank])
     if options.out is not None and options.treebank is None:
         raise InputError("expected --treebank with --out, which is about scores")
     if options.treebank is not None and (options.text or options.svg):
@@ -161,7 +161,7 @@ def run_treebank(options: argparse.Namespace) -> None:
 def run_heads(options: argparse.Namespace) -> None:
     from annotated.machinery.heads.study import gum_study, write_study
 
-    _check_files(options.out)
+    _check_files(options.out, inputs=[options.model])
     tables = gum_study(annotated.load_pretrained(options.model), options.untrained)
     for name, table in tables.items():
         print(f"\n{name}\n{table.round(3).to_string(index=False)}")
@@ -213,13 +213,13 @@ def run_paper(options: argparse.Namespace) -> None:
     print(get_paper() if options.action == "get" else import_paper(options.file))
 
 
-def _check_files(*paths: str | None, inputs: Iterable[str] = ()) -> None:
+def _check_files(*paths: str | None, inputs: Iterable[str | None]) -> None:
     """Before the work: raise FileError for an output that cannot be written, or is an input."""
     from annotated.machinery.files import output_file
 
     for path in paths:
         if path is not None:
-            output_file(path, *inputs)
+            output_file(path, *(place for place in inputs if place is not None))
 
 
 def _report_bleu(rows: list[dict[str, Any]], names: list[str], out: str | None) -> None:

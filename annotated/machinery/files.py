@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
@@ -118,14 +118,20 @@ def _identity(found: os.stat_result | None) -> tuple[int, ...] | None:
     return found and (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
+def _files(places: Iterable[str | Path]) -> Iterator[Path]:
+    """Files and, of folders, all files inside."""
+    for place in map(Path, places):
+        yield from place.rglob("*") if place.is_dir() else [place]
+
+
 def output_file(path: str | Path, *inputs: str | Path) -> Path:
     """The file that a path names, links followed; to be checked before hours of work.
 
     Args:
-        inputs: files that are read, none of which it may be.
+        inputs: files that are read, and folders of such files, none of which it may be.
 
-    Raises: FileError if it is a folder, a device or a pipe, read-only, one of the inputs, or where
-        standard output or error goes: by moving a file there, what it contains would be lost.
+    Raises: FileError if it is a folder, a device or a pipe, read-only, one of the inputs, or the
+        file of a standard stream: by moving a file there, what it contains would be lost.
     """
     target, wrong = Path(path), ""
     try:
@@ -135,9 +141,9 @@ def output_file(path: str | Path, *inputs: str | Path) -> Path:
                 wrong = "a folder" if target.is_dir() else "a device or a pipe"
             elif not found.st_mode & 0o222 or not os.access(target, os.W_OK):
                 wrong = "a read-only file"
-            elif _identity(found) in map(_identity, (_status(1), _status(2))):
-                wrong = "the file that standard output or error goes to"
-            elif _identity(found) in [_identity(_status(Path(given))) for given in inputs]:
+            elif _identity(found) in map(_identity, map(_status, (0, 1, 2))):
+                wrong = "the file of standard input, output or error"
+            elif any(_identity(found) == _identity(_status(file)) for file in _files(inputs)):
                 wrong = "a file that is read"
     except (OSError, ValueError) as error:  # such as a null character in the name
         wrong = _reason(error)

@@ -8,11 +8,13 @@ so that no damaged or exchanged file is used. Whatever passes the readers can be
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
@@ -160,11 +162,19 @@ def save_model(
     Args:
         folder: with the vocabulary files.   weights: by their names in `named_parameters`.
 
-    Raises: InputError as `stored_weights`; FileError if the folder cannot be written to.
+    Raises: InputError as `stored_weights`; FileError if the folder cannot be written to, if it has
+        no vocabulary, or another than that of the model which is there.
     """
     kept, described = stored_weights(weights, half), asdict(config)
+    read_tokenizers(folder, min(config.src_vocab, config.tgt_vocab))
     sums = {"vocabulary": _vocabulary_sums(folder), "sha256": digest(kept)}
+    path, before = folder / "model.safetensors", sums["vocabulary"]
+    missing = suppress(OSError, SafetensorError, KeyError, TypeError, ValueError)
+    with missing, safe_open(path, "pt") as file:  # there may be none, or an earlier one
+        before = json.loads(file.metadata()["model"])["vocabulary"]
+    if before != sums["vocabulary"]:
+        raise FileError(f"{folder}: expected the vocabulary of the model; got another")
     # One entry in the header, because the library writes several in any order.
     header = {"model": json.dumps({"config": described} | sums)}
-    write_tensors(folder / "model.safetensors", kept, header)
+    write_tensors(path, kept, header)
     write_text(folder / "config.json", json.dumps(described, indent=2) + "\n")

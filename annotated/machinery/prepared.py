@@ -184,8 +184,10 @@ class PreparedCorpus:
         return cls.open(prepare(config))
 
     def copy_vocabulary(self, folder: str | Path) -> None:
-        """Write the vocabulary into the folder of a run."""
+        """Write the vocabulary into the folder of a run. Raises: FileError if another is there."""
         for name in self.manifest.files.keys() & VOCABULARIES:
+            if (Path(folder) / name).exists():
+                self.check_vocabulary(folder)
             write_text(Path(folder) / name, (self.folder / name).read_text("utf-8"))
 
     def check_vocabulary(self, folder: str | Path) -> None:
@@ -216,7 +218,7 @@ def prepare(config: "TrainingConfig", out: str | Path = "", processes: int = 1) 
     if not lock.exists() and not (folder / "manifest.json").exists():
         new_folder(folder)
     with locked(lock, busy, timeout=-1):
-        found = folder.exists() and any(folder.iterdir())
+        found = (folder / "manifest.json").exists()
         if not found:
             _write_corpus(folder, source, processes)
         source.check(PreparedCorpus.open(folder, thorough=found))

@@ -159,9 +159,9 @@ def write_treebank(corpus: str, folder: str | Path) -> str:
 
     Raises: as `load_trees` and `writing_new_folder`.
     """
+    splits = {split: load_trees(corpus, split) for split in ("train", "dev")}
     with writing_new_folder(folder) as part:
-        for split in "train", "dev":
-            trees = load_trees(corpus, split)
+        for split, trees in splits.items():
             words = [f"{words_to_line(tree.leaves())}\n" for tree in trees]
             lines = [f"{tree_to_line(tree)}\n" for tree in trees]
             write_text(part / f"{split}.words", "".join(words))

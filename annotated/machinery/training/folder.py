@@ -8,7 +8,6 @@ must not destroy one, or anything else.
 
 import json
 import os
-import shutil
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -116,10 +115,11 @@ def open_run(config: TrainingConfig, resume: bool, processes: int = 1) -> Prepar
     """
     folder = Path(config.out)
     check_folder(folder)
-    for part in filter(is_part, folder.glob("*.part")):  # of a process that was killed
-        shutil.rmtree(part)
-    names = {path.name for path in folder.glob("*")}
+    names = {path.name for path in folder.glob("*") if not is_part(path)}
     if names <= _LEFT | {"training.json", *VOCABULARIES}:  # no run has begun, or it was killed then
+        path = folder / "training.json"
+        if path.exists() and asdict(read_config(folder)) != read_json(path, "a configuration"):
+            raise FileError(f"{path}: expected what a run has written there; got something else")
         return PreparedCorpus.for_run(config, folder, processes)
     if not resume:
         advice = "continue it with --resume, or choose another --out"

@@ -354,7 +354,7 @@ def start_run(
             own = not (folder / "prepared").exists()
             corpus = open_run(config, resume, processes.size)
             saved, place = newest_checkpoint(folder), corpus.folder
-            if not saved and (folder / SAVED).exists():
+            if not saved and any((folder / name).exists() for name in (SAVED, "model.safetensors")):
                 advice = "put one back, or choose another --out"
                 raise FileError(f"{folder}: expected a checkpoint to go on from; {advice}")
         saved, place = processes.broadcast((saved, place))
