@@ -30,7 +30,8 @@ READY = (  # all charts drawn, all formulas set
 
 def print_page(browser: Browser, page: str, file: Path) -> str:
     """Print one page of the site; return its title."""
-    tab = browser.new_page(viewport={"width": 900, "height": 1200})
+    # The content policy of the pages would forbid to wait by a script.
+    tab = browser.new_page(viewport={"width": 900, "height": 1200}, bypass_csp=True)
     tab.goto((SITE / f"{page}.html").as_uri())
     tab.evaluate("dispatchEvent(new Event('beforeprint'))")  # draws all charts
     tab.wait_for_function(READY, timeout=60_000)
