@@ -189,6 +189,7 @@ def extend_beam(beam: Beam, log_probs: Tensor, size: int) -> None:
     beam.ids = torch.cat([beam.ids[row, parent], token.unsqueeze(-1)], dim=-1)
     itself = torch.eye(width, dtype=torch.bool, device=index.device).expand(batch, -1, -1)
     beam.ancestry = torch.cat([beam.ancestry[row, parent], itself], dim=-1)
+    beam.cache.follow(parent)
     rank = torch.arange(width, device=index.device)
     beam.log_prob.masked_fill_(rank >= beam.places.unsqueeze(1), -math.inf)
 

@@ -14,35 +14,58 @@ from annotated.model import EncoderDecoder
 
 
 @dataclass
+class KeysValues:
+    """What self-attention keeps from step to step: keys and values of the tokens so far.
+
+    Args:
+        attention: the `MultiHeadedAttention`.
+        keys: (batch, h, tokens, d_k)   values: (batch, h, tokens, d_v)
+
+    Source: section 3.2.3.
+    """
+
+    attention: Any
+    keys: Tensor
+    values: Tensor
+
+    def step(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Add the keys and values of the newest tokens, then attend to all so far."""
+        key, value = self.attention.keys_values(x, x)
+        self.keys = torch.cat([self.keys, key], dim=2)
+        self.values = torch.cat([self.values, value], dim=2)
+        return self.attention.attend(x, self.keys, self.values, mask, two_products)
+
+    def select(self, rows: Tensor) -> None:
+        """Keep these rows of the batch, in this order."""
+        self.keys, self.values = self.keys[rows], self.values[rows]
+
+    def follow(self, parents: Tensor) -> None:
+        """Continue these hypotheses (batch, width); nothing moves, as a mask names their tokens."""
+
+
+@dataclass
 class LayerCache:
-    """Keys and values that one layer of the decoder keeps from step to step.
+    """What one layer of the decoder keeps from step to step.
 
     Args:
         layer: the `DecoderLayer`.
-        own: keys and values of the tokens so far, each (batch, h, tokens, d_k or d_v).
+        own: what its self-attention keeps; a `State` if that is a recurrent cell.
         source: keys and values of the encoder's output, each (batch, h, src_len, d_k or d_v).
 
     Source: section 3.2.3.
     """
 
     layer: Any
-    own: tuple[Tensor, Tensor]
+    own: Any
     source: tuple[Tensor, Tensor]
 
     def step(self, x: Tensor, mask: Tensor | None, src_mask: Tensor | None) -> Tensor:
         """`DecoderLayer.forward` for the newest tokens: (batch, width, d_model) to the same."""
         layer = self.layer
-        x = layer.sublayer[0](x, lambda x: self.attend_to_own(x, mask))
+        x = layer.sublayer[0](x, lambda x: self.own.step(x, mask))
         across = lambda x: layer.src_attn.attend(x, *self.source, src_mask, two_products)
         x = layer.sublayer[1](x, across)
         return layer.sublayer[2](x, layer.feed_forward)
-
-    def attend_to_own(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Add the keys and values of the newest tokens, then attend to all so far."""
-        attention = self.layer.self_attn
-        (keys, values), (key, value) = self.own, attention.keys_values(x, x)
-        self.own = torch.cat([keys, key], dim=2), torch.cat([values, value], dim=2)
-        return attention.attend(x, *self.own, mask, two_products)
 
 
 def two_products(
@@ -80,7 +103,10 @@ class DecoderCache:
         nothing = memory[:, :0]  # (batch, 0, d_model)
         layers = []
         for layer in decoder.layers:
-            own = layer.self_attn.keys_values(nothing, nothing)
+            if hasattr(layer.self_attn, "start"):  # a recurrent cell has its own kind of memory
+                own = layer.self_attn.start(memory)
+            else:
+                own = KeysValues(layer.self_attn, *layer.self_attn.keys_values(nothing, nothing))
             keys, values = layer.src_attn.keys_values(memory, memory)
             source = keys.contiguous(), values.contiguous()  # a head's keys side by side
             layers.append(LayerCache(layer, own, source))
@@ -89,9 +115,14 @@ class DecoderCache:
     def select(self, rows: Tensor) -> None:
         """Keep these rows of the batch, in this order."""
         for layer in self.layers:
-            (keys, values), (source_keys, source_values) = layer.own, layer.source
-            layer.own = keys[rows], values[rows]
-            layer.source = source_keys[rows], source_values[rows]
+            keys, values = layer.source
+            layer.source = keys[rows], values[rows]
+            layer.own.select(rows)
+
+    def follow(self, parents: Tensor) -> None:
+        """Let the hypotheses of each row continue these (batch, width)."""
+        for layer in self.layers:
+            layer.own.follow(parents)
 
 
 def decode_step(

@@ -13,6 +13,7 @@ from annotated.attention import MultiHeadedAttention, subsequent_mask
 from annotated.embeddings import Embeddings, Generator
 from annotated.feed_forward import PositionwiseFeedForward
 from annotated.machinery.checks import check_mask, check_model_config
+from annotated.machinery.recurrence import make_recurrent
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
 from annotated.stacks import Decoder, DecoderLayer, Encoder, EncoderLayer
 
@@ -96,12 +97,17 @@ class TransformerConfig:
         d_k, d_v: widths in a head; None means d_model / h.
         dropout: P_drop, residual and embedding dropout (section 5.4).
         attention_dropout: of the weights of attention (section 6.3; section 5.4 has none).
-        positions: "sinusoidal" or "learned" (Table 3, row E).
+        positions: "sinusoidal" or "learned" (Table 3, row E); or "endpoint", sinusoids whose
+            longest wavelength is 10000 · 2π.
         max_len: longest input in tokens, for learned positions; 100,000 at most.
         tie_embeddings: one matrix for both embeddings and the output (section 3.4).
         norm_first: normalize before each sub-layer; the paper does it after.
         bias: in the projections of attention and before the softmax; the paper has none.
         activation: between the feed-forward maps: "relu", or "swish" as in some later models.
+        norm_eps: what layer normalization adds to the variance.
+        N_decoder: layers of the decoder; None means N.
+        decoder: "attention" to its own output, as in the paper; a recurrent cell in place of this
+            attention, "ssru"; or that without a feed-forward layer, "ssru-without-ff".
 
     Raises: ValueError that says what was expected and what was given.
 
@@ -124,6 +130,9 @@ class TransformerConfig:
     norm_first: bool = False
     bias: bool = False
     activation: str = "relu"
+    norm_eps: float = 1e-5
+    N_decoder: int | None = None
+    decoder: str = "attention"
 
     def __post_init__(self) -> None:
         check_model_config(self)
@@ -160,21 +169,28 @@ def build_model(config: TransformerConfig) -> EncoderDecoder:
         return PositionwiseFeedForward(c.d_model, c.d_ff, activation=c.activation)
 
     def embed(vocab: int) -> nn.Module:
-        encoding = PositionalEncoding if c.positions == "sinusoidal" else LearnedPositionalEncoding
-        return nn.Sequential(
-            Embeddings(c.d_model, vocab), encoding(c.d_model, c.dropout, c.max_len)
-        )
+        if c.positions == "learned":
+            encoding: nn.Module = LearnedPositionalEncoding(c.d_model, c.dropout, c.max_len)
+        else:
+            endpoint = c.positions == "endpoint"
+            encoding = PositionalEncoding(c.d_model, c.dropout, c.max_len, endpoint)
+        return nn.Sequential(Embeddings(c.d_model, vocab), encoding)
 
     residual = c.dropout, c.norm_first
     encoder_layer = EncoderLayer(c.d_model, attention(), feed_forward(), *residual)
     decoder_layer = DecoderLayer(c.d_model, attention(), attention(), feed_forward(), *residual)
+    if c.decoder != "attention":
+        make_recurrent(decoder_layer, feed_forward=c.decoder == "ssru")
     model = EncoderDecoder(
         Encoder(encoder_layer, c.N),
-        Decoder(decoder_layer, c.N),
+        Decoder(decoder_layer, c.N_decoder or c.N),
         embed(c.src_vocab),
         embed(c.tgt_vocab),
         Generator(c.d_model, c.tgt_vocab, c.bias),
     )
+    for module in model.modules():
+        if isinstance(module, nn.LayerNorm):
+            module.eps = c.norm_eps
     model.config = c
     if c.tie_embeddings:
         tie_embeddings(model)

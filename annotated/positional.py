@@ -12,12 +12,13 @@ from annotated.machinery.errors import InputError
 from annotated.regularization import Dropout
 
 
-def sinusoids(length: int, d_model: int) -> Tensor:
+def sinusoids(length: int, d_model: int, endpoint: bool = False) -> Tensor:
     """Table of sinusoidal position encodings.
 
     Args:
         length: number of positions, 0 to length - 1.
         d_model: width; even columns are sines, odd columns cosines.
+        endpoint: the longest wavelength is 10000 · 2π; the formula stops one step short of it.
 
     Returns: (length, d_model).
 
@@ -25,7 +26,8 @@ def sinusoids(length: int, d_model: int) -> Tensor:
     """
     position = torch.arange(length, dtype=torch.float64).unsqueeze(1)  # (length, 1)
     two_i = torch.arange(0, d_model, 2, dtype=torch.float64)  # 0, 2, 4, …
-    angle = position / 10000 ** (two_i / d_model)  # (length, ceil(d_model / 2))
+    steps = d_model - 2 if endpoint else d_model
+    angle = position / 10000 ** (two_i / steps)  # (length, ceil(d_model / 2))
     table = torch.zeros(length, d_model, dtype=torch.float64)
     table[:, 0::2] = angle.sin()
     table[:, 1::2] = angle.cos()[:, : d_model // 2]
@@ -39,16 +41,25 @@ class PositionalEncoding(nn.Module):
         d_model: width.
         dropout: P_drop, applied to the sum (section 5.4).
         max_len: positions computed ahead; longer inputs extend the table by themselves.
+        endpoint: see `sinusoids`.
 
     Source: section 3.5.
     """
 
     pe: Tensor
 
-    def __init__(self, d_model: int, dropout: float, max_len: int = 5000) -> None:
+    def __init__(
+        self, d_model: int, dropout: float, max_len: int = 5000, endpoint: bool = False
+    ) -> None:
         super().__init__()
         self.dropout = Dropout(dropout)
-        self.register_buffer("pe", sinusoids(max_len, d_model).unsqueeze(0), persistent=False)
+        self.endpoint = endpoint
+        self.register_buffer("pe", self.table(max_len, d_model), persistent=False)
+
+    def table(self, length: int, d_model: int) -> Tensor:
+        """The sinusoids of the first positions, (1, length, d_model)."""
+        with torch.device("cpu"):  # on the meta device `arange` first imports for a second
+            return sinusoids(length, d_model, self.endpoint).unsqueeze(0)
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """(batch, len, d_model) to (batch, len, d_model); its first token has position `start`."""
@@ -57,14 +68,13 @@ class PositionalEncoding(nn.Module):
             raise InputError(f"expected x {wanted}; got {tuple(x.shape)} of {x.dtype}")
         end = start + x.size(1)
         if end > self.pe.size(1) or self.pe.device != x.device:
-            length, d_model = max(end, self.pe.size(1)), self.pe.size(2)
-            self.pe = sinusoids(length, d_model).unsqueeze(0).to(x.device)
+            self.pe = self.table(max(end, self.pe.size(1)), self.pe.size(2)).to(x.device)
         return self.dropout(x + self.pe[:, start:end].to(x.dtype))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "PositionalEncoding":
         """What `to` and `to_empty` call: the table moves, and is computed anew."""
         super()._apply(fn, recurse)
-        self.pe = sinusoids(*self.pe.shape[1:]).unsqueeze(0).to(self.pe)
+        self.pe = self.table(*self.pe.shape[1:]).to(self.pe)
         return self
 
 

@@ -8,7 +8,7 @@ CHAPTERS = ROOT / "chapters"
 
 
 def pages() -> list[str]:
-    """Names of the pages ("index", "machinery/opus"), in the order of the table of contents."""
+    """Names of the pages ("index", "machinery/firefox"), in the order of the table of contents."""
     return re.findall(r"chapters/([\w/-]+)", (ROOT / "_toc.yml").read_text(encoding="utf-8"))
 
 

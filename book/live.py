@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import base64
+import csv
+import gzip
 import html
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 from contents import sources
@@ -25,27 +28,37 @@ class Live(SphinxDirective):
 
     required_arguments = 1
     has_content = True
-    option_spec = {"model": directives.unchanged_required}  # noqa: RUF012
+    option_spec = {  # noqa: RUF012
+        "model": directives.unchanged_required,
+        "word": directives.unchanged,  # those from which lines are drawn first
+    }
 
     def run(self) -> list[nodes.Node]:
         sentences = [line for line in self.content if line]
-        text = live_place(self.arguments[0], self.options["model"], sentences)
+        text = live_place(self.arguments[0], sentences=sentences, **self.options)
         return [nodes.raw("", text, format="html")]
 
 
-def live_place(show: str, model: str, sentences: list[str]) -> str:
+def live_place(show: str, model: str, sentences: list[str], word: str = "") -> str:
     """HTML that `static/live.js` looks for."""
     data = {
         "show": show,
         "model": model,
         "megabytes": round(len(model_script(model)) / 1e6),
         "sentences": json.dumps(sentences, ensure_ascii=False),
+        "word": word,
     }
+    if show == "switchboard":
+        with (MODELS.parent / "results" / f"{model}-switches.csv").open(encoding="utf-8") as file:
+            rows = [[r["kind"], *(json.loads(r[name]) for name in ("layer", "head", "loss"))]
+                    for r in csv.DictReader(file)]  # fmt: skip
+        data["losses"] = json.dumps(rows)
     attributes = " ".join(f'data-{name}="{html.escape(str(text))}"' for name, text in data.items())
     without = "Here a trained model translates your sentences. It needs JavaScript."
     return f'<div class="live" {attributes}><noscript><p>{without}</p></noscript></div>'
 
 
+@cache
 def model_script(name: str) -> str:
     """A trained model as a script, because a page opened from the disk can load nothing else."""
     folder = MODELS / name
@@ -53,7 +66,8 @@ def model_script(name: str) -> str:
         part: json.loads((folder / f"{part}.json").read_text(encoding="utf-8"))
         for part in ("config", "tokenizer")
     }
-    model["weights"] = base64.b64encode((folder / "model.safetensors").read_bytes()).decode()
+    packed = gzip.compress((folder / "model.safetensors").read_bytes(), mtime=0)
+    model["weights"] = base64.b64encode(packed).decode()
     return f'(window.bookModels ??= {{}})["{name}"] = {json.dumps(model)};\n'
 
 

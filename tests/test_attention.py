@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from annotated.attention import MultiHeadedAttention, scaled_dot_product, subsequent_mask
 from annotated.machinery.errors import InputError
-from annotated.machinery.recording import record_attention
+from annotated.machinery.recording import record_attention, switch_off
 
 
 def explicit(query, key, value, mask=None):
@@ -182,6 +182,28 @@ def test_multi_head_equals_torch(h, kind, bias):
     close(seen[""], weights)
     projected = ours.keys_values(key, value)
     close(ours.attend(query, *projected, mask), expected)
+
+
+@pytest.mark.parametrize("off", [[], [0], [3, 1], range(4)])
+def test_heads_that_are_off_have_no_columns_in_the_output_map(off):
+    attention, x = MultiHeadedAttention(4, 16, d_v=3, bias=True), torch.randn(2, 5, 16)
+    expected = attention(x, x, x)
+    pruned = MultiHeadedAttention(4, 16, d_v=3, bias=True)
+    pruned.load_state_dict(attention.state_dict())
+    for head in off:
+        pruned.w_o.weight.data[:, 3 * head : 3 * head + 3] = 0
+    model = nn.ModuleDict({"only": attention})
+    with switch_off(model, {"only": off}):
+        close(attention(x, x, x), pruned(x, x, x))
+        close(attention.attend(x, *attention.keys_values(x, x)), pruned(x, x, x))
+    close(attention(x, x, x), expected)
+
+
+@pytest.mark.parametrize("heads", [{"other": [0]}, {"only": [4]}, {"only": [-1]}, {"only": [True]}])
+def test_what_is_no_head_cannot_be_switched_off(heads):
+    model = nn.ModuleDict({"only": MultiHeadedAttention(4, 16)})
+    with pytest.raises(InputError, match="expected"), switch_off(model, heads):
+        pass
 
 
 @pytest.mark.parametrize("h, d_k", [(0, None), (17, None), (-1, None), (4, -2), (4, 0.5)])

@@ -456,21 +456,16 @@ def test_the_book_becomes_one_pdf(browser, tmp_path: Path) -> None:
 
 
 @pytest.mark.browser
-def test_of_the_prepared_sentences_one_is_shown_and_loaded(browser) -> None:
+def test_a_slider_chooses_a_chart_and_says_which(browser) -> None:
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
     tab.goto((SITE / "chapters" / "attention-visualizations.html").as_uri())
     choice = tab.locator("div.choice")
-    charts = choice.locator("div.chart")
-    files = charts.evaluate_all("charts => charts.map(chart => chart.dataset.spec)")
-    sizes = {name: (SITE / "charts" / f"{name}.js").stat().st_size for name in files}
-    assert len(sizes) >= 12 and sum(sizes.values()) < 1_500_000
-    loaded = f"{files}.filter(name => window.chartSpecs?.[name])"
-    assert tab.evaluate(loaded) == []
-    choice.locator("label > select").select_option(index=3)
-    choice.scroll_into_view_if_needed()
-    expect(charts.nth(3)).to_have_class(re.compile(r"\bdrawn\b"))
-    assert [chart.is_visible() for chart in charts.all()] == [i == 3 for i in range(len(files))]
-    assert tab.evaluate(loaded) == [files[3]]
+    slider, charts = choice.locator("input[data-names]"), choice.locator("div.chart")
+    for key, chosen in ("End", 2), ("ArrowLeft", 1), ("Home", 0):
+        slider.press(key)
+        assert [chart.is_visible() for chart in charts.all()] == [i == chosen for i in range(3)]
+        assert choice.locator("output").inner_text() == slider.get_attribute("aria-valuetext")
+    assert slider.get_attribute("aria-valuetext") == "nothing"
     tab.close()
 
 

@@ -17,6 +17,8 @@ from annotated.decoding import Hypothesis, beam_search, can_win, greedy_decode
 from annotated.incremental import DecoderCache, decode_step
 from annotated.model import EncoderDecoder
 
+DECODERS = ["attention", "ssru", "ssru-without-ff"]
+
 
 @torch.no_grad()
 def step_by_step(
@@ -162,10 +164,11 @@ def next_by_definition(model: EncoderDecoder, src: list[int], words: list[int]) 
     st.integers(0, 6),
     st.integers(0, 8),
     st.booleans(),
+    st.sampled_from(DECODERS),
 )
-def test_search_follows_its_rules(sources, beam, alpha, extra, seed, first):
+def test_search_follows_its_rules(sources, beam, alpha, extra, seed, first, decoder):
     """Batched, cached and stopped early, it finds what plain lists without all that find."""
-    model = wild(seed=seed)
+    model = wild(seed=seed, decoder=decoder)
     n_best = 1 if first else beam
     plain = [plain_beam_search(model, src, beam, alpha, extra)[:n_best] for src in sources]
     options = {"beam": beam, "alpha": alpha, "max_extra": extra, "n_best": n_best}
@@ -174,9 +177,9 @@ def test_search_follows_its_rules(sources, beam, alpha, extra, seed, first):
 
 @pytest.mark.slow
 @settings(max_examples=15)
-@given(SOURCES, st.integers(0, 8), st.data())
-def test_a_batch_changes_nothing(sources, seed, data):
-    model, options = wild(seed=seed), {"n_best": 3, "max_extra": 6}
+@given(SOURCES, st.integers(0, 8), st.sampled_from(DECODERS), st.data())
+def test_a_batch_changes_nothing(sources, seed, decoder, data):
+    model, options = wild(seed=seed, decoder=decoder), {"n_best": 3, "max_extra": 6}
     alone = [batched(model, [src], **options)[0] for src in sources]
     same(batched(model, sources, **options), alone)
     order = data.draw(st.permutations(range(len(sources))))
@@ -186,9 +189,12 @@ def test_a_batch_changes_nothing(sources, seed, data):
 
 
 @settings(max_examples=15)
-@given(SOURCES, st.integers(1, 9), st.integers(0, 8), st.sampled_from([0.6, 0.0, 2.0]))
-def test_a_beam_of_one_is_greedy(sources, extra, seed, alpha):
-    model = wild(seed=seed)
+@given(
+    SOURCES, st.integers(1, 9), st.integers(0, 8), st.sampled_from([0.6, 2.0]),
+    st.sampled_from(DECODERS),
+)  # fmt: skip
+def test_a_beam_of_one_is_greedy(sources, extra, seed, alpha, decoder):
+    model = wild(seed=seed, decoder=decoder)
     model.generator.register_forward_hook(only_words)
     for src, found in zip(
         sources, batched(model, sources, beam=1, alpha=alpha, max_extra=extra), strict=True
@@ -457,8 +463,12 @@ def test_the_source_is_projected_once_and_not_once_a_hypothesis():
     assert seen == [(2, 3, 16)] * 2  # batch, src_len, h · d_k; once for each layer
 
 
-def test_a_step_decodes_what_a_whole_pass_decodes():
-    model, src = wild(), torch.tensor([[4, 5, 6], [7, PAD, PAD], [PAD, PAD, PAD]])
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_a_step_decodes_what_a_whole_pass_decodes(decoder: str):
+    model, src = (
+        wild(decoder=decoder, N_decoder=3),
+        torch.tensor([[4, 5, 6], [7, PAD, PAD], [PAD, PAD, PAD]]),
+    )
     tgt, src_mask = torch.tensor([[START, 4, 8, 5, 5, 7]] * 3), (src != PAD).unsqueeze(-2)
     with torch.no_grad():
         memory = model.encode(src, src_mask)

@@ -54,12 +54,14 @@ def close(actual: Tensor, expected: Tensor) -> None:
 OPTIONS = st.fixed_dictionaries(
     {
         "norm_first": st.booleans(),
-        "positions": st.sampled_from(["sinusoidal", "learned"]),
+        "positions": st.sampled_from(["sinusoidal", "learned", "endpoint"]),
         "tie_embeddings": st.booleans(),
         "d_k": st.sampled_from([None, 3]),
         "d_v": st.sampled_from([None, 5]),
         "bias": st.booleans(),
         "activation": st.sampled_from(["relu", "swish"]),
+        "N_decoder": st.sampled_from([None, 1]),
+        "decoder": st.sampled_from(["attention", "attention", "ssru", "ssru-without-ff"]),
     }
 )
 LENGTHS = st.integers(1, 7)
@@ -261,8 +263,17 @@ def test_number_of_parameters_of_every_kind(options):
     learned = 9 if o["positions"] == "learned" else 0
     shape = (2, 8, 16, 2, o["d_k"] or 4, o["d_v"] or 4)
     expected = on_paper(V, V, *shape, o["tie_embeddings"], learned, o["norm_first"])
+    biases = 2 * 2 * shape[4] + 2 * shape[5] + 8 if o["bias"] else 0
     if o["bias"]:  # in 2 encoder layers and twice in 2 decoder layers, and before the softmax
-        expected += 6 * (2 * 2 * shape[4] + 2 * shape[5] + 8) + V
+        expected += 6 * biases + V
+    own = 8 * 2 * 2 * (shape[4] + shape[5]) + biases  # attention
+    ff, layers = 8 * 16 + 16 + 16 * 8 + 8, o["N_decoder"] or 2
+    layer = 2 * own + ff + 3 * 2 * 8
+    expected -= (2 - layers) * layer
+    if o["decoder"] != "attention":
+        expected += layers * (2 * 8 * 8 + 8 - own)
+    if o["decoder"] == "ssru-without-ff":
+        expected -= layers * (ff + 2 * 8)
     assert count(model) == expected
 
 

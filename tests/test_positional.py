@@ -45,6 +45,17 @@ def test_wavelengths_are_a_geometric_progression_from_2_pi_to_10000_times_that()
     assert (wavelength[-1] * ratios[-1]).item() == pytest.approx(10000 * 2 * math.pi, rel=1e-5)
 
 
+def test_with_an_endpoint_the_last_wavelength_is_10000_times_the_first():
+    table = sinusoids(50, 16, endpoint=True)
+    for pos in range(50):
+        for i in range(8):
+            angle = pos / 10000 ** (i / 7)
+            assert table[pos, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
+            assert table[pos, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
+    layer = PositionalEncoding(16, dropout=0.0, max_len=4, endpoint=True).to(torch.float32)
+    assert torch.equal(layer(torch.zeros(1, 50, 16))[0], table)
+
+
 @given(st.integers(0, 30), st.integers(0, 30))
 def test_an_offset_is_a_rotation_that_does_not_depend_on_the_position(pos, offset):
     table = sinusoids(61, 16).double()

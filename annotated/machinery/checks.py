@@ -24,6 +24,7 @@ _WIDEST, _LONGEST = 1000, 10_000  # hypotheses; tokens an output may have beyond
 def check_model_config(c: "TransformerConfig") -> None:
     """Raise InputError unless a configuration describes a model that can be built."""
     check_whole("N", c.N, most=_DEEPEST)
+    check_whole("N_decoder", 1 if c.N_decoder is None else c.N_decoder, most=_DEEPEST)
     for name in ("src_vocab", "tgt_vocab", "d_model", "d_ff", "h"):
         check_whole(name, getattr(c, name), most=_LARGEST)
     for name in ("d_k", "d_v"):
@@ -39,14 +40,19 @@ def check_model_config(c: "TransformerConfig") -> None:
             raise InputError(f"expected {name} in [0, 1); got {rate!r:.80}")
     choices = {
         **dict.fromkeys(("tie_embeddings", "norm_first", "bias"), (True, False)),
-        "positions": ("sinusoidal", "learned"),
+        "positions": ("sinusoidal", "learned", "endpoint"),
         "activation": ("relu", "swish"),
+        "decoder": ("attention", "ssru", "ssru-without-ff"),
     }
     for name, allowed in choices.items():
         value = getattr(c, name)
         if type(value) is not type(allowed[0]) or value not in allowed:
             wanted = " or ".join(map(repr, allowed))
             raise InputError(f"expected {wanted} for {name}; got {value!r:.80}")
+    check_real("norm_eps", c.norm_eps, 0, 1)
+    if c.positions == "endpoint" and (c.d_model % 2 or c.d_model < 4):
+        wanted = "an even d_model from 4 for positions='endpoint'"
+        raise InputError(f"expected {wanted}; got {c.d_model}")
     if c.tie_embeddings and c.src_vocab != c.tgt_vocab:
         sizes = f"src_vocab={c.src_vocab}, tgt_vocab={c.tgt_vocab}"
         raise InputError(f"expected equal vocabularies for tie_embeddings=True; got {sizes}")

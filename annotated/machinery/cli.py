@@ -197,7 +197,8 @@ def _add_export(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_import(parser: argparse.ArgumentParser) -> None:
-    text = "OWNER/NAME, a model of the Hub, also OWNER/NAME@REVISION; or a folder in its format"
+    text = "OWNER/NAME, a model of the Hub, also OWNER/NAME@REVISION; or a folder in its format "
+    text += "or with a translator as Firefox downloads it"
     parser.add_argument("source", help=text)
     parser.add_argument("--out", required=True, metavar="FOLDER", help=_NEW)
 

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from annotated.data import END, PAD, SPECIALS, START, UNK
-from annotated.incremental import DecoderCache, LayerCache, decode_step
+from annotated.incremental import DecoderCache, KeysValues, LayerCache, decode_step
 from annotated.machinery.errors import InputError, extra
 from annotated.machinery.files import write_text, writing_new_folder
 from annotated.machinery.marian import write_marian
@@ -27,7 +27,7 @@ from annotated.machinery.model_files import own_weights, stored_weights
 from annotated.machinery.translator import Translator
 from annotated.machinery.vocabularies import write_tokenizers
 from annotated.model import EncoderDecoder
-from annotated.positional import PositionalEncoding, sinusoids
+from annotated.positional import PositionalEncoding
 
 _POSITIONS = 2048  # of sinusoids: twice the tokens that a translator reads of a sentence
 
@@ -37,7 +37,7 @@ def _copy_to_export(model: EncoderDecoder, half: bool) -> EncoderDecoder:
     model = copy.deepcopy(model).cpu().eval()
     for module in model.modules():
         if isinstance(module, PositionalEncoding):
-            module.pe = sinusoids(_POSITIONS, model.config.d_model).unsqueeze(0)
+            module.pe = module.table(_POSITIONS, model.config.d_model)
     return model.half() if half else model.float()
 
 
@@ -93,14 +93,15 @@ class _DecoderGraph(_Graph):
         past_keys: Tensor, past_values: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         decoder: Any = self.model.decoder
-        own = zip(past_keys, past_values, strict=True)
+        past = zip(decoder.layers, past_keys, past_values, strict=True)
+        own = [KeysValues(layer.self_attn, *both) for layer, *both in past]
         source = zip(memory_keys, memory_values, strict=True)
         layers = [LayerCache(*parts) for parts in zip(decoder.layers, own, source, strict=True)]
         cache = DecoderCache(layers, past_keys.size(3))
         out = decode_step(self.model, cache, tgt, None, src_mask)  # (batch, 1, d_model)
         generator: Any = self.model.generator
         log_probs = generator.proj(out[:, 0]).float().log_softmax(dim=-1)
-        keys, values = zip(*(layer.own for layer in layers), strict=True)
+        keys, values = zip(*((kept.keys, kept.values) for kept in own), strict=True)
         return log_probs, torch.stack(keys), torch.stack(values)
 
 
@@ -276,6 +277,11 @@ def export_model(translator: Translator, form: str, folder: str | Path, half: bo
     """
     if not isinstance(form, str) or form not in FORMS:
         raise InputError(f"expected a form out of {', '.join(FORMS)}; got {form!r:.80}")
+    c = translator.model.config
+    only = {"decoder": ("attention",), "N_decoder": (None, c.N), "norm_eps": (1e-5,)}
+    for name, allowed in only.items():
+        if (value := getattr(c, name)) not in allowed:
+            raise InputError(f"expected {name}={allowed[0]!r} of a model for {form}; got {value!r}")
     stored_weights(own_weights(translator.model), half)
     with writing_new_folder(folder) as part:
         FORMS[form](translator, part, half)

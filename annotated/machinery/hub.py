@@ -12,6 +12,7 @@ from pathlib import Path
 
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import read_json, resource_path
+from annotated.machinery.firefox import is_firefox
 from annotated.machinery.progress import say
 from annotated.machinery.vocabularies import VOCABULARIES
 
@@ -78,7 +79,8 @@ def model_folder(name: str | Path) -> Path:
         raise InputError(f"expected a model as a string or a Path; got {type(name).__name__}")
     models = resource_path("models")
     folder = Path(name) if os.path.isdir(name) else models / str(name)
-    if any(os.path.isfile(folder / file) for file in ("config.json", "model.safetensors")):
+    ours = any(os.path.isfile(folder / file) for file in ("config.json", "model.safetensors"))
+    if ours or is_firefox(folder):
         return folder
     if _NAME.fullmatch(str(name)) and not os.path.exists(str(name).partition("/")[0]):
         return hub_folder(str(name))  # it cannot be a local path
@@ -97,7 +99,10 @@ def vocabulary_files(name: str | Path) -> list[Path]:
     """
     folder = model_folder(name)
     config = folder / "config.json"
-    if config.is_file() and "model_type" in read_json(config, "the configuration of a model"):
+    published = is_firefox(folder)
+    if config.is_file():
+        published = "model_type" in read_json(config, "the configuration of a model")
+    if published:
         wanted = "a model in the book's own format to train on, as `annotated import` writes it"
         raise InputError(f"expected {wanted}; got {name}")
     return [folder / file for file in VOCABULARIES if (folder / file).exists()]

@@ -144,12 +144,13 @@ def sines_first(d_model: int) -> Tensor:
     return torch.arange(d_model).view(2, -1).T.flatten()  # 0, d/2, 1, d/2 + 1, …
 
 
-def _reorder(name: str, tensor: Tensor, order: Tensor) -> Tensor:
+def reorder(name: str, tensor: Tensor, order: Tensor) -> Tensor:
     """A parameter of ours with its d_model components in another order."""
     module, kind = name.split(".")[-2:]
-    if module in ("w_o", "w_2", "norm"):  # these write vectors of d_model components
-        return tensor[order]
-    return tensor[:, order] if kind == "weight" else tensor  # the others read them
+    writes = module in ("w_o", "w_2", "norm")  # vectors of d_model components
+    if kind == "weight" and not writes:
+        tensor = tensor[:, order]  # it reads them
+    return tensor[order] if writes or module in ("w", "w_f") else tensor  # which do both
 
 
 _SAFE = "2.10"  # the torch whose weights_only is safe against pickles that run code
@@ -186,7 +187,7 @@ def _read_weights(folder: Path, d_model: int) -> tuple[Path, dict[str, Tensor]]:
     return path, found
 
 
-_NEVER = -100.0  # bias of what must not be emitted; exp(-100) adds nothing to a sum
+NEVER = -100.0  # bias of what must not be emitted; exp(-100) adds nothing to a sum
 _SYMBOLS = {"decoder_start_token_id": START, "eos_token_id": END, "pad_token_id": PAD}
 
 
@@ -205,28 +206,27 @@ def read_marian(folder: Path, contents: dict[str, Any]) -> LoadedModel:
     vocab, d_model = config.src_vocab, config.d_model
     if not (folder / _SIDES[0]).exists() and (folder / VOCABULARIES[0]).exists():
         _require(path, contents, _SYMBOLS)
-        source, target = read_tokenizers(folder, vocab)
+        source, target = read_tokenizers(folder, vocab, vocab)
     else:
         rows, source, target = _read_pieces(folder, contents, vocab)
         config = replace(config, src_vocab=len(rows), tgt_vocab=len(rows))
     weights_path, found = _read_weights(folder, d_model)
     found.setdefault(_LOGITS, torch.zeros(1, vocab))
-    layers = {name.split(".")[3] for name in found if name.startswith("model.encoder.layers.")}
-    model = empty_model(config, len(layers), path)
+    model = empty_model(config, found, path)
     shapes = {_published_name(name): tuple(p.shape) for name, p in model.named_parameters()}
     shapes |= {_SHARED: (vocab, d_model), _LOGITS: (1, vocab)}
     found = check_weights(weights_path, found, shapes)
     found[_LOGITS] = found[_LOGITS][0]
     order = sines_first(d_model)
     weights = {
-        name: _reorder(name, found[_published_name(name)], order)
+        name: reorder(name, found[_published_name(name)], order)
         for name, _ in model.named_parameters()
     }
     if rows is not None:
         weights |= {name: weights[name][torch.tensor(rows)] for name in (_EMBEDDING, _BIAS)}
         first = {row: i for i, row in reversed(list(enumerate(rows)))}
         again = [i for i, row in enumerate(rows) if first[row] != i]
-        weights[_BIAS][again] = _NEVER  # of the pieces with one vector only the first is emitted
+        weights[_BIAS][again] = NEVER  # of the pieces with one vector only the first is emitted
     return with_weights(model, weights), source, target
 
 
@@ -266,7 +266,7 @@ def write_marian(translator: Any, folder: Path, half: bool = False) -> None:
     for name, shape in parameter_shapes(replace(c, bias=True)).items():
         tensor = own.get(name, torch.zeros(shape)).detach().cpu()  # a bias that we lack is zero
         tensor = tensor.half() if half else tensor.float()
-        weights[_published_name(name)] = _reorder(name, tensor, back)
+        weights[_published_name(name)] = reorder(name, tensor, back)
     weights[_LOGITS] = weights[_LOGITS].unsqueeze(0)
     symbols = {"bos_token": START, "eos_token": END, "pad_token": PAD, "unk_token": UNK}
     tokenizer: dict[str, Any] = {name: SPECIALS[i] for name, i in symbols.items()}

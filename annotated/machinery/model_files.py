@@ -2,12 +2,14 @@
 
 The folder holds config.json (the fields of `TransformerConfig`), the vocabulary
 (`annotated.machinery.vocabularies`) and model.safetensors: each parameter once, under its name in
-`named_parameters`. Its header has the configuration as well, and SHA-256 of vocabulary and weights,
+`named_parameters`, or, if that is exact, in 8 bits: whole numbers and, under NAME.multiplier, what
+to divide them by. Its header has the configuration as well, and SHA-256 of vocabulary and weights,
 so that no damaged or exchanged file is used. Whatever passes the readers can be translated with.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -17,6 +19,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from tokenizers import Tokenizer
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from annotated.machinery.downloads import sha256_of
 from annotated.machinery.errors import FileError, InputError
@@ -35,17 +38,37 @@ from annotated.positional import PositionalEncoding
 LoadedModel = tuple[EncoderDecoder, Tokenizer, Tokenizer | None]  # the parts of a `Translator`
 
 
-def empty_model(config: TransformerConfig, layers: int, path: Path) -> EncoderDecoder:
+class _Uninitialized(TorchFunctionMode):
+    """Skips initialization, for which torch would import its compiler, which takes a second."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        if name in ("normal_", "uniform_", "kaiming_uniform_", "zeros_"):
+            return kwargs.get("tensor", *args[:1])
+        return func(*args, **kwargs)
+
+
+_LAYER = re.compile(r"(encoder|decoder)(?:\.layers\.|_l)(\d+)")  # in the names of all formats
+
+
+def empty_model(config: TransformerConfig, names: Iterable[str], path: Path) -> EncoderDecoder:
     """Build a model on the meta device, where nothing is allocated or initialized.
 
     Args:
-        layers: number of encoder layers among the weights.   path: file of the configuration.
+        names: of the weights.   path: file of the configuration.
 
     Raises: FileError if `config` has another number of layers or is too large to build.
     """
-    if layers != config.N:  # before 100,000 layers are built
-        raise FileError(f"{path}: expected N={layers} layers, as in the weights; got N={config.N}")
-    with reading(path, "the configuration of a model that can be built"), torch.device("meta"):
+    layers = {found.groups() for name in names if (found := _LAYER.search(name))}
+    encoder, decoder = (sum(s == stack for s, _ in layers) for stack in ("encoder", "decoder"))
+    depths = config.N, config.N_decoder or config.N
+    if depths != (encoder, decoder):  # before 100,000 layers are built
+        wanted = f"N={encoder} layers, and {decoder} in the decoder, as in the weights"
+        raise FileError(f"{path}: expected {wanted}; got {depths[0]} and {depths[1]}")
+    expected = "the configuration of a model that can be built"
+    with reading(path, expected), torch.device("meta"), _Uninitialized():
         return build_model(config).eval()
 
 
@@ -97,17 +120,17 @@ def read_own(folder: Path, contents: dict[str, Any]) -> LoadedModel:
     path, weights_path = folder / "config.json", folder / "model.safetensors"
     config = settings(TransformerConfig, contents, str(path))
     found, header = read_tensors(weights_path, f"the weights of the model in {path}")
-    layers = len({name.split(".")[2] for name in found if name.startswith("encoder.layers.")})
-    model = empty_model(config, layers, path)
+    stored, found = found, _as_floats(weights_path, found)
+    model = empty_model(config, found, path)
     shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
     weights = check_weights(weights_path, found, shapes)
-    tokenizers = read_tokenizers(folder, min(config.src_vocab, config.tgt_vocab))
+    tokenizers = read_tokenizers(folder, config.src_vocab, config.tgt_vocab)
     with reading(weights_path, "a description of the model in its header"):
         said = json.loads(header["model"]) if "model" in header else {}  # of earlier editions
         trained = said["config"] if "model" in header else {}
         if asdict(config) | trained != asdict(config):
             raise FileError(f"{path}: expected the configuration in {weights_path}: {trained}")
-        if said and digest(found) != said["sha256"]:
+        if said and digest(stored) != said["sha256"]:
             raise FileError(
                 f"{weights_path}: expected the weights as written; their SHA-256 differs"
             )
@@ -117,6 +140,37 @@ def read_own(folder: Path, contents: dict[str, Any]) -> LoadedModel:
                     f"{folder / name}: expected the vocabulary of the model; got another"
                 )
     return with_weights(model, weights), *tokenizers
+
+
+_MULTIPLIER = ".multiplier"
+
+
+def _as_floats(path: Path, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Weights with those in 8 bits divided by their multipliers. Raises: FileError"""
+    weights = dict(found)
+    for name in found:
+        if name.endswith(_MULTIPLIER):
+            of, multiplier = name.removesuffix(_MULTIPLIER), weights.pop(name)
+            whole = found.get(of)
+            if whole is None or whole.dtype != torch.int8:
+                raise FileError(f"{path}: expected {of} in 8 bits, as it has a multiplier")
+            one = multiplier.shape == () and multiplier.dtype == torch.float32
+            if not (one and multiplier > 0 and multiplier.isfinite()):
+                got = multiplier.item() if one else f"{multiplier.dtype} {tuple(multiplier.shape)}"
+                raise FileError(f"{path}: expected {name} as one number above 0; got {got}")
+            weights[of] = whole / multiplier
+    return weights
+
+
+def _in_eight_bits(weight: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Whole numbers up to 127 and a multiplier whose quotients are exactly the weights, if any."""
+    largest = weight.abs().max()
+    near = 127 / largest  # rounded, so that it may be a neighbor
+    for multiplier in near, *(torch.nextafter(near, near * factor) for factor in (0, 2)):
+        whole = (weight * multiplier).round()
+        if torch.equal(whole / multiplier, weight):
+            return whole.to(torch.int8), multiplier
+    return None
 
 
 def _vocabulary_sums(folder: Path) -> dict[str, str]:
@@ -157,16 +211,20 @@ def stored_weights(weights: Mapping[str, Tensor], half: bool) -> dict[str, Tenso
 def save_model(
     folder: Path, weights: Mapping[str, Tensor], config: TransformerConfig, half: bool = True
 ) -> None:
-    """Write weights, in half or single precision, and the configuration, for `load_pretrained`.
+    """Write weights and the configuration, for `load_pretrained`.
 
     Args:
         folder: with the vocabulary files.   weights: by their names in `named_parameters`.
+        half: in 16 bits; otherwise in 32, but matrices in 8 where that changes nothing.
 
     Raises: InputError as `stored_weights`; FileError if the folder cannot be written to, if it has
         no vocabulary, or another than that of the model which is there.
     """
     kept, described = stored_weights(weights, half), asdict(config)
-    read_tokenizers(folder, min(config.src_vocab, config.tgt_vocab))
+    for name, weight in [] if half else list(kept.items()):
+        if weight.dim() == 2 and (exact := _in_eight_bits(weight)):
+            kept[name], kept[name + _MULTIPLIER] = exact
+    read_tokenizers(folder, config.src_vocab, config.tgt_vocab)
     sums = {"vocabulary": _vocabulary_sums(folder), "sha256": digest(kept)}
     path, before = folder / "model.safetensors", sums["vocabulary"]
     missing = suppress(OSError, SafetensorError, KeyError, TypeError, ValueError)

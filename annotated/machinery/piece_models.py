@@ -7,8 +7,9 @@ the pieces with their scores, the kind of model, and the table by which letters 
 import io
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
@@ -49,14 +50,21 @@ _ORDINARY, _USER_DEFINED, _BYTE = 1, 4, 6  # types of pieces; the others are sym
 
 
 class PieceModel(NamedTuple):
-    """A SentencePiece model: the score of each ordinary piece, and how letters are normalized."""
+    """A SentencePiece model: the score of each ordinary piece, and how letters are normalized.
+
+    `kinds` has all pieces in their order.
+    """
 
     scores: dict[str, float]
     table: bytes
+    kinds: Mapping[str, int] = MappingProxyType({})
 
 
-def read_piece_model(path: Path) -> PieceModel:
-    """Read a SentencePiece model of the kind that OPUS-MT uses.
+def read_piece_model(path: Path, special: bool = False) -> PieceModel:
+    """Read a SentencePiece model of the kind that OPUS-MT uses, or Firefox.
+
+    Args:
+        special: there may be user-defined pieces, and bytes for letters that no piece has.
 
     Raises: MissingFile or FileError that names the file.
     """
@@ -74,10 +82,11 @@ def read_piece_model(path: Path) -> PieceModel:
         }
         if not scores or not all(map(math.isfinite, scores.values())):
             raise ValueError("no pieces with scores")
-        special = {_USER_DEFINED, _BYTE} & {piece.get(3, 1) for piece in pieces}
-        if trainer.get(3, 1) != 1 or special or not all(normalizer.get(n, 1) for n in (3, 4, 5)):
+        kinds = {piece[1].decode(): piece.get(3, 1) for piece in pieces}
+        refused = set() if special else {_USER_DEFINED, _BYTE} & {*kinds.values()}
+        if trainer.get(3, 1) != 1 or refused or not all(normalizer.get(n, 1) for n in (3, 4, 5)):
             raise ValueError("not Unigram, or with user-defined pieces, bytes, or spaces kept")
-    return PieceModel(scores, normalizer.get(2, b""))
+    return PieceModel(scores, normalizer.get(2, b""), kinds)
 
 
 _LOWEST = -1e5  # score of symbols, and of letters for which the model itself has no piece
@@ -89,16 +98,21 @@ def unigram_tokenizer(model: PieceModel, pieces: list[str]) -> Tokenizer:
     A piece that only the other side has must get a number but never match. It ends in a space
     here, which no text has when it is split, because spaces are written as ▁; decoding removes it.
     """
-    languages = [piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")]
+    whole = [piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")]
+    whole += [piece for piece, kind in model.kinds.items() if kind == _USER_DEFINED]
+    bytes_ = [piece for piece, kind in model.kinds.items() if kind == _BYTE]
     letters = [piece for piece in pieces if len(piece) == 1]
-    scores = dict.fromkeys([*SPECIALS, *languages, *letters], _LOWEST) | model.scores
+    scores = dict.fromkeys([*SPECIALS, *whole, *letters, *bytes_], _LOWEST) | model.scores
     scored = [(p, scores[p]) if p in scores else (p + " ", 0.0) for p in pieces]
-    tokenizer = Tokenizer(models.Unigram(scored, unk_id=UNK, byte_fallback=False))
+    tokenizer = Tokenizer(models.Unigram(scored, unk_id=UNK, byte_fallback=bool(bytes_)))
     table = [normalizers.Precompiled(model.table)] if model.table else []
     spaces = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
     tokenizer.normalizer = normalizers.Sequence([*table, *spaces])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    tokenizer.decoder = decoders.Sequence([decoders.Replace(" ", ""), decoders.Metaspace()])
+    letters_of_bytes = [decoders.ByteFallback()] if bytes_ else []
+    tokenizer.decoder = decoders.Sequence(
+        [decoders.Replace(" ", ""), *letters_of_bytes, decoders.Metaspace()]
+    )
     tokenizer.add_special_tokens(SPECIALS)
-    tokenizer.add_tokens([AddedToken(language, normalized=False) for language in languages])
+    tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in whole])
     return tokenizer

@@ -1,6 +1,6 @@
 """Attention weights for pictures and studies, recorded only while somebody asks for them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from threading import get_ident
 from typing import Any
@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from annotated.attention import scaled_dot_product
+from annotated.machinery.errors import InputError, check_whole
 
 
 @contextmanager
@@ -50,6 +51,43 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     hooks = [layer.register_forward_hook(record, with_kwargs=True) for layer in names]
     try:
         yield seen
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+@contextmanager
+def switch_off(model: nn.Module, heads: Mapping[str, Collection[int]]) -> Iterator[None]:
+    """Take heads out of a model while the block runs: what they would pass on is zero.
+
+    Args:
+        model: as for `record_attention`.
+        heads: their numbers, from 0, by the name of the layer, such as
+            {"encoder.layers.4.self_attn": [4]}. The output map of the layer stays, with its bias.
+
+    Raises: InputError for a layer or a head that the model does not have.
+
+    Source: section 3.2.2.
+    """
+    layers: dict[str, Any] = {n: m for n, m in model.named_modules() if hasattr(m, "keys_values")}
+    for name, numbers in heads.items():
+        if name not in layers:
+            raise InputError(f"expected a layer out of {', '.join(layers)}; got {name!r:.80}")
+        for number in numbers:
+            check_whole("head", number, least=0, most=layers[name].h - 1)
+
+    def without(layer: Any, numbers: Collection[int]) -> Callable[..., Any]:
+        off = torch.tensor([number in numbers for number in range(layer.h)])
+        return lambda _, inputs: inputs[0].masked_fill(
+            off.repeat_interleave(inputs[0].size(-1) // layer.h).to(inputs[0].device), 0.0
+        )
+
+    hooks = [
+        layers[name].w_o.register_forward_pre_hook(without(layers[name], numbers))
+        for name, numbers in heads.items()
+    ]
+    try:
+        yield
     finally:
         for hook in hooks:
             hook.remove()

@@ -20,6 +20,7 @@ from annotated.decoding import beam_search
 from annotated.machinery.checks import check_search, each_text
 from annotated.machinery.errors import InputError, check_whole
 from annotated.machinery.files import read_json, writing_new_folder
+from annotated.machinery.firefox import is_firefox, read_firefox
 from annotated.machinery.hub import model_folder, print_card
 from annotated.machinery.marian import read_marian
 from annotated.machinery.model_files import own_weights, read_own, save_model
@@ -45,8 +46,8 @@ class Translator:
     """A trained model with its vocabulary; calling it is `translate`.
 
     Args:
-        model: dropout is off while it translates.   tokenizer: the shared vocabulary.
-        target_tokenizer: the same pieces, if target text is tokenized by other rules.
+        model: dropout is off while it translates.   tokenizer: the vocabulary.
+        target_tokenizer: of target text, if it has other rules or other pieces.
     """
 
     model: EncoderDecoder
@@ -125,7 +126,7 @@ class Translator:
         """The best translations of source ids, all in one batch."""
         batch = Batch(pad_ids(sources).to(self.device))
         found = beam_search(self.model, batch.src, batch.src_mask, **options)
-        text = self.tokenizer.decode
+        text = (self.target_tokenizer or self.tokenizer).decode
         return [[Translation(text(h.ids), h.log_prob, h.score) for h in group] for group in found]
 
     @property
@@ -150,7 +151,8 @@ class Translator:
     def save(self, folder: str | Path) -> None:
         """Write the folder that `load_pretrained` reads.
 
-        Weights are written in 16 bits if that changes none of them, and in 32 otherwise.
+        Weights are written in 16 bits if that changes none of them; otherwise in 32, except for
+        matrices that 8 bits and a multiplier represent exactly.
 
         Args:
             folder: new or empty.
@@ -182,7 +184,8 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
     """Load a trained model.
 
     Args:
-        name: a model that comes with the package; the folder of a run or of a published model;
+        name: a model that comes with the package; the folder of a run, of a published model, or
+            of a translator as Firefox downloads it;
             or "OWNER/NAME", a published model of the Hub (`hub_folder`).
         device: where to translate, such as "cuda".
 
@@ -192,6 +195,8 @@ def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Tra
         names the file if one is missing, damaged, or inconsistent with the others.
     """
     folder = model_folder(name)
+    if is_firefox(folder):
+        return Translator(*read_firefox(folder)).to(device)  # no card comes with it
     contents = read_json(folder / "config.json", "the configuration of a model")
     published = "model_type" in contents  # our own format has no such field
     translator = Translator(*(read_marian if published else read_own)(folder, contents)).to(device)

@@ -19,7 +19,7 @@ VOCABULARIES = "tokenizer.json", "tokenizer-target.json"
 _END = processors.TemplateProcessing(f"$A {SPECIALS[END]}", None, [(SPECIALS[END], END)])
 
 
-_STEPS = {"NFC", "Precompiled", "Replace", "Strip", "Metaspace", "Punctuation"}
+_STEPS = {"NFC", "Precompiled", "Replace", "Strip", "Metaspace", "Punctuation", "ByteFallback"}
 _REPLACED = {"Regex": " {2,}"}, {"String": " "}
 
 
@@ -70,10 +70,16 @@ def with_end(tokenizer: Tokenizer) -> Tokenizer:
     return tokenizer
 
 
-def read_tokenizers(folder: Path, vocab: int) -> tuple[Tokenizer, Tokenizer | None]:
-    """The tokenizers of source and target; the second is None if they are the same."""
+def read_tokenizers(folder: Path, source: int, target: int) -> tuple[Tokenizer, Tokenizer | None]:
+    """The tokenizers of source and target; the second is None if they are the same.
+
+    Args:
+        source, target: number of ids that the model has on either side.
+    """
     first, second = (folder / name for name in VOCABULARIES)
-    return read_tokenizer(first, vocab), read_tokenizer(second, vocab) if second.exists() else None
+    if not second.exists():
+        return read_tokenizer(first, min(source, target)), None
+    return read_tokenizer(first, source), read_tokenizer(second, target)
 
 
 def write_tokenizers(folder: Path, source: Tokenizer, target: Tokenizer | None) -> None:

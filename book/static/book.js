@@ -112,10 +112,17 @@
 
   // Of the charts of a choice, the one that is chosen is shown; the others wait undrawn.
   function offer(choice) {
-    const select = choice.querySelector("select");
+    const control = choice.querySelector("select, input");
     const charts = [...choice.querySelectorAll("div.chart")];
-    const show = () => charts.forEach((chart, i) => { chart.hidden = i !== select.selectedIndex; });
-    select.addEventListener("change", show);
+    const show = () => {
+      const chosen = control.selectedIndex ?? Number(control.value);
+      charts.forEach((chart, i) => { chart.hidden = i !== chosen; });
+      if (!control.dataset.names) return;
+      const name = JSON.parse(control.dataset.names)[chosen]; // of a slider
+      control.nextElementSibling.textContent = name;
+      control.setAttribute("aria-valuetext", name);
+    };
+    control.addEventListener("input", show);
     show();
   }
 

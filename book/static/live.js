@@ -23,8 +23,9 @@
     await Promise.all(scripts.map(loadScript));
     const { config, tokenizer, weights } = window.bookModels[name];
     delete window.bookModels[name]; // megabytes of text
-    const text = atob(weights), bytes = new Uint8Array(text.length);
-    for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
+    const packed = Uint8Array.from(atob(weights), (letter) => letter.charCodeAt(0));
+    const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    const bytes = new Uint8Array(await new Response(unpacked).arrayBuffer());
     const transformer = new Transformer(config, bytes);
     return { transformer, ...vocabulary(tokenizer) };
   }
@@ -151,7 +152,7 @@
   const idsOf = (token) => token.path.slice(1).map(({ id }) => id);
 
   // Cross-attention: a row for each piece that is written, a column for each that was read.
-  function heatMap({ transformer: { N, h }, names }) {
+  function heatMap({ transformer: { N_decoder: N, h }, names }) {
     const mean = ["mean of all", null];
     const layer = choice("Layer", [mean, ...count(N)], N, draw);
     const head = choice("Head", [mean, ...count(h)], 0, draw);
@@ -212,10 +213,10 @@
   }
 
   // The encoder's attention to itself as lines, as in the paper's Figures 3 to 5.
-  function lines({ transformer: { N, h }, names }) {
+  function lines({ transformer: { N, h }, names, first }) {
     const layer = choice("Layer", count(N), N - 2, draw);
     const from = choice("From", [["every word", null]], 0, () => isolate(from.value));
-    const full = choice("Full color at", [0.1, 0.2, 0.5, 1].map((w) => [`${w}`, w]), 1, draw);
+    const full = choice("Full color at", [0.1, 0.2, 0.5, 1].map((w) => [`${w}`, w]), first[0] ? 3 : 1, draw);
     const boxes = count(h).map(([text]) => make("input", { type: "checkbox", checked: true, onchange: draw, title: text }));
     const legend = make("fieldset", {}, make("legend", { textContent: "Heads" }), ...boxes.map((box, i) => {
       const swatch = make("span", { className: "swatch" });
@@ -230,7 +231,7 @@
       [read, groups] = [source.weights, wordGroups(pieces)];
       words = groups.map((group) => plain(group.map((i) => pieces[i]).join("")));
       const options = words.map((word, i) => [`${i + 1} ${word}`, i]);
-      from.offer([["every word", null], ...options], 0);
+      from.offer([["every word", null], ...options], 1 + words.findIndex((word) => first.includes(word)));
       draw();
     }
     // What a word gives to another: the mean over its pieces, the sum over those of the other.
@@ -320,9 +321,81 @@
     return { element: make("div", {}, controls, wide(table)), options: () => ({ beam: 1 }), finish };
   }
 
+  // A switch for each head, in a row for each layer. What is off passes nothing on, and the sentence is
+  // translated again. losses: rows of kind, layer, head (0: all of them) and loss, measured before.
+  function switchboard({ transformer: { N, N_decoder, h, recurrent }, run, losses }) {
+    const kinds = [["encoder", "Encoder, at its own words", N, (n) => `encoder.layers.${n}.self_attn`],
+      ["cross", "Decoder, at the source", N_decoder, (n) => `decoder.layers.${n}.src_attn`]];
+    if (!recurrent) kinds.push(["decoder", "Decoder, at what is written", N_decoder, (n) => `decoder.layers.${n}.self_attn`]);
+    const loss = new Map(losses.map(([kind, layer, head, value]) => [`${kind} ${layer} ${head}`, value]));
+    const whole = loss.get(" 0 0"), off = new Map(), buttons = [];
+    const cost = (kind, layer, head) => loss.get(`${kind} ${layer} ${head}`) - whole;
+    const told = (by) => `without it, ${Math.abs(by).toFixed(3)} nats a piece ${by < 0 ? "less" : "more"}`;
+    const strength = (by) => `${(18 * Math.min(3.5, Math.max(0, Math.log10(Math.max(by, 1e-9)) + 2.5))).toFixed(0)}%`;
+    const said = make("p", { className: "note", role: "status" });
+    const legend = make("p", { className: "note legend" }, "Without it, nats a piece more: ", ...[0.003, 0.03, 0.3, 3].map((by) => {
+      const swatch = make("span", { className: "swatch" });
+      swatch.style.setProperty("--weight", strength(by));
+      return make("span", {}, swatch, ` ${by} `);
+    }));
+    const before = make("p", { className: "note" });
+    let kept = {};
+
+    // Switches: a button for some heads, each a name of a layer and a number.
+    function button(text, label, by, heads) {
+      const one = make("button", { type: "button", textContent: text, title: `${label}: ${told(by)}`, onclick: () => {
+        const on = heads.some(([name, head]) => off.get(name)?.has(head));
+        for (const [name, head] of heads) {
+          if (!off.has(name)) off.set(name, new Set());
+          off.get(name)[on ? "delete" : "add"](head);
+        }
+        show();
+        said.textContent = `${label} ${on ? "on" : "off"}; ${told(by)}.`;
+        run();
+      } });
+      one.setAttribute("aria-label", label);
+      one.style.setProperty("--weight", strength(by));
+      buttons.push([one, heads]);
+      return one;
+    }
+    function show() {
+      for (const [one, heads] of buttons) {
+        const all = heads.every(([name, head]) => off.get(name)?.has(head));
+        one.setAttribute("aria-pressed", String(!all));
+      }
+    }
+    const numbers = [...Array(h).keys()];
+    const boards = kinds.map(([kind, title, layers, name]) => {
+      const heads = (n) => numbers.map((head) => [name(n), head]);
+      const every = [...Array(layers).keys()].flatMap(heads);
+      const rows = [...Array(layers).keys()].map((n) => make("tr", {},
+        make("th", { scope: "row" }, button(`layer ${n + 1}`, `${title}, layer ${n + 1}`, cost(kind, n + 1, 0), heads(n))),
+        ...numbers.map((head) => make("td", {}, button(`${head + 1}`, `${title}, layer ${n + 1}, head ${head + 1}`,
+          cost(kind, n + 1, head + 1), [[name(n), head]])))));
+      const caption = make("caption", {}, button(title, title, cost(kind, 0, 0), every));
+      return make("table", {}, caption, make("tbody", {}, ...rows));
+    });
+    const reset = make("button", { type: "button", textContent: "All on", onclick: () => {
+      off.clear(), show(), said.textContent = "All heads on.", run();
+    } });
+    show();
+    const options = () => {
+      const list = [...off].map(([name, heads]) => [name, [...heads]]).filter(([, heads]) => heads.length);
+      return { beam: 4, off: Object.fromEntries(list) };
+    };
+    function finish(_, ids, text) {
+      const key = ids.join(" ");
+      if (!Object.keys(options().off).length) kept = { key, text };
+      before.textContent = kept.key === key && kept.text !== text ? `With all heads on: ${kept.text}` : "";
+    }
+    const board = make("div", { className: "switchboard" }, ...boards);
+    return { element: make("div", {}, before, legend, wide(board), make("p", { className: "controls" }, reset), said), options, finish };
+  }
+
   const SHOWN = {
     translator: [searchWays, heatMap, alternatives],
     lines: [lines],
+    switchboard: [switchboard],
     beam: [beamWidths, alternatives],
     order: [orders, reading],
     scores: [scores],
@@ -331,7 +404,7 @@
   // ------------------------------------------------------------------------ a place on a page
 
   function fill(box) {
-    const { show, model: name, megabytes, sentences } = box.dataset;
+    const { show, model: name, megabytes, sentences, losses, word } = box.dataset;
     const examples = JSON.parse(sentences);
     const [from, to] = name.split("-").slice(-2);
     const language = new Intl.DisplayNames(["en"], { type: "language" });
@@ -357,7 +430,7 @@
       note.textContent = "Loading …";
       await breath();
       model = await window.liveModel(name);
-      parts = SHOWN[show].map((part) => part({ ...model, run }));
+      parts = SHOWN[show].map((part) => part({ ...model, run, first: word.split(" "), losses: losses && JSON.parse(losses) }));
       result.after(...parts.map(({ element }) => element));
     }
 
@@ -394,7 +467,7 @@
         const { done, value } = search.next();
         if (done) {
           tell(value.hypotheses[0].token);
-          parts.forEach((part) => part.finish?.(value, ids));
+          parts.forEach((part) => part.finish?.(value, ids, result.textContent));
           status.textContent = result.textContent;
           return;
         }

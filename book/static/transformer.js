@@ -12,16 +12,26 @@ const Transformer = (() => {
     return bits >> 15 ? -size : size;
   }
 
-  // Tensors of a safetensors file: eight bytes for the length of the header, header, numbers.
+  // Tensors of a safetensors file: eight bytes for the length of the header, header, numbers. One of
+  // whole numbers of 8 bits stands for them divided by its multiplier.
   function readTensors(bytes) {
     const start = 8 + new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
     const { __metadata__, ...header } = JSON.parse(new TextDecoder().decode(bytes.subarray(8, start)));
     const numbers = Float32Array.from({ length: 1 << 16 }, (_, bits) => fromHalf(bits));
     const tensors = {};
     for (const [name, { dtype, shape, data_offsets: place }] of Object.entries(header)) {
-      if (dtype !== "F16") throw new Error(`${name}: expected F16; got ${dtype}`);
-      const halves = new Uint16Array(bytes.slice(...place.map((at) => start + at)).buffer);
-      tensors[name] = { shape, data: new Float32Array(halves).map((bits) => numbers[bits]) };
+      const { buffer } = bytes.slice(...place.map((at) => start + at));
+      const read = {
+        F32: () => new Float32Array(buffer),
+        F16: () => new Float32Array(new Uint16Array(buffer)).map((bits) => numbers[bits]),
+        I8: () => new Float32Array(new Int8Array(buffer)),
+      }[dtype];
+      if (!read) throw new Error(`${name}: expected F32, F16 or I8; got ${dtype}`);
+      tensors[name] = { shape, data: read() };
+    }
+    for (const [name, { data }] of Object.entries(tensors)) {
+      const multiplier = tensors[`${name}.multiplier`]?.data[0];
+      if (multiplier) for (let i = 0; i < data.length; i++) data[i] /= multiplier;
     }
     return tensors;
   }
@@ -32,10 +42,12 @@ const Transformer = (() => {
   }
 
   // x Wᵀ + b for W (outs, ins), as PyTorch keeps it; four outputs of two rows of x at a time, so
-  // numbers are read less often. Of an odd number of rows the last is computed twice.
+  // numbers are read less often. Where their number is odd or not divisible by four, the last ones
+  // are computed twice.
   function linear({ shape: [outs, ins], data: w }, x, bias) {
     const y = new Float32Array((x.length / ins) * outs), last = x.length - ins;
-    for (let out = 0; out < outs; out += 4) {
+    for (let block = 0; block < outs; block += 4) {
+      const out = Math.min(block, outs - 4);
       const a = out * ins, b = a + ins, c = b + ins, d = c + ins;
       for (let p = 0; p < x.length; p += 2 * ins) {
         const q = Math.min(p + ins, last);
@@ -68,8 +80,8 @@ const Transformer = (() => {
   // ------------------------------------------------------------------------------ the model
 
   // Equation 1 for one query (d_model) and h heads: adds to output, and returns the weights (h, len).
-  // pairs are what it may look at, keys and values.
-  function attend(query, pairs, h, output) {
+  // pairs are what it may look at, keys and values; heads that are off add nothing.
+  function attend(query, pairs, h, output, off) {
     const d_k = query.length / h, weights = new Float32Array(h * pairs.length);
     rowsOf(weights, pairs.length).forEach((row, head) => {
       const from = head * d_k, to = from + d_k;
@@ -80,6 +92,7 @@ const Transformer = (() => {
         row[k] = score / Math.sqrt(d_k);
       }
       softmax(row);
+      if (off?.includes(head)) return;
       for (let k = 0; k < pairs.length; k++) {
         const { value } = pairs[k], weight = row[k];
         for (let i = from; i < to; i++) output[i] += weight * value[i];
@@ -89,23 +102,27 @@ const Transformer = (() => {
   }
 
   // A token of an output. Those of all hypotheses form a tree: each knows the one before it. It
-  // keeps, layer by layer, its key and value, which are the decoder's cache, and where it looked.
+  // keeps, layer by layer, its key and value, which are the decoder's cache, and where it looked; or
+  // the state of a recurrent decoder.
   class Token {
     constructor(id, before = null, logProb = 0) {
-      Object.assign(this, { id, before, logProb, pairs: [], self: [], cross: [] });
+      Object.assign(this, { id, before, logProb, pairs: [], states: [], self: [], cross: [] });
       this.path = [...(before?.path ?? []), this]; // from the start symbol on
     }
   }
 
   class Transformer {
     constructor(config, file) {
-      const { N, d_model, d_ff, h, src_vocab, norm_first, positions, tie_embeddings } = config;
-      const papers = !norm_first && positions === "sinusoidal" && tie_embeddings;
-      if (!papers || [d_model, d_ff, src_vocab].some((size) => size % 4)) {
-        throw new Error("expected post-norm, sinusoids, tied embeddings, and sizes that 4 divides");
+      const { N, d_model, h, norm_first, positions, tie_embeddings, activation = "relu" } = config;
+      const { norm_eps = 1e-5, decoder = "attention" } = config, N_decoder = config.N_decoder ?? N;
+      const known = { sinusoidal: d_model, endpoint: d_model - 2 };
+      if (norm_first || !tie_embeddings || activation !== "relu" || !(positions in known)
+        || !["attention", "ssru"].includes(decoder)) {
+        throw new Error("expected post-norm, ReLU, sinusoids, tied embeddings, and a known decoder");
       }
       const tensors = readTensors(file), table = tensors["src_embed.0.lut.weight"];
-      Object.assign(this, { N, d_model, h, tensors, table });
+      const recurrent = decoder === "ssru", steps = known[positions];
+      Object.assign(this, { N, N_decoder, d_model, h, norm_eps, recurrent, steps, tensors, table });
     }
 
     // Sections 3.4 and 3.5: rows of the table, times √d_model, plus the sinusoids of the position.
@@ -113,7 +130,7 @@ const Transformer = (() => {
       const d = this.d_model, x = new Float32Array(ids.length * d);
       for (let row = 0; row < ids.length; row++) {
         for (let i = 0; i < d; i++) {
-          const angle = positions[row] / 10000 ** ((i - (i % 2)) / d);
+          const angle = positions[row] / 10000 ** ((i - (i % 2)) / this.steps);
           const wave = i % 2 ? Math.cos(angle) : Math.sin(angle);
           x[row * d + i] = this.table.data[ids[row] * d + i] * Math.sqrt(d) + wave;
         }
@@ -132,7 +149,7 @@ const Transformer = (() => {
       for (const row of rowsOf(sum, d)) {
         const mean = row.reduce((total, number) => total + number, 0) / d;
         const variance = row.reduce((total, number) => total + (number - mean) ** 2, 0) / d;
-        const scale = 1 / Math.sqrt(variance + 1e-5);
+        const scale = 1 / Math.sqrt(variance + this.norm_eps);
         for (let i = 0; i < d; i++) row[i] = (row[i] - mean) * scale * gain[i] + bias[i];
       }
       return sum;
@@ -151,60 +168,80 @@ const Transformer = (() => {
       return keys.map((key, i) => ({ key, value: values[i] }));
     }
 
-    // Section 3.2.2: row i of x looks at the keys and values of seen(i).
-    attention(name, x, seen) {
+    // Section 3.2.2: row i of x looks at the keys and values of seen(i). off: lists of heads, by the
+    // names of layers, which are switched off.
+    attention(name, x, seen, off) {
       const y = new Float32Array(x.length);
       const weights = rowsOf(this.linear(`${name}.w_q`, x), this.d_model)
-        .map((query, i) => attend(query, seen(i), this.h, y.subarray(i * this.d_model)));
+        .map((query, i) => attend(query, seen(i), this.h, y.subarray(i * this.d_model), off[name]));
       return { output: this.linear(`${name}.w_o`, y), weights };
     }
 
     // From ids to memory, the keys and values that each layer of the decoder looks at, and weights
     // (h, len) of each layer and token. It pauses after each layer: a page has other things to do.
-    *encode(ids, positions = [...ids.keys()]) {
+    *encode(ids, positions = [...ids.keys()], off = {}) {
       let x = this.embed(ids, positions);
       const weights = [], memory = [];
       for (let n = 0; n < this.N; n++) {
         const layer = `encoder.layers.${n}`, all = this.keysAndValues(`${layer}.self_attn`, x);
-        const self = this.attention(`${layer}.self_attn`, x, () => all);
+        const self = this.attention(`${layer}.self_attn`, x, () => all, off);
         x = this.addNorm(`${layer}.sublayer.0`, x, self.output);
         x = this.addNorm(`${layer}.sublayer.1`, x, this.feedForward(`${layer}.feed_forward`, x));
         weights.push(self.weights);
         yield {};
       }
-      for (let n = 0; n < this.N; n++) {
+      for (let n = 0; n < this.N_decoder; n++) {
         memory.push(this.keysAndValues(`decoder.layers.${n}.src_attn`, x));
       }
       return { memory, weights };
     }
 
+    // Each token looks at those of its path.
+    selfAttention(name, x, tokens, n, off) {
+      const own = this.keysAndValues(name, x);
+      tokens.forEach((token, i) => token.pairs.push(own[i]));
+      const path = (i) => tokens[i].path.map((token) => token.pairs[n]);
+      const { output, weights } = this.attention(name, x, path, off);
+      tokens.forEach((token, i) => token.self.push(weights[i]));
+      return output;
+    }
+
+    // In its place, in Firefox's translators: c = f ⊙ c' + (1 - f) ⊙ W x, where c' is the state of
+    // the token before and f = σ(W_f x + b); the output is ReLU(c).
+    recurrence(name, x, tokens, n) {
+      const gates = this.linear(`${name}.w_f`, x), added = this.linear(`${name}.w`, x);
+      const states = gates.map((gate, i) => {
+        const f = 1 / (1 + Math.exp(-gate)), { before } = tokens[Math.floor(i / this.d_model)];
+        return f * (before ? before.states[n][i % this.d_model] : 0) + (1 - f) * added[i];
+      });
+      rowsOf(states, this.d_model).forEach((state, i) => tokens[i].states.push(state));
+      return states.map((c) => Math.max(0, c));
+    }
+
     // Log-probabilities (vocab) of what follows each of some tokens, all at one position.
-    decode(tokens, memory) {
+    decode(tokens, memory, off = {}) {
       let x = this.embed(tokens.map(({ id }) => id), tokens.map(({ path }) => path.length - 1));
-      for (let n = 0; n < this.N; n++) {
-        const layer = `decoder.layers.${n}`, own = this.keysAndValues(`${layer}.self_attn`, x);
-        tokens.forEach((token, i) => token.pairs.push(own[i]));
-        const path = (i) => tokens[i].path.map((token) => token.pairs[n]);
-        const self = this.attention(`${layer}.self_attn`, x, path);
-        tokens.forEach((token, i) => token.self.push(self.weights[i]));
-        x = this.addNorm(`${layer}.sublayer.0`, x, self.output);
-        const cross = this.attention(`${layer}.src_attn`, x, () => memory[n]);
+      for (let n = 0; n < this.N_decoder; n++) {
+        const layer = `decoder.layers.${n}`, look = this.recurrent ? "recurrence" : "selfAttention";
+        x = this.addNorm(`${layer}.sublayer.0`, x, this[look](`${layer}.self_attn`, x, tokens, n, off));
+        const cross = this.attention(`${layer}.src_attn`, x, () => memory[n], off);
         tokens.forEach((token, i) => token.cross.push(cross.weights[i]));
         x = this.addNorm(`${layer}.sublayer.1`, x, cross.output);
         x = this.addNorm(`${layer}.sublayer.2`, x, this.feedForward(`${layer}.feed_forward`, x));
       }
-      return rowsOf(linear(this.table, x), this.table.shape[0]).map((row) => softmax(row, true));
+      const logits = linear(this.table, x, this.tensors["generator.proj.bias"]);
+      return rowsOf(logits, this.table.shape[0]).map((row) => softmax(row, true));
     }
 
     // Section 6.1: beam search; with a beam of 1, greedy search. ids end with the end symbol.
     // After each step it gives the last tokens of the open hypotheses, the most probable first; at
     // the end the complete ones with the best scores.
-    *search(ids, { beam = 4, alpha = 0.6, maxExtra = 50, nBest = 1, positions } = {}) {
-      const source = yield* this.encode(ids, positions);
+    *search(ids, { beam = 4, alpha = 0.6, maxExtra = 50, nBest = 1, positions, off } = {}) {
+      const source = yield* this.encode(ids, positions, off);
       const limit = ids.length + maxExtra, complete = [];
       let open = [new Token(START)];
       for (let length = 1; canWin(open[0], length - 1, limit, complete, alpha, nBest); length++) {
-        const logProbs = this.decode(open, source.memory);
+        const logProbs = this.decode(open, source.memory, off);
         for (const row of logProbs) {
           const end = row[END];
           if (length === limit) row.fill(-Infinity);

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from unicodedata import category
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from annotated.data import END, PAD, START, encode_source, make_batch
@@ -92,9 +93,9 @@ def merge_words(attention: AttentionWeights) -> AttentionWeights:
 _NAMES = {START: "<s>", END: "<EOS>", PAD: "<pad>"}
 
 
-def _piece_names(translator: Translator, ids: list[int]) -> list[str]:
+def _piece_names(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
     """Pieces as text; "▁" stands for a space before them."""
-    names = (_NAMES.get(i) or str(translator.tokenizer.id_to_token(i)) for i in ids)
+    names = (_NAMES.get(i) or str(tokenizer.id_to_token(i)) for i in ids)
     return [name.removesuffix(" ") for name in names]  # which marks those of the other language
 
 
@@ -112,25 +113,31 @@ def read_attention(
         padding: number of padding tokens after the source.
 
     Returns: "encoder" and "decoder" self-attention and "cross", from decoder to encoder; the
-        tokens are word pieces.
+        tokens are word pieces. A recurrent decoder has no self-attention, and "decoder" is missing.
 
     Source: sections 3.2.2 and 3.2.3.
     """
     target = translator.translate(source) if target is None else target
-    (src,) = encode_source(translator.tokenizer, [source])
-    (tgt,) = encode_source(translator.target_tokenizer or translator.tokenizer, [target])
+    tokenizers = translator.tokenizer, translator.target_tokenizer or translator.tokenizer
+    (src,), (tgt,) = map(encode_source, tokenizers, ([source], [target]))
     src += [PAD] * padding
     model = translator.model
     batch = make_batch([(src, [START, *tgt])], translator.device)
     with without_dropout(model), record_attention(model) as seen:
         model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-    tokens = {"encoder": (src, src), "decoder": (tgt, [START, *tgt[:-1]]), "cross": (tgt, src)}
+    src_names, tgt_names = map(_piece_names, tokenizers, (src, tgt))
+    said = _piece_names(tokenizers[1], [START, *tgt[:-1]])
+    tokens = {
+        "encoder": (src_names, src_names), "decoder": (tgt_names, said),
+        "cross": (tgt_names, src_names),
+    }  # fmt: skip
     found = {}
     for kind, sides in tokens.items():
         stack = "encoder" if kind == "encoder" else "decoder"
         place = "src_attn" if kind == "cross" else "self_attn"
         layers = range(len(getattr(model, stack).layers))
-        weights = torch.cat([seen[f"{stack}.layers.{n}.{place}"] for n in layers])
-        names = (_piece_names(translator, ids) for ids in sides)
-        found[kind] = AttentionWeights(weights.cpu(), *names)  # (layers, h, len_q, len_k)
+        names = [f"{stack}.layers.{n}.{place}" for n in layers]
+        if names[0] in seen:
+            weights = torch.cat([seen[name] for name in names])
+            found[kind] = AttentionWeights(weights.cpu(), *sides)  # (layers, h, len_q, len_k)
     return found

@@ -21,7 +21,12 @@ def _show_charts_as_data():
 
     def show_picker(picker):
         options = "".join(f"<option>{html.escape(name)}</option>" for name in picker.charts)
-        label = f"<label>{html.escape(picker.label)} <select>{options}</select></label>"
+        control = f"<select>{options}</select>"
+        if getattr(picker, "slider", False):  # from one end of something to the other
+            names, last = html.escape(json.dumps(list(picker.charts))), len(picker.charts) - 1
+            control = f'<input type="range" max="{last}" value="0" data-names="{names}" />'
+            control += "<output></output>"
+        label = f"<label>{html.escape(picker.label)} {control}</label>"
         charts = "".join(div(chart.to_dict()) for chart in picker.charts.values())
         display(HTML(f'<div class="choice">{label}{charts}</div>'))
 

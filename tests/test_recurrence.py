@@ -1,0 +1,53 @@
+"""The recurrent cell, against its equation one number at a time."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from annotated.machinery.recurrence import SSRU
+from annotated.model import make_model
+
+
+@given(st.integers(1, 5), st.integers(1, 4), st.integers(0, 99))
+def test_the_cell_is_its_equation(length: int, size: int, seed: int):
+    torch.manual_seed(seed)
+    cell, x = SSRU(size), torch.randn(2, length, size)
+    found = cell(x)
+    for row in range(2):
+        c = [0.0] * size
+        for t in range(length):
+            new = (x[row, t] @ cell.w.weight.T).tolist()
+            gate = (x[row, t] @ cell.w_f.weight.T + cell.w_f.bias).tolist()
+            f = [1 / (1 + math.exp(-g)) for g in gate]
+            c = [f[i] * c[i] + (1 - f[i]) * new[i] for i in range(size)]
+            assert found[row, t].tolist() == pytest.approx([max(0, v) for v in c], abs=1e-5)
+
+
+def test_a_state_follows_its_hypothesis():
+    cell, x = SSRU(4), torch.randn(3, 5, 4)
+    whole, state = cell(x), cell.start(torch.zeros(1, 7, 4))
+    state.follow(torch.tensor([[0, 0, 0]]))  # three begin in the one start
+    for t in range(2):
+        torch.testing.assert_close(state.step(x[:, t].unsqueeze(0))[0], whole[:, t])
+    state.follow(torch.tensor([[2, 1]]))
+    for t in range(2, 5):
+        torch.testing.assert_close(state.step(x[[2, 1], t].unsqueeze(0))[0], whole[[2, 1], t])
+    state.select(torch.tensor([0, 0]))
+    assert state.state.shape == (2, 2, 4) and torch.equal(state.state[0], state.state[1])
+
+
+def test_a_recurrent_decoder_can_be_trained():
+    """It learns to repeat a word for as long as it takes."""
+    model = make_model(9, 9, N=1, d_model=16, d_ff=16, h=2, dropout=0.0, decoder="ssru")
+    adam = torch.optim.Adam(model.parameters(), lr=0.01)
+    src, tgt = torch.tensor([[4, 1], [5, 1]]), torch.tensor([[0, 4, 4, 4, 1], [0, 5, 5, 5, 1]])
+    for _ in range(60):
+        log_probs = model.generator(model(src, tgt[:, :-1]))
+        loss = -log_probs.gather(-1, tgt[:, 1:, None]).mean()
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+    assert loss < 0.1
