@@ -1,4 +1,4 @@
-"""Collect the verdicts of the executed chapters into an index and a table of counts."""
+"""Collect the verdicts of the executed chapters into an index and a bar of counts."""
 
 from __future__ import annotations
 
@@ -93,26 +93,23 @@ def row(entry: Entry) -> str:
 
 
 def scoreboard(entries: list[Entry]) -> str:
-    """HTML table of the numbers of claims by section and verdict, linked to the claims."""
-    counts = Counter((entry.section, entry.verdict.verdict) for entry in entries)
-    counts.update(("all", entry.verdict.verdict) for entry in entries)
-    lines = []
-    for section in ["all", *dict.fromkeys(entry.section for entry in entries)]:
-        cells = "".join(number(section, verdict, counts[section, verdict]) for verdict in MARKS)
-        lines.append(f"<tr><th>{section}</th>{cells}</tr>")
-    head = "".join(f"<th>{mark} {verdict}</th>" for verdict, (mark, _) in MARKS.items())
+    """The verdicts as one bar: a part for each, linked to its claims, and a legend."""
+    counts = Counter(entry.verdict.verdict for entry in entries)
+    parts, legend = [], []
+    for verdict, (mark, color) in MARKS.items():
+        if not (count := counts[verdict]):
+            continue
+        address, style = f"claims.html?verdict={quote(verdict)}#the-claims", f"--color: {color}"
+        kind = "open" if verdict == "open" else "decided"
+        parts.append(
+            f'<a class="{kind}" style="{style}; flex-grow: {count}" href="{address}" '
+            f'aria-label="{count}: {verdict}" title="{verdict}">{count}</a>'
+        )
+        legend.append(f'<li><span class="{kind}" style="{style}">{mark}</span> {verdict}</li>')
     return (
-        f'<div class="scoreboard"><table><thead><tr><th>section</th>{head}</tr></thead>'
-        f"<tbody>{''.join(lines)}</tbody></table></div>"
+        f'<div class="scoreboard"><p>{len(entries)} claims of the paper, by verdict</p>'
+        f'<div class="parts">{"".join(parts)}</div><ul>{"".join(legend)}</ul></div>'
     )
-
-
-def number(section: str, verdict: str, count: int) -> str:
-    """A number, linked to the claims that it counts."""
-    chosen = "" if section == "all" else f"&amp;section={section}"
-    address = f"claims.html?verdict={quote(verdict)}{chosen}#the-claims"
-    link = f'<a href="{address}">{count}</a>'
-    return f"<td>{link if count else ''}</td>"
 
 
 PLACES = {  # placeholder on a page, and the function that fills it

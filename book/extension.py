@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import html
+import json
 import os
 import re
 import subprocess
@@ -13,6 +14,8 @@ import vl_convert
 from claims import Claims, collect_claims
 from docutils import nodes
 from execution import choose_cache, execute_chapters
+from formulas import copy_fonts, set_formulas
+from heights import style
 from links import Offered, Reference, details, name_module, paper_url, read_docstring
 from live import Live, write_models
 from notebooks import write_notebooks
@@ -116,21 +119,24 @@ class LargeCharts(SphinxPostTransform):
     data = re.compile(r'(<div class="chart")([^>]*>)<script type="application/json">(.*?)</script>')
 
     def run(self, **kwargs) -> None:
+        self.early = 1  # how many may be drawn before the reader has scrolled
         for raw in self.document.findall(nodes.raw):
             if 'class="chart"' in (text := raw.astext()):
                 self.least = 0 if 'class="choice"' in text else LARGE  # most of a choice never show
                 raw.children = [nodes.Text(self.data.sub(self.move, text))]
 
     def move(self, found: re.Match) -> str:
+        kept = style(json.loads(found[3])) if self.early > 0 else ""
+        self.early -= 1
         if len(found[3]) < self.least:
-            return found[0]
+            return found[1] + kept + found[0].removeprefix(found[1])
         name = hashlib.sha256(found[3].encode()).hexdigest()[:16]
         folder = Path(self.app.outdir, "charts")
         folder.mkdir(exist_ok=True)
         # A script and not JSON, because a page opened from the disk can load nothing else.
         script = f'(window.chartSpecs ??= {{}})["{name}"] = {found[3]};\n'
         Path(folder, f"{name}.js").write_text(script, encoding="utf-8")
-        return f'{found[1]} data-spec="{name}"{found[2]}'
+        return f'{found[1]}{kept} data-spec="{name}"{found[2]}'
 
 
 SYMBOLS = {  # in formulas and in code, and their anchors on the page of symbols
@@ -269,10 +275,38 @@ def write_front_door(app: Sphinx, error: Exception | None) -> None:
     Path(app.outdir, "index.html").write_text(page, encoding="utf-8")
 
 
-def drop_thebe(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Drop the scripts of Thebe, which Jupyter Book always adds and which need a remote host."""
+def drop_scripts(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
+    """Drop Thebe, which needs a remote host, and MathJax, whose work is done by then."""
     scripts = context.get("script_files", [])
-    context["script_files"] = [s for s in scripts if "thebe" not in f"{s}{vars(s)}".lower()]
+    unwanted = re.compile("thebe|mathjax", re.IGNORECASE)
+    context["script_files"] = [s for s in scripts if not unwanted.search(f"{s}{vars(s)}")]
+
+
+def finish_pages(app: Sphinx, error: Exception | None) -> None:
+    """Set the formulas, and leave out what the theme loads on every page without need.
+
+    Its icons are in its styles as well, as a font; the index of words is for the page of results.
+    """
+    if error or app.builder.name != "html":
+        return
+    static = Path(app.outdir, "_static")
+    for unused in "**/*.map", "**/*.ttf", "scripts/fontawesome.js*", "locales/**/*.*":
+        for path in static.glob(unused):
+            path.unlink()
+    fonts = static / "formulas"
+    copy_fonts(fonts)
+    icons = re.compile(r"\s*<script[^>]*fontawesome\.js[^>]*></script>")
+    words = "searchtools|language_data|searchindex"
+    search = re.compile(rf"\s*<script[^>]*({words})\.js[^>]*></script>")
+    for path in Path(app.outdir).rglob("*.html"):
+        text = icons.sub("", path.read_text(encoding="utf-8"))
+        if path.name != "search.html":
+            text = search.sub("", text)
+        text = re.sub(
+            r"<title>(.+?) &#8212; \1</title>", r"<title>\1</title>", text
+        )  # the first page
+        text = set_formulas(text, os.path.relpath(fonts, path.parent).replace(os.sep, "/"))
+        path.write_text(text, encoding="utf-8")
 
 
 def mend_body(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
@@ -283,12 +317,8 @@ def mend_body(app: Sphinx, page: str, template: str, context: dict, doctree) -> 
     wrong = re.compile(r'(<div class="citation"[^>]*)( role="doc-biblioentry")|(<div) role="list"')
     body = wrong.sub(r"\1\3", context.get("body", ""))
     body = re.sub(r'<span class="pre">([^<]*)</span>', r"\1", body)
-    told = "Without JavaScript the formulas of this page are LaTeX, and its charts are sentences."
-    banner = (
-        f"<noscript><p>{told}</p></noscript>\n"
-        if "<script" in body or 'class="math' in body
-        else ""
-    )
+    told = "Without JavaScript the charts of this page are sentences."
+    banner = f"<noscript><p>{told}</p></noscript>\n" if "<script" in body else ""
     context["body"] = banner + body
 
 
@@ -323,8 +353,9 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("env-updated", collect_claims)
     app.connect("html-page-context", add_buttons, priority=900)
     app.connect("html-page-context", describe, priority=900)
-    app.connect("html-page-context", drop_thebe, priority=900)
+    app.connect("html-page-context", drop_scripts, priority=900)
     app.connect("html-page-context", mend_body, priority=900)
+    app.connect("build-finished", finish_pages)
     app.connect("build-finished", write_front_door)
     app.add_js_file("book.js", loading_method="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -7,6 +7,7 @@ import csv
 import gzip
 import html
 import json
+import math
 import re
 from functools import cache
 from pathlib import Path
@@ -16,12 +17,15 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 
+from annotated import load_pretrained
+from annotated.machinery.visualization.weights import merge_words, read_attention
+
 MODELS = Path(__file__).resolve().parent.parent / "data" / "models"
 ASKED = re.compile(r"^```\{live\} \w+\n(?:^:.*\n)*?^:model: (\S+)$", re.MULTILINE)
 
 
 class Live(SphinxDirective):
-    """A place where a reader can run a model; `static/live.js` fills it.
+    """A place where a reader can run a model; `static/live.js` fills it, or `static/hero.js`.
 
     The argument selects the view; the content lists example sentences.
     """
@@ -35,7 +39,11 @@ class Live(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         sentences = [line for line in self.content if line]
-        text = live_place(self.arguments[0], sentences=sentences, **self.options)
+        if self.arguments[0] == "hero":
+            self.env.note_dependency(str(MODELS / self.options["model"] / "model.safetensors"))
+            text = hero_place(self.options["model"], sentences)
+        else:
+            text = live_place(self.arguments[0], sentences=sentences, **self.options)
         return [nodes.raw("", text, format="html")]
 
 
@@ -55,7 +63,78 @@ def live_place(show: str, model: str, sentences: list[str], word: str = "") -> s
         data["losses"] = json.dumps(rows)
     attributes = " ".join(f'data-{name}="{html.escape(str(text))}"' for name, text in data.items())
     without = "Here a trained model translates your sentences. It needs JavaScript."
-    return f'<div class="live" {attributes}><noscript><p>{without}</p></noscript></div>'
+    inside = f"<noscript><p>{without}</p></noscript>"
+    if show == "decoder":
+        known = json.dumps(followed(model, sentences[0]), separators=(",", ":"))
+        known = known.replace("<", "\\u003c")  # "</s>" would be a tag
+        inside = f'{inside}<script type="application/json">{known}</script>'
+    return f'<div class="live" {attributes}>{inside}</div>'
+
+
+@cache
+def followed(model: str, sentence: str) -> dict:
+    """What searches with a beam of one to four hypotheses see.
+
+    Returns: the pieces of the source; the names of ids; for the ids of every hypothesis that is
+        extended, pairs of id and log-probability of the ten likeliest next pieces, and where the
+        decoder looks meanwhile: the mean over the heads of its last layer.
+    """
+    import torch
+
+    from annotated.data import encode_source
+    from annotated.decoding import extend_beam, next_log_probs, open_beam, take_complete
+    from annotated.machinery.recording import record_attention
+    from annotated.machinery.translator import load_pretrained
+
+    translator = load_pretrained(model)
+    src = torch.tensor(encode_source(translator.tokenizer, [sentence]))
+    last = f"decoder.layers.{len(translator.model.decoder.layers) - 1}.src_attn"
+    hypotheses, used = {}, set()
+    for width in 1, 2, 3, 4:
+        with torch.no_grad(), record_attention(translator.model) as seen:
+            beam = open_beam(translator.model, src, None, width)
+            while beam.log_prob.max() > -math.inf:
+                log_probs = next_log_probs(translator.model, beam)
+                for row, ids in enumerate(beam.ids[0].tolist()):
+                    said = " ".join(map(str, ids[1:]))
+                    if beam.log_prob[0, row] == -math.inf or said in hypotheses:
+                        continue
+                    translator.model(src, torch.tensor([ids]))
+                    best = log_probs[0, row].topk(10)
+                    names = best.indices.tolist()
+                    pairs = [*zip(names, (round(x, 4) for x in best.values.tolist()), strict=True)]
+                    looks = [round(w, 3) for w in seen[last][0, :, -1].mean(dim=0).tolist()]
+                    hypotheses[said] = pairs, looks
+                    used.update(names)
+                extend_beam(beam, log_probs, width)
+                take_complete(beam, alpha=0.6)
+    name = translator.tokenizer.id_to_token
+    return {
+        "source": [name(i) for i in src[0].tolist()],
+        "names": {i: name(i) for i in sorted(used)},
+        "hypotheses": hypotheses,
+    }
+
+
+def hero_place(model: str, sentences: list[str]) -> str:
+    """HTML that `static/hero.js` looks for: translated sentences with their attention weights."""
+    translator = load_pretrained(model)
+    examples = []
+    for english in sentences:
+        german = translator.translate(english)
+        words = merge_words(read_attention(translator, english, german)["cross"])
+        percent = (100 * words.weights).round().int().tolist()  # (layers, h, German, English)
+        examples.append({"english": english, "german": german, "source": words.keys,
+                         "target": words.queries, "weights": percent})  # fmt: skip
+    data = json.dumps(examples, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    megabytes = round(len(model_script(model)) / 1e6)
+    first = {part: html.escape(examples[0][part]) for part in ("english", "german")}
+    return (
+        f'<div class="hero" data-model="{model}" data-megabytes="{megabytes}">'
+        f"<p>A model trained with this book’s code translates “{first['english']}” as "
+        f'“<span lang="de">{first["german"]}</span>”</p>'
+        f'<script type="application/json">{data}</script></div>'
+    )
 
 
 @cache

@@ -22,10 +22,7 @@ from tqdm import tqdm
 
 SITE = ROOT / "_build" / "html" / "chapters"
 PDF = ROOT / "_build" / "pdf" / "attention-is-all-you-need.pdf"
-READY = (  # all charts drawn, all formulas set
-    "!document.querySelector('div.chart:not(.drawn)')"
-    " && (!document.querySelector('.math') || document.querySelector('mjx-container'))"
-)
+READY = "!document.querySelector('div.chart:not(.drawn)')"
 
 
 def print_page(browser: Browser, page: str, file: Path) -> str:

@@ -1,6 +1,9 @@
 """The built site, as a browser without a network shows it. Needs `make book` before."""
 
+import json
 import re
+from base64 import b64decode
+from collections import Counter
 from functools import cache
 from html import unescape
 from itertools import pairwise
@@ -8,9 +11,14 @@ from pathlib import Path
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pytest
+import torch
 from contents import CHAPTERS, ROOT, pages
 from links import modules
 from playwright.sync_api import expect
+
+from annotated import Translator, encode_source, greedy_decode, load_pretrained
+from annotated.data import END, START
+from annotated.machinery.recording import record_attention
 
 SITE = ROOT / "_build" / "html"
 
@@ -93,19 +101,11 @@ def test_equations_figures_citations_and_the_paper_layer_are_where_links_expect_
 
 
 def test_the_front_page_counts_every_claim_of_the_index() -> None:
-    row = r'<tr data-section="([^"]*)" data-verdict="([^"]*)"'
-    rows = re.findall(row, html("claims"))
-    counts = re.findall(r'href="claims\.html\?([^"#]+)#the-claims">(\d+)</a>', html("index"))
-    total = 0
-    for query, number in counts:
-        asked = {name: values[0] for name, values in parse_qs(unescape(query)).items()}
-        meant = [
-            unescape(verdict) == asked["verdict"] and asked.get("section") in (None, section)
-            for section, verdict in rows
-        ]
-        assert int(number) == sum(meant), query
-        total += 0 if "section" in asked else int(number)
-    assert total == len(rows) >= 50
+    row = r'<tr data-section="[^"]*" data-verdict="([^"]*)"'
+    rows = Counter(map(unescape, re.findall(row, html("claims"))))
+    parts = re.findall(r'href="claims\.html\?([^"#]+)#the-claims"[^>]*>(\d+)</a>', html("index"))
+    counts = {parse_qs(unescape(query))["verdict"][0]: int(number) for query, number in parts}
+    assert counts == rows and rows.total() >= 50
 
 
 def test_every_claim_that_a_cell_makes_is_shown_there_and_in_the_index() -> None:
@@ -171,7 +171,7 @@ LOOK = """() => ({
 })"""
 
 
-WHOLE = {"index", "5-3-optimizer"}  # a heat map; many lines and much code
+WHOLE = {"index", "5-3-optimizer"}  # the first picture; many lines and much code
 
 
 def barriers(tab, whole: bool) -> list[tuple[str, str]]:
@@ -199,6 +199,10 @@ def barriers(tab, whole: bool) -> list[tuple[str, str]]:
     ]
 
 
+def test_the_site_is_not_heavy() -> None:
+    assert sum(path.stat().st_size for path in SITE.rglob("*") if path.is_file()) < 45_000_000
+
+
 @pytest.mark.parametrize("page", pages())
 def test_a_page_is_not_heavy(page: str) -> None:
     text = html(page)
@@ -221,6 +225,8 @@ def test_page_in_a_browser_without_network(browser, page: str, width: int, theme
     tab.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
     tab.on("pageerror", lambda error: problems.append(str(error)))
     tab.on("request", lambda r: problems.append(r.url) if r.url.startswith("http") else None)
+    asked: set[str] = set()
+    tab.on("request", lambda r: asked.add(unquote(urlsplit(r.url).path)))
     tab.add_init_script(f"localStorage.setItem('mode', '{theme}')")
     tab.goto((SITE / "chapters" / f"{page}.html").as_uri())
     if theme == "light":  # those too that wait to be chosen
@@ -232,10 +238,11 @@ def test_page_in_a_browser_without_network(browser, page: str, width: int, theme
     # Forty charts on one page, two pages at once. (The content policy forbids to wait by a script.)
     missing = tab.locator("div.chart:not(.drawn):not([hidden])")
     expect(missing).to_have_count(0, timeout=120_000)
-    tab.evaluate("window.MathJax?.startup.promise.then(() => null)")  # formulas are set
     seen, hindrances = tab.evaluate(LOOK), barriers(tab, page in WHOLE)
     context.close()
     assert not problems
+    weight = sum(Path(path).stat().st_size for path in asked if "/charts/" not in path)
+    assert weight < 2_500_000, "the page is heavy"
     assert not hindrances, "not everybody can read this"
     assert seen["theme"] == theme
     assert seen["charts"] == html(page).count('<div class="chart"')
@@ -312,16 +319,69 @@ def test_where_storage_is_refused_search_and_theme_work(browser) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("page", ["index", "attention-visualizations", "5-3-optimizer"])
+@pytest.mark.parametrize(
+    "page", ["index", "3-model-architecture", "attention-visualizations", "5-3-optimizer"]
+)
 def test_without_javascript_every_chart_and_live_part_leaves_a_sentence(browser, page) -> None:
     context = browser.new_context(java_script_enabled=False)
     tab = context.new_page()
     tab.goto((SITE / "chapters" / f"{page}.html").as_uri())
-    for part in tab.locator("div.chart, div.live").all():
+    for part in tab.locator("div.chart, div.live, div.hero").all():
         if part.is_visible():
             assert len(part.inner_text()) > 30
     assert "Without JavaScript" in tab.locator("article").inner_text()
     context.close()
+
+
+@pytest.mark.browser
+def test_the_first_picture_shows_what_python_computes(browser) -> None:
+    """The sentence writes itself; a word, then a head of a word, then an own sentence."""
+    from annotated import load_pretrained
+    from annotated.machinery.visualization.weights import merge_words, read_attention
+
+    translator = load_pretrained("multi30k-en-de")
+    tab = browser.new_context(viewport={"width": 1280, "height": 800}, offline=True).new_page()
+    asked: list[str] = []
+    tab.on("request", lambda request: asked.append(request.url))
+    tab.goto((SITE / "chapters" / "index.html").as_uri())
+    assert tab.locator(".scoreboard").bounding_box()["y"] < 700  # all of it on the first screen
+    words = tab.locator(".hero .words[lang=de] button")
+    expect(tab.locator(".hero .unwritten").first).to_be_attached()
+    expect(tab.locator(".hero .unwritten")).to_have_count(0, timeout=20_000)
+    assert not [url for url in asked if "/models/" in url or "vega" in url]
+
+    def compare(text: str, layer: int, head: int | None) -> None:
+        found = merge_words(read_attention(translator, text)["cross"])
+        weights = found.weights[layer].mean(dim=0) if head is None else found.weights[layer, head]
+        ends = [name.replace("<EOS>", "end") for name in found.queries]
+        assert words.all_inner_texts() == ends
+        for q, row in enumerate(weights.tolist()):
+            drawn = tab.locator(".hero .picture g").nth(q).locator("path").evaluate_all(
+                "paths => paths.map((path) => path.getAttribute('stroke-width') / 18)")  # fmt: skip
+            sure = [weight for weight in row if abs(weight - 0.03) > 0.006]
+            most = sum(weight > 0.024 for weight in row)
+            assert sum(weight > 0.03 for weight in sure) <= len(drawn) <= most
+            assert sum(drawn) == pytest.approx(sum(w for w in row if w >= 0.03), abs=0.08)
+            assert max(drawn) == pytest.approx(max(row), abs=0.006)
+
+    first = tab.locator(".hero .examples button").first.inner_text()
+    compare(first, 3, None)
+    words.filter(has_text="springt").hover()
+    expect(tab.locator(".hero .said")).to_have_text(re.compile("^“springt” attends to “jumping”"))
+    words.filter(has_text="Kleid").focus()
+    tab.keyboard.press("ArrowRight")  # turns no page
+    expect(words.filter(has_text="springt")).to_be_focused()
+    tab.get_by_role("radio", name="Layer 2, head 3", exact=True).click()
+    compare(first, 1, 2)
+    tab.get_by_role("radio", name="Layer 4, mean of its heads").click()
+    tab.get_by_role("button", name="Type your own").click()
+    own = "Three girls are playing volleyball."
+    tab.locator(".hero").get_by_label("English", exact=True).fill(own)
+    expect(tab.locator(".hero .said")).to_have_text(
+        f"In German: {translator.translate(own)}", timeout=30_000
+    )
+    compare(own, 3, None)
+    tab.context.close()
 
 
 def test_reference_and_chapters_lead_to_each_other() -> None:
@@ -488,3 +548,136 @@ def test_solutions_unfold_and_charts_follow_the_theme(browser) -> None:
     tab.evaluate(f"{theme} = 'light'")
     expect(text).to_have_css("fill", light, timeout=30_000)
     tab.close()
+
+
+# Figure 1, alive
+
+
+@cache
+def figure_1() -> dict:
+    (text,) = re.findall(
+        r'<div class="alive">.*?<script type="application/json">(.*?)</script>',
+        html("3-model-architecture"),
+        re.DOTALL,
+    )
+    return json.loads(text)
+
+
+def whole_numbers(groups: torch.Tensor) -> list[int]:
+    return (127 * groups / groups.abs().max()).round().int().flatten().tolist()
+
+
+def close(one: list[int], two: list[int]) -> bool:
+    return len(one) == len(two) and max(abs(a - b) for a, b in zip(one, two, strict=True)) <= 1
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return load_pretrained("multi30k-en-de")
+
+
+@torch.no_grad()
+def test_figure_1_shows_the_vectors_and_weights_of_the_model(translator) -> None:
+    shown, model, fired = figure_1(), translator.model, {}
+    places = {
+        ("encoder", 0): "src_embed.0",
+        ("encoder", 2 + 4): "encoder.layers.1.self_attn",
+        ("encoder", 2 + 10): "encoder.layers.2.feed_forward",
+        ("encoder", 2 + 15): "encoder.layers.3.sublayer.1",
+        ("decoder", 1): "tgt_embed.1",
+        ("decoder", 2 + 8): "decoder.layers.1.src_attn",
+        ("decoder", 2 + 18): "decoder.layers.3.self_attn",
+        ("decoder", 2 + 23): "decoder.layers.3.sublayer.2",
+    }
+    hooks = [
+        model.get_submodule(name).register_forward_hook(
+            lambda box, given, output, name=name: fired.setdefault(name, []).append(output[0])
+        )
+        for name in places.values()
+    ]
+    src = torch.tensor(encode_source(translator.tokenizer, ["A man is riding a bicycle."]))
+    with record_attention(model) as seen:
+        ys = greedy_decode(model, src, None, 20, START, END)  # step by step
+    for hook in hooks:
+        hook.remove()
+    assert len(shown["target"]) == len(shown["written"]) == ys.size(1) - 1
+    assert all(len(texts) == n for texts, n in zip(shown["strips"].values(), (18, 27), strict=True))
+    for (stack, number), name in places.items():
+        newest = [step[-1:] for step in fired[name]] if stack == "decoder" else fired[name]
+        groups = torch.cat(newest).unflatten(-1, (32, 4)).mean(dim=-1)
+        there = list(memoryview(b64decode(shown["strips"][stack][number])).cast("b"))
+        assert close(there, whole_numbers(groups)), name
+    for kind, name in [
+        ("encoder", "encoder.layers.{}.self_attn"),
+        ("decoder", "decoder.layers.{}.self_attn"),
+        ("cross", "decoder.layers.{}.src_attn"),
+    ]:
+        for layer, rows in enumerate(shown["weights"][kind]):
+            weights = 100 * seen[name.format(layer)][0].mean(dim=0)
+            assert (torch.tensor(rows) - weights).abs().max() <= 0.51, name
+    last = model.generator(model(src, ys[:, :-1]))[0].exp()
+    for found, likely in zip(last, shown["likely"], strict=True):
+        assert [p for _, p in likely] == pytest.approx(found.topk(5).values.tolist(), abs=0.0051)
+
+
+@pytest.mark.browser
+def test_figure_1_is_clicked_marked_and_played(browser) -> None:
+    shown = figure_1()
+    context = browser.new_context(
+        viewport={"width": 390, "height": 844}, reduced_motion="reduce", offline=True
+    )
+    tab = context.new_page()
+    tab.goto((SITE / "chapters" / "3-model-architecture.html").as_uri())
+    place = tab.locator(".alive")
+    told = place.get_by_role("status")
+    words = place.get_by_role("radiogroup", name="Words of the sentence").get_by_role("radio")
+    pieces = place.get_by_role("radiogroup", name="Pieces of the translation").get_by_role("radio")
+    box = lambda name: place.get_by_role("radio", name=name, exact=True)
+    bicycle = shown["source"].index("bicycle")
+
+    def drawn(row) -> list[int]:
+        return row.locator(".strip rect").evaluate_all(
+            "(cells) => cells.map((cell) => Math.round(127 * cell.getAttribute('fill-opacity'))"
+            " * (cell.classList.contains('below') ? -1 : 1))"
+        )
+
+    def strip(stack: str, number: int, row: int) -> list[int]:
+        numbers = list(memoryview(b64decode(shown["strips"][stack][number])).cast("b"))
+        return numbers[32 * row : 32 * row + 32]
+
+    words.nth(bicycle).click()
+    place.get_by_label("Layer").select_option("3")
+    box("Multi-Head Attention, encoder").click()
+    percent = max(shown["weights"]["encoder"][2][bicycle])
+    expect(told).to_contain_text("Multi-Head Attention, encoder, layer 3. “bicycle” attends to")
+    expect(told).to_contain_text(f"{percent / 100:.2f}")
+    assert drawn(words.nth(bicycle)) == strip("encoder", 2 + 8, bicycle)
+    expect(pieces).to_have_count(0)
+    tab.keyboard.press("ArrowUp")
+    expect(box("Add & Norm, encoder").first).to_be_focused()
+    expect(told).to_contain_text("Each row is computed by itself;")
+    assert drawn(words.nth(bicycle)) == strip("encoder", 2 + 9, bicycle)
+    expect(words.nth(bicycle)).to_be_checked()
+
+    box("Add & Norm, encoder").last.click()
+    place.get_by_label("Layer").select_option("4")
+    memory = [drawn(row) for row in words.all()]
+    place.get_by_role("button", name="Play").click()
+    expect(told).to_contain_text("Output Embedding, decoder.")
+    expect(pieces).to_have_count(1)
+    place.get_by_role("button", name="Pause").click()
+    slider = place.get_by_role("slider")
+    slider.press("End")
+    expect(told).to_contain_text("Softmax, decoder.")
+    expect(place.locator(".bars rect")).to_have_count(5)
+    written = " ".join(shown["written"])
+    expect(place.locator(".written")).to_have_text(written)
+    pieces.nth(1).press("ArrowDown")
+    name, p = shown["likely"][2][0]
+    expect(told).to_contain_text(f"the model expects “{name}” {p:.2f}")
+    slider.press("ArrowLeft")
+    expect(told).to_contain_text("Linear, decoder.")
+    assert drawn(pieces.nth(2)) == strip("decoder", 26, 2)
+    assert [drawn(row) for row in words.all()] == memory
+    assert tab.url.endswith("3-model-architecture.html")
+    context.close()

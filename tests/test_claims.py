@@ -139,24 +139,22 @@ def test_the_index_escapes_and_leads_to_the_chapter(collector):
     assert '<tr data-section="3.2" data-verdict="measured here">' in table
 
 
-def test_the_scoreboard_counts_by_section_and_leads_to_the_index(collector):
+def test_the_bar_counts_by_verdict_and_leads_to_the_index(collector):
     here, small = "measured here", "at small scale"
-    made_in = {
-        "a": ("3.2.1", True, here), "b": ("3.2.2", True, here), "c": ("3.2", None, here),
-        "d": ("1", True, small),
-    }  # fmt: skip
+    made_in = {"a": (True, here), "b": (True, here), "c": (None, here), "d": (True, small)}
     entries = [
-        collector.Entry("x", made(id=id, section=section, holds=holds, kind=kind))
-        for id, (section, holds, kind) in made_in.items()
+        collector.Entry("x", made(id=id, holds=holds, kind=kind))
+        for id, (holds, kind) in made_in.items()
     ]
-    board = collector.scoreboard(entries)
-    led = re.findall(r'href="claims\.html\?([^"]*)#the-claims">(\d+)</a>', board)
-    assert {tuple(part) for part in led} == {
-        ("verdict=measured%20here", "2"), ("verdict=measured%20here&amp;section=3.2", "2"),
-        ("verdict=open", "1"), ("verdict=open&amp;section=3.2", "1"),
-        ("verdict=measured%20at%20small%20scale", "1"),
-        ("verdict=measured%20at%20small%20scale&amp;section=1", "1"),
-    }  # fmt: skip
+    bar = collector.scoreboard(entries)
+    link = r'href="claims\.html\?([^"]*)#the-claims" aria-label="([^"]*)"[^>]*>(\d+)<'
+    assert re.findall(rf'flex-grow: (\d+)" {link}', bar) == [
+        ("2", "verdict=measured%20here", "2: measured here", "2"),
+        ("1", "verdict=measured%20at%20small%20scale", "1: measured at small scale", "1"),
+        ("1", "verdict=open", "1: open", "1"),
+    ]
+    legend = re.findall(r"</span> ([^<]+)</li>", bar)
+    assert legend == ["measured here", "measured at small scale", "open"]
 
 
 CELL = """

@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
-from itertools import chain, pairwise
+from itertools import pairwise
 
 import pytest
 import torch
@@ -18,7 +18,7 @@ from contents import ROOT
 from torch import Tensor
 from torch.nn import functional as F
 
-from annotated.data import END, START, encode_source, pad_ids
+from annotated.data import START, encode_source, pad_ids
 from annotated.machinery.translator import Translator, load_pretrained
 from annotated.optimizer import rate
 
@@ -376,36 +376,6 @@ def test_the_loss_is_least_where_the_target_is(chart) -> None:
 @cache
 def complete(text: str, beam: int):
     return next(translator().candidates([text], beam=beam, n_best=beam))
-
-
-def test_what_a_search_keeps_and_drops(chart) -> None:
-    opened = chart("6-1-machine-translation", "Sentence", "Beam (hypotheses)")
-    tokenizer, outputs = translator().tokenizer, {}
-    beams = opened.by_hand("Beam (hypotheses)")  # of the first sentence; then of the second
-    for text, size in chain(beams, opened.by_hand("Sentence", "Beam (hypotheses)")):
-        nodes = {(int(n["step"]), int(n["rank"])): n for n in opened.marks("piece", "log_prob")}
-        parents = {(1, rank): (0, 0) for step, rank in nodes if step == 1}
-        for line in opened.marks("parent", "here"):
-            step = round(float(line["here"]))  # the line ends a little above its node
-            parents[step, int(line["rank"])] = (step - 1, int(line["parent"]))
-        paths, totals = {(0, 0): ()}, {(0, 0): 0.0}
-        for place in sorted(nodes):
-            paths[place] = *paths[parents[place]], tokenizer.token_to_id(nodes[place]["piece"])
-        scores = log_probs(text, tuple(paths[place][:-1] for place in sorted(nodes)))
-        for place, row in zip(sorted(nodes), scores, strict=True):
-            totals[place] = totals[parents[place]] + row[paths[place][-1]].item()
-            assert number(nodes[place]["log_prob"]) == pytest.approx(totals[place], abs=0.006)
-        states = Counter((step, node["state"] == "dropped") for (step, _), node in nodes.items())
-        assert all(n <= (1 if dropped else int(size)) for (_, dropped), n in states.items())
-        ended = {tokenizer.decode(path) for path in paths.values() if path and path[-1] == END}
-        assert ended >= {each.text for each in complete(text, int(size))}
-        last = max(place for place in nodes if nodes[place]["state"] == "the output")
-        outputs[text, size] = tokenizer.decode(paths[last])
-        assert outputs[text, size] == complete(text, int(size))[0].text
-    assert len(outputs) == 6
-    (bicycle, _), *_, (dinner, _) = outputs
-    assert len({outputs[bicycle, size] for size in "124"}) == 1
-    assert "das Abendessen" in outputs[dinner, "2"] and "das" not in outputs[dinner, "1"]
 
 
 def test_hypotheses_are_ranked_for_any_alpha(chart) -> None:

@@ -14,8 +14,8 @@ import pytest
 import torch
 from contents import ROOT, sources
 
-from annotated.data import START, Batch, encode_source, pad_ids
-from annotated.decoding import beam_search
+from annotated.data import END, PAD, START, UNK, Batch, encode_source, pad_ids
+from annotated.decoding import beam_search, length_penalty
 from annotated.machinery.files import resource_path
 from annotated.machinery.recording import record_attention, switch_off
 from annotated.machinery.translator import Translator, load_pretrained
@@ -26,9 +26,12 @@ CAPTIONS, GENERAL, FIREFOX = "multi30k-en-de", "general-en-fr", "firefox-en-pt"
 
 live = pytest.importorskip("live", reason="needs the extra `book`")
 
+BOX = "A man is carrying a heavy box."
 SITE = ROOT / "_build" / "html"
 TEXTS = {page: path.read_text(encoding="utf-8") for page, path in sources().items()}
-PAGES = [page for page, text in TEXTS.items() if "```{live}" in text]
+PAGES = [  # whose first view needs a model at once
+    page for page, text in TEXTS.items() if re.search(r"```\{live\} (?!decoder|hero)", text)
+]
 assert len(PAGES) > 2
 
 
@@ -92,7 +95,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     places = [
         live.live_place("translator", CAPTIONS, ["A dog runs.", "A girl is reading a book."]),
         live.live_place("lines", GENERAL, ["The law is new."]),
-        live.live_place("beam", CAPTIONS, ["A dog runs."]),
+        live.live_place("decoder", CAPTIONS, [BOX]),
         live.live_place("order", CAPTIONS, ["A black dog chases a white cat."]),
         live.live_place("scores", CAPTIONS, ["A black dog chases a white cat."]),
         live.live_place("switchboard", CAPTIONS, ["A black dog chases a white cat."]),
@@ -382,6 +385,85 @@ def test_scores_before_and_after_the_softmax(tab, translators) -> None:
         found = [float(row[1]) for row in rows], [float(row[3]) for row in rows]
         assert found[0] == pytest.approx((scores - scores.max()).tolist(), abs=0.006)
         assert found[1] == pytest.approx(scores.softmax(dim=0).tolist(), abs=0.0006)
+
+
+def test_the_search_that_comes_with_the_page_is_that_of_python(translators) -> None:
+    known, translator = live.followed(CAPTIONS, BOX), translators[CAPTIONS]
+    src = torch.tensor(encode_source(translator.tokenizer, [BOX]))
+    for said, (pairs, looks) in known["hypotheses"].items():
+        tgt = torch.tensor([[START, *map(int, said.split())]])
+        with torch.no_grad(), record_attention(translator.model) as seen:
+            probs = translator.model.generator(translator.model(src, tgt))[0, -1].exp()
+        probs[[START, PAD, UNK]] = 0
+        assert [i for i, _ in pairs] == probs.topk(10).indices.tolist()
+        found = torch.tensor([log_prob for _, log_prob in pairs]).exp()
+        torch.testing.assert_close(found, probs.topk(10).values, rtol=0, atol=1e-3)
+        weights = seen["decoder.layers.3.src_attn"][0, :, -1].mean(dim=0)
+        torch.testing.assert_close(torch.tensor(looks), weights, rtol=0, atol=1e-3)
+    for beam in 1, 2, 3, 4:
+        for hypothesis in beam_search(translator.model, src, beam=beam, n_best=beam)[0]:
+            ids = [*hypothesis.ids, END]
+            steps = [known["hypotheses"][" ".join(map(str, ids[:n]))][0] for n in range(len(ids))]
+            total = sum(dict(pairs)[i] for pairs, i in zip(steps, ids, strict=True))
+            assert total == pytest.approx(hypothesis.log_prob, abs=1e-3)
+
+
+@pytest.mark.browser
+def test_the_reader_decodes_beside_the_beam(tab, translators) -> None:
+    from playwright.sync_api import expect
+
+    place, translator = tab.locator(".decoder"), translators[CAPTIONS]
+    told, rows = place.locator("[role=status]"), place.locator("tbody tr")
+    step, back = (place.get_by_role("button", name=name, exact=True) for name in ("Step", "Back"))
+
+    def to_the_end() -> None:
+        while step.get_attribute("aria-disabled") == "false":
+            before = told.inner_text()
+            step.click()
+            expect(told).not_to_have_text(before)
+
+    def row(each) -> str:
+        return f"{each.text}\t{each.log_prob:.3f}\t{each.score:.3f}"
+
+    (greedy,) = next(translator.candidates([BOX], beam=1))
+    best, *others = next(translator.candidates([BOX], beam=4, n_best=4))
+    assert greedy.text != best.text
+    to_the_end()
+    assert rows.all_inner_texts() == [f"You\t{row(greedy)}", f"Beam\t{row(best)}"]
+    assert told.inner_text().startswith(f"The beam wins: its score is {best.score:.3f}")
+    shown = place.locator("svg text").all_text_contents()
+    assert {f"{each.score:.2f}" for each in (best, *others)} <= set(shown)
+    place.get_by_label("α").select_option("0")
+    assert f"{best.log_prob:.3f}, yours {greedy.log_prob:.3f}" in told.inner_text()
+    place.get_by_label("α").select_option("0.6")
+    while back.get_attribute("aria-disabled") == "false":
+        back.click()
+    for name in translator.tokenizer.encode(best.text).tokens[:4]:  # what greedy search misses
+        place.get_by_role("button", name=re.compile(f"^{name},")).click()
+    to_the_end()
+    assert told.inner_text().startswith("A draw")
+    assert tab.evaluate("window.bookModels === undefined")  # all of it without the model
+
+    for _ in range(5):
+        back.click()
+    choice = place.locator(".choosing button").nth(6)
+    name = choice.locator(".name").inner_text()
+    choice.click()
+    expect(told).to_contain_text(f"you write {name}", timeout=60_000)
+    to_the_end()
+    names = [texts[0] for texts in place.locator("svg .own").evaluate_all(
+        "(groups) => groups.map((g) => [...g.querySelectorAll('text')].map((t) => t.textContent))"
+    ) if texts]  # fmt: skip
+    ids = [translator.tokenizer.token_to_id(each) for each in names]
+    assert name in names and ids[-1] == END
+    src = torch.tensor(encode_source(translator.tokenizer, [BOX]))
+    with torch.no_grad():
+        out = translator.model(src, torch.tensor([[START, *ids[:-1]]]))
+        log_prob = translator.model.generator(out)[0, range(len(ids)), ids].sum().item()
+    yours = rows.first.inner_text().split("\t")
+    score = log_prob / length_penalty(len(ids), 0.6)
+    assert yours[1] == translator.tokenizer.decode(ids)
+    assert [float(text) for text in yours[2:]] == pytest.approx([log_prob, score], abs=2e-3)
 
 
 @pytest.mark.browser

@@ -155,7 +155,7 @@
 
   // What scrolls can be scrolled with keys, which then turn no page; every button has a name.
   function makeReachable() {
-    for (const box of document.querySelectorAll("article table, article pre, mjx-container")) {
+    for (const box of document.querySelectorAll("article table, article pre, div.math > div")) {
       if (box.scrollWidth <= box.clientWidth) continue;
       box.tabIndex = 0;
       box.onkeydown = (event) => { if (event.key.startsWith("Arrow")) event.stopPropagation(); };
@@ -208,7 +208,9 @@
     addEventListener("hashchange", unfold);
     makeReachable();
     addEventListener("resize", makeReachable);
-    if (document.querySelector("div.live")) load("live.js");
+    if (document.querySelector("div.live[data-model]")) load("live.js");
+    if (document.querySelector("div.alive")) load("figure1.js");
+    if (document.querySelector("div.hero")) load("hero.js");
     document.querySelectorAll("div.claims-index").forEach(filter);
     const charts = [...document.querySelectorAll("div.chart")];
     if (charts.length === 0) return;

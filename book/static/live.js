@@ -27,7 +27,7 @@
     const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
     const bytes = new Uint8Array(await new Response(unpacked).arrayBuffer());
     const transformer = new Transformer(config, bytes);
-    return { transformer, ...vocabulary(tokenizer) };
+    return { transformer, breath, wordGroups, ...vocabulary(tokenizer) };
   }
 
   function vocabulary(file) {
@@ -105,14 +105,6 @@
     const way = choice("Search", ways, 0, run);
     const element = make("p", { className: "controls" }, way.element);
     return { element, options: () => way.value };
-  }
-
-  function beamWidths({ run }) {
-    const widths = [1, 2, 3, 4, 6, 8, 12].map((n) => [`${n}`, { beam: n, nBest: n }]);
-    const alphas = [0, 0.3, 0.6, 1, 2].map((alpha) => [`${alpha}`, { alpha }]);
-    const width = choice("Beam", widths, 3, run), alpha = choice("α", alphas, 2, run);
-    const element = make("p", { className: "controls" }, width.element, alpha.element);
-    return { element, options: () => ({ ...width.value, ...alpha.value }) };
   }
 
   // The order of the pieces, and whether the encoder is told of it.
@@ -396,34 +388,39 @@
     translator: [searchWays, heatMap, alternatives],
     lines: [lines],
     switchboard: [switchboard],
-    beam: [beamWidths, alternatives],
     order: [orders, reading],
     scores: [scores],
   };
 
   // ------------------------------------------------------------------------ a place on a page
 
-  function fill(box) {
-    const { show, model: name, megabytes, sentences, losses, word } = box.dataset;
-    const examples = JSON.parse(sentences);
-    const [from, to] = name.split("-").slice(-2);
+  // A line to type a sentence in, buttons with examples, and a note.
+  function asking(box, verb, about, run) {
+    const examples = JSON.parse(box.dataset.sentences);
+    const [from, to] = box.dataset.model.split("-").slice(-2);
     const language = new Intl.DisplayNames(["en"], { type: "language" });
     const input = make("input", { type: "text", value: examples[0], lang: from, autocomplete: "off", spellcheck: false });
-    const button = make("button", { textContent: "Translate" });
-    const note = make("p", { className: "note" });
-    const result = make("p", { className: "translation", lang: to });
-    const status = make("p", { className: "visually-hidden", role: "status" }); // speaks at the end only
-    let model, parts, opening, latest = 0;
-
-    note.textContent = `The first click loads the model (${megabytes} MB). It runs on this page; nothing is sent.`;
+    const note = make("p", { className: "note", textContent: about });
     const form = make("form", { onsubmit: (event) => { event.preventDefault(); run(); } },
-      make("label", { className: "sentence" }, `${language.of(from)} `, input), button);
+      make("label", { className: "sentence" }, `${language.of(from)} `, input), make("button", { textContent: verb }));
     const others = make("p", { className: "examples" }, ...examples.map((text) => make("button", {
       type: "button", textContent: text, onclick: () => { input.value = text; run(); },
     })));
     box.setAttribute("role", "group");
     box.setAttribute("aria-label", `A model that runs on this page, ${language.of(from)} to ${language.of(to)}`);
-    box.append(form, others, note, result, status);
+    box.append(form, others, note);
+    return { input, note, to };
+  }
+
+  function fill(box) {
+    const { show, model: name, megabytes, losses, word } = box.dataset;
+    const about = `The first click loads the model (${megabytes} MB). It runs on this page; nothing is sent.`;
+    const { input, note, to } = asking(box, "Translate", about, run);
+    const result = make("p", { className: "translation", lang: to });
+    const status = make("p", { className: "visually-hidden", role: "status" }); // speaks at the end only
+    let model, parts, opening, latest = 0;
+
+    box.append(result, status);
     input.oninput = () => model && run();
 
     async function open() {
@@ -478,5 +475,9 @@
     }
   }
 
-  document.querySelectorAll("div.live").forEach(fill);
+  window.live = { END, MOST, BLANK, breath, make, shape, wide, choice, asking };
+  for (const box of document.querySelectorAll("div.live[data-model]")) {
+    if (SHOWN[box.dataset.show]) fill(box);
+    else loadScript(`${box.dataset.show}.js`); // a view that draws before any model is there
+  }
 })();

@@ -284,5 +284,5 @@ const Transformer = (() => {
     return token.logProb / largest > complete.sort(byScore)[nBest - 1].score;
   }
 
-  return Transformer;
+  return Object.assign(Transformer, { Token });
 })();
