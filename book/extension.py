@@ -297,14 +297,13 @@ def finish_pages(app: Sphinx, error: Exception | None) -> None:
     copy_fonts(fonts)
     icons = re.compile(r"\s*<script[^>]*fontawesome\.js[^>]*></script>")
     words = "searchtools|language_data|searchindex"
+    twice = re.compile(r"<title>(.+?) &#8212; \1</title>")  # the first page is called as the book
     search = re.compile(rf"\s*<script[^>]*({words})\.js[^>]*></script>")
     for path in Path(app.outdir).rglob("*.html"):
         text = icons.sub("", path.read_text(encoding="utf-8"))
         if path.name != "search.html":
             text = search.sub("", text)
-        text = re.sub(
-            r"<title>(.+?) &#8212; \1</title>", r"<title>\1</title>", text
-        )  # the first page
+        text = twice.sub(r"<title>\1</title>", text)
         text = set_formulas(text, os.path.relpath(fonts, path.parent).replace(os.sep, "/"))
         path.write_text(text, encoding="utf-8")
 
