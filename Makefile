@@ -35,8 +35,9 @@ install: $(STAMP)  ## install everything into .venv
 extract: $(STAMP)  ## write the package annotated/ from the chapters
 	$(BIN)/python book/extract.py
 
-check: $(STAMP)  ## lint, types, and that the package is what the chapters say
+check: $(STAMP)  ## lint, types, words, and that the package is what the chapters say
 	$(BIN)/python book/extract.py --check
+	$(BIN)/python book/words.py
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -14,19 +14,22 @@ _NAMES = {
     "embeddings": "Embeddings Generator",
     "evaluation": "model_cost table_2 training_cost",
     "feed_forward": "PositionwiseFeedForward",
+    "language_model": "LanguageModel LanguageModelConfig generate",
     "machinery.corpora": "known_corpora load_pairs",
     "machinery.errors": "FileError InputError",
     "machinery.export": "export_model",
     "machinery.heads.study": "head_study",
+    "machinery.language_models": "Speaker load_language_model",
     "machinery.paper.quotation": "quote",
     "machinery.parsing.drawing": "tree_svg",
     "machinery.parsing.evalb": "evalb_compare",
+    "machinery.pretrained": "load_pretrained",
     "machinery.recording": "record_attention",
     "machinery.scoring": "bleu evaluate",
     "machinery.training.checkpoints": "average_checkpoints",
     "machinery.training.launcher": "launch",
     "machinery.training.trainer": "Trainer train",
-    "machinery.translator": "Translation Translator load_pretrained",
+    "machinery.translator": "Translation Translator",
     "machinery.visualization.drawing": "attention_lines heat_map",
     "machinery.visualization.weights": "AttentionWeights read_attention",
     "model": "EncoderDecoder TransformerConfig build_model make_model tie_embeddings",
@@ -40,8 +43,8 @@ _NAMES = {
 }
 _OFFERED = {module: names.split() for module, names in _NAMES.items()}
 _MODULES = """
-attention data decoding embeddings evaluation feed_forward incremental model optimizer parsing
-positional regularization stacks training variations compat machinery
+attention data decoding embeddings evaluation feed_forward incremental language_model model
+optimizer parsing positional regularization stacks training variations compat machinery
 """
 __getattr__, *_ = lazy_loader.attach(__name__, _MODULES.split(), _OFFERED)
 __all__ = sorted(name for names in _OFFERED.values() for name in names if name[0] != "_")

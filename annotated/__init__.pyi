@@ -7,6 +7,7 @@ from . import embeddings as embeddings
 from . import evaluation as evaluation
 from . import feed_forward as feed_forward
 from . import incremental as incremental
+from . import language_model as language_model
 from . import machinery as machinery
 from . import model as model
 from . import optimizer as optimizer
@@ -38,15 +39,21 @@ from .evaluation import model_cost as model_cost
 from .evaluation import table_2 as table_2
 from .evaluation import training_cost as training_cost
 from .feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
+from .language_model import LanguageModel as LanguageModel
+from .language_model import LanguageModelConfig as LanguageModelConfig
+from .language_model import generate as generate
 from .machinery.corpora import known_corpora as known_corpora
 from .machinery.corpora import load_pairs as load_pairs
 from .machinery.errors import FileError as FileError
 from .machinery.errors import InputError as InputError
 from .machinery.export import export_model as export_model
 from .machinery.heads.study import head_study as head_study
+from .machinery.language_models import Speaker as Speaker
+from .machinery.language_models import load_language_model as load_language_model
 from .machinery.paper.quotation import quote as quote
 from .machinery.parsing.drawing import tree_svg as tree_svg
 from .machinery.parsing.evalb import evalb_compare as evalb_compare
+from .machinery.pretrained import load_pretrained as load_pretrained
 from .machinery.recording import record_attention as record_attention
 from .machinery.scoring import bleu as bleu
 from .machinery.scoring import evaluate as evaluate
@@ -56,7 +63,6 @@ from .machinery.training.trainer import Trainer as Trainer
 from .machinery.training.trainer import train as train
 from .machinery.translator import Translation as Translation
 from .machinery.translator import Translator as Translator
-from .machinery.translator import load_pretrained as load_pretrained
 from .machinery.visualization.drawing import attention_lines as attention_lines
 from .machinery.visualization.drawing import heat_map as heat_map
 from .machinery.visualization.weights import AttentionWeights as AttentionWeights

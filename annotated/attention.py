@@ -18,7 +18,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """Softmax over the last dimension, with forbidden scores set to -inf.
 
     A row in which everything is forbidden has no softmax (it would be 0/0);
-    here it is defined as all zeros, with a zero gradient.
+    its weights are defined as zeros, with a zero gradient.
 
     Args:
         scores: (..., len_q, len_k)
@@ -43,36 +43,45 @@ def scaled_dot_product(
     mask: Tensor | None = None,
     dropout: nn.Module | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Attention of equation 1, written as the paper writes it.
+    """Attention of equation 1, as the paper writes it.
 
     Args:
         query: (..., len_q, d_k)   key: (..., len_k, d_k)   value: (..., len_k, d_v)
         mask: broadcastable to (..., len_q, len_k); False or 0 forbids the connection.
-        dropout: applied to the weights before they meet the values (section 5.4 has none).
+        dropout: applied to the weights before they multiply the values (section 5.4 has none).
 
     Returns: output (..., len_q, d_v) and weights (..., len_q, len_k), whose rows sum
         to 1 before dropout, or to 0 where all is masked.
 
     Source: section 3.2.1, equation 1.
     """
-    d_k = query.size(-1)
-    scores = query @ key.transpose(-2, -1) / math.sqrt(d_k)  # (..., len_q, len_k)
+    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (..., len_q, len_k)
     weights = masked_softmax(scores, mask)
     if dropout is not None:
         weights = dropout(weights)
     return weights @ value, weights
 
 
+def _head_widths(h: int, d_model: int, d_k: int | None, d_v: int | None) -> tuple[int, int]:
+    """Widths (d_k, d_v) of one head: those given, else d_model / h.
+
+    Raises: InputError unless h, d_k and d_v are whole numbers of at least 1.
+    """
+    check_whole("h", h)
+    d_k, d_v = d_k or d_model // h, d_v or d_model // h
+    check_whole("d_k", min(d_k, d_v))  # 0 for more heads than d_model
+    return d_k, d_v
+
+
 class MultiHeadedAttention(nn.Module):
-    """h attentions side by side, each in its own learned projection.
+    """h attentions in parallel, each in its own learned projection.
 
     Args:
         h: number of heads.
         d_model: width of the model.
         dropout: probability of dropping an attention weight (section 5.4 has none).
-        d_k: width of a query and a key in one head; default d_model / h.
-        d_v: width of a value in one head; default d_model / h.
-        bias: add one in each of the four projections (the paper has none).
+        d_k, d_v: width of a query and key, and of a value, in one head; default d_model / h.
+        bias: add a bias in each of the four projections (the paper has none).
 
     Source: section 3.2.2.
     """
@@ -87,9 +96,7 @@ class MultiHeadedAttention(nn.Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        check_whole("h", h)
-        d_k, d_v = d_k or d_model // h, d_v or d_model // h
-        check_whole("d_k", min(d_k, d_v))  # 0 for more heads than d_model
+        d_k, d_v = _head_widths(h, d_model, d_k, d_v)
         self.h, self.dropout = h, dropout
         self.w_q = nn.Linear(d_model, h * d_k, bias)
         self.w_k = nn.Linear(d_model, h * d_k, bias)
@@ -121,7 +128,7 @@ class MultiHeadedAttention(nn.Module):
         mask: Tensor | None = None,
         kernel: Callable[..., Tensor] = F.scaled_dot_product_attention,
     ) -> Tensor:
-        """Attend to keys and values that are projected already; `kernel` computes equation 1."""
+        """Attend to keys and values that are already projected; `kernel` computes equation 1."""
         queries = self.split_heads(self.w_q(query))  # (batch, h, len_q, d_k)
         mask = None if mask is None else allowed(mask).unsqueeze(-3)  # the same for all heads
         dropout = self.dropout if self.training else 0.0
@@ -138,7 +145,7 @@ def subsequent_mask(size: int, device: torch.device | None = None) -> Tensor:
 
     Args:
         size: length of the target, in tokens.
-        device: where the mask is made.
+        device: device of the mask.
 
     Returns: (1, size, size), True where attention is allowed.
 

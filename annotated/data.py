@@ -23,11 +23,46 @@ SPECIALS = ["<s>", "</s>", "<pad>", "<unk>"]
 START, END, PAD, UNK = range(4)
 
 
-def _options(texts: list[str], vocab_size: int) -> dict[str, Any]:
-    """What both trainers are told.
+class Batch:
+    """Sentence pairs in the form that the model receives.
 
-    A text from the web has thousands of letters, each of which would take the place of a longer
-    piece, so 1,000 are enough, or those that make up 99.95 % of a text, such as Chinese.
+    Args:
+        src: ids (batch, src_len), padded.
+        tgt: ids (batch, tgt_len + 1), from start symbol to end symbol, padded; may be None.
+        pad: the padding id.
+
+    Attributes: src, src_mask (batch, 1, src_len), tgt without its last token, tgt_y without
+        its first (what the model must predict), tgt_mask (batch, tgt_len, tgt_len), and
+        ntokens, the number of target tokens to predict.
+
+    Raises: ValueError for ids that are not integers (batch, len).
+
+    Source: sections 3.1 and 5.1.
+    """
+
+    def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = PAD) -> None:
+        check_ids("src", src)
+        self.src = src
+        self.src_mask = (src != pad).unsqueeze(-2)
+        if tgt is not None:
+            check_ids("tgt", tgt)
+            self.tgt = tgt[:, :-1]
+            self.tgt_y = tgt[:, 1:]
+            self.tgt_mask = self.make_std_mask(self.tgt, pad)
+            self.ntokens = (self.tgt_y != pad).sum()
+
+    @staticmethod
+    def make_std_mask(tgt: Tensor, pad: int) -> Tensor:
+        """(batch, len) to (batch, len, len): no padding, nothing to the right."""
+        return (tgt != pad).unsqueeze(-2) & subsequent_mask(tgt.size(-1), tgt.device)
+
+
+def _options(texts: list[str], vocab_size: int) -> dict[str, Any]:
+    """Options that both trainers share.
+
+    Text from the web contains thousands of letters, each of which would displace a longer piece.
+    The alphabet is therefore limited to 1,000 letters, or to the letters that make up 99.95 % of
+    the text if these are more, as in Chinese.
     """
     counts = Counter(chain.from_iterable(normalize("NFC", text) for text in texts))
     common = np.cumsum(sorted(counts.values(), reverse=True))
@@ -38,7 +73,7 @@ def _options(texts: list[str], vocab_size: int) -> dict[str, Any]:
 
 
 def untrained_tokenizer(model: Any) -> Tokenizer:
-    """What both kinds of vocabulary share: NFC, spaces as ▁, punctuation on its own."""
+    """A tokenizer as both vocabularies need it: NFC, spaces as ▁, punctuation split off."""
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
@@ -53,7 +88,7 @@ def train_bpe(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
 
     Args:
         sentences: text of both languages.
-        vocab_size: number of pieces at most, the four special symbols included.
+        vocab_size: largest number of pieces, including the four special symbols.
 
     Returns: a tokenizer whose decoding restores punctuation, and spaces within a sentence, exactly.
 
@@ -89,26 +124,26 @@ def learn_vocabulary(kind: str, sentences: Iterable[str], vocab_size: int) -> To
     """Learn a shared vocabulary.
 
     Args:
-        kind: "bpe", as the paper for English-German (37,000 pieces), or "wordpiece", as for
+        kind: "bpe", as in the paper for English-German (37,000 pieces), or "wordpiece", as for
             English-French (32,000).
-        sentences: text of both languages.   vocab_size: number of pieces at most.
+        sentences: text of both languages.   vocab_size: largest number of pieces.
 
-    Raises: ValueError for another kind, for a size that leaves no piece beside the special
-        symbols, or if these are not sentences.
+    Raises: ValueError for another kind, for a size that leaves no piece in addition to the
+        special symbols, or if the argument is not sentences.
 
     Source: section 5.1.
     """
     if kind not in _VOCABULARIES:
         raise InputError(f"expected a vocabulary out of {', '.join(_VOCABULARIES)}; got {kind!r}")
-    # The library makes room for all pieces that are asked for.
+    # The library allocates memory for as many pieces as are requested.
     check_whole("vocab_size", vocab_size, len(SPECIALS) + 1, 10_000_000)
     return _VOCABULARIES[kind](sentences, vocab_size)
 
 
 def encode_source(tokenizer: Tokenizer, sentences: Iterable[str]) -> list[list[int]]:
-    """Sentences to ids, each closed by the end symbol; lone surrogates count as U+FFFD.
+    """Sentences to ids, each with the end symbol at its end; lone surrogates become U+FFFD.
 
-    Raises: ValueError if these are not sentences.
+    Raises: ValueError if the argument is not sentences.
     """
     tokenizer.encode_special_tokens = True  # "</s>" in a text is text
     return [[*encoding.ids, END] for encoding in tokenizer.encode_batch(list(each_text(sentences)))]
@@ -122,7 +157,7 @@ def encode_target(tokenizer: Tokenizer, sentences: Iterable[str]) -> list[list[i
 def _length_order(
     lengths: np.ndarray, budget: np.ndarray, rng: np.random.Generator | None
 ) -> np.ndarray:
-    """Indices of pairs so that neighbors are of similar length on both sides."""
+    """Indices of the pairs, ordered so that neighbors have similar lengths on both sides."""
     shuffled = np.arange(len(lengths)) if rng is None else rng.permutation(len(lengths))
     small = np.min_scalar_type(~int(lengths.max(initial=1)))  # short integers sort faster
     scaled = lengths[shuffled].astype(small)
@@ -135,7 +170,7 @@ def _length_order(
 
 
 def _cut(order: np.ndarray, lengths: np.ndarray, budget: np.ndarray) -> list[np.ndarray]:
-    """Cut a sequence of pairs into batches as full as the budgets (source, target) allow."""
+    """Split a sequence of pairs into batches as full as the budgets (source, target) allow."""
     whole = int(np.lcm(*budget))  # a full batch, of which a pair takes its longer side's share
     source, target = lengths[order].T
     needs = np.maximum(source * (whole // budget[0]), target * (whole // budget[1]))
@@ -158,13 +193,13 @@ def token_batches(
 
     Args:
         lengths: (pairs, 2), number of ids of each source and target, ends included.
-        src_tokens, tgt_tokens: most tokens of a side of a batch, padding included.
-        seed: shuffles pairs of equal lengths, and the batches; None keeps length order.
+        src_tokens, tgt_tokens: most tokens on either side of a batch, padding included.
+        seed: shuffles pairs of equal lengths, and the batches; None keeps the order of lengths.
 
     Returns: batches, each an array of indices of pairs.
 
     Raises: ValueError if one pair alone exceeds a budget, if a sentence has no tokens, or if the
-        numbers are none.
+        lengths are not whole numbers.
 
     Source: section 5.1.
     """
@@ -178,7 +213,7 @@ def token_batches(
         raise InputError(
             f"expected tokens on both sides; pair {lengths.min(axis=1).argmin()} lacks them"
         )
-    most = max(1, len(lengths) * int(lengths.max(initial=1)))  # then all pairs are one batch
+    most = max(1, len(lengths) * int(lengths.max(initial=1)))  # enough for one batch of all pairs
     budget = np.array([min(src_tokens, most), min(tgt_tokens, most)])
     too_long = np.flatnonzero((lengths > budget).any(axis=1))
     if len(too_long):
@@ -189,40 +224,6 @@ def token_batches(
     rng = None if seed is None else np.random.default_rng(seed)
     batches = _cut(_length_order(lengths, budget, rng), lengths, budget)
     return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
-
-
-class Batch:
-    """Sentence pairs as the model takes them.
-
-    Args:
-        src: ids (batch, src_len), padded.
-        tgt: ids (batch, tgt_len + 1), from start symbol to end symbol, padded; may be None.
-        pad: the padding id.
-
-    Attributes: src, src_mask (batch, 1, src_len), tgt without its last token, tgt_y without
-        its first (what the model must predict), tgt_mask (batch, tgt_len, tgt_len), and
-        ntokens, the number of target tokens to predict.
-
-    Raises: ValueError for ids that are not integers (batch, len).
-
-    Source: sections 3.1 and 5.1.
-    """
-
-    def __init__(self, src: Tensor, tgt: Tensor | None = None, pad: int = PAD) -> None:
-        check_ids("src", src)
-        self.src = src
-        self.src_mask = (src != pad).unsqueeze(-2)
-        if tgt is not None:
-            check_ids("tgt", tgt)
-            self.tgt = tgt[:, :-1]
-            self.tgt_y = tgt[:, 1:]
-            self.tgt_mask = self.make_std_mask(self.tgt, pad)
-            self.ntokens = (self.tgt_y != pad).sum()
-
-    @staticmethod
-    def make_std_mask(tgt: Tensor, pad: int) -> Tensor:
-        """(batch, len) to (batch, len, len): no padding, nothing to the right."""
-        return (tgt != pad).unsqueeze(-2) & subsequent_mask(tgt.size(-1), tgt.device)
 
 
 def pad_ids(rows: Sequence[Sequence[int]], pad: int = PAD) -> Tensor:

@@ -28,14 +28,14 @@ def greedy_decode(
     start_symbol: int,
     end_symbol: int | None = None,
 ) -> Tensor:
-    """Take the most probable next token, again and again.
+    """Emit the most probable token at each step.
 
     Args:
-        model: dropout is off while it searches.
+        model: its dropout is off during the search.
         src: ids (batch, src_len)   src_mask: (batch, 1, src_len), or None
-        max_len: length of the result at most, start symbol included.
-        start_symbol: id that every result begins with.
-        end_symbol: a row that has ended repeats it; search stops once all rows have ended.
+        max_len: maximum length of the result, including the start symbol.
+        start_symbol: id with which every result begins.
+        end_symbol: repeated by a row that has ended; search stops once all rows have ended.
 
     Returns: ids (batch, at most max_len).
 
@@ -65,12 +65,12 @@ _Number = TypeVar("_Number", float, Tensor)
 
 
 def length_penalty(length: _Number, alpha: float, offset: float = 5) -> _Number:
-    """((5 + length) / 6)^alpha, by which the log-probability of an output is divided.
+    """((5 + length) / 6)^alpha, the divisor of an output's log-probability.
 
     Args:
-        length: tokens of the output, the end symbol counted; of one, or of several in a tensor.
-        alpha: 0 compares probabilities; the larger, the more is granted to long outputs.
-        offset: the 5; with 0 it is length^alpha, as in other systems.
+        length: tokens of the output, including the end symbol; a tensor for several outputs.
+        alpha: 0 leaves the log-probability as it is; larger values favor long outputs.
+        offset: the 5 of the formula; 0 gives length^alpha, which other systems use.
 
     Source: section 6.1, after Wu et al. 2016.
     """
@@ -94,18 +94,18 @@ class Hypothesis:
 
 @dataclass
 class Beam:
-    """The open hypotheses of some sentences, and what it takes to extend them.
+    """The open hypotheses of several sentences, and everything needed to extend them.
 
     Args:
         ids: (batch, width, len), from the start symbol on.
-        log_prob: (batch, width); -inf where no hypothesis is.
-        ancestry: (batch, width, tokens in the cache and the newest); True where a token
+        log_prob: (batch, width); -inf in an empty slot.
+        ancestry: (batch, width, cached tokens plus the newest); True where a token
             belongs to a hypothesis.
-        places: (batch,), how many hypotheses may still be open.
-        scores: (batch, beam), of the complete ones, best first; -inf where none is.
-        limits: (batch,), tokens of the longest output, its end symbol counted.
+        places: (batch,), the number of hypotheses that may still be open.
+        scores: (batch, beam), of the complete hypotheses, best first; -inf where there is none.
+        limits: (batch,), maximum tokens of an output, including its end symbol.
         src_mask: (batch, 1, src_len), or None
-        cache: keys and values of all that was decoded.
+        cache: keys and values of everything decoded so far.
     """
 
     ids: Tensor
@@ -143,7 +143,7 @@ def open_beam(
     if max_len is not None:
         limits = torch.full_like(limits, max_len)
     _, encoding = model.tgt_embed.children()
-    most = getattr(encoding, "max_len", None)  # learned positions come to an end
+    most = getattr(encoding, "max_len", None)  # the table of learned positions is finite
     return Beam(
         ids=src.new_full((batch, 1, 1), START),
         log_prob=memory.new_zeros(batch, 1),
@@ -157,24 +157,22 @@ def open_beam(
 
 
 def next_log_probs(model: EncoderDecoder, beam: Beam) -> Tensor:
-    """Log-probabilities (batch, width, vocab) of what follows each hypothesis.
+    """Log-probabilities (batch, width, vocab) of the next token of each hypothesis.
 
-    PAD, START and UNK may not follow, and nothing but END where the limit is reached.
+    PAD, START and UNK may not follow; at the limit only END may.
     """
     newest = beam.ids[:, :, -1]  # (batch, width)
     ancestry = beam.ancestry if newest.size(1) > 1 else None  # a lone hypothesis owns all tokens
     out = decode_step(model, beam.cache, newest, ancestry, beam.src_mask)
     log_probs = model.generator(out)
     log_probs[..., [PAD, START, UNK]] = -math.inf
-    last = beam.limits == beam.ids.size(-1)
-    log_probs[last] = log_probs[last].where(
-        torch.arange(log_probs.size(-1), device=last.device) == END, -math.inf
-    )
-    return log_probs
+    last = (beam.limits == beam.ids.size(-1)).view(-1, 1, 1)
+    other = torch.arange(log_probs.size(-1), device=last.device) != END
+    return log_probs.masked_fill_(last & other, -math.inf)
 
 
 def extend_beam(beam: Beam, log_probs: Tensor, size: int) -> None:
-    """Follow the `size` most probable of all one-token continuations of each sentence.
+    """Keep the `size` most probable of all one-token continuations of each sentence.
 
     Args:
         log_probs: (batch, width, vocab), of the next token; overwritten.
@@ -195,7 +193,7 @@ def extend_beam(beam: Beam, log_probs: Tensor, size: int) -> None:
 
 
 def take_complete(beam: Beam, alpha: float, offset: float = 5) -> list[tuple[int, Hypothesis]]:
-    """Take the hypotheses that have just ended out of the beam, and their places with them.
+    """Remove the hypotheses that have just ended, and their slots, from the beam.
 
     Returns: pairs of a row of the batch and a hypothesis.
     """
@@ -216,14 +214,14 @@ def take_complete(beam: Beam, alpha: float, offset: float = 5) -> list[tuple[int
 
 
 def can_win(beam: Beam, n_best: int, alpha: float, offset: float = 5) -> Tensor:
-    """Whether an open hypothesis may still become one of the n best, for each sentence: (batch,)"""
+    """Whether an open hypothesis may still become one of the n best, per sentence: (batch,)"""
     best = beam.log_prob.amax(dim=1).float()  # -inf if none is open
     soonest = torch.full_like(beam.limits, beam.ids.size(-1))
     favorable = length_penalty(beam.limits if alpha >= 0 else soonest, alpha, offset)
     return best / favorable > beam.scores[:, n_best - 1]
 
 
-Follow = Callable[[list[int]], list[int]]  # from ids, start symbol apart, to those that may follow
+Follow = Callable[[list[int]], list[int]]  # ids without the start symbol to the ids that may follow
 
 
 def keep_to_rules(log_probs: Tensor, beam: Beam, follow: Sequence[Follow]) -> None:
@@ -250,18 +248,18 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Search for the outputs with the best scores.
 
-    Keys and values are computed once, so the decoder's layers are not called as modules are: hooks
-    on them see nothing, while those on the linear maps inside are called.
+    Keys and values are cached, so the decoder's layers are not called as modules: hooks on them
+    are not run, whereas hooks on the linear maps inside them are.
 
     Args:
-        model: dropout is off while it searches.
-        src: ids (batch, src_len), end symbols included   src_mask: (batch, 1, src_len)
-        beam: hypotheses that are followed at the same time; 1 is greedy search.
-        alpha, offset: of the length penalty.
-        max_extra: tokens that an output may have more than its input.
+        model: its dropout is off during the search.
+        src: ids (batch, src_len), including end symbols   src_mask: (batch, 1, src_len)
+        beam: hypotheses followed at the same time; 1 is greedy search.
+        alpha, offset: parameters of the length penalty.
+        max_extra: tokens by which an output may be longer than its input.
         n_best: hypotheses to return for each sentence, at most `beam`.
-        follow: for each sentence, what may be said in it; None: everything.
-        max_len: tokens that an output may have, its end symbol included, in place of max_extra.
+        follow: for each sentence, a function to the tokens that may come next; None: all may.
+        max_len: maximum tokens of an output, including its end symbol, instead of max_extra.
 
     Returns: for each sentence its best hypotheses, the best first.
 
@@ -285,7 +283,7 @@ def beam_search(
             for row, hypothesis in take_complete(state, alpha, offset):
                 found[rows[row]].append(hypothesis)
             keep = can_win(state, n_best, alpha, offset)
-            if not keep.all():  # what is decided leaves the batch
+            if not keep.all():  # decided sentences leave the batch
                 still = keep.nonzero().squeeze(1)
                 state.select(still)
                 rows = [rows[row] for row in still.tolist()]

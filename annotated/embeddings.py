@@ -34,7 +34,7 @@ class Generator(nn.Module):
     Args:
         d_model: width of the decoder output.
         vocab: number of target ids.
-        bias: add one to each logit (the paper mentions none).
+        bias: add a bias to each logit (the paper mentions none).
 
     Source: section 3.4.
     """

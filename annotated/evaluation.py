@@ -3,12 +3,14 @@
 Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
+from annotated.language_model import LanguageModel, LanguageModelConfig
 from annotated.machinery.checks import check_real
 from annotated.machinery.errors import check_whole, extra
 from annotated.model import TransformerConfig, build_model
@@ -31,9 +33,9 @@ _TABLE_2 = [  # model, kind, BLEU and FLOPs: EN-DE, EN-FR
 
 
 def table_2() -> "pd.DataFrame":
-    """Table 2: BLEU on newstest2014, and floating-point operations of the training.
+    """Table 2: BLEU on newstest2014, and the FLOPs of training.
 
-    Raises: MissingExtra without pandas, which the extra `viz` brings.
+    Raises: MissingExtra without pandas, which the extra `viz` installs.
 
     Source: section 6.1, Table 2.
     """
@@ -47,12 +49,12 @@ TFLOPS = {"K80": 2.8, "K40": 3.7, "M40": 6.0, "P100": 9.5}  # the paper's estima
 
 
 def training_cost(hours: float, gpus: int = 8, gpu: str = "P100") -> float:
-    """Floating-point operations of a training, as the paper estimates them.
+    """FLOPs of a training, as the paper estimates them.
 
     Args:
-        hours: how long it took.   gpus: on how many.   gpu: a key of `TFLOPS`.
+        hours: duration of the training.   gpus: number of GPUs.   gpu: a key of `TFLOPS`.
 
-    Raises: ValueError for another GPU, or for less than no hours or one GPU.
+    Raises: ValueError for another GPU, negative hours, or fewer than one GPU.
 
     Source: section 6.1, footnote 5.
     """
@@ -63,19 +65,23 @@ def training_cost(hours: float, gpus: int = 8, gpu: str = "P100") -> float:
     return hours * 3600 * gpus * TFLOPS[gpu] * 1e12
 
 
-def model_cost(config: TransformerConfig, length: int = 25) -> float:
-    """Operations of training for one source and one target token: forward and backward.
+def model_cost(config: TransformerConfig | LanguageModelConfig, length: int = 25) -> float:
+    """FLOPs of training per source and target token: forward and backward.
 
     Args:
-        config: the model.
-        length: tokens of a sentence on either side; attention grows with it, the rest does not.
+        config: the model; a language model has no source, and one token counts.
+        length: tokens of a sentence on either side; only the cost of attention depends on it.
 
-    Returns: floating-point operations; a multiplication and an addition are two.
+    Returns: FLOPs; a multiplication and an addition count as two.
     """
     counter = FlopCounterMode(display=False)
     with torch.device("meta"):  # shapes without numbers: nothing is computed or stored
-        model, ids = build_model(config), torch.zeros(1, length, dtype=torch.long)
+        ids = torch.zeros(1, length, dtype=torch.long)
+        if isinstance(config, TransformerConfig):
+            model = build_model(config)
+            run = lambda: model.generator(model(ids, ids))
+        else:
+            run = partial(LanguageModel(config), ids)
         with counter, sdpa_kernel(SDPBackend.MATH):  # attention as products that can be counted
-            out = model(ids, ids)
-            model.generator(out).sum().backward()
+            run().sum().backward()
     return counter.get_total_flops() / length

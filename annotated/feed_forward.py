@@ -14,9 +14,9 @@ class PositionwiseFeedForward(nn.Module):
 
     Args:
         d_model: width of input and output.
-        d_ff: width in between.
+        d_ff: width of the inner layer.
         dropout: probability of dropping an inner unit (the paper has none).
-        activation: "relu", or "swish" in its place.
+        activation: "relu", or "swish" instead of it.
 
     Source: section 3.3, equation 2.
     """

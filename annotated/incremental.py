@@ -15,7 +15,7 @@ from annotated.model import EncoderDecoder
 
 @dataclass
 class KeysValues:
-    """What self-attention keeps from step to step: keys and values of the tokens so far.
+    """Keys and values of the tokens so far, which self-attention keeps between steps.
 
     Args:
         attention: the `MultiHeadedAttention`.
@@ -29,7 +29,7 @@ class KeysValues:
     values: Tensor
 
     def step(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Add the keys and values of the newest tokens, then attend to all so far."""
+        """Append the keys and values of the newest tokens, then attend to all tokens so far."""
         key, value = self.attention.keys_values(x, x)
         self.keys = torch.cat([self.keys, key], dim=2)
         self.values = torch.cat([self.values, value], dim=2)
@@ -40,16 +40,16 @@ class KeysValues:
         self.keys, self.values = self.keys[rows], self.values[rows]
 
     def follow(self, parents: Tensor) -> None:
-        """Continue these hypotheses (batch, width); nothing moves, as a mask names their tokens."""
+        """Continue these hypotheses (batch, width); a mask selects their tokens, nothing moves."""
 
 
 @dataclass
 class LayerCache:
-    """What one layer of the decoder keeps from step to step.
+    """The cache of one decoder layer.
 
     Args:
         layer: the `DecoderLayer`.
-        own: what its self-attention keeps; a `State` if that is a recurrent cell.
+        own: the cache of its self-attention; a `State` if that is a recurrent cell.
         source: keys and values of the encoder's output, each (batch, h, src_len, d_k or d_v).
 
     Source: section 3.2.3.
@@ -71,9 +71,9 @@ class LayerCache:
 def two_products(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float = 0.0
 ) -> Tensor:
-    """Equation 1 without dropout, which for few queries is faster than torch's kernel on a CPU.
+    """Equation 1 without dropout; for few queries faster than torch's kernel on a CPU.
 
-    Args: as for `scaled_dot_product`; mask: of booleans.   Returns: output (..., len_q, d_v).
+    Args: as for `scaled_dot_product`; mask: boolean.   Returns: output (..., len_q, d_v).
     """
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (..., len_q, len_k)
     if mask is None:
@@ -84,10 +84,10 @@ def two_products(
 
 @dataclass
 class DecoderCache:
-    """What a decoder keeps from one step of a search to the next.
+    """What a decoder keeps between the steps of a search.
 
     Args:
-        layers: what each of its layers keeps.
+        layers: the cache of each layer.
         steps: the number of positions decoded.
 
     Source: section 6.1.
@@ -98,17 +98,17 @@ class DecoderCache:
 
     @classmethod
     def start(cls, model: EncoderDecoder, memory: Tensor) -> "DecoderCache":
-        """The cache of a decoder that has written nothing; memory: (batch, src_len, d_model)."""
+        """The cache before the first step; memory: (batch, src_len, d_model)."""
         decoder: Any = model.decoder
         nothing = memory[:, :0]  # (batch, 0, d_model)
         layers = []
         for layer in decoder.layers:
-            if hasattr(layer.self_attn, "start"):  # a recurrent cell has its own kind of memory
+            if hasattr(layer.self_attn, "start"):  # a recurrent cell, which keeps a state
                 own = layer.self_attn.start(memory)
             else:
                 own = KeysValues(layer.self_attn, *layer.self_attn.keys_values(nothing, nothing))
             keys, values = layer.src_attn.keys_values(memory, memory)
-            source = keys.contiguous(), values.contiguous()  # a head's keys side by side
+            source = keys.contiguous(), values.contiguous()  # contiguous per head
             layers.append(LayerCache(layer, own, source))
         return cls(layers)
 
@@ -132,13 +132,13 @@ def decode_step(
     mask: Tensor | None = None,
     src_mask: Tensor | None = None,
 ) -> Tensor:
-    """Decode the next position of every hypothesis, and keep its keys and values.
+    """Decode the next position of every hypothesis, and cache its keys and values.
 
     Args:
         cache: grows by `width` tokens.
         ids: the newest token of each hypothesis (batch, width).
-        mask: (batch, width, tokens in the cache and the newest), True for those that make up a
-            hypothesis; None: all of them do.
+        mask: (batch, width, cached tokens plus the newest), True for the tokens of a
+            hypothesis; None: all tokens.
         src_mask: (batch, 1, src_len), or None.
 
     Returns: (batch, width, d_model).

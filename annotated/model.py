@@ -41,10 +41,8 @@ class EncoderDecoder(nn.Module):
         generator: nn.Module,
     ) -> None:
         super().__init__()
-        self.encoder = encoder
-        self.decoder = decoder
-        self.src_embed = src_embed
-        self.tgt_embed = tgt_embed
+        self.encoder, self.decoder = encoder, decoder
+        self.src_embed, self.tgt_embed = src_embed, tgt_embed
         self.generator = generator
 
     def forward(
@@ -58,8 +56,8 @@ class EncoderDecoder(nn.Module):
 
         Args:
             src: ids (batch, src_len)   tgt: ids (batch, tgt_len)
-            src_mask: (batch, 1, src_len); None: there is no padding.
-            tgt_mask: (batch, tgt_len, tgt_len); None: each position sees those up to itself.
+            src_mask: (batch, 1, src_len); None if there is no padding.
+            tgt_mask: (batch, tgt_len, tgt_len); None lets each position see those up to itself.
 
         Returns: (batch, tgt_len, d_model); `generator` turns it into log-probabilities.
         """
@@ -70,11 +68,7 @@ class EncoderDecoder(nn.Module):
         return self.encoder(self.src_embed(src), check_mask("src_mask", src_mask))
 
     def decode(
-        self,
-        memory: Tensor,
-        src_mask: Tensor | None,
-        tgt: Tensor,
-        tgt_mask: Tensor | None = None,
+        self, memory: Tensor, src_mask: Tensor | None, tgt: Tensor, tgt_mask: Tensor | None = None
     ) -> Tensor:
         """memory and ids (batch, tgt_len) to (batch, tgt_len, d_model)."""
         src_mask = check_mask("src_mask", src_mask)
@@ -86,7 +80,7 @@ class EncoderDecoder(nn.Module):
 
 @dataclass(frozen=True)
 class TransformerConfig:
-    """Every choice that shapes the model; the columns of Table 3 that do.
+    """All choices that shape the model, including the columns of Table 3 that do.
 
     Args:
         src_vocab, tgt_vocab: number of ids on either side.
@@ -96,20 +90,20 @@ class TransformerConfig:
         h: heads.
         d_k, d_v: widths in a head; None means d_model / h.
         dropout: P_drop, residual and embedding dropout (section 5.4).
-        attention_dropout: of the weights of attention (section 6.3; section 5.4 has none).
+        attention_dropout: dropout of the attention weights (section 6.3; none in section 5.4).
         positions: "sinusoidal" or "learned" (Table 3, row E); or "endpoint", sinusoids whose
             longest wavelength is 10000 · 2π.
         max_len: longest input in tokens, for learned positions; 100,000 at most.
         tie_embeddings: one matrix for both embeddings and the output (section 3.4).
-        norm_first: normalize before each sub-layer; the paper does it after.
+        norm_first: normalize before each sub-layer; the paper normalizes after it.
         bias: in the projections of attention and before the softmax; the paper has none.
         activation: between the feed-forward maps: "relu", or "swish" as in some later models.
-        norm_eps: what layer normalization adds to the variance.
+        norm_eps: constant that layer normalization adds to the variance.
         N_decoder: layers of the decoder; None means N.
-        decoder: "attention" to its own output, as in the paper; a recurrent cell in place of this
-            attention, "ssru"; or that without a feed-forward layer, "ssru-without-ff".
+        decoder: "attention" to its own output, as in the paper; "ssru", a recurrent cell in place
+            of this attention; or "ssru-without-ff", the same without a feed-forward layer.
 
-    Raises: ValueError that says what was expected and what was given.
+    Raises: ValueError with what was expected and what was given.
 
     Source: section 3, Table 3.
     """
@@ -150,6 +144,33 @@ class TransformerConfig:
         return cls.base(vocab, **{**larger, **changes})
 
 
+def _layers(c: TransformerConfig) -> tuple[EncoderLayer, DecoderLayer]:
+    """One layer of each stack."""
+
+    def attention() -> nn.Module:
+        return MultiHeadedAttention(c.h, c.d_model, c.attention_dropout, c.d_k, c.d_v, c.bias)
+
+    def feed_forward() -> nn.Module:
+        return PositionwiseFeedForward(c.d_model, c.d_ff, activation=c.activation)
+
+    residual = c.dropout, c.norm_first
+    encoder_layer = EncoderLayer(c.d_model, attention(), feed_forward(), *residual)
+    decoder_layer = DecoderLayer(c.d_model, attention(), attention(), feed_forward(), *residual)
+    if c.decoder != "attention":
+        make_recurrent(decoder_layer, feed_forward=c.decoder == "ssru")
+    return encoder_layer, decoder_layer
+
+
+def _embed(c: TransformerConfig, vocab: int) -> nn.Module:
+    """Ids to vectors: embedding, then positions."""
+    if c.positions == "learned":
+        encoding: nn.Module = LearnedPositionalEncoding(c.d_model, c.dropout, c.max_len)
+    else:
+        endpoint = c.positions == "endpoint"
+        encoding = PositionalEncoding(c.d_model, c.dropout, c.max_len, endpoint)
+    return nn.Sequential(Embeddings(c.d_model, vocab), encoding)
+
+
 def build_model(config: TransformerConfig) -> EncoderDecoder:
     """Build and initialize the model that a configuration describes.
 
@@ -161,31 +182,12 @@ def build_model(config: TransformerConfig) -> EncoderDecoder:
     Source: section 3; tying from section 3.4.
     """
     c = config
-
-    def attention() -> nn.Module:
-        return MultiHeadedAttention(c.h, c.d_model, c.attention_dropout, c.d_k, c.d_v, c.bias)
-
-    def feed_forward() -> nn.Module:
-        return PositionwiseFeedForward(c.d_model, c.d_ff, activation=c.activation)
-
-    def embed(vocab: int) -> nn.Module:
-        if c.positions == "learned":
-            encoding: nn.Module = LearnedPositionalEncoding(c.d_model, c.dropout, c.max_len)
-        else:
-            endpoint = c.positions == "endpoint"
-            encoding = PositionalEncoding(c.d_model, c.dropout, c.max_len, endpoint)
-        return nn.Sequential(Embeddings(c.d_model, vocab), encoding)
-
-    residual = c.dropout, c.norm_first
-    encoder_layer = EncoderLayer(c.d_model, attention(), feed_forward(), *residual)
-    decoder_layer = DecoderLayer(c.d_model, attention(), attention(), feed_forward(), *residual)
-    if c.decoder != "attention":
-        make_recurrent(decoder_layer, feed_forward=c.decoder == "ssru")
+    encoder_layer, decoder_layer = _layers(c)
     model = EncoderDecoder(
         Encoder(encoder_layer, c.N),
         Decoder(decoder_layer, c.N_decoder or c.N),
-        embed(c.src_vocab),
-        embed(c.tgt_vocab),
+        _embed(c, c.src_vocab),
+        _embed(c, c.tgt_vocab),
         Generator(c.d_model, c.tgt_vocab, c.bias),
     )
     for module in model.modules():
@@ -219,20 +221,6 @@ def tie_embeddings(model: EncoderDecoder) -> None:
     model.get_submodule("tgt_embed.0.lut").weight = shared
 
 
-def initialize(model: nn.Module, value_gain: float = 1 / 4) -> None:
-    """Xavier for linear maps, by value_gain for W^V; N(0, 1/d_model) for embeddings. Our choice."""
-    for module in model.modules():
-        if isinstance(module, nn.Linear):
-            nn.init.xavier_uniform_(module.weight)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)
-    for module in model.modules():
-        if isinstance(module, MultiHeadedAttention):
-            nn.init.xavier_uniform_(module.w_v.weight, value_gain)
-        if isinstance(module, nn.Embedding):  # last, because a tied matrix is an embedding first
-            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)
-
-
 def make_model(
     src_vocab: int,
     tgt_vocab: int,
@@ -243,13 +231,13 @@ def make_model(
     dropout: float = 0.1,
     **options: Any,
 ) -> EncoderDecoder:
-    """Build a Transformer: the front door.
+    """Build a Transformer.
 
     Args:
         src_vocab, tgt_vocab: number of source and target ids.
         N, d_model, d_ff, h, dropout: as in Table 3.
         options: any other field of `TransformerConfig`; the paper's models have
-            tie_embeddings=True (section 3.4), which takes one vocabulary for both sides.
+            tie_embeddings=True (section 3.4), which requires one vocabulary for both sides.
 
     Returns: the model, in training mode.
 
@@ -263,3 +251,17 @@ def make_model(
         src_vocab, tgt_vocab, N=N, d_model=d_model, d_ff=d_ff, h=h, dropout=dropout, **options
     )
     return build_model(config)
+
+
+def initialize(model: nn.Module, value_gain: float = 1 / 4) -> None:
+    """Xavier for linear maps, W^V times value_gain; N(0, 1/d_model) for embeddings. Our choice."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    for module in model.modules():
+        if isinstance(module, MultiHeadedAttention):
+            nn.init.xavier_uniform_(module.w_v.weight, value_gain)
+        if isinstance(module, nn.Embedding):  # last, because a tied matrix is an embedding first
+            nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)

@@ -12,10 +12,10 @@ from annotated.machinery.errors import check_whole
 
 
 def rate(step: int, model_size: int, factor: float = 1.0, warmup: int = 4000) -> float:
-    """Learning rate of equation 3.
+    """Learning rate by equation 3.
 
     Args:
-        step: number of the update, from 1; 0 counts as 1.
+        step: number of the update, starting at 1; 0 counts as 1.
         model_size: d_model.
         factor: multiplies the rate; 1 in the paper.
         warmup: number of updates during which the rate rises.
@@ -40,10 +40,10 @@ def paper_optimizer(
     """Adam with the paper's constants and the schedule of equation 3.
 
     Args:
-        model: whose parameters to train, on the device where it will be trained.
+        model: the model to train, on the device where it will be trained.
         model_size: d_model.
         factor, warmup: see `rate`.
-        done: updates made before, if a run is continued.
+        done: number of earlier updates, if a run is continued.
 
     Returns: optimizer and scheduler; call the scheduler's step after the optimizer's.
 

@@ -35,12 +35,12 @@ def sinusoids(length: int, d_model: int, endpoint: bool = False) -> Tensor:
 
 
 class PositionalEncoding(nn.Module):
-    """Add sinusoids to embeddings, then drop out.
+    """Add sinusoids to embeddings, then apply dropout.
 
     Args:
         d_model: width.
         dropout: P_drop, applied to the sum (section 5.4).
-        max_len: positions computed ahead; longer inputs extend the table by themselves.
+        max_len: positions computed in advance; longer inputs extend the table automatically.
         endpoint: see `sinusoids`.
 
     Source: section 3.5.
@@ -58,7 +58,7 @@ class PositionalEncoding(nn.Module):
 
     def table(self, length: int, d_model: int) -> Tensor:
         """The sinusoids of the first positions, (1, length, d_model)."""
-        with torch.device("cpu"):  # on the meta device `arange` first imports for a second
+        with torch.device("cpu"):  # on the meta device, the first `arange` imports for a second
             return sinusoids(length, d_model, self.endpoint).unsqueeze(0)
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
@@ -72,14 +72,14 @@ class PositionalEncoding(nn.Module):
         return self.dropout(x + self.pe[:, start:end].to(x.dtype))
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "PositionalEncoding":
-        """What `to` and `to_empty` call: the table moves, and is computed anew."""
+        """Called by `to` and `to_empty`: the table moves, and is computed again."""
         super()._apply(fn, recurse)
         self.pe = self.table(*self.pe.shape[1:]).to(self.pe)
         return self
 
 
 class LearnedPositionalEncoding(nn.Module):
-    """Add one learned vector per position, then drop out.
+    """Add one learned vector per position, then apply dropout.
 
     Args:
         d_model: width.

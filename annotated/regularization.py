@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 
 class Dropout(nn.Dropout):
-    """torch's dropout; on a CPU with a quarter of the random draws.
+    """torch's dropout, with a quarter of the random draws on a CPU.
 
-    There P is rounded to a multiple of 2⁻¹⁶; elsewhere torch's own kernel works.
+    On a CPU, P is rounded to a multiple of 2⁻¹⁶; other devices use torch's own kernel.
 
     Source: section 5.4.
     """
@@ -34,9 +34,9 @@ class Dropout(nn.Dropout):
 
 @contextmanager
 def without_dropout(model: nn.Module) -> Iterator[None]:
-    """Eval mode while the block runs; then each module has its own mode again.
+    """Eval mode inside the block; afterwards each module has its previous mode.
 
-    The mode belongs to the model: other threads that use a model in training mode see the change.
+    The mode belongs to the model, so other threads that use the model see the change.
 
     Source: section 5.4.
     """
@@ -50,14 +50,14 @@ def without_dropout(model: nn.Module) -> Iterator[None]:
 
 
 class LabelSmoothing(nn.Module):
-    """Cross-entropy against a target that keeps 1 - ε and spreads ε over the vocabulary.
+    """Cross-entropy with a target that keeps 1 - ε and spreads ε over the vocabulary.
 
     Args:
         size: size of the vocabulary.
-        padding_idx: positions with this target do not count.
+        padding_idx: positions with this target are ignored.
         smoothing: ε.
 
-    Raises: ValueError if smoothing lies outside [0, 1).
+    Raises: ValueError if smoothing is outside [0, 1).
 
     Source: section 5.4.
     """
@@ -74,11 +74,11 @@ class LabelSmoothing(nn.Module):
         """Sum of the loss over all positions that are not padding, in nats.
 
         Args: x: log-probabilities (positions, size)   target: ids (positions,)
-        Raises: ValueError if x has another number of columns than size.
+        Raises: ValueError if the number of columns of x is not size.
         """
         if x.size(-1) != self.size:
             raise ValueError(f"expected {self.size} log-probabilities a position; got {x.size(-1)}")
-        padding = target == self.padding_idx  # whose id need not be one of the vocabulary
+        padding = target == self.padding_idx  # an id that need not be in the vocabulary
         right = x.gather(-1, target.masked_fill(padding, 0).unsqueeze(-1)).squeeze(-1)  # log p(y)
         loss = -(1 - self.smoothing) * right
         if self.smoothing > 0:
@@ -89,11 +89,11 @@ class LabelSmoothing(nn.Module):
 def smoothed_cross_entropy(
     logits: Tensor, target: Tensor, padding_idx: int, smoothing: float = 0.0
 ) -> Tensor:
-    """The loss of `LabelSmoothing`, straight from logits, in torch's own kernels.
+    """The loss of `LabelSmoothing`, from logits, by torch's own kernel.
 
     Args:
         logits: scores before the softmax (..., vocab)   target: ids (...)
-        padding_idx: positions with this target do not count.
+        padding_idx: positions with this target are ignored.
         smoothing: ε.
 
     Returns: sum of the loss over all positions that are not padding, in nats.

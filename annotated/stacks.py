@@ -76,33 +76,6 @@ class EncoderLayer(nn.Module):
         return self.sublayer[1](x, self.feed_forward)
 
 
-def _final_norm(layer: "EncoderLayer | DecoderLayer") -> nn.Module:
-    """A pre-norm stack ends in a normalization; a post-norm stack has done it already."""
-    return nn.LayerNorm(layer.size) if layer.sublayer[0].norm_first else nn.Identity()
-
-
-class Encoder(nn.Module):
-    """A stack of N encoder layers.
-
-    Args:
-        layer: the layer to copy.
-        N: how many.
-
-    Source: section 3.1.
-    """
-
-    def __init__(self, layer: EncoderLayer, N: int) -> None:
-        super().__init__()
-        self.layers = clones(layer, N)
-        self.norm = _final_norm(layer)
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
-        for layer in self.layers:
-            x = layer(x, mask)
-        return self.norm(x)
-
-
 class DecoderLayer(nn.Module):
     """Masked self-attention, attention to the encoder's output, then feed-forward.
 
@@ -147,12 +120,39 @@ class DecoderLayer(nn.Module):
         return self.sublayer[2](x, self.feed_forward)
 
 
+def _final_norm(layer: "EncoderLayer | DecoderLayer") -> nn.Module:
+    """A pre-norm stack ends in a normalization; a post-norm stack has done it already."""
+    return nn.LayerNorm(layer.size) if layer.sublayer[0].norm_first else nn.Identity()
+
+
+class Encoder(nn.Module):
+    """A stack of N encoder layers.
+
+    Args:
+        layer: the layer to copy.
+        N: number of layers.
+
+    Source: section 3.1.
+    """
+
+    def __init__(self, layer: EncoderLayer, N: int) -> None:
+        super().__init__()
+        self.layers = clones(layer, N)
+        self.norm = _final_norm(layer)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.norm(x)
+
+
 class Decoder(nn.Module):
     """A stack of N decoder layers.
 
     Args:
         layer: the layer to copy.
-        N: how many.
+        N: number of layers.
 
     Source: section 3.1.
     """

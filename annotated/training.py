@@ -25,11 +25,11 @@ from annotated.regularization import without_dropout
 
 
 class SimpleLossCompute:
-    """Loss of the decoder's output.
+    """The loss, computed from the decoder's output.
 
     Args:
-        generator: decoder output to log-probabilities.
-        criterion: (log-probabilities, targets) to a summed loss, as `LabelSmoothing`.
+        generator: maps the decoder's output to log-probabilities.
+        criterion: maps (log-probabilities, targets) to a summed loss, as `LabelSmoothing` does.
     """
 
     def __init__(self, generator: nn.Module, criterion: nn.Module) -> None:
@@ -52,11 +52,11 @@ def update_weights(
     """Move the weights along the accumulated gradients, and reset the gradients.
 
     Args:
-        scaler: of a loss in float16.
+        scaler: the scaler of a loss in float16.
 
-    Returns: whether the weights moved; a gradient that overflows in float16 keeps them in place.
+    Returns: whether the weights moved; they do not if a gradient overflows in float16.
     """
-    scaler = scaler or GradScaler("cpu", enabled=False)  # which scales nothing
+    scaler = scaler or GradScaler("cpu", enabled=False)  # does nothing
     factor = scaler.get_scale()
     scaler.step(optimizer)
     scaler.update()
@@ -72,8 +72,8 @@ class TrainState:
     """Counters of a training.
 
     Args:
-        step: batches seen.   accum_step: updates of the weights.
-        samples: sentence pairs seen.   tokens: target tokens seen.
+        step: batches processed.   accum_step: updates of the weights.
+        samples: sentence pairs processed.   tokens: target tokens processed.
     """
 
     step: int = 0
@@ -99,7 +99,7 @@ def run_epoch(
         loss_compute: as `SimpleLossCompute`.
         optimizer, scheduler: required by the training modes only.
         mode: "train", "train+log" (with a progress bar) or "eval" (without dropout).
-        accum_iter: batches whose gradients are averaged in one update; the last may have fewer.
+        accum_iter: batches averaged in one update; the last update may have fewer.
         train_state: counters to continue; default: new ones.
 
     Returns: mean loss per target token in nats, and the counters.
@@ -139,7 +139,7 @@ def run_epoch(
 def _option(
     default: Any, help: str, choices: tuple = (), fixed: bool = True, least: int = 1
 ) -> Any:
-    """A field with the help text of its option; `fixed`: a run keeps it from start to end."""
+    """A field with the help text of its option; `fixed`: it may not change within a run."""
     about = {"help": help, "choices": choices, "fixed": fixed, "least": least}
     return field(default=default, metadata=about)
 
@@ -148,16 +148,20 @@ def _option(
 class TrainingConfig:
     """A training run; its fields are the options of `annotated train`.
 
-    Raises: InputError that says which field is wrong, and how.
+    Raises: InputError that names the wrong field and the value expected.
     """
 
     out: str = _option("runs/multi30k-en-de", "folder of the run", fixed=False)
     data: str = _option("multi30k-en-de", "CORPUS-SRC-TGT; CORPUS is registered, or a folder")
     prepared: str = _option("", "folder of a prepared corpus; none: found, or made", fixed=False)
-    weights: str = _option("", "trained model to begin with, a name or a folder; none: at random")
+    weights: str = _option(
+        "", "trained model to start from, a name or a folder; none: random weights"
+    )
     vocabulary: str = _option("bpe", "kind of pieces (section 5.1)", ("bpe", "wordpiece"))
     vocab_size: int = _option(5000, "pieces in the shared vocabulary")
-    vocab_pairs: int = _option(500_000, "pairs that the vocabulary is learned from, at most")
+    vocab_pairs: int = _option(
+        500_000, "maximum number of pairs from which the vocabulary is learned"
+    )
     N: int = _option(4, "layers in each stack")
     d_model: int = _option(128, "width of the model")
     d_ff: int = _option(512, "inner width of the feed-forward layers")
@@ -165,20 +169,24 @@ class TrainingConfig:
     d_k: int = _option(0, "width of a query and a key in a head; 0: d_model / h", least=0)
     d_v: int = _option(0, "width of a value in a head; 0: d_model / h", least=0)
     positions: str = _option("sinusoidal", "encoding of positions", ("sinusoidal", "learned"))
-    norm_first: bool = _option(False, "normalize before each sub-layer; the paper: after it")
-    bias: bool = _option(False, "in the projections and before the softmax; the paper: none")
-    activation: str = _option("relu", "of the feed-forward layers", ("relu", "swish"))
+    norm_first: bool = _option(
+        False, "normalize before each sub-layer; the paper normalizes after it"
+    )
+    bias: bool = _option(
+        False, "bias in the projections and before the softmax; the paper has none"
+    )
+    activation: str = _option("relu", "activation of the feed-forward layers", ("relu", "swish"))
     dropout: float = _option(0.3, "P_drop (section 5.4)")
     attention_dropout: float = _option(0.0, "dropout of attention weights (section 6.3)")
     label_smoothing: float = _option(0.1, "ε of label smoothing (section 5.4)")
-    src_tokens: int = _option(2000, "source tokens per update at most, padding included")
-    tgt_tokens: int = _option(2000, "target tokens per update at most, padding included")
+    src_tokens: int = _option(2000, "maximum source tokens per update, including padding")
+    tgt_tokens: int = _option(2000, "maximum target tokens per update, including padding")
     parts: int = _option(0, "micro-batches in an update; 0: one per process", least=0)
     on_bad: str = _option(
         "auto", "bad training pairs; auto: as registered, or refuse", ("auto", "refuse", "drop")
     )
     max_pieces: int = _option(256, "longer training sentences are left out")
-    updates: int = _option(19000, "updates of the weights in all", fixed=False)
+    updates: int = _option(19000, "total number of updates of the weights", fixed=False)
     warmup: int = _option(2000, "updates during which the learning rate rises (equation 3)")
     factor: float = _option(1.0, "multiplies the learning rate of equation 3")
     average: int = _option(10, "checkpoints averaged at the end (section 6.1)", fixed=False)
@@ -191,8 +199,8 @@ class TrainingConfig:
         ("auto", "float32", "bfloat16", "float16"),
         fixed=False,
     )
-    compile: bool = _option(False, "torch.compile: a slow start, then faster", fixed=False)
-    tensorboard: bool = _option(False, "write the log for TensorBoard too", fixed=False)
+    compile: bool = _option(False, "torch.compile: a slow start, then faster steps", fixed=False)
+    tensorboard: bool = _option(False, "also write the log for TensorBoard", fixed=False)
     seed: int = _option(1, "seed of every random choice", least=0)
 
     def __post_init__(self) -> None:
@@ -218,7 +226,7 @@ class TrainingConfig:
 
 
 def model_config(config: TrainingConfig) -> TransformerConfig:
-    """The model of a run: the paper's, in the run's size, on a shared vocabulary."""
+    """Configuration of a run's model: the paper's, in the run's size, with a shared vocabulary."""
     shared = vars(config).keys() & {option.name for option in fields(TransformerConfig)}
     options = {name: getattr(config, name) for name in shared}
     options |= {"d_k": config.d_k or None, "d_v": config.d_v or None}
@@ -266,10 +274,10 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def preset(name: str, **changes: Any) -> TrainingConfig:
-    """The configuration of a name, in the folder runs/NAME unless `out` is given.
+    """The configuration of a preset, in the folder runs/NAME unless `out` is given.
 
     Args:
-        name: a key of PRESETS.   changes: fields that differ from it.
+        name: a key of PRESETS.   changes: fields that differ from the preset.
 
     Raises: InputError that lists the names if this is none of them.
 

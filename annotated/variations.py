@@ -9,9 +9,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from annotated.language_model import LanguageModel, LanguageModelConfig
 from annotated.machinery.errors import InputError, extra
 from annotated.model import TransformerConfig, build_model
 from annotated.training import TrainingConfig
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _BASE: dict[str, Any] = {
     "N": 6, "d_model": 512, "d_ff": 2048, "h": 8, "d_k": 64, "d_v": 64, "dropout": 0.1,
@@ -42,11 +46,6 @@ _TABLE_3: dict[str, tuple[dict[str, Any], float, float, int | None]] = {
     "E: positions = learned": ({"positions": "learned"}, 4.92, 25.7, None),
     "big": (_BIG, 4.33, 26.4, 213),
 }
-
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 _ROWS: dict[str, dict[str, Any]] = {
     name: _BASE | changes | {
@@ -86,7 +85,7 @@ def row_config(name: str, vocab: int = 37000) -> TransformerConfig:
     """
     row = _row(name)
     shape = {key: row[key] for key in [*SHAPE, "dropout"]}
-    return TransformerConfig.base(vocab, **shape, max_len=512)  # matters to learned positions only
+    return TransformerConfig.base(vocab, **shape, max_len=512)  # for learned positions only
 
 
 def _row(name: str) -> dict[str, Any]:
@@ -95,11 +94,13 @@ def _row(name: str) -> dict[str, Any]:
     return _ROWS[name]
 
 
-def count_parameters(model: nn.Module | TransformerConfig) -> int:
+def count_parameters(model: nn.Module | TransformerConfig | LanguageModelConfig) -> int:
     """Parameters of a model, or of one that is not built; a tied matrix counts once."""
-    if isinstance(model, TransformerConfig):
-        with torch.device("meta"):
+    with torch.device("meta"):
+        if isinstance(model, TransformerConfig):
             model = build_model(model)
+        elif isinstance(model, LanguageModelConfig):
+            model = LanguageModel(model)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
@@ -109,7 +110,7 @@ def run_folder(name: str) -> str:
 
 
 def small_config(name: str, seed: int = 1, **changes: Any) -> TrainingConfig:
-    """The training run of a row at small scale, on Multi30k: widths / 4, layers / 2.
+    """The small run of a row, on Multi30k, with a quarter of each width and half of the layers.
 
     Args:
         changes: other fields of the configuration, such as `updates`.

@@ -1,4 +1,4 @@
-"""Side-by-side timings of this book's Transformer and others of the same shape.
+"""Timings of this book's Transformer and of other implementations of the same shape.
 
-`python -m benchmarks --help` explains; chapters/benchmarks.md shows the results.
+`python -m benchmarks --help` explains the options; chapters/benchmarks.md shows the results.
 """

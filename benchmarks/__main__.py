@@ -11,33 +11,39 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-TASKS = "training", "decoding"
+TASKS = "training", "decoding", "engine"
 RESULTS = Path(__file__).parents[1] / "data" / "results" / "benchmarks.json"
 
 
 def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="Time this book's Transformer beside others of the same shape: a step of "
-        "training, and a search with a beam of 4. Contenders that are not installed are left "
-        "out: `pip install -e '.[bench]'` brings all but JoeyNMT, which "
+        description="Time this book's Transformer and others of the same shape: a training step, "
+        "and a search with a beam of 4. Contenders that are not installed are skipped: "
+        "`pip install -e '.[bench]'` installs all except JoeyNMT, which "
         "`pip install --no-deps joeynmt` adds.",
-        epilog="python -m benchmarks data --help is about preparing and reading corpora, python -m "
-        "benchmarks gpu --help about whole updates of the paper's models on one GPU, python -m "
-        "benchmarks page --help about the model on the front page. Let nothing else run meanwhile. "
-        "First try: python -m benchmarks --quick. The run "
+        epilog="python -m benchmarks data --help describes the benchmark of preparing and reading "
+        "corpora, python -m benchmarks gpu --help whole updates of the paper's models on one GPU, "
+        "python -m benchmarks page --help the model on the front page. Run nothing else in the "
+        "meantime. A first trial: python -m benchmarks --quick. The run "
         "of the book: python -m benchmarks --threads 2",
     )
-    parser.add_argument("tasks", nargs="*", metavar="TASK", help=f"{' or '.join(TASKS)}; both")
-    parser.add_argument("--rounds", type=int, default=12, help="timings of each (%(default)s)")
-    parser.add_argument("--threads", type=int, help="threads of the CPU (torch's default)")
-    parser.add_argument("--device", help="cpu or cuda (cuda if there is one; untested so far)")
+    parser.add_argument(
+        "tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)} (default: all)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=12, help="number of timings per contender (%(default)s)"
+    )
+    parser.add_argument("--threads", type=int, help="number of CPU threads (torch's default)")
+    parser.add_argument(
+        "--device", help="cpu or cuda (default: cuda if there is one; not yet tested)"
+    )
     parser.add_argument(
         "--only",
         nargs="+",
         default=[],
         metavar="NAME",
-        help="classes of benchmarks/contenders.py to compare to ours, such as Torch Marian",
+        help="classes of benchmarks/contenders.py to compare with our model, such as Torch Marian",
     )
     parser.add_argument(
         "--quick",
@@ -48,7 +54,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         "--out",
         type=Path,
         help="results, a JSON file (data/results/benchmarks."
-        "json); a task that is not run keeps what the file says of it",
+        "json); a task that is not run keeps its results in the file",
     )
     options = parser.parse_args(given)
     options.tasks = options.tasks or list(TASKS)
@@ -62,7 +68,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 
 
 def machine(device: str) -> dict[str, Any]:
-    """What the times depend on, without names of machines or people."""
+    """The conditions that the times depend on, without names of machines or people."""
     import torch
 
     described = {
@@ -79,7 +85,7 @@ def machine(device: str) -> dict[str, Any]:
 
 
 def processor() -> str:
-    """The CPU's model."""
+    """The model of the CPU."""
     info = Path("/proc/cpuinfo")
     for line in info.read_text().splitlines() if info.exists() else []:
         if line.startswith("model name"):
@@ -88,7 +94,7 @@ def processor() -> str:
 
 
 def write(path: Path, results: dict[str, Any]) -> None:
-    """Add results to those in a file; whoever reads it meets the old file or the new one."""
+    """Add results to those in a file, atomically: readers see the old file or the new one."""
     from annotated.machinery.files import write_text
 
     known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -119,7 +125,7 @@ def main(given: list[str] | None = None) -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    small = {"vocab": 500, "N": 2, "d_model": 64, "d_ff": 128, "h": 4, "steps": 30}
+    small = {"captions": 20, "vocab": 500, "N": 2, "d_model": 64, "d_ff": 128, "h": 4, "steps": 30}
     work = Workload(device=device, **small if options.quick else {})
     results: dict[str, Any] = {}
     for task in options.tasks:

@@ -1,9 +1,9 @@
-"""What it costs to store each matrix in few bits: BLEU, and how many outputs stay the same.
+"""The cost of storing each matrix in few bits: BLEU, and the share of unchanged outputs.
 
-`python -m benchmarks.bits MODEL SOURCE REFERENCE --out FILE` translates a file of lines greedily,
-with the weights as they are and with each matrix rounded to whole numbers times one scale. A row of
-the table has the number of bits (0: as they are), BLEU (sacreBLEU, 13a), the share of outputs that
-are the same as without rounding, and the sentences.
+`python -m benchmarks.bits MODEL SOURCE REFERENCE --out FILE` translates a file of lines with greedy
+search, with unchanged weights and with each matrix rounded to integers times one scale. A row of
+the table has the number of bits (0: unchanged), BLEU (sacreBLEU, 13a), the share of outputs that
+are the same as without rounding, and the number of sentences.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from annotated.machinery.texts import read_lines
 
 @torch.no_grad()
 def round_matrices(model: torch.nn.Module, bits: int) -> None:
-    """Round every matrix of a model to 2^bits - 1 whole numbers around 0, times one scale."""
+    """Round every matrix of a model to 2^bits - 1 integers around 0, times one scale."""
     most = 2 ** (bits - 1) - 1
     for weight in model.parameters():
         if weight.dim() > 1:
@@ -33,10 +33,12 @@ def main() -> None:
     """Measure, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("model", help="a model of the package, or a folder")
-    parser.add_argument("source", type=Path, help="file of sentences")
-    parser.add_argument("reference", type=Path, help="file of their translations")
-    parser.add_argument("--bits", type=int, nargs="+", default=[8, 7, 6, 5, 4], help="of a weight")
-    parser.add_argument("--out", type=Path, required=True, help="table to write")
+    parser.add_argument("source", type=Path, help="file with one sentence per line")
+    parser.add_argument("reference", type=Path, help="file with their translations")
+    parser.add_argument(
+        "--bits", type=int, nargs="+", default=[8, 7, 6, 5, 4], help="numbers of bits per weight"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="CSV file to write")
     options = parser.parse_args()
     source, reference = read_lines(options.source), read_lines(options.reference)
     rows, whole = [], list[str]()

@@ -1,7 +1,7 @@
-"""This book's Transformer, and others built to the same shape with the same weights.
+"""This book's Transformer, and other implementations of the same shape with the same weights.
 
-Each is given every chance: fused attention, key-value caches and the cheapest masks that its
-interface offers. Where its architecture is the paper's, it computes the same function.
+Each uses the fastest options that its interface offers: fused attention, key-value caches and the
+cheapest masks. If its architecture is the paper's, it computes the same function.
 """
 
 import copy
@@ -27,18 +27,18 @@ from annotated.model import EncoderDecoder
 from annotated.positional import sinusoids
 from benchmarks.workload import Workload
 
-Ids = list[list[list[int]]]  # for each sentence its hypotheses
+Ids = list[list[list[int]]]  # the hypotheses of each sentence
 
 
 class Contender:
     """A model that is timed.
 
     Attributes:
-        name: as the tables show it.   package: whose version is reported.
-        install: how to get it.
-        same: whether it computes the function of our model.
-        trains: whether it can learn.   searches: beam widths that it offers.
-        fused: whether its own recipe uses Adam's fused kernel.
+        name: as shown in the tables.   package: the package whose version is reported.
+        install: how to install it.
+        same: whether it computes the same function as our model.
+        trains: whether it can be trained.   searches: beam widths that it offers.
+        fused: whether its own configuration uses Adam's fused kernel.
         model: an nn.Module, if it is one.
     """
 
@@ -60,7 +60,7 @@ class Contender:
         raise NotImplementedError
 
     def loss(self, src: Tensor, tgt: Tensor, right: Tensor, smoothing: float) -> Tensor:
-        """Smoothed loss in torch's kernel, a mean over the tokens `right` (batch, tgt_len)."""
+        """Smoothed loss by torch's kernel, a mean over the tokens `right` (batch, tgt_len)."""
         logits = self.logits(src, tgt).flatten(0, 1)
         return F.cross_entropy(logits, right.flatten(), ignore_index=PAD, label_smoothing=smoothing)
 
@@ -69,7 +69,7 @@ class Contender:
         return self.loss(src, tgt, right, smoothing)
 
     def search(self, src: Tensor, beam: int, steps: int) -> Ids:
-        """The `beam` best outputs of exactly `steps` tokens; a beam of 1 is greedy."""
+        """The `beam` best outputs of exactly `steps` tokens; a beam of 1 is greedy search."""
         raise NotImplementedError
 
     def to(self, device: str) -> None:
@@ -78,14 +78,14 @@ class Contender:
 
     @property
     def parameters(self) -> int:
-        """Numbers that are learned."""
+        """Number of trainable parameters."""
         return sum(p.numel() for p in self.model.parameters() if p.requires_grad)
 
     @property
     def version(self) -> str:
         try:
             return version(self.package).split("+")[0]
-        except PackageNotFoundError:  # our own, used from its folder
+        except PackageNotFoundError:  # our own package, used from its folder
             return ""
 
 
@@ -93,7 +93,7 @@ class Contender:
 
 
 class ForbiddingGenerator(nn.Module):
-    """A generator that avoids some symbols, as the bias of the other models' logits does."""
+    """A generator that avoids some symbols, like the bias of the other models' logits."""
 
     def __init__(self, generator: Generator, bias: Tensor) -> None:
         super().__init__()
@@ -134,7 +134,7 @@ class Annotated(Contender):
         self.for_search.to(device)
 
     def search(self, src: Tensor, beam: int, steps: int) -> Ids:
-        # Our search says END in its last step, where the others just stop: the same steps.
+        # Our search emits END in its last step, where the others just stop: equally many steps.
         extra, mask = steps - src.size(1), Batch(src).src_mask
         found = beam_search(self.for_search, src, mask, beam, max_extra=extra, n_best=beam)
         return [[hypothesis.ids for hypothesis in group] for group in found]
@@ -144,14 +144,14 @@ class Annotated(Contender):
 
 
 def pairs_of_parts(ours: EncoderDecoder, encoder: Iterable, decoder: Iterable) -> Iterator:
-    """Our layers beside those of another model: (ours, theirs, whether of the decoder)."""
+    """Pairs of layers: (ours, the other model's, whether they are in the decoder)."""
     yield from ((a, b, False) for a, b in zip(ours.encoder.layers, encoder, strict=True))
     yield from ((a, b, True) for a, b in zip(ours.decoder.layers, decoder, strict=True))
 
 
 @torch.no_grad()
 def copy_parts(ours: Iterable[nn.Module], theirs: Iterable[nn.Module]) -> None:
-    """Copy linear maps and normalizations; a bias that ours lacks becomes zero."""
+    """Copy linear maps and normalizations; biases that our model lacks become zero."""
     for a, b in zip(ours, theirs, strict=True):
         b.weight.copy_(a.weight)
         if b.bias is not None:
@@ -163,15 +163,15 @@ def projections(attention: nn.Module) -> list[nn.Module]:
 
 
 def rest(layer: nn.Module) -> list[nn.Module]:
-    """The normalizations of one of our layers and its feed-forward maps."""
+    """The normalizations and the feed-forward maps of one of our layers."""
     return [*(s.norm for s in layer.sublayer), layer.feed_forward.w_1, layer.feed_forward.w_2]
 
 
 class Torch(Contender):
-    """torch.nn.Transformer; the embeddings, positions and output it leaves to its user."""
+    """torch.nn.Transformer, which leaves embeddings, positions and output to its user."""
 
     name = "torch.nn.Transformer"
-    searches = (1,)  # without a cache, which it does not have
+    searches = (1,)  # without a cache, because it has none
 
     def __init__(self, work: Workload, reference: EncoderDecoder) -> None:
         options = {"dropout": work.dropout, "batch_first": True}
@@ -181,7 +181,7 @@ class Torch(Contender):
         self.model = nn.Transformer(
             *shape[:2],
             batch_first=True,
-            # No further normalization at the end of a post-norm stack, and nested tensors off,
+            # No additional normalization at the end of a post-norm stack, and no nested tensors,
             # which are for inference.
             custom_encoder=nn.TransformerEncoder(encoder, work.N, enable_nested_tensor=False),
             custom_decoder=nn.TransformerDecoder(decoder, work.N),
@@ -200,7 +200,7 @@ class Torch(Contender):
         layers = self.model.encoder.layers, self.model.decoder.layers
         for ours, theirs, crosses in pairs_of_parts(reference, *layers):
             # Dropout on the attention weights and inside the feed-forward layer, which the paper
-            # does not have, costs time: it is switched off.
+            # does not have, costs time, so it is switched off.
             theirs.dropout.p = 0.0
             attentions = [(ours.self_attn, theirs.self_attn)]
             norms = [theirs.norm1, theirs.norm2]
@@ -281,7 +281,7 @@ class Marian(Contender):
         model = self.model.model
         model.shared.weight.copy_(reference.generator.proj.weight)
         self.model.final_logits_bias.copy_(work.bias())
-        for stack in model.encoder, model.decoder:  # it has all sines first, then all cosines
+        for stack in model.encoder, model.decoder:  # it stores all sines before all cosines
             stack.embed_positions.weight.copy_(sinusoids(512, work.d_model))
         for ours, theirs, crosses in pairs_of_parts(
             reference, model.encoder.layers, model.decoder.layers
@@ -298,7 +298,7 @@ class Marian(Contender):
     def logits(self, src: Tensor, tgt: Tensor) -> Tensor:
         masks = {"attention_mask": src != PAD, "decoder_attention_mask": tgt != PAD}
         out = self.model(input_ids=src, decoder_input_ids=tgt, use_cache=False, **masks)
-        # The bias is there for the search; in training it is no part of the comparison.
+        # The bias is needed for the search and is not part of the comparison in training.
         return out.logits if self.model.training else out.logits - self.model.final_logits_bias
 
     def own_loss(self, src: Tensor, tgt: Tensor, right: Tensor, smoothing: float) -> Tensor:
@@ -317,12 +317,12 @@ class Marian(Contender):
 
 
 class XTransformers(Contender):
-    """x-transformers: post-norm and tied as the paper's, otherwise its own architecture."""
+    """x-transformers: post-norm and tied as in the paper, otherwise its own architecture."""
 
     name = "x-transformers"
     package = "x-transformers"
     same = False
-    searches = (1,)  # its beam search takes no batch where there is an encoder
+    searches = (1,)  # its beam search does not accept batches with an encoder
 
     def __init__(self, work: Workload, reference: EncoderDecoder) -> None:
         from x_transformers import AutoregressiveWrapper, Decoder, Encoder, TransformerWrapper
@@ -374,8 +374,8 @@ class JoeyNMT(Contender):
 
     name = "JoeyNMT"
     package = "joeynmt"
-    install = "pip install --no-deps joeynmt, as it asks for old versions of others"
-    searches = (1, 4)  # without a cache, which it does not have
+    install = "pip install --no-deps joeynmt, because it requires old versions of other packages"
+    searches = (1, 4)  # without a cache, because it has none
 
     def __init__(self, work: Workload, reference: EncoderDecoder) -> None:
         from joeynmt.decoders import TransformerDecoder
@@ -416,7 +416,9 @@ class JoeyNMT(Contender):
             reference, model.encoder.layers, model.decoder.layers
         ):
             ff = theirs.feed_forward
-            ff.pwff_layer[2].p = 0.0  # dropout that the paper does not have costs time
+            ff.pwff_layer[
+                2
+            ].p = 0.0  # additional dropout, which the paper does not have, costs time
             if crosses:
                 attentions = [
                     (ours.self_attn, theirs.trg_trg_att),
@@ -459,10 +461,10 @@ class JoeyNMT(Contender):
 
 
 def open_engine(folder: str, device: str, threads: int) -> None:
-    """Open a model for CTranslate2, in the process that serves it."""
+    """Load a model into CTranslate2, in the process that serves it."""
     import ctranslate2
 
-    # Two libraries with a pool of threads each hold each other up, so here torch has none.
+    # Two libraries with thread pools slow each other down, so torch has none here.
     torch.set_num_threads(1)
     search_engine.model = ctranslate2.Translator(  # type: ignore[attr-defined]
         folder, device, compute_type="float32", intra_threads=threads
@@ -470,7 +472,7 @@ def open_engine(folder: str, device: str, threads: int) -> None:
 
 
 def search_engine(words: list[list[str]], beam: int, steps: int) -> list[list[list[str]]]:
-    """For each sentence its hypotheses, in pieces."""
+    """The hypotheses of each sentence, in pieces."""
     found = search_engine.model.translate_batch(  # type: ignore[attr-defined]
         words, beam_size=beam, num_hypotheses=beam, max_decoding_length=steps
     )
@@ -478,9 +480,9 @@ def search_engine(words: list[list[str]], beam: int, steps: int) -> list[list[li
 
 
 class CTranslate2(Contender):
-    """CTranslate2, an engine in C++ for inference alone, in the same 32-bit numbers.
+    """CTranslate2, a C++ engine for inference only, in the same 32-bit floats.
 
-    It runs in a process of its own, and is handed the sentences through a pipe.
+    It runs in a separate process, which receives the sentences through a pipe.
     """
 
     name = "CTranslate2"
@@ -505,7 +507,7 @@ class CTranslate2(Contender):
         )
 
     def specification(self, work: Workload, reference: EncoderDecoder) -> Any:
-        """What `annotated export` writes, but for a bias of the logits that nobody learns."""
+        """The model that `annotated export` writes, with an added bias of the logits."""
         spec = ctranslate2_spec(reference, self.words, self.words)
         embedding = reference.generator.proj.weight
         spec.decoder.projection.bias = work.bias().numpy()

@@ -1,4 +1,4 @@
-"""A made corpus with the lengths and the words of a real one, as large as is wanted."""
+"""A synthetic corpus of any size with the sentence and word lengths of a real one."""
 
 from dataclasses import dataclass
 from itertools import islice
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-WORDS = 25.75  # of an English sentence of WMT 2014 English-German, on average
-BLOCK = 50_000  # sentences that are made at a time
+WORDS = 25.75  # mean length of an English sentence of WMT 2014 English-German
+BLOCK = 50_000  # number of sentences that are generated together
 _SYLLABLES = [
     begin + vowel + end
     for begin in "b d f g h k l m n p r s t v w z st sch tr br".split()  # noqa: SIM905
@@ -18,12 +18,13 @@ _SYLLABLES = [
 
 @dataclass
 class Language:
-    """How the words of a language are spelt, and how often each occurs.
+    """The spelling of the words of a language, and their frequencies.
 
     Args:
-        types: different words.   steepness: exponent of Zipf's law.   syllables: to spell with;
-            the fewer, the longer the words. The numbers make words as long, and as many different
-            ones in 13,573 sentences, as the test sets of WMT 2008 to 2012 have.
+        types: number of different words.   steepness: exponent of Zipf's law.
+        syllables: number of syllables; fewer make longer words. With the numbers used, word
+            lengths, and the number of different words in 13,573 sentences, agree with the test
+            sets of WMT 2008 to 2012.
     """
 
     types: int
@@ -41,7 +42,7 @@ class Language:
         self.cumulated = np.cumsum(share) / share.sum()
 
     def sentences(self, lengths: np.ndarray, random: np.random.Generator) -> list[str]:
-        """Sentences of so many words, with punctuation."""
+        """Sentences with the given numbers of words, with punctuation."""
         running = self.words[np.searchsorted(self.cumulated, random.random(lengths.sum()))]
         running = np.where(random.random(len(running)) < 0.07, running + ",", running).tolist()
         ends = np.cumsum(lengths).tolist()
@@ -52,11 +53,11 @@ class Language:
 
 
 def make_corpus(folder: Path, pairs: int, dev: int = 3000) -> None:
-    """Write train.en, train.de, dev.en and dev.de, the same ones for the same number."""
+    """Write train.en, train.de, dev.en and dev.de; equal numbers yield equal files."""
     folder.mkdir(parents=True, exist_ok=True)
     random = np.random.default_rng(0)
     known = {"en": Language(1_000_000, 1.2, 150), "de": Language(2_000_000, 1.17, 60)}
-    spread = 0.6  # of the logarithm of a length
+    spread = 0.6  # standard deviation of the logarithm of a length
     for split, number in ("train", pairs), ("dev", dev):
         files = {lang: (folder / f"{split}.{lang}").open("w", encoding="utf-8") for lang in known}
         for start in range(0, number, BLOCK):
@@ -72,7 +73,7 @@ def make_corpus(folder: Path, pairs: int, dev: int = 3000) -> None:
 
 
 def take(source: Path, folder: Path, pairs: int) -> None:
-    """A corpus of the first pairs of another, and all of its dev pairs."""
+    """A corpus of the first pairs of another one, with all its dev pairs."""
     folder.mkdir(parents=True, exist_ok=True)
     for split in "train", "dev":
         for lang in "en", "de":

@@ -1,7 +1,7 @@
-"""The data path at the size of WMT: `python -m benchmarks data`.
+"""The data path at the scale of WMT: `python -m benchmarks data`.
 
-Corpora are made, prepared by the command, and read as a training reads them, each in a process of
-its own. The largest is made once; a smaller one is its beginning.
+Corpora are generated, prepared by the command, and read as in training, each in a separate process.
+The largest is generated once; a smaller one is its beginning.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from benchmarks.corpus import make_corpus, take
 
 WHOLE = 4_520_617  # pairs of WMT 2014 English-German
 FRENCH = 41_000_000
-TARGETS = {  # what is measured: unit, most at WHOLE, most at FRENCH
+TARGETS = {  # measured quantity: unit, maximum at WHOLE, maximum at FRENCH
     "prepare": ("s", 360, 3600),
     "prepare_memory": ("GB", 3, 6),
     "disk": ("GB", 0.7, 6.5),
@@ -35,23 +35,32 @@ TARGETS = {  # what is measured: unit, most at WHOLE, most at FRENCH
     "update_p99": ("ms", 10, 10),
     "private_memory": ("GB", 0.2, 1),
 }
-CONSTANT = "update_median", "update_p99"  # by design; the rest grows with the corpus
+CONSTANT = "update_median", "update_p99"  # by design; everything else grows with the corpus
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks data",
-        description="Measure how a corpus is prepared and read, on made corpora of several sizes.",
+        description="Measure the preparation and reading of synthetic corpora of several sizes.",
         epilog="The run of the book: python -m benchmarks data --out data/results/data-path.json. "
-        "It takes twenty minutes and 3 GB of disk; let nothing else run meanwhile.",
+        "It takes twenty minutes and 3 GB of disk space; run nothing else in the meantime.",
     )
     sizes = [WHOLE // 4, WHOLE // 2, WHOLE]
     parser.add_argument("--pairs", type=int, nargs="+", default=sizes, help="sizes (%(default)s)")
     parser.add_argument("--vocab-size", type=int, default=37_000, help="pieces (%(default)s)")
     parser.add_argument("--updates", type=int, default=1000, help="to time (%(default)s)")
     cores = os.cpu_count() or 1
-    parser.add_argument("--processes", type=int, default=cores, help="that encode (one a core)")
-    parser.add_argument("--folder", type=Path, help="keep the corpora here, and use those there")
+    parser.add_argument(
+        "--processes",
+        type=int,
+        default=cores,
+        help="number of processes that encode (one per core)",
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="keep the corpora in this folder, and reuse those that it contains",
+    )
     parser.add_argument("--out", type=Path, help="write the results to this JSON file")
     return parser.parse_args(given)
 
@@ -60,7 +69,7 @@ def arguments(given: list[str]) -> argparse.Namespace:
 
 
 def family(process: int) -> Iterator[int]:
-    """A process and all that it has started (Linux)."""
+    """A process and all its descendants (Linux)."""
     yield process
     for task in Path(f"/proc/{process}/task").glob("*/children"):
         for child in task.read_text().split():
@@ -70,28 +79,28 @@ def family(process: int) -> Iterator[int]:
 def memory(process: int, kind: str = "Pss:") -> int:
     """Bytes of a process; pages that several share are divided among them (Pss:).
 
-    Private_Dirty counts what it has written and nobody else can use: pages of mapped files are
-    the machine's, however few processes look at them.
+    Private_Dirty counts pages that only this process has written and can use. Pages of mapped files
+    do not count, even if only one process uses them.
     """
     text = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
     return 1024 * sum(int(line.split()[1]) for line in text if line.startswith(kind))
 
 
 def watch(process: subprocess.Popen, peak: list[int]) -> None:
-    """Note the most memory that a process and its children have held."""
+    """Record the peak memory of a process and its children."""
     while process.poll() is None:
-        with suppress(OSError):  # one has just ended
+        with suppress(OSError):  # a process has just ended
             peak.append(sum(memory(one) for one in family(process.pid)))
         time.sleep(0.25)
 
 
 def options(corpus: Path, vocab_size: int) -> list[str]:
-    """Of the commands that prepare a corpus and train on it."""
+    """Options of the commands that prepare a corpus and train on it."""
     return ["--data", f"{corpus}-en-de", "--vocab-size", str(vocab_size)]
 
 
 def prepare(corpus: Path, given: argparse.Namespace) -> dict[str, float]:
-    """Prepare a corpus by the command: seconds, memory and disk."""
+    """Prepare a corpus with the command; returns seconds, memory and disk space."""
     folder, command = corpus / "prepared", [sys.executable, "-m", "annotated", "prepare"]
     command += [*options(corpus, given.vocab_size), "--out", str(folder)]
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -118,7 +127,7 @@ def prepare(corpus: Path, given: argparse.Namespace) -> dict[str, float]:
 
 
 class Clock:
-    """The clock on the wall, and that of the processor, which other programs disturb less."""
+    """Wall-clock time and CPU time; other programs affect the latter less."""
 
     def __init__(self) -> None:
         self.began = time.perf_counter(), time.process_time()
@@ -128,14 +137,14 @@ class Clock:
 
 
 def read(corpus: Path, vocab_size: int, updates: int) -> dict[str, float]:
-    """Read a prepared corpus as the paper's base run does, with a tiny model; in this process."""
+    """Read a prepared corpus as in the paper's base run, with a tiny model, in this process."""
     import torch
 
     from annotated.machinery.training.trainer import start_run
     from annotated.training import preset
 
     torch.set_num_threads(1)
-    torch.optim.Adam([torch.zeros(1, requires_grad=True)])  # the first one imports
+    torch.optim.Adam([torch.zeros(1, requires_grad=True)])  # the first one also imports modules
     tiny = {"N": 1, "d_model": 8, "d_ff": 8, "h": 1}
     with tempfile.TemporaryDirectory() as folder:
         config = preset(
@@ -168,7 +177,7 @@ def read(corpus: Path, vocab_size: int, updates: int) -> dict[str, float]:
 
 
 def read_apart(corpus: Path, given: argparse.Namespace) -> dict[str, float]:
-    """`read`, in a process of its own."""
+    """`read`, in a separate process."""
     call = f"read(Path({str(corpus)!r}), {given.vocab_size}, {given.updates})"
     code = "import json; from pathlib import Path; from benchmarks.data import read; "
     command = [sys.executable, "-c", f"{code}print(json.dumps({call}))"]
@@ -182,11 +191,11 @@ def read_apart(corpus: Path, given: argparse.Namespace) -> dict[str, float]:
 
 
 def extrapolate(rows: list[dict[str, Any]], name: str, pairs: int = FRENCH) -> float:
-    """What a line through the measurements says of a corpus of so many pairs.
+    """Linear extrapolation of the measurements to a corpus of `pairs` pairs.
 
-    Reading, encoding and writing take every pair once, and the index has a place for each, so
-    these grow in proportion; learning the vocabulary stops to grow at its sample, which the
-    smallest corpus should fill.
+    Reading, encoding and writing process every pair once, and the index has an entry for each, so
+    their costs grow in proportion. The cost of learning the vocabulary stops growing at its
+    sample size, which the smallest corpus should reach.
     """
     if name in CONSTANT or len(rows) == 1:
         return max(row[name] for row in rows)
@@ -195,7 +204,7 @@ def extrapolate(rows: list[dict[str, Any]], name: str, pairs: int = FRENCH) -> f
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """A table: what was measured at each size, and would be at FRENCH, beside the targets."""
+    """A table of the measurements at each size, extrapolated to FRENCH, next to the targets."""
     names = [f"{row['pairs']:,}" for row in rows]
     print("".join(f"{name:>12}" for name in ["", *names, "most", f"~{FRENCH:,}", "most"]))
     for name, (unit, most, most_french) in TARGETS.items():

@@ -1,7 +1,7 @@
-"""`python -m benchmarks gpu`: whole updates of the paper's models on one GPU, beside others.
+"""`python -m benchmarks gpu`: whole updates of the paper's models and of others on one GPU.
 
-Each setting is a run of the trainer, so that loader, loss, optimizer and waiting are all in the
-time. Another implementation takes the place of model and loss, and all else is the same.
+Each setting is a run of the trainer, so that the time includes loader, loss, optimizer and waiting.
+Another implementation replaces the model and the loss; everything else is the same.
 """
 
 import argparse
@@ -39,13 +39,13 @@ OTHERS: dict[str, type[Contender]] = {kind.name: kind for kind in (Torch, Marian
 
 @dataclass(frozen=True)
 class Plan:
-    """What is measured.
+    """The measurements.
 
     Args:
-        models: the runs.   parts: into how many an update is cut, one after the other.
-        pairs: sentence pairs of the corpus that is made.
-        updates: of a round.   rounds: of each setting, after `warmup` updates.
-        enough: seconds that a setting may need; with fewer left it is not begun.
+        models: the runs.   parts: numbers of sequential parts into which an update is split.
+        pairs: number of sentence pairs in the generated corpus.
+        updates: per round.   rounds: per setting, after `warmup` updates.
+        enough: seconds that a setting may need; it is not begun with less time left.
     """
 
     models: dict[str, TrainingConfig]
@@ -57,7 +57,7 @@ class Plan:
     enough: float = 75.0
 
     def settings(self) -> Iterator[tuple[str, str, bool]]:
-        """Model, contender, and whether it is compiled; the most telling first."""
+        """Model, contender, and whether it is compiled; the most informative first."""
         first, *rest = self.models
         others = list(OTHERS)
         yield from ((first, name, False) for name in ["annotated", *others])
@@ -87,7 +87,7 @@ SMOKE = Plan(
 
 
 def made_pairs(count: int, vocab: int) -> EncodedPairs:
-    """Pairs of random ids, as long as those of WMT are: 29 pieces in the mean, few above 100."""
+    """Pairs of random ids with WMT's lengths: 29 pieces on average, rarely more than 100."""
     random = np.random.default_rng(0)
     source = np.exp(random.normal(3.2, 0.55, count))
     target = source * np.exp(random.normal(0.05, 0.2, count))
@@ -96,7 +96,7 @@ def made_pairs(count: int, vocab: int) -> EncodedPairs:
 
 
 class ContenderLoss(nn.Module):
-    """Another implementation with the loss, in the place of our `ModelLoss`."""
+    """Another implementation with its loss, in place of our `ModelLoss`."""
 
     def __init__(self, contender: Contender, smoothing: float) -> None:
         super().__init__()
@@ -108,14 +108,14 @@ class ContenderLoss(nn.Module):
 
 
 class WithoutBias(Workload):
-    """A workload that forbids no symbol: nothing is searched here."""
+    """A workload that forbids no symbol, because there is no search."""
 
     def bias(self) -> Tensor:
         return torch.zeros(self.vocab)
 
 
 def other(name: str, config: TrainingConfig) -> Contender:
-    """Another implementation, with our weights, after its function was compared to ours.
+    """Another implementation with our weights, after its function has been compared with ours.
 
     Raises: ImportError if it is not installed; ValueError if it computes something else.
     """
@@ -146,7 +146,7 @@ def trainer_of(name: str, config: TrainingConfig, pairs: EncodedPairs, device: s
 
 
 def rounds(trainer: Trainer, parts: int, plan: Plan) -> list[Progress]:
-    """The progress in each round of updates that are cut into so many parts."""
+    """The progress in each round of updates that are split into `parts` parts."""
     trainer.stream.parts, speeds = parts, []
     coming = prefetch(trainer.stream.updates(0, 0))
     for number in range(plan.rounds + 1):
@@ -165,7 +165,7 @@ PEAK_TFLOPS = {"P100": 9.5, "T4": 65.0, "A100": 312.0, "H100": 989.0, "H200": 98
 
 
 def peak_tflops(device: str) -> float | None:
-    """The peak of a GPU with this name; None for an unknown one, also a slower variant or slice."""
+    """The peak of a GPU with this name; None if it is unknown, or a slower variant or slice."""
     words = set(re.split(r"[\s-]+", device))
     if {word.upper() for word in words} & {"PCIE", "NVL", "MIG"}:
         return None
@@ -173,7 +173,7 @@ def peak_tflops(device: str) -> float | None:
 
 
 def row(trainer: Trainer, parts: int, plan: Plan, device_name: str) -> dict[str, Any]:
-    """What a table says of one setting; the speed is that of the median round."""
+    """The table row of one setting; the speed is from the median round."""
     speeds = sorted(rounds(trainer, parts, plan), key=lambda speed: speed.tokens_per_second)
     speed = speeds[len(speeds) // 2]
     peak, cost = peak_tflops(device_name), model_cost(model_config(trainer.config))
@@ -191,16 +191,16 @@ def row(trainer: Trainer, parts: int, plan: Plan, device_name: str) -> dict[str,
 
 
 def said(error: Exception, name: str) -> str:
-    """An error in a line, and how to get what is missing."""
+    """An error on one line, with the way to install a missing package."""
     if isinstance(error, ImportError):
         return f"left out ({error}): {OTHERS[name].install}"
-    return f"{type(error).__name__}: {str(error).strip() or 'no more is known'}".splitlines()[0]
+    return f"{type(error).__name__}: {str(error).strip() or 'no details'}".splitlines()[0]
 
 
 def measure(
     setting: tuple[str, str, bool], plan: Plan, pairs: EncodedPairs, device: str, device_name: str
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a setting, one for each number of parts; what fails has an error instead."""
+    """The rows of a setting, one per number of parts; a failed one has an error instead."""
     model, name, compiled = setting
     about = {"model": model, "contender": name, "compile": compiled}
     trainer, todo = None, list(plan.parts)
@@ -216,7 +216,7 @@ def measure(
             f"{model}, {name}, compile={compiled}: {time.perf_counter() - start:.0f} s",
             file=sys.stderr,
         )
-    except Exception as error:  # one that fails leaves the others their turn
+    except Exception as error:  # a failure does not stop the others
         yield about | {"parts": todo[0] if todo else 0, "error": said(error, name)}
     finally:
         del trainer
@@ -233,34 +233,65 @@ def show(row: dict[str, Any]) -> None:
         return
     used = "" if row["utilisation"] is None else f"{row['utilisation']:7.1%} of the peak"
     memory = "" if row["memory"] is None else f"{row['memory']:6.1f} GB"
-    speed = f"{row['tokens_per_second']:9,} tokens/s {row['milliseconds']:8.1f} ms an update"
+    speed = f"{row['tokens_per_second']:9,} tokens/s {row['milliseconds']:8.1f} ms/update"
     print(f"{head}{speed} {row['waiting']:6.1%} waiting {used} {memory}", flush=True)
 
 
 def arguments(given: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks gpu",
-        description="Time whole updates of the paper's base and big model, 25,000 tokens each, on "
-        "one GPU in bfloat16, beside torch.nn.Transformer and Hugging Face's Marian.",
-        epilog="The tests that need a GPU: python -m pytest -m gpu",
+        description="Time whole updates of 25,000 tokens on one GPU in bfloat16, for the paper's "
+        "base and big models and, for comparison, torch.nn.Transformer and Hugging Face's Marian.",
+        epilog="To run the tests that need a GPU: python -m pytest -m gpu",
+    )
+    parser.add_argument("--smoke", action="store_true", help="a trial with tiny models on the CPU")
+    parser.add_argument(
+        "--dry",
+        action="store_true",
+        help="without a GPU: count what one would compute, in a minute",
     )
     parser.add_argument(
-        "--smoke", action="store_true", help="tiny models on the CPU, to try it out"
-    )
-    parser.add_argument(
-        "--minutes", type=float, default=7.5, help="after which no setting is begun (%(default)s)"
+        "--minutes",
+        type=float,
+        default=7.5,
+        help="minutes after which no new setting is begun (%(default)s)",
     )
     parser.add_argument("--out", type=Path, help="a JSON file (data/results/gpu.json)")
     options = parser.parse_args(given)
-    if not options.smoke and not torch.cuda.is_available():
-        parser.error("expected a GPU; got none; --smoke tries the benchmark out on the CPU")
+    if not (options.smoke or options.dry or torch.cuda.is_available()):
+        advice = "--dry counts what it would compute, and --smoke runs a trial on the CPU"
+        parser.error(f"expected a GPU; got none; {advice}")
     if not options.smoke and options.out is None:
-        options.out = RESULTS
+        options.out = RESULTS.with_stem("gpu-dry") if options.dry else RESULTS
     return options
+
+
+def dry_run(out: Path) -> None:
+    from benchmarks import dry
+
+    pairs = made_pairs(20_000, FULL.models["base"].vocab_size)
+    rows = dry.tables(pairs, FULL.models)
+    write(out, {"command": "python -m benchmarks gpu --dry", "launch": dry.LAUNCH, "rows": rows})
+    for row in rows:
+        print(
+            f"{row['model']:5}{row['parts']:2} parts: {row['operators']:,} operators an update, "
+            f"{row['flops']:.3g} FLOPs, {row['kept_per_token'] / 1000:.0f} kB kept per token"
+        )
+        sizes = (f"{size} GB {tokens:,}" for size, tokens in row["largest_part"].items())
+        print("   largest part, in target tokens:", "; ".join(sizes))
+        for card in dry.PEAKS:
+            found = row[card]
+            limit = f"launches are the limit from {found['launch_limit']:.0%} of the peak on"
+            if found["launch_limit"] >= 1:
+                limit = "launches are never the limit"
+            print(f"   {card}: {found['milliseconds_at_peak']} ms at its peak; {limit}")
+    print(f"written: {out}", file=sys.stderr)
 
 
 def main(given: list[str]) -> None:
     options = arguments(given)
+    if options.dry:
+        return dry_run(options.out)
     plan, device = (SMOKE, "cpu") if options.smoke else (FULL, "cuda")
     torch.set_float32_matmul_precision("high")
     device_name = torch.cuda.get_device_name() if device == "cuda" else "CPU"
@@ -275,7 +306,7 @@ def main(given: list[str]) -> None:
     }
     for setting in plan.settings():
         if time.monotonic() > ends - plan.enough:
-            print("no time is left for", *setting)
+            print("no time left for", *setting)
             continue
         for found in measure(setting, plan, pairs, device, device_name):
             rows.append(found)

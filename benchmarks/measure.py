@@ -1,4 +1,4 @@
-"""Timing: every contender in turn, round after round, so that a disturbance hits all alike."""
+"""Timing: all contenders in turn, round after round, so that a disturbance affects all alike."""
 
 import gc
 import time
@@ -7,9 +7,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
-from annotated.data import PAD
+from annotated._version import __version__
+from annotated.data import PAD, encode_source
+from annotated.machinery.corpora import load_pairs
+from annotated.machinery.pretrained import load_pretrained
+from annotated.machinery.progress import progress_bar, say
 from annotated.model import EncoderDecoder
 from benchmarks.contenders import CONTENDERS, Contender, Ids
 from benchmarks.workload import Workload
@@ -26,8 +29,8 @@ class Row:
     version: str
     setting: str
     parameters: int
-    check: str  # what was found when its results were compared to ours
-    seconds: list[float] = field(default_factory=list)  # one a round
+    check: str  # result of the comparison with our outputs
+    seconds: list[float] = field(default_factory=list)  # one per round
 
 
 Timed = tuple[Row, Callable[[], Any]]
@@ -36,7 +39,7 @@ Timed = tuple[Row, Callable[[], Any]]
 def installed(
     work: Workload, reference: EncoderDecoder, device: str, only: Iterable[str] = ()
 ) -> list[Contender]:
-    """Build all contenders that can be built, ours first; say how to get the others."""
+    """Build all contenders that can be built, ours first; print how to install the others."""
     wanted, built = {name.lower() for name in only} | {"annotated"}, []
     for kind in CONTENDERS:
         if only and kind.__name__.lower() not in wanted:
@@ -44,7 +47,7 @@ def installed(
         try:
             contender = kind(work, reference)
         except ImportError as error:
-            tqdm.write(f"{kind.name} is left out ({error}): {kind.install}")
+            say(f"{kind.name} is skipped ({error}): {kind.install}")
             continue
         contender.to(device)
         built.append(contender)
@@ -55,11 +58,11 @@ def installed(
 
 
 class Training:
-    """Steps of one model in training: forward, smoothed loss, backward, Adam.
+    """Training steps of one model: forward pass, smoothed loss, backward pass, Adam.
 
     Args:
-        setting: "best", with torch's loss and Adam in their fastest forms for all, or
-            "own", with the loss and the optimizer of the project itself.
+        setting: "best", with the fastest forms of torch's loss and Adam for all, or
+            "own", with the project's own loss and optimizer.
         precision: of the matrix products.
     """
 
@@ -87,7 +90,7 @@ class Training:
 
 @torch.no_grad()
 def check_training(work: Workload, contender: Contender, ours: Contender) -> str:
-    """Compare logits and losses of the same weights, without dropout.
+    """Compare logits and losses for the same weights, without dropout.
 
     Raises: ValueError if a contender that should compute our function does not.
     """
@@ -98,14 +101,16 @@ def check_training(work: Workload, contender: Contender, ours: Contender) -> str
     apart = (contender.logits(src, tgt) - ours.logits(src, tgt))[real].abs().max().item()
     expected = ours.loss(src, tgt, right, work.smoothing).item()
     loss = contender.loss(src, tgt, right, work.smoothing).item()
-    worst = max(apart, abs(loss - expected))  # own losses may differ by constants (section 5.4)
+    worst = max(
+        apart, abs(loss - expected)
+    )  # a project's own loss may differ by constants (section 5.4)
     if worst > TOLERANCE:
         raise ValueError(f"expected the logits and the loss of our model; got {worst:.1e} apart")
     return f"logits at most {apart:.0e} from ours"
 
 
 def training(work: Workload, contenders: list[Contender]) -> list[Timed]:
-    """What is timed in training."""
+    """The rows that are timed in training."""
     ours, timed = contenders[0], []
     settings = [("best", torch.float32), ("own", torch.float32), ("best", torch.bfloat16)]
     if work.source.device.type != "cpu":
@@ -124,9 +129,9 @@ def training(work: Workload, contenders: list[Contender]) -> list[Timed]:
 
 
 def check_search(found: Ids, ours: Ids) -> str:
-    """How many sentences have the same hypotheses as ours, which closes each with the end.
+    """Number of sentences with the same hypotheses as our model's, which end with END.
 
-    Raises: ValueError if most are others.
+    Raises: ValueError if most differ.
     """
     same = sum(sorted(a) == sorted(b) for a, b in zip(found, ours, strict=True))
     if same < len(ours) / 2:
@@ -135,7 +140,7 @@ def check_search(found: Ids, ours: Ids) -> str:
 
 
 def decoding(work: Workload, contenders: list[Contender]) -> list[Timed]:
-    """What is timed in decoding: greedy and with a beam."""
+    """The rows that are timed in decoding: greedy search and beam search."""
     timed: list[Timed] = []
     for beam in (work.beam, 1):
         expected = contenders[0].search(work.to_translate, beam, work.steps)
@@ -143,7 +148,7 @@ def decoding(work: Workload, contenders: list[Contender]) -> list[Timed]:
             if beam not in c.searches:
                 continue
             check = "another architecture"
-            if c.same:  # the others do not say END, so they are a step shorter
+            if c.same:  # the others do not emit END, so they are one step shorter
                 steps = work.steps - (c is not contenders[0])
                 check = check_search(c.search(work.to_translate, beam, steps), expected)
             row = Row(c.name, c.version, f"beam {beam}", c.parameters, check)
@@ -153,11 +158,60 @@ def decoding(work: Workload, contenders: list[Contender]) -> list[Timed]:
     return timed
 
 
+# ---------------------------------------------------------------------------------------- engine
+
+
+def engine(captions: int) -> list[Timed]:
+    """What is timed of CTranslate2 as the engine of `load_pretrained`: captions with a real model.
+
+    CTranslate2 alone gets the same pieces in one call, batches them, and its best hypothesis is
+    taken. All searches run in this process, from sentences to sentences.
+    """
+    import ctranslate2
+
+    model, texts = "multi30k-en-de", load_pairs("multi30k", "test", "en", "de")[0][:captions]
+    ours = load_pretrained(model)
+    engines = {
+        "annotated": ours,
+        "annotated, CTranslate2": load_pretrained(model, engine="ctranslate2"),
+        "annotated, CTranslate2, int8": load_pretrained(
+            model, engine="ctranslate2", precision="int8"
+        ),
+    }
+    bare: Any = engines["annotated, CTranslate2"]
+    numbers, decode = ours.tokenizer.token_to_id, ours.tokenizer.decode
+
+    def alone(beam: int) -> list[str]:
+        ids = encode_source(ours.tokenizer, texts)
+        pieces = [[ours.tokenizer.id_to_token(i) for i in row[:-1]] for row in ids]
+        found = bare.engine.translate_batch(
+            pieces, beam_size=beam, num_hypotheses=beam, length_penalty=0, return_scores=True,
+            max_batch_size=2000, batch_type="tokens",
+        )  # fmt: skip
+        return [decode([numbers(piece) for piece in row.hypotheses[0]]) for row in found]
+
+    timed: list[Timed] = []
+    for beam in (1, 4):
+        calls = {
+            name: lambda t=t, beam=beam: t.translate(texts, beam=beam)
+            for name, t in engines.items()
+        }
+        calls["CTranslate2 alone"] = lambda beam=beam: alone(beam)
+        expected = calls["annotated"]()
+        for name, call in calls.items():
+            same = sum(map(str.__eq__, call(), expected))
+            version = __version__ if name == "annotated" else ctranslate2.__version__
+            weights = sum(p.numel() for p in ours.model.parameters())
+            check = f"{same} of {len(texts)} outputs as ours"
+            timed.append((Row(name, version, f"beam {beam}", weights, check), call))
+    return timed
+
+
 # ---------------------------------------------------------------------------------------- timing
 
 
 def seconds(call: Callable[[], Any], device: str) -> float:
-    """How long a call takes, to the end of its work on the device."""
+    """Seconds that a call takes, until its work on the device is done."""
     if device == "cuda":
         torch.cuda.synchronize()
     start = time.perf_counter()
@@ -170,14 +224,14 @@ def seconds(call: Callable[[], Any], device: str) -> float:
 def measure(timed: list[Timed], rounds: int, device: str, patience: float) -> None:
     """Fill the rows with times.
 
-    Each is called once before it is timed, so that none starts with another's cache.
+    Each contender is called once before it is timed, so that none starts with another's cache.
 
     Args:
-        patience: seconds for one contender; one that needs more is left out of later rounds.
+        patience: seconds per contender; one that has used more is omitted from later rounds.
     """
     spent = [0.0] * len(timed)
-    gc.disable()  # a collection would hit whoever is there
-    for number in tqdm(range(-WARMUP, rounds), desc="rounds", leave=False):
+    gc.disable()  # a garbage collection would affect an arbitrary contender
+    for number in progress_bar(range(-WARMUP, rounds), desc="rounds", leave=False):
         gc.collect()
         for i, (row, call) in enumerate(timed):
             if spent[i] > patience and len(row.seconds) >= 3:
@@ -197,13 +251,14 @@ def run(
     only: Iterable[str] = (),
     patience: float = 20.0,
 ) -> list[dict[str, Any]]:
-    """Measure a task, "training" or "decoding", with all contenders that are installed."""
+    """Measure a task, "training", "decoding" or "engine", with all contenders installed."""
     device = work.source.device.type
-    contenders = installed(work, work.reference(), device, only)
-    timed = {"training": training, "decoding": decoding}[task](work, contenders)
+    if task == "engine":
+        timed = engine(work.captions)
+    else:
+        contenders = installed(work, work.reference(), device, only)
+        timed = {"training": training, "decoding": decoding}[task](work, contenders)
     for row, _ in timed:
-        tqdm.write(
-            f"{row.setting:15} {row.contender:22} {row.parameters:,} parameters; {row.check}"
-        )
+        say(f"{row.setting:15} {row.contender:22} {row.parameters:,} parameters; {row.check}")
     measure(timed, rounds, device, patience)
     return [asdict(row) for row, _ in timed]

@@ -1,6 +1,6 @@
-"""The model on the page beside PyTorch: `python -m benchmarks page`.
+"""The model on the page compared with PyTorch: `python -m benchmarks page`.
 
-Chromium opens a page from the disk, as a reader does; the same sentences go through the package.
+Chromium opens a page from the disk, as a reader does; the package translates the same sentences.
 """
 
 import argparse
@@ -42,17 +42,19 @@ SEARCH = """async ([name, text, beam]) => {
 def arguments(given: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks page",
-        description="Time the model of the front page in Chromium, beside PyTorch on one thread.",
+        description="Time the model of the front page in Chromium and in PyTorch on one thread.",
         epilog="The run of the book: python -m benchmarks page --out data/results/page.json. It "
-        "takes a minute; let nothing else run meanwhile.",
+        "takes a minute; run nothing else in the meantime.",
     )
-    parser.add_argument("--rounds", type=int, default=20, help="of each sentence (%(default)s)")
+    parser.add_argument(
+        "--rounds", type=int, default=20, help="number of timings of each sentence (%(default)s)"
+    )
     parser.add_argument("--out", type=Path, help="write the results to this JSON file")
     return parser.parse_args(given)
 
 
 def write_page(folder: Path) -> Path:
-    """A page with a live model, beside the files that it loads."""
+    """A page with a live model, next to the files that it loads."""
     sys.path.insert(0, str(ROOT / "book"))
     import live
 
@@ -67,12 +69,12 @@ def write_page(folder: Path) -> Path:
 
 
 def measure(browser: Any, page: Path, rounds: int) -> dict[str, Any]:
-    """Milliseconds until the model is ready, and for a sentence there and in Python, in turn."""
+    """Milliseconds until the model is ready, and per sentence on the page and in Python."""
     import torch
 
     from annotated import load_pretrained
 
-    torch.set_num_threads(1)  # a page has one
+    torch.set_num_threads(1)  # a page has one event loop
     translator, ready = load_pretrained(MODEL), []
     for _ in range(5):
         tab = browser.new_context(offline=True).new_page()

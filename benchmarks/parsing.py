@@ -1,27 +1,34 @@
-"""The parser of section 6.3 against two simple ones: `python -m benchmarks.parsing`.
+"""The logs of section 6.3, the parser's: `python -m benchmarks.parsing --help`.
 
-Writes data/results/craft-parser.json, the scores of all three on CRAFT's test part with the paper's
-beam of 21, and craft-parser-baselines.csv, those of the simple ones on every fifth sentence of its
-development part. It takes hours, most of them for the beam.
+craft-parser.json: scores of the parser and of two simple ones on CRAFT's test part, with the
+paper's beam of 21; this takes hours.
+craft-parser-baselines.csv: those of the simple ones on every fifth sentence of its dev part.
+craft-parser-search.csv: the parser's on the same sentences, free or held to trees, by beam.
+craft-parser-tags.csv: the parser's on every eighth sentence of 8 to 25 words of NLTK's sample of
+the Wall Street Journal, by the share of tags that it got right.
+craft-test-trees.txt: twenty gold trees of 8 to 12 words, at equal distances in CRAFT's test part.
+wsj-sample-lengths.csv: words and tokens of each tree of the sample.
 """
 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 from nltk import Nonterminal, Tree, ViterbiParser, induce_pcfg
-from tqdm import tqdm
 
-from annotated.machinery.files import resource_path, write_text
 from annotated.machinery.parsing.evalb import score_trees
-from annotated.machinery.parsing.trees import is_tag, load_trees
-from annotated.parsing import load_parser
+from annotated.machinery.parsing.trees import is_tag, load_trees, tree_to_brackets
+from annotated.machinery.progress import progress_bar
+from annotated.parsing import linearize, load_parser
+from benchmarks.logs import Writers, log_parser, write_logs
 
 
 def right_branching(words: list[str], tags: list[str], label: str = "NP") -> Tree:
-    """The tree in which each word is followed by a phrase of the rest, full stop apart.
+    """The tree in which each word is followed by a phrase of the rest, except the final period.
 
     English branches to the right; NP is the most frequent phrase.
     """
@@ -34,12 +41,12 @@ def right_branching(words: list[str], tags: list[str], label: str = "NP") -> Tre
 
 
 def frequency_tagger(trees: Iterable[Tree]) -> Callable[[str], str]:
-    """Tags a word as most often in these trees, or else as most words with its last three letters.
+    """Tags a word with its most frequent tag; for an unknown word, by its last three letters.
 
     Returns: a function from a word to its tag.
     """
     counts: dict[str, Counter] = defaultdict(Counter)
-    ending = lambda word: word[-3:].lower() + "\0"  # which is no word
+    ending = lambda word: word[-3:].lower() + "\0"  # which is not a word
     pairs = [pair for tree in trees for pair in tree.pos()]
     for word, tag in pairs:
         counts[word][tag] += 1
@@ -51,15 +58,15 @@ def frequency_tagger(trees: Iterable[Tree]) -> Callable[[str], str]:
 
 
 def grammar_parser(trees: list[Tree]) -> Callable[[list[str]], Tree]:
-    """A parser with the probabilistic context-free grammar of these trees, by nltk.
+    """A parser with the probabilistic context-free grammar of these trees, using nltk.
 
-    Rules with many children are binarized; the parts remember the label above and the last sister.
+    Rules with many children are binarized; the parts keep the parent label and the last sibling.
 
     Returns: a function from words to the most probable tree, or to the right-branching one if the
         grammar has none.
     """
     tag_of, productions = frequency_tagger(trees), []
-    inner = "\0"  # marks the labels that binarization makes; some labels have nltk's "|"
+    inner = "\0"  # marks labels from binarization, because some labels contain nltk's "|"
     without_words = lambda tree: (
         tree.label() if is_tag(tree) else Tree(tree.label(), [*map(without_words, tree)])
     )
@@ -91,13 +98,13 @@ def score_baselines(
     Args:
         train: trees to learn from.   gold: trees of the sentences to parse.
         lengths: as for `score_trees`.
-        longest: words of a sentence for the grammar, whose time grows with their cube.
+        longest: maximum words per sentence for the grammar, whose time is cubic in the length.
     """
     tag_of, parse = frequency_tagger(train), grammar_parser(train)
     words = [tree.leaves() for tree in gold]
     branching = [right_branching(w, [tag_of(word) for word in w]) for w in words]
     short = [tree for tree in gold if len(tree.leaves()) <= longest]
-    parsed = [parse(tree.leaves()) for tree in tqdm(short, unit=" sentences")]
+    parsed = [parse(tree.leaves()) for tree in progress_bar(short, unit=" sentences")]
     scores = {
         "right-branching": score_trees(gold, branching, lengths),
         "grammar": score_trees(short, parsed, [longest]),
@@ -105,16 +112,66 @@ def score_baselines(
     return [{"parser": name} | row for name, rows in scores.items() for row in rows]
 
 
-def main() -> None:
+def all_scores(_: Path) -> str:
     train, test = load_trees("craft", "train"), load_trees("craft", "test")
     search: dict[str, Any] = {"beam": 21, "alpha": 0.3, "hold": True}
     found = load_parser().parse_all([tree.leaves() for tree in test], progress=True, **search)
     rows = [{"parser": "Transformer"} | row for row in score_trees(test, found, (None, 40, 12))]
     rows += score_baselines(train, test, (None, 40, 12), 12)
     rows = [{"treebank": "craft", "split": "test"} | search | row for row in rows]
-    write_text(resource_path("results") / "craft-parser.json", json.dumps(rows, indent=1) + "\n")
-    rows = score_baselines(train, load_trees("craft", "dev")[::5], (10, 20, 40, None), 10)
-    pd.DataFrame(rows).to_csv(resource_path("results") / "craft-parser-baselines.csv", index=False)
+    return json.dumps(rows, indent=1) + "\n"
+
+
+def baselines(_: Path) -> pd.DataFrame:
+    train, gold = load_trees("craft", "train"), load_trees("craft", "dev")[::5]
+    return pd.DataFrame(score_baselines(train, gold, (10, 20, 40, None), 10))
+
+
+def searches(_: Path) -> pd.DataFrame:
+    gold, parser, rows = load_trees("craft", "dev")[::5], load_parser(), []
+    for hold, beam in product((True, False), (1, 4, 21)):
+        found = parser.parse_all([tree.leaves() for tree in gold], beam=beam, hold=hold)
+        scores = score_trees(gold, found, (10, 20, 40, None))
+        rows += [{"hold": hold, "beam": beam} | row for row in scores]
+    return pd.DataFrame(rows)
+
+
+def by_tags(_: Path) -> pd.DataFrame:
+    gold = [tree for tree in load_trees("wsj-sample", "test") if 8 <= len(tree.leaves()) <= 25][::8]
+    found = load_parser().parse_all([tree.leaves() for tree in gold], beam=1)
+    pairs, rows = list(zip(gold, found, strict=True)), []
+    tags = [score_trees([g], [f], [None])[0]["Tagging accuracy"] for g, f in pairs]
+    for low, high in (0, 60), (60, 75), (75, 90), (90, 101):
+        chosen = [pair for pair, right in zip(pairs, tags, strict=True) if low <= right < high]
+        scores = score_trees(*map(list, zip(*chosen, strict=True)), [None])[0]
+        rows.append({"tags": f"{low} to {min(high, 100)} %"} | scores)
+    return pd.DataFrame(rows)
+
+
+def gold_trees(_: Path) -> str:
+    trees = [tree for tree in load_trees("craft", "test") if 8 <= len(tree.leaves()) <= 12]
+    return "".join(f"{tree_to_brackets(tree)}\n" for tree in trees[:: len(trees) // 20][:20])
+
+
+def lengths(_: Path) -> pd.DataFrame:
+    trees = load_trees("wsj-sample", "test")
+    pairs = [(len(tree.leaves()), len(linearize(tree))) for tree in trees]
+    counts = pd.DataFrame(pairs, columns=["words", "tokens"]).value_counts()
+    return counts.rename("trees").sort_index().reset_index()
+
+
+WRITERS: Writers = {
+    "craft-parser.json": all_scores,
+    "craft-parser-baselines.csv": baselines,
+    "craft-parser-search.csv": searches,
+    "craft-parser-tags.csv": by_tags,
+    "craft-test-trees.txt": gold_trees,
+    "wsj-sample-lengths.csv": lengths,
+}
+
+
+def main(given: list[str] | None = None) -> None:
+    write_logs(log_parser("parsing", __doc__, WRITERS).parse_args(given), WRITERS)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""What each head of a translator is worth: the loss without it.
+"""The contribution of each head of a translator: the loss without it.
 
 `python -m benchmarks.switches MODEL SOURCE TARGET --out FILE` reads two files of lines, lets the
-model predict each piece of the target sentences, and does so again without each head, without all
-heads of each layer, and without each kind of attention. A row of the table names the kind of
+model predict each piece of the target sentences, and repeats this without each head, without all
+heads of each layer, and without each kind of attention. A row of the table contains the kind of
 attention ("encoder", "cross", "decoder"; "" for the whole model), the layer and the head (from 1;
-0 for all of them), and has the loss in nats per piece.
+0 for all), and the loss in nats per piece.
 """
 
 import argparse
@@ -28,7 +28,7 @@ KINDS = {
 
 
 def switches(model: object) -> Iterator[tuple[str, int, int, dict[str, list[int]]]]:
-    """Kind, layer, head, and what to switch off: nothing, each head, each layer, each kind."""
+    """Kind, layer, head, and the heads to switch off: none, each head, each layer, each kind."""
     yield "", 0, 0, {}
     modules = dict(model.named_modules())  # type: ignore[attr-defined]
     for kind, pattern in KINDS.items():
@@ -47,10 +47,12 @@ def main() -> None:
     """Measure, and write the table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("model", help="a model of the package, or a folder")
-    parser.add_argument("source", type=Path, help="file of sentences")
-    parser.add_argument("target", type=Path, help="file of their translations")
-    parser.add_argument("--most", type=int, default=1000, help="sentences (default: 1,000)")
-    parser.add_argument("--out", type=Path, required=True, help="table to write")
+    parser.add_argument("source", type=Path, help="file with one sentence per line")
+    parser.add_argument("target", type=Path, help="file with their translations")
+    parser.add_argument(
+        "--most", type=int, default=1000, help="maximum number of sentences (default: 1,000)"
+    )
+    parser.add_argument("--out", type=Path, required=True, help="CSV file to write")
     options = parser.parse_args()
     translator = load_pretrained(options.model)
     pair = [read_lines(path)[: options.most] for path in (options.source, options.target)]

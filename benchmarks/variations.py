@@ -1,7 +1,7 @@
 """Train rows of Table 3 at small scale: `python -m benchmarks.variations --help`.
 
-The runs of section 6.2: one after the other, and a run that the file of results holds is not
-repeated, so the command can be stopped and given again.
+The runs of section 6.2 are made one after another. A run that the file of results contains is not
+repeated, so the command can be stopped and started again.
 """
 
 import argparse
@@ -14,28 +14,28 @@ import pandas as pd
 from annotated.machinery.corpora import parse_data
 from annotated.machinery.errors import InputError
 from annotated.machinery.files import reading, write_text
+from annotated.machinery.pretrained import load_pretrained
 from annotated.machinery.scoring import evaluate
 from annotated.machinery.training.logs import read_log
 from annotated.machinery.training.trainer import train
-from annotated.machinery.translator import load_pretrained
 from annotated.variations import count_parameters, small_config, table_3
 
-_MEASURE = "cased, tokenized, compounds split"  # the paper's BLEU of English-German
+_MEASURE = "cased, tokenized, compounds split"  # the paper's BLEU for English-German
 
 
 def vary(names: Sequence[str], seeds: Sequence[int], results: Path, **changes: Any) -> pd.DataFrame:
     """Train rows of Table 3 at small scale, and score each on the validation set.
 
     Args:
-        names: rows.   seeds: for each row.   results: CSV file that grows by one line per run;
-            a run that it holds is not repeated.
+        names: rows.   seeds: for each row.   results: CSV file, to which each run adds a line;
+            a run that it contains is not repeated.
         changes: fields of all configurations, such as `updates`.
 
-    Returns: the content of the file in the end.
+    Returns: the final content of the file.
 
-    Raises: InputError if there is no such row, or if the file is no such table or holds a run of
-        another length (the file does not record other changes); KeyboardInterrupt when
-        all is saved, if it was told to stop.
+    Raises: InputError for an unknown row, or if the file is not such a table or contains a run of
+        another length (it does not record other changes); KeyboardInterrupt, after saving, if it
+        was asked to stop.
 
     Source: section 6.2, Table 3.
     """
@@ -78,7 +78,9 @@ def main() -> None:
     )
     add = parser.add_argument
     add("--row", nargs="+", default=list(table_3().index), help="such as 'A: h = 1' (default: all)")
-    add("--seed", nargs="+", type=int, default=[1], help="one run for each (default: 1)")
+    add(
+        "--seed", nargs="+", type=int, default=[1], help="seeds, with one run for each (default: 1)"
+    )
     add("--updates", type=int, default=2000, help="updates of each run (default: %(default)s)")
     add("--precision", default="auto", help="as for `annotated train` (default: %(default)s)")
     add("--results", type=Path, default=Path("runs/variations.csv"), help="file to append to")

@@ -1,4 +1,4 @@
-"""What every contender is given: the same shapes, the same weights, the same batches."""
+"""The workload of every contender: the same shapes, the same weights, the same batches."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,12 +9,12 @@ from torch import Tensor
 from annotated.data import END, PAD, START, UNK, pad_ids
 from annotated.model import EncoderDecoder, TransformerConfig, build_model
 
-FORBIDDEN = -100.0  # added to the logit of a symbol that a search must not choose
+FORBIDDEN = -100.0  # added to the logits of symbols that a search must not choose
 
 
 @dataclass
 class Workload:
-    """The tasks; small enough for two cores of a CPU."""
+    """The tasks, which are small enough for two CPU cores."""
 
     vocab: int = 8000
     N: int = 4
@@ -23,9 +23,10 @@ class Workload:
     h: int = 8
     dropout: float = 0.1
     smoothing: float = 0.1
-    train_batch: tuple[int, int] = (32, 24)  # sentences, tokens of the longest
-    shortest: int = 22  # tokens of the shortest: about as much padding as batches by length have
+    train_batch: tuple[int, int] = (32, 24)  # number of sentences, tokens in the longest
+    shortest: int = 22  # tokens in the shortest: about as much padding as in batches by length
     decode_batch: tuple[int, int] = (16, 24)
+    captions: int = 400  # of the task engine
     steps: int = 40  # tokens that a search writes
     beam: int = 4
     device: str = "cpu"
@@ -45,7 +46,7 @@ class Workload:
         self.to_translate = sentences(*self.decode_batch, self.decode_batch[1], [])
 
     def numbers(self) -> dict[str, Any]:
-        """The sizes, as results record them."""
+        """The sizes, as recorded in the results."""
         padding = (self.target[:, 1:] == PAD).float().mean().item()
         return asdict(self) | {"padding": round(padding, 4)}
 
@@ -56,7 +57,7 @@ class Workload:
         return build_model(TransformerConfig.base(self.vocab, dropout=self.dropout, **shape))
 
     def bias(self) -> Tensor:
-        """For the logits of a search: nothing ends early, so that all do the same work."""
+        """Bias for the logits of a search: no output ends early, so that all do the same work."""
         bias = torch.zeros(self.vocab)
         bias[[START, END, PAD, UNK]] = FORBIDDEN
         return bias

@@ -1,8 +1,9 @@
-"""Sphinx extension: citations carry the numbers that they have in the paper.
+"""Sphinx extension: citations with the paper's own numbers.
 
 It registers the pybtex style `paper`. An entry of `references.bib` with a field `number` is
-labelled with it, as [2]; any other, a source of our own, with its first author and year, as
-[Rush18]. The numbered entries come first, in order, then ours in alphabetical order.
+labeled with this number, such as [2]; any other entry is a source that the book adds and is labeled
+with its first author and year, such as [Rush18]. The numbered entries come first, in order,
+followed by ours in alphabetical order.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def label(entry: Entry) -> str:
     if "number" in entry.fields:
         return entry.fields["number"]
     author = entry.persons["author"][0]
-    surname = "".join(author.prelast_names + author.last_names).strip("{}")  # of a group
+    surname = "".join(author.prelast_names + author.last_names).strip("{}")  # the name of a group
     return surname + entry.fields["year"][-2:]
 
 
@@ -41,7 +42,7 @@ def _position(entry: Entry) -> tuple[int, int, str]:
 
 
 class PaperLabels(BaseLabelStyle):
-    """Labels by `label`; each depends on its own entry alone, so a part of the list keeps them."""
+    """Labels by `label`; each depends only on its own entry, so they hold in partial lists too."""
 
     def format_labels(self, sorted_entries: Iterable[Entry]) -> Iterator[str]:
         return map(label, sorted_entries)
@@ -55,7 +56,7 @@ class PaperSorting(BaseSortingStyle):
 
 
 class PaperStyle(UnsrtStyle):
-    """pybtex's plain style with the paper's labels and order."""
+    """pybtex's plain style, with the paper's labels and order."""
 
     default_label_style = PaperLabels
     default_sorting_style = PaperSorting
@@ -63,7 +64,7 @@ class PaperStyle(UnsrtStyle):
     def format_entry(
         self, label: str, entry: Entry, bib_data: BibliographyData | None = None
     ) -> FormattedEntry:
-        # pybtex would print `number` as the issue of a journal, which the field `issue` holds here.
+        # pybtex would print `number` as a journal's issue, which is in the field `issue` here.
         entry = deepcopy(entry)
         entry.fields.pop("number", None)
         if "issue" in entry.fields:

@@ -30,14 +30,14 @@ class Entry(NamedTuple):
 
     @property
     def section(self) -> str:
-        """The section that counts it: 3.2 for 3.2.1."""
+        """The section under which it is counted: 3.2 for 3.2.1."""
         return ".".join(self.verdict.section.split(".")[:2])
 
 
 def claims_of(notebook: NotebookNode) -> list[Verdict]:
-    """The claims that the cells of an executed notebook show, in order.
+    """The claims in the cells of an executed notebook, in order.
 
-    Raises: ExtensionError for one that lacks a section, or any other part.
+    Raises: ExtensionError for a claim that lacks a section or any other part.
     """
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     found = [
@@ -53,7 +53,7 @@ def claims_of(notebook: NotebookNode) -> list[Verdict]:
 
 
 def collect(notebooks: dict[str, NotebookNode]) -> list[Entry]:
-    """The claims of executed notebooks, given by page: by section, then in order of appearance.
+    """The claims of executed notebooks, sorted by section and then by order of appearance.
 
     Raises: ExtensionError if two claims have one id, and as `claims_of`.
     """
@@ -93,7 +93,7 @@ def row(entry: Entry) -> str:
 
 
 def scoreboard(entries: list[Entry]) -> str:
-    """The verdicts as one bar: a part for each, linked to its claims, and a legend."""
+    """The verdicts as one bar with a part for each, linked to its claims, and a legend."""
     counts = Counter(entry.verdict.verdict for entry in entries)
     parts, legend = [], []
     for verdict, (mark, color) in MARKS.items():
@@ -120,7 +120,7 @@ SHOWN_ON = ("chapters/index", "chapters/claims")
 
 
 def collect_claims(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Collect the claims after all chapters are read.
+    """Collect the claims after all chapters have been read.
 
     Returns: the pages that have to be rendered again.
     """

@@ -1,4 +1,4 @@
-"""The pages of the book, and the files that they are made from."""
+"""The pages of the book, and their source files."""
 
 import re
 from pathlib import Path

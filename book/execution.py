@@ -1,4 +1,4 @@
-"""Execute the chapters in parallel, and only if something that they depend on changed."""
+"""Execute the chapters in parallel, and only if one of their dependencies has changed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sphinx.environment import BuildEnvironment
 
 from annotated.machinery.paper.quotation import Quotation, find_paper, quote
 
-# Code whose results depend on what the reader has at hand: corpora, or the PDF.
+# Code whose results depend on files that a reader may have: corpora, or the PDF.
 ASKS_THE_READER = re.compile(r"annotated\.machinery\.(corpora|paper)|ANNOTATED_")
 
 
@@ -44,8 +44,8 @@ def choose_cache(app: Sphinx, config) -> None:
 def execute_chapters(app: Sphinx, env: BuildEnvironment, pages: list[str]) -> None:
     """Execute chapters into the cache, one per core, before Sphinx reads them.
 
-    Sphinx itself would execute them one by one, because some of the theme's extensions forbid
-    reading in parallel. A chapter that fails here fails again, and is reported, when it is read.
+    Sphinx itself would execute them one after another, because some of the theme's extensions
+    forbid parallel reading. A chapter that fails here fails again and is reported when it is read.
     """
     cache = get_cache(env.mystnb_config.execution_cache_path)
     chapters = []
@@ -55,14 +55,14 @@ def execute_chapters(app: Sphinx, env: BuildEnvironment, pages: list[str]) -> No
             take_over(cache, reader.read(text), path)
             chapters.append(cache.add_nb_to_project(path, read_data=reader.read_fmt).pk)
     executor = load_executor("local-parallel", cache, logger=logging.getLogger("jupyter_cache"))
-    executor.logger.setLevel(logging.INFO)  # name each chapter that begins and ends
+    executor.logger.setLevel(logging.INFO)  # name each chapter when it begins and ends
     executor.run_and_cache(filter_pks=chapters, timeout=env.mystnb_config.execution_timeout)
 
 
 def take_over(cache: JupyterCacheAbstract, notebook: NotebookNode, path: str) -> None:
-    """Reuse a chapter's results from a build with other settings, if they do not depend on these.
+    """Reuse a chapter's results from a build with other settings if they do not depend on these.
 
-    Cells that quote the paper do depend on them, but do nothing else, so only they run again.
+    Cells that quote the paper depend on them but do nothing else, so only these cells run again.
     """
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     quotes = [cell for cell in code if "paper" in cell.metadata.get("tags", [])]
@@ -70,7 +70,7 @@ def take_over(cache: JupyterCacheAbstract, notebook: NotebookNode, path: str) ->
         return
     with suppress(KeyError):
         cache.match_cache_notebook(notebook)
-        return  # these settings have their own results
+        return  # results for these settings exist
     for other in Path(cache.path).parent.glob("*/global.db"):
         with suppress(KeyError):
             found = get_cache(other.parent).merge_match_into_notebook(notebook)[1]
@@ -90,7 +90,7 @@ def shown(quotation: Quotation | None) -> list[NotebookNode]:
 
 
 def executed(env: BuildEnvironment, page: str) -> NotebookNode | None:
-    """A chapter with the outputs of its cells; None if it has no code, or failed."""
+    """A chapter with the outputs of its cells; None if it has no code or failed."""
     path = env.doc2path(page)
     text = Path(path).read_text(encoding="utf-8")
     reader = create_nb_reader(path, env.myst_config, env.mystnb_config, text)

@@ -19,11 +19,13 @@ from heights import style
 from links import Offered, Reference, details, name_module, paper_url, read_docstring
 from live import Live, write_models
 from notebooks import write_notebooks
+from reading import add_short_read, add_way
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
+from tables import mend_tables
 
 BOOK = Path(__file__).resolve().parent
-LARGE = 60_000  # characters of a chart's data
+LARGE = 60_000  # number of characters in a chart's data
 MARK = re.compile(r"^(§[\d.]+ ¶\d+|Abstract|Acknowledgements|(Figure|Table|Footnote) \d+)$")
 
 
@@ -37,9 +39,9 @@ def depart_details(translator, node) -> None:
 
 
 class Cells(SphinxPostTransform):
-    """Handle cells that show the paper, solutions and cells that are exported."""
+    """Process cells that show the paper, contain solutions, or are exported."""
 
-    default_priority = 190  # before myst-nb folds the cells
+    default_priority = 190  # runs before myst-nb folds the cells
 
     def run(self, **kwargs) -> None:
         for cell in list(self.document.findall(nodes.container)):
@@ -48,15 +50,29 @@ class Cells(SphinxPostTransform):
             tags = cell["cell_metadata"].get("tags", [])
             if "paper" in tags:
                 show_paper(cell)
+                continue
             if "solution" in tags:
                 cell["prompt_show"], cell["prompt_hide"] = "Solution", "Hide the solution"
             if "export" in cell["cell_metadata"]:
                 api = self.app.builder.get_relative_uri(self.env.docname, "chapters/api")
                 name_module(cell, cell["cell_metadata"]["export"], api)
+            following = cell.next_node(siblings=True, descend=False)
+            if is_folded(cell) and len(cell.children) == 1 and is_folded(following):
+                following.children[0].insert(0, cell.children[0].children)  # under one bar
+                following["ids"] += cell["ids"]
+                cell.parent.remove(cell)
+
+
+def is_folded(node: nodes.Node | None) -> bool:
+    """Whether a node is a cell whose code is folded, and is neither a solution nor exported."""
+    if not isinstance(node, nodes.container) or node.get("nb_element") != "cell_code":
+        return False
+    tags = node["cell_metadata"].get("tags", [])
+    return "hide-input" in tags and "solution" not in tags and "export" not in node["cell_metadata"]
 
 
 def show_paper(cell: nodes.container) -> None:
-    """Hide the call; if it showed the paper's paragraph, fold our restatement below it."""
+    """Hide the call; if it shows the paper's paragraph, fold our restatement below it."""
     output, following = cell.children[-1], cell.next_node(siblings=True, descend=False)
     if output.get("nb_element") != "cell_code_output":
         if following is not None:
@@ -66,7 +82,9 @@ def show_paper(cell: nodes.container) -> None:
     cell.children = [output]
     cell["classes"].append("original")
     for link in output.findall(nodes.reference):
-        if link.astext() == (address := link.get("refuri")):  # in one piece the theme shortens it
+        if link.astext() == (
+            address := link.get("refuri")
+        ):  # the theme shortens a long name without breaks
             link.children = [nodes.Text(address[:8]), nodes.Text(address[8:])]
     if isinstance(following, nodes.block_quote):
         fold = details(summary="in our words", classes=["restatement"])
@@ -93,7 +111,7 @@ class PaperLayer(SphinxPostTransform):
 
 
 class InlineFigures(SphinxPostTransform):
-    """Inline SVG figures into the page, so that they follow the theme and their links work."""
+    """Inline SVG figures into the page, so that they follow the theme and have working links."""
 
     default_priority = 192
     formats = ("html",)
@@ -112,17 +130,19 @@ class InlineFigures(SphinxPostTransform):
 
 
 class LargeCharts(SphinxPostTransform):
-    """Move charts with much data into separate files, which pages load on demand."""
+    """Move charts with large data into separate files, which pages load on demand."""
 
     default_priority = 193
     formats = ("html",)
     data = re.compile(r'(<div class="chart")([^>]*>)<script type="application/json">(.*?)</script>')
 
     def run(self, **kwargs) -> None:
-        self.early = 1  # how many may be drawn before the reader has scrolled
+        self.early = 1  # number that may be drawn before the reader scrolls
         for raw in self.document.findall(nodes.raw):
             if 'class="chart"' in (text := raw.astext()):
-                self.least = 0 if 'class="choice"' in text else LARGE  # most of a choice never show
+                self.least = (
+                    0 if 'class="choice"' in text else LARGE
+                )  # most alternatives of a choice are never shown
                 raw.children = [nodes.Text(self.data.sub(self.move, text))]
 
     def move(self, found: re.Match) -> str:
@@ -139,7 +159,7 @@ class LargeCharts(SphinxPostTransform):
         return f'{found[1]}{kept} data-spec="{name}"{found[2]}'
 
 
-SYMBOLS = {  # in formulas and in code, and their anchors on the page of symbols
+SYMBOLS = {  # symbols in formulas and in code, and their anchors on the page of symbols
     "d_{model}": "d-model", "d_model": "d-model", "d_{ff}": "d-ff", "d_ff": "d-ff", "d_k": "d-k",
     "d_v": "d-v", "N": "n-layers", "h": "h-heads", "P_{drop}": "p-drop",
     "\\epsilon_{ls}": "epsilon-ls", "\\beta_1": "betas", "\\beta_2": "betas", "Q": "qkv",
@@ -164,14 +184,16 @@ class Symbols(SphinxPostTransform):
         for paragraph in self.document.findall(nodes.paragraph):
             for use in [*paragraph.findall(nodes.math), *paragraph.findall(nodes.literal)]:
                 text = re.sub(r"\\(?:text|mathrm){(\w+)}", r"\1", use.astext())
-                text = text.partition("=")[0].strip()  # of "d_k = 64" too
+                text = text.partition("=")[0].strip()  # also for "d_k = 64"
                 anchor = SYMBOLS.get(text)
                 if anchor and anchor not in met and not isinstance(use.parent, nodes.reference):
                     met.add(anchor)
                     link = nodes.reference("", "", refuri=f"{page}#{anchor}", internal=True)
                     link["classes"] = ["symbol"]
                     name = re.sub(r"[{}\\]", "", text)
-                    link["reftitle"] = f"what {name} means"  # a formula alone is no name
+                    link["reftitle"] = (
+                        f"meaning of {name}"  # a formula alone is not an accessible name
+                    )
                     use.replace_self(link)
                     link += use
 
@@ -185,13 +207,13 @@ def repository() -> str | None:
 
 
 def looks() -> str:
-    """Digest of the files that shape every page: when it changes, all are rendered again."""
+    """Digest of the files that affect every page; when it changes, all pages are rendered again."""
     files = sorted(BOOK.glob("*.py")) + sorted(BOOK.glob("static/*"))
     return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
 
 
 def add_buttons(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Add buttons that open a page as a notebook: to download and, with a GitHub remote, online."""
+    """Add buttons to download a page's notebook and, with a GitHub remote, to run it online."""
     buttons = context.get("header_buttons")
     notebook = Path(app.outdir, "notebooks", f"{Path(page).name}.ipynb")
     if buttons is None or doctree is None or not notebook.exists():
@@ -212,25 +234,25 @@ def button(url: str, text: str, icon: str, label: str) -> dict[str, str]:
 
 
 def describe(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Add the metadata of link previews: title, first sentences, a picture."""
+    """Add the metadata for link previews: title, first sentences, and a picture."""
     paragraphs = doctree.findall(nodes.paragraph) if doctree else []
     text = next((p.astext() for p in paragraphs if len(p.astext()) > 80), app.config.html_title)
     about = re.sub(r" \[[^]]*\]", "", " ".join(text.split()))  # without citations
     about = about if len(about) <= 200 else about[:200].rpartition(" ")[0] + " …"
     title = app.env.titles[page].astext() if page in app.env.titles else app.config.html_title
     picture = context["pathto"]("_static/social.jpg", 1)
-    if app.config.book_repository:  # a picture needs a whole address: that of GitHub's pages
+    if app.config.book_repository:  # a picture needs an absolute address, on GitHub Pages
         owner, _, name = app.config.book_repository.partition("/")
         picture = f"https://{owner}.github.io/{name}/_static/social.jpg"
     tags = {
         "description": about, "og:title": title, "og:description": about,
         "og:type": "article", "og:image": picture, "twitter:card": "summary_large_image",
     }  # fmt: skip
-    # Nothing from elsewhere, and no text that becomes code; `file:` is for pages on the disk.
+    # Nothing from other sites, and no text executed as code; `file:` is for pages on the disk.
     policy = (
         "default-src 'self' file: data: blob: 'unsafe-inline'; object-src 'none'; base-uri 'none'"
     )
-    # Where storage is refused, themes and search would stop; then it lasts as long as the page.
+    # If storage is blocked, themes and search would fail; the substitute lasts as long as the page.
     storage = (
         'try { localStorage.setItem("_", ""); localStorage.removeItem("_"); } '
         "catch { const kept = {}; "
@@ -238,10 +260,11 @@ def describe(app: Sphinx, page: str, template: str, context: dict, doctree) -> N
         "getItem: (key) => kept[key] ?? null, setItem: (key, text) => { kept[key] = text; }, "
         "removeItem: (key) => { delete kept[key]; } } }); }"
     )
+    short = 'document.documentElement.classList.toggle("short", !!localStorage.getItem("short"));'
     context["default_mode"] = "auto"
     context["metatags"] = context.get("metatags", "") + (
         f'<meta http-equiv="Content-Security-Policy" content="{policy}" />\n'
-        f"<script>{storage}</script>\n"
+        f"<script>{storage} {short}</script>\n"
     )
     context["metatags"] += "".join(
         f'<meta {"property" if ":" in name else "name"}="{name}" content="{html.escape(said)}" />\n'
@@ -276,16 +299,16 @@ def write_front_door(app: Sphinx, error: Exception | None) -> None:
 
 
 def drop_scripts(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Drop Thebe, which needs a remote host, and MathJax, whose work is done by then."""
+    """Drop Thebe, which needs a remote host, and MathJax, which has already done its work."""
     scripts = context.get("script_files", [])
     unwanted = re.compile("thebe|mathjax", re.IGNORECASE)
     context["script_files"] = [s for s in scripts if not unwanted.search(f"{s}{vars(s)}")]
 
 
 def finish_pages(app: Sphinx, error: Exception | None) -> None:
-    """Set the formulas, and leave out what the theme loads on every page without need.
+    """Set the formulas, and omit files that the theme loads on every page unnecessarily.
 
-    Its icons are in its styles as well, as a font; the index of words is for the page of results.
+    Its icons are also in its styles, as a font; only the results page needs the search index.
     """
     if error or app.builder.name != "html":
         return
@@ -297,26 +320,33 @@ def finish_pages(app: Sphinx, error: Exception | None) -> None:
     copy_fonts(fonts)
     icons = re.compile(r"\s*<script[^>]*fontawesome\.js[^>]*></script>")
     words = "searchtools|language_data|searchindex"
-    twice = re.compile(r"<title>(.+?) &#8212; \1</title>")  # the first page is called as the book
+    twice = re.compile(
+        r"<title>(.+?) &#8212; \1</title>"
+    )  # the first page has the title of the book
     search = re.compile(rf"\s*<script[^>]*({words})\.js[^>]*></script>")
+    bar = '<div id="pst-primary-sidebar"'
+    region = f'{bar} role="complementary" aria-label="Menu"'  # else what is in it is in none
     for path in Path(app.outdir).rglob("*.html"):
         text = icons.sub("", path.read_text(encoding="utf-8"))
         if path.name != "search.html":
             text = search.sub("", text)
         text = twice.sub(r"<title>\1</title>", text)
+        text = text.replace(f"{bar} class", f"{region} class")
+        text = mend_tables(text)
         text = set_formulas(text, os.path.relpath(fonts, path.parent).replace(os.sep, "/"))
         path.write_text(text, encoding="utf-8")
 
 
 def mend_body(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Remove roles that ARIA does not allow from citations, and say what needs JavaScript.
+    """Remove roles that ARIA forbids from citations, and add a notice about JavaScript.
 
-    Also remove the element around every word of a signature, which would weigh down the reference.
+    Also remove the element around each word of a signature, which would bloat the reference.
     """
     wrong = re.compile(r'(<div class="citation"[^>]*)( role="doc-biblioentry")|(<div) role="list"')
     body = wrong.sub(r"\1\3", context.get("body", ""))
     body = re.sub(r'<span class="pre">([^<]*)</span>', r"\1", body)
-    told = "Without JavaScript the charts of this page are sentences."
+    told = "Without JavaScript, the charts on this page are replaced by descriptions."
+    body = body.replace(' aria-label="Toggle hidden content"', "")  # its name is "Show the code"
     banner = f"<noscript><p>{told}</p></noscript>\n" if "<script" in body else ""
     context["body"] = banner + body
 
@@ -324,7 +354,7 @@ def mend_body(app: Sphinx, page: str, template: str, context: dict, doctree) -> 
 def prepare(app: Sphinx) -> None:
     """Configure kernels to return charts as data, and write scripts, notebooks and models."""
     os.environ["IPYTHONDIR"] = str(BOOK / "ipython")
-    # Tensors here are small: threads gain nothing and slow down a busy machine.
+    # Tensors are small, so threads gain nothing and slow down a busy machine.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     scripts = Path(app.outdir).parent / "scripts"
     scripts.mkdir(parents=True, exist_ok=True)
@@ -345,7 +375,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("live", Live)
     for transform in (Cells, PaperLayer, InlineFigures, LargeCharts, Claims, Symbols, Reference):
         app.add_post_transform(transform)
-    app.connect("autodoc-process-docstring", read_docstring, priority=400)  # before napoleon
+    app.connect("autodoc-process-docstring", read_docstring, priority=400)  # runs before napoleon
     app.connect("config-inited", choose_cache, priority=100)
     app.connect("builder-inited", prepare)
     app.connect("env-before-read-docs", execute_chapters)
@@ -354,6 +384,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", describe, priority=900)
     app.connect("html-page-context", drop_scripts, priority=900)
     app.connect("html-page-context", mend_body, priority=900)
+    app.connect("html-page-context", add_short_read, priority=900)
+    app.connect("html-page-context", add_way, priority=900)
     app.connect("build-finished", finish_pages)
     app.connect("build-finished", write_front_door)
     app.add_js_file("book.js", loading_method="defer")

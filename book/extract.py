@@ -1,9 +1,9 @@
-"""Make the package `annotated/` from the export cells of the chapters.
+"""Generate the package `annotated/` from the export cells of the chapters.
 
 A code cell with the metadata `export: NAME` belongs to `annotated/NAME.py`. The cells of a module
-are joined in the order of the chapters, with their imports gathered at the top, and the whole is
+are joined in the order of the chapters, with their imports collected at the top, and the result is
 formatted by ruff. `__init__.py` and its stub `__init__.pyi` offer the names that the chapter
-`api.md` lists, those of the hand-written `annotated/machinery/` included. Only files that carry the
+`api.md` lists, including names from the hand-written `annotated/machinery/`. Only files with the
 mark of extraction are ever overwritten or deleted.
 
     python book/extract.py            write the package
@@ -36,7 +36,7 @@ MARK = "Generated from the chapters by book/extract.py"  # in every file that ex
 
 
 class ExtractionError(Exception):
-    """A chapter cannot become a module."""
+    """A chapter that cannot become a module."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Cell:
 
 @dataclass
 class Module:
-    """A module in the making: its cells, and the text made of them."""
+    """A module under construction: its cells, and the text generated from them."""
 
     name: str
     cells: list[Cell] = field(default_factory=list)
@@ -76,7 +76,7 @@ class Module:
         return f"{self.name}.py"
 
     def definitions(self) -> Iterator[tuple[str, Cell]]:
-        """Every name that a cell defines at top level, and the cell."""
+        """Every name that a cell defines at top level, with the cell."""
         for cell in self.cells:
             for node in cell.tree().body:
                 for name in defined_names(node):
@@ -116,7 +116,7 @@ def defined_names(node: ast.stmt) -> list[str]:
 
 
 def split_imports(cell: Cell) -> tuple[list[str], list[str]]:
-    """The lines of a cell without its top-level imports, and these, with their comments."""
+    """The lines of a cell without its top-level imports, and the imports with their comments."""
     lines = cell.source.split("\n")
     body = cell.tree().body
     spans = [range(node.lineno - 1, node.end_lineno or node.lineno) for node in body]
@@ -126,7 +126,7 @@ def split_imports(cell: Cell) -> tuple[list[str], list[str]]:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             if any(used[row] > 1 for row in span):
                 raise ExtractionError(
-                    f"{cell}: give an import a line of its own: {lines[span.start].strip()}"
+                    f"{cell}: put each import on a separate line: {lines[span.start].strip()}"
                 )
             imports.append("\n".join(lines[row] for row in span))
             lines = ["" if row in span else line for row, line in enumerate(lines)]
@@ -149,7 +149,7 @@ def export_cells(chapter: Path) -> Iterator[Cell]:
         if cell.cell_type == "code" and module is not None:
             found = Cell(chapter, number, module, cell.source)
             if not is_module_name(module):
-                raise ExtractionError(f"{found}: export names no module: {module!r}")
+                raise ExtractionError(f"{found}: export does not name a module: {module!r}")
             yield found
 
 
@@ -238,7 +238,7 @@ def offered(chapters: Path, homes: dict[str, str]) -> dict[str, list[str]]:
 
 
 def package(chapters: Path, folder: Path) -> dict[str, str]:
-    """Every generated file of the package in `folder`: file name to text."""
+    """Every generated file of the package in `folder`, as file name to text."""
     modules = collect(chapters)
     texts = {module.path: module.text() for module in modules.values()}
     check_names(modules, texts)
@@ -261,7 +261,7 @@ def package(chapters: Path, folder: Path) -> dict[str, str]:
 
 @contextmanager
 def laid_out(texts: dict[str, str]) -> Iterator[Path]:
-    """The files in a temporary folder, so that one call of ruff sees all of them."""
+    """The files in a temporary folder, so that one call to ruff processes all of them."""
     with TemporaryDirectory() as place:
         folder = Path(place).resolve()
         for name, text in texts.items():
@@ -270,7 +270,7 @@ def laid_out(texts: dict[str, str]) -> Iterator[Path]:
 
 
 def ruff(arguments: list[str], folder: Path) -> str:
-    """Run ruff on a folder; its standard output."""
+    """Run ruff on a folder and return its standard output."""
     command = [sys.executable, "-m", "ruff", *arguments, "--no-cache", str(folder)]
     done = subprocess.run(command, capture_output=True, encoding="utf-8")
     if done.returncode not in (0, 1) or (done.returncode and not done.stdout):
@@ -279,7 +279,7 @@ def ruff(arguments: list[str], folder: Path) -> str:
 
 
 def check_names(modules: dict[str, Module], texts: dict[str, str]) -> None:
-    """Refuse names that are neither defined nor imported, naming the cell."""
+    """Reject names that are neither defined nor imported; the error names the cell."""
     with laid_out(texts) as folder:
         found = ruff(["check", "--select", "F821", "--output-format", "json", "--isolated"], folder)
     for problem in json.loads(found):
@@ -296,9 +296,9 @@ def read(path: Path) -> str | None:
 
 
 def differences(files: dict[str, str], folder: Path) -> dict[str, tuple[str | None, str | None]]:
-    """File name to its text in the folder and its text by the chapters, where these differ.
+    """File name to its text in the folder and its text from the chapters, where these differ.
 
-    A file that carries the mark, and that no chapter makes any more, has the second text None.
+    For a file with the mark that no chapter generates anymore, the second text is None.
     """
     made = [path.name for path in folder.glob("*.py*") if MARK in (read(path) or "")]
     texts = {name: (read(folder / name), files.get(name)) for name in sorted({*files, *made})}
@@ -306,14 +306,16 @@ def differences(files: dict[str, str], folder: Path) -> dict[str, tuple[str | No
 
 
 def write(files: dict[str, str], folder: Path) -> list[str]:
-    """Make the generated files of the folder these, each written atomically; what changed.
+    """Update the generated files of the folder, each atomically; return those that changed.
 
-    Raises: ExtractionError for a file that exists and does not carry the mark.
+    Raises: ExtractionError for an existing file without the mark.
     """
     changed = differences(files, folder)
     for name, (old, _) in changed.items():
         if old is not None and MARK not in old:
-            raise ExtractionError(f"{folder / name}: not overwritten, as it was written by hand")
+            raise ExtractionError(
+                f"{folder / name}: not overwritten, because it was written by hand"
+            )
     folder.mkdir(parents=True, exist_ok=True)
     for name, (_, new) in changed.items():
         if new is None:
@@ -326,7 +328,7 @@ def write(files: dict[str, str], folder: Path) -> list[str]:
 
 
 def diff(name: str, old: str | None, new: str | None) -> str:
-    """From the file in the package to what the chapters say."""
+    """Difference from the file in the package to the file from the chapters."""
     before = f"annotated/{name}" if old is not None else "(missing)"
     after = f"annotated/{name} from the chapters" if new is not None else "(no chapter)"
     lines = [(text or "").split("\n") for text in (old, new)]
@@ -352,7 +354,7 @@ def main(arguments: list[str] | None = None) -> int:
             return 1 if changed else 0
         changed = write(files, options.package)
     except ExtractionError as error:
-        print(f"extraction refused: {error}", file=sys.stderr)
+        print(f"extraction failed: {error}", file=sys.stderr)
         return 2
     print(f"annotated/: {len(files)} files, {len(changed)} changed: {', '.join(changed) or 'none'}")
     return 0

@@ -1,4 +1,4 @@
-"""Formulas as HTML: MathJax sets them while the book is built, so that no page needs it."""
+"""Formulas as HTML: MathJax sets them during the build, so that no page has to load it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NUMBER = re.compile(r"\\tag\{(.*?)\}")
 
 
 def mathjax() -> Path:
-    """The folder of MathJax, in the package that carries it."""
+    """The folder of MathJax in the package that contains it."""
     files = distribution("sphinx-mathjax-offline").files or []
     (core,) = (file for file in files if file.name == "core.js")
     return Path(str(core.locate())).parent
@@ -56,7 +56,7 @@ def engine() -> quickjs.Context:
 
 @cache
 def formula(tex: str, display: bool) -> str:
-    """A formula as HTML, with MathML for those who listen.
+    """A formula as HTML, with MathML for screen readers.
 
     Raises: ValueError for TeX that MathJax cannot set.
     """
@@ -77,7 +77,7 @@ def set_formulas(text: str, fonts: str) -> str:
         tag, tex = found["tag"], html.unescape(found["tex"])
         if tag == "span":
             return f'<span class="math"{found["more"]}>{formula(tex, display=False)}</span>'
-        number = NUMBER.search(tex)  # beside the formula, which can be scrolled on a phone
+        number = NUMBER.search(tex)  # next to the formula, which can be scrolled on a phone
         beside = f"<span>({number[1]})</span>" if number else ""
         made = formula(NUMBER.sub("", tex), display=True)
         return f'<div class="math"{found["more"]}><div>{made}</div>{beside}</div>'
@@ -90,6 +90,6 @@ def set_formulas(text: str, fonts: str) -> str:
 
 
 def copy_fonts(folder: Path) -> None:
-    """Copy the fonts that the styles ask for."""
+    """Copy the fonts that the styles use."""
     source = mathjax() / "output" / "chtml" / "fonts" / "woff-v2"
     shutil.copytree(source, folder, dirs_exist_ok=True)

@@ -1,4 +1,4 @@
-"""How tall charts will be, so that the first ones' place is kept free until they are drawn."""
+"""The heights of charts, so that space is reserved for the first ones until they are drawn."""
 
 from __future__ import annotations
 
@@ -9,32 +9,35 @@ from typing import Any
 
 import vl_convert
 
-WIDE, NARROW, SMALL = 768, 358, 500  # of the column, on a desk and on a phone; book.js's limit
-CONTROL, MARGIN = 30, 18  # of a slider or a list below a chart, and around it, in pixels
+WIDE, NARROW, SMALL = 768, 358, 500  # pixels: column on a desktop, on a phone; book.js's limit
+CONTROL, BUTTON = 30, 24  # heights of a slider or list below a chart and of its button, in pixels
 
 
 def height(spec: dict[str, Any], width: int) -> int:
     """The height of a chart in a column of this width, in pixels, as book.js will draw it."""
     spec = json.loads(json.dumps(spec))
+    turned = spec.get("usermeta", {}).get("turned") if width < SMALL else None
+    if turned:
+        spec["height"] = turned
     for part in parts(spec):
         if part.get("width") == "container":
             part["width"] = width - 60  # without the axis
         if width < SMALL and isinstance(part.get("legend"), dict):
-            part["legend"]["columns"] = 1
+            part["legend"].update({"columns": 4, "symbolSize": 576} if turned else {"columns": 1})
     svg = vl_convert.vegalite_to_svg(spec)
     found = re.search(r'<svg[^>]*? height="([\d.]+)"', svg)
     assert found, "expected an SVG with a height"
     controls = sum(isinstance(part.get("bind"), dict) for part in parts(spec))
-    return round(float(found[1])) + MARGIN + CONTROL * controls
+    return round(float(found[1])) + BUTTON + CONTROL * controls
 
 
 def style(spec: dict[str, Any]) -> str:
-    """Attribute with the heights for a desk and for a phone."""
+    """Attribute with the heights for a desktop and for a phone."""
     return f' style="--wide: {height(spec, WIDE)}px; --narrow: {height(spec, NARROW)}px"'
 
 
 def parts(spec: Any) -> Iterator[dict[str, Any]]:
-    """All objects of a specification but its data."""
+    """All objects of a specification except its data."""
     if isinstance(spec, dict):
         yield spec
         for name, value in spec.items():

@@ -19,7 +19,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util.docutils import SphinxDirective
 
 PDF = "https://arxiv.org/pdf/1706.03762v5"
-PAGES = {  # of the PDF on which each part of the paper begins
+PAGES = {  # page of the PDF on which each part of the paper begins
     "Abstract": 1, "1": 1, "2": 2, "3": 2, "3.1": 3, "3.2": 3, "3.2.1": 4, "3.2.2": 4, "3.2.3": 5,
     "3.3": 5, "3.4": 5, "3.5": 5, "4": 6, "5": 7, "5.1": 7, "5.2": 7, "5.3": 7, "5.4": 7,
     "6.1": 8, "6.2": 8, "6.3": 9, "7": 10, "Acknowledgements": 10,
@@ -36,13 +36,13 @@ def paper_url(mark: str) -> str:
 
 @cache
 def parts() -> dict[str, str]:
-    """Links to where the book treats parts of the paper ("3.2.1", "table 3", "equation 1")."""
+    """Links to the book's treatment of parts of the paper ("3.2.1", "table 3", "equation 1")."""
     found: dict[str, str] = {}
     for chapter in sorted(CHAPTERS.glob("*.md")):
         text, page = chapter.read_text(encoding="utf-8"), f"{chapter.stem}.html"
         if number := re.match(r"(\d)-(\d)?", chapter.stem):
             found[".".join(filter(None, number.groups()))] = page
-            found.setdefault(number[1], page)  # section 5 has no chapter but parts
+            found.setdefault(number[1], page)  # section 5 has chapters only for its parts
         for number, title in re.findall(r"^## (\d\.\d\.\d) (.+)$", text, re.MULTILINE):
             found[number] = f"{page}#{nodes.make_id(title)}"
         for kind, number in re.findall(r"^\((eq|figure|table)-(\d)\)=$", text, re.MULTILINE):
@@ -52,7 +52,7 @@ def parts() -> dict[str, str]:
 
 
 def link_parts(text: str, pages: set[str]) -> str:
-    """reStructuredText in which parts of the paper link to their places in the book."""
+    """reStructuredText in which parts of the paper are linked to their chapters in the book."""
 
     def link(match: re.Match) -> str:
         name = re.sub(r"^sections? ", "", match[0]).lower()
@@ -66,7 +66,9 @@ def link_parts(text: str, pages: set[str]) -> str:
 
 def read_docstring(app: Sphinx, what, name, thing, options, lines: list[str]) -> None:
     """Turn our one-line sections (Returns, Raises, Source, …; a:   b:) into fields."""
-    if "".join(lines).startswith("Alias for field number"):  # of a named tuple
+    if "".join(lines).startswith(
+        "Alias for field number"
+    ):  # documentation of a named tuple's fields
         lines[:] = []
     pages = {doc.removeprefix("chapters/") for doc in app.env.found_docs}
     fields: list[str] = []
@@ -88,7 +90,7 @@ def modules() -> dict[str, str]:
 
 
 class details(nodes.Element):
-    """Folded content; `summary` is the HTML that shows."""
+    """Folded content; `summary` is the HTML that is always visible."""
 
 
 class Offered(SphinxDirective):
@@ -108,7 +110,7 @@ class Offered(SphinxDirective):
 
 
 def summary(name: str, thing: object) -> str:
-    """HTML: how a thing is called, without types, and the first sentence of its docstring."""
+    """HTML: the signature of an object without types, and the first sentence of its docstring."""
     if not isinstance(thing, type) and not isroutine(thing):
         return f"<code>{name} = {html.escape(repr(thing))}</code>"
     arguments = ""
@@ -123,7 +125,7 @@ def summary(name: str, thing: object) -> str:
 
 
 def described(name: str, thing: object) -> list[str]:
-    """reStructuredText that has autodoc describe a name of the package."""
+    """reStructuredText by which autodoc describes a name of the package."""
     place = f"annotated.{modules()[name]}.{name}"
     if isinstance(thing, type):
         return [f".. autoclass:: {place}", "   :members:", "   :undoc-members:", ""]
@@ -134,7 +136,7 @@ def described(name: str, thing: object) -> list[str]:
 
 
 def name_module(cell: nodes.container, module: str, api: str) -> None:
-    """Say above an export cell which module it goes into, and link to the reference at `api`."""
+    """Name the module of an export cell above it, and link to the reference at `api`."""
     source = next(iter(cell.findall(nodes.literal_block))).astext()
     body = ast.parse(source).body
     listed = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
@@ -149,11 +151,11 @@ def name_module(cell: nodes.container, module: str, api: str) -> None:
     label["ids"] = [f"{module}.{name}" for name in names]
     cell["classes"].append("export")
     cell.insert(0, label)
-    # To fold a cell, myst-nb expects its source first; export cells are never folded.
+    # To fold a cell, myst-nb expects its source first, but export cells are never folded.
 
 
 class Reference(SphinxPostTransform):
-    """On the page of the reference, link each name to the cell that defines it."""
+    """On the reference page, link each name to the cell that defines it."""
 
     default_priority = 196
     formats = ("html",)

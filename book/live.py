@@ -1,4 +1,4 @@
-"""Models that run on the page: their scripts, and the directive that places them."""
+"""Models that run on a page: their scripts, and the directive that inserts them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ASKED = re.compile(r"^```\{live\} \w+\n(?:^:.*\n)*?^:model: (\S+)$", re.MULTILIN
 
 
 class Live(SphinxDirective):
-    """A place where a reader can run a model; `static/live.js` fills it, or `static/hero.js`.
+    """An element in which a reader can run a model, filled by `static/live.js` or `static/hero.js`.
 
     The argument selects the view; the content lists example sentences.
     """
@@ -34,7 +34,7 @@ class Live(SphinxDirective):
     has_content = True
     option_spec = {  # noqa: RUF012
         "model": directives.unchanged_required,
-        "word": directives.unchanged,  # those from which lines are drawn first
+        "word": directives.unchanged,  # tokens from which lines are initially drawn
     }
 
     def run(self) -> list[nodes.Node]:
@@ -48,7 +48,7 @@ class Live(SphinxDirective):
 
 
 def live_place(show: str, model: str, sentences: list[str], word: str = "") -> str:
-    """HTML that `static/live.js` looks for."""
+    """HTML that `static/live.js` finds and fills."""
     data = {
         "show": show,
         "model": model,
@@ -62,29 +62,29 @@ def live_place(show: str, model: str, sentences: list[str], word: str = "") -> s
                     for r in csv.DictReader(file)]  # fmt: skip
         data["losses"] = json.dumps(rows)
     attributes = " ".join(f'data-{name}="{html.escape(str(text))}"' for name, text in data.items())
-    without = "Here a trained model translates your sentences. It needs JavaScript."
+    without = "Here a trained model translates your sentences, which requires JavaScript."
     inside = f"<noscript><p>{without}</p></noscript>"
     if show == "decoder":
         known = json.dumps(followed(model, sentences[0]), separators=(",", ":"))
-        known = known.replace("<", "\\u003c")  # "</s>" would be a tag
+        known = known.replace("<", "\\u003c")  # "</s>" would be read as a tag
         inside = f'{inside}<script type="application/json">{known}</script>'
     return f'<div class="live" {attributes}>{inside}</div>'
 
 
 @cache
 def followed(model: str, sentence: str) -> dict:
-    """What searches with a beam of one to four hypotheses see.
+    """The data that searches with a beam of one to four hypotheses use.
 
     Returns: the pieces of the source; the names of ids; for the ids of every hypothesis that is
-        extended, pairs of id and log-probability of the ten likeliest next pieces, and where the
-        decoder looks meanwhile: the mean over the heads of its last layer.
+        extended, pairs of id and log-probability for the ten most probable next pieces, and the
+        attention of the decoder to the source: the mean over the heads of its last layer.
     """
     import torch
 
     from annotated.data import encode_source
     from annotated.decoding import extend_beam, next_log_probs, open_beam, take_complete
+    from annotated.machinery.pretrained import load_pretrained
     from annotated.machinery.recording import record_attention
-    from annotated.machinery.translator import load_pretrained
 
     translator = load_pretrained(model)
     src = torch.tensor(encode_source(translator.tokenizer, [sentence]))
@@ -117,7 +117,7 @@ def followed(model: str, sentence: str) -> dict:
 
 
 def hero_place(model: str, sentences: list[str]) -> str:
-    """HTML that `static/hero.js` looks for: translated sentences with their attention weights."""
+    """HTML that `static/hero.js` finds: translated sentences with their attention weights."""
     translator = load_pretrained(model)
     examples = []
     for english in sentences:
@@ -151,7 +151,7 @@ def model_script(name: str) -> str:
 
 
 def write_models(chapters: Path, folder: Path) -> None:
-    """Write the scripts of all models that chapters ask for."""
+    """Write the scripts of all models that chapters use."""
     folder.mkdir(parents=True, exist_ok=True)
     texts = (path.read_text(encoding="utf-8") for path in sources(chapters).values())
     for name in {name for text in texts for name in ASKED.findall(text)}:

@@ -18,7 +18,7 @@ from links import paper_url
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
-HIDDEN = {"paper", "hide-input", "hide-cell"}  # tags of cells whose code is folded
+HIDDEN = {"paper", "hide-input", "hide-cell"}  # tags of cells with folded code
 
 INSTALL = """\
 # Everything that this chapter needs is in the package `annotated`.
@@ -30,7 +30,7 @@ if find_spec("annotated") is None:
 TITLE = "*A chapter of the executable edition of “Attention Is All You Need”.*"
 QUOTES = """
 
-*Cells named “The paper” show its own sentences once you have it: \
+*Cells named “The paper” show its own sentences once you have downloaded it: \
 run `!annotated paper get` after the next cell. Until then they show nothing.*"""
 
 MARK = r"(?:§|Abstract|Acknowledgements|Figure|Table|Footnote)[^*]*"
@@ -38,7 +38,7 @@ ON_THE_SITE = (
     "*On the site, the build collects the claims of all chapters here. "
     "In a notebook, each verdict is shown below its cell.*"
 )
-LIVE = "*On the site, a model runs here, on the page itself.*"
+LIVE = "*On the site, a model runs here, in the page itself.*"
 
 
 def write_notebooks(root: Path, folder: Path, repository: str | None) -> None:
@@ -78,7 +78,7 @@ def plain_notebook(notebook: NotebookNode, text, repository: str | None) -> Note
     quotes = any("paper" in cell.metadata.get("tags", []) for cell in notebook.cells)
     notebook.cells.insert(0, new_markdown_cell(TITLE + QUOTES * quotes))
     for number, cell in enumerate(notebook.cells, start=1):
-        cell.id = f"cell-{number}"  # by default random, so that files would differ
+        cell.id = f"cell-{number}"  # random by default, which would make files differ
     return notebook
 
 
@@ -107,7 +107,7 @@ def plain_text(
         return f"]({file}#{match.group(1)})"
 
     def link_page(match: re.Match) -> str:
-        text, page, anchor = match.groups(default="")  # notebooks lie in one folder
+        text, page, anchor = match.groups(default="")  # all notebooks are in one folder
         return f"[{text}]({page}.ipynb{anchor})" if page in pages else text
 
     def image(match: re.Match) -> str:

@@ -2,7 +2,7 @@
 
     python book/pdf.py        _build/html → _build/pdf/attention-is-all-you-need.pdf
 
-Needs `make book` before, and a Chromium: one on the PATH, or `playwright install chromium`.
+Requires `make book` first, and a Chromium: on the PATH, or from `playwright install chromium`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from contents import ROOT, pages
 from playwright.sync_api import Browser, sync_playwright
 from pypdf import PdfReader, PdfWriter
 from pypdf.generic import ArrayObject, NameObject
-from tqdm import tqdm
+
+from annotated.machinery.progress import progress_bar
 
 SITE = ROOT / "_build" / "html" / "chapters"
 PDF = ROOT / "_build" / "pdf" / "attention-is-all-you-need.pdf"
@@ -26,8 +27,8 @@ READY = "!document.querySelector('div.chart:not(.drawn)')"
 
 
 def print_page(browser: Browser, page: str, file: Path) -> str:
-    """Print one page of the site; return its title."""
-    # The content policy of the pages would forbid to wait by a script.
+    """Print one page of the site and return its title."""
+    # The pages' content policy would forbid waiting with a script.
     tab = browser.new_page(viewport={"width": 900, "height": 1200}, bypass_csp=True)
     tab.goto((SITE / f"{page}.html").as_uri())
     tab.evaluate("dispatchEvent(new Event('beforeprint'))")  # draws all charts
@@ -40,7 +41,7 @@ def print_page(browser: Browser, page: str, file: Path) -> str:
 
 
 def links(writer: PdfWriter) -> Iterator[tuple[int, dict, str]]:
-    """Links to other pages of the site: number of the sheet, annotation, name of the page."""
+    """Links to other pages of the site: number of the sheet, annotation, and name of the page."""
     for number, sheet in enumerate(writer.pages):
         for reference in sheet.get("/Annots", []):
             annotation = reference.get_object()
@@ -50,7 +51,7 @@ def links(writer: PdfWriter) -> Iterator[tuple[int, dict, str]]:
 
 
 def bind(printed: dict[str, tuple[str, Path]], file: Path) -> None:
-    """One PDF of many, with an outline, and links that stay inside."""
+    """One PDF made of many, with an outline and with links within the PDF."""
     writer, starts = PdfWriter(), {}
     for page, (title, part) in printed.items():
         starts[page] = len(writer.pages)
@@ -73,7 +74,7 @@ def main() -> None:
         found = shutil.which("chromium") or shutil.which("chromium-browser")
         browser = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         printed = {}
-        for page in tqdm(pages(), unit="page"):
+        for page in progress_bar(pages(), unit="page"):
             part = Path(folder, f"{Path(page).name}.pdf")
             printed[page] = (print_page(browser, page, part), part)
         browser.close()

@@ -1,8 +1,8 @@
-"""Draw the picture for previews of links to the book: book/static/social.jpg.
+"""Draw the picture for link previews of the book: book/static/social.jpg.
 
     python book/social.py
 
-It shows the attention of the encoder's third layer, all heads, on a sentence like Figure 3's.
+It shows the attention of all heads of the encoder's third layer on a sentence like Figure 3's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from annotated.machinery.charts import PALETTE
 from annotated.machinery.visualization.weights import merge_words, read_attention
 
 PICTURE = Path(__file__).resolve().parent / "static" / "social.jpg"
-WIDTH, HEIGHT = 1200, 630  # as the services that show such pictures want it
+WIDTH, HEIGHT = 1200, 630  # as required by the services that show such pictures
 SENTENCE = "They are making the registration or voting process more difficult."
 TOP, BOTTOM = 330, 560  # of the lines
 

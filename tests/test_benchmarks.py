@@ -174,11 +174,11 @@ def test_the_benchmark_of_a_gpu_tried_on_the_cpu(tmp_path: Path, monkeypatch, ca
 
 def test_the_benchmark_of_a_gpu_stops_in_time_and_asks_for_a_gpu(monkeypatch, capsys):
     main(["gpu", "--smoke", "--minutes", "0"])
-    assert "no time is left for base annotated" in capsys.readouterr().out
+    assert "no time left for base annotated" in capsys.readouterr().out
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(SystemExit):
         main(["gpu"])
-    assert "expected a GPU; got none; --smoke" in capsys.readouterr().err
+    assert "expected a GPU; got none; --dry" in capsys.readouterr().err
 
 
 def test_the_pairs_of_the_gpu_benchmark_are_as_long_as_those_of_wmt():

@@ -150,7 +150,7 @@ def test_every_paragraph_of_the_paper_is_shown_once():
 
 @pytest.mark.parametrize("page", SECTIONS)
 def test_every_exercise_has_a_solution(page: str):
-    text = TEXTS[page].partition("\n## Exercises")[2]
+    text = re.split(r"^##+ Exercises$", TEXTS[page], flags=re.MULTILINE)[-1]
     exercises = re.findall(r"^\*\*Exercise (\d+)\.\*\*", text, re.MULTILINE)
     assert exercises == [str(n) for n in range(1, len(exercises) + 1)] and exercises
     solutions = text.count(":tags: [hide-cell, solution]") + text.count("<details>")

@@ -26,10 +26,11 @@ from annotated.machinery import cli
 from annotated.machinery.corpora import known_corpora
 from annotated.machinery.files import write_text
 from annotated.machinery.model_files import save_model
+from annotated.machinery.pretrained import load_pretrained
 from annotated.machinery.scoring import BLEU_KINDS
 from annotated.machinery.training.checkpoints import list_checkpoints
 from annotated.machinery.training.logs import read_log
-from annotated.machinery.translator import Translation, load_pretrained
+from annotated.machinery.translator import Translation
 from annotated.model import make_model
 from annotated.training import TrainingConfig, preset
 
@@ -178,7 +179,7 @@ def test_evaluate_prints_and_writes_the_same_scores(run: Path, tmp_path: Path, c
         assert all(row[part] in line for part in ("split", "text", "signature"))
         assert f" {row['score']:.2f} " in line
     told = helped(capsys, "evaluate")  # the paper's search
-    assert "greedy (default: 4)" in told and "penalty (default: 0.6)" in told
+    assert "greedy search (default: 4)" in told and "penalty (default: 0.6)" in told
     (run / "training.json").unlink()  # which told the data
     assert "expected --data" in refused(capsys, "evaluate", str(run))
 
@@ -476,7 +477,7 @@ def test_a_fault_of_ours_is_one_line_that_says_so(monkeypatch, capsys, error: Ex
         cli.main(["train"])
     out, line = capsys.readouterr()
     assert end.value.code == 70 and out == "" and line.count("\n") == 1
-    assert type(error).__name__ in line and "--debug" in line and "no mistake of yours" in line
+    assert type(error).__name__ in line and "--debug" in line and "not in your input" in line
     for arguments in ["--debug", "train"], ["train", "--debug", "--seed", "3"]:
         with pytest.raises(type(error)):
             cli.main(arguments)

@@ -227,10 +227,10 @@ def test_a_file_by_hand_is_never_overwritten(book: Book):
         ),
         ([cell("one", "X = 1"), cell("two", "one = 1")], ["cell 3", "'one'", "module"]),
         *(
-            ([cell(name, "X = 1")], ["cell 2 (X = 1)", "names no module", name])
+            ([cell(name, "X = 1")], ["cell 2 (X = 1)", "does not name a module", name])
             for name in ("my-module", "class", "__init__", "machinery")
         ),
-        ([cell("one", "import os; X = os.sep")], ["cell 2", "line of its own", "import os; X"]),
+        ([cell("one", "import os; X = os.sep")], ["cell 2", "separate line", "import os; X"]),
         (  # the position survives imports and strings
             [
                 cell("one", 'from os import (\n    sep,\n)\n\nTEXT = """a\n\nb"""\nS = sep'),

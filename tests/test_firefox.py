@@ -24,10 +24,11 @@ from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.export import FORMS, export_model
 from annotated.machinery.files import resource_path
 from annotated.machinery.firefox import read_firefox
+from annotated.machinery.pretrained import load_pretrained
 from annotated.machinery.recording import record_attention
 from annotated.machinery.scoring import bleu, likelihood
 from annotated.machinery.training.trainer import train
-from annotated.machinery.translator import Translator, load_pretrained
+from annotated.machinery.translator import Translator
 from annotated.machinery.visualization.weights import read_attention
 from annotated.training import TrainingConfig
 
@@ -270,7 +271,7 @@ def test_a_reference_has_a_likelihood(shipped):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_it_is_not_exported(shipped, tmp_path, form):
-    with pytest.raises(InputError, match=f"decoder='attention' of a model for {form}; got 'ssru'"):
+    with pytest.raises(InputError, match=f"decoder='attention' in a model for {form}; got 'ssru'"):
         export_model(shipped, form, tmp_path / "out")
 
 

@@ -19,7 +19,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from annotated.data import START, encode_source, pad_ids
-from annotated.machinery.translator import Translator, load_pretrained
+from annotated.machinery.pretrained import load_pretrained
+from annotated.machinery.translator import Translator
 from annotated.optimizer import rate
 
 SITE = ROOT / "_build" / "html"
@@ -40,6 +41,20 @@ SET = """(c, value) => {
     if (c.type === 'radio') return [...c.form[c.name]].find((r) => r.value === value).click();
     c.value = value;
     for (const kind of ['input', 'change']) c.dispatchEvent(new Event(kind, { bubbles: true }));
+}"""
+
+
+# The site's marks are not read out one by one. Here each gets its name, so that a test can read it.
+NAMED = """{
+    let embed;
+    Object.defineProperty(window, 'vegaEmbed', {
+        configurable: true,
+        set(given) { embed = given; },
+        get: () => embed && ((place, spec, options) => {
+            const config = { ...spec.config, mark: { ...spec.config.mark, aria: true } };
+            return embed(place, { ...spec, config }, options);
+        }),
+    });
 }"""
 
 
@@ -139,6 +154,7 @@ def tab(browser):
     context = browser.new_context(viewport=size, offline=True, has_touch=True)
     context.set_default_timeout(20_000)
     context.add_init_script("localStorage.setItem('mode', 'light')")
+    context.add_init_script(NAMED)
     yield context.new_page()
     context.close()
 
@@ -383,7 +399,7 @@ def test_hypotheses_are_ranked_for_any_alpha(chart) -> None:
     log_prob = {each.text: each.log_prob for each in complete("A woman is cooking dinner.", 8)}
     for (alpha,) in opened.by_hand():
         rows = opened.marks("output", "score (0 would be certainty)")
-        rows.sort(key=lambda row: int(row["place"]))
+        rows.sort(key=lambda row: int(row["rank"]))
         assert {row["output"] for row in rows} == set(log_prob)
         scores = [
             log_prob[row["output"]] / ((5 + int(row["n"])) / 6) ** float(alpha) for row in rows

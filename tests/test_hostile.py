@@ -32,9 +32,10 @@ from annotated.decoding import beam_search, greedy_decode
 from annotated.machinery import cli, corpora
 from annotated.machinery.errors import InputError
 from annotated.machinery.model_files import save_model
+from annotated.machinery.pretrained import load_pretrained
 from annotated.machinery.training.checkpoints import list_checkpoints, read_checkpoint
 from annotated.machinery.training.trainer import train
-from annotated.machinery.translator import Translator, load_pretrained
+from annotated.machinery.translator import Translator
 from annotated.model import TransformerConfig, build_model
 from annotated.training import TrainingConfig
 

@@ -110,6 +110,36 @@ def test_a_name_is_fetched_once_and_stays_what_it_was(hub, tmp_path):
     assert (pinned.returncode, pinned.stdout) == (0, first.stdout), pinned.stderr
 
 
+@pytest.mark.slow
+def test_a_language_model_is_fetched_once_in_all_its_files(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    shape = {"n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 8, "vocab_size": 300}
+    special = {"bos_token_id": 0, "eos_token_id": 0}
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**shape, **special))
+    folder = tmp_path / "served"
+    model.save_pretrained(folder, max_shard_size="4KB")
+    (folder / "pytorch_model.bin").write_bytes(b"not wanted")
+    server = http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), type("Handler", (Hub,), {"folder": folder})
+    )
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    own = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_address[1]}"}
+    own |= {"HF_HOME": str(tmp_path / "cache")}
+    line = "from annotated.machinery.language_models import load_language_model as load; "
+    line += "print(load('owner/tiny').model.embed.lut.weight.sum().item())"
+    command, options = [sys.executable, "-c", line], {"env": os.environ | own, "timeout": 120}
+    outputs = [subprocess.run(command, capture_output=True, text=True, **options)]
+    server.shutdown()
+    server.server_close()
+    outputs.append(subprocess.run(command, capture_output=True, text=True, **options))
+    for output in outputs:
+        assert output.returncode == 0, output.stderr
+        found = float(output.stdout)
+        assert found == pytest.approx(model.transformer.wte.weight.sum().item(), abs=1e-3)
+    assert len(list((tmp_path / "cache").rglob("snapshots/*/*.safetensors"))) > 1
+    assert not list((tmp_path / "cache").rglob("pytorch_model.bin"))
+
+
 def test_a_path_is_not_taken_for_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(hub_module, "hub_folder", lambda name: Path("hub", name))
@@ -119,5 +149,5 @@ def test_a_path_is_not_taken_for_a_name(tmp_path, monkeypatch):
     for path in "no-such-model", "/a/b", "a/b/c", "../b", "a/", "runs/en-de":
         with pytest.raises(InputError, match="a model of the Hub is called OWNER/NAME"):
             hub_module.model_folder(path)
-    with pytest.raises(InputError, match="not looked up where runs is a folder"):
+    with pytest.raises(InputError, match="not looked up if runs is a local folder"):
         hub_module.model_folder("runs/name")

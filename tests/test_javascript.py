@@ -17,8 +17,9 @@ from contents import ROOT, sources
 from annotated.data import END, PAD, START, UNK, Batch, encode_source, pad_ids
 from annotated.decoding import beam_search, length_penalty
 from annotated.machinery.files import resource_path
+from annotated.machinery.pretrained import load_pretrained
 from annotated.machinery.recording import record_attention, switch_off
-from annotated.machinery.translator import Translator, load_pretrained
+from annotated.machinery.translator import Translator
 from annotated.machinery.vocabularies import read_tokenizer
 
 STATIC = ROOT / "book" / "static"

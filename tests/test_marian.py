@@ -20,10 +20,11 @@ from annotated.machinery.cli import main
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.export import export_model
 from annotated.machinery.marian import write_marian
+from annotated.machinery.pretrained import load_pretrained
 from annotated.machinery.recording import record_attention
 from annotated.machinery.training.folder import open_noted
 from annotated.machinery.training.trainer import train
-from annotated.machinery.translator import Translator, load_pretrained
+from annotated.machinery.translator import Translator
 from annotated.training import TrainingConfig
 
 pytest.importorskip("transformers")
@@ -241,7 +242,7 @@ TABLE = "model.encoder.embed_positions.weight"
         (lambda f: pickled(f, pickle.dumps(Runs())), "tensors and nothing else"),
         (lambda f: pickled(f, b"\x80\x02}q\x00."), "pytorch_model.bin: expected"),
         (lambda f: (f / "vocab.json").write_text('{"</s>": "0"}'), "pieces numbered from 0"),
-        (lambda f: shorten(f / "source.spm"), "cut short"),
+        (lambda f: shorten(f / "source.spm"), "truncated"),
         (lambda f: piece_model(f / "source.spm", ENGLISH, "bpe"), "not Unigram"),
         (
             lambda f: piece_model(f / "source.spm", ENGLISH, byte_fallback=True, vocab_size=300),
@@ -421,5 +422,5 @@ def test_training_goes_on_from_an_imported_model(pair, imported, tmp_path, monke
     assert learned[0][0] == encode_source(pair.ours.tokenizer, ENGLISH)[0]
     assert learned[0][1] == encode_target(pair.ours.target_tokenizer, GERMAN)[0]
     assert trained.translate(ENGLISH[:3]) == pair.ours.translate(ENGLISH[:3])
-    with pytest.raises(InputError, match="in the book's own format to train on"):
+    with pytest.raises(InputError, match="in the book's own format to continue training"):
         train(replace(config, weights=str(pair.folder), out=str(tmp_path / "other")))

@@ -168,5 +168,5 @@ def test_every_stream_of_an_xz_file_is_read(tmp_path: Path, between: bytes, afte
 def test_an_xz_file_that_is_damaged_behind_its_first_stream_is_refused(tmp_path, content):
     path = tmp_path / "a.xz"
     path.write_bytes(content)
-    with pytest.raises(FileError, match=r"a\.xz: expected a whole file"):
+    with pytest.raises(FileError, match=r"a\.xz: expected a complete file"):
         read_lines(path)

@@ -64,11 +64,11 @@ def test_a_damaged_checkpoint_is_set_aside(config: TrainingConfig, tmp_path: Pat
         further = whole.replace(rb"\"update\": 20", rb"\"update\": 29")
         assert further != whole
         path.write_bytes(damages.get(damage, further))
-        with pytest.raises(ValueError, match="expected a whole checkpoint"):
+        with pytest.raises(ValueError, match="expected a complete checkpoint"):
             read_checkpoint(path)
         train(hurt, resume=True)
         said = "".join(capsys.readouterr())
-        assert f"{path}: expected a whole checkpoint" in said
+        assert f"{path}: expected a complete checkpoint" in said
         assert path.with_name(path.name + ".damaged").exists()
         assert_same_run(config, hurt)
 
@@ -141,7 +141,7 @@ def test_a_damaged_checkpoint_is_not_averaged(config: TrainingConfig, capsys):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert refused(config, capsys).startswith(f"{path}: expected a whole checkpoint")
+    assert refused(config, capsys).startswith(f"{path}: expected a complete checkpoint")
     path.rename(path.with_suffix(".away"))
     main(["train", "--out", config.out, "--resume"])  # the mean of what is left
 

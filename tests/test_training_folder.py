@@ -14,11 +14,11 @@ from annotated.data import train_bpe
 from annotated.machinery import prepared
 from annotated.machinery.errors import FileError, InputError, MissingFile
 from annotated.machinery.prepared import PreparedCorpus, prepare
+from annotated.machinery.pretrained import load_pretrained
 from annotated.machinery.training.checkpoints import list_checkpoints
 from annotated.machinery.training.launcher import launch
 from annotated.machinery.training.processes import Processes
 from annotated.machinery.training.trainer import start_run, train
-from annotated.machinery.translator import load_pretrained
 from annotated.training import TrainingConfig
 
 
@@ -58,7 +58,7 @@ def test_a_finished_run_without_its_checkpoints_does_not_begin_anew(config: Trai
     for path in (*folder.glob("checkpoint*"), folder / ".saved", folder / ".lock"):
         path.unlink()
     before = contents(config)
-    with pytest.raises(FileError, match="expected a checkpoint to go on from"):
+    with pytest.raises(FileError, match="expected a checkpoint from which to continue"):
         train(replace(config, updates=40), resume=True)
     assert {name: text for name, text in contents(config).items() if name in before} == before
 
@@ -163,7 +163,7 @@ def test_a_run_whose_checkpoints_are_gone_does_not_begin_anew(config: TrainingCo
     for path in list_checkpoints(config.out):
         path.unlink()
     before = contents(config)
-    assert "expected a checkpoint to go on from" in refused(config, capsys)
+    assert "expected a checkpoint from which to continue" in refused(config, capsys)
     assert before == contents(config)
 
 
@@ -297,7 +297,7 @@ def test_a_run_goes_on_where_its_corpus_has_moved(config, cache: Path, tmp_path:
     said = refused(two, capsys)
     assert str(tmp_path / "here") in said and "--prepared" in said
     prepare(replace(config, vocab_size=50), tmp_path / "another")
-    with pytest.raises(FileError, match="another: expected the corpus that the run began with"):
+    with pytest.raises(FileError, match="another: expected the corpus with which the run began"):
         train(replace(two, prepared=str(tmp_path / "another")), resume=True)
     train(replace(two, prepared=str(tmp_path / "there")), resume=True)
     assert_same_run(config, two)

@@ -55,7 +55,7 @@ def test_ctrl_c_finishes_the_update_saves_and_says_how(config, tmp_path, monkeyp
         return real(trainer, batch)
 
     monkeypatch.setattr(Trainer, "train_step", press)
-    with pytest.raises(KeyboardInterrupt, match=rf"stopped after update {at}, and saved.*--resume"):
+    with pytest.raises(KeyboardInterrupt, match=rf"stopped after update {at} and saved.*--resume"):
         train(stopped)
     assert signal.getsignal(signal.SIGINT) is before
     assert (Path(stopped.out) / INTERRUPTED).exists()

@@ -24,7 +24,8 @@ from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.export import FORMS, export_model
 from annotated.machinery.files import resource_path
 from annotated.machinery.model_files import save_model
-from annotated.machinery.translator import Translation, Translator, load_pretrained
+from annotated.machinery.pretrained import load_pretrained
+from annotated.machinery.translator import Translation, Translator
 from annotated.model import EncoderDecoder
 from annotated.training import preset
 
@@ -344,7 +345,7 @@ def test_weights_that_16_bits_cannot_hold_are_not_written(tmp_path: Path):
             for form in FORMS
         ),
     ):
-        with pytest.raises(InputError, match=r"up to 65504; got others in generator.proj.weight"):
+        with pytest.raises(InputError, match=r"at most 65504; got others in generator.proj.weight"):
             write()
     assert not [*tmp_path.iterdir()]
     translator.save(tmp_path / "single")

@@ -146,7 +146,7 @@ def test_a_head_is_taken_out_and_put_back(tab, weights: Tensor):
 
 @pytest.mark.browser
 def test_the_keyboard_reaches_layer_and_word(tab, weights: Tensor):
-    layer, origin, full = (control(tab, name) for name in ("Layer", "From", "Full at"))
+    layer, origin, full = (control(tab, name) for name in ("Layer", "From", "Full color at"))
     layer.focus()
     tab.keyboard.press("ArrowDown")
     assert drawn(tab) == strong(weights, 2)
@@ -162,7 +162,7 @@ def test_the_keyboard_reaches_layer_and_word(tab, weights: Tensor):
 
 @pytest.mark.browser
 def test_weaker_connections_are_drawn_when_asked_for(tab, weights: Tensor) -> None:
-    least = tab.get_by_label("Draw from")
+    least = tab.get_by_label("Least weight drawn")
     assert least.input_value() == "0.1"
     for value in ("0.3", "0.03"):
         least.fill(value)

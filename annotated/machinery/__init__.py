@@ -1,14 +1,14 @@
-"""All that the paper does not describe, as plain Python. From the bottom up:
+"""Everything that the paper does not describe, in plain Python. From the bottom up:
 
-- errors, checks: what goes wrong, and what is refused at the doors
-- files, texts, downloads: whole files or none, lines of text, SHA-256
-- corpora, cleaning, encoding: from a name to sentence pairs, and to their ids
-- recording, blockwise_loss: attention weights when asked for, a loss that needs less memory
-- vocabularies, piece_models, hub, model_files, marian: models as files, ours and published ones
-- prepared: a corpus as ids on disk, once for all runs
-- translator, scoring, export: a trained model at work, BLEU, models for other programs
+- errors, checks: types of errors, and checks of arguments where they enter the package
+- files, texts, downloads: atomic writes, lines of text, downloads that are verified
+- corpora, cleaning, encoding: from the name of a corpus to sentence pairs and their ids
+- recording, blockwise_loss: attention weights on request, a loss that needs less memory
+- vocabularies, piece_models, hub, model_files, marian: our models and published ones as files
+- prepared: a corpus as ids on disk, shared by all runs
+- translator, scoring, export: translation with a trained model, BLEU, export to other programs
 - training: a run's folder, batches, checkpoints, processes, the trainer
-- parsing, heads: treebanks and EVALB, what attention heads know about grammar
+- parsing, heads: treebanks and EVALB, a study of whether attention heads follow grammar
 - visualization, charts, paper, claims: pictures, the paper's own PDF, verdicts
 - commands, cli, compat: the command line, and the names of The Annotated Transformer
 """

@@ -1,9 +1,9 @@
-"""The smoothed loss of section 5.4 without all logits at once, which is what the trainer uses.
+"""The smoothed loss of section 5.4 without storing all logits, as the trainer uses it.
 
-A tensor of logits has one number per position and word: for a batch of 25,000 tokens and the base
-model 3.7 gigabytes. The loss is a sum over positions, so a block of positions can be projected,
-scored, and its gradients passed on before the next block takes its place. `LabelSmoothing` is the
-definition that this is tested against.
+A tensor of logits has one number per position and token of the vocabulary: 3.7 gigabytes for a
+batch of 25,000 tokens and the base model. Because the loss is a sum over positions, a block of
+positions can be projected, scored, and its gradients passed on before the next block replaces it.
+`LabelSmoothing` is the definition that this loss is tested against.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from annotated.regularization import smoothed_cross_entropy
 
 
 class _BlockwiseLoss(torch.autograd.Function):
-    """Projection and smoothed loss with their gradients, a block of positions at a time."""
+    """Projection and smoothed loss with their gradients, one block of positions at a time."""
 
     @staticmethod
     def forward(
@@ -27,13 +27,13 @@ class _BlockwiseLoss(torch.autograd.Function):
         vocab, learns = weight.size(0), any(ctx.needs_input_grad)
         total = x.new_zeros((), dtype=torch.float32)
         grad_x, grad_weight = torch.zeros_like(x), torch.zeros_like(weight) if learns else None
-        # On a CPU a block stays in the cache; elsewhere few, large blocks are better.
+        # On a CPU a block fits into the cache; elsewhere a few large blocks are faster.
         block = max(1, (2**21 if x.device.type == "cpu" else 2**27) // vocab)
         blocks = (tensor.split(block) for tensor in (x, target, grad_x))
         for rows, ids, grad in zip(*blocks, strict=True):
             log_p = F.linear(rows, weight).float().log_softmax(dim=-1)  # (block, vocab)
             real = (ids != padding_idx).unsqueeze(1)  # (block, 1)
-            ids = ids.unsqueeze(1) * real  # the padding id may be none of the vocabulary
+            ids = ids.unsqueeze(1) * real  # the padding id may be outside the vocabulary
             right = log_p.gather(1, ids)
             score = (1 - smoothing) * right + smoothing * log_p.mean(dim=-1, keepdim=True)
             total -= (score * real).sum()
@@ -48,14 +48,14 @@ class _BlockwiseLoss(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients for x (positions, d_model) and weight (vocab, d_model), from the sum's."""
+        """Gradients for x (positions, d_model) and weight (vocab, d_model) from that of the sum."""
         return *(grad * saved for saved in ctx.saved_tensors), None, None, None
 
 
 def linear_cross_entropy(
     x: Tensor, weight: Tensor, target: Tensor, padding_idx: int, smoothing: float = 0.0
 ) -> Tensor:
-    """The loss of `LabelSmoothing` from the decoder's output, without all logits at once.
+    """The loss of `LabelSmoothing` from the decoder's output, without storing all logits.
 
     Args:
         x: decoder output (..., d_model)   weight: of the generator (vocab, d_model)
@@ -67,13 +67,14 @@ def linear_cross_entropy(
     Source: section 5.4.
     """
     device = x.device.type
-    half = torch.is_autocast_enabled(device) and torch.get_autocast_dtype(device) == torch.float16
+    cast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    half = cast and torch.get_autocast_dtype(device) == torch.float16
     if half or torch.compiler.is_compiling():
         # Small gradients in float16 must be scaled before they are computed, not after; and a
-        # compiler joins logits and loss by itself.
+        # compiler fuses logits and loss anyway.
         return smoothed_cross_entropy(F.linear(x, weight), target, padding_idx, smoothing)
     x, target = x.flatten(0, -2), target.flatten()  # (positions, d_model), (positions,)
-    if device == "cpu":  # a GPU would have to stop and say how many positions are left
+    if device == "cpu":  # a GPU would have to wait for the number of positions that remain
         real = target != padding_idx
         x, target = x[real], target[real]
     if not torch.is_grad_enabled():

@@ -1,4 +1,4 @@
-"""The look that all charts of the book share; importing this module switches it on."""
+"""The theme that all charts of the book share; importing this module enables it."""
 
 from contextlib import suppress
 from typing import Any
@@ -9,22 +9,28 @@ PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7
 def chart_theme() -> Any:
     """The book's theme for Altair."""
     text = {"labelFontSize": 12, "titleFontSize": 13, "titleFontWeight": "normal"}
-    blues = {"scheme": "blues"}
+    ramp = [f"{PALETTE[0]}00", PALETTE[0]]  # from transparent, so that much stands out on any page
     config = {
         "font": "system-ui, sans-serif",
         "view": {"continuousWidth": 560, "continuousHeight": 280, "strokeOpacity": 0},
-        "range": {"category": PALETTE, "heatmap": blues, "ramp": blues},
+        "range": {
+            "category": PALETTE,
+            "heatmap": ramp,
+            "ramp": ramp,
+            "diverging": [PALETTE[0], "#80808000", PALETTE[1]],
+        },
         "title": {"fontSize": 15, "fontWeight": 600, "anchor": "start"},
         "axis": {**text, "gridOpacity": 0.5},
         "legend": {**text, "titleFontSize": 12, "orient": "bottom", "columns": 3},
         "line": {"strokeWidth": 2.5},
         "point": {"filled": True, "size": 60},
-        "rect": {"aria": False},  # screen readers get a heat map's description, not every cell
+        # Screen readers get a chart's description, and not every mark.
+        "mark": {"color": PALETTE[0], "aria": False},
     }
     return {"config": config}
 
 
-with suppress(ModuleNotFoundError):  # without altair there is no theme to switch on
+with suppress(ModuleNotFoundError):  # without altair there is no theme to enable
     import altair as alt
 
     alt.theme.register("annotated", enable=True)(chart_theme)

@@ -1,10 +1,10 @@
-"""Checks of what comes in at the doors: a configuration, sentences, ids, masks, a search.
+"""Checks of arguments where they enter the package: configurations, texts, ids, masks, searches.
 
-Each is made once, where a value enters the package; inside the model torch's own errors speak.
-This module stands below the model, so it knows configurations by their fields only.
+Each value is checked once, where it enters the package; inside the model torch reports errors.
+This module does not import the model, so it accesses configurations only by their fields.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
 from typing import TYPE_CHECKING
 
@@ -14,11 +14,13 @@ from torch import Tensor
 from annotated.machinery.errors import InputError, check_whole
 
 if TYPE_CHECKING:
+    from annotated.language_model import LanguageModelConfig
     from annotated.model import TransformerConfig
 
-_FARTHEST = 100_000  # positions: attention over so many has 10^10 weights in each head
+_FARTHEST = 100_000  # positions: attention over this many has 10^10 weights per head
+_LONGEST_CONTEXT = 1 << 24  # positions with RoPE, which needs no table
 _DEEPEST, _LARGEST = 1000, 10_000_000  # layers; pieces of a vocabulary, widths
-_WIDEST, _LONGEST = 1000, 10_000  # hypotheses; tokens an output may have beyond its input
+_WIDEST, _LONGEST = 1000, 10_000  # hypotheses; tokens by which an output may exceed its input
 
 
 def check_model_config(c: "TransformerConfig") -> None:
@@ -44,11 +46,7 @@ def check_model_config(c: "TransformerConfig") -> None:
         "activation": ("relu", "swish"),
         "decoder": ("attention", "ssru", "ssru-without-ff"),
     }
-    for name, allowed in choices.items():
-        value = getattr(c, name)
-        if type(value) is not type(allowed[0]) or value not in allowed:
-            wanted = " or ".join(map(repr, allowed))
-            raise InputError(f"expected {wanted} for {name}; got {value!r:.80}")
+    _check_choices(c, choices)
     check_real("norm_eps", c.norm_eps, 0, 1)
     if c.positions == "endpoint" and (c.d_model % 2 or c.d_model < 4):
         wanted = "an even d_model from 4 for positions='endpoint'"
@@ -58,14 +56,98 @@ def check_model_config(c: "TransformerConfig") -> None:
         raise InputError(f"expected equal vocabularies for tie_embeddings=True; got {sizes}")
 
 
+def check_language_model_config(c: "LanguageModelConfig") -> None:
+    """Raise InputError unless a configuration describes a language model that can be built."""
+    for name in ("vocab", "N", "d_model", "d_ff", "h"):
+        check_whole(name, getattr(c, name))
+    for name in ("kv_heads", "d_k"):
+        if getattr(c, name) is not None:
+            check_whole(name, getattr(c, name))
+    if c.d_k is None and c.d_model % c.h:
+        wanted = "d_model divisible by h, or d_k given"
+        raise InputError(f"expected {wanted}; got d_model={c.d_model}, h={c.h}")
+    if c.h % (c.kv_heads or c.h):
+        wanted = "h divisible by kv_heads, to share each between equally many queries"
+        raise InputError(f"expected {wanted}; got h={c.h}, kv_heads={c.kv_heads}")
+    check_whole("max_len", c.max_len, most=_LONGEST_CONTEXT if c.positions == "rope" else _FARTHEST)
+    check_real("epsilon", c.epsilon, 0, 1)
+    flags = (
+        "norm_first", "parallel", "gated", "qk_norm", "sink", "attention_bias",
+        "feed_forward_bias", "tie_embeddings", "scale_embeddings",
+    )  # fmt: skip
+    choices = {
+        **dict.fromkeys(flags, (True, False)),
+        "norm": ("layer", "rms"),
+        "positions": ("sinusoidal", "learned", "rope"),
+        "activation": ("relu", "swish", "gelu", "gelu_tanh"),
+    }
+    _check_choices(c, choices)
+    if c.parallel and not c.norm_first:
+        raise InputError("expected norm_first=True for parallel=True; got norm_first=False")
+    if c.positions == "rope":
+        _check_rotation(c)
+
+
+def _check_rotation(c: "LanguageModelConfig") -> None:
+    """Raise InputError unless these fields describe a valid rotation of a head's components."""
+    check_real("theta", c.theta, 1, 1e12)
+    check_real("rotated", c.rotated, 0, 1)
+    width = int(c.rotated * c.head_width)
+    if width % 2 or not width:
+        got = f"rotated={c.rotated} of d_k={c.head_width}"
+        raise InputError(f"expected an even number of rotated components; got {got}")
+    if c.rope_scaling is not None:
+        factor, low, high, original = c.rope_scaling
+        for name, value in (("factor", factor), ("low", low), ("high", high)):
+            check_real(f"{name} of rope_scaling", value, 0.01, 1e6)
+        check_whole("the original length of rope_scaling", original)
+        if not low < high:
+            raise InputError(f"expected low < high in rope_scaling; got {low}, {high}")
+
+
+def check_generation(
+    c: "LanguageModelConfig",
+    prompt: Sequence[int],
+    max_new_tokens: int,
+    temperature: float,
+    top_k: int | None,
+    top_p: float,
+) -> None:
+    """Raise InputError unless these are valid arguments of `generate`."""
+    check_whole("max_new_tokens", max_new_tokens)
+    if isinstance(temperature, (int, float)) and temperature == 0:
+        raise InputError(
+            "expected temperature above 0; got 0; top_k=1 always chooses the most probable token"
+        )
+    check_real("temperature", temperature, 0.01, 100)
+    check_whole("top_k", 1 if top_k is None else top_k)
+    check_real("top_p", top_p, 1e-6, 1)
+    if not len(prompt):
+        raise InputError("expected a prompt of at least one id; got none")
+    wanted = f"at most {c.max_len:,} tokens, the prompt and {max_new_tokens:,} new ones"
+    if len(prompt) + max_new_tokens > c.max_len:
+        raise InputError(f"expected {wanted}; the prompt has {len(prompt):,}")
+    for token in prompt:
+        check_whole("each id of the prompt", token, least=0, most=c.vocab - 1)
+
+
+def _check_choices(c: object, choices: Mapping[str, tuple]) -> None:
+    """Raise InputError unless each field has one of its allowed values."""
+    for name, allowed in choices.items():
+        value = getattr(c, name)
+        if type(value) is not type(allowed[0]) or value not in allowed:
+            wanted = " or ".join(map(repr, allowed))
+            raise InputError(f"expected {wanted} for {name}; got {value!r:.80}")
+
+
 def check_real(name: str, value: object, least: float, most: float) -> None:
-    """Raise InputError unless a value is a number from least to most; True and NaN are not."""
+    """Raise InputError unless a value is a number from least to most; bool and NaN are not."""
     if isinstance(value, bool) or not isinstance(value, Real) or not least <= value <= most:  # type: ignore[operator]
         raise InputError(f"expected {name} between {least} and {most}; got {value!r:.80}")
 
 
 def check_ids(name: str, ids: Tensor) -> None:
-    """Raise InputError unless ids are integers (batch, len); their values are not looked at."""
+    """Raise InputError unless ids are integers (batch, len); their values are not checked."""
     if not isinstance(ids, Tensor):
         kind = type(ids).__name__
     elif ids.dim() == 2 and ids.dtype in (torch.int64, torch.int32):
@@ -76,10 +158,10 @@ def check_ids(name: str, ids: Tensor) -> None:
 
 
 def allowed(mask: Tensor, name: str = "mask") -> Tensor:
-    """A mask in booleans: True allows.
+    """A mask as booleans, where True allows attention.
 
-    Raises: InputError for a mask that is to be added to scores, in which 0 allows and -inf forbids.
-        Zeros and ones may be floating-point numbers, but not zeros alone, which could mean either.
+    Raises: InputError for a mask that is meant to be added to scores, with 0 for allowed and -inf
+        for forbidden. Floating-point zeros and ones are accepted, but zeros alone are ambiguous.
     """
     if mask.dtype == torch.bool:
         return mask
@@ -87,15 +169,15 @@ def allowed(mask: Tensor, name: str = "mask") -> Tensor:
     if either or not ((mask == 0) | (mask == 1)).all():
         wanted = "False or 0 where attention is forbidden and True or 1 elsewhere"
         raise InputError(
-            f"expected {name} with {wanted}; got other numbers, or zeros of {mask.dtype}"
+            f"expected {name} with {wanted}; got other numbers, or only zeros of {mask.dtype}"
         )
     return mask.bool()
 
 
 def check_mask(name: str, mask: Tensor | None) -> Tensor | None:
-    """A mask as `allowed`.
+    """A mask as from `allowed`, with three dimensions.
 
-    Raises: InputError unless it has three dimensions; another may broadcast over the wrong one.
+    Raises: InputError for any other shape, which might broadcast over the wrong dimension.
     """
     if mask is None:
         return None
@@ -106,13 +188,13 @@ def check_mask(name: str, mask: Tensor | None) -> Tensor | None:
 
 
 def check_finite(log_probs: Tensor) -> None:
-    """Raise InputError unless a model gave numbers; with NaN among its weights all become NaN."""
+    """Raise InputError unless log-probabilities are finite; a NaN weight makes all of them NaN."""
     if not log_probs.isfinite().all():
         raise InputError("expected log-probabilities from the model; got no finite numbers")
 
 
 def check_source(src: Tensor, src_mask: Tensor | None) -> None:
-    """Raise InputError unless these are ids (batch, src_len) of at least one token, and a mask."""
+    """Raise InputError unless src is (batch, src_len) of at least one token, with a valid mask."""
     check_ids("src", src)
     if not src.size(1):
         raise InputError(f"expected src of at least one id; got {tuple(src.shape)}")
@@ -131,7 +213,7 @@ def check_search(
     offset: float = 5,
     max_len: int | None = None,
 ) -> None:
-    """Raise InputError unless these are arguments of `beam_search`, which has these defaults."""
+    """Raise InputError unless these are valid for `beam_search`, which has the same defaults."""
     check_real("alpha", alpha, -10, 10)
     check_real("offset", offset, 0, 100)
     check_whole("beam", beam, most=_WIDEST)
@@ -142,7 +224,7 @@ def check_search(
         raise InputError(f"expected n_best of at most beam; got n_best={n_best}, beam={beam}")
 
 
-# Controls and spaces, a line end among them, and marks of no width that files begin or end with.
+# Control characters, spaces, line ends, and zero-width marks at the start or end of files.
 _INVISIBLE = [*range(33), *range(127, 161), 0xAD, 0x1680, *range(0x2000, 0x200C), 0x200E, 0x200F]
 _INVISIBLE += [*range(0x2028, 0x2030), 0x205F, 0x2060, *range(0x2066, 0x206A), 0x3000, 0xFEFF]
 _ENDS = "".join(map(chr, _INVISIBLE))
@@ -151,17 +233,22 @@ _ENDS = "".join(map(chr, _INVISIBLE))
 def bare_text(text: str) -> str:
     """A text without spaces, line ends and other invisible characters at its ends.
 
-    A vocabulary has no piece for most of them, and would take each for an unknown letter.
+    A vocabulary has no piece for most of them and would encode each as an unknown letter.
     """
     return text.strip(_ENDS)
 
 
-def each_text(sentences: Iterable[str]) -> Iterator[str]:
-    """Each sentence as `bare_text`, with U+FFFD for lone surrogates, which UTF-8 cannot represent.
+def without_surrogates(text: str) -> str:
+    """A text with U+FFFD for each lone surrogate, which UTF-8 cannot represent."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
-    Raises: InputError for a single string, whose letters would be taken for sentences, for a table,
-        which iterates over the names of its columns, for a collection without an order, and, when
-        it is reached, for a sentence that is no string.
+
+def each_text(sentences: Iterable[str]) -> Iterator[str]:
+    """Each sentence after `bare_text` and `without_surrogates`.
+
+    Raises: InputError for a single string, whose letters would be treated as sentences, for a
+        table, which iterates over its column names, for an unordered collection, and, once it is
+        reached, for a sentence that is not a string.
     """
     others = str | bytes | bytearray | Mapping | set | frozenset
     table = hasattr(sentences, "columns")
@@ -172,5 +259,4 @@ def each_text(sentences: Iterable[str]) -> Iterator[str]:
         if not isinstance(sentence, str):
             kind = type(sentence).__name__
             raise InputError(f"expected sentence {number} as a string; got {kind}")
-        whole = sentence.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-        yield bare_text(whole)
+        yield bare_text(without_surrogates(sentence))

@@ -1,4 +1,4 @@
-"""Which claims of the paper held up when the book's cells checked them.
+"""Verdicts on the paper's claims, as the cells of the book compute them.
 
 A notebook shows a verdict as a box; the build of the book reads its JSON form from the executed
 notebooks and collects all verdicts on one page (book/claims.py).
@@ -15,7 +15,7 @@ KINDS = {
     "in the paper's own numbers": "holds in the paper's own numbers",
     "measured here": "measured here",
     "at small scale": "measured at small scale",
-}  # what a claim is decided by, and the verdict on one that holds
+}  # kind of evidence → verdict on a claim that holds
 MARKS = {
     "holds by construction": ("≡", "#999999"),
     "holds in the paper's own numbers": ("¶", "#cc79a7"),
@@ -71,17 +71,17 @@ def claim(
     """Record whether a claim of the paper holds; use it as the last line of a cell.
 
     Args:
-        id: a short name that no other claim has, such as "s2-constant".
+        id: a short, unique name, such as "s2-constant".
         statement: the claim in one sentence, in our words.
-        section: where the paper makes it, such as "3.2.1", or "abstract".
-        kind: what decides it, one of KINDS; "by construction": a proof, a count, a property.
-        holds: whether it is true, as computed; None if that cannot be decided here.
-        evidence: the numbers that decide, in a few words.
+        section: where the paper makes the claim, such as "3.2.1", or "abstract".
+        kind: the evidence, one of KINDS; "by construction" means a proof, a count or a property.
+        holds: whether the claim is true, as computed; None if this cannot be decided here.
+        evidence: the numbers that decide it, in a few words.
 
-    Returns: the verdict; a small training that shows nothing is "not reproduced here".
+    Returns: the verdict; a small training run without the effect is "not reproduced here".
 
-    Raises: TypeError if holds is neither a bool nor None, KeyError for another kind. That no part
-        is empty, and that no id is used twice, is checked by the build of the book.
+    Raises: TypeError if holds is neither a bool nor None; KeyError for an unknown kind. The build
+        of the book checks that no part is empty and that no id is used twice.
     """
     if not (holds is None or isinstance(holds, (bool, np.bool_))):
         raise TypeError(f"claim {id}: expected True, False or None for holds; got {holds!r}")

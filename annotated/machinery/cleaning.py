@@ -1,8 +1,8 @@
-"""Which sentence pairs of a corpus can be used, and a report of the others.
+"""Selection of the usable sentence pairs of a corpus, with a report of the others.
 
 Some parallel corpora contain empty lines, lines that are not UTF-8, or sides of unequal length.
-Dropping them silently would hide a file that is misaligned, so that every dropped pair is counted
-with its line number.
+Dropping them silently would hide misaligned files, so every dropped pair is counted with its
+line number.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,14 +15,14 @@ Line = tuple[int, bytes | str | None, bytes | str | None]  # number, source, tar
 
 @dataclass
 class PairReport:
-    """How many pairs of a file are good, and the line numbers of the others by fault."""
+    """Number of good pairs in a file, and the line numbers of the others by fault."""
 
     name: str
     good: int = 0
     bad: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, later: "PairReport") -> None:
-        """Add the counts of a report on later lines."""
+        """Add the counts of a report on subsequent lines."""
         self.good += later.good
         for fault, lines in later.bad.items():
             self.bad.setdefault(fault, []).extend(lines)
@@ -32,7 +32,7 @@ class PairReport:
         if on_bad not in ("refuse", "drop"):
             raise ValueError(f'expected on_bad to be "refuse" or "drop"; got {on_bad!r}')
         if self.bad and on_bad == "refuse":
-            advice = 'correct them, or leave them out: --on-bad drop, or on_bad="drop" in Python'
+            advice = 'correct them, or drop them with --on-bad drop (on_bad="drop" in Python)'
             raise ValueError(f"{self}; {advice}")
 
     def __str__(self) -> str:
@@ -45,10 +45,10 @@ class PairReport:
 
 
 def good_pairs(lines: Iterable[Line], report: PairReport) -> Iterator[list[str]]:
-    """The pairs that can be used, as they arrive; the others are noted in the report.
+    """The usable pairs, as they arrive; the others are recorded in the report.
 
     Args:
-        lines: numbers with source and target, each bytes in UTF-8, text, or None if missing.
+        lines: number, source and target; either side is UTF-8 bytes, text, or None if missing.
     """
     for number, *sides in lines:
         try:

@@ -1,8 +1,8 @@
-"""What each subcommand of `annotated` does, from its options to its output.
+"""The subcommands of `annotated`, from their options to their output.
 
-Importing this module must stay quick, for the help needs it: the names of the package are
-imported on first use, all others inside the functions. Here only options that do not go together
-are checked, and lines that are no sentences; the rest is checked by the function that gets it.
+Importing this module must stay fast because the help needs it: the names of the package are
+imported on first use, and all others inside the functions. Only incompatible options and invalid
+lines are checked here; everything else is checked by the functions that receive it.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def run_train(options: argparse.Namespace) -> None:
     if options.resume and not options.preset and Path(config.out, "training.json").exists():
         config = dataclasses.replace(read_config(Path(config.out)), **given)
     folder = annotated.train(config, options.resume)
-    if os.environ.get("RANK", "0") == "0":  # of several processes, one prints
+    if os.environ.get("RANK", "0") == "0":  # of several processes, only one prints
         print(folder)
 
 
@@ -47,7 +47,7 @@ def run_average(options: argparse.Namespace) -> None:
     from annotated.machinery.training.folder import average_run, read_config, run_lock
 
     folder = Path(options.folder)
-    read_config(folder)  # before a lock is made in a folder that is not that of a run
+    read_config(folder)  # before a lock is created in a folder that does not belong to a run
     if not list_checkpoints(folder):
         raise InputError(f"expected the folder of a run with checkpoints; got {folder}")
     with run_lock(folder):
@@ -61,21 +61,33 @@ def run_translate(options: argparse.Namespace) -> None:
     _check_files(options.output, inputs=[options.model, options.input])
     sentences = _sentences(options.text, options.input)
     scored, progress = options.n_best is not None, options.progress
-    if progress is None:  # only where it is seen and does not get between the translations
+    if progress is None:  # only where it is visible and does not mix with the translations
         printed = options.output is None and sys.stdout is not None and sys.stdout.isatty()
         progress = sys.stderr.isatty() and not printed
     names = "beam", "alpha", "max_extra", "max_source", "batch_tokens", "chunk"
     search = {name: getattr(options, name) for name in names}
     search |= {"progress": progress, "n_best": options.n_best if scored else 1}
     if not (options.text or options.input) and sys.stdin.isatty():
-        search["chunk"] = 1  # somebody waits for each answer
+        search["chunk"] = 1  # a user waits for each answer
     with _text_output(options.output) as out:
-        translator = annotated.load_pretrained(options.model, _device(options.device))
+        translator = _load(options)
         groups = translator.candidates(sentences, **search)
         for number, group in enumerate(groups, start=1):
             for found in group:
                 scores = [number, f"{found.score:.4f}", f"{found.log_prob:.4f}"] if scored else []
                 print(*scores, _one_line(found.text), sep="\t", file=out, flush=True)
+
+
+def run_generate(options: argparse.Namespace) -> None:
+    prompt = "\n".join(_sentences([])) if options.prompt is None else options.prompt
+    names = "temperature", "top_k", "top_p", "seed", "chat"
+    choice = {name: getattr(options, name) for name in names}
+    with _text_output(None) as out:
+        speaker = annotated.load_language_model(options.model)
+        speaker.model.to(_device(options.device))
+        for part in speaker.stream(prompt, options.max_new_tokens, **choice):
+            print(part, end="", file=out, flush=True)
+        print(file=out)
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
@@ -93,7 +105,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
     corpora = [parse_data(name) for name in names]
     if any(tgt == "trees" for _, _, tgt in corpora):
         raise InputError("expected a corpus of translations; score a parser by parse --treebank")
-    translator = annotated.load_pretrained(options.model, _device(options.device))
+    translator = _load(options)
     rows: list[dict[str, Any]] = []
     for (corpus, src, tgt), split in product(corpora, options.split):
         search = {"beam": options.beam, "alpha": options.alpha}
@@ -120,7 +132,7 @@ def run_parse(options: argparse.Namespace) -> None:
 
     _check_files(options.out, options.svg, inputs=[options.model, options.treebank])
     if options.out is not None and options.treebank is None:
-        raise InputError("expected --treebank with --out, which is about scores")
+        raise InputError("expected --treebank with --out, because --out receives the scores")
     if options.treebank is not None and (options.text or options.svg):
         raise InputError("expected either sentences to draw or --treebank to score on; got both")
     parser = annotated.load_parser(options.model, _device(options.device))
@@ -137,7 +149,7 @@ def run_parse(options: argparse.Namespace) -> None:
             write_text(options.out, f"{scores}\n")
         return
     for number, line in enumerate(_sentences(options.text), start=1):
-        if len(line) > 2000:  # a longer one would be truncated, and half a tree is none
+        if len(line) > 2000:  # a longer one would be truncated, and half a tree is not a tree
             wrong = f"expected at most 2,000 letters; got {len(line):,}"
             raise InputError(f"sentence {number}: {wrong}")
         words = line.split() if options.words else split_words(line)
@@ -214,7 +226,7 @@ def run_paper(options: argparse.Namespace) -> None:
 
 
 def _check_files(*paths: str | None, inputs: Iterable[str | None]) -> None:
-    """Before the work: raise FileError for an output that cannot be written, or is an input."""
+    """Before the work starts: raise FileError if the output cannot be written or is an input."""
     from annotated.machinery.files import output_file
 
     for path in paths:
@@ -223,7 +235,7 @@ def _check_files(*paths: str | None, inputs: Iterable[str | None]) -> None:
 
 
 def _report_bleu(rows: list[dict[str, Any]], names: list[str], out: str | None) -> None:
-    """Print scores, one per line, and write them as JSON."""
+    """Print scores, one per line, and also write them as JSON."""
     from annotated.machinery.files import write_text
 
     for row in rows:
@@ -234,19 +246,19 @@ def _report_bleu(rows: list[dict[str, Any]], names: list[str], out: str | None) 
 
 
 def _one_line(text: str) -> str:
-    """The text without the characters at which a reader might break it into lines or fields.
+    """The text without characters that a program might interpret as ends of lines or fields.
 
-    `str.splitlines` knows nine besides the line feed; each becomes a space, on the way in and on
-    the way out, so that line 1,000 of the output belongs to line 1,000 of the input.
+    `str.splitlines` recognizes nine in addition to the line feed; each becomes a space, in the
+    input and in the output, so that line 1,000 of the output belongs to line 1,000 of the input.
     """
     return " ".join(text.splitlines()).replace("\t", " ")
 
 
 def _sentences(text: list[str], file: str | None = None) -> Iterable[str]:
-    """The sentences of the command line, the lines of a file, or those of standard input.
+    """The sentences of the command line, or the lines of a file or of standard input.
 
-    A file is read whole, so that a mistake in it is found before the work begins; standard input,
-    which may be endless, when its lines are asked for.
+    A file is read completely, so that an error in it is found before the work begins; standard
+    input, which may be endless, is read line by line as needed.
 
     Raises: InputError if the file or standard input cannot be read, or is not UTF-8.
     """
@@ -266,6 +278,12 @@ def _sentences(text: list[str], file: str | None = None) -> Iterable[str]:
     return standard_input()
 
 
+def _load(options: argparse.Namespace) -> Any:
+    """The translator of a command that has options of the engine."""
+    device, engine = _device(options.device), options.engine
+    return annotated.load_pretrained(options.model, device, engine, options.precision)
+
+
 def _device(name: str | None) -> str:
     """The device of this name; for None the GPU, if there is one."""
     import torch
@@ -275,7 +293,7 @@ def _device(name: str | None) -> str:
 
 @contextmanager
 def _text_output(path: str | None) -> Iterator[TextIO]:
-    """A file that gets its name once it is complete, or standard output; UTF-8 in either case.
+    """A file that receives its name once it is complete, or standard output; always UTF-8.
 
     Raises: InputError if standard output is closed; FileError if the file cannot be written.
     """

@@ -1,7 +1,7 @@
-"""The names of The Annotated Transformer that its model, training and search need.
+"""The names of The Annotated Transformer that its model, training and search require.
 
-None of its names for loading data and drawing are here. An attention layer keeps its weights in
-`attn`, and the loss its smoothed targets in `true_dist`.
+Its names for loading data and for drawing are not included. An attention layer keeps its weights
+in `attn`, and the loss keeps its smoothed targets in `true_dist`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -82,7 +82,7 @@ class MultiHeadedAttention(paper_attention.MultiHeadedAttention):
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
     ) -> Tensor:
-        """As in the class of section 3.2.2; in eval mode it keeps the weights."""
+        """As in the class of section 3.2.2; in eval mode, also keeps the weights."""
         keys, values = self.keys_values(key, value)
         self.attn = None
         if not self.training:
@@ -103,7 +103,7 @@ def make_model(*sizes: Any, **options: Any) -> EncoderDecoder:
 
 
 class LayerNorm(nn.LayerNorm):
-    """torch's normalization of a layer: (..., features) to (..., features).
+    """torch's layer normalization: (..., features) to (..., features).
 
     Args:
         features: width.   eps: added to the variance.
@@ -124,8 +124,8 @@ class LabelSmoothing(regularization.LabelSmoothing):
         size: of the vocabulary, at least 3.   smoothing: ε.
         padding_idx: its probability is 0; positions with this target do not count.
 
-    Raises: InputError for a smaller size, or another number of log-probabilities a position;
-        ValueError if smoothing lies outside [0, 1).
+    Raises: InputError for a smaller size, or another number of log-probabilities per position;
+        ValueError if smoothing is outside [0, 1).
 
     Source: section 5.4, in the form of The Annotated Transformer.
     """
@@ -139,18 +139,20 @@ class LabelSmoothing(regularization.LabelSmoothing):
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Sum of the loss; x: log-probabilities (positions, size)   target: ids (positions,)"""
         if x.size(-1) != self.size:
-            raise InputError(f"expected {self.size} log-probabilities a position; got {x.size(-1)}")
+            raise InputError(
+                f"expected {self.size} log-probabilities per position; got {x.size(-1)}"
+            )
         symbol, target = torch.arange(self.size, device=x.device), target.unsqueeze(-1)
         even = torch.full_like(x, self.smoothing / (self.size - 2))
         spread = even.masked_fill(symbol == target, 1 - self.smoothing)
         padding = (symbol == self.padding_idx) | (target == self.padding_idx)
         self.true_dist = spread.masked_fill(padding, 0.0)
-        x = x.masked_fill(self.true_dist == 0, 0.0)  # 0 · log 0 is 0; torch makes NaN of it
+        x = x.masked_fill(self.true_dist == 0, 0.0)  # 0 · log 0 is 0, but torch computes NaN
         return nn.functional.kl_div(x, self.true_dist, reduction="sum")
 
 
 class DummyOptimizer(torch.optim.SGD):
-    """An optimizer that changes nothing, because it has no weights."""
+    """An optimizer that changes nothing because it has no weights."""
 
     def __init__(self) -> None:
         super().__init__([nn.Parameter(torch.zeros(0))], lr=0.0)
@@ -164,9 +166,9 @@ class DummyScheduler:
 
 
 def data_gen(V: int, batch_size: int, nbatches: int) -> Iterator[Batch]:
-    """Batches of the copy task: ten symbols from 1 to V - 1, the first of them 1; 0 is padding.
+    """Batches of the copy task: ten symbols from 1 to V - 1, of which the first is 1; 0 is padding.
 
-    Returns: batches whose source and target are (batch_size, 10) and the same.
+    Returns: batches with identical source and target, each (batch_size, 10).
     """
     for _ in range(nbatches):
         symbols = torch.randint(1, V, (batch_size, 10))
@@ -175,7 +177,7 @@ def data_gen(V: int, batch_size: int, nbatches: int) -> Iterator[Batch]:
 
 
 def average(model: nn.Module, models: Iterable[nn.Module]) -> None:
-    """Give a model the mean of the weights of several models of its shape.
+    """Set a model's weights to the mean of the weights of several models of its shape.
 
     Source: section 6.1.
     """

@@ -1,8 +1,8 @@
-"""Corpora: the register `corpora.toml`, where their files are, and which lines each split has.
+"""Corpora: the registry `corpora.toml`, the location of their files, and the lines of each split.
 
-A file is taken from ANNOTATED_DATA/FOLDER if it is there (one's own copy, which is not checked),
-else from the cache of downloads, where it must have its registered SHA-256. A file without a
-registered SHA-256 is never downloaded. The head of the register explains its keys.
+A file is taken from ANNOTATED_DATA/FOLDER if it is there (the user's own copy, which is not
+checked), or else from the cache of downloads, where it must have its registered SHA-256. A file
+without a registered SHA-256 is never downloaded. The head of the registry explains its keys.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ else:
 
 @dataclass(frozen=True)
 class CorpusFile:
-    """A file of a corpus: bytes, SHA-256, and its URL if that is not the corpus's url/NAME."""
+    """A file of a corpus: bytes, SHA-256, and its URL unless it is the corpus's url/NAME."""
 
     size: int | None = None
     sha256: str | None = None
@@ -42,7 +42,7 @@ class CorpusFile:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How dev and test are taken out of parts that they share with train, see `corpora.toml`."""
+    """How dev and test are held out of parts that they share with train; see `corpora.toml`."""
 
     by: str
     dev: int
@@ -54,8 +54,8 @@ class Corpus:
     """A registered corpus.
 
     `splits` names the parts of each split: files, or members of archives (ARCHIVE/MEMBER), with
-    {lang} and its relatives for the languages; `local` names other parts, used instead if they are
-    in ANNOTATED_DATA/`folder`. `on_bad` is what to do with bad pairs of train.
+    placeholders such as {lang} for the languages. `local` names other parts, which are used instead
+    if they are in ANNOTATED_DATA/`folder`. `on_bad` is the treatment of bad pairs in train.
     """
 
     name: str
@@ -74,15 +74,15 @@ class Corpus:
 
 @cache
 def known_corpora() -> dict[str, Corpus]:
-    """All corpora of the register, by name."""
+    """All corpora of the registry, by name."""
     register = tomllib.loads(resource_path("corpora.toml").read_text(encoding="utf-8"))
     return {name: from_dict(Corpus, {"name": name, **entry}) for name, entry in register.items()}
 
 
 def find_corpus(name: str) -> Corpus:
-    """One corpus of the register.
+    """One corpus of the registry.
 
-    Raises: ValueError that lists the names if this is none of them.
+    Raises: ValueError that lists the known names if this name is unknown.
     """
     known = known_corpora()
     if name not in known:
@@ -92,7 +92,7 @@ def find_corpus(name: str) -> Corpus:
 
 
 def local_file(corpus: Corpus, name: str) -> Path | None:
-    """A file in the folder that ANNOTATED_DATA names, compressed or not, if it is there."""
+    """A file in the folder that ANNOTATED_DATA names, compressed or not, if it exists."""
     if "ANNOTATED_DATA" not in os.environ:
         return None
     folder = Path(os.environ["ANNOTATED_DATA"]) / corpus.folder
@@ -104,10 +104,10 @@ def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None) -> Path:
     """Path of one file of a corpus: in ANNOTATED_DATA, in the cache, or downloaded now.
 
     Args:
-        fetch: whether to download it if need be; by default, if ANNOTATED_DATA is not set.
+        fetch: whether to download it if necessary; by default, if ANNOTATED_DATA is not set.
 
     Raises: MissingFile if it is not on this machine and is not to be downloaded, or cannot be
-        because its SHA-256 is not registered; FileError as `download`.
+        downloaded because its SHA-256 is not registered; FileError as `download`.
     """
     if local := local_file(corpus, name):
         return local
@@ -140,7 +140,7 @@ _THREE = {"en": "eng", "de": "deu", "fr": "fra"}  # letters of the codes in ISO 
 
 
 def corpus_parts(corpus: Corpus, split: str, src: str, tgt: str) -> list[tuple[str, str]]:
-    """The parts of a split: for each, the file of its source and that of its target.
+    """The parts of a split: for each, the files of its source and of its target.
 
     Returns: pairs of FILE or ARCHIVE/MEMBER; both are the same if one file holds both sides.
 
@@ -166,10 +166,10 @@ def corpus_parts(corpus: Corpus, split: str, src: str, tgt: str) -> list[tuple[s
 
 
 def corpus_files(corpus: Corpus, splits: Iterable[str] = ()) -> Iterator[Path]:
-    """Path of each file that splits of a corpus (default: all) need, downloaded if need be.
+    """Path of each file that splits of a corpus (default: all) need, downloaded if necessary.
 
-    Raises: ValueError for an unknown split; else as `corpus_file`. If no split is named, a file
-        that cannot be had is only reported on standard error, unless none can be had.
+    Raises: ValueError for an unknown split; otherwise as `corpus_file`. If no split is named, an
+        unavailable file is only reported on standard error, unless all files are unavailable.
     """
     others = [language for language in corpus.languages if language != "en"]
     parts: list[str] = []
@@ -195,9 +195,9 @@ _HEADER = re.compile(rb"<(title|description)>(.*)</\1>")
 
 
 def _sentences(path: Path, member: str = "") -> Iterator[bytes]:
-    """The sentences of a file: its lines, or the content of WMT's and IWSLT's mark-up."""
+    """The sentences of a file: its lines, or the content of WMT's and IWSLT's markup."""
     lines = bare_lines(part_lines(path, member))
-    if (member or path.name).endswith((".sgm", ".xml")):  # entities stay, as in sacreBLEU
+    if (member or path.name).endswith((".sgm", ".xml")):  # entities are kept, as in sacreBLEU
         yield from (found[1].strip() for line in lines if (found := _SEGMENT.search(line)))
     elif "/train.tags." in f"/{member}":
         for line in lines:
@@ -209,17 +209,17 @@ def _sentences(path: Path, member: str = "") -> Iterator[bytes]:
 
 
 def _split_of(rule: HeldOut, number: int, english: bytes, total: int) -> str:
-    """Which split a line of a shared part belongs to, by the rule of the register.
+    """The split that a line of a shared part belongs to, by the rule of the registry.
 
     Args:
-        number: of the line, from 1.   english: its English side.   total: lines of the part.
+        number: line number, from 1.   english: the English side.   total: lines of the part.
     """
     if rule.by == "turn":
         return "train" if number % rule.dev else "dev"
     if rule.by == "end":
         place = total - number
         return "test" if place < rule.test else "dev" if place < rule.dev + rule.test else "train"
-    # ASCII letters and digits alone, so that variants in case or punctuation share a split.
+    # Only ASCII letters and digits, so that variants in case or punctuation share a split.
     digest = hashlib.sha256(re.sub(rb"\W", b"", english.lower())).digest()
     place = int.from_bytes(digest[:4], "big") % 100
     return "dev" if place < rule.dev else "test" if place < rule.dev + rule.test else "train"
@@ -227,14 +227,14 @@ def _split_of(rule: HeldOut, number: int, english: bytes, total: int) -> str:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a split, to be read.
+    """A part of a split that is to be read.
 
     Args:
-        name: for messages.   on_bad: what to do with its bad pairs, "refuse" or "drop".
-        source, target: file of a side, and its member if it is an archive; equal if one file
-            holds both sides, English first and a tab between.
+        name: for messages.   on_bad: treatment of its bad pairs, "refuse" or "drop".
+        source, target: file of a side, and the member if it is an archive; equal if one file
+            contains both sides, English first, separated by a tab.
         from_english: whether English is the source.
-        split, held_out: of a part that other splits share.
+        split, held_out: for a part that several splits share.
     """
 
     name: str
@@ -246,7 +246,7 @@ class Part:
     held_out: HeldOut | None = None
 
     def lines(self) -> Iterator[Line]:
-        """Its lines: number, source, target; None for a side that has no such line."""
+        """The lines: number, source, target; None for a side without such a line."""
         rule, total = self.held_out, 0
         if rule and rule.by == "end":
             total = sum(1 for _ in self._all_lines())
@@ -280,7 +280,7 @@ def split_parts(
 
     Args: as `load_pairs`.
 
-    Raises: ValueError for an unknown name; else as `corpus_file`.
+    Raises: ValueError for an unknown name; otherwise as `corpus_file`.
     """
     if corpus not in known_corpora() and Path(corpus).is_dir():
         one, other = (_folder_file(Path(corpus), f"{split}.{lang}") for lang in (src, tgt))
@@ -318,19 +318,19 @@ def load_pairs(
     on_bad: str | None = None,
     fetch: bool | None = None,
 ) -> tuple[list[str], list[str]]:
-    """Source and target sentences of a split, line by line translations of each other.
+    """Source and target sentences of a split, which are translations of each other line by line.
 
     Args:
-        corpus: a name of the register, a folder with files such as train.en, or several of
-            these with + between.
+        corpus: a name in the registry, a folder with files such as train.en, or several of
+            these joined by +.
         split: "train", "dev", "test", …
         src, tgt: languages, such as "en" and "de".
-        on_bad: "refuse" to stop at pairs that cannot be used, "drop" to leave them out with a
-            warning; by default the training data of corpora that are registered so drop them, and
-            all others refuse.
+        on_bad: "refuse" to stop at unusable pairs, "drop" to omit them with a warning; by default,
+            they are dropped from the training data of corpora that are registered with "drop", and
+            all other data refuse them.
         fetch: whether to download what is missing; by default, if ANNOTATED_DATA is not set.
 
-    Raises: ValueError for an unknown name or bad pairs; else as `corpus_file`.
+    Raises: ValueError for an unknown name or bad pairs; otherwise as `corpus_file`.
 
     Source: section 5.1.
     """
@@ -356,6 +356,6 @@ def parse_data(data: str) -> tuple[str, str, str]:
     if len(pair) < 2 or not corpus:
         raise InputError(f"expected data as CORPUS-SRC-TGT, such as multi30k-en-de; got {data!r}")
     src, tgt = pair
-    known = known_corpora()  # some of which have their languages in their names
+    known = known_corpora()  # some corpora have languages in their names
     names = [name for name in (data, f"{corpus}-{tgt}-{src}") if name in known]
     return (names or [corpus])[0], src, tgt

@@ -1,9 +1,9 @@
-"""Downloads: checked by SHA-256, resumed where they broke off, one at a time.
+"""Downloads: verified by SHA-256, resumed after interruptions, one at a time.
 
-Corpora have gigabytes, so a broken download must go on rather than start again. That is why
-this module exists: the usual library, pooch, cannot resume, and the code in huggingface_hub that
-can is private. What has arrived is kept as NAME.part and is moved to NAME only if its SHA-256 is
-the expected one.
+Corpora have gigabytes, so an interrupted download must continue rather than start over. The usual
+library, pooch, cannot resume, and the code in huggingface_hub that can is private, hence this
+module. The bytes received so far are kept as NAME.part, which is moved to NAME only if its SHA-256
+is the expected one.
 """
 
 import hashlib
@@ -20,12 +20,12 @@ from annotated.machinery.errors import FileError
 from annotated.machinery.files import locked
 from annotated.machinery.progress import progress_bar
 
-_TIMEOUT = 30  # seconds without a byte after which a connection is given up
-_LEAST = 1 << 14  # an attempt that brings fewer bytes than these is the last
+_TIMEOUT = 30  # seconds without data after which a connection is abandoned
+_LEAST = 1 << 14  # an attempt that receives fewer bytes is the last
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept."""
+    """The folder in which downloads are kept."""
     return Path(platformdirs.user_cache_dir("annotated"))
 
 
@@ -39,14 +39,14 @@ def sha256_of(path: Path) -> str:
 
 
 def download(url: str, path: Path, sha256: str, size: int | None = None) -> Path:
-    """Fetch a file unless it is there already; a broken download is resumed.
+    """Download a file unless it is already there; an interrupted download is resumed.
 
     Args:
-        url: where it is.   path: where it goes.
-        sha256, size: the SHA-256 that it must have, and its bytes if they are known.
+        url: its address.   path: its destination.
+        sha256, size: its required SHA-256, and its number of bytes if known.
 
-    Raises: FileError if it cannot be fetched, in which case the bytes received so far are kept,
-        or if it is not the expected file; nothing changes at `path` then.
+    Raises: FileError if it cannot be downloaded, in which case the bytes received so far are kept,
+        or if it is not the expected file; in both cases `path` is unchanged.
     """
     part, advice = path.with_name(path.name + ".part"), f"a copy may be put at {path}"
     busy = f"another process downloads {path.name}; waiting for it"
@@ -57,17 +57,17 @@ def download(url: str, path: Path, sha256: str, size: int | None = None) -> Path
         if (found := sha256_of(part)) != sha256:
             part.unlink()
             raise FileError(
-                f"{url}: expected SHA-256 {sha256}; got {found}; try again, and if it stays so, "
+                f"{url}: expected SHA-256 {sha256}; got {found}; try again; if it happens again, "
                 f"the file has changed at its source; {advice}"
             )
-        part.replace(path)  # not by `writing`, which deletes a file that is not complete
+        part.replace(path)  # not with `writing`, which deletes an incomplete file
     return path
 
 
 def _fetch(url: str, path: Path, size: int | None, advice: str) -> None:
-    """Append to a file what it lacks, in as many attempts as bring something.
+    """Append the missing bytes to a file, in further attempts as long as each receives some.
 
-    Raises: FileError that names the URL, what is kept, and what to do.
+    Raises: FileError that names the URL, the bytes that are kept, and a remedy.
     """
     while size is None or _bytes_in(path) != size:
         before = _bytes_in(path)
@@ -77,7 +77,9 @@ def _fetch(url: str, path: Path, size: int | None, advice: str) -> None:
             raise
         except (OSError, HTTPException, ValueError) as error:
             code, now = getattr(error, "code", ""), _bytes_in(path)
-            if code == 416 and before:  # no such range, so ours is not the beginning of the file
+            if (
+                code == 416 and before
+            ):  # no such range, so our bytes are not the beginning of the file
                 path.unlink()
             elif now - before < _LEAST:
                 if now and size is not None:
@@ -92,7 +94,7 @@ def _bytes_in(path: Path) -> int:
 
 
 def _fetch_rest(url: str, path: Path, size: int | None) -> None:
-    """Append to a file what it lacks, in one attempt.
+    """Append the missing bytes to a file, in one attempt.
 
     Raises: OSError, HTTPException or ValueError if the connection fails; FileError if the server
         offers something else.
@@ -102,7 +104,7 @@ def _fetch_rest(url: str, path: Path, size: int | None) -> None:
     request = urllib.request.Request(url, headers=headers)
     with urllib.request.urlopen(request, timeout=_TIMEOUT) as answer:
         span = answer.headers.get("Content-Range", "")
-        if answer.status == 200:  # of a server that ignores ranges, too
+        if answer.status == 200:  # also from a server that ignores ranges
             start = 0
         elif answer.status != 206 or not start or not re.match(rf"bytes {start}-", span):
             got = f"{answer.status} {span}".strip()
@@ -113,7 +115,9 @@ def _fetch_rest(url: str, path: Path, size: int | None) -> None:
         options: dict[str, Any] = {"unit": "B", "unit_scale": True, "leave": False}
         bar = progress_bar(desc=path.stem, initial=start, total=total, **options)
         with path.open("ab" if start else "wb") as file, bar:
-            while block := answer.read1(1 << 16):  # returns at once what has come, to lose nothing
+            while block := answer.read1(
+                1 << 16
+            ):  # returns received data immediately, so that nothing is lost
                 file.write(block)
                 bar.update(len(block))
                 if size is not None and file.tell() > size:

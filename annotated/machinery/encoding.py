@@ -1,8 +1,8 @@
-"""Sentence pairs as ids in flat arrays, and the quick way to make them from texts.
+"""Sentence pairs as ids in flat arrays, and a fast way to encode texts into them.
 
-Lists of Python integers would take many times the memory. A corpus of millions of sentences has
-few distinct words, and the tokenizers of this book split at spaces first; each distinct word is
-therefore encoded once, which is four times as fast as encoding whole sentences.
+Lists of Python integers would take many times as much memory. A corpus of millions of sentences
+has few distinct words, and the tokenizers of this book first split at spaces; each distinct word
+is therefore encoded once, which is four times as fast as encoding whole sentences.
 """
 
 import json
@@ -24,8 +24,8 @@ class EncodedPairs:
     """Sentence pairs as ids: `pairs[i]` is the i-th source and target, `len(pairs)` their number.
 
     Args:
-        ids: of all pairs, flat: the source of a pair, its target, the source of the next.
-        lengths: (pairs, 2), number of ids of each source and target, ends included.
+        ids: all pairs in one flat array: the source of a pair, its target, the source of the next.
+        lengths: (pairs, 2), number of ids of each source and target, end symbols included.
 
     Source: section 5.1.
     """
@@ -35,7 +35,7 @@ class EncodedPairs:
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """Where each pair begins in `ids`, and at last where the last one ends, (pairs + 1,)."""
+        """Start of each pair in `ids`, followed by the end of the last one: (pairs + 1,)."""
         starts = np.zeros(len(self.lengths) + 1, np.int64)
         np.add(self.lengths[:, 0], self.lengths[:, 1], out=starts[1:], dtype=np.int64)
         return np.cumsum(starts, out=starts)
@@ -55,7 +55,7 @@ class EncodedPairs:
 
         Args:
             numbers: of the pairs (batch,).   side: 0 for the source, 1 for the target.
-            multiple: divides the width that the model sees, which is one less for a target.
+            multiple: a divisor of the width that the model receives (one less for a target).
         """
         numbers = np.asarray(numbers)
         lengths = self.lengths[numbers].astype(np.int64)  # (batch, 2)
@@ -71,16 +71,16 @@ class EncodedPairs:
 class _WordIds(dict[str, bytes]):
     """The ids of words, as bytes of `dtype`; words are encoded when they first occur."""
 
-    max_words = 1 << 20  # words that occur first when there are as many are rare, and not kept
+    max_words = 1 << 20  # beyond this number, words that first occur are rare and are not stored
 
     def __init__(self, tokenizer: Tokenizer, dtype: np.dtype) -> None:
         self.tokenizer, self.model, self.dtype = tokenizer, tokenizer.model, dtype
         self.normalize = tokenizer.normalizer.normalize_str
-        # What the tokenizer treats before the model sees it: several words, and symbols as text.
+        # Texts that the tokenizer treats before its model: several words, and symbols as text.
         self.special = re.compile("|".join(map(re.escape, [" ", "▁", *SPECIALS]))).search
 
     def tokenize(self, word: str) -> list[int]:
-        """The ids of a word, from the model alone where that is enough, because it is faster."""
+        """The ids of a word, from the model alone where this suffices, because it is faster."""
         normal = self.normalize(word)
         if self.special(normal):
             return self.tokenizer.encode(f"▁{word}").ids
@@ -102,7 +102,7 @@ class _WordIds(dict[str, bytes]):
 
 
 def splits_at_spaces(tokenizer: Tokenizer) -> bool:
-    """Whether a tokenizer encodes each word separately, as those of `learn_vocabulary` do."""
+    """Whether a tokenizer encodes each word separately, as tokenizers of `learn_vocabulary` do."""
     its, ours = (json.loads(t.to_str()) for t in (tokenizer, untrained_tokenizer(models.BPE())))
     steps = "normalizer", "pre_tokenizer", "post_processor", "truncation", "padding"
     plain = all(token["special"] for token in its["added_tokens"])  # others may contain spaces
@@ -110,14 +110,14 @@ def splits_at_spaces(tokenizer: Tokenizer) -> bool:
 
 
 class PairEncoder:
-    """Encodes pairs of sentences, with ends as `encode_source` and `encode_target` add them.
+    """Encodes pairs of sentences, with the symbols that `encode_source` and `encode_target` add.
 
     Args:
-        tokenizer: of both sides, or of the source if `target` is given.
+        tokenizer: for both sides, or for the source if `target` is given.
     """
 
     def __init__(self, tokenizer: Tokenizer, target: Tokenizer | None = None) -> None:
-        tokenizer.encode_special_tokens = True  # "</s>" in a text is text
+        tokenizer.encode_special_tokens = True  # "</s>" in a text is ordinary text
         self.tokenizer = tokenizer
         self.target_encoder = target and PairEncoder(target)
         self.dtype = np.min_scalar_type(max(tokenizer.get_vocab().values(), default=UNK))

@@ -1,6 +1,6 @@
 """The errors of this package, imports that need an extra, and the check of whole numbers.
 
-Every message states what was expected, what was given, and where.
+Every message states what was expected, what was given instead, and where.
 """
 
 import math
@@ -12,11 +12,11 @@ from typing import Any
 
 
 class InputError(ValueError):
-    """An argument, an option or a file's content that cannot be used."""
+    """An argument, an option, or the content of a file that cannot be used."""
 
 
 class FileError(OSError, InputError):
-    """A file that cannot be read or written, or is damaged; the message names it."""
+    """A file that is damaged or cannot be read or written; the message names it."""
 
 
 class MissingFile(FileNotFoundError, FileError):
@@ -24,7 +24,7 @@ class MissingFile(FileNotFoundError, FileError):
 
 
 class MissingExtra(ImportError, InputError):
-    """A library of an extra that is not installed."""
+    """A library that belongs to an extra and is not installed."""
 
 
 _EXTRAS = [
@@ -34,15 +34,15 @@ _EXTRAS = [
 
 
 def _is_folder(library: str) -> bool:
-    """Whether a mere folder, not a library, has been imported under this name."""
+    """Whether only a folder, not a library, has been imported under this name."""
     return library in sys.modules and getattr(sys.modules[library], "__file__", "") is None
 
 
 @contextmanager
 def extra(name: str) -> Iterator[None]:
-    """Around imports that need an extra, such as "viz": a missing library is named with it.
+    """Context for imports that need an extra, such as "viz"; an error names the missing extra.
 
-    A folder of the user's that is called as a library can be imported, but has no file.
+    A user's folder with the name of a library can be imported, but it has no file.
 
     Raises: MissingExtra
     """
@@ -53,17 +53,17 @@ def extra(name: str) -> Iterator[None]:
     except ImportError as error:
         library = (error.name or "annotated").partition(".")[0]
         missing = isinstance(error, ModuleNotFoundError) or _is_folder(library)
-        if library == "annotated" or not missing:  # a fault of the code
+        if library == "annotated" or not missing:  # a fault in the code
             raise
         how = f"pip install 'annotated-attention[{name}]'"
-        message = f"{library} is not installed; install the extra that has it: {how}"
+        message = f"{library} is not installed; install the extra that contains it: {how}"
         raise MissingExtra(message) from error
 
 
 def one_line(message: object, most: int = 1000) -> str:
-    """A message in one line that does not command a terminal, shortened if it is very long.
+    """A message on one line without terminal control codes, shortened if it is very long.
 
-    Names of files and the cards of models contain what others have written.
+    Names of files and cards of models contain text from other people.
     """
     text = " ".join(str(message).split())
     text = text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
@@ -71,7 +71,7 @@ def one_line(message: object, most: int = 1000) -> str:
 
 
 def check_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
-    """Raise InputError unless a value is a whole number from least to most; a bool is refused."""
+    """Raise InputError unless a value is an integer from least to most; bool is not accepted."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise InputError(f"expected a whole number for {name}; got {value!r:.80}")
     if int(value) < least:

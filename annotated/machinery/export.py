@@ -1,9 +1,9 @@
 """Models for other programs: ONNX, CTranslate2, and (in `annotated.machinery.marian`) transformers.
 
-ONNX gets two graphs. The encoder's outputs are the keys and values of the decoder's attention to
-the source; the decoder extends each output by one token, with all keys and values as inputs and
-outputs, so that the program which runs it does the search. model.json names inputs, outputs and
-their axes.
+A model becomes two ONNX graphs. The encoder outputs the keys and values for the decoder's attention
+to the source. The decoder extends each hypothesis by one token and has all keys and values as
+inputs and outputs, so the search is left to the program that runs it. model.json names inputs,
+outputs and their axes.
 """
 
 import copy
@@ -29,11 +29,11 @@ from annotated.machinery.vocabularies import write_tokenizers
 from annotated.model import EncoderDecoder
 from annotated.positional import PositionalEncoding
 
-_POSITIONS = 2048  # of sinusoids: twice the tokens that a translator reads of a sentence
+_POSITIONS = 2048  # length of sinusoids: twice the tokens that a translator reads per sentence
 
 
 def _copy_to_export(model: EncoderDecoder, half: bool) -> EncoderDecoder:
-    """A copy on the CPU, in eval mode, whose sinusoids need not be extended."""
+    """A copy on the CPU in eval mode, with sinusoids long enough for any input."""
     model = copy.deepcopy(model).cpu().eval()
     for module in model.modules():
         if isinstance(module, PositionalEncoding):
@@ -69,7 +69,7 @@ _OUTPUTS: dict[str, _Shapes] = {
 
 
 class _Graph(nn.Module):
-    """What torch exports under a name of `_INPUTS`."""
+    """The module that torch exports under a name of `_INPUTS`."""
 
     def __init__(self, model: EncoderDecoder) -> None:
         super().__init__()
@@ -109,7 +109,7 @@ def _export_graph(graph: _Graph, name: str, sizes: dict[str, int], path: Path) -
     """Write one of the graphs of `_INPUTS` as an ONNX file.
 
     Args:
-        sizes: of the axes that are not in `_FREE`.
+        sizes: sizes of the axes that are not in `_FREE`.
     """
     from torch.export import Dim
 
@@ -121,7 +121,9 @@ def _export_graph(graph: _Graph, name: str, sizes: dict[str, int], path: Path) -
         shape = [sizes[axis] if isinstance(axis, str) else axis for axis in axes]
         examples.append(torch.zeros(shape, dtype=kinds.get(given, floats)))
         shapes.append({i: Dim.DYNAMIC for i, axis in enumerate(axes) if axis in _FREE})
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision, for instance
+    logging.getLogger("torch.onnx").setLevel(
+        logging.ERROR
+    )  # such as a warning that torchvision is missing
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program: Any = torch.onnx.export(
@@ -140,14 +142,14 @@ def write_onnx(translator: Translator, folder: Path, half: bool = False) -> None
     """Write a model as encoder.onnx and decoder.onnx, with its tokenizer and model.json.
 
     Args:
-        folder: exists.
-        half: weights, keys and values in 16 bits; log-probabilities stay in 32.
+        folder: an existing folder.
+        half: store weights, keys and values in 16 bits; log-probabilities stay in 32.
 
     Raises: MissingExtra, or InputError if torch is older than 2.9.
     """
     with extra("export"):
         import onnxscript  # noqa: F401  # torch's exporter needs it
-    if torch.__version__ < "2.9":  # compares as a version; earlier ones export differently
+    if torch.__version__ < "2.9":  # compares as a version; earlier versions export differently
         raise InputError(f"expected torch 2.9 or later, to write ONNX; got {torch.__version__}")
     model = _copy_to_export(translator.model, half)
     c = model.config
@@ -168,7 +170,7 @@ def write_onnx(translator: Translator, folder: Path, half: bool = False) -> None
 
 
 def _set_linear(spec: Any, *maps: nn.Linear) -> None:
-    """Give a linear map of CTranslate2 the weights of one of ours, or of several as one."""
+    """Give a linear map of CTranslate2 the weights of one or several of our linear maps."""
     spec.weight = torch.cat([m.weight for m in maps]).detach()
     if maps[0].bias is not None:
         spec.bias = torch.cat([m.bias for m in maps]).detach()
@@ -179,7 +181,7 @@ def _set_norm(spec: Any, norm: Any) -> None:
 
 
 def _set_layer(spec: Any, layer: Any) -> None:
-    """Give an encoder or decoder layer of CTranslate2 the weights of ours."""
+    """Give an encoder or decoder layer of CTranslate2 the weights of our layer."""
     attention, theirs = layer.self_attn, spec.self_attention.linear
     _set_linear(theirs[0], attention.w_q, attention.w_k, attention.w_v)
     _set_linear(theirs[1], attention.w_o)
@@ -197,10 +199,10 @@ def _set_layer(spec: Any, layer: Any) -> None:
 
 
 def ctranslate2_spec(model: EncoderDecoder, source: list[str], target: list[str]) -> Any:
-    """Describe a model to CTranslate2; the result is still to be validated and written.
+    """Describe a model to CTranslate2; the result has yet to be validated and written.
 
     Args:
-        source, target: the pieces of either side by their ids.
+        source, target: the pieces of each side in the order of their ids.
 
     Raises: MissingExtra, or InputError for heads that are not d_model / h wide.
     """
@@ -210,7 +212,7 @@ def ctranslate2_spec(model: EncoderDecoder, source: list[str], target: list[str]
     model, c = _copy_to_export(model, half=False), model.config
     widths = c.d_k or c.d_model // c.h, c.d_v or c.d_model // c.h
     if set(widths) != {c.d_model / c.h}:
-        wanted = f"d_k = d_v = d_model / h, as CTranslate2 has it, here {c.d_model / c.h:g}"
+        wanted = f"d_k = d_v = d_model / h, as CTranslate2 requires, here {c.d_model / c.h:g}"
         raise InputError(f"expected {wanted}; got d_k, d_v = {widths}")
     activation = Activation[c.activation.upper()]
     spec: Any = TransformerSpec.from_config(c.N, c.h, pre_norm=c.norm_first, activation=activation)
@@ -239,7 +241,7 @@ def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) 
     """Write a model in the format of CTranslate2, with its tokenizer.
 
     Args:
-        folder: exists.   half: weights in 16 bits.
+        folder: an existing folder.   half: store weights in 16 bits.
 
     Raises: as `ctranslate2_spec`.
     """
@@ -253,7 +255,7 @@ def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) 
     spec = ctranslate2_spec(translator.model, *pieces)
     spec.config.add_source_eos = True  # as `encode_source` does
     spec.validate()
-    spec.optimize("float16" if half else None)  # stores a tied matrix once, too
+    spec.optimize("float16" if half else None)  # also stores a tied matrix only once
     spec.save(str(folder))
     write_tokenizers(folder, source, target)
 
@@ -270,10 +272,10 @@ def export_model(translator: Translator, form: str, folder: str | Path, half: bo
 
     Args:
         form: one of `FORMS`.   folder: new or empty.
-        half: floating-point numbers in 16 bits.
+        half: store floating-point numbers in 16 bits.
 
-    Raises: InputError if the folder is not empty, for a model that the format cannot express, or
-        for a weight that 16 bits cannot; MissingExtra; FileError if the folder cannot be written.
+    Raises: InputError if the folder is not empty, or if the format cannot represent the model or
+        16 bits one of its weights; MissingExtra; FileError if the folder cannot be written.
     """
     if not isinstance(form, str) or form not in FORMS:
         raise InputError(f"expected a form out of {', '.join(FORMS)}; got {form!r:.80}")
@@ -281,7 +283,7 @@ def export_model(translator: Translator, form: str, folder: str | Path, half: bo
     only = {"decoder": ("attention",), "N_decoder": (None, c.N), "norm_eps": (1e-5,)}
     for name, allowed in only.items():
         if (value := getattr(c, name)) not in allowed:
-            raise InputError(f"expected {name}={allowed[0]!r} of a model for {form}; got {value!r}")
+            raise InputError(f"expected {name}={allowed[0]!r} in a model for {form}; got {value!r}")
     stored_weights(own_weights(translator.model), half)
     with writing_new_folder(folder) as part:
         FORMS[form](translator, part, half)

@@ -1,9 +1,9 @@
 """Reading and writing files: one-line errors that name the file, and atomic writes.
 
-Everything is written into a new folder annotated-….part beside its place, and moved there when it
-is complete, so that a full disk or a killed process leaves the old file or the new one, never half
-of one. A killed process leaves that folder, too, which may be deleted. Of two that write to one
-place at once, the first wins; the other reports it.
+Everything is written into a new folder annotated-….part next to its destination and moved there
+when it is complete, so that a full disk or a killed process leaves either the old file or the new
+one, never half of one. A killed process also leaves that folder behind, which may be deleted. If
+two processes write to one destination at once, the first succeeds and the other reports an error.
 """
 
 import errno
@@ -26,7 +26,7 @@ from safetensors import SafetensorError, safe_open
 
 from annotated.machinery.errors import FileError, InputError, MissingFile
 
-if TYPE_CHECKING:  # torch takes a second to import, and most files hold no tensors
+if TYPE_CHECKING:  # torch takes a second to import, and most files contain no tensors
     from torch import Tensor
 
 
@@ -40,14 +40,14 @@ def _reason(error: BaseException) -> str:
 
 @contextmanager
 def reading(path: Path | str, expected: str, advice: str = "") -> Iterator[None]:
-    """Around the lines that read one file: any error becomes one line that names the file.
+    """Context for the code that reads a file: any error becomes one line that names the file.
 
     Args:
-        path: the file.   expected: what it should contain, such as "the weights of a model".
-        advice: what to do if it does not.
+        path: the file.   expected: its expected content, such as "the weights of a model".
+        advice: a remedy if the content differs.
 
-    Raises: MissingFile if there is no such file, FileError for any other fault of the file. The
-        package's own errors pass unchanged, and so do faults of the code.
+    Raises: MissingFile if the file does not exist, FileError for any other fault of the file. The
+        package's own errors and faults in the code are passed on unchanged.
     """
     more = f"; {advice}" if advice else ""
     try:
@@ -56,12 +56,12 @@ def reading(path: Path | str, expected: str, advice: str = "") -> Iterator[None]
         raise
     except FileNotFoundError as error:
         raise MissingFile(f"expected {expected} at {path}; there is no such file{more}") from error
-    except BaseException as error:  # a panic of tokenizers is no Exception
+    except BaseException as error:  # a panic of tokenizers is not an Exception
         raise FileError(f"{path}: expected {expected}; got: {_reason(error)}{more}") from error
 
 
 def require_regular(path: Path) -> None:
-    """Raise ValueError for a folder, a device, or a pipe, on which reading would wait for ever."""
+    """Raise ValueError for a folder, a device, or a pipe, from which a read could block forever."""
     if path.exists() and not path.is_file():
         raise ValueError("a folder, a device or a pipe")
 
@@ -87,10 +87,10 @@ def settings(kind: type[_T], values: Mapping[str, Any], where: str) -> _T:
 
     Args:
         kind: the dataclass.   values: its fields by name.
-        where: the file, or the part of it, that error messages begin with.
+        where: the file, or the part of it, with which error messages begin.
 
-    Raises: FileError that names a field that is unknown, missing, or of another type, and what
-        the dataclass itself refuses.
+    Raises: FileError that names a field that is unknown, missing, or of another type, or that
+        the dataclass itself rejects.
     """
     if not isinstance(values, Mapping):
         raise FileError(f"{where}: expected settings by name; got {values!r:.80}")
@@ -104,7 +104,7 @@ def settings(kind: type[_T], values: Mapping[str, Any], where: str) -> _T:
 
 
 def _status(path: Path | str | int) -> os.stat_result | None:
-    """The status of a file, or of an open one by its number; None if there is none."""
+    """The status of a file, or of an open file by its descriptor; None if there is none."""
     try:
         return os.stat(path)
     except OSError as error:
@@ -114,24 +114,24 @@ def _status(path: Path | str | int) -> os.stat_result | None:
 
 
 def _identity(found: os.stat_result | None) -> tuple[int, ...] | None:
-    """What changes when a file is written or replaced."""
+    """The attributes that change when a file is written or replaced."""
     return found and (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def _files(places: Iterable[str | Path]) -> Iterator[Path]:
-    """Files and, of folders, all files inside."""
+    """The given files and all files in the given folders."""
     for place in map(Path, places):
         yield from place.rglob("*") if place.is_dir() else [place]
 
 
 def output_file(path: str | Path, *inputs: str | Path) -> Path:
-    """The file that a path names, links followed; to be checked before hours of work.
+    """The file that a path names, with links resolved; check it before hours of work.
 
     Args:
-        inputs: files that are read, and folders of such files, none of which it may be.
+        inputs: input files, and folders of input files, which the output must not be.
 
     Raises: FileError if it is a folder, a device or a pipe, read-only, one of the inputs, or the
-        file of a standard stream: by moving a file there, what it contains would be lost.
+        file of a standard stream, because moving a file there would destroy its content.
     """
     target, wrong = Path(path), ""
     try:
@@ -145,7 +145,7 @@ def output_file(path: str | Path, *inputs: str | Path) -> Path:
                 wrong = "the file of standard input, output or error"
             elif any(_identity(found) == _identity(_status(file)) for file in _files(inputs)):
                 wrong = "a file that is read"
-    except (OSError, ValueError) as error:  # such as a null character in the name
+    except (OSError, ValueError) as error:  # for example, a null character in the name
         wrong = _reason(error)
     if wrong:
         raise FileError(f"expected the name of a file to write; got {str(path)!r}: {wrong}")
@@ -153,24 +153,24 @@ def output_file(path: str | Path, *inputs: str | Path) -> Path:
 
 
 def is_part(path: Path) -> bool:
-    """Whether this is where a process writes before it moves what it wrote, or was killed."""
+    """Whether this is a temporary folder of `writing`, in use or left by a killed process."""
     return re.fullmatch(r"annotated-\w{8}\.part", path.name) is not None
 
 
 def _temporary(folder: Path) -> TemporaryDirectory:
-    """A new folder in this one, where nobody else can have put anything."""
+    """A new folder inside this one, into which no other process can have written."""
     return TemporaryDirectory(".part", "annotated-", folder, ignore_cleanup_errors=True)
 
 
 @contextmanager
 def writing(path: str | Path) -> Iterator[Path]:
-    """Where to write a file; it is moved to `path` when the block ends.
+    """Temporary path for writing a file, which is moved to `path` when the block ends.
 
     Links are followed, and a file that is replaced keeps its permissions.
 
     Raises: FileError as `output_file`, if the disk is full, if the folder cannot be written to, or
-        if somebody else has written the file meanwhile. Then, and after any other error in the
-        block, `path` is as it was before.
+        if another process has written the file in the meantime. Then, and after any other error
+        in the block, `path` is unchanged.
     """
     target = output_file(path)
     before = _status(target)
@@ -181,11 +181,11 @@ def writing(path: str | Path) -> Iterator[Path]:
             part.touch()
             mode = stat.S_IMODE((before or part.stat()).st_mode)
             yield part
-            part.chmod(mode)  # safetensors has its own
+            part.chmod(mode)  # safetensors has its own error
             if _identity(_status(target)) != _identity(before):
-                raise FileError(f"{path} has been written by another process meanwhile")
+                raise FileError(f"{path} has been written by another process in the meantime")
             os.replace(part, target)
-    except InputError:  # about something else
+    except InputError:  # an error about something else
         raise
     except (OSError, SafetensorError) as error:
         kept = f"; {path} is as it was" if before else ""
@@ -199,9 +199,9 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 def named_in_utf8(path: str | Path) -> Path:
-    """The place that a path names, links followed.
+    """The location that a path names, with links resolved.
 
-    Raises: InputError unless it can be a name, in UTF-8, because safetensors reads no other.
+    Raises: InputError unless it is a possible name in UTF-8, the only kind that safetensors reads.
     """
     try:
         os.fspath(path).encode()
@@ -214,9 +214,9 @@ def named_in_utf8(path: str | Path) -> Path:
 
 
 def new_folder(path: str | Path) -> Path:
-    """The folder that a path names, links followed; to be checked before hours of work.
+    """The folder that a path names, with links resolved; check it before hours of work.
 
-    Raises: InputError if the name is empty, or that of a file or of a folder with content.
+    Raises: InputError if the name is empty, or names a file or a folder with content.
     """
     if not str(path):
         raise InputError("expected the name of a folder; got ''")
@@ -229,14 +229,14 @@ def new_folder(path: str | Path) -> Path:
 
 @contextmanager
 def writing_new_folder(path: str | Path) -> Iterator[Path]:
-    """Where to write the files of a new folder; they are moved to `path` when the block ends.
+    """Temporary folder for the files of a new one; they are moved to `path` when the block ends.
 
-    Raises: InputError as `new_folder`; FileError if the disk is full, the place cannot be written
-        to, or somebody else has written there meanwhile. After any error in the block nothing is
-        there.
+    Raises: InputError as `new_folder`; FileError if the disk is full, the location cannot be
+        written to, or another process has written there in the meantime. After any error in the
+        block, nothing is left there.
     """
     target = new_folder(path)
-    there = target.exists()  # it stays what it is: a mount, perhaps the current folder
+    there = target.exists()  # keep the folder itself, which may be a mount or the current folder
     part = target
     try:
         home = target if there else target.parent
@@ -246,17 +246,19 @@ def writing_new_folder(path: str | Path) -> Iterator[Path]:
             part.mkdir()
             yield part
             if not there:
-                os.rename(part, target)  # fails if a folder with content has come into being
+                os.rename(part, target)  # fails if a folder with content exists by now
             elif not all(map(is_part, target.iterdir())):
-                raise FileExistsError(errno.EEXIST, "another process has written there meanwhile")
+                raise FileExistsError(
+                    errno.EEXIST, "another process has written there in the meantime"
+                )
             for file in part.iterdir() if there else ():
                 os.replace(file, target / file.name)
     except InputError as error:
-        if str(part) in str(error):  # of a place that nobody has seen
+        if str(part) in str(error):  # the temporary path, which the user has not seen
             raise FileError(str(error).replace(str(part), str(path))) from error
         raise
     except OSError as error:
-        message = f"{path} could not be written: {_reason(error)}; nothing is kept of it"
+        message = f"{path} could not be written: {_reason(error)}; nothing of it was kept"
         raise FileError(message) from error
 
 
@@ -291,7 +293,7 @@ def read_tensors(path: Path, expected: str) -> tuple[dict[str, "Tensor"], dict[s
     """
     with reading(path, expected):
         require_regular(path)
-        path.open("rb").close()  # safetensors does not know why a file cannot be opened
+        path.open("rb").close()  # safetensors does not report why a file cannot be opened
     with reading(path, expected), safe_open(path, "pt") as file:
         return {name: file.get_tensor(name) for name in sorted(file.keys())}, file.metadata() or {}
 
@@ -301,20 +303,20 @@ def locked(path: Path, busy: str, timeout: float = 0) -> Iterator[None]:
     """Hold a lock between processes while the block runs.
 
     Args:
-        path: the lock's own file, which is empty.
-        busy: the message if another process holds it: the error, or, if there is time to wait, one
-            line on standard error.
-        timeout: seconds to wait for it; -1 waits as long as it takes.
+        path: the file of the lock, which is empty.
+        busy: the message if another process holds it: an error or, if `timeout` allows waiting,
+            one line on standard error.
+        timeout: seconds to wait for it; -1 waits without limit.
 
-    Raises: FileError if another process still holds it, or if it cannot be created.
+    Raises: FileError if another process still holds the lock, or if it cannot be created.
     """
     lock = FileLock(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         if not os.path.lexists(path):
-            path.touch()  # the library tries for ever where no file can be made
+            path.touch()  # the library would retry forever where no file can be created
         if path.is_symlink() or not path.is_file() or path.stat().st_size:  # it would be emptied
-            raise FileExistsError(errno.EEXIST, "it is not an empty file, as a lock is")
+            raise FileExistsError(errno.EEXIST, "it is not an empty file, as a lock must be")
         with suppress(Timeout):
             lock.acquire(timeout=0)
         if not lock.is_locked:
@@ -332,7 +334,7 @@ def locked(path: Path, busy: str, timeout: float = 0) -> Iterator[None]:
 
 
 def resource_path(name: str) -> Path:
-    """Path of a file or folder that comes with the package, such as "corpora.toml" or "models"."""
+    """Path of a file or folder of the package's data, such as "corpora.toml" or "models"."""
     package = Path(str(resources.files("annotated")))
     installed = package / name
     return installed if installed.exists() else package.parent / "data" / name

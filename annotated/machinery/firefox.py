@@ -1,10 +1,10 @@
-"""Firefox's translators: the files that Marian's engine runs in the browser, read as our models.
+"""Firefox's translators: files that Marian's engine runs in the browser, as models of this book.
 
 The encoder is the paper's. The decoder has a recurrent cell in place of self-attention
 (`annotated.machinery.recurrence`). The sinusoids end at a wavelength of 10,000 · 2π, and all sines
-precede all cosines, which a permutation of d_model undoes. Matrices are stored in 8 bits, as whole
-numbers with one multiplier each. A file may be damaged or hostile, and may describe a model that
-ours cannot represent; therefore every difference is refused by name.
+precede all cosines, which a permutation of d_model undoes. Matrices are stored in 8 bits, as
+integers with one multiplier each. A file may be damaged or hostile, and it may describe a model
+that our code cannot represent; therefore every difference is rejected by name.
 """
 
 import math
@@ -26,11 +26,11 @@ from annotated.machinery.model_files import LoadedModel, check_weights, empty_mo
 from annotated.machinery.piece_models import read_piece_model, unigram_tokenizer
 from annotated.model import TransformerConfig
 
-# ------------------------------------------------------------------------- the file of the weights
+# ------------------------------------------------------------------------------- the weights' file
 
 
 class _Item(NamedTuple):
-    """An entry of the file, undecoded."""
+    """An entry of the file, not yet decoded."""
 
     kind: int
     shape: tuple[int, ...]
@@ -40,9 +40,9 @@ class _Item(NamedTuple):
 def _read_items(path: Path) -> dict[str, _Item]:
     """The entries of a file by name.
 
-    All numbers are little-endian: a version and a count; for each entry four numbers, the length of
-    its name, its type, its number of dimensions and its bytes; then all names, all shapes, a gap,
-    and all data.
+    All numbers are little-endian. The file contains a version and a count; four numbers per entry
+    (length of its name, type, number of dimensions, number of bytes); all names; all shapes; a
+    gap; and all data.
 
     Raises: MissingFile or FileError that names the file.
     """
@@ -85,7 +85,7 @@ _FLOATS, _EIGHT_BITS, _TEXT = 0x404, 0x4101, 0x101  # types of entries
 
 
 def _tensor(path: Path, name: str, item: _Item) -> Tensor:
-    """The numbers of an entry: a single row as a vector, a matrix as torch stores it, (out, in).
+    """The values of an entry: a single row as a vector, a matrix as torch stores it, (out, in).
 
     Raises: FileError that names the file and the entry.
     """
@@ -115,7 +115,7 @@ _REQUIRED = {
     "type": "transformer", "transformer-decoder-autoreg": "rnn", "dec-cell": "ssru",
     "transformer-preprocess": "", "transformer-postprocess": "dan",
 }  # fmt: skip
-_OPTIONAL = {  # settings that may be absent, with the only values that our model supports
+_OPTIONAL = {  # settings that may be absent, with the only value that our model supports
     "transformer-postprocess-emb": ("d", ""), "transformer-postprocess-top": ("",),
     "transformer-ffn-depth": ("2",),
     "transformer-decoder-ffn-depth": ("0", "2"),  # 0: as in the encoder
@@ -149,9 +149,9 @@ def _read_settings(path: Path, items: dict[str, _Item]) -> dict[str, str]:
 def _read_config(
     path: Path, items: dict[str, _Item], vocabularies: tuple[int, int]
 ) -> TransformerConfig:
-    """Our configuration of a model, whose settings leave `items`.
+    """Our configuration of a model; removes its settings from `items`.
 
-    Raises: FileError that names a setting that ours does not support.
+    Raises: FileError that names a setting that our model does not support.
     """
     found = _read_settings(path, items)
     tied = found.get("tied-embeddings-all") == "true"
@@ -182,7 +182,7 @@ _NORMS = {"encoder": ["self_Wo", "ffn_ffn"], "decoder": ["rnn_ffn", "context_Wo"
 
 
 def _published_name(name: str, tied: bool) -> str:
-    """The name of one of our parameters in the file."""
+    """The name in the file of one of our parameters."""
     if name == "generator.proj.bias":
         return "decoder_ff_logit_out_b"
     if not name.startswith(("encoder", "decoder")):
@@ -206,7 +206,7 @@ def is_firefox(folder: Path) -> bool:
 
 
 def _the_file(folder: Path, pattern: str) -> Path:
-    """The only file with such a name. Raises: FileError"""
+    """The only file whose name matches. Raises: FileError"""
     found = sorted(folder.glob(pattern))
     if len(found) != 1:
         got = ", ".join(path.name for path in found) or "none"
@@ -230,10 +230,10 @@ def _read_tokenizer(path: Path) -> Tokenizer:
 def read_firefox(folder: Path) -> LoadedModel:
     """Read a folder with a model as Firefox downloads it.
 
-    It holds model.*.bin and either vocab.*.spm or, for two vocabularies, srcvocab.*.spm and
+    It contains model.*.bin and either vocab.*.spm or, for two vocabularies, srcvocab.*.spm and
     trgvocab.*.spm. The decoder's first input is a vector of zeros, the embedding of our START.
 
-    Raises: MissingFile or FileError that names the file and what is not as expected.
+    Raises: MissingFile or FileError that names the file and the difference.
     """
     path = _the_file(folder, "model.*.bin")
     if any(folder.glob("srcvocab.*")):
@@ -246,7 +246,7 @@ def read_firefox(folder: Path) -> LoadedModel:
     model = empty_model(config, items, path)
     tied, order = config.tie_embeddings, sines_first(config.d_model)
     theirs = {name: _published_name(name, tied) for name, _ in model.named_parameters()}
-    listed = {name for name in theirs if "lut" in name or "generator" in name}  # a row per piece
+    listed = {name for name in theirs if "lut" in name or "generator" in name}  # one row per piece
     shapes = {
         theirs[name]: (p.size(0) - 2, *p.shape[1:]) if name in listed else tuple(p.shape)
         for name, p in model.named_parameters()
@@ -254,14 +254,14 @@ def read_firefox(folder: Path) -> LoadedModel:
     tensors = {
         name: _tensor(path, name, item)
         for name, item in items.items()
-        if not name.endswith("_QuantMultA")  # scales of activations, for products of integers
+        if not name.endswith("_QuantMultA")  # scales of the activations, for integer products
     }
     found = check_weights(path, tensors, shapes)
     weights = {}
     for name, published in theirs.items():
         weight = reorder(name, found[published], order)
         if name in listed:
-            zeros = len(weight)  # the number of one more row
+            zeros = len(weight)  # the index of an additional row
             rows = [zeros, 0, zeros, 1, *range(2, zeros)]  # START, END, PAD, UNK, and the others
             weight = torch.cat([weight, torch.zeros_like(weight[:1])])[rows]
         weights[name] = weight

@@ -1,7 +1,8 @@
-"""Where a model is: in the package, in a folder, or on the Hugging Face Hub.
+"""The location of a model: in the package, in a folder, or on the Hugging Face Hub.
 
-A name of the Hub is looked up in the cache of huggingface_hub first, so that a model once loaded
-stays the same and needs no network. Only the files that `load_pretrained` reads are downloaded.
+A name on the Hub is first looked up in the cache of huggingface_hub, so that a model that was
+loaded once stays the same and needs no network. Only files that `load_pretrained` reads are
+downloaded.
 """
 
 import os
@@ -17,9 +18,23 @@ from annotated.machinery.progress import say
 from annotated.machinery.vocabularies import VOCABULARIES
 
 _NAME = re.compile(r"\w[\w.-]*/[\w.-]+(@[\w./-]+)?")
-_PIECES = ["vocab.json", "source.spm", "target.spm"]  # Marian's vocabulary; ours has other files
+_PIECES = [
+    "vocab.json",
+    "source.spm",
+    "target.spm",
+]  # Marian's vocabulary; our format has other files
 _FILES = ["config.json", *_PIECES, *VOCABULARIES, "README.md"]
-_WEIGHTS = ["model.safetensors", "pytorch_model.bin"]  # the first that exists is used
+_WEIGHTS = ["model.safetensors", "pytorch_model.bin"]  # the first one that exists is used
+
+_INDEX = "model.safetensors.index.json"  # for weights in several files
+_LANGUAGE = [
+    "*config.json",
+    "tokenizer.json",
+    "README.md",
+    _WEIGHTS[0],
+    "model-*.safetensors",
+    _INDEX,
+]
 
 
 def hub_folder(name: str) -> Path:
@@ -43,11 +58,48 @@ def hub_folder(name: str) -> Path:
             vocabulary = cached >= set(_PIECES) or VOCABULARIES[0] in cached
             if "config.json" in cached and vocabulary and cached & set(_WEIGHTS):
                 return folder
-        # Of all ways to list the files the only one that does not try for half a minute.
+        # The only way to list the files that does not retry for half a minute.
         there = {file.rfilename for file in model_info(repo, revision=revision).siblings or ()}
         wanted = [*_FILES, *[file for file in _WEIGHTS if file in there][:1]]
         return Path(fetch(allow_patterns=wanted))
-    except Exception as error:  # the library has many kinds, and its network library more
+    except (
+        Exception
+    ) as error:  # the library has many kinds of errors, and its network library has more
+        reason = str(error).strip().partition("\n")[0]
+        raise FileError(f"{name}: expected a model of the Hub; got: {reason}") from error
+
+
+def language_model_folder(source: str | Path) -> Path:
+    """A folder or file unchanged, or the local folder of a model on the Hub as from `hub_folder`.
+
+    Raises: InputError if it is neither; FileError if the Hub cannot be reached or has no such
+        model.
+    """
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import LocalEntryNotFoundError
+
+    if not isinstance(source, str | Path):
+        raise InputError(f"expected a model as a string or a Path; got {type(source).__name__}")
+    name = str(source)
+    local = os.path.exists(name.partition("/")[0])
+    if os.path.exists(name) or local or name.endswith(".gguf"):
+        return Path(name)
+    if not _NAME.fullmatch(name):
+        wanted = "a folder, a GGUF file, or a model of the Hub as OWNER/NAME"
+        raise InputError(f"expected {wanted}; got {name[:80]!r}")
+    repo, _, revision = name.partition("@")
+    fetch = partial(snapshot_download, repo, revision=revision or "main", allow_patterns=_LANGUAGE)
+    try:
+        with suppress(LocalEntryNotFoundError):
+            folder = Path(fetch(local_files_only=True))
+            index = folder / _INDEX
+            parts = (
+                set(read_json(index, "weight_map")["weight_map"].values()) if index.exists() else ()
+            )
+            if all((folder / file).exists() for file in ("config.json", *(parts or _WEIGHTS[:1]))):
+                return folder
+        return Path(fetch())
+    except Exception as error:  # as in hub_folder
         reason = str(error).strip().partition("\n")[0]
         raise FileError(f"{name}: expected a model of the Hub; got: {reason}") from error
 
@@ -56,7 +108,7 @@ def print_card(folder: Path, name: str, languages: list[str]) -> None:
     """Print the license and revision of a published model on standard error.
 
     Args:
-        languages: symbols with which a text must begin; may be empty.
+        languages: symbols, with one of which a text must begin; may be empty.
     """
     from huggingface_hub import metadata_load
 
@@ -71,9 +123,9 @@ def print_card(folder: Path, name: str, languages: list[str]) -> None:
 
 
 def model_folder(name: str | Path) -> Path:
-    """The folder of a trained model: one of the package, of a run, or a published one.
+    """The folder of a trained model: of the package, of a run, or of a published model.
 
-    Raises: ValueError that lists the models if there is no such name or folder.
+    Raises: ValueError that lists the models if the name or folder does not exist.
     """
     if not isinstance(name, str | Path):
         raise InputError(f"expected a model as a string or a Path; got {type(name).__name__}")
@@ -88,12 +140,12 @@ def model_folder(name: str | Path) -> Path:
     wanted = f"a folder with model.safetensors, or a model out of {', '.join(known)}"
     hint = "a model of the Hub is called OWNER/NAME"
     if _NAME.fullmatch(str(name)):
-        hint += f", and is not looked up where {str(name).partition('/')[0]} is a folder"
+        hint += f", and is not looked up if {str(name).partition('/')[0]} is a local folder"
     raise InputError(f"expected {wanted}; got {str(name)!r} ({hint})")
 
 
 def vocabulary_files(name: str | Path) -> list[Path]:
-    """The vocabulary files of a model to train on.
+    """The vocabulary files of a model from which training continues.
 
     Raises: InputError if the model is published in another format, or as `model_folder`.
     """
@@ -103,6 +155,8 @@ def vocabulary_files(name: str | Path) -> list[Path]:
     if config.is_file():
         published = "model_type" in read_json(config, "the configuration of a model")
     if published:
-        wanted = "a model in the book's own format to train on, as `annotated import` writes it"
+        wanted = (
+            "a model in the book's own format to continue training, as `annotated import` writes it"
+        )
         raise InputError(f"expected {wanted}; got {name}")
     return [folder / file for file in VOCABULARIES if (folder / file).exists()]

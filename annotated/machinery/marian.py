@@ -1,10 +1,10 @@
-"""Published models: those that Marian trained, in the format of Hugging Face.
+"""Published models that were trained with Marian, in the format of Hugging Face.
 
 They are the Transformer of this book except for their biases, the swish between the feed-forward
 maps, the order of the sinusoids (all sines before all cosines, so that one permutation of d_model
 turns one kind of model into the other) and the start symbol, which has the vector of the padding.
-A folder may be damaged or hostile, and may describe a model that ours cannot be; therefore every
-difference is refused by name. `read_marian` and `write_marian` are each other's inverse.
+A folder may be damaged or hostile, and it may describe a model that our code cannot represent;
+therefore every difference is rejected by name. `read_marian` and `write_marian` are inverses.
 """
 
 import json
@@ -43,7 +43,7 @@ _FIELDS = {  # of our configuration, with their published names
     "dropout": "dropout", "attention_dropout": "attention_dropout",
     "activation": "activation_function",
 }  # fmt: skip
-_OPTIONAL = {  # fields that config.json may lack, with the only values that our model can have
+_OPTIONAL = {  # fields that config.json may lack, with the only value that our model supports
     "share_encoder_decoder_embeddings": True, "tie_word_embeddings": True,
     "normalize_before": False, "normalize_embedding": False,
 }  # fmt: skip
@@ -58,7 +58,7 @@ def _require(path: Path, contents: dict[str, Any], values: dict[str, Any]) -> No
 
 
 def _read_config(path: Path, contents: dict[str, Any]) -> TransformerConfig:
-    """Our configuration of a published model. Raises: FileError that names what ours cannot be."""
+    """Our configuration of a published model. Raises: FileError that names the difference."""
     contents = _OPTIONAL | contents
     decoder = {
         name.replace("encoder", "decoder"): contents.get(name)
@@ -67,7 +67,7 @@ def _read_config(path: Path, contents: dict[str, Any]) -> TransformerConfig:
     }
     _require(path, contents, _REQUIRED | decoder)
     ours = {name: contents.get(published) for name, published in _FIELDS.items()}
-    if ours["activation"] == "silu":  # another name of it
+    if ours["activation"] == "silu":  # another name for it
         ours["activation"] = "swish"
     ours |= {"bias": True, "max_len": 512, "tie_embeddings": True}
     config = settings(TransformerConfig, ours, str(path))
@@ -82,12 +82,12 @@ _SIDES = "source.spm", "target.spm"
 def _read_pieces(
     folder: Path, contents: dict[str, Any], vocab: int
 ) -> tuple[list[int], Tokenizer, Tokenizer]:
-    """The vocabulary of a published model, numbered as ours: the special symbols come first.
+    """The vocabulary of a published model in our numbering, with the special symbols first.
 
-    A piece of a SentencePiece model that has no number is unknown to the published model; here it
-    gets a number, and the vector of <unk>.
+    A piece of a SentencePiece model without a number is unknown to the published model; here it
+    receives a number and the vector of <unk>.
 
-    Returns: for each of our ids the row of the published embedding; tokenizers of source and
+    Returns: for each of our ids, its row in the published embedding; tokenizers of source and
         target, with the same pieces.
 
     Raises: MissingFile or FileError that names the file.
@@ -103,7 +103,7 @@ def _read_pieces(
     ids = {"eos_token_id": end, "pad_token_id": pad, "decoder_start_token_id": pad}
     _require(folder / "config.json", contents, ids)
     others = sorted((number, name) for name, number in numbers.items() if name not in symbols)
-    # A piece with the name of one of our symbols gets a space, which no text has.
+    # A piece with the name of one of our symbols gets a space, which no text contains.
     pieces = [*SPECIALS, *(name + " " * (name in SPECIALS) for _, name in others)]
     unknown = {name: unk for model in models for name in model.scores if name not in numbers}
     tokenizers = []
@@ -128,7 +128,7 @@ _NORMS = {"encoder": ["self_attn", "final"], "decoder": ["self_attn", "encoder_a
 
 
 def _published_name(name: str) -> str:
-    """The name of one of our parameters in the published format."""
+    """The published name of one of our parameters."""
     if name in (_EMBEDDING, _BIAS):
         return _SHARED if name == _EMBEDDING else _LOGITS
     stack, _, layer, part, module, *_, kind = name.split(".")
@@ -140,24 +140,24 @@ def _published_name(name: str) -> str:
 
 
 def sines_first(d_model: int) -> Tensor:
-    """For each component in our order its place in Marian's: sines first, then cosines."""
+    """For each component in our order, its index in Marian's: sines first, then cosines."""
     return torch.arange(d_model).view(2, -1).T.flatten()  # 0, d/2, 1, d/2 + 1, …
 
 
 def reorder(name: str, tensor: Tensor, order: Tensor) -> Tensor:
-    """A parameter of ours with its d_model components in another order."""
+    """One of our parameters with its d_model components in another order."""
     module, kind = name.split(".")[-2:]
     writes = module in ("w_o", "w_2", "norm")  # vectors of d_model components
     if kind == "weight" and not writes:
-        tensor = tensor[:, order]  # it reads them
+        tensor = tensor[:, order]  # its columns read them
     return tensor[order] if writes or module in ("w", "w_f") else tensor  # which do both
 
 
-_SAFE = "2.10"  # the torch whose weights_only is safe against pickles that run code
+_SAFE = "2.10"  # torch version from which weights_only is safe against pickles that run code
 
 
 def _read_weights(folder: Path, d_model: int) -> tuple[Path, dict[str, Tensor]]:
-    """The file of the weights and its tensors: the shared matrix once, no table of positions.
+    """The file of the weights and its tensors: the shared matrix once, no position table.
 
     Raises: MissingFile or FileError that names the file.
     """
@@ -187,19 +187,20 @@ def _read_weights(folder: Path, d_model: int) -> tuple[Path, dict[str, Tensor]]:
     return path, found
 
 
-NEVER = -100.0  # bias of what must not be emitted; exp(-100) adds nothing to a sum
+NEVER = -100.0  # bias of pieces that must not be emitted; exp(-100) adds nothing to a sum
 _SYMBOLS = {"decoder_start_token_id": START, "eos_token_id": END, "pad_token_id": PAD}
 
 
 def read_marian(folder: Path, contents: dict[str, Any]) -> LoadedModel:
-    """Read a folder in the format of Hugging Face, with a model that Marian trained.
+    """Read a folder in the format of Hugging Face, with a model that was trained with Marian.
 
-    Its vocabulary is two SentencePiece models and vocab.json, or ours if `write_marian` wrote it.
+    Its vocabulary consists of two SentencePiece models and vocab.json, or is our own file if
+    `write_marian` wrote it.
 
     Args:
         contents: the contents of its config.json.
 
-    Raises: MissingFile or FileError that names the file and what is not as expected.
+    Raises: MissingFile or FileError that names the file and the difference.
     """
     path, rows = folder / "config.json", None
     config = _read_config(path, contents)
@@ -226,14 +227,16 @@ def read_marian(folder: Path, contents: dict[str, Any]) -> LoadedModel:
         weights |= {name: weights[name][torch.tensor(rows)] for name in (_EMBEDDING, _BIAS)}
         first = {row: i for i, row in reversed(list(enumerate(rows)))}
         again = [i for i, row in enumerate(rows) if first[row] != i]
-        weights[_BIAS][again] = NEVER  # of the pieces with one vector only the first is emitted
+        weights[_BIAS][again] = (
+            NEVER  # of several pieces with one vector, only the first is emitted
+        )
     return with_weights(model, weights), source, target
 
 
 def _published_config(c: TransformerConfig) -> dict[str, Any]:
-    """The config.json of a model of ours.
+    """The config.json of one of our models.
 
-    Raises: InputError unless the format has a place for all of the model.
+    Raises: InputError unless the format can represent the whole model.
     """
     width = c.d_model / c.h
     for wanted, holds in (
@@ -243,7 +246,9 @@ def _published_config(c: TransformerConfig) -> dict[str, Any]:
         ("d_k = d_v = d_model / h", {c.d_k or width, c.d_v or width} == {width}),
     ):
         if not holds:
-            raise InputError(f"expected a model with {wanted}, as Marian's format has it; got {c}")
+            raise InputError(
+                f"expected a model with {wanted}, as Marian's format requires; got {c}"
+            )
     config: dict[str, Any] = {published: getattr(c, name) for name, published in _FIELDS.items()}
     config |= {name.replace("encoder", "decoder"): value for name, value in config.items()}
     config |= {"architectures": ["MarianMTModel"], "max_position_embeddings": max(c.max_len, 512)}
@@ -255,10 +260,10 @@ def write_marian(translator: Any, folder: Path, half: bool = False) -> None:
 
     Args:
         translator: a `Translator`, whose module imports this one.
-        folder: created if need be.   half: weights in 16 bits.
+        folder: created if necessary.   half: store weights in 16 bits.
 
-    Raises: InputError if the format has no place for something in the model; FileError if the
-        folder cannot be written to.
+    Raises: InputError if the format cannot represent the model; FileError if the folder cannot
+        be written to.
     """
     model, c = translator.model, translator.model.config
     config = _published_config(c) | {"dtype": "float16" if half else "float32"}
@@ -273,7 +278,7 @@ def write_marian(translator: Any, folder: Path, half: bool = False) -> None:
     tokenizer |= {"tokenizer_class": "PreTrainedTokenizerFast", "split_special_tokens": True}
     tokenizer |= {"model_max_length": config["max_position_embeddings"]}
     tokenizer |= {"clean_up_tokenization_spaces": False}
-    # As our search: none of these symbols is emitted. It is greedy unless told otherwise.
+    # As in our search, none of these symbols is emitted. The search is greedy by default.
     search = {"suppress_tokens": [START, PAD, UNK], "max_length": 512, "num_beams": 1}
     search |= {name: value for name, value in config.items() if name.endswith("_token_id")}
     write_tokenizers(folder, with_end(translator.tokenizer), translator.target_tokenizer)

@@ -1,10 +1,11 @@
 """A model's folder in the book's own format, and the checks that both formats share.
 
-The folder holds config.json (the fields of `TransformerConfig`), the vocabulary
-(`annotated.machinery.vocabularies`) and model.safetensors: each parameter once, under its name in
-`named_parameters`, or, if that is exact, in 8 bits: whole numbers and, under NAME.multiplier, what
-to divide them by. Its header has the configuration as well, and SHA-256 of vocabulary and weights,
-so that no damaged or exchanged file is used. Whatever passes the readers can be translated with.
+The folder contains config.json (the fields of `TransformerConfig`), the vocabulary
+(`annotated.machinery.vocabularies`) and model.safetensors. The latter has each parameter once,
+under its name in `named_parameters`. If this is exact, a matrix is stored in 8 bits, as integers
+and their divisor, which is called NAME.multiplier. The header also contains the configuration and
+the SHA-256 of vocabulary and weights, so that a damaged or exchanged file is detected. Every model
+that passes the readers can translate.
 """
 
 import json
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -35,11 +36,11 @@ from annotated.machinery.vocabularies import VOCABULARIES, read_tokenizers
 from annotated.model import EncoderDecoder, TransformerConfig, build_model, parameter_shapes
 from annotated.positional import PositionalEncoding
 
-LoadedModel = tuple[EncoderDecoder, Tokenizer, Tokenizer | None]  # the parts of a `Translator`
+LoadedModel = tuple[EncoderDecoder, Tokenizer, Tokenizer | None]  # the arguments of a `Translator`
 
 
 class _Uninitialized(TorchFunctionMode):
-    """Skips initialization, for which torch would import its compiler, which takes a second."""
+    """Skips initialization, for which torch would spend a second on importing its compiler."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
@@ -57,9 +58,9 @@ def empty_model(config: TransformerConfig, names: Iterable[str], path: Path) -> 
     """Build a model on the meta device, where nothing is allocated or initialized.
 
     Args:
-        names: of the weights.   path: file of the configuration.
+        names: of the weights.   path: of the configuration.
 
-    Raises: FileError if `config` has another number of layers or is too large to build.
+    Raises: FileError if `config` has a different number of layers or is too large to build.
     """
     layers = {found.groups() for name in names if (found := _LAYER.search(name))}
     encoder, decoder = (sum(s == stack for s, _ in layers) for stack in ("encoder", "decoder"))
@@ -86,7 +87,7 @@ def check_weights(
     weights = {}
     for name, shape in shapes.items():
         tensor = found[name]
-        dense = tensor.layout == torch.strided  # a pickle may hold others
+        dense = tensor.layout == torch.strided  # a pickle may contain others
         if tensor.shape == shape and tensor.is_floating_point() and dense:
             weights[name] = tensor.to(torch.float32, copy=True)
         if name not in weights or not weights[name].isfinite().all():
@@ -97,14 +98,17 @@ def check_weights(
     return weights
 
 
-def with_weights(model: EncoderDecoder, weights: Mapping[str, Tensor]) -> EncoderDecoder:
-    """Give a model on the meta device its weights; those that are tied stay tied."""
+_Model = TypeVar("_Model", bound=nn.Module)
+
+
+def with_weights(model: _Model, weights: Mapping[str, Tensor]) -> _Model:
+    """Assign weights to a model on the meta device; tied weights stay tied."""
     names = {parameter: name for name, parameter in model.named_parameters()}
     ready = {name: nn.Parameter(weights[name]) for name in names.values()}
-    every = model.named_parameters(remove_duplicate=False)  # a tied matrix under all its names
+    every = model.named_parameters(remove_duplicate=False)  # a tied matrix has all its names
     model.load_state_dict({name: ready[names[p]] for name, p in every}, assign=True)
     for module in model.modules():
-        if isinstance(module, PositionalEncoding):  # its table is in no file
+        if isinstance(module, PositionalEncoding):  # no file contains its table
             module.to_empty(device="cpu")
     return model
 
@@ -126,7 +130,9 @@ def read_own(folder: Path, contents: dict[str, Any]) -> LoadedModel:
     weights = check_weights(weights_path, found, shapes)
     tokenizers = read_tokenizers(folder, config.src_vocab, config.tgt_vocab)
     with reading(weights_path, "a description of the model in its header"):
-        said = json.loads(header["model"]) if "model" in header else {}  # of earlier editions
+        said = (
+            json.loads(header["model"]) if "model" in header else {}
+        )  # written by earlier editions
         trained = said["config"] if "model" in header else {}
         if asdict(config) | trained != asdict(config):
             raise FileError(f"{path}: expected the configuration in {weights_path}: {trained}")
@@ -146,7 +152,7 @@ _MULTIPLIER = ".multiplier"
 
 
 def _as_floats(path: Path, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights with those in 8 bits divided by their multipliers. Raises: FileError"""
+    """Weights, with 8-bit matrices divided by their multipliers. Raises: FileError"""
     weights = dict(found)
     for name in found:
         if name.endswith(_MULTIPLIER):
@@ -163,9 +169,9 @@ def _as_floats(path: Path, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _in_eight_bits(weight: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Whole numbers up to 127 and a multiplier whose quotients are exactly the weights, if any."""
+    """Integers up to 127 and a multiplier whose quotients equal the weights, if any exist."""
     largest = weight.abs().max()
-    near = 127 / largest  # rounded, so that it may be a neighbor
+    near = 127 / largest  # rounded, so the exact one may be a neighbor
     for multiplier in near, *(torch.nextafter(near, near * factor) for factor in (0, 2)):
         whole = (weight * multiplier).round()
         if torch.equal(whole / multiplier, weight):
@@ -181,8 +187,8 @@ def _vocabulary_sums(folder: Path) -> dict[str, str]:
 def own_weights(model: EncoderDecoder) -> dict[str, Tensor]:
     """The parameters of a model by their names.
 
-    Raises: InputError that names one unless they are those that its configuration describes. A
-        model that was pruned, quantized, parametrized or cut has others.
+    Raises: InputError that names the first difference from the parameters that its configuration
+        describes, for example if the model was pruned, quantized, parametrized or truncated.
     """
     own: dict[str, Tensor] = dict(model.named_parameters())
     shapes = parameter_shapes(model.config)
@@ -198,13 +204,13 @@ def own_weights(model: EncoderDecoder) -> dict[str, Tensor]:
 def stored_weights(weights: Mapping[str, Tensor], half: bool) -> dict[str, Tensor]:
     """Weights in half or single precision.
 
-    Raises: InputError that names one that is not finite there.
+    Raises: InputError that names a weight that is not finite in this precision.
     """
     kept = {name: w.detach().half() if half else w.detach().float() for name, w in weights.items()}
     for name, weight in kept.items():
         if not weight.isfinite().all():
             most = torch.finfo(weight.dtype).max
-            raise InputError(f"expected finite weights up to {most:g}; got others in {name}")
+            raise InputError(f"expected finite weights of at most {most:g}; got others in {name}")
     return kept
 
 
@@ -215,10 +221,10 @@ def save_model(
 
     Args:
         folder: with the vocabulary files.   weights: by their names in `named_parameters`.
-        half: in 16 bits; otherwise in 32, but matrices in 8 where that changes nothing.
+        half: store in 16 bits; otherwise in 32, except for matrices that are exact in 8.
 
-    Raises: InputError as `stored_weights`; FileError if the folder cannot be written to, if it has
-        no vocabulary, or another than that of the model which is there.
+    Raises: InputError as `stored_weights`; FileError if the folder cannot be written to, has no
+        vocabulary, or has one that differs from the existing model's.
     """
     kept, described = stored_weights(weights, half), asdict(config)
     for name, weight in [] if half else list(kept.items()):
@@ -228,11 +234,11 @@ def save_model(
     sums = {"vocabulary": _vocabulary_sums(folder), "sha256": digest(kept)}
     path, before = folder / "model.safetensors", sums["vocabulary"]
     missing = suppress(OSError, SafetensorError, KeyError, TypeError, ValueError)
-    with missing, safe_open(path, "pt") as file:  # there may be none, or an earlier one
+    with missing, safe_open(path, "pt") as file:  # there may be no model yet, or an earlier one
         before = json.loads(file.metadata()["model"])["vocabulary"]
     if before != sums["vocabulary"]:
         raise FileError(f"{folder}: expected the vocabulary of the model; got another")
-    # One entry in the header, because the library writes several in any order.
+    # A single entry in the header, because the library writes several in arbitrary order.
     header = {"model": json.dumps({"config": described} | sums)}
     write_tensors(path, kept, header)
     write_text(folder / "config.json", json.dumps(described, indent=2) + "\n")

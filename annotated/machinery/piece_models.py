@@ -1,7 +1,7 @@
-"""SentencePiece models, read without the library, as tokenizers that number pieces as we do.
+"""SentencePiece models, read without the library, as tokenizers with our numbering of pieces.
 
 Such a model is a message in the wire format of Protocol Buffers. Three of its fields matter here:
-the pieces with their scores, the kind of model, and the table by which letters are normalized.
+the pieces with their scores, the kind of model, and the table that normalizes letters.
 """
 
 import io
@@ -19,9 +19,9 @@ from annotated.machinery.files import reading
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Number and value of each field of a message; numbers of fixed size are returned as bytes.
+    """Number and value of each field of a message; fixed-size numbers are returned as bytes.
 
-    Raises: ValueError or KeyError if this is no message or ends too early.
+    Raises: ValueError or KeyError if this is not a message or ends too early.
     """
     stream = io.BytesIO(message)
 
@@ -42,7 +42,7 @@ def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
         size = varint() if kind == 2 else {1: 8, 5: 4}[kind]
         value = stream.read(size)
         if len(value) < size:
-            raise ValueError("a message that is cut short")
+            raise ValueError("a message that is truncated")
         yield number, value
 
 
@@ -50,9 +50,9 @@ _ORDINARY, _USER_DEFINED, _BYTE = 1, 4, 6  # types of pieces; the others are sym
 
 
 class PieceModel(NamedTuple):
-    """A SentencePiece model: the score of each ordinary piece, and how letters are normalized.
+    """A SentencePiece model: the score of each ordinary piece, and the normalization of letters.
 
-    `kinds` has all pieces in their order.
+    `kinds` contains all pieces in their order.
     """
 
     scores: dict[str, float]
@@ -61,10 +61,10 @@ class PieceModel(NamedTuple):
 
 
 def read_piece_model(path: Path, special: bool = False) -> PieceModel:
-    """Read a SentencePiece model of the kind that OPUS-MT uses, or Firefox.
+    """Read a SentencePiece model of the kind that OPUS-MT or Firefox uses.
 
     Args:
-        special: there may be user-defined pieces, and bytes for letters that no piece has.
+        special: allow user-defined pieces, and bytes for letters that no piece contains.
 
     Raises: MissingFile or FileError that names the file.
     """
@@ -89,14 +89,15 @@ def read_piece_model(path: Path, special: bool = False) -> PieceModel:
     return PieceModel(scores, normalizer.get(2, b""), kinds)
 
 
-_LOWEST = -1e5  # score of symbols, and of letters for which the model itself has no piece
+_LOWEST = -1e5  # score of symbols, and of letters for which the model has no piece
 
 
 def unigram_tokenizer(model: PieceModel, pieces: list[str]) -> Tokenizer:
     """A tokenizer that splits text as a SentencePiece model does and numbers pieces as a list.
 
-    A piece that only the other side has must get a number but never match. It ends in a space
-    here, which no text has when it is split, because spaces are written as ▁; decoding removes it.
+    A piece that only the other side has must have a number but never match. Here it ends in a
+    space, which no text contains when it is split, because spaces are written as ▁; decoding
+    removes it.
     """
     whole = [piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")]
     whole += [piece for piece, kind in model.kinds.items() if kind == _USER_DEFINED]

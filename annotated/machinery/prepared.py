@@ -1,11 +1,11 @@
 """Prepared corpora: vocabulary, ids and lengths in a folder that runs map into memory and share.
 
-A corpus is read in blocks, never as a whole; several processes may encode it. The vocabulary is
-learned from a sample, in a process of its own if the corpus is large, because only a process that
-ends gives its memory back. A prepared corpus is known by a key of everything that it depends on:
-input files (path, size, time), rules and libraries. `PreparedCorpus.for_run` finds or makes it.
-A file that was changed and kept size and time is not noticed, and with `--prepared` none is: its
-name is enough there. The manifest holds the SHA-256 of the files that were read.
+A corpus is read in blocks, never as a whole, and several processes may encode it. The vocabulary is
+learned from a sample, in a separate process if the corpus is large, because only a process that
+ends returns its memory. A prepared corpus is identified by a key of everything that it depends on:
+input files (path, size, time), rules and libraries. `PreparedCorpus.for_run` finds or creates it. A
+changed file with unchanged size and time is not detected, and with `--prepared` no change is,
+because that option selects the corpus by name. The manifest contains the SHA-256 of the files read.
 """
 
 import hashlib
@@ -56,14 +56,14 @@ if TYPE_CHECKING:
 
 _FORMAT = 2
 _SPLITS = "train", "dev"
-# The options of a run that its corpus depends on.
+# The options of a run on which its corpus depends.
 RULES = "data", "weights", "vocabulary", "vocab_size", "vocab_pairs", "on_bad"
 
-_BLOCK = 10_000  # lines that are encoded at a time
-_MANY = 100_000  # pairs for which starting other processes is worth while
-_LARGE = 1 << 26  # bytes of input for which the vocabulary is learned in a process of its own
-_SMALL = 1 << 27  # bytes of input that a run prepares for itself
-_QUICK = 1 << 26  # bytes of a file that is compared with its SHA-256 whenever it is opened
+_BLOCK = 10_000  # lines that are encoded together
+_MANY = 100_000  # pairs from which other processes are worth their start
+_LARGE = 1 << 26  # bytes of input from which the vocabulary is learned in a separate process
+_SMALL = 1 << 27  # bytes of input up to which a run prepares its own corpus
+_QUICK = 1 << 26  # bytes up to which a file is checked against its SHA-256 when opened
 
 
 @dataclass(frozen=True)
@@ -71,20 +71,20 @@ class Manifest:
     """The content of manifest.json; files are described by their bytes and SHA-256."""
 
     format: int
-    key: str  # of everything that the corpus depends on
-    rules: dict[str, Any]  # the options that it was made with
-    versions: dict[str, str]  # of libraries
+    key: str  # key of everything that the corpus depends on
+    rules: dict[str, Any]  # the options with which it was made
+    versions: dict[str, str]  # versions of libraries
     inputs: dict[str, dict[str, Any]]  # the files that were read
-    pairs: dict[str, int]  # number in each split
-    dropped: dict[str, dict[str, int]]  # pairs left out of each part, by fault
+    pairs: dict[str, int]  # number of pairs in each split
+    dropped: dict[str, dict[str, int]]  # pairs dropped from each part, by fault
     files: dict[str, dict[str, Any]]  # the files that were written
-    sha256: str  # of all of these
+    sha256: str  # SHA-256 of all of these
 
     def __post_init__(self) -> None:
         if self.format != _FORMAT:
-            raise FileError(f"expected format {_FORMAT}; got {self.format}, of another edition")
+            raise FileError(f"expected format {_FORMAT}; got {self.format}, from another edition")
         if _sum_of_sums(self.files) != self.sha256:
-            raise FileError("expected the sum of the sums of all files; it differs")
+            raise FileError("expected the checksum of all files; it differs")
 
 
 def _sum_of_sums(files: dict[str, dict[str, Any]]) -> str:
@@ -98,7 +98,7 @@ def _sums(path: Path) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class PreparedCorpus:
-    """A prepared corpus, opened: its folder, its manifest, and its pairs."""
+    """An open prepared corpus: its folder, its manifest, and its pairs."""
 
     folder: Path
     manifest: Manifest
@@ -110,12 +110,12 @@ class PreparedCorpus:
         """Map the files of a prepared corpus into memory.
 
         Args:
-            thorough: compare the SHA-256 of large files too.
+            thorough: also compare the SHA-256 of large files.
 
-        Raises: MissingFile or FileError that names the file that is damaged, and what to do.
+        Raises: MissingFile or FileError that names the damaged file and a remedy.
         """
         folder = Path(folder)
-        advice = f"delete this folder, and make it anew: annotated prepare … --out {folder}"
+        advice = f"delete this folder and prepare it again: annotated prepare … --out {folder}"
         path = folder / "manifest.json"
         if not path.exists():
             raise MissingFile(f"expected a prepared corpus in {folder}; it has no manifest.json")
@@ -147,16 +147,16 @@ class PreparedCorpus:
     def for_run(
         cls, config: "TrainingConfig", folder: str | Path, processes: int = 1
     ) -> "PreparedCorpus":
-        """The corpus of a new run, found or made.
+        """The corpus of a new run, found or created.
 
-        It is the one that `config.prepared` names, else the shared one that was prepared before,
-        else a new one: inside the run's folder if it is small, else shared.
+        It is the corpus that `config.prepared` names, or else a shared one that was prepared
+        before, or else a new one: inside the run's folder if it is small, otherwise shared.
 
         Args:
-            config: the run.   folder: of the run.   processes: that would wait for it.
+            config: the run.   folder: of the run.   processes: number that would wait for it.
 
         Raises: InputError if it was prepared by other rules, if pairs are bad or missing, or if
-            many processes would wait for a large one; FileError as the downloads and `open`.
+            several processes would wait for a large one; FileError as downloads and `open`.
         """
         if config.prepared:
             corpus = cls.open(config.prepared)
@@ -170,7 +170,9 @@ class PreparedCorpus:
             return cls.open(source.shared_folder)
         if source.size <= _SMALL:
             own = Path(folder) / "prepared"
-            if not own.exists() or not any(own.iterdir()):  # else of a start that was killed
+            if not own.exists() or not any(
+                own.iterdir()
+            ):  # otherwise left by a start that was killed
                 _write_corpus(own, source, 1)
             corpus = cls.open(own)
             source.check(corpus)
@@ -184,7 +186,7 @@ class PreparedCorpus:
         return cls.open(prepare(config))
 
     def copy_vocabulary(self, folder: str | Path) -> None:
-        """Write the vocabulary into the folder of a run. Raises: FileError if another is there."""
+        """Write the vocabulary into a run's folder. Raises: FileError if it has another one."""
         for name in self.manifest.files.keys() & VOCABULARIES:
             if (Path(folder) / name).exists():
                 self.check_vocabulary(folder)
@@ -200,11 +202,11 @@ class PreparedCorpus:
 
 
 def prepare(config: "TrainingConfig", out: str | Path = "", processes: int = 1) -> Path:
-    """Prepare the corpus of a run; if that is done already, only compare all sums.
+    """Prepare the corpus of a run; if it is already prepared, only verify all checksums.
 
     Args:
-        config: the run.   out: folder to write; default: a shared one beside the downloads.
-        processes: that encode a large corpus.
+        config: the run.   out: folder to write; default: a shared one next to the downloads.
+        processes: number that encode a large corpus.
 
     Returns: the folder.
 
@@ -222,14 +224,14 @@ def prepare(config: "TrainingConfig", out: str | Path = "", processes: int = 1) 
         if not found:
             _write_corpus(folder, source, processes)
         source.check(PreparedCorpus.open(folder, thorough=found))
-    state = "is prepared already, and whole; nothing to do" if found else "is prepared"
+    state = "is already prepared and undamaged; nothing to do" if found else "is prepared"
     say(f"{config.data} {state}: {folder}")
     return folder
 
 
 @dataclass(frozen=True)
 class _Source:
-    """What a corpus is prepared from: a configuration, the parts of each split, and its key."""
+    """The source of a prepared corpus: a configuration, the parts of each split, and its key."""
 
     config: "TrainingConfig"
     parts: dict[str, list[Part]]
@@ -258,7 +260,7 @@ class _Source:
         return cls(config, parts, files, sum(stat.st_size for stat in stats), key)
 
     def check(self, corpus: PreparedCorpus) -> None:
-        """Raise FileError unless this is what the corpus was prepared from."""
+        """Raise FileError unless the corpus was prepared from this source."""
         if corpus.manifest.key != self.key:
             wanted = f"expected to prepare {self.config.data} there"
             made = f"from another corpus or by other rules ({corpus.manifest.rules['data']})"
@@ -266,7 +268,7 @@ class _Source:
 
     @property
     def shared_folder(self) -> Path:
-        """Where the prepared corpus is by default: beside the downloads."""
+        """The default folder of the prepared corpus, next to the downloads."""
         name = "-".join(re.findall(r"[\w+.]+", self.config.data))[-60:]
         return cache_folder() / "prepared" / f"{name}-{self.key}"
 
@@ -274,7 +276,7 @@ class _Source:
 def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
     """Write a prepared corpus into a new folder, atomically.
 
-    Raises: FileError if the disk is full; InputError for bad pairs, or a split without pairs.
+    Raises: FileError if the disk is full; InputError for bad pairs or a split without pairs.
     """
     config, pairs, dropped = source.config, dict[str, int](), dict[str, dict[str, int]]()
     inputs = {str(path): _sums(path) for path in source.files}
@@ -306,14 +308,14 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
         write_text(part / "manifest.json", json.dumps(asdict(manifest), indent=1) + "\n")
 
 
-# A progress bar for what takes more than a few seconds.
+# A progress bar if it takes more than a few seconds.
 _bar = partial(progress_bar, unit=" pairs", unit_scale=True, delay=3, leave=False)
 
 
 def _choose_vocabularies(config: "TrainingConfig", train: list[Part]) -> tuple[int, list[str]]:
-    """How many pairs there are, and a vocabulary, or two if the target is tokenized otherwise.
+    """The number of pairs, and one vocabulary, or two if the target is tokenized differently.
 
-    Returns: the vocabularies as JSON: those of `config.weights`, or a new one.
+    Returns: the vocabularies as JSON, from `config.weights` or newly learned.
     """
     lines = chain.from_iterable(part.lines() for part in train)
     total, sample = draw_lines(lines, 0 if config.weights else config.vocab_pairs)
@@ -350,7 +352,7 @@ def _write_split(
 ) -> tuple[int, dict[str, dict[str, int]]]:
     """Write the pairs of a split.
 
-    Returns: how many there are, and how many were dropped from each part, by fault.
+    Returns: the number of pairs, and the numbers dropped from each part, by fault.
     """
     lengths: list[np.ndarray] = [np.zeros((0, 2), np.uint8)]
     dropped: dict[str, dict[str, int]] = {}
@@ -376,7 +378,7 @@ def _write_split(
 
 
 def _write_header(file: IO[bytes], dtype: np.dtype, count: int) -> None:
-    """Begin a file with the header of a flat array, which has the same size for every length."""
+    """Begin a file with the header of a flat array, whose size does not depend on the length."""
     file.seek(0)
     shape = {"descr": dtype.str, "fortran_order": False, "shape": (count,)}
     np.lib.format.write_array_header_1_0(file, shape)
@@ -389,17 +391,17 @@ def _blocks(lines: Iterator[Line]) -> Iterator[list[Line]]:
 
 @contextmanager
 def _pool(processes: int, vocabularies: Sequence[str] = ()) -> Iterator[ProcessPoolExecutor]:
-    """Processes that work for this one, and can encode with these vocabularies."""
+    """Worker processes that can encode with these vocabularies."""
     spawn = multiprocessing.get_context("spawn")  # threads do not survive a fork
     with ProcessPoolExecutor(processes, spawn, _start_worker, (vocabularies,)) as pool:
         try:
             yield pool
         except BrokenProcessPool as error:
             raise InputError(
-                "a process ended early, perhaps because a script that starts it has no "
-                'if __name__ == "__main__": around its work, or comes from standard input; or for '
-                "lack of memory: --processes 1 takes less, and so does a smaller --vocab-pairs "
-                "while the vocabulary is learned"
+                "a process ended early, perhaps because the script that started it has no "
+                'if __name__ == "__main__": around its work or was read from standard input, or '
+                "for lack of memory, of which --processes 1 needs less, as does a smaller "
+                "--vocab-pairs while the vocabulary is learned"
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)
@@ -407,7 +409,7 @@ def _pool(processes: int, vocabularies: Sequence[str] = ()) -> Iterator[ProcessP
 
 @contextmanager
 def _encoding(vocabularies: list[str], processes: int) -> Iterator[_Encode]:
-    """A function that encodes blocks of lines, in order, in so many processes."""
+    """A function that encodes blocks of lines, in order, in several processes."""
     if processes < 2:
         encoder = PairEncoder(*map(Tokenizer.from_str, vocabularies))
         yield partial(map, partial(_encode_block, encoder))
@@ -431,11 +433,11 @@ def _encode_block(encoder: PairEncoder, lines: list[Line]) -> _Block:
     return encoder.encode(good_pairs(lines, report)), report
 
 
-_encoder: PairEncoder  # of a worker
+_encoder: PairEncoder  # in a worker
 
 
 def _start_worker(vocabularies: Sequence[str]) -> None:
-    """Prepare to encode, and to end when the parent ends, even if that one is killed."""
+    """Prepare to encode, and to exit when the parent exits, even if the parent is killed."""
     global _encoder
     if vocabularies:
         _encoder = PairEncoder(*map(Tokenizer.from_str, vocabularies))

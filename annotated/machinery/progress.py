@@ -1,4 +1,4 @@
-"""Progress bars and messages on standard error, for terminals and for files of logs."""
+"""Progress bars and messages on standard error, for terminals and for log files."""
 
 import sys
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ __all__ = ["ProgressBar", "progress_bar", "say"]
 
 
 def progress_bar(iterable: Iterable[Any] | None = None, **options: Any) -> ProgressBar:
-    """A bar of tqdm on standard error; where no terminal shows it, a line in 20 seconds at most.
+    """A progress bar of tqdm on standard error; without a terminal, at most one line in 20 seconds.
 
     Args:
         iterable, options: as for tqdm.
@@ -23,5 +23,5 @@ def progress_bar(iterable: Iterable[Any] | None = None, **options: Any) -> Progr
 
 
 def say(message: object) -> None:
-    """Print a message in one line on standard error, above the bar if there is one."""
+    """Print a message on one line on standard error, above the progress bar if there is one."""
     ProgressBar.write(one_line(message), file=sys.stderr)

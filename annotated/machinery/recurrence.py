@@ -1,8 +1,8 @@
-"""A decoder that is not the paper's: recurrence in place of attention to its own output.
+"""A decoder that is not the paper's: recurrence instead of attention to its own output.
 
 The paper's decoder attends to everything it has written, so its steps become slower as the
 output grows. The simpler simple recurrent unit (Kim et al. 2019) keeps one vector per layer. A
-`DecoderLayer` takes it as its self-attention; everything else in the layer stays the paper's.
+`DecoderLayer` uses it as its self-attention; everything else in the layer is as in the paper.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class SSRU(nn.Module):
     at once, and only the weighted sum proceeds position by position.
 
     Args:
-        size: d_model, also the width of the state.
+        size: d_model, which is also the width of the state.
     """
 
     def __init__(self, size: int) -> None:
@@ -37,7 +37,7 @@ class SSRU(nn.Module):
     def forward(
         self, query: Tensor, key: Any = None, value: Any = None, mask: Any = None
     ) -> Tensor:
-        """A whole output (batch, len, size) to the same; called as self-attention is.
+        """A whole output (batch, len, size) to the same shape; called like self-attention.
 
         Args:
             key, value: the query again.   mask: ignored, since a state never depends on the future.
@@ -56,7 +56,7 @@ class SSRU(nn.Module):
 
 @dataclass
 class State:
-    """What a recurrent cell keeps from step to step instead of keys and values.
+    """The state of a recurrent cell, kept from step to step instead of keys and values.
 
     Args:
         cell: the `SSRU`.   state: c of each hypothesis (batch, width, size).
@@ -66,7 +66,7 @@ class State:
     state: Tensor
 
     def step(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """One more position of each hypothesis: (batch, width, size) to the same."""
+        """One more position of each hypothesis: (batch, width, size) to the same shape."""
         f, new = self.cell.gates(x)
         self.state = f * self.state + new
         return self.state.relu()
@@ -88,7 +88,7 @@ class Skip(nn.Module):
 
 
 def make_recurrent(layer: Any, feed_forward: bool = True) -> None:
-    """Replace the self-attention of a `DecoderLayer` by a recurrent cell.
+    """Replace the self-attention of a `DecoderLayer` with a recurrent cell.
 
     Args:
         feed_forward: keep the third sub-layer.

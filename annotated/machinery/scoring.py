@@ -1,8 +1,8 @@
 """BLEU of several kinds, and perplexity.
 
-A BLEU score means little without its tokenization: sacreBLEU's signature names its own, but for
-text that was tokenized before it says only "tok:none". Therefore each score here also names the
-text on which it was computed.
+A BLEU score means little without its tokenization. SacreBLEU's signature names its own, but for
+text that was tokenized beforehand it contains only "tok:none". Therefore each score here also names
+the text on which it was computed.
 """
 
 import math
@@ -31,13 +31,13 @@ BLEU_KINDS = {
 }  # the kinds of BLEU, and the text on which each is computed
 
 
-# Languages that are written without spaces, and sacreBLEU's tokenizer for each.
+# Languages written without spaces, and sacreBLEU's tokenizer for each.
 _WITHOUT_SPACES = {"zh": "zh", **dict.fromkeys(["ja", "th", "lo", "km", "my", "bo", "dz"], "char")}
 
 
 def bleu_kinds(lang: str) -> list[str]:
-    """The kinds of BLEU that a language has: compounds are split in German alone, and what Moses
-    tokenizes has spaces.
+    """The kinds of BLEU that exist for a language: compounds are split only in German, and Moses
+    tokenizes only languages with spaces.
 
     Raises: InputError unless a language is named by the two letters that Moses knows.
     """
@@ -51,7 +51,7 @@ def bleu_kinds(lang: str) -> list[str]:
 def moses_tokenize(sentences: list[str], lang: str) -> list[str]:
     """Tokenize as Moses does, including its escapes such as &quot;.
 
-    As Moses does, it takes English abbreviations for a language of which it knows none.
+    Like Moses, it uses English abbreviations for a language whose abbreviations it does not know.
 
     Raises: MissingExtra without sacremoses.
     """
@@ -62,9 +62,9 @@ def moses_tokenize(sentences: list[str], lang: str) -> list[str]:
 
 
 def tokenize_for_bleu(sentences: list[str], lang: str, kind: str) -> list[str]:
-    """Prepare sentences for a kind of BLEU, which then counts what spaces separate.
+    """Prepare sentences for a kind of BLEU, which then counts the tokens between spaces.
 
-    Only for "cased" they stay as they are, because sacreBLEU tokenizes them itself.
+    Only for "cased" they remain unchanged, because sacreBLEU tokenizes them itself.
     "compound-split" follows tensor2tensor's get_ende_bleu.sh: plain quotes, Moses' tokens, and
     ##AT##-##AT## for a hyphen inside a token. "lower-tokenized" follows Multi30k's own files:
     lower-cased, with normalized punctuation, then Moses' tokens.
@@ -83,7 +83,7 @@ def tokenize_for_bleu(sentences: list[str], lang: str, kind: str) -> list[str]:
     normalizer = MosesPunctNormalizer(lang)
     if kind == "lower-tokenized":
         sentences = [normalizer.normalize(sentence.lower()) for sentence in sentences]
-    if kind == "compound-split":  # “ and ” become plain there, but not „
+    if kind == "compound-split":  # it replaces “ and ” with plain quotes, but not „
         plain = map(normalizer.replace_unicode_punct, sentences)
         sentences = [sentence.replace("„", '"') for sentence in plain]
     tokens = moses_tokenize(sentences, lang)
@@ -93,7 +93,7 @@ def tokenize_for_bleu(sentences: list[str], lang: str, kind: str) -> list[str]:
 
 
 def _parallel(ours: Iterable[str], theirs: Iterable[str]) -> tuple[list[str], list[str]]:
-    """Both as lists. Raises: InputError unless they are equally many sentences, and not none."""
+    """Both as lists. Raises: InputError unless they have equally many sentences, at least one."""
     first, second = list(each_text(ours)), list(each_text(theirs))
     if len(first) != len(second) or not first:
         sizes = f"{len(first)}, {len(second)}"
@@ -110,13 +110,13 @@ def bleu(
         hypotheses, references: plain text, not tokenized.
         lang: language of both.
         kind: a key of `BLEU_KINDS`: "cased", "tokenized", "compound-split" (German) or
-            "lower-tokenized"; a language without spaces, such as Chinese, has "cased" alone.
+            "lower-tokenized"; a language without spaces, such as Chinese, has only "cased".
 
     Returns: score (0 to 100) and sacreBLEU's signature, which names the tokenizer: 13a, zh for
         Chinese, and char for other languages without spaces, Japanese and Thai among them.
 
-    Raises: ValueError if there are not as many hypotheses as references, or none, or no such
-        kind. MissingExtra if the kind needs sacremoses and it is not installed.
+    Raises: ValueError if the numbers of hypotheses and references differ or are zero, or for an
+        unknown kind; MissingExtra if the kind needs sacremoses and it is not installed.
 
     Source: section 6.1.
     """
@@ -131,7 +131,7 @@ def bleu(
 def _all_scores(
     hypotheses: list[str], references: list[str], lang: str
 ) -> list[dict[str, float | str]]:
-    """A row for each kind of BLEU, with the text on which it is computed."""
+    """One row per kind of BLEU, with the text on which it is computed."""
     return [
         {"text": BLEU_KINDS[kind], **bleu(hypotheses, references, lang, kind)}
         for kind in bleu_kinds(lang)
@@ -139,11 +139,11 @@ def _all_scores(
 
 
 class Likelihood(NamedTuple):
-    """How well a model predicts references, one piece at a time.
+    """Measures of how well a model predicts references, one piece at a time.
 
     Args:
-        nats: loss over all pieces, without smoothing. The end of a sentence is a piece.
-        right: number of pieces that were the model's first choice.
+        nats: loss summed over all pieces, without smoothing. The end of a sentence is a piece.
+        right: number of pieces to which the model gave the highest probability.
         pieces: number of all pieces.
 
     Source: section 6.2, Table 3 (perplexity); section 5.4 (accuracy).
@@ -160,7 +160,7 @@ class Likelihood(NamedTuple):
 
     @property
     def accuracy(self) -> float:
-        """Share of the pieces that were the first choice."""
+        """Share of the pieces that the model predicted correctly."""
         return self.right / self.pieces
 
 
@@ -171,11 +171,11 @@ def likelihood(
     """Let a model predict each piece of the references from the pieces before it.
 
     Args:
-        batch_tokens: tokens of a batch on either side, padding included.
+        batch_tokens: tokens per batch on either side, padding included.
 
-    Returns: loss and number of right first choices over all pieces of all references.
+    Returns: loss and number of correct predictions over all pieces of all references.
 
-    Raises: ValueError if there are not as many sources as references, or none.
+    Raises: ValueError if the numbers of sources and references differ or are zero.
 
     Source: section 6.2, Table 3; section 5.4.
     """
@@ -212,22 +212,22 @@ def evaluate(
 ) -> list[dict[str, object]]:
     """Translate a split of a corpus and compute every kind of BLEU.
 
-    A model does not know its languages: with those of the corpus exchanged, or with a parser, only
-    the scores show it.
+    A model does not know its languages: if the languages of the corpus are exchanged, or if the
+    model is a parser, only the scores reveal the mistake.
 
     Args:
         corpus, split, src, tgt: as for `load_pairs`.
-        beam, alpha: of the search; beam 1 is greedy.
+        beam, alpha: of the search; a beam of 1 is greedy search.
 
-    Returns: a row for each kind of BLEU (compounds are split in German only), all with the same
+    Returns: one row per kind of BLEU (compounds are split only in German), all with the same
         perplexity and accuracy per word piece.
 
-    Raises: ValueError as `load_pairs` and `beam_search`. MissingExtra without sacremoses, before
+    Raises: ValueError as `load_pairs` and `beam_search`; MissingExtra without sacremoses, before
         anything is translated.
 
     Source: section 6.1.
     """
-    bleu_kinds(tgt)  # a wrong language is refused before anything is translated
+    bleu_kinds(tgt)  # a wrong language is rejected before anything is translated
     with extra("scores"):
         import sacremoses  # noqa: F401
     sources, references = load_pairs(corpus, split, src, tgt)
@@ -246,7 +246,7 @@ def score_files(output: Path, reference: Path, lang: str) -> list[dict[str, obje
         output, reference: text files, or compressed with gzip.
         lang: language of both.
 
-    Returns: a row for each kind of BLEU.
+    Returns: one row per kind of BLEU.
 
     Raises: ValueError if the files do not have the same number of lines.
     """

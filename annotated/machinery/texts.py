@@ -1,7 +1,7 @@
-"""Lines of text files and archives, as they are needed, and the check that something is text.
+"""Lines of text files and archives, read as they are needed, with a check that they are text.
 
-A corpus of gigabytes is never in memory as a whole, and lines end at line feeds alone: Python's
-own `splitlines` would also split at U+2028 and others, which occur inside sentences.
+A corpus of gigabytes is never in memory as a whole, and lines end only at line feeds: Python's
+own `splitlines` would also split at U+2028 and other characters, which occur inside sentences.
 """
 
 import codecs
@@ -21,7 +21,7 @@ from annotated.machinery.files import reading
 
 
 class _Xz(io.RawIOBase):
-    """A file of xz streams. `lzma.open` would take a damaged second one for the end."""
+    """A file of xz streams. `lzma.open` would treat a damaged second stream as the end."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.file, self.packed, self.stream = file, b"", lzma.LZMADecompressor(lzma.FORMAT_XZ)
@@ -32,7 +32,7 @@ class _Xz(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         found = b""
         while not found:
-            if self.stream.eof:  # zeros may follow, and another stream
+            if self.stream.eof:  # zeros and another stream may follow
                 self.packed = self.stream.unused_data.lstrip(b"\0")
                 while not self.packed and (more := self.file.read(_BLOCK)):
                     self.packed = more.lstrip(b"\0")
@@ -76,7 +76,7 @@ def bounded_lines(file: IO[bytes], name: str) -> Iterator[bytes]:
 
 
 def bare_lines(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines without their ends, the first without the byte-order mark that Windows writes."""
+    """Lines without their ends, and the first without the byte order mark that Windows writes."""
     for number, line in enumerate(lines):
         bare = line.removesuffix(b"\n").removesuffix(b"\r")
         yield bare if number else bare.removeprefix(codecs.BOM_UTF8)
@@ -105,9 +105,9 @@ def read_lines(path: Path) -> list[str]:
 
 
 def _archive_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Name and content of each file in a tar or zip archive, none of which must be read.
+    """Name and content of each file in a tar or zip archive; files may be left unread.
 
-    Raises: whatever Python raises for a damaged archive.
+    Raises: the exception that Python raises for a damaged archive.
     """
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
@@ -115,22 +115,22 @@ def _archive_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
                 with archive.open(info) as file:
                     yield info.filename, file
     else:
-        with tarfile.open(path) as tar:  # not as a stream, which unpacks in blocks of any size
+        with tarfile.open(path) as tar:  # not as a stream, whose blocks may have any size
             for member in tar:
                 content = tar.extractfile(member) if member.isfile() else None
                 if content:
                     yield member.name, content
-            while tar.fileobj and tar.fileobj.read(_MAX_LINE):  # to the checksum at the end
+            while tar.fileobj and tar.fileobj.read(_MAX_LINE):  # up to the checksum at the end
                 pass
 
 
 def part_lines(path: Path, member: str = "") -> Iterator[bytes]:
     """Lines of a file, or of a member of a tar or zip archive, decompressed, as they are needed.
 
-    Raises: MissingFile or FileError that names the file, if it is damaged, if the archive has no
+    Raises: MissingFile or FileError that names the file if it is damaged, if the archive has no
         such member, or if a line is longer than 2^20 bytes.
     """
-    with reading(path, "a whole file of the kind that its name says"):
+    with reading(path, "a complete file of the type that its name indicates"):
         if not member:
             if path.suffix in _OPENERS and not path.stat().st_size:
                 raise FileError(f"{path}: expected a compressed file; it is empty")
@@ -154,7 +154,7 @@ def archive_texts(path: Path, endings: tuple[str, ...]) -> dict[str, str]:
     Raises: MissingFile, or FileError if the archive is damaged or a text is not UTF-8.
     """
     texts: dict[str, str] = {}
-    with reading(path, "a whole archive"):
+    with reading(path, "a complete archive"):
         for name, file in _archive_members(path):
             if name.endswith(endings):
                 where = f"{path}: {name}"

@@ -1,7 +1,7 @@
-"""Text in, text out: a model with its vocabulary, and where to find one.
+"""Text in, text out: a model with its vocabulary.
 
-Sentences are batched by length, which changes their speed and never their translations. Search
-itself, and the check of its arguments, is `annotated.decoding.beam_search`.
+Sentences are batched by length, which affects the speed and never the translations. The search
+itself and the check of its arguments are in `annotated.decoding.beam_search`.
 """
 
 import warnings
@@ -19,16 +19,13 @@ from annotated.data import END, Batch, encode_source, pad_ids
 from annotated.decoding import beam_search
 from annotated.machinery.checks import check_search, each_text
 from annotated.machinery.errors import InputError, check_whole
-from annotated.machinery.files import read_json, writing_new_folder
-from annotated.machinery.firefox import is_firefox, read_firefox
-from annotated.machinery.hub import model_folder, print_card
-from annotated.machinery.marian import read_marian
-from annotated.machinery.model_files import own_weights, read_own, save_model
+from annotated.machinery.files import writing_new_folder
+from annotated.machinery.model_files import own_weights, save_model
 from annotated.machinery.progress import progress_bar
 from annotated.machinery.vocabularies import write_tokenizers
 from annotated.model import EncoderDecoder
 
-_MOST = 1_000_000  # of tokens or sentences; a larger size is a slip of the keyboard
+_MOST = 1_000_000  # tokens or sentences; a larger number is a typing error
 _ALIASES = {"num_beams": "beam", "length_penalty": "alpha", "max_new_tokens": "max_len"}
 
 
@@ -47,7 +44,7 @@ class Translator:
 
     Args:
         model: dropout is off while it translates.   tokenizer: the vocabulary.
-        target_tokenizer: of target text, if it has other rules or other pieces.
+        target_tokenizer: for target text, if its rules or pieces differ.
     """
 
     model: EncoderDecoder
@@ -59,7 +56,7 @@ class Translator:
     @overload
     def translate(self, text: Iterable[str], **options: Any) -> list[str]: ...
     def translate(self, text: str | Iterable[str], **options: Any) -> str | list[str]:
-        """Translate a sentence, or each of several; options and errors as for `candidates`."""
+        """Translate one sentence or several; options and errors as for `candidates`."""
         if isinstance(text, str):
             return self.translate([text], **options)[0]
         return [best.text for best, *_ in self.candidates(text, **options)]
@@ -81,13 +78,13 @@ class Translator:
             batch_tokens: source tokens per batch, padding included.
             chunk: number of sentences to read ahead and to batch by length; None: all.
             progress: show a progress bar.
-            max_source: source tokens per sentence, its end included; only the beginning of a
+            max_source: source tokens per sentence, end symbol included; only the beginning of a
                 longer sentence is translated, with a warning.
             search: beam, alpha, offset, max_extra, max_len and n_best, as for `beam_search`; or
-                the names of transformers: num_beams (beam), length_penalty (alpha) and
-                max_new_tokens (max_len).
+                transformers' names: num_beams (beam), length_penalty (alpha) and max_new_tokens
+                (max_len).
 
-        Raises: ValueError for a wrong argument, and for a sentence that is not a string.
+        Raises: ValueError for an invalid argument, or for a sentence that is not a string.
         """
         check_whole("batch_tokens", batch_tokens, most=_MOST)
         check_whole("chunk", 1 if chunk is None else chunk, most=_MOST)
@@ -97,13 +94,13 @@ class Translator:
                 raise InputError(f"expected {_ALIASES[other]} or {other}, its alias; got both")
             search[_ALIASES[other]] = search.pop(other)
         check_search(**search)
-        config = self.model.config  # learned positions come to an end
+        config = self.model.config  # learned positions are limited
         longest = min(max_source, config.max_len) if config.positions == "learned" else max_source
         total = len(sentences) if isinstance(sentences, list) else None
         waiting, before = each_text(sentences), 0
         with progress_bar(total=total, disable=not progress, unit=" sentences") as bar:
             while texts := list(islice(waiting, chunk)):
-                results = [[Translation("", 0.0, 0.0)]] * len(texts)  # right for blank lines
+                results = [[Translation("", 0.0, 0.0)]] * len(texts)  # correct for blank lines
                 filled = [
                     i for i, text in enumerate(texts)
                     if any(category(letter)[0] not in "ZC" for letter in text)
@@ -112,7 +109,9 @@ class Translator:
                 ids = _encode_beginnings(self.tokenizer, numbered, longest)
                 order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
                 while order:
-                    size = max(1, batch_tokens // len(ids[order[0]]))  # the others are padded to it
+                    size = max(
+                        1, batch_tokens // len(ids[order[0]])
+                    )  # the others are padded to its length
                     batch, order = order[:size], order[size:]
                     found = self.search([ids[i] for i in batch], **search)
                     for i, translations in zip(batch, found, strict=True):
@@ -131,7 +130,7 @@ class Translator:
 
     @property
     def device(self) -> torch.device:
-        """Where it translates."""
+        """The device on which it translates."""
         return next(self.model.parameters()).device
 
     def to(self, device: torch.device | str) -> "Translator":
@@ -141,7 +140,7 @@ class Translator:
         """
         try:
             torch.zeros(1, device=device).item()
-        except Exception as error:  # each kind of device has its own
+        except Exception as error:  # each kind of device raises its own error
             reason = str(error).partition("\n")[0]
             wrong = f"{device!r}: {reason}"
             raise InputError(f"expected a device that torch can use; got {wrong}") from None
@@ -155,7 +154,7 @@ class Translator:
         matrices that 8 bits and a multiplier represent exactly.
 
         Args:
-            folder: new or empty.
+            folder: a new or empty folder.
 
         Raises: InputError if the folder is not empty, and as `own_weights`; FileError if it cannot
             be written.
@@ -170,7 +169,7 @@ class Translator:
 def _encode_beginnings(
     tokenizer: Tokenizer, sentences: Mapping[int, str], most: int
 ) -> list[list[int]]:
-    """Encode numbered sentences to at most `most` ids, the end symbol included; warn of others."""
+    """Encode numbered sentences to at most `most` ids, end symbol included; warn of longer ones."""
     encoded = encode_source(tokenizer, sentences.values())
     for (number, text), ids in zip(sentences.items(), encoded, strict=True):
         if len(ids) > most:
@@ -178,31 +177,3 @@ def _encode_beginnings(
             what = f"sentence {number} ({text[:20]!r}…) has more than {most:,} pieces"
             warnings.warn(f"{what}; only these are translated", stacklevel=2)
     return encoded
-
-
-def load_pretrained(name: str | Path, device: torch.device | str = "cpu") -> Translator:
-    """Load a trained model.
-
-    Args:
-        name: a model that comes with the package; the folder of a run, of a published model, or
-            of a translator as Firefox downloads it;
-            or "OWNER/NAME", a published model of the Hub (`hub_folder`).
-        device: where to translate, such as "cuda".
-
-    Returns: a translator, in eval mode.
-
-    Raises: ValueError that lists the models if there is no such name or folder; FileError that
-        names the file if one is missing, damaged, or inconsistent with the others.
-    """
-    folder = model_folder(name)
-    if is_firefox(folder):
-        return Translator(*read_firefox(folder)).to(device)  # no card comes with it
-    contents = read_json(folder / "config.json", "the configuration of a model")
-    published = "model_type" in contents  # our own format has no such field
-    translator = Translator(*(read_marian if published else read_own)(folder, contents)).to(device)
-    if published:
-        added = (
-            token.content for token in translator.tokenizer.get_added_tokens_decoder().values()
-        )
-        print_card(folder, str(name), [token for token in added if token.startswith(">>")])
-    return translator

@@ -1,7 +1,7 @@
 """The vocabulary files of a model.
 
-tokenizer.json has the pieces of both languages. Published models tokenize the target by other rules
-than the source; then tokenizer-target.json has the same pieces with these rules.
+tokenizer.json contains the pieces of both languages. If the target is tokenized by other rules than
+the source, as in published models, tokenizer-target.json has the same pieces with these rules.
 """
 
 import json
@@ -24,7 +24,7 @@ _REPLACED = {"Regex": " {2,}"}, {"String": " "}
 
 
 def _check_step(step: dict[str, Any]) -> None:
-    """Raise ValueError unless a step is of the kinds that we write; others may never end."""
+    """Raise ValueError unless a step is of a kind that we write; other kinds may never finish."""
     kind = step["type"]
     if kind == "Sequence":
         for part in chain.from_iterable(value for value in step.values() if type(value) is list):
@@ -37,7 +37,7 @@ def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
     """Read one vocabulary file.
 
     Args:
-        vocab: number of ids that the model has.
+        vocab: number of the model's ids.
 
     Raises: MissingFile or FileError that names the file.
     """
@@ -46,7 +46,7 @@ def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
         contents = json.loads(path.read_text(encoding="utf-8"))
         if contents.get("post_processor") == json.loads(_END.__getstate__()):
             contents["post_processor"] = None  # `encode_source` appends it
-        contents |= {"padding": None, "truncation": None}  # of a training elsewhere
+        contents |= {"padding": None, "truncation": None}  # left by training elsewhere
         for step in ("normalizer", "pre_tokenizer", "decoder"):
             _check_step(contents.get(step) or {"type": "NFC"})
         tokenizer = Tokenizer.from_str(json.dumps(contents))
@@ -74,7 +74,7 @@ def read_tokenizers(folder: Path, source: int, target: int) -> tuple[Tokenizer, 
     """The tokenizers of source and target; the second is None if they are the same.
 
     Args:
-        source, target: number of ids that the model has on either side.
+        source, target: number of the model's ids on each side.
     """
     first, second = (folder / name for name in VOCABULARIES)
     if not second.exists():

@@ -20,6 +20,27 @@
     };
   }
 
+  // What is much has the color of the layer, and what is little that of the page.
+  function inTheme(spec) {
+    const layer = getComputedStyle(document.documentElement).getPropertyValue("--layer").trim();
+    const ramp = [`${layer}00`, layer], diverging = [layer, "#80808000", dark() ? "#e69f00" : "#d55e00"];
+    Object.assign(spec.config?.range ?? {}, { heatmap: ramp, ramp, diverging });
+    Object.assign(spec.config?.mark ?? {}, { color: layer });
+  }
+
+  // The words of an attention drawing stand in two columns: its rows become columns.
+  function turn(spec) {
+    Object.assign(spec, { width: "container", height: spec.usermeta.turned });
+    for (const { mark, encoding } of spec.layer) {
+      for (const [one, two] of [["x", "y"], ["x2", "y2"]]) {
+        [encoding[one], encoding[two]] = [encoding[two], encoding[one]];
+      }
+      for (const axis of ["x", "y"]) encoding[axis].scale.domain.reverse();
+      if (mark.type === "text") Object.assign(mark, { angle: 0, align: { left: "right", right: "left" }[mark.align] });
+      Object.assign(encoding.color?.legend ?? {}, { columns: 4, symbolSize: 576 });
+    }
+  }
+
   // A narrow chart gets a narrow legend, and a title in several lines.
   function fitPhone(spec, width) {
     const narrow = (part) => {
@@ -29,6 +50,7 @@
       }
     };
     narrow(spec);
+    if (spec.usermeta?.turned) turn(spec);
     const title = typeof spec.title === "string" ? { text: spec.title } : spec.title;
     if (typeof title?.text !== "string") return;
     const lines = [""];
@@ -46,15 +68,15 @@
     svg.addEventListener("pointerdown", (event) => event.target.releasePointerCapture(event.pointerId));
   }
 
-  // Loads a script, by its place beside this one, once.
+  // Loads a script, by its place beside this one, once. Those that are not `async` run in their order.
   const scripts = {};
-  const load = (path) => (scripts[path] ??= new Promise((resolve, reject) => {
+  const load = (path, async = true) => (scripts[path] ??= new Promise((resolve, reject) => {
     const script = document.createElement("script");
     const onerror = () => {
       delete scripts[path];
       reject(new Error(`expected a script at ${script.src}`));
     };
-    Object.assign(script, { src: new URL(path, here), onload: resolve, onerror });
+    Object.assign(script, { src: new URL(path, here), async, onload: resolve, onerror });
     document.head.append(script);
   }));
   window.loadScript = load;
@@ -67,19 +89,81 @@
     return structuredClone(window.chartSpecs[name]);
   }
 
-  async function drawNow(chart) {
-    const spec = await specOf(chart);
-    if (chart.clientWidth < 500) fitPhone(spec, chart.clientWidth);
-    chart.canvas ??= chart.appendChild(document.createElement("div"));
-    const options = {
+  // Draws a specification in an element; says what Vega made of it.
+  async function drawIn(canvas, spec, options) {
+    inTheme(spec);
+    if (canvas.clientWidth < 500) fitPhone(spec, canvas.clientWidth);
+    const { view } = await vegaEmbed(canvas, spec, {
       config: colors(),
       renderer: "svg",
       ast: true,  // expressions are interpreted: the content policy forbids to compile them
-      actions: { export: true, source: false, compiled: false, editor: false },
+      ...options,
+    });
+    if (JSON.stringify(spec).includes("> pointermove")) letDrag(canvas.querySelector("svg"));
+    return view;
+  }
+
+  async function drawNow(chart) {
+    if (!chart.canvas) {
+      chart.canvas = document.createElement("div");
+      const button = document.createElement("button");
+      const onclick = () => enlarge(chart);
+      Object.assign(button, { type: "button", className: "enlarge", textContent: "Enlarge", onclick });
+      chart.append(chart.canvas, button);
+    }
+    chart.view = await drawIn(chart.canvas, await specOf(chart), { actions: false });
+  }
+
+  // A chart as large as the window, set as on the page. Its shapes and letters grow with it, so each
+  // event is told the place where it would be if they had not.
+  async function enlarge(chart) {
+    const dialog = document.createElement("dialog");
+    Object.assign(dialog, { className: "enlarged", ariaLabel: chart.getAttribute("aria-label") });
+    dialog.innerHTML = '<form method="dialog"><button>Close</button></form><div></div><div></div>';
+    const [form, canvas, controls] = dialog.children;
+    document.body.append(dialog);
+    dialog.showModal();
+    const room = dialog.clientWidth - 32;
+    canvas.style.width = `${Math.min(chart.clientWidth + 38, room)}px`; // and the menu
+    const spec = await specOf(chart), actions = { export: true, source: false, compiled: false, editor: false };
+    const view = await drawIn(canvas, spec, { actions, bind: controls });
+    canvas.querySelector("summary").setAttribute("aria-label", "Save this chart");
+    const named = [...JSON.stringify(spec).matchAll(/"name":"(\w+)"/g)].map(([, name]) => name);
+    const set = (name) => named.some((one) => name === one || name.startsWith(`${one}_`));
+    view.setState(chart.view.getState({ signals: set, data: set }));
+    const tell = view.tooltip(), tip = () => document.getElementById("vg-tooltip-element") ?? "";
+    view.tooltip((handler, event, item, text) => {
+      tell.call(handler, handler, { ...event?.seen }, item, text);
+      dialog.append(tip()); // what is outside of the dialog lies behind it
+    });
+
+    const svg = canvas.querySelector("svg.marks");
+    let scale = 1;
+    const fit = new ResizeObserver(() => {
+      const [width, height] = [svg.clientWidth, svg.clientHeight];
+      const rest = dialog.clientHeight - form.offsetHeight - controls.offsetHeight - 48;
+      scale = Math.max(1, Math.min((dialog.clientWidth - 32 - 38) / width, rest / height));
+      svg.style.transform = `scale(${scale})`;
+      canvas.style.height = `${scale * height}px`;
+      canvas.style.width = controls.style.width = `${scale * width + 38}px`;
+    });
+    [dialog, svg].forEach((each) => fit.observe(each));
+    const move = (event) => {
+      const { left, top } = svg.getBoundingClientRect(), { clientX, clientY } = event;
+      event.seen = { clientX, clientY };
+      Object.defineProperty(event, "clientX", { value: left + (clientX - left) / scale });
+      Object.defineProperty(event, "clientY", { value: top + (clientY - top) / scale });
     };
-    await vegaEmbed(chart.canvas, spec, options);
-    chart.querySelector("summary")?.setAttribute("aria-label", "Save this chart");
-    if (JSON.stringify(spec).includes("> pointermove")) letDrag(chart.querySelector("svg"));
+    for (const kind of ["pointer", "mouse"]) {
+      for (const what of ["down", "move", "up", "over", "out"]) dialog.addEventListener(kind + what, move, true);
+    }
+    for (const kind of ["click", "dblclick", "wheel"]) dialog.addEventListener(kind, move, true);
+    dialog.addEventListener("close", () => {
+      document.body.append(tip());
+      view.finalize();
+      fit.disconnect();
+      dialog.remove();
+    });
   }
 
   // One drawing of a chart after the other; it is `drawn` when none is under way.
@@ -104,7 +188,7 @@
     charts.forEach((chart) => seen.observe(chart));
     new MutationObserver(() => charts.forEach((chart) => chart.drawing && draw(chart)))
       .observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
-    const shown = (chart) => !chart.hidden;
+    const shown = (chart) => !chart.closest("[hidden], .short #laboratory");
     addEventListener("beforeprint", () => {
       charts.filter(shown).forEach((chart) => chart.drawing || draw(chart));
     });
@@ -153,12 +237,26 @@
     show();
   }
 
+  // Lines that are too long fade at the right, and a button breaks them.
+  function letWrap(box) {
+    const button = document.createElement("button");
+    const onclick = () => button.setAttribute("aria-pressed", String(box.classList.toggle("wrapped")));
+    Object.assign(button, { type: "button", className: "wrap", textContent: "Wrap lines", onclick });
+    button.setAttribute("aria-pressed", "false");
+    box.parentElement.append(button);
+    box.onscroll = () => {
+      box.classList.toggle("fades", box.scrollLeft + box.clientWidth < box.scrollWidth - 4);
+    };
+    box.onscroll();
+  }
+
   // What scrolls can be scrolled with keys, which then turn no page; every button has a name.
   function makeReachable() {
     for (const box of document.querySelectorAll("article table, article pre, div.math > div")) {
       if (box.scrollWidth <= box.clientWidth) continue;
       box.tabIndex = 0;
       box.onkeydown = (event) => { if (event.key.startsWith("Arrow")) event.stopPropagation(); };
+      if (box.localName === "pre") letWrap(box);
     }
     for (const toggle of document.querySelectorAll(".bd-sidebar-primary details > summary")) {
       const chapter = toggle.closest("li").querySelector("a").textContent.trim();
@@ -175,13 +273,42 @@
     }
   }
 
-  // What a link leads to may be folded away.
+  // What a link leads to may be folded away, or in a laboratory that is left out.
   function unfold() {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
     const fold = target?.closest("details:not([open])");
-    if (!fold) return;
-    fold.open = true;
-    target.scrollIntoView();
+    if (fold) fold.open = true;
+    const left = target?.closest(".short #laboratory");
+    if (left) leaveOut(false);
+    if (fold || left) target.scrollIntoView();
+  }
+
+  // A short read leaves out the laboratory. The choice holds for all pages; a link or "Show" brings
+  // back that of this page.
+  function leaveOut(short) {
+    document.documentElement.classList.toggle("short", short);
+    document.querySelector(".btn-short").setAttribute("aria-pressed", String(short));
+  }
+
+  function offerShort() {
+    const button = document.querySelector(".btn-short"), line = document.querySelector(".left-out");
+    const { classList } = document.documentElement;
+    if (!button) return;
+    leaveOut(classList.contains("short"));
+    button.addEventListener("click", () => {
+      const short = !classList.contains("short"), laboratory = line.nextElementSibling;
+      if (short) localStorage.setItem("short", "yes");
+      else localStorage.removeItem("short");
+      const inside = laboratory.getBoundingClientRect().top < 0; // where the reader is
+      leaveOut(short);
+      if (short && inside) line.scrollIntoView({ block: "center" });
+    });
+    line.querySelector("button").addEventListener("click", () => {
+      leaveOut(false);
+      const heading = line.nextElementSibling.querySelector("h2");
+      heading.tabIndex = -1;
+      heading.focus({ preventScroll: true });
+    });
   }
 
   // Paper is white. The theme comes back after printing.
@@ -201,16 +328,21 @@
     if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
   }
 
+  const pictures = { // scripts, and what they fill
+    "live.js": "div.live[data-model]", "figure1.js": "div.alive", "hero.js": "div.hero", "film.js": "div.film",
+  };
+
   document.addEventListener("DOMContentLoaded", async () => {
     printLight();
     bindToggles();
+    offerShort();
     unfold();
     addEventListener("hashchange", unfold);
+    document.addEventListener("click", ({ target }) => target.closest?.("a[href*='#']") && setTimeout(unfold));
     makeReachable();
     addEventListener("resize", makeReachable);
-    if (document.querySelector("div.live[data-model]")) load("live.js");
-    if (document.querySelector("div.alive")) load("figure1.js");
-    if (document.querySelector("div.hero")) load("hero.js");
+    const needed = Object.keys(pictures).filter((script) => document.querySelector(pictures[script]));
+    if (needed.length) ["elements.js", ...needed].forEach((script) => load(script, false));
     document.querySelectorAll("div.claims-index").forEach(filter);
     const charts = [...document.querySelectorAll("div.chart")];
     if (charts.length === 0) return;

@@ -1,7 +1,8 @@
 // The reader as the decoder, beside a beam search whose hypotheses are ribbons, as wide as they are
 // probable. What the search for the first sentence needs comes with the page; all else is computed.
 (() => {
-  const { END, MOST, BLANK, breath, make, shape, wide, choice, asking } = window.live;
+  const { make, shape } = window.elements;
+  const { END, MOST, BLANK, breath, wide, choice, asking } = window.live;
   const NEVER = [0, 2, 3], EXTRA = 50, TEN = 10; // start symbol, padding, unknown
   const [MASS, SLOT, GAP] = [130, 15, 22]; // the width of certainty; room for a label; between pieces
 

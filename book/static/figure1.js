@@ -1,22 +1,10 @@
 // Figure 1, alive: the vectors of one sentence at every box. The numbers stand in the page.
 (() => {
+  const { range, make, shape } = window.elements;
   const CELLS = 32, WIDTH = 380, ROW = 22, NAMES = 74, STRIPS = 124, CELL = 8;
   // Boxes count from the bottom, as data-box says: embedding and positions, a layer's, two on top.
   const BEFORE = 2, INSIDE = { encoder: 4, decoder: 6 }, LINEAR = 8, SOFTMAX = 9;
   const KIND = { "encoder 2": "encoder", "decoder 2": "decoder", "decoder 4": "cross" }; // attention
-
-  const make = (tag, properties = {}, ...children) => {
-    const element = Object.assign(document.createElement(tag), properties);
-    element.append(...children);
-    return element;
-  };
-  const shape = (tag, attributes = {}, ...children) => {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    element.append(...children);
-    return element;
-  };
-  const range = (n) => [...Array(n).keys()];
 
   // One of several is chosen, by click or arrow key, as among radio buttons.
   function choose(group, label, items, take, up = -1) {

@@ -1,6 +1,7 @@
 // The book's first picture: a sentence, its translation, and where each word looked while it was
 // written. The examples come with the page; the model is loaded for the reader's own sentence.
 (() => {
+  const { make, shape, rove } = window.elements;
   const BROADEST = 18; // pixels, of a curve whose weight is 1
   const LEAST = 0.03; // smaller weights are not drawn
   const PACE = 380; // milliseconds for each word
@@ -8,34 +9,8 @@
   const list = new Intl.ListFormat("en");
   const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
   const percent = (weight) => `${Math.round(100 * weight)}%`;
-  const called = (word) => ({ [END]: "the end symbol", ".": "the full stop" })[word] ?? `“${word}”`;
+  const called = (word) => ({ [END]: "the end symbol", ".": "the period" })[word] ?? `“${word}”`;
   const same = (one, two) => one?.[0] === two?.[0] && one?.[1] === two?.[1];
-  const make = (tag, properties, ...children) => {
-    const element = Object.assign(document.createElement(tag), properties);
-    element.append(...children);
-    return element;
-  };
-  const shape = (tag, attributes = {}) => {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    return element;
-  };
-
-  // The Tab key reaches one button of a box; arrows go to the others, and turn no page.
-  function rove(box) {
-    const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 };
-    box.addEventListener("keydown", (event) => {
-      const all = [...box.querySelectorAll("button:not(.unwritten)")], { key } = event;
-      const ends = { Home: 0, End: all.length - 1 };
-      if (!(key in step || key in ends)) return;
-      event.preventDefault();
-      event.stopPropagation();
-      all.at(ends[key] ?? (all.indexOf(event.target) + step[key]) % all.length).focus();
-    });
-    box.addEventListener("focusin", ({ target }) => {
-      for (const each of box.querySelectorAll("button")) each.tabIndex = each === target ? 0 : -1;
-    });
-  }
 
   // A translation that the model has found, in words: `merge_words` of the package.
   function inWords({ path }, ids, { transformer: { N_decoder, h }, names, wordGroups }) {
@@ -61,6 +36,7 @@
     const { model: name, megabytes } = box.dataset, last = examples[0].weights.length - 1;
     let shown, table, words, curves, written, timer; // what is seen
     let head = null, hovered = null, chosen = null; // [layer, head]; [side, word]
+    let width; // of the box, when it was drawn
     let turn = 0; // an older translation sees that it is not the last, and ends
 
     const sides = ["English sentence", "German translation"].map((ariaLabel, side) => (
@@ -108,13 +84,14 @@
 
     // In two rows if they fit, otherwise in two columns.
     function draw() {
+      width = box.clientWidth;
       table = head ? shown.weights[head[0]][head[1]] : mean(shown.weights[last]);
       for (const each of heads.querySelectorAll("button")) {
         each.ariaChecked = same(head, each.here);
         each.tabIndex = same(head, each.here) ? 0 : -1;
       }
       picture.classList.remove("columns");
-      const columns = box.clientWidth < 600 || sides.some((side) => side.scrollWidth > side.clientWidth);
+      const columns = width < 600 || sides.some((side) => side.scrollWidth > side.clientWidth);
       picture.classList.toggle("columns", columns);
       picture.style.minHeight = columns ? `${1.8 * longest}rem` : "";
       const [from, to] = words.map((row, side) => row.map(({ offsetLeft: x, offsetTop: y, offsetWidth: w, offsetHeight: h }) => (
@@ -173,7 +150,7 @@
       draw();
       const sinks = sum(table.map((row) => sum(row.filter((_, k) => [END, "."].includes(shown.source[k])))));
       said.textContent = chosen ? sentence(chosen)
-        : `${title}: ${percent(sinks / table.length)} of the weight is on the full stop and the end symbol.`;
+        : `${title}: ${percent(sinks / table.length)} of the weight is on the period and the end symbol.`;
     }
 
     // The German sentence, word after word, with its curves.
@@ -234,7 +211,7 @@
     box.addEventListener("keydown", ({ key }) => key === "Escape" && light(() => { chosen = null; }));
     document.addEventListener("pointerdown", ({ target }) => box.contains(target) || light(() => { chosen = null; }));
     show(examples[0]);
-    new ResizeObserver(draw).observe(box);
+    new ResizeObserver(() => box.clientWidth === width || draw()).observe(box); // twice, it would move
     if (!matchMedia("(prefers-reduced-motion: reduce)").matches) write();
   }
 

@@ -1,6 +1,7 @@
 // Models on the page. The reader types a sentence and asks; then the model is loaded, and reads
 // whatever is typed. A page from the disk may load scripts and nothing else, so a model is one.
 (() => {
+  const { make, shape } = window.elements;
   const END = 1;
   const MOST = 60; // pieces of a sentence that are read, its end included
   const LETTERS = 100; // a piece has fewer
@@ -59,19 +60,6 @@
   });
 
   // ------------------------------------------------------------------------------- elements
-
-  function make(tag, properties = {}, ...children) {
-    const element = Object.assign(document.createElement(tag), properties);
-    element.append(...children);
-    return element;
-  }
-
-  function shape(tag, attributes, text = "") {
-    const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    element.textContent = text;
-    return element;
-  }
 
   // What may be wider than the page scrolls, with keys too, which then turn no page.
   const wide = (...children) => make("div", {
@@ -166,7 +154,7 @@
     function rowOf(token, keys) {
       const name = plain(names([token.id])[0]);
       const cells = weightsOf(token.before, keys).map((weight, k) => {
-        const cell = make("td", { title: `${name} → ${plain(keys[k])}: ${weight.toFixed(2)}` });
+        const cell = make("td", { title: `${name} → ${plain(keys[k])}: ${weight.toFixed(2)}`, ariaLabel: weight.toFixed(2) });
         cell.style.setProperty("--weight", `${(100 * weight).toFixed(1)}%`);
         return cell;
       });
@@ -283,7 +271,7 @@
     const from = choice("From", [["", 0]], 0, draw);
     const scale = choice("Divided by", [["√d_k", 1], ["1", root], ["10 √d_k", 0.1]], 0, draw);
     const titles = ["piece", "score, less the largest", "", "weight", ""];
-    const top = make("tr", {}, ...titles.map((textContent) => make("th", { scope: "col", textContent })));
+    const top = make("tr", {}, ...titles.map((textContent) => make(textContent ? "th" : "td", { textContent })));
     const body = make("tbody"), table = make("table", { className: "kept" }, make("thead", {}, top), body);
     let read, keys;
 
@@ -297,7 +285,7 @@
       if (!read) return;
       const row = read[layer.value][from.value].slice(head.value * keys.length).subarray(0, keys.length);
       const largest = Math.max(...row), logs = [...row].map((weight) => scale.value * Math.log(weight / largest));
-      const sum = logs.reduce((total, log) => total + Math.exp(log), 0);
+      const least = Math.min(-6, ...logs), sum = logs.reduce((total, log) => total + Math.exp(log), 0);
       const bar = (share) => {
         const strip = make("div", { className: "bar" });
         strip.style.width = `${(6 * share).toFixed(2)}rem`;
@@ -305,7 +293,7 @@
       };
       body.replaceChildren(...keys.map((key, k) => {
         const weight = Math.exp(logs[k]) / sum;
-        const cells = [key, logs[k].toFixed(2), bar(Math.max(0, 1 + logs[k] / 6)), weight.toFixed(3), bar(weight)];
+        const cells = [key, logs[k].toFixed(2), bar(1 - logs[k] / least), weight.toFixed(3), bar(weight)];
         return make("tr", {}, ...cells.map((cell) => make("td", {}, cell)));
       }));
     }
@@ -323,7 +311,7 @@
     const whole = loss.get(" 0 0"), off = new Map(), buttons = [];
     const cost = (kind, layer, head) => loss.get(`${kind} ${layer} ${head}`) - whole;
     const told = (by) => `without it, ${Math.abs(by).toFixed(3)} nats a piece ${by < 0 ? "less" : "more"}`;
-    const strength = (by) => `${(18 * Math.min(3.5, Math.max(0, Math.log10(Math.max(by, 1e-9)) + 2.5))).toFixed(0)}%`;
+    const strength = (by) => `${(13 * Math.min(3.5, Math.max(0, Math.log10(Math.max(by, 1e-9)) + 2.5))).toFixed(0)}%`;
     const said = make("p", { className: "note", role: "status" });
     const legend = make("p", { className: "note legend" }, "Without it, nats a piece more: ", ...[0.003, 0.03, 0.3, 3].map((by) => {
       const swatch = make("span", { className: "swatch" });
@@ -392,6 +380,8 @@
     scores: [scores],
   };
 
+  const VERBS = { lines: "Draw the lines", scores: "Compute the scores" };
+
   // ------------------------------------------------------------------------ a place on a page
 
   // A line to type a sentence in, buttons with examples, and a note.
@@ -400,7 +390,7 @@
     const [from, to] = box.dataset.model.split("-").slice(-2);
     const language = new Intl.DisplayNames(["en"], { type: "language" });
     const input = make("input", { type: "text", value: examples[0], lang: from, autocomplete: "off", spellcheck: false });
-    const note = make("p", { className: "note", textContent: about });
+    const note = make("p", { className: "note", ariaLive: "polite", textContent: about });
     const form = make("form", { onsubmit: (event) => { event.preventDefault(); run(); } },
       make("label", { className: "sentence" }, `${language.of(from)} `, input), make("button", { textContent: verb }));
     const others = make("p", { className: "examples" }, ...examples.map((text) => make("button", {
@@ -415,7 +405,7 @@
   function fill(box) {
     const { show, model: name, megabytes, losses, word } = box.dataset;
     const about = `The first click loads the model (${megabytes} MB). It runs on this page; nothing is sent.`;
-    const { input, note, to } = asking(box, "Translate", about, run);
+    const { input, note, to } = asking(box, VERBS[show] ?? "Translate", about, run);
     const result = make("p", { className: "translation", lang: to });
     const status = make("p", { className: "visually-hidden", role: "status" }); // speaks at the end only
     let model, parts, opening, latest = 0;
@@ -475,7 +465,7 @@
     }
   }
 
-  window.live = { END, MOST, BLANK, breath, make, shape, wide, choice, asking };
+  window.live = { END, MOST, BLANK, breath, wide, choice, asking };
   for (const box of document.querySelectorAll("div.live[data-model]")) {
     if (SHOWN[box.dataset.show]) fill(box);
     else loadScript(`${box.dataset.show}.js`); // a view that draws before any model is there

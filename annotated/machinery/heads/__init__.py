@@ -1,1 +1,1 @@
-"""What attention heads follow: gold trees and coreference, and the study that compares."""
+"""Do attention heads follow grammar? Gold trees and coreference, observations, and the study."""

@@ -1,8 +1,8 @@
-"""Sentences of GUM, an English corpus whose trees and coreference people made or corrected.
+"""Sentences of GUM, an English corpus with trees and coreference that people made or corrected.
 
-GUM exists in two shapes: a file for each split, as the Universal Dependencies publish it, or an
-archive with a file for each text. The words of Reddit's users may not be passed on, so they are
-blanks there; such sentences are left out.
+GUM exists in two forms: one file per split, as Universal Dependencies publishes it, or an archive
+with one file per text. The words of Reddit's users may not be distributed, so they are replaced by
+blanks; such sentences are omitted.
 """
 
 import re
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def _misc(token: dict[str, Any], name: str) -> str:
-    """The value of a name in the last column."""
+    """The value of an attribute in the last column."""
     return (token["misc"] or {}).get(name) or ""
 
 
@@ -44,7 +44,7 @@ _BRACKET = re.compile(r"\((\d+)[^()]*(\)?)|(\d+)[^()]*\)")
 
 
 def _mentions(words: "TokenList") -> dict[str, list[tuple[int, int]]]:
-    """The first and last word of each mention, by entity: brackets open and close them."""
+    """The first and last word of each mention, by entity; brackets open and close mentions."""
     opened, found = defaultdict(list), defaultdict(list)
     for place, token in enumerate(words):
         for bracket in _BRACKET.finditer(_misc(token, "Entity")):
@@ -78,9 +78,9 @@ def _as_doc(sentence: "TokenList", vocab: "Vocab") -> "Doc":
 
 
 def read_conllu(text: str) -> Iterator["Doc"]:
-    """Sentences of a text in CoNLL-U: words, tags and heads; `spans` holds the mentions.
+    """Sentences of a text in CoNLL-U: words, tags and heads; `spans` contains the mentions.
 
-    conllu accepts fewer fields than ten, and more; here, a line that is cut short is an error.
+    conllu also accepts fewer or more than ten fields; here, a truncated line is an error.
 
     Raises: ValueError that names the sentence that is not in the format.
     """
@@ -109,7 +109,7 @@ def read_conllu(text: str) -> Iterator["Doc"]:
 def load_gum(split: str) -> list["Doc"]:
     """The sentences of a split of GUM, "train", "dev" or "test".
 
-    Raises: ValueError for another split; MissingFile if GUM is not at hand; FileError that names
+    Raises: ValueError for another split; MissingFile if GUM is not available; FileError that names
         the file if it is not in the format, or the archive if it is damaged or incomplete.
     """
     corpus = find_corpus("gum")

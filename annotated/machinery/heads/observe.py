@@ -1,7 +1,7 @@
-"""What the heads of an encoder attend to, in sentences whose structure is known.
+"""Observations of an encoder's heads on sentences whose structure is known.
 
-Each arc of a dependency tree, and each pronoun, is a question to all heads at once; the answers are
-arrays with an entry per question, so the study can choose and count with NumPy.
+Each arc of a dependency tree and each pronoun poses a question to all heads at once. The answers
+are arrays with one entry per question, so that the study can select and count with NumPy.
 """
 
 from collections.abc import Iterator
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 def word_attention(translator: Translator, doc: "Doc") -> Tensor:
     """Encoder attention between the words of a sentence.
 
-    The words of a corpus are not the model's: each piece belongs to the word in which its letters
-    begin. Then pieces are merged as by `merge_words`.
+    A corpus and a model divide text differently, so each piece is assigned to the word in which its
+    letters begin. Then pieces are merged as by `merge_words`.
 
     Returns: (layers, h, len, len + 1); the last column is the end symbol. Words in which no piece
         begins have rows and columns of zeros.
@@ -53,7 +53,7 @@ def word_attention(translator: Translator, doc: "Doc") -> Tensor:
 def most_attended(weights: Tensor) -> Tensor:
     """The word that each word attends to most, except itself and the end.
 
-    Heads with nothing to find often attend to the end, so it does not count.
+    Heads without a target often attend to the end symbol, so it does not count.
 
     Args:
         weights: (layers, h, len, len + 1), as from `word_attention`.
@@ -66,7 +66,7 @@ def most_attended(weights: Tensor) -> Tensor:
 
 
 class ArcHits(NamedTuple):
-    """The arcs of many trees, and which heads follow them.
+    """The arcs of many trees, and the heads that follow them.
 
     Args:
         relation, sentence, offset: (arcs,) label, number of the sentence, and distance in words
@@ -108,7 +108,7 @@ ATTENTION_PLACES = [
 
 
 def attention_places(doc: "Doc") -> np.ndarray:
-    """The place of each word and the end, relative to each word; the first that fits counts.
+    """The position of each word and of the end relative to each word; the first match counts.
 
     Returns: indices into `ATTENTION_PLACES` (len, len + 1), the end last.
     """
@@ -130,8 +130,8 @@ def attention_profile(docs: list["Doc"], weights: list[Tensor]) -> "pd.DataFrame
     Args:
         weights: of each sentence, as from `word_attention`.
 
-    Returns: a row per layer and head; also `largest`, the mean over the words of the largest
-        weight, which measures how peaked a head is.
+    Returns: one row per layer and head; also `largest`, the mean over the words of the largest
+        weight, which measures how concentrated a head is.
     """
     with extra("viz"):
         import pandas as pd
@@ -150,13 +150,13 @@ def attention_profile(docs: list["Doc"], weights: list[Tensor]) -> "pd.DataFrame
 
 
 class PronounHits(NamedTuple):
-    """Pronouns with something to find before them, and which heads find it.
+    """Pronouns with an antecedent before them, and the heads that find it.
 
     Args:
         word, sentence: (pronouns,).
-        nearest, first, subject: (pronouns,), whether the nearest noun before, the first of the
-            sentence, or the nearest subject, is an antecedent.
-        chance: (pronouns,), share of the nouns before that are antecedents.
+        nearest, first, subject: (pronouns,), whether the nearest preceding noun, the first noun of
+            the sentence, or the nearest preceding subject is an antecedent.
+        chance: (pronouns,), share of the preceding nouns that are antecedents.
         hits: (pronouns, layers, h), whether a head finds an antecedent.
     """
 
@@ -170,7 +170,7 @@ class PronounHits(NamedTuple):
 
 
 def antecedents(doc: "Doc") -> Iterator[tuple[int, list[int], set[int]]]:
-    """Each pronoun with the nouns before it, of which some but not all are coreferent."""
+    """Each pronoun with its preceding nouns, of which some but not all are coreferent."""
     for mentions in doc.spans.values():
         same = {mention.root.i for mention in mentions}
         for mention in mentions:
@@ -183,7 +183,7 @@ def antecedents(doc: "Doc") -> Iterator[tuple[int, list[int], set[int]]]:
 
 
 def pronoun_hits(docs: list["Doc"], weights: list[Tensor]) -> PronounHits:
-    """For each pronoun: is the noun before it that a head attends to most an antecedent?
+    """For each pronoun, whether the preceding noun that a head attends to most is an antecedent.
 
     Without a subject before the pronoun, the nearest noun counts as the nearest subject.
     """
@@ -202,9 +202,9 @@ def pronoun_hits(docs: list["Doc"], weights: list[Tensor]) -> PronounHits:
 def observe_heads(
     translator: Translator, docs: list["Doc"]
 ) -> tuple[dict[str, ArcHits], PronounHits, "pd.DataFrame"]:
-    """Let a model read sentences, and note what its heads attend to.
+    """Run a model on sentences and record what its heads attend to.
 
-    Returns: arcs by where they start, "dependent" or "governor"; pronouns; the profile of heads.
+    Returns: arcs by their start, "dependent" or "governor"; pronouns; the profile of heads.
     """
     weights = [word_attention(translator, doc) for doc in progress_bar(docs, unit=" sentences")]
     tops = [most_attended(weight) for weight in weights]

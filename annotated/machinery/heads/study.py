@@ -1,10 +1,10 @@
-"""Do heads follow grammar? Shares of arcs against rules that need no learning.
+"""Do heads follow grammar? Shares of arcs, compared with rules that need no learning.
 
-The best of many heads is partly lucky. So a head is chosen on some sentences and measured on
-others; its gain over the best fixed place, such as "the next word", has a p-value, and Holm's
-method raises the p-values of all questions of a table together. The fixed place is the best on the
-sentences that are measured, so chance favors the rule over the head. Sentences are taken as
-independent, which those of one text are not quite: true intervals are somewhat wider.
+The best of many heads is partly the best by chance. A head is therefore chosen on some sentences
+and measured on others; its gain over the best fixed position, such as "the next word", has a
+p-value, and Holm's method adjusts the p-values of all questions of a table. The fixed position is
+the best one on the sentences that are measured, so chance favors the rule over the head. Sentences
+are treated as independent, which those of one text are not quite: true intervals are wider.
 """
 
 import json
@@ -32,7 +32,7 @@ _Rows = list[dict[str, Any]]
 
 
 def _only(found: _Questions, chosen: np.ndarray) -> _Questions:
-    """Some of the arcs, or of the pronouns."""
+    """A selection of the arcs or of the pronouns."""
     return found._make(column[chosen] for column in found)
 
 
@@ -46,9 +46,9 @@ def bootstrap_ci(hits: np.ndarray, sentence: np.ndarray, draws: int = 1000) -> t
 
 
 def _gain_p(gain: np.ndarray, sentence: np.ndarray) -> float:
-    """One-sided p-value of a mean gain (n,) against none, clustered by sentence (n,); normal."""
+    """One-sided p-value of a mean gain (n,), clustered by sentence (n,); normal approximation."""
     _, group = np.unique(sentence, return_inverse=True)
-    rest = np.bincount(group, gain - gain.mean())  # the gains of a sentence vary together
+    rest = np.bincount(group, gain - gain.mean())  # the gains within a sentence are correlated
     error = float(np.sqrt((rest**2).sum())) / len(gain)
     return math.erfc(gain.mean() / max(error, 1e-12) / math.sqrt(2)) / 2
 
@@ -68,20 +68,20 @@ DISTANCES = ["1", "2", "3 or 4", "5 to 8", "9 or more"]  # lengths of arcs, in w
 
 
 def _distance(arcs: ArcHits) -> np.ndarray:
-    """The length of each arc as one of DISTANCES; punctuation is kept apart."""
+    """The length of each arc as one of DISTANCES; punctuation is a separate group."""
     names = np.array(DISTANCES)[np.digitize(abs(arcs.offset), [2, 3, 5, 9])]
     return np.where(arcs.relation == "punct", "punct", names)
 
 
 def _common(first: np.ndarray, second: np.ndarray, least: int) -> list[str]:
-    """Labels that at least `least` questions have in both parts, except punctuation."""
+    """Labels with at least `least` questions in both parts, except punctuation."""
     names, counts = np.unique(first, return_counts=True)
     frequent = names[(counts >= least) & (names != "punct")].tolist()
     return [name for name in frequent if (second == name).sum() >= least]
 
 
 def best_fixed_place(found: ArcHits) -> tuple[str, np.ndarray]:
-    """The fixed place at which most arcs end, and which of them do.
+    """The fixed position at which most arcs end, and which arcs end there.
 
     It is an offset such as "+1" or "-2", "first word", or "last word".
     """
@@ -91,7 +91,7 @@ def best_fixed_place(found: ArcHits) -> tuple[str, np.ndarray]:
 
 
 def _against_place(found: ArcHits, layer: int, head: int) -> dict[str, Any]:
-    """How many arcs a head follows (both from 0), and how many end at the place best for them."""
+    """Shares of arcs that a head (layer and head from 0) and the best fixed position predict."""
     place, fixed = best_fixed_place(found)
     hits = found.hits[:, layer, head]
     gain = hits.astype(float) - fixed
@@ -107,9 +107,9 @@ def _against_place(found: ArcHits, layer: int, head: int) -> dict[str, Any]:
 def best_heads(
     first: ArcHits, second: ArcHits, label: Callable[[ArcHits], np.ndarray], least: int
 ) -> _Rows:
-    """For the arcs of each label, the head that follows most of the first, measured on the second.
+    """For each label, the head that follows most of the first arcs, measured on the second.
 
-    Returns: rows with the label's `name`, of labels that `least` arcs have in both parts.
+    Returns: rows with the label's `name`, for labels with `least` arcs in both parts.
     """
     rows = []
     for name in _common(label(first), label(second), least):
@@ -124,14 +124,14 @@ def best_heads(
 def best_relation_per_head(
     first: dict[str, ArcHits], second: dict[str, ArcHits], least: int
 ) -> _Rows:
-    """For each head, the relation on which it gains most over a fixed place.
+    """For each head, the relation on which it gains most over a fixed position.
 
     Args:
-        first, second: arcs to choose on and to measure on, by where they start: "dependent" or
+        first, second: arcs to choose on and to measure on, by their start, "dependent" or
             "governor".
 
-    Returns: a row per head; `gain_when_chosen` is the gain on the first arcs. A head that gains on
-        no relation there has none, and its p is 1.
+    Returns: one row per head; `gain_when_chosen` is the gain on the first arcs. A head that gains
+        on no relation there has none, and its p is 1.
     """
     asked, gains = [], []
     for start, arcs in first.items():
@@ -151,10 +151,10 @@ def best_relation_per_head(
 
 
 def best_head_per_pronoun(first: PronounHits, second: PronounHits) -> _Rows:
-    """For all pronouns, and for each with 20 cases in both parts, the head that finds the most.
+    """For all pronouns, and for each one with 20 cases in both parts, the head that finds the most.
 
-    Returns: also the share found by one of three rules, the nearest noun, the first, or the nearest
-        subject: the rule that is best for all pronouns to choose on.
+    Returns: also the share found by the best of three rules on all pronouns to choose on: the
+        nearest noun, the first noun, or the nearest subject.
     """
     frequent = _common(first.word, second.word, 20)
     rule = max(("nearest", "first", "subject"), key=lambda name: getattr(first, name).mean())
@@ -183,7 +183,7 @@ def head_study(
 
     Args:
         chosen_on, measured_on: sentences of different texts.
-        least: arcs that a relation must have in either part.
+        least: arcs that a relation must have in each part.
 
     Raises: ValueError if either part is empty.
 
@@ -196,7 +196,7 @@ def head_study(
         import pandas as pd
 
     if not chosen_on or not measured_on:
-        raise ValueError("expected sentences to choose on, and others to measure on; got none")
+        raise ValueError("expected sentences to choose on and others to measure on; got none")
     first, pronouns, _ = observe_heads(translator, chosen_on)
     second, measured, profile = observe_heads(translator, measured_on)
 
@@ -227,28 +227,28 @@ def significant(table: "pd.DataFrame") -> "pd.DataFrame":
 
 
 def reinitialized(model: EncoderDecoder, seed: int = 0) -> EncoderDecoder:
-    """A model of the same shape as it is before training."""
+    """An untrained model of the same shape."""
     assert model.config is not None
     torch.manual_seed(seed)
     return build_model(model.config).eval()
 
 
 def gum_study(translator: Translator, untrained: bool = False) -> dict[str, "pd.DataFrame"]:
-    """The study of a model on GUM, or of one of the same shape before training."""
+    """The study of a model on GUM, or of an untrained model of the same shape."""
     if untrained:
         translator = Translator(reinitialized(translator.model), translator.tokenizer)
     return head_study(translator, load_gum("train")[::4], load_gum("dev") + load_gum("test"))
 
 
 def write_study(path: Path, tables: dict[str, "pd.DataFrame"], **about: Any) -> None:
-    """Write a study to a JSON file, with some facts about it."""
+    """Write a study to a JSON file, together with facts about it."""
     as_json = {"orient": "records", "double_precision": 15}  # missing values become null
     rows = {name: json.loads(table.to_json(**as_json)) for name, table in tables.items()}
     write_text(path, json.dumps(about | rows, indent=1) + "\n")
 
 
 def read_study(path: Path) -> dict[str, "pd.DataFrame"]:
-    """The tables of a study that `write_study` wrote. Raises: MissingFile or FileError."""
+    """The tables of a study written by `write_study`. Raises: MissingFile or FileError."""
     with extra("viz"):
         import pandas as pd
 

@@ -1,11 +1,11 @@
 """The paper's text, read from the reader's PDF.
 
-A PDF holds letters and their places, but no words, lines or paragraphs. This module knows the
-layout of arXiv's versions 5 and 7, the conference's style: one column with a straight left margin,
-text of one size, a fixed indent for the abstract and for lists, and smaller footnotes. Margin and
-size are measured. A PDF in which some sections are not found is refused. Then what printing does to
-words and formulas is undone: broken words are joined, and the formulas within a line, recognized by
-a table, become LaTeX.
+A PDF contains letters and their positions, but no words, lines or paragraphs. This module relies
+on the layout of arXiv's versions 5 and 7, the conference's style: one column with a straight left
+margin, text of one size, a fixed indent for the abstract and for lists, and smaller footnotes.
+Margin and size are measured. A PDF in which some sections are not found is rejected. Then the
+effects of typesetting on words and formulas are undone: hyphenated words are joined, and formulas
+within a line, which a table recognizes, become LaTeX.
 """
 
 import json
@@ -21,11 +21,11 @@ from pathlib import Path
 from statistics import mode
 from typing import Any, NamedTuple
 
-_LOST = "\ufffd"  # stands for a letter of which nothing is known
+_LOST = "\ufffd"  # represents a letter of which nothing is known
 
 
 class _Line(NamedTuple):
-    """A printed line: its text, its page, and its place and size there in points."""
+    """A printed line: its text, its page, and its position and size there in points."""
 
     text: str
     page: int
@@ -36,30 +36,34 @@ class _Line(NamedTuple):
 
 
 def _pages(pdf: Path) -> Iterator[list[Any]]:
-    """The letters of each page, without the page number at its foot."""
+    """The letters of each page, without the page number at the bottom."""
     from pdfminer.converter import PDFPageAggregator
     from pdfminer.layout import LTChar
     from pdfminer.pdfinterp import PDFPageInterpreter, PDFResourceManager
     from pdfminer.pdfpage import PDFPage
 
     resources = PDFResourceManager()
-    device = PDFPageAggregator(resources, laparams=None)  # letters only, no guess at lines
+    device = PDFPageAggregator(
+        resources, laparams=None
+    )  # only letters, without pdfminer's guess at lines
     with pdf.open("rb") as file:
         for page in PDFPage.get_pages(file):
             PDFPageInterpreter(resources, device).process_page(page)
             painted = device.get_result()
-            upright = (x for x in painted if isinstance(x, LTChar) and x.upright)  # no stamp
+            upright = (
+                x for x in painted if isinstance(x, LTChar) and x.upright
+            )  # not arXiv's stamp
             yield [letter for letter in upright if letter.y0 > 0.08 * painted.height]
 
 
 def _runs(page: list[Any], em: float) -> Iterator[list[Any]]:
-    """Divide the letters of a page into lines; TeX paints them in reading order.
+    """Divide the letters of a page into lines; TeX draws them in reading order.
 
-    A subscript is lower than the letter before it, but not further left; a denominator is further
-    left, but only a little lower; the next line is both.
+    A subscript is lower than the letter before it, but not farther left; a denominator is farther
+    left, but only slightly lower; the next line is both.
     """
     run: list[Any] = []
-    base = 0.0  # of the last letter of ordinary size
+    base = 0.0  # baseline of the last letter of ordinary size
     for letter in page:
         fall = base - letter.matrix[5]
         back = run and letter.x0 < run[-1].x1
@@ -74,7 +78,7 @@ def _runs(page: list[Any], em: float) -> Iterator[list[Any]]:
 
 
 def _character(letter: Any) -> str:
-    """The text of a letter, or _LOST where the font names no character."""
+    """The text of a letter, or _LOST if the font names no character for it."""
     text = letter.get_text()
     hidden = any(unicodedata.category(sign)[0] == "C" for sign in text.replace("\xad", "-"))
     return _LOST if not text or hidden or text.startswith("(cid:") else text
@@ -88,7 +92,7 @@ def _lines(pdf: Path) -> list[_Line]:
     for number, page in enumerate(pages):
         for run in _runs(page, em):
             text = _character(run[0])
-            for before, letter in pairwise(run):  # a gap is a space
+            for before, letter in pairwise(run):  # a gap counts as a space
                 text += " " * (letter.x0 - before.x1 > 0.12 * letter.size) + _character(letter)
             text = unicodedata.normalize("NFKC", text).translate({0xAD: "-", 0x2010: "-"})
             size = mode(round(letter.size, 1) for letter in run)
@@ -140,7 +144,7 @@ def _paragraphs(lines: list[_Line]) -> list[tuple[str, list[_Line]]]:
             bullet = line.text.startswith("•")
             if not (flush or bullet or abs(indent - 3.6) < 0.15):
                 continue  # an equation, or a row of a table
-            turned = body and body[-1].page != line.page  # the paragraph may have ended above
+            turned = body and body[-1].page != line.page  # the paragraph may have ended before it
             whole = turned and (body[-1].right > right - em or body[-1].text[-1] not in ".:?")
             if body and not bullet and (whole or touches(body[-1], line)):
                 body.append(line)
@@ -159,10 +163,10 @@ def _known_words(lines: Iterable[str]) -> set[str]:
 
 
 def _join_lines(lines: Iterable[str], known: set[str]) -> str:
-    """Make one string of the lines of a paragraph.
+    """Join the lines of a paragraph into one string.
 
-    A hyphen at the end of a line is kept if the text has the compound elsewhere, or if it has the
-    first half but not the joined word.
+    A hyphen at the end of a line is kept if the text contains the compound elsewhere, or if it
+    contains the first half but not the joined word.
     """
 
     def mend(broken: re.Match[str]) -> str:
@@ -205,22 +209,22 @@ _PRINTED = {
     **{r"\_": "_", r"\ldots": "...", r"\log": "log", r"\in": "∈", r"\times": "×", r"\cdot": "·"},
     **{r"\sqrt": "√", r"\sum": "∑", r"\infty": "∞", r"\alpha": "α", r"\beta": "β", r"\pi": "π"},
     r"\epsilon": "ϵ",
-}  # of LaTeX's commands; of others nothing is printed
-# What fonts have for them.
+}  # for LaTeX's commands; others print nothing
+# The characters that fonts use for them.
 _VARIANTS = {"-": "[−-]", "·": "[·⋅]", "ϵ": f"[ϵε{_LOST}]", "∑": f"[∑Σ{_LOST}]?"}
 
 
 def _pattern(span: str) -> str:
-    """Pattern for a span as it is printed, with any spaces, and for the number that it equals."""
+    """Pattern for a span as printed, with any spaces, and for the number that it equals."""
     printed = re.sub(r"\\_|\\[a-z]+|[${}^_ ]", lambda found: _PRINTED.get(found[0], ""), span)
     signs = r"\s*".join(_VARIANTS.get(sign, re.escape(sign)) for sign in printed)
-    # The point of a number is of a mathematical font, which may name no character.
+    # A number's decimal point is in a mathematical font, which may name no character.
     equals = rf"(?:\s*=\s*(\d+(?:[.{_LOST}]\d+)?))?" if span.endswith("$") else "()"
     return rf"(?<!\w){signs}{equals}(?!\w)"
 
 
 def _typeset(text: str) -> str:
-    """A paragraph with its formulas as LaTeX between dollar signs, of which it has no others."""
+    """A paragraph with its formulas as LaTeX between dollar signs, and no other dollar signs."""
     text = text.replace("$", "\uff04")
     for span in sorted(_SPANS, key=lambda span: -len(span)):
         equal = lambda found, span=span: f"{span[:-1]} = {found[1].replace(_LOST, '.')}$"
@@ -232,14 +236,18 @@ def _typeset(text: str) -> str:
 
 
 PARTS = {name.lower() for name in _HEADINGS if name not in ("6", "References")} | {*_CAPTIONS}
-_LARGEST, _SECONDS, _MEMORY = 1 << 26, 60, 1 << 31  # bytes of a PDF; to read it, with bytes
+_LARGEST, _SECONDS, _MEMORY = (
+    1 << 26,
+    60,
+    1 << 31,
+)  # bytes of a PDF; limits of time and of memory for reading it
 
 
 def _extract(pdf: Path) -> dict[str, list[str]]:
-    """The paragraphs of each section. Raises: ValueError if some are missing, and many others."""
+    """The paragraphs of each section. Raises: ValueError if some are missing, or other errors."""
     import logging
 
-    logging.getLogger("pdfminer").setLevel(logging.ERROR)  # one line on a bad file is enough
+    logging.getLogger("pdfminer").setLevel(logging.ERROR)  # one line about a bad file is enough
     sections: dict[str, list[str]] = {}
     lines = _lines(pdf)
     known = _known_words(line.text for line in lines)
@@ -254,7 +262,7 @@ def _extract(pdf: Path) -> dict[str, list[str]]:
 
 
 def check_pdf(pdf: Path) -> None:
-    """Raise MissingFile or FileError unless a file can be read, and is no larger than a paper."""
+    """Raise MissingFile or FileError unless a file can be read and is no larger than a paper."""
     from annotated.machinery.files import reading
 
     with reading(pdf, "a PDF of the paper"):
@@ -267,12 +275,12 @@ def extract_paper(pdf: str | Path) -> dict[str, list[str]]:
 
     Returns: the paragraphs of each section. Sections are named "abstract", "1", "3.2.1" and so on,
         "acknowledgements", "figure-1" to "figure-5" and "table-1" to "table-4" (captions), and
-        "footnote-1" to "footnote-5". Displayed equations are left out; the text after one is a
-        paragraph of its own.
+        "footnote-1" to "footnote-5". Displayed equations are omitted; the text after one is a
+        separate paragraph.
 
-    It is read in a process with limits of time and memory, because a PDF can ask for any amount.
+    The PDF is read in a process with limits of time and memory, because it may require any amount.
 
-    Raises: MissingFile if there is no such file; FileError if it is no PDF, is encrypted or
+    Raises: MissingFile if the file does not exist; FileError if it is not a PDF, is encrypted or
         damaged, lacks parts of the paper, or takes too long; MissingExtra without the extra.
     """
     from annotated.machinery.errors import extra
@@ -296,14 +304,14 @@ def extract_paper(pdf: str | Path) -> dict[str, list[str]]:
 
 
 def _main() -> None:
-    """Print what `_extract` finds in the PDF of the command line as JSON."""
+    """Print the result of `_extract` for the PDF on the command line as JSON."""
     with suppress(ImportError):  # not on Windows
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
     try:
         print(json.dumps(_extract(Path(sys.argv[1]))))
-    except Exception as error:  # pdfminer has many kinds
+    except Exception as error:  # pdfminer raises many kinds of errors
         sys.exit(" ".join(str(error).split()) or type(error).__name__)
 
 

@@ -1,9 +1,9 @@
 """The reader's own copy of the paper, and quotations from it.
 
-The paper's sentences belong to their authors, so this repository holds none of them: they are read
-from the reader's PDF, and where there is none, the book shows only its own words. Extraction takes
-seconds, so the text is stored beside the copy, named after the PDF's bytes and `_FORMAT`.
-Importing this module loads no PDF library: every chapter does it.
+The paper's sentences belong to their authors, so this repository contains none of them: they are
+read from the reader's PDF, and without a PDF the book shows only its own words. Because extraction
+takes seconds, the text is stored next to the copy, named after the PDF's bytes and `_FORMAT`.
+Importing this module loads no PDF library, because every chapter imports it.
 """
 
 import hashlib
@@ -18,17 +18,17 @@ from typing import Any
 from annotated.machinery.errors import FileError
 from annotated.machinery.paper.pdf import PARTS, check_pdf, extract_paper
 
-_FORMAT = b"5"  # to be raised when extraction changes, so that stored text is not used again
+_FORMAT = b"5"  # increase this number when extraction changes, so that stored text is not reused
 _URL = "https://arxiv.org/abs/1706.03762"
 _PDF = "https://arxiv.org/pdf/1706.03762"
-_VERSIONS = {  # SHA-256 of the versions that can be downloaded, in the order of preference
+_VERSIONS = {  # SHA-256 of the versions that can be downloaded, in order of preference
     "v7": "bdfaa68d8984f0dc02beaca527b76f207d99b666d31d1da728ee0728182df697",
     "v5": "92da9a61f72ecbf5437d697d45f867199239fa376fabb433e6196635fda3acdb",
 }
 
 
 def paper_folder() -> Path:
-    """Where the paper is kept: `data/paper` of this repository, else a folder of the user's."""
+    """The folder of the paper: `data/paper` in this repository, or else a user's folder."""
     here = Path.cwd()
     for folder in (here, *here.parents):
         if (folder / "_config.yml").is_file() and (folder / "chapters").is_dir():
@@ -39,7 +39,7 @@ def paper_folder() -> Path:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all."""
+    """Write a file completely or not at all."""
     from annotated.machinery.files import writing  # loads torch, which quotations do not need
 
     with writing(path) as part:
@@ -47,22 +47,22 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _is_paper(found: Any) -> bool:
-    """Whether stored text has the form of what `extract_paper` returns."""
+    """Whether stored text has the form of a result of `extract_paper`."""
     whole = isinstance(found, dict) and found.keys() >= PARTS
     return whole and all(isinstance(x, list) and {*map(type, x)} <= {str} for x in found.values())
 
 
 def _read(pdf: Path) -> dict[str, list[str]]:
-    """The paper in a PDF, from the stored text if this PDF has been read before."""
+    """The paper in a PDF, or its stored text if this PDF has been read before."""
     check_pdf(pdf)
     digest = hashlib.sha256(_FORMAT + pdf.read_bytes()).hexdigest()
     stored = paper_folder() / f"{digest[:16]}.json"
-    with suppress(OSError, ValueError):  # not there yet, or broken
+    with suppress(OSError, ValueError):  # not there yet, or damaged
         paper = json.loads(stored.read_text(encoding="utf-8"))
         if _is_paper(paper):
             return paper
     paper = extract_paper(pdf)
-    with suppress(OSError):  # a folder that cannot be written only costs time
+    with suppress(OSError):  # if the folder cannot be written, this only costs time
         _write(stored, json.dumps(paper, ensure_ascii=False, indent=1).encode())
     return paper
 
@@ -110,7 +110,7 @@ def import_paper(pdf: str | Path) -> Path:
 
 
 def get_paper() -> Path:
-    """Download the paper from arXiv, unless it is at hand; return the path of the PDF.
+    """Download the paper from arXiv unless it is available; return the path of the PDF.
 
     Raises: FileError if no known version can be downloaded, or if it cannot be read.
     """
@@ -132,13 +132,13 @@ def get_paper() -> Path:
 
 @dataclass(frozen=True)
 class Quotation:
-    """A paragraph of the paper (Markdown) and its place; notebooks show it as a quotation."""
+    """A paragraph of the paper (Markdown) and its location; notebooks show it as a quotation."""
 
     text: str
     place: str
 
     def _repr_markdown_(self) -> str:
-        parts = self.text.split("$")  # prose and, where it is odd, LaTeX of ours
+        parts = self.text.split("$")  # prose at even and our own LaTeX at odd indices
         parts[::2] = [re.sub(r"[\\`<>\[\]{}]", r"\\\g<0>", part) for part in parts[::2]]
         return f"> {'$'.join(parts)}\n>\n> — [Vaswani et al. (2017), {self.place}]({_URL})"
 

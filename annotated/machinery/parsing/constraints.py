@@ -1,10 +1,10 @@
-"""A search that is restricted to lines that are trees over a given sentence.
+"""A search that is restricted to lines that describe trees over a given sentence.
 
-After a tag comes the next word, which leaves nothing to choose. A closing bracket closes the
-innermost phrase, which must not be empty, and the outermost one only at the end. At most eight
-phrases are opened before a word, and at most two of them with the same label; this is for a model
-that has lost its way and opens phrases forever. One of CRAFT's trees in six has three alike
-somewhere and cannot be written whole; with a wide beam the rules are worth that price.
+A tag is followed by the next word, so nothing is left to choose there. A closing bracket closes
+the innermost phrase, which must not be empty, and the outermost one only at the end. At most eight
+phrases are opened before a word, and at most two of them with the same label, so that a model that
+has gone astray does not open phrases forever. One in six of CRAFT's trees has three phrases with
+the same label somewhere and cannot be written; with a wide beam the rules are worth this price.
 """
 
 from collections import Counter
@@ -24,12 +24,12 @@ _MOST_OPENED, _MOST_ALIKE = 8, 2
 
 
 class LineState(NamedTuple):
-    """What a line has come to.
+    """The state of an unfinished line.
 
     Args:
-        ends: of the open phrases, the outermost first, the pieces that will close them.
-        empty: how many of these, the innermost, hold nothing yet.
-        words: written so far.   rest: pieces of the last of these that are still to come.
+        ends: the pieces that will close the open phrases, the outermost first.
+        empty: number of innermost open phrases that are still empty.
+        words: number of words so far.   rest: the remaining pieces of the last one.
     """
 
     ends: tuple[int, ...] = ()
@@ -39,11 +39,11 @@ class LineState(NamedTuple):
 
 
 def tree_constraints(tokenizer: Tokenizer) -> Callable[[list[int]], Follow]:
-    """The rules for lines such as `tree_to_line` writes.
+    """The rules for lines of the kind that `tree_to_line` writes.
 
     Args:
-        tokenizer: of a model that was trained on such lines. Only labels and tags that are one
-            piece can be written; so can beginnings of tags that merges left behind.
+        tokenizer: of a model that was trained on such lines. Only labels and tags that are single
+            pieces can be written, as well as beginnings of tags that merges left behind.
 
     Returns: a function from the pieces of a sentence to the rules over it, for `beam_search`.
 
@@ -99,9 +99,9 @@ def tree_constraints(tokenizer: Tokenizer) -> Callable[[list[int]], Follow]:
 
 
 class ConstrainedTranslator(Translator):
-    """A translator from words to trees whose search is restricted to trees over the words."""
+    """A translator from words to trees with a search that is restricted to trees over the words."""
 
     def search(self, sources: list[list[int]], **options: Any) -> list[list[Translation]]:
-        """As `Translator.search`; InputError for a model that writes no trees."""
+        """As `Translator.search`; raises InputError for a model that does not write trees."""
         follow = [*map(tree_constraints(self.tokenizer), sources)]
         return super().search(sources, follow=follow, **options)

@@ -1,4 +1,4 @@
-"""Trees as SVG, in the color of the text around them, so that any background will do."""
+"""Trees as SVG in the color of the surrounding text, so that they suit any background."""
 
 import re
 from html import escape
@@ -15,12 +15,12 @@ _STYLE = (
     ".tree{max-width:100%;height:auto;color:inherit;font:13px system-ui,sans-serif}"
     ".tree text{fill:currentColor;text-anchor:middle}.tree line{stroke:currentColor;opacity:.45}"
     ".tree-tag{font-size:11px;opacity:.75}.tree-phrase{font-weight:600}"
-    ".tree text.tree-wrong{font-weight:600;fill:#D55E00}"
+    ".tree text.tree-wrong{font-weight:600;fill:color-mix(in srgb,#D55E00 70%,currentColor)}"
 )
 
 
 def _xml(text: str) -> str:
-    """Text as XML holds it: without markup, and U+FFFD for what may not be there, as a NUL."""
+    """Text for XML: markup is escaped, and forbidden characters such as NUL become U+FFFD."""
     allowed = "\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff"
     return escape(re.sub(f"[^{allowed}]", "\ufffd", text))
 
@@ -29,9 +29,9 @@ def tree_svg(tree: "Tree", compared: Union["Tree", None] = None) -> str:
     """A drawing of a tree: words at the bottom, a phrase above the middle of its children.
 
     Args:
-        compared: a tree of the same words; phrases that it does not have are drawn in red.
+        compared: a tree of the same words; phrases that it lacks are drawn in red.
 
-    Returns: SVG, as a file or as a part of a page.
+    Returns: SVG, which can be a file or part of a page.
     """
     rules, parts = EvalbParams(deleted=frozenset(["TOP"])), []
     left = bracketing([compared or tree], rules).brackets  # each of them counts once
@@ -44,7 +44,7 @@ def tree_svg(tree: "Tree", compared: Union["Tree", None] = None) -> str:
         parts.append(f'<text x="{x:.1f}" y="{y}" class="{kind}">{_xml(text)}</text>')
 
     def draw(node: "Tree", level: int, start: int) -> tuple[float, int]:
-        """Draw a node and all below it; returns its x and the number of words before its end."""
+        """Draw a node and its descendants; returns its x and the number of words up to its end."""
         nonlocal right
         y = _LEVEL * level + 16
         if is_tag(node):

@@ -1,11 +1,11 @@
-"""EVALB, the usual program for scoring parsers (https://nlp.cs.nyu.edu/evalb/), in Python.
+"""EVALB, the standard program for scoring parsers (https://nlp.cs.nyu.edu/evalb/), in Python.
 
-No Python library computes what EVALB does; this module does, to the last digit of its sample. A
-tree is a multiset of brackets (label, start, end). A sentence is skipped if the parser gave
-nothing, and an error if its words that count are not those of the gold tree; neither has a part
-in recall and precision. A bracket crosses another if they overlap and neither contains the other.
-EVALB itself also counts the bracket without a label around each tree of the Penn Treebank; the
-rules of later releases about quotes are not here, as COLLINS.prm has none.
+No Python library computes EVALB's scores; this module does, to the last digit of its sample. A
+tree is a multiset of brackets (label, start, end). A sentence is skipped if the parser returned
+nothing, and it is an error if its counted words differ from those of the gold tree; neither
+affects recall and precision. A bracket crosses another if they overlap and neither contains the
+other. EVALB itself also counts the unlabeled bracket around each tree of the Penn Treebank. The
+rules about quotes of later releases are not implemented, because COLLINS.prm has none.
 """
 
 import re
@@ -22,17 +22,17 @@ Bracket = tuple[str, int, int]  # label, first word, word after the last
 
 
 def _same(one: str, other: str, pairs: frozenset[frozenset[str]]) -> bool:
-    """Whether two labels or words are equal, or one of these pairs; pairs do not form chains."""
+    """Whether two labels or words are equal or one of these pairs; pairs are not transitive."""
     return one == other or frozenset([one, other]) in pairs
 
 
 @dataclass(frozen=True)
 class EvalbParams:
-    """What counts in the comparison of trees; the defaults are those of COLLINS.prm.
+    """The rules for the comparison of trees; the defaults are those of COLLINS.prm.
 
     Args:
-        deleted: labels that do not count; a word with such a tag is removed, so punctuation and
-            traces have no positions.
+        deleted: labels that do not count; words with such a tag are removed, so that punctuation
+            and traces have no positions.
         same_labels, same_words: pairs that count as equal.
 
     Source: EVALB's parameter file.
@@ -48,7 +48,7 @@ class EvalbParams:
 
 
 class Bracketing(NamedTuple):
-    """What EVALB sees of a sentence: words, tags and brackets that count; length without traces."""
+    """The parts of a sentence that EVALB counts: words, tags, brackets; length without traces."""
 
     words: list[str]
     tags: list[str]
@@ -99,11 +99,11 @@ class EvalbScore(NamedTuple):
 def evalb_compare(
     gold: Iterable["Tree"], found: Iterable["Tree"], params: EvalbParams | None = None
 ) -> EvalbScore:
-    """Compare what a parser found in a sentence with its gold tree.
+    """Compare the output of a parser for a sentence with the gold tree.
 
     Args:
         gold, found: the tree of the sentence; several, or none, if a parser left it in pieces.
-        params: what counts; None: the rules of COLLINS.prm.
+        params: the rules; None: the rules of COLLINS.prm.
 
     Source: EVALB.
     """
@@ -127,7 +127,7 @@ def evalb_compare(
 
 
 def take_bracket(left: list[Bracket], bracket: Bracket, params: EvalbParams) -> bool:
-    """Remove the first equal bracket from those that are left; False if there is none."""
+    """Remove the first equal bracket from the remaining ones; False if there is none."""
     for other in left:
         if other[1:] == bracket[1:] and _same(bracket[0], other[0], params.same_labels):
             left.remove(other)
@@ -136,12 +136,12 @@ def take_bracket(left: list[Bracket], bracket: Bracket, params: EvalbParams) -> 
 
 
 def evalb_summary(scores: list[EvalbScore], longest: int | None = None) -> dict[str, Any]:
-    """Totals over the sentences up to a length, in EVALB's order and with its names.
+    """Totals over the sentences up to a length, in EVALB's order and under its names.
 
     Args:
         longest: words of the longest sentence that counts; None: all sentences count.
 
-    Returns: which sentences were scored, their numbers, and shares in percent.
+    Returns: the sentences that were scored, their numbers, and shares in percent.
 
     Source: EVALB.
     """
@@ -174,14 +174,14 @@ def score_trees(
 ) -> list[dict[str, Any]]:
     """Score trees as EVALB does, but with the punctuation of the gold trees.
 
-    EVALB decides by tags which words are punctuation and removes them, so a comma that a parser
-    tags as a noun would make the whole sentence an error, and the worst trees would not count.
-    Here the gold tags decide; brackets are left as they were found.
+    EVALB identifies punctuation by its tags and removes it, so a comma that a parser tags as a
+    noun would make the whole sentence an error, and the worst trees would not count. Here the
+    gold tags decide; the brackets of the parser are not changed.
 
     Args:
-        lengths: words of the longest sentence that counts, None for all; a summary for each.
+        lengths: words of the longest sentence that counts, None for all; one summary for each.
 
-    Returns: for each length which sentences were scored, and what `evalb_summary` returns.
+    Returns: for each length, the sentences that were scored and the result of `evalb_summary`.
 
     Raises: ValueError if a tree and its gold tree do not have the same number of words.
     """

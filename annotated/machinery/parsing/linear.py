@@ -1,9 +1,10 @@
 """Trees as lines of text, which the trainer can learn, and back.
 
-A treebank is a corpus of two languages, words and trees. A vocabulary splits lines at spaces and
-at punctuation, so brackets are written as arrows: ↓NP opens a phrase, ↑NP closes it, and each soon
-becomes one piece; so does a tag, →NN, once those with punctuation have a name in letters. The word
-after each tag makes lines longer, but shows where a tag belongs after the model has made a mistake.
+A treebank is treated as a corpus of two languages, words and trees. A vocabulary splits lines at
+spaces and punctuation, so brackets are written as arrows: ↓NP opens a phrase, ↑NP closes it, and
+each soon becomes one piece, as does a tag such as →NN; tags with punctuation are given names in
+letters. The word after each tag makes lines longer, but it shows where a tag belongs after the
+model has made a mistake.
 """
 
 from collections.abc import Iterable
@@ -23,17 +24,17 @@ MAX_DEPTH = 100  # nested phrases that a line can open
 
 
 def delinearize(tokens: Iterable[str], words: list[str]) -> "Tree":
-    """The tree that tokens such as `linearize` makes describe, whatever they are, over the words.
+    """The tree over the words that any tokens of the kind that `linearize` writes describe.
 
     A model may write anything, so there is a rule for each mistake:
 
-    - A closing bracket closes the innermost open phrase with its label, and all that are open
-      inside it; without such a phrase it does nothing.
-    - A tag takes the next word; when no words are left it does nothing.
-    - No phrase is opened inside a hundred others; what it would hold belongs to the phrase above.
-    - At the end all open phrases are closed, words that are left over are added at the top with
-      the tag X, and phrases without a word are removed.
-    - Several trees next to each other get a common root TOP.
+    - A closing bracket closes the innermost open phrase with its label, and all phrases that are
+      open inside it; without such a phrase it has no effect.
+    - A tag takes the next word; when no words are left it has no effect.
+    - No phrase is opened inside a hundred others; its content belongs to the phrase above.
+    - At the end all open phrases are closed, remaining words are added at the top with the tag X,
+      and phrases without a word are removed.
+    - Several adjacent trees receive a common root TOP.
 
     Raises: InputError if there are no words.
     """
@@ -62,7 +63,7 @@ def delinearize(tokens: Iterable[str], words: list[str]) -> "Tree":
 
 
 def _without_empty(tree: "Tree") -> Union["Tree", None]:
-    """The tree without phrases that hold no word; None if it holds none at all."""
+    """The tree without phrases that contain no words; None if the whole tree contains none."""
     if is_tag(tree):
         return tree
     children = [child for child in map(_without_empty, tree) if child is not None]
@@ -80,9 +81,9 @@ _ESCAPED = {
 
 
 def words_to_line(words: list[str]) -> str:
-    """Words as a line of text; a word with spaces in it, or of nothing else, stays one word.
+    """Words as a line of text; a word that contains spaces, or only spaces, stays one word.
 
-    Raises: InputError unless they are a list of strings; of a single string the letters would be.
+    Raises: InputError unless they are a list of strings; a single string would yield its letters.
 
     >>> words_to_line(["Mice", "-LRB-", "two", "-RRB-"])
     'Mice ( two )'
@@ -95,7 +96,7 @@ def words_to_line(words: list[str]) -> str:
 
 
 def is_marked(word: str) -> bool:
-    """Whether a word of a line stands for a bracket or a tag."""
+    """Whether a token of a line represents a bracket or a tag."""
     return len(word) > 1 and word[0] in "↓↑→"
 
 
@@ -112,11 +113,11 @@ def tree_to_line(tree: "Tree") -> str:
 
 
 def line_to_tree(line: str, words: list[str]) -> "Tree":
-    """The tree that a line describes, whatever it is, over these words.
+    """The tree over these words that any line describes.
 
-    The words that the model wrote are aligned with those of the sentence: the longest runs of
-    equal words first, what differs between them in order. A tag of a word without a place in the
-    sentence is dropped; a word that was skipped gets the tag X, before the next word.
+    The words that the model wrote are aligned with the words of the sentence: first the longest
+    runs of equal words, then the words between them in order. A tag whose word is not in the
+    sentence is dropped; a word that was skipped receives the tag X, before the next word.
     `delinearize` does the rest.
 
     Raises: InputError if there are no words.
@@ -131,12 +132,12 @@ def line_to_tree(line: str, words: list[str]) -> "Tree":
             written += [""] if word[0] == "→" else []
         elif written:
             written[-1] += word
-    positions: dict[int, int] = {}  # of the written words in the sentence
+    positions: dict[int, int] = {}  # positions of the written words in the sentence
     matcher = SequenceMatcher(None, written, words_to_line(words).split(), autojunk=False)
     for kind, i, i_end, j, j_end in matcher.get_opcodes():
         if kind in ("equal", "replace"):
             positions.update(zip(range(i, i_end), range(j, j_end), strict=False))
-    tokens: list[str] = []  # with a tag for each word up to the last that has one
+    tokens: list[str] = []  # with a tag for each word up to the last tagged one
     tags = done = 0
     for mark, label in marks:
         if mark != "→":
@@ -150,12 +151,12 @@ def line_to_tree(line: str, words: list[str]) -> "Tree":
 
 
 def write_treebank(corpus: str, folder: str | Path) -> str:
-    """Write a treebank as a corpus for the trainer: train and dev, words and trees.
+    """Write a treebank as a corpus for the trainer: train and dev splits of words and trees.
 
     Args:
         corpus: as for `load_trees`.   folder: new or empty.
 
-    Returns: what `--data` of `annotated train` has to be.
+    Returns: the value for the option `--data` of `annotated train`.
 
     Raises: as `load_trees` and `writing_new_folder`.
     """
@@ -170,7 +171,7 @@ def write_treebank(corpus: str, folder: str | Path) -> str:
 
 
 def split_words(text: str) -> list[str]:
-    """The words of an English sentence, punctuation and clitics apart, much as in CRAFT.
+    """The words of an English sentence, with punctuation and clitics split off, much as in CRAFT.
 
     >>> split_words("The cat didn't sit.")
     ['The', 'cat', 'did', "n't", 'sit', '.']

@@ -1,13 +1,13 @@
-"""Treebanks: trees in brackets, without what a parser need not find, and their splits.
+"""Treebanks: trees in brackets, without the parts that parsers do not predict, and their splits.
 
-The reader is our own because nltk's does not say in which line of a file a bracket is wrong.
+The reader is our own because nltk's does not report the line of a file in which a bracket is wrong.
 """
 
 import io
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from reprlib import repr as cut  # of a long string, its ends
+from reprlib import repr as cut  # of a long string, only its ends
 from typing import TYPE_CHECKING, Union
 
 from annotated.machinery.corpora import corpus_file, find_corpus, local_file
@@ -27,8 +27,8 @@ def read_trees(lines: Iterable[str], where: str = "trees") -> Iterator["Tree"]:
     Args:
         where: name of the source, for errors.
 
-    Raises: InputError that says in which line a bracket is wrong or more than 200 are nested, or
-        that there is no tree.
+    Raises: InputError that names the line in which a bracket is wrong or more than 200 are nested,
+        or that reports that there is no tree.
     """
     with extra("parse"):
         from nltk import Tree
@@ -69,10 +69,10 @@ def read_trees(lines: Iterable[str], where: str = "trees") -> Iterator["Tree"]:
 def strip_traces(tree: "Tree") -> Union["Tree", None]:
     """The tree without traces, functions, indices and the empty bracket around it.
 
-    What a phrase does (NP-SBJ, a subject), what belongs together (NP-1) and what is left out
-    (-NONE-) does not count in the evaluation of parsers.
+    The functions of phrases (NP-SBJ, a subject), the indices of related phrases (NP-1) and traces
+    (-NONE-) do not count in the evaluation of parsers.
 
-    Returns: None if the tree held nothing but traces.
+    Returns: None if the tree contained only traces.
     """
     stripped = [child if isinstance(child, str) else strip_traces(child) for child in tree]
     children = [child for child in stripped if child is not None]
@@ -81,7 +81,7 @@ def strip_traces(tree: "Tree") -> Union["Tree", None]:
     if not tree.label() and len(children) == 1 and not isinstance(children[0], str):
         return children[0]
     label = tree.label()
-    if not label.startswith("-"):  # -LRB- and its like are whole
+    if not label.startswith("-"):  # tags such as -LRB- are kept whole
         label = re.split("[-=]", label)[0]
     return type(tree)(label or "TOP", children)
 
@@ -109,9 +109,9 @@ def load_trees(corpus: str, split: str) -> list["Tree"]:
     Args:
         corpus: "craft", "wsj-sample", or the folder of a whole Penn Treebank, whose sections are
             folders 00 to 24 in it, at any depth.
-        split: "train", "dev" or "test"; of "wsj-sample" there is "test" alone.
+        split: "train", "dev" or "test"; "wsj-sample" has only "test".
 
-    Raises: InputError for another split, as `read_trees`, or if a section or a file holds no
+    Raises: InputError for another split, as `read_trees`, or if a section or file contains no
         words; MissingFile or FileError if the treebank cannot be found or read.
 
     Source: section 6.3.
@@ -153,7 +153,7 @@ def _archived_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:
         yield f"{path}: {name}", texts[name]
 
 
-_SECTIONS = {"train": range(2, 22), "dev": [22], "test": [23]}  # by common usage
+_SECTIONS = {"train": range(2, 22), "dev": [22], "test": [23]}  # by convention
 
 
 def _penn_files(corpus: str, split: str) -> Iterator[tuple[str, str]]:

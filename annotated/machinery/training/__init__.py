@@ -1,1 +1,1 @@
-"""One training run: its folder, its batches, its checkpoints, and the loop that learns."""
+"""A training run: its folder, its batches, its checkpoints, and the training loop."""

@@ -1,10 +1,10 @@
 """The order of the training data: micro-batches, global batches, and the thread that prepares them.
 
-The batches of a pass are shuffled by a seed made of the run's seed and the number of the pass.
-Sorting 41 million pairs by length would take a minute, also for a run that resumes, so a large
+The batches of an epoch are shuffled by a seed made of the run's seed and the number of the epoch.
+Sorting 41 million pairs by length would take a minute whenever a run starts or resumes, so a large
 corpus is divided into pools of a million pairs, and each pool is sorted, batched and shuffled when
-its turn comes. A pool consists of stretches of 256 neighboring pairs, drawn at random from the
-whole corpus: few enough to shuffle quickly, and read from the disk in few pieces.
+it is needed. A pool consists of stretches of 256 neighboring pairs, drawn at random from the whole
+corpus, so that shuffling is fast and the disk is read in few pieces.
 """
 
 import itertools
@@ -23,13 +23,13 @@ from annotated.machinery.errors import InputError
 from annotated.machinery.training.processes import Processes
 from annotated.training import TrainingConfig
 
-POOL = 1 << 20  # pairs that are sorted at a time, at most
+POOL = 1 << 20  # maximum number of pairs that are sorted together
 _STRETCH = 1 << 8  # neighboring pairs that stay together
 _AHEAD = 16  # updates whose batches are prepared in advance
 
 
 class MicroBatch(NamedTuple):
-    """A batch computed in one forward pass: its position in the data, and its pairs' numbers."""
+    """A batch for one forward pass: its position in the data, and the indices of its pairs."""
 
     epoch: int
     batch: int
@@ -41,7 +41,7 @@ class GlobalBatch(NamedTuple):
 
     Args:
         micro_batches: of all processes.   tokens: their target tokens.
-        share: for each micro-batch of this process the seed of its dropout, and its source and
+        share: for each micro-batch of this process, the seed of its dropout and its source and
             target ids, padded, on the device.
     """
 
@@ -62,7 +62,7 @@ def share_parts(parts: int, processes: int) -> int:
 
 
 def deal_pools(count: int, seed: int) -> Iterator[np.ndarray]:
-    """The pools of a pass, each the indices of its members among `count` pairs."""
+    """The pools of an epoch, each as the indices of its members among `count` pairs."""
     if count <= POOL:
         yield np.arange(count)
         return
@@ -73,7 +73,7 @@ def deal_pools(count: int, seed: int) -> Iterator[np.ndarray]:
 
 
 def derive_seed(*numbers: int) -> int:
-    """One seed from several numbers: equal for equal numbers, else almost surely different."""
+    """One seed from several numbers: equal for equal numbers, otherwise almost surely different."""
     seed = 0
     for number in numbers:
         seed = (seed * 1_000_003 + number + 1) % 2**62
@@ -90,8 +90,8 @@ def padded_pair(
 ) -> tuple[Tensor, Tensor]:
     """The ids of some pairs: (batch, src_len) and (batch, tgt_len + 1).
 
-    On a GPU widths are rounded up to multiples of eight, which its matrix products prefer; the
-    budget is applied before, so that a run has the same batches everywhere.
+    On a GPU, widths are rounded up to multiples of eight, which speeds up its matrix products; the
+    token budget is applied before, so that a run has the same batches on every device.
     """
     multiple = 1 if device.type == "cpu" else 8
     sides = (torch.from_numpy(pairs.padded(numbers, side, multiple)) for side in (0, 1))
@@ -100,10 +100,10 @@ def padded_pair(
 
 
 class BatchStream:
-    """The training data of a run, batch by batch, pass after pass without end.
+    """The training data of a run, batch by batch, epoch after epoch without end.
 
     Args:
-        config: the run.   pairs: all of its training pairs.   processes: this one among all.
+        config: the run.   pairs: all its training pairs.   processes: this process among all.
 
     Raises: InputError if `parts` cannot be shared evenly, or no pair is short enough.
     """
@@ -120,8 +120,8 @@ class BatchStream:
     def micro_batches(self, epoch: int, batch: int) -> Iterator[MicroBatch]:
         """The micro-batches from a position on.
 
-        A batch is numbered by its pool and its place there, so that no earlier pool needs to be
-        sorted to find it again.
+        A batch is numbered by its pool and its position in it, so that no earlier pool needs to be
+        sorted to find the batch again.
         """
         config, lengths = self.config, self.pairs.lengths
         budgets = config.src_tokens // self.parts, config.tgt_tokens // self.parts
@@ -130,7 +130,7 @@ class BatchStream:
             pools = enumerate(deal_pools(len(self.kept), seed))
             for pool, members in itertools.islice(pools, first // POOL, None):
                 numbers = self.kept[members]
-                # The first pool, often the only one, is shuffled by the seed of the pass.
+                # The first pool, often the only one, is shuffled by the seed of the epoch.
                 shuffle = derive_seed(config.seed, current, pool) if pool else seed
                 batches = token_batches(lengths[numbers], *budgets, seed=shuffle)
                 for i in range(max(0, first - pool * POOL), len(batches)):
@@ -152,7 +152,7 @@ class BatchStream:
 
 
 def prefetch(batches: Iterator[GlobalBatch]) -> Iterator[GlobalBatch]:
-    """The same batches, prepared by a thread some updates ahead, so that a GPU never waits."""
+    """The same batches, prepared by a thread several updates ahead, so that a GPU never waits."""
     thread = ThreadPoolExecutor(1)
     try:
         coming = deque(thread.submit(next, batches) for _ in range(_AHEAD))

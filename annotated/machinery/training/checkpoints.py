@@ -1,8 +1,8 @@
 """Checkpoints of a run, and the model made from them.
 
-A checkpoint holds the weights, Adam's two moments, and the progress and configuration of the run.
-It is written whole or not at all, which protects against a process that dies; against a disk that
-forgets, it carries a SHA-256 of all its content.
+A checkpoint contains the weights, Adam's two moments, and the progress and configuration of the
+run. It is written completely or not at all, which protects against a process that dies, and it
+includes the SHA-256 of its content, which detects damage by a disk.
 """
 
 import json
@@ -23,18 +23,18 @@ from annotated.machinery.files import digest, read_tensors, reading, write_tenso
 from annotated.machinery.progress import say
 from annotated.training import TrainingConfig
 
-INTERRUPTED = "interrupted.safetensors"  # written when a run is told to stop; never averaged
+INTERRUPTED = "interrupted.safetensors"  # written when a run is stopped; never averaged
 _MOMENTS = "step", "exp_avg", "exp_avg_sq"  # Adam's state for each parameter
-_CHECKPOINT = "a whole checkpoint"
+_CHECKPOINT = "a complete checkpoint"
 
 
 def fixed_options(config: TrainingConfig) -> dict[str, Any]:
-    """The options that a run keeps from start to end."""
+    """The options that do not change during a run."""
     return {o.name: getattr(config, o.name) for o in fields(config) if o.metadata["fixed"]}
 
 
 def checkpoint_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
-    """The weights of a model, and Adam's state for each: zeros before the first step."""
+    """The weights of a model and Adam's state for each, which is zero before the first step."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         kept = optimizer.state.get(parameter, {"step": torch.zeros(())})
@@ -45,7 +45,7 @@ def checkpoint_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tens
 
 
 def restore_tensors(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """Give a model and its optimizer the tensors that `checkpoint_tensors` took from them."""
+    """Restore a model and its optimizer from the tensors of `checkpoint_tensors`."""
     moments = {}
     for i, (name, parameter) in enumerate(model.named_parameters()):
         parameter.data.copy_(tensors[f"model.{name}"])
@@ -55,7 +55,7 @@ def restore_tensors(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str
 
 
 def write_checkpoint(path: Path, tensors: dict[str, Tensor], state: Mapping[str, Any]) -> None:
-    """Write tensors, and the state of a run that JSON can hold."""
+    """Write tensors, and the state of a run as JSON."""
     text = json.dumps(state)
     write_tensors(path, tensors, {"state": text, "sha256": digest(tensors, text)})
 
@@ -63,7 +63,7 @@ def write_checkpoint(path: Path, tensors: dict[str, Tensor], state: Mapping[str,
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors and state of a checkpoint.
 
-    Raises: MissingFile if there is none; FileError if the file is cut off or altered.
+    Raises: MissingFile if there is none; FileError if the file is truncated or altered.
     """
     tensors, metadata = read_tensors(path, _CHECKPOINT)
     with reading(path, _CHECKPOINT):
@@ -80,12 +80,12 @@ def list_checkpoints(folder: str | Path) -> list[Path]:
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """The furthest checkpoint that is whole; damaged ones on the way are renamed and reported.
+    """The latest undamaged checkpoint; damaged ones after it are renamed and reported.
 
-    Raises: FileError if the disk cannot be read, or if a checkpoint has the name of another; then
+    Raises: FileError if the disk cannot be read, or if a checkpoint has another's name; then
         nothing is renamed.
     """
-    # That of an interruption is the furthest, because the next regular one removes it.
+    # An interruption's checkpoint is the latest, because the next regular one removes it.
     for path in [*Path(folder).glob(INTERRUPTED), *reversed(list_checkpoints(folder))]:
         try:
             made = read_checkpoint(path)[1]["progress"]["update"]
@@ -95,7 +95,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
             asides = (path.with_name(f"{path.name}.damaged{n or ''}") for n in count())
             aside = next(name for name in asides if not os.path.lexists(name))
             os.replace(path, aside)
-            say(f"{error}; renamed to {aside.name}; the run goes on from the one before it")
+            say(f"{error}; renamed to {aside.name}; the run continues from the one before it")
         else:
             if path.name not in (INTERRUPTED, f"checkpoint-{made:08d}.safetensors"):
                 raise FileError(
@@ -106,14 +106,14 @@ def newest_checkpoint(folder: Path) -> Path | None:
 
 
 def delete_old_checkpoints(folder: Path, average: int) -> None:
-    """Delete checkpoints needed neither for the mean of the last nor if the last is damaged."""
+    """Delete checkpoints that neither the average nor recovery from a damaged one needs."""
     for path in list_checkpoints(folder)[: -max(average, 2)]:
         path.unlink()
     (folder / INTERRUPTED).unlink(missing_ok=True)
 
 
 def check_options(path: Path, state: Mapping[str, Any], config: TrainingConfig) -> None:
-    """Raise FileError unless a checkpoint is of a run with these options."""
+    """Raise FileError unless a checkpoint belongs to a run with these options."""
     for name, now in fixed_options(config).items():
         if (was := state["config"].get(name, now)) != now:
             raise FileError(
@@ -128,9 +128,9 @@ def average_checkpoints(
     """Mean of the weights of several checkpoints, by parameter name.
 
     Args:
-        config: of the run that they are of.
+        config: of the run to which they belong.
 
-    Raises: InputError if there is none; FileError if one is damaged, or of another run.
+    Raises: InputError if there is none; FileError if one is damaged or belongs to another run.
 
     Source: section 6.1.
     """

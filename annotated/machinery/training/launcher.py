@@ -1,4 +1,4 @@
-"""A training in the background, started from a notebook and independent of it."""
+"""Training in the background, started from a notebook and independent of it."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from annotated.training import TrainingConfig
 
 
 def train_command(config: TrainingConfig, processes: int, resume: bool = False) -> list[str]:
-    """The command line that trains with this configuration."""
+    """The command that trains with this configuration."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     words = [sys.executable, *torchrun, "-m", "annotated", "train", *["--resume"] * resume]
     for option in fields(config):
@@ -26,21 +26,21 @@ def train_command(config: TrainingConfig, processes: int, resume: bool = False) 
 
 
 def launch(config: TrainingConfig, processes: int = 0, resume: bool = False) -> subprocess.Popen:
-    """Start `annotated train` in the background; its output is added to output.txt in its folder.
+    """Start `annotated train` in the background; output is appended to output.txt in its folder.
 
     Args:
-        config: the run.   resume: continue what is in its folder, if anything is.
-        processes: how many; 0: one per GPU, or two without a GPU.
+        config: the run.   resume: continue the run in its folder, if there is one.
+        processes: number of processes; 0: one per GPU, or two without a GPU.
 
     Returns: the process. `send_signal(signal.SIGINT)` makes it finish its update, save and stop;
-        the log, log.csv, can be read at any time.
+        its log, log.csv, can be read at any time.
 
     Raises: as `run_lock`.
     """
     processes = processes or torch.cuda.device_count() or min(2, os.cpu_count() or 1)
     folder = Path(config.out)
     with run_lock(folder):
-        pass  # no other process trains there, and nothing else is there
+        pass  # no other process trains there, and the folder contains nothing else
     with (folder / "output.txt").open("a", encoding="utf-8") as output:
         return subprocess.Popen(
             train_command(config, processes, resume),

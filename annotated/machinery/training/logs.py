@@ -1,7 +1,7 @@
-"""The log of a run, log.csv, and the progress that it is written from.
+"""The log of a run, log.csv, and the progress from which it is written.
 
-A killed run may have logged more updates than it saved. When it resumes, the rows beyond its
-checkpoint are dropped before they are written again, and so is a last line that was cut off.
+A killed run may have logged more updates than it saved. When it resumes, rows beyond its checkpoint
+are dropped before they are written again, as is a truncated last line.
 """
 
 import csv
@@ -15,10 +15,10 @@ from annotated.machinery.files import reading, require_regular, write_text
 
 
 class RunLog:
-    """The log of a run: log.csv, and TensorBoard's files if asked for.
+    """The log of a run: log.csv, and TensorBoard's files on request.
 
     Args:
-        folder: of the run.   update: rows beyond it are dropped.   tensorboard: write its files.
+        folder: of the run.   update: later rows are dropped.   tensorboard: write its files.
 
     Raises: FileError if it cannot be read or written.
     """
@@ -42,7 +42,7 @@ class RunLog:
         return ",".join(str(row.get(name, "")) for name in self.columns) + "\n"
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """Append a row; a column that it lacks stays empty. Raises: FileError"""
+        """Append a row; missing columns stay empty. Raises: FileError"""
         try:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(self._line(row))
@@ -54,7 +54,7 @@ class RunLog:
 
 
 def read_log(path: Path) -> list[dict[str, str]]:
-    """The rows of a log, none if there is no file; a last line without its end is ignored.
+    """The rows of a log, none if there is no file; an unfinished last line is ignored.
 
     Raises: FileError that names the file if it is damaged.
     """
@@ -73,13 +73,13 @@ def read_log(path: Path) -> list[dict[str, str]]:
 
 @dataclass
 class Progress:
-    """How far a run has come.
+    """The progress of a run.
 
     Args:
-        update: updates made.   skipped: those that the schedule does not count,
-            because they left the weights unchanged (float16).
+        update: number of updates.   skipped: updates that the schedule does not count, because
+            they left the weights unchanged (float16).
         epoch, batch: position of the next batch in the data.
-        tokens: target tokens trained on.   seconds: wall-clock time without validating and saving.
+        tokens: target tokens trained on.   seconds: wall-clock time without validation and saving.
         row_loss, row_tokens, row_seconds: the same since the last row of the log.
         row_waited: seconds of row_seconds spent waiting for data.
     """

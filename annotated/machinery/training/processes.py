@@ -1,7 +1,7 @@
-"""The processes of one run: how they talk, read numbers from a GPU, stop and fail together.
+"""The processes of one run: how they communicate, read numbers from a GPU, stop and fail together.
 
-torchrun starts them and gives each its number in environment variables. NCCL sums what is on
-GPUs, gradients and losses; Gloo does everything else on the CPU, so that no GPU waits for it.
+torchrun starts them and assigns each its rank in environment variables. NCCL sums gradients and
+losses on GPUs; Gloo does everything else on the CPU, so that no GPU waits for it.
 """
 
 import os
@@ -20,10 +20,10 @@ from torch import Tensor, distributed
 
 @dataclass(frozen=True)
 class Processes:
-    """This process, among those that train together.
+    """This process among the processes that train together.
 
     Args:
-        rank: its number, from 0.   size: how many there are.   device: where it computes.
+        rank: its number, from 0.   size: number of processes.   device: where it computes.
     """
 
     rank: int = 0
@@ -31,7 +31,7 @@ class Processes:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     def all_reduce(self, x: Tensor, how: Any = distributed.ReduceOp.SUM) -> Tensor:
-        """Sum (or other reduction) of a tensor over all processes, in place."""
+        """Sum (or another reduction) of a tensor over all processes, in place."""
         if self.size > 1:
             distributed.all_reduce(x, how)
         return x
@@ -42,19 +42,19 @@ class Processes:
         return found.bool().tolist()
 
     def broadcast(self, value: Any) -> Any:
-        """The value of process 0, for which the others wait."""
+        """The value from process 0, for which the others wait."""
         values = [value]
         if self.size > 1:
             distributed.broadcast_object_list(values, src=0, device=torch.device("cpu"))
         return values[0]
 
     def barrier(self) -> None:
-        """Wait until all processes arrive; their GPUs continue meanwhile."""
+        """Wait until all processes arrive; their GPUs continue in the meantime."""
         self.any(False)
 
 
 def join_processes() -> Processes:
-    """Join the processes that torchrun started; alone if it did not.
+    """Join the processes that torchrun started; a single process without torchrun.
 
     Raises: ValueError if there is no GPU for this process on a machine that has some.
     """
@@ -76,10 +76,10 @@ def join_processes() -> Processes:
 
 
 class Readback:
-    """A number on its way from the device.
+    """A number that is being copied from the device.
 
     Reading it with `.item()` would wait until the queue of the GPU is empty, and then the GPU would
-    wait for Python. So it is copied asynchronously, and read when it has arrived.
+    wait for Python. Therefore it is copied asynchronously and read when it has arrived.
 
     Args:
         x: the number, a scalar.
@@ -96,16 +96,16 @@ class Readback:
         return self.sent is None or self.sent.query()
 
     def __float__(self) -> float:
-        """The number, waiting for it but not for work queued after it."""
+        """The number; waits for it, but not for work that was queued after it."""
         if self.sent:
             self.sent.synchronize()
         return float(self.value)
 
 
 def find_precision(wanted: str, device: torch.device) -> torch.dtype:
-    """The type of matrix products: "auto" is the fastest that is safe on the device.
+    """The type for matrix products; "auto" is the fastest type that is safe on the device.
 
-    bfloat16 has the range of float32. GPUs before 2020 only have float16, whose small range
+    bfloat16 has the range of float32. GPUs from before 2020 only have float16, whose small range
     requires scaled losses.
     """
     if wanted != "auto":
@@ -117,8 +117,8 @@ def find_precision(wanted: str, device: torch.device) -> torch.dtype:
 
 
 class StopRequest:
-    """Context in which SIGINT, SIGTERM and SIGHUP only set `wanted`; if alone, a second SIGINT
-    interrupts. In a thread other than the main one, no signal arrives.
+    """Context in which SIGINT, SIGTERM and SIGHUP only set `wanted`; in a single process, a second
+    SIGINT interrupts. Threads other than the main one receive no signals.
     """
 
     def __init__(self, alone: bool = True) -> None:
@@ -128,17 +128,17 @@ class StopRequest:
         self.old: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
             numbers = [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)]
-            heard = [n for n in numbers if signal.getsignal(n) != signal.SIG_IGN]  # as by nohup
+            heard = [n for n in numbers if signal.getsignal(n) != signal.SIG_IGN]  # as with nohup
             self.old = {number: signal.getsignal(number) for number in heard}
             for number in heard:
                 signal.signal(number, self.note)
         return self
 
     def note(self, number: int, frame: Any) -> None:
-        """Handle a signal: set `wanted`; at a second Ctrl-C, if alone, raise KeyboardInterrupt."""
+        """Handle a signal: set `wanted`; on a second Ctrl-C, a single process interrupts itself."""
         if self.wanted and self.alone and number == signal.SIGINT:
             self.__exit__()
-            raise KeyboardInterrupt("stopped at once; the last checkpoint stands")
+            raise KeyboardInterrupt("stopped immediately; the last checkpoint is still valid")
         self.wanted = True
 
     def __exit__(self, *error: object) -> None:
@@ -147,15 +147,15 @@ class StopRequest:
 
 
 class Stopped(KeyboardInterrupt):
-    """A run that was told to stop has saved, in all its processes."""
+    """A run has stopped on request and has saved, in all its processes."""
 
 
 @contextmanager
 def leave_together(processes: Processes) -> Iterator[None]:
-    """Context of a run: at its orderly end all processes leave together.
+    """Context of a run: at its regular end all processes leave together.
 
-    One that fails does not wait, because the others may wait for its share of a sum for hours:
-    it aborts its communication and exits, and torchrun ends the others.
+    A process that fails does not wait for the others, which may wait for hours for its share of
+    a sum: it aborts its communication and exits, and torchrun ends the others.
     """
     orderly = False
     try:
@@ -170,4 +170,4 @@ def leave_together(processes: Processes) -> Iterator[None]:
             distributed.destroy_process_group()
         elif processes.device.type == "cuda" and processes.size > 1 and distributed.group.WORLD:
             with suppress(AttributeError):  # torch before 2.6
-                distributed.group.WORLD.abort()  # so that an unfinished sum blocks no GPU
+                distributed.group.WORLD.abort()  # so that an unfinished sum does not block a GPU

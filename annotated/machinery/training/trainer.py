@@ -1,9 +1,10 @@
 """The trainer: a run from its configuration to its model, on one process or many.
 
 Three rules make a run independent of the number of processes and of interruptions. The loss of
-each micro-batch is divided by the tokens of the whole update, so that gradients add up to that of
-the mean per token. Dropout is seeded by the position of the micro-batch in the data, so that no
-random state needs to be stored. A loss that is not finite ends the run before anything is saved.
+each micro-batch is divided by the tokens of the whole update, so that the gradients add up to the
+gradient of the mean per token. Dropout is seeded by the position of the micro-batch in the data, so
+that no random state has to be stored. A loss that is not finite ends the run before anything is
+saved.
 """
 
 import math
@@ -30,6 +31,7 @@ from annotated.machinery.encoding import EncodedPairs
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import settings
 from annotated.machinery.prepared import PreparedCorpus
+from annotated.machinery.pretrained import load_pretrained
 from annotated.machinery.progress import ProgressBar, progress_bar, say
 from annotated.machinery.training.batches import (
     BatchStream,
@@ -66,21 +68,20 @@ from annotated.machinery.training.processes import (
     join_processes,
     leave_together,
 )
-from annotated.machinery.translator import load_pretrained
 from annotated.model import build_model
 from annotated.optimizer import paper_optimizer
 from annotated.training import TrainingConfig, model_config, update_weights
 
-_AGREE = 10  # updates between agreements of several processes on saving and stopping
-_HELP = "The last checkpoint is from before it; a lower factor or a longer warmup may help"
+_AGREE = 10  # number of updates after which processes agree on saving and stopping
+_HELP = "The last checkpoint is from before this update; a lower factor or a longer warmup may help"
 
 
 class ModelLoss(nn.Module):
-    """A model with its loss: what `DistributedDataParallel` and `torch.compile` wrap.
+    """A model with its loss, the module that `DistributedDataParallel` and `torch.compile` wrap.
 
     Args:
-        model: with a generator whose linear map is `proj`, which is not called: its weights are
-            used in blocks.   smoothing: ε (section 5.4).
+        model: with a generator whose linear map is `proj`; it is not called, but its weights
+            are used in blocks.   smoothing: ε (section 5.4).
     """
 
     def __init__(self, model: nn.Module, smoothing: float) -> None:
@@ -94,14 +95,14 @@ class ModelLoss(nn.Module):
         out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
         proj: Any = self.model.get_submodule("generator.proj")
         weight = proj.weight  # (vocab, d_model)
-        if proj.bias is not None:  # the bias is the weight of one more input, which is 1
+        if proj.bias is not None:  # the bias is the weight of an additional input of 1
             out = F.pad(out, (0, 1), value=1.0)
             weight = torch.cat([weight, proj.bias.unsqueeze(1)], dim=1)
         return linear_cross_entropy(out, weight, batch.tgt_y, PAD, self.smoothing)
 
 
 class _Queued(NamedTuple):
-    """An update whose loss has not been read; `waited`: seconds that the device had no data."""
+    """An update whose loss has not been read; `waited`: seconds when the device had no data."""
 
     batch: GlobalBatch
     loss: Readback
@@ -114,7 +115,7 @@ class Trainer:
     Args:
         config: the run.
         pairs, dev_pairs: for training and for validation.
-        processes: this process among all; default: alone on the CPU.
+        processes: this process among all; default: a single process on the CPU.
 
     Raises: InputError as `BatchStream`.
     """
@@ -139,14 +140,14 @@ class Trainer:
             self.loss = DistributedDataParallel(
                 self.loss, broadcast_buffers=False, gradient_as_bucket_view=True
             )
-        # Dynamic: compiled once for all shapes of batches, and once more for a single pair.
+        # Dynamic: compiled once for all batch shapes, and once more for a single pair.
         self.run_loss = torch.compile(self.loss, dynamic=True) if config.compile else self.loss
         self.queue: deque[_Queued] = deque()
-        self.since = time.perf_counter()  # end of the last update whose loss was read
+        self.since = time.perf_counter()  # end of the last update whose loss has been read
         self.start_optimizer()
 
     def start_optimizer(self) -> None:
-        """Optimizer and schedule, from the update that the run has reached."""
+        """Optimizer and schedule, at the update that the run has reached."""
         c, done = self.config, self.progress.update - self.progress.skipped
         self.optimizer, self.scheduler = paper_optimizer(
             self.model, c.d_model, c.factor, c.warmup, done
@@ -155,13 +156,13 @@ class Trainer:
     def train_step(self, batch: GlobalBatch) -> Readback:
         """Make one update of the weights; on a GPU, queue it.
 
-        Returns: the loss, summed over the target tokens of all processes, on its way.
+        Returns: the loss, summed over the target tokens of all processes, not yet arrived.
         """
         self.loss.train()
         total = torch.zeros((), device=self.device)
         for i, (seed, src, tgt) in enumerate(batch.share, start=1):
             torch.manual_seed(seed)
-            last = i == len(batch.share)  # processes exchange gradients only there
+            last = i == len(batch.share)  # processes exchange gradients only in the last one
             alone = last or self.processes.size == 1
             with nullcontext() if alone else self.loss.no_sync():
                 with self._mixed_precision():
@@ -177,7 +178,7 @@ class Trainer:
     def _mixed_precision(self) -> Iterator[None]:
         """Autocast for the configured precision.
 
-        On a CPU torch's fused kernel of attention is slower in 16 bits than plain products.
+        On a CPU, torch's fused attention kernel is slower in 16 bits than plain matrix products.
         """
         if self.dtype == torch.float32:
             yield
@@ -187,7 +188,7 @@ class Trainer:
             yield
 
     def queue_step(self, coming: Iterator[GlobalBatch]) -> None:
-        """Queue one update, on the next of the coming batches."""
+        """Queue one update on the next batches."""
         asked = time.perf_counter()
         batch = next(coming)
         idle = not self.queue or self.queue[-1].loss.here()
@@ -195,7 +196,7 @@ class Trainer:
         self.queue.append(_Queued(batch, self.train_step(batch), waited))
 
     def drain(self, keep: int = 0) -> None:
-        """Read the losses of all queued updates but the last `keep`, and count these updates.
+        """Read the losses of all queued updates except the last `keep`, and count these updates.
 
         Raises: InputError that names the update and its first batch if a loss is not finite.
         """
@@ -235,13 +236,13 @@ class Trainer:
         return loss / tokens
 
     def fit(self) -> None:
-        """Make the updates that are still to be made, and save.
+        """Make the remaining updates, and save.
 
-        One update is queued ahead of the one that the device computes: the device never waits for
-        Python, and Python is never far ahead.
+        One update is queued ahead of the update that the device computes, so that the device never
+        waits for Python and Python is never far ahead.
 
-        Raises: InputError, and saves nothing, if a loss is not finite; Stopped, when all is saved,
-            after a signal to stop.
+        Raises: InputError, and saves nothing, if a loss is not finite; Stopped, after saving, if
+            a signal to stop arrived.
         """
         config, leader = self.config, self.processes.rank == 0
         first = self.progress.update + 1
@@ -269,14 +270,16 @@ class Trainer:
                     last_save, self.since = time.monotonic(), time.perf_counter()
                 if stopping and update < config.updates:
                     self._save(INTERRUPTED)
-                    advice = f"to go on: annotated train --out {shlex.quote(config.out)} --resume"
-                    raise Stopped(f"stopped after update {update}, and saved; {advice}")
+                    advice = (
+                        f"to continue: annotated train --out {shlex.quote(config.out)} --resume"
+                    )
+                    raise Stopped(f"stopped after update {update} and saved; {advice}")
 
     def _agree(self, update: int, stop: StopRequest, last_save: float) -> tuple[bool, bool]:
         """Whether all processes save after this update, and whether they stop.
 
-        A clock or a signal may reach one process before the others. They agree every few updates
-        only, because the fastest waits for the slowest each time.
+        A time limit or a signal may reach one process before the others. They agree only every few
+        updates, because each time the fastest waits for the slowest.
         """
         config, minutes = self.config, (time.monotonic() - last_save) / 60
         by_count = config.save_updates > 0 and update % config.save_updates == 0
@@ -287,7 +290,7 @@ class Trainer:
         return by_count or flags[0] or update == config.updates, flags[1]
 
     def _save(self, name: str) -> None:
-        """Write a checkpoint of the updates that were drained; all processes wait for the first."""
+        """Write a checkpoint of the drained updates; all processes wait for the first one."""
         if self.processes.rank == 0:
             path, config = Path(self.config.out) / name, fixed_options(self.config)
             scaler = self.scaler.state_dict()
@@ -299,7 +302,7 @@ class Trainer:
         self.processes.barrier()
 
     def _advance(self, bar: ProgressBar) -> None:
-        """Move the progress bar by the updates that were drained."""
+        """Advance the progress bar by the drained updates."""
         p = self.progress
         if p.update > bar.n:
             loss, rate = p.row_loss / p.row_tokens, self.scheduler.get_last_lr()[0]
@@ -310,7 +313,7 @@ class Trainer:
     def load_checkpoint(self, path: Path) -> None:
         """Continue from a checkpoint.
 
-        Raises: FileError if it is damaged, or of another run; the trainer is unchanged then.
+        Raises: FileError if it is damaged or of another run; then the trainer is unchanged.
         """
         tensors, state = read_checkpoint(path)
         check_options(path, state, self.config)
@@ -321,13 +324,13 @@ class Trainer:
         restore_tensors(self.model, self.optimizer, tensors)
 
     def load_weights(self, name: str) -> None:
-        """Give the model the weights of a trained one, found by `load_pretrained`.
+        """Give the model the weights of a trained model, as found by `load_pretrained`.
 
-        Raises: InputError that says how the two models differ, if they do.
+        Raises: InputError that names a difference between the two models.
         """
         trained = load_pretrained(name).model
         asked = asdict(self.model.config)
-        free = {"dropout", "attention_dropout"}  # not in the weights, as sinusoids are not
+        free = {"dropout", "attention_dropout"}  # not part of the weights, like sinusoids
         free |= {"max_len"} if asked["positions"] == "sinusoidal" else set()
         for key, has in asdict(trained.config).items():
             if key not in free and has != asked[key]:
@@ -338,13 +341,14 @@ class Trainer:
 def start_run(
     config: TrainingConfig, resume: bool = False, processes: Processes | None = None
 ) -> Trainer:
-    """Begin a run, or continue one from its furthest whole checkpoint.
+    """Begin a run, or continue one from its latest undamaged checkpoint.
 
     Args:
-        config: the run.   resume: continue what is in its folder, if anything is.
-        processes: this process among all; default: alone on the CPU.
+        config: the run.   resume: continue the run in its folder, if there is one.
+        processes: this process among all; default: a single process on the CPU.
 
-    Raises: InputError if the folder holds a run and resume is False, or another run; as `Trainer`.
+    Raises: InputError if the folder contains a run and resume is False, or another run; as
+        `Trainer`.
     """
     processes = processes or Processes()
     config = replace(config, parts=share_parts(config.parts, processes.size))
@@ -356,7 +360,7 @@ def start_run(
             saved, place = newest_checkpoint(folder), corpus.folder
             if not saved and any((folder / name).exists() for name in (SAVED, "model.safetensors")):
                 advice = "put one back, or choose another --out"
-                raise FileError(f"{folder}: expected a checkpoint to go on from; {advice}")
+                raise FileError(f"{folder}: expected a checkpoint from which to continue; {advice}")
         saved, place = processes.broadcast((saved, place))
         if processes.rank > 0:
             corpus = PreparedCorpus.open(place)
@@ -371,34 +375,34 @@ def start_run(
         if processes.rank == 0:
             note_run(config, corpus)
     except BaseException:
-        if own:  # made by this start
+        if own:  # created by this start
             shutil.rmtree(folder / "prepared", ignore_errors=True)
         raise
     count = len(corpus.train)
     left_out = count - len(trainer.stream.kept)
     if processes.rank == 0 and left_out:
-        say(f"{left_out:,} of {count:,} training pairs are too long, and left out")
+        say(f"{left_out:,} of {count:,} training pairs are too long and are left out")
     return trainer
 
 
 def train(config: TrainingConfig, resume: bool = False) -> Path:
     """Train a model, or continue a run that stopped.
 
-    Its random numbers are those of torch's global generator, which it seeds: what else draws from
-    it in the same process meanwhile changes the run.
+    It uses and seeds torch's global random generator, so other code that draws from this generator
+    in the same process changes the run.
 
     Args:
-        config: the run.   resume: continue what is in its folder, if anything is.
+        config: the run.   resume: continue the run in its folder, if there is one.
 
     Returns: the folder, with model.safetensors (the mean of the last checkpoints, in half
         precision), config.json, tokenizer.json, training.json and log.csv.
 
-    Raises: InputError as `start_run` and `Trainer.fit`; KeyboardInterrupt, when all is saved, if it
-        was told to stop.
+    Raises: InputError as `start_run` and `Trainer.fit`; KeyboardInterrupt, after saving, if it was
+        asked to stop.
 
     Source: section 5.
     """
-    found = find_spec("tensorboard")  # without an origin if it is a mere folder of this name
+    found = find_spec("tensorboard")  # has no origin if it is merely a folder with this name
     if config.tensorboard and not (found and found.origin):
         raise InputError("expected the package tensorboard: pip install tensorboard")
     processes, folder = join_processes(), Path(config.out)
@@ -409,5 +413,5 @@ def train(config: TrainingConfig, resume: bool = False) -> Path:
             trainer.fit()
         if processes.rank == 0:
             average_run(folder)
-        processes.barrier()  # no process leaves before the model is saved
+        processes.barrier()  # no process exits before the model is saved
     return folder

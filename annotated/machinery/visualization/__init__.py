@@ -1,1 +1,1 @@
-"""Attention as pictures: weights of a sentence, lines and heat maps."""
+"""Attention as pictures: the weights for a sentence, line charts and heat maps."""

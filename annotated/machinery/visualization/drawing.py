@@ -1,8 +1,8 @@
 """Charts of attention weights for Altair: the paper's Figures 3 to 5, and heat maps.
 
-A chart is data for Vega-Lite, so a page draws it and lets the reader operate it without Python. A
-sentence of 30 words has 7,200 weights in a layer of eight heads; they are stored as lists, one for
-each word and head, in ten-thousandths, and the chart takes them apart in the reader's browser.
+A chart is data for Vega-Lite, so a page can draw it and make it interactive without Python. A
+sentence of 30 words has 7,200 weights in a layer of eight heads; they are stored as lists, one per
+word and head, in ten-thousandths, and the chart unpacks them in the reader's browser.
 """
 
 import json
@@ -27,7 +27,7 @@ _GAP = 110  # pixels between the two rows of words
 def _weight_rows(weights: Tensor) -> list[dict[str, Any]]:
     """Weights (layers, h, len_q, len_k), in ten-thousandths, as rows of data.
 
-    Returns: a row for each layer and head, counted from 1, and query, counted from 0.
+    Returns: one row per layer and head, counted from 1, and per query, counted from 0.
     """
     lists = (weights * 10_000).round().int().tolist()
     return [
@@ -39,7 +39,7 @@ def _weight_rows(weights: Tensor) -> list[dict[str, Any]]:
 
 
 def _describe(shown: AttentionWeights, layer: int, heads: list[int], query: int | None) -> str:
-    """Alternative text of a drawing: what it shows, and its five strongest connections."""
+    """Alternative text of a drawing: its content and its five strongest connections."""
     weights = shown.weights[layer - 1, [head - 1 for head in heads]]
     origin = "each word" if query is None else f"the word {shown.queries[query]!r}"
     if query is not None:
@@ -61,7 +61,7 @@ def _describe(shown: AttentionWeights, layer: int, heads: list[int], query: int 
 
 
 def _is_chosen(datum: str, *choices: str, otherwise: str) -> str:
-    """Vega expression: whether a datum is the first choice that is made; `otherwise` if none is."""
+    """Vega expression: whether a datum equals the first selection, or `otherwise` without one."""
     for choice in reversed(choices):
         made = f"isArray({choice}) && isValid({choice}[0])"
         otherwise = f"({made} ? datum.{datum} == {choice}[0] : {otherwise})"
@@ -73,7 +73,7 @@ def _isolated(otherwise: str) -> str:
 
 
 class _Frame:
-    """Coordinates: one unit to the right is a word, one unit down is a pixel.
+    """Coordinates: one unit to the right is one word, one unit down is one pixel.
 
     The words above end at `top`, and those below begin at `bottom`.
     """
@@ -89,7 +89,7 @@ class _Frame:
         self.down = alt.Scale(domain=[self.height, 0], nice=False)
 
     def at(self, x: str, y: str, **ends: str) -> dict[str, Any]:
-        """Encodings of a place, by the names of fields; ends may be x2 and y2."""
+        """Encodings of a position, by the names of fields; ends may be x2 and y2."""
         import altair as alt
 
         return {
@@ -100,7 +100,7 @@ class _Frame:
 
 
 def _opacity(strength: str, full: float = 1.0) -> "alt.Opacity":
-    """Invisible at 0, in full color from `full` on."""
+    """Opacity: invisible at 0, full color from `full` on."""
     import altair as alt
 
     scale = alt.Scale(domain=[0, full], range=[0, 1], clamp=True)
@@ -108,11 +108,11 @@ def _opacity(strength: str, full: float = 1.0) -> "alt.Opacity":
 
 
 def _marks(shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame) -> "list[alt.Chart]":
-    """Lines between words and, where a word is isolated, a cell for each head under each key."""
+    """Lines between words and, if a word is isolated, one cell per head under each key."""
     import altair as alt
 
     word = lambda words, place: f"{json.dumps(words)}[datum.{place}]"
-    seen = (  # filters first, so that little is left to take apart
+    seen = (  # filters first, so that few rows have to be unpacked
         alt.Chart()
         .transform_filter("datum.layer == layer")
         .transform_filter(heads)
@@ -134,14 +134,13 @@ def _marks(shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame) -> "l
             "head:N", title="head", legend=alt.Legend(columns=frame.h, symbolType="square"),
             scale=alt.Scale(domain=list(range(1, frame.h + 1)), range=_COLORS),
         ),
-        "opacity": _opacity("strength"),
         "tooltip": [
             alt.Tooltip("head:N"), alt.Tooltip("from_word:N", title="from"),
             alt.Tooltip("to_word:N", title="to"), alt.Tooltip("weight:Q", format=".3f"),
         ],
     }  # fmt: skip
     lines = seen.transform_calculate(y=str(frame.top + 3), y2=str(frame.bottom - 3))
-    height = f"{frame.top} / datum.shown"  # the heads shown share the height of the words
+    height = f"{frame.top} / datum.shown"  # the displayed heads share the height of the words
     cells = seen.transform_filter(_isolated(otherwise="false")).transform_calculate(
         left="datum.key - 0.5",
         right="datum.key + 0.5",
@@ -149,14 +148,20 @@ def _marks(shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame) -> "l
         y2=f"{frame.bottom} + {height} * datum.rank",
     )
     rule = lines.mark_rule(strokeWidth=2, strokeCap="round")
+    pale = alt.Scale(domain=[0, 1], range=[0, 0.45])  # for on the cells stand the words
+    shade = alt.FillOpacity("strength:Q", scale=pale, legend=None)
     return [
-        cells.mark_rect().encode(**frame.at("left", "y", x2="right", y2="y2"), **shared),
-        rule.encode(**frame.at("query", "y", x2="key", y2="y2"), **shared),
+        cells.mark_rect().encode(
+            **frame.at("left", "y", x2="right", y2="y2"), **shared, fillOpacity=shade
+        ),
+        rule.encode(
+            **frame.at("query", "y", x2="key", y2="y2"), **shared, opacity=_opacity("strength")
+        ),
     ]
 
 
 def _words(words: list[str], above: bool, frame: _Frame) -> "list[alt.Chart]":
-    """One row of words, set upright; each has a box, first as a shade and then as a button."""
+    """One row of words, set vertically; each has a box, first as a background, then as a button."""
     import altair as alt
 
     edge, far = (frame.top, 0) if above else (frame.bottom, frame.height)
@@ -190,18 +195,18 @@ def attention_lines(
 ) -> "alt.LayerChart":
     """Draw attention as lines between words, as the paper's Figures 3 to 5 do, but interactively.
 
-    The reader points at a word to see its lines, clicks on it to keep them, and clicks on a head in
-    the legend to hide or show it. The other settings have controls that the keyboard reaches.
+    Pointing at a word shows its lines, clicking on it keeps them, and clicking on a head in the
+    legend hides or shows it. The other settings have controls that the keyboard can reach.
 
     Args:
         weights: (layers, h, len_q, len_k), or (h, len_q, len_k) of one layer.
         queries, keys: the words; the keys default to the queries.
-        layer, heads: shown at first, counted from 1; the last layer and all heads.
-        query: position of the word that is isolated at first, counted from 0.
-        full: the weight from which on a line has its full color, at first.
-        threshold: weaker connections are not drawn, at first.
+        layer, heads: initially shown, counted from 1; default: the last layer and all heads.
+        query: position of the word that is initially isolated, counted from 0.
+        full: initially, the weight from which a line has its full color.
+        threshold: initially, weaker connections are not drawn.
 
-    Returns: a chart; there are eight colors, so heads 1 and 9 of a wider model share one.
+    Returns: a chart; there are eight colors, so heads 1 and 9 of a model with more heads share one.
 
     Raises: ValueError if the numbers of words differ from those of the weights, or if a setting is
         out of range.
@@ -216,7 +221,7 @@ def attention_lines(
     layers, h = weights.shape[:2]
     layer = layers if layer is None else layer
     heads = list(range(1, h + 1)) if heads is None else heads
-    allowed = {  # with a setting out of range the chart would be empty
+    allowed = {  # a setting out of range would leave the chart empty
         f"layer from 1 to {layers}": (layer, 1 <= layer <= layers),
         f"heads from 1 to {h}": (heads, heads and set(heads) <= set(range(1, h + 1))),
         f"query below {len(queries)}": (query, query is None or 0 <= query < len(queries)),
@@ -231,8 +236,10 @@ def attention_lines(
     origins = [None, *range(len(words))]
     labels = ["every word", *words]
     from_word: Any = {"from": alt.binding_select(options=origins, labels=labels, name="From ")}
-    strengths = alt.binding_select(options=sorted({0.1, 0.2, 0.5, 1.0, full}), name="Full at ")
-    least = alt.binding_range(min=0, max=0.5, step=0.01, name="Draw from ")
+    strengths = alt.binding_select(
+        options=sorted({0.1, 0.2, 0.5, 1.0, full}), name="Full color at "
+    )
+    least = alt.binding_range(min=0, max=0.5, step=0.01, name="Least weight drawn ")
     choose = alt.binding_select(options=numbers, name="Layer ") if layers > 1 else alt.Undefined
     pointer: dict[str, Any] = {"on": "rect:pointerover", "clear": "rect:pointerout"}
     legend = alt.selection_point(
@@ -261,22 +268,25 @@ def attention_lines(
         width="container" if frame.columns <= 36 else 18 * frame.columns,
         height=frame.height,
         description=_describe(shown, layer, heads, query),
+        usermeta={"turned": 24 * frame.columns},  # the height on a phone, in two columns of words
     )
 
 
 def heat_map(
     weights: Tensor, queries: list[str], keys: list[str] | None = None, full: float = 1.0
 ) -> "alt.Chart":
-    """Draw the weights of one head as a table of colors.
+    """Draw the weights of one head as a heat map.
 
-    Lines show a few strong connections well and many weak ones badly; a map does the opposite.
+    Lines show a few strong connections well and many weak ones poorly; for a map it is the
+    opposite.
 
     Args:
         weights: (len_q, len_k).
         queries, keys: the words; the keys default to the queries.
-        full: the weight from which on a cell has its full color.
+        full: the weight from which a cell has its full color.
 
-    Raises: ValueError if the numbers of words differ from those of the weights, or `full` is none.
+    Raises: ValueError if the numbers of words differ from those of the weights, or for an invalid
+        `full`.
     """
     with extra("viz"):
         import altair as alt
@@ -285,7 +295,7 @@ def heat_map(
     shown = AttentionWeights(
         weights[None, None], readable_words(queries), readable_words(keys or queries)
     )
-    rows = [  # the numbers keep the order of the words
+    rows = [  # the numbers preserve the order of the words
         {"row": f"{q:03d} {a}", "column": f"{k:03d} {b}", "from": a, "to": b, "weight": round(w, 4)}
         for q, a in enumerate(shown.queries)
         for k, (b, w) in enumerate(zip(shown.keys, weights[q].tolist(), strict=True))

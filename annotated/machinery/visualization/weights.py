@@ -1,4 +1,4 @@
-"""Attention weights of a translator on a sentence, between word pieces or words."""
+"""Attention weights of a translator for a sentence, between word pieces or words."""
 
 from dataclasses import dataclass
 from unicodedata import category
@@ -20,7 +20,7 @@ class AttentionWeights:
 
     Args:
         weights: (layers, h, len_q, len_k); each row sums to 1.
-        queries: the tokens that attend.   keys: the tokens that are attended to.
+        queries: the tokens that attend.   keys: the tokens to which they attend.
 
     Raises: ValueError if the numbers of tokens differ from those of the weights, or for a weight
         that is NaN or infinite.
@@ -44,13 +44,13 @@ class AttentionWeights:
 
 
 def _in_words(piece: str) -> bool:
-    """Whether a piece is of letters, digits, and marks that join or change them."""
+    """Whether a piece consists of letters, digits, and marks that join or modify them."""
     kinds = [category(letter) for letter in piece]
     return bool(kinds) and all(kind[0] in "LMN" or kind == "Cf" for kind in kinds)
 
 
 def word_groups(names: list[str]) -> list[list[int]]:
-    """Positions of the pieces of each word; a punctuation mark and a special token are words.
+    """Positions of the pieces of each word; punctuation marks and special tokens are words.
 
     >>> word_groups(["▁The", "▁l", "aw", ",", "</s>"])
     [[0], [1, 2], [3], [4]]
@@ -67,12 +67,12 @@ def word_groups(names: list[str]) -> list[list[int]]:
 
 
 def readable_words(words: list[str]) -> list[str]:
-    """Words without the mark of the space before them."""
+    """Words without the symbol for the space before them."""
     return [word.strip("▁") or "▁" for word in words]
 
 
 def merge_words(attention: AttentionWeights) -> AttentionWeights:
-    """Merge word pieces to words.
+    """Merge word pieces into words.
 
     The pieces of a word share its attention, so a query is the mean over its pieces; a key is the
     sum over its pieces. The rows still sum to 1.
@@ -94,7 +94,7 @@ _NAMES = {START: "<s>", END: "<EOS>", PAD: "<pad>"}
 
 
 def _piece_names(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
-    """Pieces as text; "▁" stands for a space before them."""
+    """Pieces as text; "▁" represents a space before them."""
     names = (_NAMES.get(i) or str(tokenizer.id_to_token(i)) for i in ids)
     return [name.removesuffix(" ") for name in names]  # which marks those of the other language
 
@@ -103,10 +103,10 @@ def _piece_names(tokenizer: Tokenizer, ids: list[int]) -> list[str]:
 def read_attention(
     translator: Translator, source: str, target: str | None = None, padding: int = 0
 ) -> dict[str, AttentionWeights]:
-    """Collect all attention weights of a model on a sentence and its translation.
+    """Collect all attention weights of a model for a sentence and its translation.
 
-    In the decoder, a query is named after the piece that it predicts, and a key after the piece
-    that it reads, which is the previous one.
+    In the decoder, a query is labeled with the piece that it predicts, and a key with the piece
+    that is its input, the previous one.
 
     Args:
         target: a translation; by default the model's own.

@@ -1,0 +1,249 @@
+"""A Model that Speaks (chapters/language-model.md).
+
+Generated from the chapters by book/extract.py; edit the chapter instead.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from annotated.attention import MultiHeadedAttention
+from annotated.embeddings import Embeddings, Generator
+from annotated.feed_forward import ACTIVATIONS, PositionwiseFeedForward
+from annotated.machinery.checks import check_generation, check_ids, check_language_model_config
+from annotated.model import initialize
+from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
+from annotated.stacks import SublayerConnection
+
+Cache = dict[nn.Module, tuple[Tensor, Tensor]]  # keys and values (batch, kv_heads, tokens, d_k)
+FUNCTIONS: dict[str, Any] = {**ACTIVATIONS, "gelu": F.gelu, "gelu_tanh": nn.GELU("tanh")}
+
+
+@dataclass(frozen=True)
+class LanguageModelConfig:
+    """Every choice that shapes a decoder-only model; the defaults are the paper's.
+
+    Args:
+        vocab: number of ids.   N: layers.   d_model: width.   d_ff: inner width (section 3.3).
+        h, kv_heads: heads of queries, and of keys and values (None: h).   d_k: width of a head.
+        norm: "layer" or "rms".   epsilon: added to the variance.   norm_first: normalize before
+            each sub-layer.   parallel: both sub-layers read the same input.
+        positions: "sinusoidal", "learned" or "rope".   max_len: number of positions, in tokens.
+        theta: base of RoPE's wavelengths.   rotated: share of d_k that RoPE rotates.
+        rope_scaling: Llama 3's factor, low and high frequency factor, original length in tokens.
+        activation: "relu", "swish", "gelu" or "gelu_tanh".   gated: multiply it by a linear map.
+        qk_norm: RMSNorm of each query and key.   sink: one learned logit in each head's softmax.
+        attention_bias, feed_forward_bias: in the linear maps of the two sub-layers.
+        tie_embeddings: one matrix for embedding and output.   scale_embeddings: by √d_model.
+
+    Raises: InputError that names the field and what was expected.
+    """
+
+    vocab: int
+    N: int = 6
+    d_model: int = 512
+    d_ff: int = 2048
+    h: int = 8
+    kv_heads: int | None = None
+    d_k: int | None = None
+    norm: str = "layer"
+    epsilon: float = 1e-5
+    norm_first: bool = False
+    parallel: bool = False
+    positions: str = "sinusoidal"
+    max_len: int = 5000
+    theta: float = 10000.0
+    rotated: float = 1.0
+    rope_scaling: tuple[float, float, float, int] | None = None
+    activation: str = "relu"
+    gated: bool = False
+    qk_norm: bool = False
+    sink: bool = False
+    attention_bias: bool = False
+    feed_forward_bias: bool = True
+    tie_embeddings: bool = True
+    scale_embeddings: bool = True
+
+    def __post_init__(self) -> None:
+        check_language_model_config(self)
+
+    @property
+    def head_width(self) -> int:
+        return self.d_k or self.d_model // self.h
+
+
+def normalization(c: LanguageModelConfig, size: int) -> nn.Module:
+    """LayerNorm, or RMSNorm, which has neither mean nor bias (arXiv:1910.07467)."""
+    return (nn.RMSNorm if c.norm == "rms" else nn.LayerNorm)(size, c.epsilon)
+
+
+def rotation(c: LanguageModelConfig, start: int, end: int) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of RoPE's angles (arXiv:2104.09864), each (end - start, rotated d_k / 2)."""
+    width = int(c.rotated * c.head_width)
+    frequency = c.theta ** -(torch.arange(0, width, 2, dtype=torch.float64) / width)
+    if c.rope_scaling:  # Llama 3 slows the longest wavelengths
+        factor, low, high, original = c.rope_scaling
+        turns = original * frequency / (2 * math.pi)
+        kept = ((turns - low) / (high - low)).clamp(0, 1)
+        frequency = frequency * (kept + (1 - kept) / factor)
+    angle = torch.arange(start, end, dtype=torch.float64).unsqueeze(1) * frequency
+    return angle.cos(), angle.sin()
+
+
+def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Rotate component i of x (batch, h, len, d_k) with component i + half; others stay."""
+    half = cos.size(-1)
+    one, other, rest = x.tensor_split((half, 2 * half), dim=-1)
+    return torch.cat([one * cos - other * sin, other * cos + one * sin, rest], dim=-1)
+
+
+class GroupedAttention(MultiHeadedAttention):
+    """Masked self-attention in which groups of queries share keys and values (arXiv:2305.13245)."""
+
+    def __init__(self, c: LanguageModelConfig) -> None:
+        d_k, narrow = c.head_width, (c.kv_heads or c.h) * c.head_width
+        super().__init__(c.h, c.d_model, 0.0, d_k, d_k, c.attention_bias)
+        self.w_k, self.w_v = (nn.Linear(c.d_model, narrow, c.attention_bias) for _ in "kv")
+        norm = lambda: nn.RMSNorm(d_k, c.epsilon) if c.qk_norm else nn.Identity()
+        self.q_norm, self.k_norm, self.d_k = norm(), norm(), d_k
+        self.sink = nn.Parameter(torch.zeros(c.h, 1, 1)) if c.sink else None
+        self.kernel: Callable[..., Tensor] = F.scaled_dot_product_attention  # equation 1
+
+    def forward(  # type: ignore[override]  # queries, keys and values all come from x
+        self, x: Tensor, mask: Tensor, turn: Callable[[Tensor], Tensor], cache: Cache | None
+    ) -> Tensor:
+        """x: (batch, len, d_model)   mask: (1, 1, len, tokens)   turn: RoPE, or the identity."""
+        queries = turn(self.q_norm(self.split_heads(self.w_q(x))))  # (batch, h, len, d_k)
+        keys, values = self.keys_values(x, x)  # (batch, kv_heads, len, d_k)
+        keys = turn(self.k_norm(keys))
+        if cache is not None:
+            past = cache.get(self, (keys[:, :, :0], values[:, :, :0]))
+            keys, values = torch.cat([past[0], keys], dim=2), torch.cat([past[1], values], dim=2)
+            cache[self] = keys, values
+        keys, values = (t.repeat_interleave(self.h // t.size(1), dim=1) for t in (keys, values))
+        if self.sink is not None:  # one more key: its score is learned, its value is zero
+            keys, values = F.pad(keys, (0, 0, 0, 1)), F.pad(values, (0, 0, 0, 1))
+            added = torch.zeros_like(mask, dtype=x.dtype).masked_fill(~mask, -math.inf)
+            sinks = self.sink.expand(1, -1, x.size(1), 1)
+            mask = torch.cat([added.expand(-1, self.h, -1, -1), sinks], dim=-1)
+        return self.w_o(self.kernel(queries, keys, values, mask).transpose(1, 2).flatten(2))
+
+    def split_heads(self, x: Tensor) -> Tensor:
+        """(batch, len, heads * d_k) to (batch, heads, len, d_k)."""
+        return x.unflatten(-1, (-1, self.d_k)).transpose(1, 2)
+
+
+class FeedForward(PositionwiseFeedForward):
+    """Section 3.3 with any activation, and with a gate, as in SwiGLU (arXiv:2002.05202)."""
+
+    def __init__(self, c: LanguageModelConfig) -> None:
+        super().__init__(c.d_model, c.d_ff)
+        self.w_3 = nn.Linear(c.d_model, c.d_ff) if c.gated else None
+        self.function = FUNCTIONS[c.activation]
+        for linear in (self.w_1, self.w_2, self.w_3):
+            if linear is not None and not c.feed_forward_bias:
+                linear.register_parameter("bias", None)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, len, d_model) to (batch, len, d_model)."""
+        inner = self.function(self.w_1(x))  # (batch, len, d_ff)
+        return self.w_2(inner if self.w_3 is None else inner * self.w_3(x))
+
+
+class CausalLayer(nn.Module):
+    """The paper's decoder layer without the attention to an encoder's output."""
+
+    def __init__(self, c: LanguageModelConfig) -> None:
+        super().__init__()
+        self.self_attn, self.feed_forward = GroupedAttention(c), FeedForward(c)
+        self.parallel = c.parallel
+        self.sublayer = nn.ModuleList(SublayerConnection(c.d_model, 0, c.norm_first) for _ in "12")
+        for connection in self.sublayer:
+            connection.norm = normalization(c, c.d_model)
+
+    def forward(self, x: Tensor, *attended: Any) -> Tensor:
+        """x: (batch, len, d_model)   attended: the other arguments of `GroupedAttention`."""
+        (first, second), attend = self.sublayer, lambda x: self.self_attn(x, *attended)
+        if self.parallel:
+            return first(x, attend) + second(x, self.feed_forward) - x
+        return second(first(x, attend), self.feed_forward)
+
+
+class LanguageModel(nn.Module):
+    """A decoder without an encoder: it predicts each token from those before it (section 3)."""
+
+    def __init__(self, c: LanguageModelConfig) -> None:
+        super().__init__()
+        self.config, self.embed = c, Embeddings(c.d_model, c.vocab)
+        kinds = {"sinusoidal": PositionalEncoding, "learned": LearnedPositionalEncoding}
+        if c.positions in kinds:
+            self.encoding = kinds[c.positions](c.d_model, 0.0, c.max_len)
+        self.layers = nn.ModuleList(CausalLayer(c) for _ in range(c.N))
+        self.norm = normalization(c, c.d_model) if c.norm_first else nn.Identity()
+        self.generator = Generator(c.d_model, c.vocab)
+        if c.tie_embeddings:
+            self.generator.proj.weight = self.embed.lut.weight
+        initialize(self)
+
+    def forward(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
+        """ids (batch, len) to logits (batch, len, vocab); a cache, {} at first, grows by len."""
+        return self.generator.proj(self.decode(ids, cache))
+
+    def decode(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
+        """ids (batch, len) to (batch, len, d_model), as `forward` but for the generator."""
+        check_ids("ids", ids)
+        start = next(iter(cache.values()))[0].size(2) if cache else 0
+        end = start + ids.size(1)
+        turn: Callable[[Tensor], Tensor] = nn.Identity()
+        x = self.embed(ids) if self.config.scale_embeddings else self.embed.lut(ids)
+        if self.config.positions == "rope":
+            cos, sin = (table.to(x) for table in rotation(self.config, start, end))
+            turn = partial(rotate, cos=cos, sin=sin)
+        else:
+            x = self.encoding(x, start)
+        mask = torch.ones(1, 1, end - start, end, dtype=torch.bool, device=ids.device).tril(start)
+        for layer in self.layers:
+            x = layer(x, mask, turn, cache)
+        return self.norm(x)
+
+
+@torch.inference_mode()
+def generate(
+    model: LanguageModel,
+    prompt: Sequence[int],
+    max_new_tokens: int = 100,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float = 1.0,
+    stop: Collection[int] = (),
+    seed: int | None = None,
+) -> Iterator[int]:
+    """Continue a text; each id is yielded when it is drawn.
+
+    Args:
+        prompt: ids.   max_new_tokens: at most.   temperature: divides the logits.
+        top_k: draw from so many of the likeliest tokens; 1 is greedy, None takes all.
+        top_p: draw from the likeliest tokens that together have this probability.
+        stop: ids that end the text and are not yielded.   seed: None draws anew each time.
+
+    Raises: InputError for an argument out of its range, and a prompt too long for the model.
+    """
+    check_generation(model.config, prompt, max_new_tokens, temperature, top_k, top_p)
+    random = torch.Generator(device := model.embed.lut.weight.device)
+    random.seed() if seed is None else random.manual_seed(seed)
+    ids, cache = torch.tensor([[*prompt]], device=device), Cache()
+    for _ in range(max_new_tokens):
+        logits = model.generator.proj(model.decode(ids, cache)[0, -1]).float() / temperature
+        best, order = logits.topk(min(top_k or len(logits), len(logits)))
+        p = best.softmax(dim=-1)
+        p[p.cumsum(dim=-1) - p >= top_p] = 0.0  # the likelier ones suffice
+        ids = order[p.multinomial(1, generator=random)].view(1, 1)
+        if ids.item() in stop:
+            return
+        yield int(ids)

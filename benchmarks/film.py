@@ -1,0 +1,125 @@
+"""Look at a training at some of its checkpoints: `python -m benchmarks.film --help`.
+
+What section 5.2 shows as a film: the losses and the learning rate of a run, what the model makes of
+three sentences, and where the heads of its decoder look in one of them.
+"""
+
+import argparse
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from annotated import load_pretrained
+from annotated.machinery.errors import InputError
+from annotated.machinery.files import write_text
+from annotated.machinery.progress import progress_bar
+from annotated.machinery.training.checkpoints import average_checkpoints, list_checkpoints
+from annotated.machinery.training.folder import read_config
+from annotated.machinery.training.logs import read_log
+from annotated.machinery.visualization.weights import merge_words, read_attention
+from benchmarks.logs import as_json
+
+FRAMES = 24
+SENTENCES = (  # the first and the last are of the test set
+    "A woman is playing volleyball.",
+    "A man is riding a bicycle.",
+    "The football players are running to get the ball.",
+)
+# The last one's reference translation, read word for word at every checkpoint, so that the rows of
+# all pictures are the same; and which English words each German word translates.
+REFERENCE = "Die Footballspieler laufen, um den Ball zu fangen."
+PAIRS = {0: [0], 1: [1, 2], 2: [3, 4], 4: [5], 5: [7], 6: [8], 7: [5], 8: [6]}
+
+
+def spread(updates: list[int], count: int) -> list[int]:
+    """Some of the updates, evenly on a logarithmic scale, the first and the last among them."""
+    wanted = min(count, len(updates))
+    first, last = math.log(updates[0]), math.log(updates[-1])
+    for steps in range(max(1, wanted - 1), 100 * len(updates) + 2):  # places may share a checkpoint
+        places = [first + (last - first) * i / steps for i in range(steps + 1)]
+        near = {min(updates, key=lambda update: abs(math.log(update) - x)) for x in places}
+        if len(near) >= wanted:
+            break
+    return sorted(near)
+
+
+def frames(run: Path, count: int = FRAMES) -> dict[str, Any]:
+    """What is to be seen at some checkpoints of a run.
+
+    Returns: the sentences; `source` and `target`, the words of the last one and of its translation,
+        and the `pairs` of these that translate each other; and `frames`, each with its update, what
+        the log says of it, greedy translations, and the cross-attention: for each layer and head
+        the rows of a matrix in percent, German words to English words.
+
+    Raises: InputError for a run with fewer than two checkpoints, or without their rows in its log.
+    """
+    config, paths = read_config(run), list_checkpoints(run)
+    if len(paths) < 2:
+        raise InputError(f"expected at least 2 checkpoints in {run}; got {len(paths)}")
+    known = {int(path.stem.removeprefix("checkpoint-")): path for path in paths}
+    log = {int(row["update"]): row for row in read_log(run / "log.csv")}
+    translator, made = load_pretrained(run), []
+    for update in progress_bar(spread([*known], count), desc="checkpoints"):
+        if not log.get(update, {}).get("dev_loss"):
+            raise InputError(f"expected a row with dev_loss for update {update} in {run}/log.csv")
+        weights = average_checkpoints([known[update]], config)
+        with torch.no_grad():
+            for name, parameter in translator.model.named_parameters():
+                parameter.copy_(weights[name])
+        words = merge_words(read_attention(translator, SENTENCES[-1], REFERENCE)["cross"])
+        percent = (100 * words.weights).round().int().tolist()
+        made.append({
+            "update": update,
+            **{name: float(f"{float(log[update][name]):.4g}")
+               for name in ("learning_rate", "train_loss", "dev_loss")},
+            "translations": translator.translate(SENTENCES, beam=1),
+            "weights": [
+                [[" ".join(map(str, row)) for row in head] for head in layer] for layer in percent
+            ],
+        })  # fmt: skip
+    return {
+        "sentences": list(SENTENCES), "source": words.keys, "target": words.queries,
+        "pairs": PAIRS, "frames": made,
+    }  # fmt: skip
+
+
+def main(given: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.film",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="""A run is a folder of `annotated train`, with all checkpoints that were written.
+That of the book is made by three commands. Each goes on where the one before it ends, and writes
+fewer checkpoints:
+
+  annotated train --out runs/film --average 100000 --precision float32 \\
+      --updates 200 --save-updates 10 --log-updates 10
+  annotated train --out runs/film --average 100000 --precision float32 --resume \\
+      --updates 2000 --save-updates 100 --log-updates 20
+  annotated train --out runs/film --average 100000 --precision float32 --resume \\
+      --updates 19000 --save-updates 500 --log-updates 70
+  python -m benchmarks.film runs/film --out data/results/film.json
+
+--average 100000 keeps every checkpoint. The losses are those of the run's log; that of development
+is measured at each checkpoint, without dropout and label smoothing.""",
+    )
+    add = parser.add_argument
+    add("run", type=Path, metavar="RUN", help="folder of the run, which is only read")
+    add("--out", type=Path, required=True, help="JSON file, replaced; a minute on a CPU")
+    add("--frames", type=int, default=FRAMES, help="checkpoints to look at (%(default)s)")
+    add("--threads", type=int, default=1, help="of the CPU (%(default)s)")
+    options = parser.parse_args(given)
+    if options.frames < 2:
+        parser.error(f"expected at least 2 frames; got {options.frames}")
+    torch.set_num_threads(options.threads)
+    try:
+        write_text(options.out, as_json(frames(options.run, options.frames)))
+    except InputError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,49 @@
+"""Dropout and label smoothing on 10,000 captions: `python -m benchmarks.regularization --help`.
+
+Trains the four models of section 5.4, into runs/0.0-0.0 and so on, and writes regularization.csv:
+their losses as they learn, and their scores on the validation set. Stopped, it goes on when started
+again.
+"""
+
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from annotated import load_pretrained
+from annotated.machinery.scoring import evaluate
+from annotated.machinery.training.trainer import train
+from annotated.training import TrainingConfig
+from benchmarks.logs import Writers, log_parser, write_captions, write_logs
+
+SMALL: dict[str, Any] = {
+    "N": 2, "vocab_size": 4000, "updates": 4000, "log_updates": 80, "save_updates": 80,
+    "average": 5, "precision": "bfloat16",
+}  # fmt: skip
+
+
+def regularization(runs: Path) -> pd.DataFrame:
+    folder, logs = runs / "captions", []
+    write_captions(folder, ("train", "dev"), ["de"], lambda lines: lines[:10_000])
+    for dropout, smoothing in product((0.0, 0.3), (0.0, 0.1)):
+        changes = {"dropout": dropout, "label_smoothing": smoothing}
+        out, data = str(runs / f"{dropout}-{smoothing}"), f"{folder}-en-de"
+        run = train(TrainingConfig(out=out, data=data, **SMALL, **changes), resume=True)
+        score = evaluate(load_pretrained(run), "multi30k", "dev", "en", "de")[-1]
+        changes |= {"perplexity": score["perplexity"], "accuracy": score["accuracy"]}
+        log = pd.read_csv(run / "log.csv")[["update", "epoch", "train_loss", "dev_loss"]]
+        logs.append(log.assign(**changes, BLEU=score["score"]))
+    return pd.concat(logs)
+
+
+WRITERS: Writers = {"regularization.csv": regularization}
+
+
+def main(given: list[str] | None = None) -> None:
+    options = log_parser("regularization", __doc__, WRITERS).parse_args(given)
+    write_logs(options, WRITERS)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,543 @@
+"""Small runs of the paper's model and its successors: `python -m benchmarks.since_2017 --help`.
+
+The stored runs of "Since 2017". Each trains a decoder-only model of 1.3 million weights on English
+captions and everyday sentences. A run that the file of results contains is not repeated, so the
+program can be stopped at any time and started again with the same command.
+"""
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor, nn
+
+from annotated.data import encode_source, learn_vocabulary
+from annotated.language_model import FeedForward, LanguageModel, LanguageModelConfig
+from annotated.machinery.blockwise_loss import linear_cross_entropy
+from annotated.machinery.corpora import load_pairs
+from annotated.machinery.errors import InputError
+from annotated.machinery.files import locked, reading, write_tensors, write_text
+from annotated.machinery.progress import progress_bar
+from annotated.machinery.recording import record_attention
+from annotated.model import initialize
+from annotated.optimizer import rate
+
+TOKENS = 1_500_000  # per run: nearly one epoch
+SWEEP = 5  # factor by which runs that only choose a rate are shorter
+RATES = (
+    5e-4,
+    1e-3,
+    2e-3,
+    4e-3,
+)  # rates at the end of the warmup; if the best is at an edge, another is added
+LOWEST, HIGHEST = 1.25e-4, 3.2e-2
+SEEDS = 0, 1, 2
+BATCH, LENGTH, LONGEST = 16, 64, 256  # rows, tokens per row, tokens of the longest test
+WARMUP = 0.1  # share of the updates; afterwards the rate falls as in equation 3
+POINTS = 15  # per curve
+BALANCE = 0.01  # weight of the load-balancing loss of the experts (arXiv:2101.03961)
+WIDTHS = 32, 64, 192, 256  # in addition to 128
+
+PAPER = LanguageModelConfig(4096, N=4, d_model=128, d_ff=512, h=4, max_len=LONGEST)
+SWIGLU = {"gated": True, "activation": "swish", "feed_forward_bias": False, "d_ff": 342}
+STEPS: dict[str, dict[str, Any]] = {  # the diffs, in the order of the chapter
+    "pre-norm": {"norm_first": True},
+    "RMSNorm": {"norm": "rms"},
+    "RoPE": {"positions": "rope"},
+    "SwiGLU": SWIGLU,  # for equal numbers of weights: 3 · 342 is about 2 · 512
+    "GQA 2 of 4": {"kv_heads": 2},
+    "QK-norm": {"qk_norm": True},
+    "untied": {"tie_embeddings": False},
+    "sink logit": {"sink": True},
+    "MoE 2 of 8": {"experts": 8},
+    "Muon": {"muon": True},
+}
+TODAY = {"norm_first": True, "norm": "rms", "positions": "rope", **SWIGLU}
+TODAY |= {
+    "kv_heads": 2,
+    "qk_norm": True,
+    "sink": True,
+    "d_ff": None,
+}  # None: as many weights as 2017
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A model and the way it is trained.
+
+    Args:
+        name: in the results.   config: the model.
+        experts: number of feed-forward layers of half the width, two of which each token uses.
+        muon: use Muon instead of Adam for the matrices of the layers.
+    """
+
+    name: str
+    config: LanguageModelConfig
+    experts: int = 0
+    muon: bool = False
+
+    def at(self, d_model: int) -> "Variant":
+        """The same variant at another width, with heads of a quarter of the width."""
+        config = replace(self.config, d_model=d_model, d_ff=4 * d_model)
+        if self.config.gated:
+            config = as_heavy(replace(config, d_ff=8 * d_model // 3), d_model)
+        return replace(self, config=config)
+
+    def model(self) -> LanguageModel:
+        model = LanguageModel(self.config)
+        if self.experts:
+            for layer in model.layers:
+                layer.feed_forward = Experts(self.config, self.experts)
+            initialize(model)
+        return model
+
+
+def variant(name: str, changes: dict[str, Any]) -> Variant:
+    training = {key: changes[key] for key in ("experts", "muon") if key in changes}
+    fields = {key: value for key, value in changes.items() if key not in training}
+    if fields.get("d_ff", 0) is None:
+        config = as_heavy(replace(PAPER, **fields | {"d_ff": 342}), PAPER.d_model)
+    else:
+        config = replace(PAPER, **fields)
+    return Variant(name, config, **training)
+
+
+def as_heavy(config: LanguageModelConfig, d_model: int) -> LanguageModelConfig:
+    """The configuration with the d_ff that yields as many weights as the paper's model has."""
+    wanted = count(replace(PAPER, d_model=d_model, d_ff=4 * d_model))
+    each = count(replace(config, d_ff=config.d_ff + 1)) - count(config)
+    return replace(config, d_ff=config.d_ff + round((wanted - count(config)) / each))
+
+
+def count(config: LanguageModelConfig) -> int:
+    with torch.device("meta"):
+        return sum(p.numel() for p in LanguageModel(config).parameters())
+
+
+def cache_bytes(c: LanguageModelConfig) -> int:
+    """Bytes of cache per token in single precision."""
+    return 4 * 2 * c.N * (c.kv_heads or c.h) * c.head_width
+
+
+def variants() -> dict[str, Variant]:
+    """All variants, the most informative first: 2017 and today, single diffs, cumulative diffs."""
+    found = {"2017": {}, "2025": TODAY | {"muon": True}, "2025, Adam": TODAY} | STEPS
+    found |= {"learned positions": {"positions": "learned"}, "GQA 1 of 4": {"kv_heads": 1}}
+    together: dict[str, Any] = {}
+    for name, changes in STEPS.items():
+        together = together | changes
+        if name != "pre-norm":  # already included as a single diff
+            found[f"+ {name}"] = together
+    return {name: variant(name, changes) for name, changes in found.items()}
+
+
+class Experts(nn.Module):
+    """Feed-forward layers, two of which each token uses, weighted by a softmax over the two.
+
+    Two layers of half the width cost as much as the one that they replace.
+
+    Source: arXiv:2401.04088, with the load-balancing loss of arXiv:2101.03961.
+    """
+
+    def __init__(self, c: LanguageModelConfig, count: int) -> None:
+        super().__init__()
+        half = replace(c, d_ff=c.d_ff // 2)
+        self.experts = nn.ModuleList(FeedForward(half) for _ in range(count))
+        self.router = nn.Linear(c.d_model, count, bias=False)
+        self.balance: Tensor | None = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, len, d_model) to (batch, len, d_model); stores the loss in `balance`."""
+        flat = x.flatten(0, 1)  # (tokens, d_model)
+        scores = self.router(flat)  # (tokens, experts)
+        best, chosen = scores.topk(2)
+        share, out = best.softmax(dim=-1), torch.zeros_like(flat)
+        for number, expert in enumerate(self.experts):
+            token, place = (chosen == number).nonzero(as_tuple=True)
+            weighted = expert(flat[token]) * share[token, place].unsqueeze(-1)
+            out = out.index_add(0, token, weighted)
+        used = torch.zeros_like(scores).scatter(1, chosen, 0.5).mean(dim=0)
+        self.balance = len(self.experts) * (used * scores.softmax(dim=-1).mean(dim=0)).sum()
+        return out.view_as(x)
+
+
+# ------------------------------------------------------------------------------------------ data
+
+
+@dataclass
+class Text:
+    """Ids of the sentences of the three splits, each followed by the end symbol."""
+
+    train: list[Tensor]
+    dev: Tensor
+    test: Tensor
+    tokenizer: Any
+
+    @classmethod
+    def load(cls) -> "Text":
+        """Captions and everyday English, each sentence once; train excludes dev and test."""
+        parts = {}
+        for split in ("train", "dev", "test"):
+            corpora = (load_pairs(name, split, "en", "de")[0] for name in ("multi30k", "tatoeba"))
+            parts[split] = list(dict.fromkeys(line for lines in corpora for line in lines))
+        held_out = {*parts["dev"], *parts["test"]}
+        parts["train"] = [line for line in parts["train"] if line not in held_out]
+        tokenizer = learn_vocabulary("bpe", parts["train"], PAPER.vocab)
+        ids = {
+            split: [torch.tensor(row) for row in encode_source(tokenizer, lines)]
+            for split, lines in parts.items()
+        }
+        return cls(ids["train"], shuffled(ids["dev"]), shuffled(ids["test"]), tokenizer)
+
+    def batches(self, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Ids and the ids that follow them, each (BATCH, LENGTH), in an order set by the seed."""
+        random, rest = torch.Generator().manual_seed(seed), torch.zeros(0, dtype=torch.long)
+        size = BATCH * LENGTH
+        while True:
+            stream = torch.cat([rest, shuffled(self.train, random)])
+            whole = (len(stream) - 1) // size
+            for start in range(0, whole * size, size):
+                part = stream[start : start + size + 1]
+                yield part[:-1].view(BATCH, LENGTH), part[1:].view(BATCH, LENGTH)
+            rest = stream[whole * size :]
+
+
+def shuffled(sentences: list[Tensor], random: torch.Generator | None = None) -> Tensor:
+    """All sentences in one row, in random order, or in a fixed order without `random`."""
+    random = random or torch.Generator().manual_seed(0)
+    return torch.cat([sentences[i] for i in torch.randperm(len(sentences), generator=random)])
+
+
+# -------------------------------------------------------------------------------------- training
+
+
+def optimizers(model: LanguageModel, muon: bool) -> list[torch.optim.Optimizer]:
+    """Adam with the paper's constants; with `muon`, Muon optimizes the layers' matrices."""
+    named = dict(model.named_parameters())
+    matrices = [
+        name
+        for name, p in named.items()
+        if muon and name.startswith("layers") and p.dim() == 2 and "router" not in name
+    ]
+    others = [p for name, p in named.items() if name not in matrices]
+    found: list[torch.optim.Optimizer] = [
+        torch.optim.Adam(others, betas=(0.9, 0.98), eps=1e-9, fused=True)
+    ]
+    if matrices:
+        hidden = [named[name] for name in matrices]
+        # Updates as large as Adam's, so that the same rates can be compared.
+        found.append(torch.optim.Muon(hidden, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"))
+    return found
+
+
+def train(
+    kind: Variant, text: Text, seed: int, peak: float, tokens: int, points: int, label: str
+) -> tuple[LanguageModel, dict[str, Any]]:
+    """Train a model.
+
+    Args:
+        peak: the learning rate at the end of the warmup.   tokens: number to predict.
+        points: number of points of the curve.
+
+    Returns: the model, its curve and its speed; the curve ends where a loss is not finite.
+    """
+    torch.manual_seed(seed)
+    model = kind.model().train()
+    opts, updates = optimizers(model, kind.muon), math.ceil(tokens / (BATCH * LENGTH))
+    warmup, d_model = max(1, round(WARMUP * updates)), kind.config.d_model
+    factor = peak * math.sqrt(d_model * warmup)  # so that the largest rate is `peak`
+    marks = {round(updates * point / points) for point in range(1, points + 1)}
+    curve, spent = [], 0.0
+    bar = progress_bar(total=updates, desc=label, unit="update")
+    for step, (ids, following) in zip(range(1, updates + 1), text.batches(seed), strict=False):
+        start = time.process_time()
+        for optimizer in opts:
+            for group in optimizer.param_groups:
+                group["lr"] = rate(step, d_model, factor, warmup)
+        x, weight = model.decode(ids), model.generator.proj.weight
+        loss = linear_cross_entropy(x, weight, following, -1) / ids.numel()
+        balances = [m.balance for m in model.modules() if isinstance(m, Experts)]
+        total = loss + BALANCE * sum(balance for balance in balances if balance is not None)
+        total.backward()
+        for optimizer in opts:
+            optimizer.step()
+            optimizer.zero_grad()
+        spent += time.process_time() - start
+        bar.update()
+        if step in marks:
+            heard = losses(model, text.dev[: 8 * 1024 + 1], LENGTH).mean().item()
+            curve.append(f"{step * BATCH * LENGTH}:{heard:.4f}")
+            bar.set_postfix(loss=f"{heard:.3f}", refresh=False)
+        if not loss.isfinite():
+            break
+    bar.close()
+    speed = round(bar.n * BATCH * LENGTH / spent)
+    return model.eval(), {"curve": " ".join(curve), "tokens_per_cpu_second": speed}
+
+
+# ------------------------------------------------------------------------------------- measuring
+
+
+@torch.no_grad()
+def losses(model: LanguageModel, ids: Tensor, length: int) -> Tensor:
+    """Loss in nats per token at each position (length,), on a text divided into rows.
+
+    The text is truncated to a multiple of LONGEST, so that all lengths use the same tokens.
+    """
+    whole = (len(ids) - 1) // LONGEST * LONGEST
+    rows = ids[:whole].view(-1, length), ids[1 : whole + 1].view(-1, length)
+    parts = [
+        nn.functional.cross_entropy(model(x).transpose(1, 2), y, reduction="none")
+        for x, y in zip(*(part.split(2048 // length) for part in rows), strict=True)
+    ]
+    return torch.cat(parts).mean(dim=0)
+
+
+@torch.no_grad()
+def looks(model: LanguageModel, ids: Tensor) -> dict[str, str]:
+    """The attention and the vector lengths of a model, layer by layer from the input.
+
+    Returns: the mean weight that later queries give to position 0, the same for the head with
+        the largest, the share of sinks, and the mean lengths of a layer's output at position 0
+        and elsewhere.
+    """
+    norms: list[Tensor] = []
+    layers: list[Any] = list(model.layers)
+    hooks = [
+        layer.register_forward_hook(lambda _, __, x: norms.append(x.norm(dim=-1)))
+        for layer in layers
+    ]
+    with record_attention(model) as seen:
+        model(ids)
+    for hook in hooks:
+        hook.remove()
+    weights = list(seen.values())
+    first = [w[:, :, 1:, 0].mean(dim=(0, 2)) for w in weights]  # (h,) each
+    return {
+        "first_weight": numbers(w.mean() for w in first),
+        "first_weight_most": numbers(w.max() for w in first),
+        "sink_share": numbers(1 - w[:, :, 1:].sum(dim=-1).mean() for w in weights),
+        "first_norm": numbers(n[:, 0].mean() for n in norms),
+        "other_norm": numbers(n[:, 1:].mean() for n in norms),
+    }
+
+
+def numbers(values: Iterable[Tensor]) -> str:
+    return " ".join(f"{value.item():.4f}" for value in values)
+
+
+def measure(model: LanguageModel, text: Text) -> dict[str, Any]:
+    """The measurements of a trained model, in addition to its loss on the development set."""
+    found: dict[str, Any] = {}
+    for length in (LENGTH, 2 * LENGTH, LONGEST):
+        by_position = losses(model, text.test, length)
+        found[f"test_{length}"] = round(by_position.mean().item(), 4)
+    found["test_by_position"] = numbers(part.mean() for part in by_position.split(16))
+    return found | looks(model, text.dev[: 64 * LENGTH].view(64, LENGTH))
+
+
+# ----------------------------------------------------------------------------------------- queue
+
+KEY = ["stage", "variant", "d_model", "seed", "rate", "tokens"]
+
+
+class Results:
+    """The file of results: one line per completed run.
+
+    Raises: FileError if the file is not such a table.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.rows = path, list[dict[str, Any]]()
+        if path.exists():
+            with reading(path, "a table of runs"):
+                table = pd.read_csv(path, dtype={"variant": str})  # 2017 is a name, not a number
+                if missing := set(KEY) - set(table.columns):
+                    raise ValueError(f"no column {', '.join(sorted(missing))}")
+                self.rows = table.to_dict("records")
+
+    def has(self, **key: Any) -> bool:
+        return any(all(row[name] == key[name] for name in KEY) for row in self.rows)
+
+    def add(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+        write_text(self.path, pd.DataFrame(self.rows).to_csv(index=False))
+
+    def losses(self, name: str, d_model: int, tokens: int) -> dict[float, float]:
+        """Loss by rate for the runs that choose one; infinite if training failed."""
+        chosen = {
+            row["rate"]: row["dev_loss"]
+            for row in self.rows
+            if (row["stage"], row["variant"]) == ("rates", name)
+            and (row["d_model"], row["tokens"]) == (d_model, tokens)
+        }
+        return {peak: loss if loss < math.inf else math.inf for peak, loss in chosen.items()}
+
+
+@dataclass
+class Queue:
+    """All runs in their order, and the function that makes them.
+
+    Args:
+        text: the data.   results: the file.   keep: folder for weights, or None.
+        tokens: of a full run.
+    """
+
+    text: Text
+    results: Results
+    keep: Path | None
+    tokens: int
+
+    def run(self, stage: str, kind: Variant, seed: int, peak: float, tokens: int) -> None:
+        """Make a run unless the file contains it."""
+        key = {"stage": stage, "variant": kind.name, "d_model": kind.config.d_model}
+        key |= {"seed": seed, "rate": peak, "tokens": tokens}
+        if self.results.has(**key):
+            return
+        label = f"{kind.name}, {stage}, d_model {kind.config.d_model}, seed {seed}, rate {peak:g}"
+        points = 0 if stage == "rates" else POINTS
+        model, row = train(kind, self.text, seed, peak, tokens, points, label)
+        weights = sum(p.numel() for p in model.parameters())
+        unused = sum(
+            p.numel() * (len(m.experts) - 2) // len(m.experts)
+            for m in model.modules()
+            if isinstance(m, Experts)
+            for p in m.experts.parameters()
+        )
+        loss = losses(model, self.text.dev, LENGTH).mean().item()
+        row = {
+            **key,
+            "dev_loss": round(loss, 4) if math.isfinite(loss) else math.inf,
+            "weights": weights,
+            "weights_used": weights - unused,
+            "d_ff": kind.config.d_ff,
+            "cache_bytes": cache_bytes(kind.config),
+            "operations": 6 * (weights - unused) * tokens,
+            **row,
+        }
+        if stage != "rates":
+            row |= measure(model, self.text)
+        if self.keep and (stage, seed) == ("runs", 0) and kind.name in ("2017", "2025"):
+            described = {"config": json.dumps(asdict(kind.config))}
+            path = self.keep / f"{kind.name}.safetensors"
+            write_tensors(path, dict(model.named_parameters()), described)
+            write_text(self.keep / "tokenizer.json", self.text.tokenizer.to_str())
+        self.results.add(row)
+
+    def best_rate(self, kind: Variant) -> float:
+        """The rate with the lowest loss in shorter runs; rates are added while it is at an edge."""
+        tokens, d_model = self.tokens // SWEEP, kind.config.d_model
+        wanted = list(RATES)
+        while True:
+            for peak in wanted:
+                self.run("rates", kind, 0, peak, tokens)
+            known = self.results.losses(kind.name, d_model, tokens)
+            best = min(known, key=lambda peak: known[peak])
+            if best == max(known) and 2 * best <= HIGHEST:
+                wanted = [2 * best]
+            elif best == min(known) and best / 2 >= LOWEST:
+                wanted = [best / 2]
+            else:
+                return best
+
+    def work(self, kinds: Iterable[Variant], seeds: Iterable[int], widths: Iterable[int]) -> None:
+        """Each variant with its first seed, then the other seeds, other rates, and other widths."""
+        kinds = list(kinds)
+        for seed in seeds:
+            for kind in kinds:
+                self.run("runs", kind, seed, self.best_rate(kind), self.tokens)
+        for kind in kinds:  # checks that the rate from shorter runs is also the best for full runs
+            if kind.name in ("2017", "pre-norm", "2025"):
+                for peak in (self.best_rate(kind) / 2, self.best_rate(kind) * 2):
+                    self.run("neighbors", kind, 0, peak, self.tokens)
+        for kind in kinds:
+            if kind.name in ("2017", "2025, Adam"):
+                for width in widths:
+                    other = kind.at(width)
+                    peak = self.best_rate(other)
+                    self.run("runs", other, 0, peak, self.tokens)
+                    if kind.name != "2017":  # as many FLOPs as at width 128
+                        tokens = round(self.tokens * count(kind.config) / count(other.config))
+                        self.run("operations", other, 0, peak, tokens)
+
+
+def estimate(text: Text, kinds: list[Variant], seeds: int, widths: int, tokens: int) -> str:
+    """Estimated duration of the queue on an idle machine, from updates of the paper's model."""
+    _, timed = train(variant("2017", {}), text, 0, 1e-3, 20 * BATCH * LENGTH, 0, "timing")
+    speed = timed["tokens_per_cpu_second"]
+    runs = len(kinds) * (seeds + 5 / SWEEP)
+    runs += 2 * sum(kind.name in ("2017", "pre-norm", "2025") for kind in kinds)
+    named = sum(kind.name in ("2017", "2025, Adam") for kind in kinds)
+    runs += 1.7 * named * widths * 2  # width 256 takes three times as long, width 32 a quarter
+    hours = 1.1 * runs * tokens / speed / 3600  # a tenth more for measurements
+    minutes = tokens / speed / 60
+    return f"{speed:,} tokens/s; a run takes {minutes:.1f} minutes, all runs {hours:.1f} hours"
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.since_2017",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="For each variant, runs of a fifth of the length choose the learning rate; then the "
+        "seeds follow.\nSet ANNOTATED_DATA to read the corpora multi30k and tatoeba from a folder; "
+        "otherwise they\nare downloaded. A first trial, which takes a minute:\n\n"
+        "  python -m benchmarks.since_2017 --only 2017 --tokens 50000 --seeds 0 --widths "
+        "--out runs/try.csv\n\nVariants: " + ", ".join(variants()),
+    )
+    add = parser.add_argument
+    add("--out", type=Path, required=True, help="CSV file to which each run adds a line")
+    add("--keep", type=Path, help="folder for the weights of 2017 and 2025 with seed 0")
+    add(
+        "--only",
+        nargs="+",
+        metavar="NAME",
+        help="variants to train (default: all), such as RoPE '+ RoPE'",
+    )
+    add("--seeds", nargs="+", type=int, default=list(SEEDS), help="(0 1 2)")
+    add(
+        "--widths",
+        nargs="*",
+        type=int,
+        default=list(WIDTHS),
+        help="widths in addition to 128 (%(default)s)",
+    )
+    add("--tokens", type=int, default=TOKENS, help="tokens per run (%(default)s)")
+    add("--threads", type=int, default=1, help="number of CPU threads (%(default)s)")
+    options = parser.parse_args(given)
+    options.only = options.only or list(variants())
+    if unknown := [name for name in options.only if name not in variants()]:
+        parser.error(f"expected variants out of {', '.join(variants())}; got {unknown[0]!r}")
+    if options.tokens < 10_000:
+        parser.error(f"expected at least 10000 tokens; got {options.tokens}")
+    return options
+
+
+def main(given: list[str] | None = None) -> None:
+    options = arguments(given)
+    torch.set_num_threads(options.threads)
+    kinds = [variants()[name] for name in options.only]
+    lock = options.out.with_name(f".{options.out.name}.lock")
+    try:
+        with locked(lock, f"another program writes {options.out}"):
+            results, text = Results(options.out), Text.load()
+            sizes = len(options.seeds), len(options.widths)
+            print(estimate(text, kinds, *sizes, options.tokens), file=sys.stderr, flush=True)
+            queue = Queue(text, results, options.keep, options.tokens)
+            queue.work(kinds, options.seeds, options.widths)
+    except InputError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit(f"stopped; the same command continues where {options.out} ends")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,358 @@
+"""Measure a published language model: `python -m benchmarks.smollm2 --help`.
+
+The measurements of SmolLM2-135M-Instruct on the pages "A model that speaks" and "What its heads
+do": texts, beam search, drafts by n-gram lookup, mistakes of a loader, and the attention of heads.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from annotated.language_model import LanguageModel
+from annotated.machinery.files import write_text
+from annotated.machinery.language_models import Speaker, load_language_model
+from annotated.machinery.progress import progress_bar
+from annotated.machinery.recording import record_attention
+from benchmarks.logs import as_json
+
+QUESTIONS = (
+    "What is the capital of France?",
+    "Explain in one sentence what a dictionary is.",
+    "Translate into French: A young girl is reading a book.",
+    "Who wrote the play Hamlet?",
+    "What is 17 times 3?",
+)
+SETTINGS: dict[str, dict[str, Any]] = {
+    "greedy": {"top_k": 1},
+    "temperature 0.7, top-p 0.9": {"temperature": 0.7, "top_p": 0.9, "seed": 0},
+    "temperature 1.5": {"temperature": 1.5, "seed": 0},
+}
+BEGINNINGS = (
+    "The old man opened the door and",
+    "In the middle of the forest there was",
+    "The most important thing about a good teacher is",
+    "Last summer we decided to travel to",
+    "Scientists have recently discovered that",
+    "The city council announced on Monday that",
+    "When I was a child, my grandmother",
+    "To make a good cup of coffee, you",
+    "The train was late again, so",
+    "Nobody in the village knew why",
+    "The history of the bicycle begins",
+    "If you want to learn a language,",
+    "The first thing she noticed was",
+    "Before the storm arrived, the sailors",
+    "One of the strangest animals in the sea is",
+    "The letter said that",
+    "Music has always been",
+    "After the game, the players",
+    "A computer program is",
+    "The museum on the corner of the street",
+)
+WIDTHS = 1, 2, 4, 8, 16
+NEW = 60  # tokens of each continuation
+COPIES = (  # tasks whose answers repeat the question, so that drafts by lookup can be correct
+    "Correct the spelling: The children was playing in the gardn behind the old house.",
+    "Repeat this sentence five times: The river flows slowly past the old stone bridge.",
+    "Write the following list again in alphabetical order: pears, apples, plums, cherries, figs.",
+    "Write a Python function that adds two numbers, and then one that subtracts them.",
+    "Summarize: The committee met on Monday. The committee discussed the budget. The committee "
+    "decided to raise the budget of the library.",
+)
+TEXT = (  # written for this book, so that no training data contains it
+    "The executable edition of a paper is a book whose equations are code. Whoever reads about "
+    "attention can run it, change it and see what happens. The first model of this book translates "
+    "captions of photographs: a man rides a bicycle, two dogs play in the snow, a girl in a red "
+    "dress jumps into the water. It has two and a half million weights and was trained on one "
+    "processor in an evening. Its errors are instructive. It has never seen a minister, and so it "
+    "invents a word for one. A larger model that has read the web knows ministers, budgets and "
+    "courts of law, and yet both consist of the same few parts. Queries meet keys, the weights of "
+    "a softmax choose among values, and a small network works on each word by itself. The rest is "
+    "size. What the larger model has learned stands in its matrices, and nobody can read it there "
+    "directly. One can only ask it questions, or look at what its heads attend to."
+)
+
+
+@torch.inference_mode()
+def beam_search(
+    model: LanguageModel, prompt: list[int], width: int, length: int, never: set[int]
+) -> tuple[list[int], float]:
+    """The most probable continuation of `length` tokens that a beam of `width` finds.
+
+    Args:
+        never: ids that are never emitted, so that all continuations are equally long.
+
+    Returns: ids, and their log-probability.
+    """
+    cache: Any = {}
+    logits = model(torch.tensor([prompt]), cache)[:, -1]
+    scores, ids = torch.zeros(1), torch.zeros(1, 0, dtype=torch.long)
+    for _ in range(length):
+        logits[:, list(never)] = -torch.inf
+        total = scores.unsqueeze(1) + logits.log_softmax(dim=-1)  # (hypotheses, vocab)
+        scores, best = total.flatten().topk(min(width, total.numel()))
+        row, token = best // logits.size(1), best % logits.size(1)
+        ids = torch.cat([ids[row], token.unsqueeze(1)], dim=1)
+        for attention, (keys, values) in cache.items():  # each hypothesis keeps its own past
+            cache[attention] = keys[row], values[row]
+        logits = model(token.unsqueeze(1), cache)[:, -1]
+    return ids[0].tolist(), scores[0].item()
+
+
+@torch.inference_mode()
+def speculate(
+    model: LanguageModel, prompt: list[int], length: int, draft: Callable[[list[int]], list[int]]
+) -> tuple[list[int], int]:
+    """The greedy continuation of `length` tokens, with drafts that are verified in one step.
+
+    Args:
+        draft: a function that guesses the next tokens from all tokens so far.
+
+    Returns: ids, and the number of steps of the model.
+    """
+    cache: Any = {}
+    model.decode(torch.tensor([prompt[:-1]]), cache)
+    ids, steps = list(prompt), 0
+    while len(ids) < len(prompt) + length:
+        guess = draft(ids)
+        best = model(torch.tensor([[ids[-1], *guess]]), cache)[0].argmax(dim=-1).tolist()
+        right = 0
+        while right < len(guess) and guess[right] == best[right]:
+            right += 1
+        ids += best[: right + 1]  # the correct guesses and the model's own next token
+        for attention, (keys, values) in cache.items():  # remove the wrong guesses from the cache
+            cache[attention] = keys[:, :, : len(ids) - 1], values[:, :, : len(ids) - 1]
+        steps += 1
+    return ids[len(prompt) : len(prompt) + length], steps
+
+
+def look_up(ids: list[int], longest: int = 4, shortest: int = 2, count: int = 6) -> list[int]:
+    """The tokens that followed an earlier occurrence of the last few tokens."""
+    for n in range(longest, shortest - 1, -1):
+        for start in range(len(ids) - n - 1, -1, -1):
+            if ids[start : start + n] == ids[-n:]:
+                return ids[start + n : start + n + count]
+    return []
+
+
+def texts(speaker: Speaker) -> Iterator[dict[str, Any]]:
+    for question in QUESTIONS:
+        for name, options in SETTINGS.items():
+            said = speaker.generate(question, 60, chat=True, **options)
+            yield {"question": question, "setting": name, "text": said}
+
+
+def beams(speaker: Speaker) -> Iterator[dict[str, Any]]:
+    """Continuations by each beam width and by sampling: how likely, and how repetitive."""
+    never = set(speaker.stop) | {0, 1, 2}
+    for beginning in progress_bar(BEGINNINGS, desc="beams"):
+        prompt = speaker.encode(beginning)
+        found = {f"{n}": beam_search(speaker.model, prompt, n, NEW, never) for n in WIDTHS}
+        torch.manual_seed(0)
+        drawn = draw(speaker.model, prompt, NEW, never)
+        for name, (ids, log_prob) in [*found.items(), ("drawn", drawn)]:
+            parts = [tuple(ids[i : i + 4]) for i in range(len(ids) - 3)]
+            yield {
+                "beginning": beginning, "width": name, "per_token": round(log_prob / len(ids), 4),
+                "repeated": round(1 - len(set(parts)) / len(parts), 4),
+                "text": speaker.tokenizer.decode(ids),  # type: ignore[union-attr]
+            }  # fmt: skip
+
+
+@torch.inference_mode()
+def draw(
+    model: LanguageModel, prompt: list[int], length: int, never: set[int]
+) -> tuple[list[int], float]:
+    """A continuation sampled from the model's own probabilities, and its log-probability."""
+    cache: Any = {}
+    ids, total, new = [], 0.0, list(prompt)
+    for _ in range(length):
+        logits = model(torch.tensor([new]), cache)[0, -1]
+        logits[list(never)] = -torch.inf
+        log_probs = logits.log_softmax(dim=-1)
+        new = [int(log_probs.exp().multinomial(1))]
+        total += log_probs[new[0]].item()
+        ids += new
+    return ids, total
+
+
+def drafts(speaker: Speaker) -> Iterator[dict[str, Any]]:
+    """Tokens per step and time with drafts, compared with one token after another."""
+    kinds = {"answers that repeat the question": COPIES, "other answers": QUESTIONS}
+    kinds["stories"] = BEGINNINGS[:5]
+    for kind, prompts in kinds.items():
+        steps, equal, spent = 0, 0, {"plain": 0.0, "drafted": 0.0}
+        for prompt in progress_bar(prompts, desc=f"drafts, {kind}"):
+            ids, made = speaker.encode(prompt, chat=kind != "stories"), {}
+            for name, guess in (("plain", lambda ids: []), ("drafted", look_up)):
+                start = time.process_time()
+                made[name] = speculate(speaker.model, ids, NEW, guess)
+                spent[name] += time.process_time() - start
+            steps += made["drafted"][1]
+            equal += made["plain"][0] == made["drafted"][0]
+        yield {
+            "kind": kind, "texts": len(prompts), "equal": equal,
+            "tokens_a_step": round(NEW * len(prompts) / steps, 3),
+            "time": round(spent["drafted"] / spent["plain"], 3),
+        }  # fmt: skip
+
+
+@torch.inference_mode()
+def mistakes(speaker: Speaker) -> Iterator[dict[str, Any]]:
+    """The effect of a loader's mistakes on the logits of a text and on its loss."""
+    model, ids = speaker.model, torch.tensor([speaker.encode(TEXT)])
+    right = model(ids)
+    kinds: dict[str, Callable[[LanguageModel], None] | dict[str, Any]] = {
+        "none": {},
+        "keys and values given to the wrong queries": wrong_groups,
+        "embeddings multiplied by √d_model": {"scale_embeddings": True},
+        "pairs rotated for halves": pairs_for_halves,
+        "gate and input exchanged": exchanged_gates,
+        "θ = 10,000 for 100,000": {"theta": 10_000.0},
+        "ε = 1e-6 for 1e-5": {"epsilon": 1e-6},
+    }
+    for name, change in kinds.items():
+        config = replace(model.config, **(change if isinstance(change, dict) else {}))
+        other = LanguageModel(config).eval()
+        other.load_state_dict(model.state_dict())
+        if callable(change):
+            change(other)
+        logits = other(ids)
+        loss = torch.nn.functional.cross_entropy(logits[0, :-1], ids[0, 1:]).item()
+        same = (logits.argmax(dim=-1) == right.argmax(dim=-1)).float().mean().item()
+        yield {
+            "mistake": name, "difference": round((logits - right).abs().max().item(), 4),
+            "same": round(same, 4), "loss": round(loss, 4),
+        }  # fmt: skip
+
+
+def wrong_groups(model: LanguageModel) -> None:
+    """Query i uses key head i mod 3 instead of i // 3."""
+    for layer in model.layers:
+        attention: Any = layer.self_attn
+        h, kv = attention.h, model.config.kv_heads or attention.h
+        order = (
+            torch.arange(h).view(-1, kv).T.flatten()
+        )  # heads with equal remainders next to each other
+        rows = attention.w_q.weight.view(h, -1, attention.w_q.in_features)
+        columns = attention.w_o.weight.view(attention.w_o.out_features, h, -1)
+        attention.w_q.weight.copy_(rows[order].flatten(0, 1))
+        attention.w_o.weight.copy_(columns[:, order].flatten(1))
+
+
+def pairs_for_halves(model: LanguageModel) -> None:
+    """Rows of queries and keys in the order of GGUF files."""
+    for layer in model.layers:
+        attention: Any = layer.self_attn
+        for linear in (attention.w_q, attention.w_k):
+            halves = linear.weight.view(-1, 2, attention.d_k // 2, linear.in_features)
+            linear.weight.copy_(halves.transpose(1, 2).reshape(linear.weight.shape))
+
+
+def exchanged_gates(model: LanguageModel) -> None:
+    for layer in model.layers:
+        network: Any = layer.feed_forward
+        network.w_1, network.w_3 = network.w_3, network.w_1
+
+
+@torch.inference_mode()
+def heads(speaker: Speaker) -> dict[str, Any]:
+    """The attention of each head, the lengths of the vectors, and weights to draw."""
+    model, ids = speaker.model, torch.tensor([speaker.encode(TEXT)])
+    norms, values = [], []
+    layers: list[Any] = list(model.layers)
+    hooks = [
+        layer.register_forward_hook(lambda _, __, x: norms.append(x[0].norm(dim=-1)))
+        for layer in layers
+    ]
+    hooks += [
+        layer.self_attn.w_v.register_forward_hook(
+            lambda _, __, v: values.append(v[0].unflatten(-1, (-1, 64)).norm(dim=-1).mean(dim=-1))
+        )
+        for layer in layers
+    ]
+    with record_attention(model) as seen:
+        model(ids)
+    text = torch.stack([weights[0] for weights in seen.values()])  # (layers, h, len, len)
+    for hook in hooks:
+        hook.remove()
+    random = torch.Generator().manual_seed(0)
+    half = torch.randint(1000, 40_000, (8, 50), generator=random)
+    twice = torch.cat([half, half], dim=1)
+    with record_attention(model) as seen:
+        logits = model(twice)
+    repeated = torch.stack([weights.mean(dim=0) for weights in seen.values()])
+    losses = torch.nn.functional.cross_entropy(
+        logits[:, :-1].transpose(1, 2), twice[:, 1:], reduction="none"
+    ).mean(dim=0)
+    after = repeated.diagonal(-49, dim1=-2, dim2=-1)[..., 1:].mean(
+        dim=-1
+    )  # to the token that came next
+    before = text.diagonal(-1, dim1=-2, dim2=-1).mean(dim=-1)
+    first = text[:, :, 1:, 0].mean(dim=-1)
+    rows = [
+        {"layer": i + 1, "head": j + 1, "induction": round(after[i, j].item(), 4),
+         "previous": round(before[i, j].item(), 4), "first": round(first[i, j].item(), 4)}
+        for i in range(first.size(0)) for j in range(first.size(1))
+    ]  # fmt: skip
+    pairs = {
+        "": norms,
+        "value_": values,
+    }  # lengths at the first position, and the mean at the others
+    vectors = [
+        {"layer": layer + 1}
+        | {f"{name}first": round(found[layer][0].item(), 3) for name, found in pairs.items()}
+        | {
+            f"{name}others": round(found[layer][1:].mean().item(), 3)
+            for name, found in pairs.items()
+        }
+        for layer in range(len(norms))
+    ]
+    sentence = speaker.encode(DRAWN)
+    with record_attention(model) as seen:
+        model(torch.tensor([sentence]))
+    best = int(after.max(dim=1).values.argmax())
+    assert speaker.tokenizer is not None
+    return {
+        "heads": rows, "vectors": vectors,
+        "repeated": [round(loss, 3) for loss in losses.tolist()],
+        "drawing": {
+            "tokens": [speaker.tokenizer.decode([i]) for i in sentence], "layer": best + 1,
+            "weights": rounded(list(seen.values())[best][0]),
+        },
+    }  # fmt: skip
+
+
+DRAWN = "Mrs. Tavistock met Mr. Quillfeather in Oldbury, and a year later Mrs. Tavistock met Mr. Qu"
+
+
+def rounded(weights: Tensor) -> list:
+    return [[[round(w, 3) for w in row] for row in head] for head in weights.tolist()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.smollm2", description=__doc__)
+    add = parser.add_argument
+    name = "HuggingFaceTB/SmolLM2-135M-Instruct"
+    add("--model", default=name, help="a model of the Hub, a folder or a GGUF file (%(default)s)")
+    add("--out", type=Path, required=True, help="JSON file to replace; takes an hour on a CPU")
+    add("--threads", type=int, default=1, help="number of CPU threads (%(default)s)")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    speaker = load_language_model(options.model)
+    found: dict[str, Any] = {"model": Path(options.model).name}
+    parts = {"mistakes": mistakes, "texts": texts, "drafts": drafts, "beams": beams}
+    found |= heads(speaker)
+    for part, measure in parts.items():
+        found[part] = list(measure(speaker))
+        write_text(options.out, as_json(found))
+
+
+if __name__ == "__main__":
+    main()

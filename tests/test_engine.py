@@ -1,0 +1,116 @@
+"""CTranslate2 behind `load_pretrained(engine=…)`, against the book's own search."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("ctranslate2", reason="needs the extra `export`")
+
+from annotated.machinery import downloads, engine
+from annotated.machinery.cli import main
+from annotated.machinery.corpora import load_pairs
+from annotated.machinery.errors import InputError, MissingExtra
+from annotated.machinery.pretrained import load_pretrained
+from annotated.machinery.translator import Translator
+
+GERMAN = "multi30k-en-de"
+SENTENCES = [
+    "Two dogs play in the snow.",
+    "A man in an orange hat starring at something.",
+    "",
+    "A woman with a large purse is walking by a gate.",
+    "People are fixing the roof of a house.",
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cache(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (downloads, engine):
+            patch.setattr(module, "cache_folder", lambda: folder)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def ours() -> Translator:
+    return load_pretrained(GERMAN)
+
+
+@pytest.fixture(scope="module")
+def theirs(cache: Path) -> Translator:
+    return load_pretrained(GERMAN, engine="ctranslate2")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 4, "n_best": 3}, {"alpha": 2.0}])
+def test_outputs_and_scores_are_those_of_our_search(ours, theirs, options: dict):
+    for one, other in zip(
+        ours.candidates(SENTENCES, **options), theirs.candidates(SENTENCES, **options), strict=True
+    ):
+        assert [found.text for found in other] == [found.text for found in one]
+        for a, b in zip(one, other, strict=True):
+            assert b.log_prob == pytest.approx(a.log_prob, abs=2e-3)
+            assert b.score == pytest.approx(a.score, abs=2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("limit", [{"max_len": 3}, {"max_extra": 0}])
+def test_limits_of_length_are_kept(ours, theirs, limit: dict):
+    assert theirs.translate(SENTENCES, **limit) == ours.translate(SENTENCES, **limit)
+
+
+@pytest.mark.slow
+def test_eight_bits_cost_little(ours):
+    theirs = load_pretrained(GERMAN, engine="ctranslate2", precision="int8")
+    assert theirs.translate(SENTENCES[0]) == ours.translate(SENTENCES[0])
+
+
+@pytest.mark.slow
+def test_a_model_is_exported_once(theirs, cache: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(engine, "export_model", None)
+    assert load_pretrained(GERMAN, engine="ctranslate2")(SENTENCES[0])
+    other = load_pretrained(GERMAN)
+    with torch.no_grad():
+        other.model.encoder.layers[0].feed_forward.w_1.bias[0] += 1
+    with pytest.raises(TypeError):  # other weights are another model
+        engine.exported(other)
+
+
+def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(InputError, match="out of torch, ctranslate2; got 'onnx'"):
+        load_pretrained(GERMAN, engine="onnx")
+    with pytest.raises(InputError, match="'float32' with the engine torch; got 'int8'"):
+        load_pretrained(GERMAN, precision="int8")
+    with pytest.raises(InputError, match="decoder='attention' in a model for ctranslate2"):
+        load_pretrained("firefox-en-pt", engine="ctranslate2")
+
+
+@pytest.mark.slow
+def test_an_unknown_precision_and_a_missing_library_are_named(theirs, monkeypatch):
+    with pytest.raises(InputError, match=r"precision out of .*float32.*; got 'int7'"):
+        load_pretrained(GERMAN, engine="ctranslate2", precision="int7")
+    monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
+    with pytest.raises(MissingExtra, match=r"annotated-attention\[export\]"):
+        load_pretrained(GERMAN, engine="ctranslate2")
+
+
+@pytest.mark.slow
+def test_the_command_has_the_engine(theirs, capsys: pytest.CaptureFixture):
+    texts = []
+    for more in [], ["--engine", "ctranslate2"]:
+        main(["translate", GERMAN, "--device", "cpu", *SENTENCES[:2], *more])
+        texts.append(capsys.readouterr().out)
+    assert texts[0] == texts[1] != ""
+
+
+@pytest.mark.corpora
+def test_a_thousand_captions(ours, theirs):
+    captions = load_pairs("multi30k", "test", "en", "de")[0][:1000]
+    greedy, beam = (
+        sum(map(str.__eq__, *(t.translate(captions, beam=beam) for t in (ours, theirs))))
+        for beam in (1, 4)
+    )
+    assert greedy == 1000
+    assert beam >= 990

