@@ -19,7 +19,8 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description="Time this book's Transformer and others of the same shape: a training step, "
-        "and a search with a beam of 4. Contenders that are not installed are skipped: "
+        "a search with a beam of 4, and CTranslate2 as the engine of this book's translator. "
+        "Contenders that are not installed are skipped: "
         "`pip install -e '.[bench]'` installs all except JoeyNMT, which "
         "`pip install --no-deps joeynmt` adds.",
         epilog="python -m benchmarks data --help describes the benchmark of preparing and reading "

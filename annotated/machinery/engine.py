@@ -16,7 +16,7 @@ from annotated.data import PAD, START, UNK
 from annotated.decoding import length_penalty
 from annotated.machinery.downloads import cache_folder
 from annotated.machinery.errors import InputError, extra
-from annotated.machinery.export import export_model
+from annotated.machinery.export import export_model, piece_names
 from annotated.machinery.files import digest, locked
 from annotated.machinery.model_files import own_weights
 from annotated.machinery.translator import Translation, Translator
@@ -60,8 +60,8 @@ class EngineTranslator(Translator):
         super().__init__(translator.model, translator.tokenizer, translator.target_tokenizer)
         self.precision, self.folder = precision, exported(translator)
         target, c = self.target_tokenizer or self.tokenizer, self.model.config
-        self._pieces = _pieces(self.tokenizer, c.src_vocab)
-        self._ids = {piece: i for i, piece in enumerate(_pieces(target, c.tgt_vocab))}
+        self._pieces = piece_names(self.tokenizer, c.src_vocab)
+        self._ids = {piece: i for i, piece in enumerate(piece_names(target, c.tgt_vocab))}
         self.to(self.device)
 
     def to(self, device: torch.device | str) -> "EngineTranslator":
@@ -114,7 +114,3 @@ class EngineTranslator(Translator):
             group.sort(key=lambda found: found.score, reverse=True)
             results.append(group[:n_best])
         return results
-
-
-def _pieces(tokenizer: Any, vocab: int) -> list[str]:
-    return [tokenizer.id_to_token(i) or f"<unused {i}>" for i in range(vocab)]

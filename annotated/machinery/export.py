@@ -237,6 +237,11 @@ def ctranslate2_spec(model: EncoderDecoder, source: list[str], target: list[str]
     return spec
 
 
+def piece_names(tokenizer: Tokenizer, vocab: int) -> list[str]:
+    """The pieces by their ids, as CTranslate2 names them."""
+    return [tokenizer.id_to_token(i) or f"<unused {i}>" for i in range(vocab)]
+
+
 def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) -> None:
     """Write a model in the format of CTranslate2, with its tokenizer.
 
@@ -246,12 +251,8 @@ def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) 
     Raises: as `ctranslate2_spec`.
     """
     source, target = translator.tokenizer, translator.target_tokenizer
-
-    def names(tokenizer: Tokenizer, vocab: int) -> list[str]:
-        return [tokenizer.id_to_token(i) or f"<unused {i}>" for i in range(vocab)]
-
     c = translator.model.config
-    pieces = names(source, c.src_vocab), names(target or source, c.tgt_vocab)
+    pieces = piece_names(source, c.src_vocab), piece_names(target or source, c.tgt_vocab)
     spec = ctranslate2_spec(translator.model, *pieces)
     spec.config.add_source_eos = True  # as `encode_source` does
     spec.validate()
