@@ -61,7 +61,7 @@ def _options(texts: list[str], vocab_size: int) -> dict[str, Any]:
     """Options that both trainers share.
 
     Text from the web contains thousands of letters, each of which would displace a longer piece.
-    The alphabet is therefore limited to 1,000 letters, or to the letters that make up 99.95 % of
+    The alphabet is therefore limited to 1,000 letters, or to the letters that make up 99.95% of
     the text if these are more, as in Chinese.
     """
     counts = Counter(chain.from_iterable(normalize("NFC", text) for text in texts))

@@ -16,6 +16,11 @@ def clones(module: nn.Module, N: int) -> nn.ModuleList:
     return nn.ModuleList(copy.deepcopy(module) for _ in range(N))
 
 
+def _final_norm(layer: "EncoderLayer | DecoderLayer") -> nn.Module:
+    """A pre-norm stack ends in a normalization; a post-norm stack has done it already."""
+    return nn.LayerNorm(layer.size) if layer.sublayer[0].norm_first else nn.Identity()
+
+
 class SublayerConnection(nn.Module):
     """Residual connection and layer normalization around a sub-layer.
 
@@ -65,15 +70,35 @@ class EncoderLayer(nn.Module):
         norm_first: bool = False,
     ) -> None:
         super().__init__()
-        self.size = size
-        self.self_attn = self_attn
-        self.feed_forward = feed_forward
+        self.size, self.self_attn, self.feed_forward = size, self_attn, feed_forward
         self.sublayer = clones(SublayerConnection(size, dropout, norm_first), 2)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
         x = self.sublayer[0](x, lambda x: self.self_attn(x, x, x, mask))
         return self.sublayer[1](x, self.feed_forward)
+
+
+class Encoder(nn.Module):
+    """A stack of N encoder layers.
+
+    Args:
+        layer: the layer to copy.
+        N: number of layers.
+
+    Source: section 3.1.
+    """
+
+    def __init__(self, layer: EncoderLayer, N: int) -> None:
+        super().__init__()
+        self.layers = clones(layer, N)
+        self.norm = _final_norm(layer)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
+        for layer in self.layers:
+            x = layer(x, mask)
+        return self.norm(x)
 
 
 class DecoderLayer(nn.Module):
@@ -100,9 +125,7 @@ class DecoderLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.size = size
-        self.self_attn = self_attn
-        self.src_attn = src_attn
-        self.feed_forward = feed_forward
+        self.self_attn, self.src_attn, self.feed_forward = self_attn, src_attn, feed_forward
         self.sublayer = clones(SublayerConnection(size, dropout, norm_first), 3)
 
     def forward(
@@ -118,33 +141,6 @@ class DecoderLayer(nn.Module):
         x = self.sublayer[0](x, lambda x: self.self_attn(x, x, x, tgt_mask))
         x = self.sublayer[1](x, lambda x: self.src_attn(x, memory, memory, src_mask))
         return self.sublayer[2](x, self.feed_forward)
-
-
-def _final_norm(layer: "EncoderLayer | DecoderLayer") -> nn.Module:
-    """A pre-norm stack ends in a normalization; a post-norm stack has done it already."""
-    return nn.LayerNorm(layer.size) if layer.sublayer[0].norm_first else nn.Identity()
-
-
-class Encoder(nn.Module):
-    """A stack of N encoder layers.
-
-    Args:
-        layer: the layer to copy.
-        N: number of layers.
-
-    Source: section 3.1.
-    """
-
-    def __init__(self, layer: EncoderLayer, N: int) -> None:
-        super().__init__()
-        self.layers = clones(layer, N)
-        self.norm = _final_norm(layer)
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
-        for layer in self.layers:
-            x = layer(x, mask)
-        return self.norm(x)
 
 
 class Decoder(nn.Module):

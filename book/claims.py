@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 from collections import Counter
 from dataclasses import fields
 from typing import NamedTuple
@@ -68,8 +69,10 @@ def collect(notebooks: dict[str, NotebookNode]) -> list[Entry]:
 
 
 def place(section: str) -> list[int]:
-    """Sort key of a section: 3.5 before 3.10, the abstract first."""
-    return [int(part) for part in section.split(".")] if section[0].isdigit() else []
+    """Sort key of a section: the abstract first, 3.5 before 3.10, and later work last."""
+    if section[0].isdigit():
+        return [int(part) for part in section.split(".")]
+    return [] if section == "abstract" else [99]
 
 
 def index(entries: list[Entry]) -> str:
@@ -82,12 +85,12 @@ def index(entries: list[Entry]) -> str:
 
 def row(entry: Entry) -> str:
     shown = {name: html.escape(value) for name, value in vars(entry.verdict).items()}
-    mark, color = MARKS[entry.verdict.verdict]
+    (mark, _), edge = MARKS[entry.verdict.verdict], entry.verdict.edge
     return (
         f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
         f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{shown["section"]}</a></td>'
         f"<td>{shown['statement']}</td>"
-        f'<td><span class="verdict" style="border-color: {color}">{mark} {shown["verdict"]}'
+        f'<td><span class="verdict" style="border-left: {edge}">{mark} {shown["verdict"]}'
         f"</span></td><td>{shown['evidence']}</td></tr>"
     )
 
@@ -105,11 +108,18 @@ def scoreboard(entries: list[Entry]) -> str:
             f'<a class="{kind}" style="{style}; flex-grow: {count}" href="{address}" '
             f'aria-label="{count}: {verdict}" title="{verdict}">{count}</a>'
         )
-        legend.append(f'<li><span class="{kind}" style="{style}">{mark}</span> {verdict}</li>')
+        legend.append(
+            f'<li><span class="{kind}" style="{style}">{mark}</span> {linked(verdict)}</li>'
+        )
     return (
-        f'<div class="scoreboard"><p>{len(entries)} claims of the paper, by verdict</p>'
+        f'<div class="scoreboard"><p>{len(entries)} claims, by verdict</p>'
         f'<div class="parts">{"".join(parts)}</div><ul>{"".join(legend)}</ul></div>'
     )
+
+
+def linked(verdict: str, page: str = "claims.html") -> str:
+    """The words of a verdict, which lead to what they mean."""
+    return f'<a class="symbol" href="{page}#what-the-verdicts-mean">{verdict}</a>'
 
 
 PLACES = {  # placeholder on a page, and the function that fills it
@@ -117,6 +127,7 @@ PLACES = {  # placeholder on a page, and the function that fills it
     '<div class="claims-index"></div>': index,
 }
 SHOWN_ON = ("chapters/index", "chapters/claims")
+SHOWN = re.compile(r'(<aside class="claim"[^>]*><p[^>]*><strong>\S+ )([^<]+)')  # sign, verdict
 
 
 def collect_claims(app: Sphinx, env: BuildEnvironment) -> list[str]:
@@ -133,12 +144,16 @@ def collect_claims(app: Sphinx, env: BuildEnvironment) -> list[str]:
 
 
 class Claims(SphinxPostTransform):
-    """Fill the placeholders on pages with the collected claims."""
+    """Fill the placeholders on pages with the collected claims, and link verdicts to the key."""
 
     default_priority = 194
     formats = ("html",)
 
     def run(self, **kwargs) -> None:
+        page = self.app.builder.get_relative_uri(self.env.docname, "chapters/claims")
         for raw in list(self.document.findall(nodes.raw)):
-            if show := PLACES.get(raw.astext().strip()):
+            if '<aside class="claim"' in (text := raw.astext()):
+                told = SHOWN.sub(lambda found: found[1] + linked(found[2], page), text)
+                raw.replace_self(nodes.raw("", told, format="html"))
+            elif show := PLACES.get(text.strip()):
                 raw.replace_self(nodes.raw("", show(self.env.book_claims), format="html"))

@@ -16,7 +16,7 @@ from docutils import nodes
 from execution import choose_cache, execute_chapters
 from formulas import copy_fonts, set_formulas
 from heights import style
-from links import Offered, Reference, details, name_module, paper_url, read_docstring
+from links import Modules, Offered, Reference, details, paper_url, read_docstring
 from live import Live, write_models
 from notebooks import write_notebooks
 from reading import add_short_read, add_way
@@ -27,6 +27,8 @@ from tables import mend_tables
 BOOK = Path(__file__).resolve().parent
 LARGE = 60_000  # number of characters in a chart's data
 MARK = re.compile(r"^(§[\d.]+ ¶\d+|Abstract|Acknowledgements|(Figure|Table|Footnote) \d+)$")
+
+SOLUTION = re.compile(r'<details(?: class="solution")?>(\s*<summary>Solution</summary>)')
 
 
 def visit_details(translator, node) -> None:
@@ -39,11 +41,16 @@ def depart_details(translator, node) -> None:
 
 
 class Cells(SphinxPostTransform):
-    """Process cells that show the paper, contain solutions, or are exported."""
+    """Process cells that show the paper or contain solutions."""
 
     default_priority = 190  # runs before myst-nb folds the cells
 
     def run(self, **kwargs) -> None:
+        for raw in self.document.findall(nodes.raw):
+            if SOLUTION.search(raw.astext()):
+                raw.children = [
+                    nodes.Text(SOLUTION.sub(r'<details class="solution">\1', raw.astext()))
+                ]
         for cell in list(self.document.findall(nodes.container)):
             if cell.get("nb_element") != "cell_code":
                 continue
@@ -51,12 +58,13 @@ class Cells(SphinxPostTransform):
             if "paper" in tags:
                 show_paper(cell)
                 continue
+            following = cell.next_node(siblings=True, descend=False)
             if "solution" in tags:
                 cell["prompt_show"], cell["prompt_hide"] = "Solution", "Hide the solution"
-            if "export" in cell["cell_metadata"]:
-                api = self.app.builder.get_relative_uri(self.env.docname, "chapters/api")
-                name_module(cell, cell["cell_metadata"]["export"], api)
-            following = cell.next_node(siblings=True, descend=False)
+                if isinstance(following, nodes.raw) and SOLUTION.search(following.astext()):
+                    del cell["hide_mode"]  # it unfolds with the words that follow it
+                    cell.parent.remove(cell)
+                    following.parent.insert(following.parent.index(following) + 1, cell)
             if is_folded(cell) and len(cell.children) == 1 and is_folded(following):
                 following.children[0].insert(0, cell.children[0].children)  # under one bar
                 following["ids"] += cell["ids"]
@@ -373,7 +381,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_node(details, html=(visit_details, depart_details))
     app.add_directive("offered", Offered)
     app.add_directive("live", Live)
-    for transform in (Cells, PaperLayer, InlineFigures, LargeCharts, Claims, Symbols, Reference):
+    at_cells = Cells, PaperLayer, Claims, Modules
+    for transform in (*at_cells, InlineFigures, LargeCharts, Symbols, Reference):
         app.add_post_transform(transform)
     app.connect("autodoc-process-docstring", read_docstring, priority=400)  # runs before napoleon
     app.connect("config-inited", choose_cache, priority=100)

@@ -28,8 +28,10 @@ const set = (tex, display) => adaptor.outerHTML(page.convert(tex, { display, em:
 const styles = () => adaptor.textContent(page.outputJax.styleSheet(page));
 """
 MATH = re.compile(
+    r"(?P<before>\(?(?:<a [^>]*>)?)"
     r'<(?P<tag>span|div) class="math[^"]*"(?P<more>[^>]*)>'
-    r"\s*\\[(\[](?P<tex>.*?)\\[)\]]\s*</(?P=tag)>",
+    r"\s*\\[(\[](?P<tex>.*?)\\[)\]]\s*</(?P=tag)>"
+    r"(?P<after>(?:</a>)?[,.;:?!)]*)",
     re.DOTALL,
 )
 NUMBER = re.compile(r"\\tag\{(.*?)\}")
@@ -66,6 +68,13 @@ def formula(tex: str, display: bool) -> str:
     return made
 
 
+def apart(tex: str) -> list[str]:
+    """The formulas of a row of them, which become lines on a phone."""
+    row = tex.split(r"\qquad")
+    whole = all(part.count("{") == part.count("}") for part in row) and r"\begin" not in tex
+    return row if whole else [tex]
+
+
 def set_formulas(text: str, fonts: str) -> str:
     """A page with its formulas set.
 
@@ -76,11 +85,15 @@ def set_formulas(text: str, fonts: str) -> str:
     def put(found: re.Match[str]) -> str:
         tag, tex = found["tag"], html.unescape(found["tex"])
         if tag == "span":
-            return f'<span class="math"{found["more"]}>{formula(tex, display=False)}</span>'
+            made = f'<span class="math"{found["more"]}>{formula(tex, display=False)}</span>'
+            whole = found["before"] + made + found["after"]
+            bare = whole == made or whole.count("<a ") != whole.count("</a>")
+            return whole if bare else f'<span class="together">{whole}</span>'
         number = NUMBER.search(tex)  # next to the formula, which can be scrolled on a phone
         beside = f"<span>({number[1]})</span>" if number else ""
-        made = formula(NUMBER.sub("", tex), display=True)
-        return f'<div class="math"{found["more"]}><div>{made}</div>{beside}</div>'
+        made = "".join(formula(part, display=True) for part in apart(NUMBER.sub("", tex)))
+        whole = f'<div class="math"{found["more"]}><div>{made}</div>{beside}</div>'
+        return found["before"] + whole + found["after"]
 
     done, count = MATH.subn(put, text)
     if not count:

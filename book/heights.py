@@ -11,6 +11,7 @@ import vl_convert
 
 WIDE, NARROW, SMALL = 768, 358, 500  # pixels: column on a desktop, on a phone; book.js's limit
 CONTROL, BUTTON = 30, 24  # heights of a slider or list below a chart and of its button, in pixels
+COLUMN, GAP = 248, 12  # width of a column of controls, and the distance above them
 
 
 def height(spec: dict[str, Any], width: int) -> int:
@@ -19,6 +20,8 @@ def height(spec: dict[str, Any], width: int) -> int:
     turned = spec.get("usermeta", {}).get("turned") if width < SMALL else None
     if turned:
         spec["height"] = turned
+    if width < SMALL and "hconcat" in spec:
+        spec["vconcat"] = spec.pop("hconcat")
     for part in parts(spec):
         if part.get("width") == "container":
             part["width"] = width - 60  # without the axis
@@ -28,7 +31,8 @@ def height(spec: dict[str, Any], width: int) -> int:
     found = re.search(r'<svg[^>]*? height="([\d.]+)"', svg)
     assert found, "expected an SVG with a height"
     controls = sum(isinstance(part.get("bind"), dict) for part in parts(spec))
-    return round(float(found[1])) + BUTTON + CONTROL * controls
+    rows = -(-controls // max(1, (width + 24) // COLUMN))
+    return round(float(found[1])) + BUTTON + (GAP + CONTROL * rows if controls else 0)
 
 
 def style(spec: dict[str, Any]) -> str:

@@ -151,7 +151,18 @@ def name_module(cell: nodes.container, module: str, api: str) -> None:
     label["ids"] = [f"{module}.{name}" for name in names]
     cell["classes"].append("export")
     cell.insert(0, label)
-    # To fold a cell, myst-nb expects its source first, but export cells are never folded.
+
+
+class Modules(SphinxPostTransform):
+    """Name the module of each cell that is exported, above the cell."""
+
+    default_priority = 200  # runs after myst-nb has folded the cells, whose source must come first
+
+    def run(self, **kwargs) -> None:
+        api = self.app.builder.get_relative_uri(self.env.docname, "chapters/api")
+        for cell in list(self.document.findall(nodes.container)):
+            if cell.get("nb_element") == "cell_code" and "export" in cell["cell_metadata"]:
+                name_module(cell, cell["cell_metadata"]["export"], api)
 
 
 class Reference(SphinxPostTransform):

@@ -1,19 +1,24 @@
-"""Tables of pandas with one row of headers, none of which is empty, and with short numbers."""
+"""Tables on the pages: one row of headers, none of which is empty, and numbers that line up."""
 
 from __future__ import annotations
 
+import html
 import re
 
+TABLE = re.compile(r"(<table\b[^>]*>)(.*?)(</table>)", re.DOTALL)
 HEAD = re.compile(r"<thead>(.*?)</thead>", re.DOTALL)
 ROW = re.compile(r"(<tr[^>]*>)(.*?)</tr>", re.DOTALL)
 CELL = re.compile(r"(<th[^>]*>)(.*?)</th>", re.DOTALL)
+ANY = re.compile(r"<(t[hd])\b([^>]*)>(.*?)</\1>", re.DOTALL)
 
-NUMBER = re.compile(r"<td>(nan|-?\d+\.\d{6,}(?:e[+-]\d+)?)</td>", re.IGNORECASE)
+LONG = re.compile(r"<td>(nan|-?\d+\.\d{6,}(?:e[+-]\d+)?)</td>", re.IGNORECASE)
+NUMBER = re.compile(r"([+\-−±]?[\d,]+(?:\.\d+)?)(?:e([+-]\d+))?( ?%|×)?")
+WORDY = 48  # letters of a cell that needs a wide column
 
 
 def mend_tables(page: str) -> str:
     """A page whose tables have one row of headers, and in each cell a number that can be read."""
-    return NUMBER.sub(shorten, mend_heads(page))
+    return TABLE.sub(align, LONG.sub(shorten, mend_heads(page)))
 
 
 def shorten(found: re.Match[str]) -> str:
@@ -24,11 +29,79 @@ def shorten(found: re.Match[str]) -> str:
     return f"<td>{number:.0f}</td>" if abs(number) >= 1000 else f"<td>{number:.4g}</td>"
 
 
+def align(found: re.Match[str]) -> str:
+    """A table that marks its numbers, and cells with many words; then each cell names its column.
+
+    Such a table becomes a list on a phone. Columns are counted from the right, because a cell that
+    spans several rows shortens the others.
+    """
+    start, body, end = found.groups()
+    if not re.search(r'class="[^"]*\b(dataframe|table)\b', start):
+        return found[0]
+    head, _, cells = body.partition("</thead>")
+    heads = ANY.findall(head.rpartition("<tr")[2])[::-1]
+    rows = [ANY.findall(row) for _, row in ROW.findall(cells)]
+    wide = any(len(words(text)) >= WORDY for row in rows for kind, _, text in row if kind == "td")
+    columns: dict[int, list[str]] = {}
+    for row in rows:
+        for place, (kind, _, text) in enumerate(reversed(row)):
+            if kind == "td" and (said := words(text)):
+                columns.setdefault(place, []).append(said)
+    numbers = {
+        place: any(len(re.sub(r"\D", "", text.partition(".")[0])) > 4 for text in column)
+        for place, column in columns.items()
+        if all(NUMBER.fullmatch(text) for text in column)
+    }
+
+    def mend_row(row: re.Match[str]) -> str:
+        cells = list(ANY.finditer(row[2]))
+        made = (mend(cell, len(cells) - 1 - i) for i, cell in enumerate(cells))
+        return f"{row[1]}{''.join(made)}</tr>"
+
+    def mend(cell: re.Match[str], place: int) -> str:
+        kind, more, text = cell.groups()
+        said = words(text)
+        if "class=" in more or "span=" in more:
+            return cell[0]
+        if place in numbers:
+            if kind == "td" and said:
+                text = text.replace(said, write(said, large=numbers[place]))
+            return f'<{kind}{more} class="number">{text}</{kind}>'
+        if wide and kind == "td" and said and place < len(heads) - 1:
+            name = html.escape(words(heads[place][2]))
+            more += f' data-head="{name}"'
+        wordy = ' class="wordy"' if kind == "td" and len(said) >= WORDY else ""
+        return f"<{kind}{more}{wordy}>{text}</{kind}>"
+
+    return start + ROW.sub(mend_row, body) + end
+
+
+def words(text: str) -> str:
+    return html.unescape(re.sub(r"<[^>]*>", "", text)).strip()
+
+
+def write(text: str, large: bool) -> str:
+    """A number as one prints it: with a real minus, with commas if large, and powers of ten."""
+    found = NUMBER.fullmatch(text)
+    assert found
+    number, power, unit = found[1], found[2], found[3] or ""
+    if re.fullmatch(r"-[0.]+", number) and not power:
+        number = number[1:]  # nothing is neither above nor below zero
+    whole, point, rest = number.partition(".")
+    if large and "," not in whole:
+        whole = re.sub(r"(?<=\d)(?=(\d{3})+$)", ",", whole)
+    number = (whole + point + rest).replace("-", "−")
+    if power:
+        number += f" × 10<sup>{str(int(power)).replace('-', '−')}</sup>"
+    return number + unit
+
+
 def mend_heads(page: str) -> str:
     """A page whose tables have the names of the index next to the names of the columns.
 
     pandas puts the names of the index into a separate row below the other names, which is otherwise
-    empty. A header without text becomes an ordinary cell.
+    empty. If the columns have a name too, the corner has both. A header without text becomes an
+    ordinary cell.
     """
     return HEAD.sub(mend_head, page)
 
@@ -39,9 +112,12 @@ def mend_head(found: re.Match[str]) -> str:
         (_, above), (_, last) = rows[-2:]
         named = [bool(text.strip()) for _, text in last]
         count = sum(named)
-        blank = not any(text.strip() for _, text in above[:count])
-        if named == sorted(named, reverse=True) and len(last) == len(above) and blank:
-            rows[-2:] = [(rows[-2][0], last[:count] + above[count:])]
+        if named == sorted(named, reverse=True) and 0 < count < len(last) == len(above):
+            corner = [
+                (start, f"{name}&nbsp;→<br>{text}&nbsp;↓" if name.strip() else text)
+                for (_, name), (start, text) in zip(above, last[:count], strict=False)
+            ]
+            rows[-2:] = [(rows[-2][0], corner + above[count:])]
     made = (start + "".join(cell(*each) for each in cells) + "</tr>" for start, cells in rows)
     return f"<thead>{''.join(made)}</thead>"
 

@@ -88,7 +88,7 @@
     undrawn: all("div.chart:not(.drawn)").length,
     hidden: all("div.chart[hidden]").length,
     formulas: all(".math").length,
-    set: all(".math mjx-container").length,
+    set: all(".math:has(mjx-container)").length,
     begun: all("div.math > div").filter((box) => {
       const formula = box.firstElementChild?.getBoundingClientRect();
       return formula?.width && formula.left < box.getBoundingClientRect().left - 2;

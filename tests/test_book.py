@@ -5,6 +5,7 @@ import os
 import re
 from base64 import b64decode
 from collections import Counter
+from collections.abc import Iterator
 from functools import cache
 from html import unescape
 from itertools import pairwise
@@ -20,7 +21,7 @@ from reading import STATIONS
 
 from annotated import Translator, encode_source, greedy_decode, load_pretrained
 from annotated.data import END, START
-from annotated.machinery.charts import chart_theme
+from annotated.machinery.charts import LAYERS, chart_theme
 from annotated.machinery.recording import record_attention
 
 SITE = ROOT / "_build" / "html"
@@ -237,6 +238,40 @@ def test_charts_have_the_look_of_the_book(page: str) -> None:
         for part in "font", "range", "mark", "line":
             assert spec["config"][part] == chart_theme()["config"][part]
         assert '"scheme"' not in json.dumps({**spec, "datasets": None, "data": None})
+
+
+@pytest.mark.parametrize("page", ["1-introduction", "2-background", "4-why-self-attention"])
+def test_a_kind_of_layer_has_one_color(page: str) -> None:
+    drawn = json.dumps(specs(page))
+    colored = r'"scale": ({"domain": \["[^]]*\], "range": \["#[^]]*\]})'
+    found = [json.loads(scale) for scale in re.findall(colored, drawn)]
+    pairs = {pair for scale in found for pair in zip(scale["domain"], scale["range"], strict=True)}
+    kinds = {name: name.partition(" ")[0].rstrip(",") for name, _ in pairs}
+    assert {kinds[name] for name, _ in pairs} >= {"recurrent", "self-attention"}
+    assert all(color == LAYERS[kinds[name]] for name, color in pairs if kinds[name] in LAYERS)
+
+
+@pytest.mark.parametrize("page", [page for page in pages() if page.startswith("3-")])
+def test_charts_name_pieces_by_words(page: str) -> None:
+    for spec in specs(page):
+        assert not re.search("▁|</s>|<EOS>", json.dumps(spec, ensure_ascii=False))
+
+
+@pytest.mark.parametrize("page", pages())
+def test_no_line_is_drawn_where_nothing_was_measured(page: str) -> None:
+    """A value beyond the axis is cut off, and not moved to its end."""
+
+    def parts(spec: dict) -> Iterator[dict]:
+        yield spec
+        for part in spec.get("layer", []):
+            yield from parts(part)
+
+    for part in (part for spec in specs(page) for part in parts(spec)):
+        mark, encoding = part.get("mark"), part.get("encoding", {})
+        if mark and (mark if isinstance(mark, str) else mark["type"]) == "line":
+            for axis in "x", "y":
+                scale = encoding.get(axis, {}).get("scale") or {}
+                assert not scale.get("clamp")
 
 
 @pytest.mark.parametrize("page", pages())
@@ -464,6 +499,19 @@ def test_the_reference_shows_a_line_for_each_name_and_unfolds_where_a_link_leads
 
 
 @pytest.mark.browser
+def test_the_claims_fit_a_phone_and_begin_with_their_counts(browser) -> None:
+    tab = browser.new_page(viewport={"width": 390, "height": 844})
+    tab.goto((SITE / "chapters" / "claims.html").as_uri())
+    bar = tab.locator(".scoreboard").bounding_box()
+    assert bar["y"] + bar["height"] < 844
+    told = tab.locator("article td").filter(has_text=re.compile(".{100}"))
+    sizes = told.evaluate_all("cells => cells.map((cell) => [cell.clientWidth, cell.scrollWidth])")
+    assert len(sizes) > 40
+    assert all(width > 300 and shown <= width for width, shown in sizes)
+    tab.close()
+
+
+@pytest.mark.browser
 def test_the_index_of_claims_is_filtered_by_the_address_and_by_hand(browser) -> None:
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
     asked = "?verdict=differs&section=3.5#the-claims"
@@ -539,7 +587,7 @@ def test_arrow_keys_scroll_wide_code_and_then_turn_no_page(browser) -> None:
     tab = browser.new_page(viewport={"width": 390, "height": 900})
     address = (SITE / "chapters" / "3-2-attention.html").as_uri()
     tab.goto(address)
-    code = tab.locator("article pre[tabindex='0']:visible").first
+    code = tab.locator("article .highlight:has(> .wrap) > pre:visible").first
     code.focus()
     tab.keyboard.press("ArrowRight")
     for _ in range(50):
@@ -554,6 +602,36 @@ def test_arrow_keys_scroll_wide_code_and_then_turn_no_page(browser) -> None:
     button.click()
     expect(button).to_have_attribute("aria-pressed", "true")
     assert code.evaluate("(box) => box.scrollWidth <= box.clientWidth")
+    tab.close()
+
+
+@pytest.mark.browser
+def test_what_is_too_wide_fades_and_its_button_covers_nothing_and_goes_when_it_fits(
+    browser,
+) -> None:
+    tab = browser.new_page(viewport={"width": 390, "height": 900})
+    tab.goto((SITE / "chapters" / "3-2-attention.html").as_uri())
+    table = tab.locator("article .output:has(table.dataframe).fades").first
+    expect(table).to_have_attribute("tabindex", "0")
+    formulas = tab.locator("article div.math > div[tabindex='0']")
+    assert formulas.count() == tab.locator("article div.math > div.fades").count()
+    shown = "article .highlight:has(> .wrap:visible)"
+    fitting = tab.locator(shown).evaluate_all(
+        "(all) => all.filter((code) => code.firstChild.scrollWidth < 800)"
+        ".slice(0, 1).map((code) => { code.id = 'fitting'; return code.id; })"
+    )
+    code = tab.locator(f"#{fitting[0]}")
+    assert code.evaluate(
+        "({ children: [pre, wrap] }) => wrap.getBoundingClientRect().top"
+        " >= pre.getBoundingClientRect().bottom"
+    )
+    assert tab.locator(".cell_output :is(.wrap, pre.fades)").count() == 0
+    tab.set_viewport_size({"width": 1920, "height": 900})
+    expect(code.locator("> .wrap")).to_be_hidden()
+    expect(code.locator("> pre[tabindex='0'], > pre.fades")).to_have_count(0)
+    tab.set_viewport_size({"width": 390, "height": 900})
+    expect(code.locator("> .wrap")).to_be_visible()
+    expect(code.locator("> .wrap")).to_have_count(1)
     tab.close()
 
 
@@ -619,7 +697,7 @@ def test_a_chart_opens_as_large_as_the_window_and_as_it_was_set(browser) -> None
     assert large.bounding_box()["width"] > 1.5 * box["width"]
     slider = dialog.locator("input[type=range]").first
     assert slider.input_value() == chart.locator("input[type=range]").first.input_value()
-    said = large.locator("text", has_text="highest")
+    said = large.locator("text", has_text="at most")
     before = said.inner_html()
     slider.press("Home")
     expect(said).not_to_have_text(before)
@@ -812,6 +890,9 @@ def test_figure_1_is_clicked_marked_and_played(browser) -> None:
         numbers = list(memoryview(b64decode(shown["strips"][stack][number])).cast("b"))
         return numbers[32 * row : 32 * row + 32]
 
+    tab.wait_for_selector(".alive .live svg")
+    place.locator(".figure").evaluate("(figure) => figure.scrollIntoView()")
+    assert place.locator(".live").bounding_box()["y"] > 844 - 120  # the figure is free
     words.nth(bicycle).click()
     place.get_by_label("Layer").select_option("3")
     box("Multi-Head Attention, encoder").click()

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from annotated.machinery.claims import MARKS, Verdict, claim
+from annotated.machinery.claims import MARKS, Verdict, claim, powers
 
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
 STATEMENT = "Nine is odd."
@@ -22,6 +22,12 @@ GIVEN = {"id": "s9-odd", "statement": STATEMENT, "section": "3.2.1", "evidence":
 def made(**changed) -> Verdict:
     given = {**GIVEN, "kind": "measured here", "holds": True, **changed}
     return claim(given.pop("id"), given.pop("statement"), **given)
+
+
+def test_evidence_has_powers_of_ten() -> None:
+    assert powers("2e-22, 3.3e+18 and 1e-05") == "2×10⁻²², 3.3×10¹⁸ and 1×10⁻⁵"
+    assert powers("e-5, d41e-mail") == "e-5, d41e-mail"
+    assert made(evidence="off by 7e-08").evidence == "off by 7×10⁻⁸"
 
 
 @pytest.mark.parametrize(
@@ -131,6 +137,15 @@ def test_a_claim_that_lacks_a_part_fails_the_build(collector, changed, told: str
         collector.collect(notebooks(first=[shown]))
 
 
+def test_no_two_verdicts_look_alike(collector):
+    signs, colors = zip(*MARKS.values(), strict=True)
+    assert len(set(signs)) == len(set(colors)) == len(MARKS)
+    lines = {
+        holds: collector.index([collector.Entry("x", made(holds=holds))]) for holds in (True, None)
+    }
+    assert "4px solid" in lines[True] and "4px dashed" in lines[None]
+
+
 def test_the_index_escapes_and_leads_to_the_chapter(collector):
     entry = collector.Entry("3-2-attention", made(statement="n < d", evidence="1 & 2"))
     table = collector.index([entry])
@@ -153,7 +168,7 @@ def test_the_bar_counts_by_verdict_and_leads_to_the_index(collector):
         ("1", "verdict=measured%20at%20small%20scale", "1: measured at small scale", "1"),
         ("1", "verdict=open", "1: open", "1"),
     ]
-    legend = re.findall(r"</span> ([^<]+)</li>", bar)
+    legend = re.findall(r"</span> <a [^>]*#what-the-verdicts-mean\">([^<]+)</a></li>", bar)
     assert legend == ["measured here", "measured at small scale", "open"]
 
 
@@ -218,6 +233,8 @@ def test_the_build_collects_what_cells_show_and_says_what_they_break(
     assert said == ""
     assert 'id="claim-odd"' in front and "?verdict=holds%20by%20construction#the-claims" in front
     assert 'href="index.html#claim-odd"' in claims and "≡ holds by construction" in claims
+    key = '<strong>≡ <a class="symbol" href="claims.html#what-the-verdicts-mean">holds by con'
+    assert key in front  # where a reader meets a sign, it leads to what it means
     said, (front, claims) = build(tmp_path, collector, MAKES.format(ODD.format(0)))
     assert said == "" and "?verdict=differs#" in front and "✗ differs" in claims  # not read anew
     said, (front, claims) = build(tmp_path, collector, MAKES.format(ODD.format("1 / 0")))

@@ -8,7 +8,7 @@ test_visualization_drawing).
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
 
@@ -19,6 +19,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from annotated.data import START, encode_source, pad_ids
+from annotated.machinery.charts import words
 from annotated.machinery.pretrained import load_pretrained
 from annotated.machinery.translator import Translator
 from annotated.optimizer import rate
@@ -195,6 +196,10 @@ def log_probs(text: str, starts: tuple[tuple[int, ...], ...]) -> Tensor:
     return model.generator(out[torch.arange(len(starts)), last])
 
 
+def names(tokenizer, ids: Iterable[int]) -> list[str]:
+    return words([tokenizer.id_to_token(i) for i in ids])
+
+
 def test_a_query_among_three_keys(chart) -> None:
     opened = chart("3-2-attention", "query, x", "query, y")
     corner = math.sqrt(0.5)
@@ -217,7 +222,8 @@ def test_a_query_among_three_keys(chart) -> None:
         check(*map(float, values))
     left, top, width, height = opened.plot()
     path = [(-2.0, 0.5), (0.25, 0.25), (1.5, -2.0), (0.0, 0.0)]
-    points = [(left + width * (3 + x) / 6, top + height * (3 - y) / 6) for x, y in path]
+    one = height / 7.4  # from -3 to 4.4, and the same to the right
+    points = [(left + width / 2 + one * x, top + one * (4.4 - y)) for x, y in path]
     for (start, end), (x, y) in zip(pairwise(points), path[1:], strict=True):
         opened.pull(start, end)
         assert [float(value) for value in opened.values()] == [x, y]
@@ -230,12 +236,12 @@ def test_a_query_among_three_keys(chart) -> None:
 
 
 def test_the_scale_keeps_the_softmax_soft(chart) -> None:
-    opened = chart("3-2-attention", "d_k")
+    opened = chart("3-2-attention", "Width dₖ of query and keys")
     for (d_k,) in opened.by_hand():
         rows = opened.marks("dot products", "weight")
         scaled, plain = (
             torch.tensor([number(row["weight"]) for row in rows if row["dot products"] == kind])
-            for kind in ("divided by √d_k", "not scaled")
+            for kind in ("divided by √dₖ", "not scaled")
         )
         assert len(scaled) == len(plain) == 16
         # The same scores: without the scale they are √d_k times as large.
@@ -275,12 +281,13 @@ def test_what_turns_a_unit_on(chart) -> None:
     hook.remove()
     values = torch.cat([part[:, word] for part in seen]).relu()  # (vocab, d_ff)
     strongest = values[ids[word]].argmax().item()
+    named = {name: i for i, name in enumerate(names(tokenizer, range(len(values))))}
     assert opened.values() == [str(strongest)]
     for (unit,) in opened.by_hand():
         assert values[ids[word], int(unit)] > 0
         rows = opened.marks("piece", "value after the ReLU")
         found = [number(row["value after the ReLU"]) for row in rows]
-        pieces = [tokenizer.token_to_id(row["piece"]) for row in rows]
+        pieces = [named[row["piece"]] for row in rows]
         assert found == pytest.approx(values[pieces, int(unit)].tolist(), abs=0.0051)
         top = [value for value in values[:, int(unit)].topk(10).values.tolist() if value > 0]
         assert sorted(found, reverse=True) == pytest.approx(top, abs=0.0051)
@@ -315,34 +322,34 @@ def test_what_the_translator_would_write_next(chart) -> None:
         best = log_probs(text, (starts[written],))[0].exp().topk(5)
         rows = opened.marks("piece", "probability")
         shown = {row["piece"]: number(row["probability"].rstrip("%")) / 100 for row in rows}
-        pieces = map(tokenizer.id_to_token, best.indices.tolist())
+        pieces = names(tokenizer, best.indices.tolist())
         assert shown == pytest.approx(
             dict(zip(pieces, best.values.tolist(), strict=True)), abs=1e-4
         )
 
 
 def test_table_1_as_curves(chart) -> None:
-    opened = chart("4-why-self-attention", "d", "k and r", "Column")
+    opened, d, k = chart("4-why-self-attention", "Compare"), 512, 3
     formulas = {
-        "complexity per layer": lambda n, d, k: [n * n * d, n * d * d, k * n * d * d, k * n * d],
-        "sequential operations": lambda n, d, k: [1, n, 1, 1],
-        "maximum path length": lambda n, d, k: [1, n, math.log(n, k), n / k],
+        "work": lambda n: [n * n * d, n * d * d, k * n * d * d, k * n * d],
+        "waiting": lambda n: [1, n, 1, 1],
+        "distance": lambda n: [1, n, math.log(n, k), n / k],
     }
     kinds = ["self-attention", "recurrent", "convolutional", "restricted self-attention"]
     units = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-    for d, k, column in opened.by_hand():
-        rows = opened.marks("layer", "value", "length n (positions)")
+    for (compared,) in opened.by_hand():
+        rows = opened.marks("layer", "value", "length n (words)")
         assert {row["layer"] for row in rows} == set(kinds) and len(rows) >= 40
         for row in rows:
-            n = number(row["length n (positions)"])
-            expected = formulas[column](n, int(d), int(k))[kinds.index(row["layer"])]
+            n = number(row["length n (words)"])
+            expected = formulas[compared](n)[kinds.index(row["layer"])]
             digits, unit = re.fullmatch(r"([\d.]+)(\D?)", row["value"]).groups()
             assert float(digits) * units[unit] == pytest.approx(max(1, expected), rel=0.006)
-        assert ("n = d" in opened.texts()) == (column == "complexity per layer")
+        assert ("n = d" in opened.texts()) == (compared == "work")
 
 
 def test_batches_of_similar_length_pad_less(chart) -> None:
-    opened, shares = chart("5-1-data-batching", "pairs"), {}
+    opened, shares = chart("5-1-data-batching", "Pairs"), {}
     for (order,) in opened.by_hand():
         areas: Counter[str] = Counter()
         for what, _, _, width, height in opened.rectangles():
@@ -353,7 +360,7 @@ def test_batches_of_similar_length_pad_less(chart) -> None:
 
 
 def test_the_highest_rate_and_the_way_to_it_with_keys_alone(chart) -> None:
-    names = ["warmup (updates)", "d_model", "factor"]
+    names = ["Warmup (updates)", "Width of the model", "Factor"]
     opened = chart("5-3-optimizer", *names)
     tab, reached = opened.tab, []
     tab.keyboard.press("Tab")
@@ -365,20 +372,21 @@ def test_the_highest_rate_and_the_way_to_it_with_keys_alone(chart) -> None:
         reached += [name for name in names if tab.evaluate(inside).startswith(name)]
     assert reached == names
     for key, edge in ("Home", "min"), ("End", "max"):
-        opened.controls["factor"].press(key)
-        assert opened.values()[2] == opened.controls["factor"].get_attribute(edge)
+        opened.controls["Factor"].press(key)
+        assert opened.values()[2] == opened.controls["Factor"].get_attribute(edge)
     for warmup, d_model, factor in opened.by_hand():
-        (told,) = [text for text in opened.texts() if text.startswith("highest: ")]
+        (told,) = [text for text in opened.texts() if ": at most " in text]
         steps = sorted({*range(1, 20_000, 99), int(warmup) - 1, int(warmup), int(warmup) + 1})
         rates = [rate(step, int(d_model), float(factor), int(warmup)) for step in steps]
-        assert number(told.removeprefix("highest: ")) == pytest.approx(max(rates), rel=0.006)
-        (point,) = opened.marks("update", "learning rate", seen="[aria-roledescription=point]")
+        assert number(told.split()[-1]) == pytest.approx(1e4 * max(rates), abs=0.051)
+        named = "update", "learning rate (in units of 10⁻⁴)"
+        (point,) = opened.marks(*named, seen="[aria-roledescription=point]")
         assert number(point["update"]) == steps[rates.index(max(rates))]
     assert "5-3-optimizer" in tab.url  # arrows turned no page
 
 
 def test_the_loss_is_least_where_the_target_is(chart) -> None:
-    opened = chart("5-4-regularization", "smoothing ε", "tokens K")
+    opened = chart("5-4-regularization", "Smoothing ε", "Tokens K")
     for epsilon, size in opened.by_hand():
         target = torch.full((1, int(size)), float(epsilon) / int(size), dtype=torch.float64)
         target[0, 0] += 1 - float(epsilon)
@@ -395,7 +403,7 @@ def complete(text: str, beam: int):
 
 
 def test_hypotheses_are_ranked_for_any_alpha(chart) -> None:
-    opened, first = chart("6-1-machine-translation", "alpha"), {}
+    opened, first = chart("6-1-machine-translation", "α"), {}
     log_prob = {each.text: each.log_prob for each in complete("A woman is cooking dinner.", 8)}
     for (alpha,) in opened.by_hand():
         rows = opened.marks("output", "score (0 would be certainty)")

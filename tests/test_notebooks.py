@@ -101,10 +101,18 @@ def test_the_code_is_the_chapters_and_folds_as_on_the_site(folder: Path, name: s
         assert (cell.metadata.get("cellView") == "form") == folded
 
 
+@pytest.mark.parametrize("name", PATHS)
+def test_the_code_of_a_verdict_is_folded(name: str):
+    for cell in jupytext.read(PATHS[name], fmt="md:myst").cells:
+        if cell.cell_type == "code" and re.search(r"^claim\(", cell.source, re.MULTILINE):
+            assert "hide-input" in cell.metadata.get("tags", []), cell.source
+
+
 @pytest.mark.parametrize("name", ["index", "claims"])
 def test_what_only_the_site_has_is_named(folder: Path, name: str):
-    text = texts(read(folder, name))
-    assert text.count("On the site, the build") == 1 and "<div" not in text
+    text, source = texts(read(folder, name)), PATHS[name].read_text(encoding="utf-8")
+    places = len(re.findall(r'^<div class="(?:scoreboard|claims-index)">', source, re.MULTILINE))
+    assert text.count("On the site, the build") == places > 0 and "<div" not in text
 
 
 @pytest.mark.parametrize("name", PATHS)

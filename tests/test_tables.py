@@ -1,5 +1,6 @@
 """Tables of pandas on the pages: their headers, read back by pandas."""
 
+import re
 from io import StringIO
 
 import pytest
@@ -11,6 +12,7 @@ pytest.importorskip("lxml")
 FRAME = pd.DataFrame({"BLEU": [1.0, 2.0], "loss": [3.0, 4.0]})
 NAMED = FRAME.set_axis(pd.Index(["a", "b"], name="model"))
 TWO = FRAME.set_axis(pd.MultiIndex.from_product([["a"], [1, 2]], names=["model", "layer"]))
+BOTH = NAMED.rename_axis(columns="score")
 WIDE = NAMED.set_axis(pd.MultiIndex.from_product([["test"], ["BLEU", "loss"]]), axis=1)
 
 
@@ -20,6 +22,8 @@ WIDE = NAMED.set_axis(pd.MultiIndex.from_product([["test"], ["BLEU", "loss"]]), 
         (FRAME, ["", "BLEU", "loss"]),
         (NAMED, ["model", "BLEU", "loss"]),
         (TWO, ["model", "layer", "BLEU", "loss"]),
+        (BOTH, ["score\xa0→ model\xa0↓", "BLEU", "loss"]),
+        (TWO.rename_axis(columns="score"), ["model", "score\xa0→ layer\xa0↓", "BLEU", "loss"]),
     ],
 )
 def test_a_table_has_one_row_of_headers(frame, first):
@@ -37,6 +41,8 @@ def test_what_has_more_rows_keeps_them():
     html = mend_heads(WIDE.to_html())
     assert "<th></th>" not in html
     assert html.count("<tr") == 2 + 2  # two of headers, the names of the index in the second
+    named = mend_heads(WIDE.rename_axis(columns=["split", "score"]).to_html())
+    assert named.count("<tr") == 2 + 2 and "score&nbsp;→<br>model&nbsp;↓" in named
     plain = "<table><thead><tr><th>a</th></tr></thead></table>"
     assert mend_heads(plain) == plain
 
@@ -48,3 +54,30 @@ def test_numbers_have_four_digits_that_count():
     )
     cells = mend_tables(page).split("<td>")[1:]
     assert [cell.partition("<")[0] for cell in cells] == ["14.4", "16.7", "4.768e-07", "12346", ""]
+
+
+def test_columns_of_numbers_are_marked_and_printed_as_one_prints_numbers():
+    frame = pd.DataFrame({
+        "words": [9099, 41793], "change": ["-0.00", "-1.5"], "rate": ["6.99e-04", ""],
+        "said": ["3 of 4", "5"], "year": [2017, 2025],
+    })  # fmt: skip
+    html = mend_tables(frame.to_html())
+    found = re.findall(r'<t[hd] class="number">(.*?)</t[hd]>', html)
+    assert found == [
+        "words", "change", "rate", "year",
+        "9,099", "0.00", "6.99 × 10<sup>−4</sup>", "2017", "41,793", "−1.5", "", "2025",
+    ]  # fmt: skip
+
+
+def test_where_a_cell_has_many_words_each_cell_names_its_column():
+    row = '<tr class="row-even">{}</tr>'
+    cells = "".join(f"<td><p>{text}</p></td>" for text in ("5.1", "many words " * 6, ""))
+    heads = "".join(f'<th class="head"><p>{name}</p></th>' for name in ("section", "said", "here"))
+    table = '<table class="table"><thead>{}</thead><tbody>{}</tbody></table>'
+    html = mend_tables(table.format(row.format(heads), row.format(cells)))
+    assert re.findall('data-head="(.*?)"', html) == ["said"]
+    assert html.count("wordy") == 1
+    plain = table.format(
+        row.format(heads), row.format(cells.replace("many", "").replace("words", ""))
+    )
+    assert "data-head" not in mend_tables(plain)

@@ -4,6 +4,27 @@ from contextlib import suppress
 from typing import Any
 
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F"]
+# Of each kind of layer, on all pages.
+LAYERS = {
+    "self-attention": PALETTE[0],
+    "recurrent": PALETTE[1],
+    "convolutional": PALETTE[2],
+    "dilated": PALETTE[3],
+    "LSTM": PALETTE[4],
+    "restricted": PALETTE[5],
+    "separable": PALETTE[6],
+}
+
+
+def words(pieces: list[str]) -> list[str]:
+    """Pieces of a vocabulary as charts and tables name them; "…" continues a word.
+
+    >>> words(["▁The", "▁l", "aw", ".", "</s>"])
+    ['The', 'l', '…aw', '.', 'end']
+    """
+    names = {"</s>": "end", "<EOS>": "end", "▁": "space"}
+    inside = lambda piece: f"…{piece}" if piece[:1].isalpha() else piece.strip("▁")
+    return [names.get(piece) or inside(piece) for piece in pieces]
 
 
 def chart_theme() -> Any:
@@ -19,8 +40,11 @@ def chart_theme() -> Any:
             "ramp": ramp,
             "diverging": [PALETTE[0], "#80808000", PALETTE[1]],
         },
-        "title": {"fontSize": 15, "fontWeight": 600, "anchor": "start"},
+        "title": {"fontSize": 15, "fontWeight": 600, "anchor": "start", "offset": 10},
         "axis": {**text, "gridOpacity": 0.5},
+        # Each label is below its tick, the first and the last too; there are few, and none touch.
+        "axisX": {"labelFlush": False, "labelSeparation": 6},
+        "axisXQuantitative": {"tickCount": 6},
         "legend": {**text, "titleFontSize": 12, "orient": "bottom", "columns": 3},
         "line": {"strokeWidth": 2.5},
         "point": {"filled": True, "size": 60},

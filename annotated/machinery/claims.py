@@ -5,6 +5,7 @@ notebooks and collects all verdicts on one page (book/claims.py).
 """
 
 import html
+import re
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -17,7 +18,7 @@ KINDS = {
     "at small scale": "measured at small scale",
 }  # kind of evidence → verdict on a claim that holds
 MARKS = {
-    "holds by construction": ("≡", "#999999"),
+    "holds by construction": ("≡", "#9b8ae0"),
     "holds in the paper's own numbers": ("¶", "#cc79a7"),
     "measured here": ("✓", "#009e73"),
     "measured at small scale": ("≈", "#56b4e9"),
@@ -42,18 +43,23 @@ class Verdict:
         """The section as it is displayed: §3.2.1, or abstract."""
         return f"§{self.section}" if self.section[0].isdigit() else self.section
 
+    @property
+    def edge(self) -> str:
+        """The rule at the left of a verdict, in CSS; it is broken while the verdict is open."""
+        return f"4px {'dashed' if self.verdict == 'open' else 'solid'} {MARKS[self.verdict][1]}"
+
     def __str__(self) -> str:
         mark, _ = MARKS[self.verdict]
         return f"{mark} {self.verdict} ({self.place}): {self.statement}\n  {self.evidence}"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
-        mark, color = MARKS[self.verdict]
+        mark, _ = MARKS[self.verdict]
         text = {name: html.escape(value) for name, value in asdict(self).items()}
         aside = (  # styled inline, so that it looks the same in a notebook
             f'<aside class="claim" id="claim-{text["id"]}" role="note" '
             f'aria-label="a claim of {self.place}: {text["verdict"]}" '
             f'data-verdict="{text["verdict"]}" '
-            f'style="border-left: 4px solid {color}; margin: 0.5em 0; padding: 0 0 0 0.8em">'
+            f'style="border-left: {self.edge}; margin: 0.5em 0; padding: 0 0 0 0.8em">'
             f'<p style="margin: 0"><strong>{mark} {text["verdict"]}</strong> · {self.place} · '
             f"{text['statement']}</p>"
             f'<p style="margin: 0; font-size: 0.9em">{text["evidence"]}</p></aside>'
@@ -63,6 +69,13 @@ class Verdict:
             "text/html": aside,
             "application/vnd.annotated.claim+json": asdict(self),
         }
+
+
+def powers(text: str) -> str:
+    """The text with 2×10⁻²² for 2e-22."""
+    raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    power = lambda found: f"×10{str(int(found[1])).translate(raised)}"
+    return re.sub(r"(?<=\d)e([+-]\d+)\b", power, text)
 
 
 def claim(
@@ -87,4 +100,4 @@ def claim(
         raise TypeError(f"claim {id}: expected True, False or None for holds; got {holds!r}")
     held, failed = KINDS[kind], "not reproduced here" if kind == "at small scale" else "differs"
     verdict = "open" if holds is None else held if holds else failed
-    return Verdict(id, statement, section, verdict, evidence)
+    return Verdict(id, statement, section, verdict, powers(evidence))

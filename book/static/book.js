@@ -20,8 +20,19 @@
     };
   }
 
+  // The two blues of the palette change places in the dark, where the first one would be dull; so
+  // what is written on it is not white.
+  const BLUES = { "#0072B2": "#56B4E9", "#56B4E9": "#0072B2", white: "#18181b" };
+  function swapBlues(part) {
+    for (const [key, value] of Object.entries(part)) {
+      if (BLUES[value]) part[key] = BLUES[value];
+      else if (value && typeof value === "object" && key !== "datasets" && key !== "data") swapBlues(value);
+    }
+  }
+
   // What is much has the color of the layer, and what is little that of the page.
   function inTheme(spec) {
+    if (dark()) swapBlues(spec);
     const layer = getComputedStyle(document.documentElement).getPropertyValue("--layer").trim();
     const ramp = [`${layer}00`, layer], diverging = [layer, "#80808000", dark() ? "#e69f00" : "#d55e00"];
     Object.assign(spec.config?.range ?? {}, { heatmap: ramp, ramp, diverging });
@@ -39,6 +50,14 @@
       if (mark.type === "text") Object.assign(mark, { angle: 0, align: { left: "right", right: "left" }[mark.align] });
       Object.assign(encoding.color?.legend ?? {}, { columns: 4, symbolSize: 576 });
     }
+  }
+
+  // Charts side by side need room; else they stand one below the other.
+  function stack(spec, width) {
+    if (!spec.hconcat) return;
+    spec.vconcat = spec.hconcat;
+    delete spec.hconcat;
+    for (const part of spec.vconcat) part.width = Math.min(part.width, width - 90);
   }
 
   // A narrow chart gets a narrow legend, and a title in several lines.
@@ -92,6 +111,7 @@
   // Draws a specification in an element; says what Vega made of it.
   async function drawIn(canvas, spec, options) {
     inTheme(spec);
+    if (canvas.clientWidth < 600) stack(spec, canvas.clientWidth);
     if (canvas.clientWidth < 500) fitPhone(spec, canvas.clientWidth);
     const { view } = await vegaEmbed(canvas, spec, {
       config: colors(),
@@ -237,27 +257,39 @@
     show();
   }
 
-  // Lines that are too long fade at the right, and a button breaks them.
+  // What is too wide fades at the right, and can be scrolled with keys, which then turn no page. A
+  // button breaks lines of code.
+  function reach(box) {
+    const wide = box.scrollWidth > box.clientWidth;
+    if (wide) box.tabIndex = 0;
+    else box.removeAttribute("tabindex");
+    box.classList.toggle("fades", box.scrollLeft + box.clientWidth < box.scrollWidth - 4);
+    if (wide && box.localName === "pre") box.button ??= letWrap(box);
+    if (box.button) box.button.hidden = !wide && !box.classList.contains("wrapped");
+  }
+
   function letWrap(box) {
     const button = document.createElement("button");
     const onclick = () => button.setAttribute("aria-pressed", String(box.classList.toggle("wrapped")));
     Object.assign(button, { type: "button", className: "wrap", textContent: "Wrap lines", onclick });
     button.setAttribute("aria-pressed", "false");
-    box.parentElement.append(button);
-    box.onscroll = () => {
-      box.classList.toggle("fades", box.scrollLeft + box.clientWidth < box.scrollWidth - 4);
-    };
-    box.onscroll();
+    box.after(button);
+    return button;
   }
 
-  // What scrolls can be scrolled with keys, which then turn no page; every button has a name.
+  // Boxes are measured when their size changes: also when they unfold. Every button has a name.
   function makeReachable() {
-    for (const box of document.querySelectorAll("article table, article pre, div.math > div")) {
-      if (box.scrollWidth <= box.clientWidth) continue;
-      box.tabIndex = 0;
-      box.onkeydown = (event) => { if (event.key.startsWith("Arrow")) event.stopPropagation(); };
-      if (box.localName === "pre") letWrap(box);
+    const tables = "article .pst-scrollable-table-container, article .output:has(> div > table)";
+    const boxes = [...document.querySelectorAll(`${tables}, article pre, div.math > div`)];
+    const sizes = new ResizeObserver((entries) => entries.forEach(({ target }) => reach(target)));
+    for (const box of boxes) {
+      box.onkeydown = (event) => {
+        if (box.tabIndex === 0 && event.key.startsWith("Arrow")) event.stopPropagation();
+      };
+      box.onscroll = () => reach(box);
+      sizes.observe(box);
     }
+    document.fonts.ready.then(() => boxes.forEach(reach));
     for (const toggle of document.querySelectorAll(".bd-sidebar-primary details > summary")) {
       const chapter = toggle.closest("li").querySelector("a").textContent.trim();
       toggle.setAttribute("aria-label", `parts of ${chapter}`);
@@ -340,7 +372,6 @@
     addEventListener("hashchange", unfold);
     document.addEventListener("click", ({ target }) => target.closest?.("a[href*='#']") && setTimeout(unfold));
     makeReachable();
-    addEventListener("resize", makeReachable);
     const needed = Object.keys(pictures).filter((script) => document.querySelector(pictures[script]));
     if (needed.length) ["elements.js", ...needed].forEach((script) => load(script, false));
     document.querySelectorAll("div.claims-index").forEach(filter);

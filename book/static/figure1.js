@@ -53,7 +53,7 @@
 
     let stack = "decoder", box = 4, layer = data.layers - 1, pieces = data.target.length;
     const marks = { encoder: 5, decoder: 3 }; // "bicycle", and what writes "Fahrrad"
-    let untouched = true, playing = null;
+    let playing = null;
     const here = () => stops.findIndex((stop) => stop.stack === stack && stop.box === box
       && (stop.layer ?? layer) === layer && (stack === "encoder" || stop.pieces === pieces));
 
@@ -196,8 +196,9 @@
 
     // ------------------------------------------------------------------------------------ play
 
+    const begin = () => place.classList.add("begun"); // the panel may now cover the figure
     function go(index) {
-      untouched = false;
+      begin();
       ({ stack, box, pieces } = stops[index]);
       layer = stops[index].layer ?? (box < BEFORE ? 0 : data.layers - 1);
       show();
@@ -213,12 +214,12 @@
     }
     function start() {
       playing = true;
-      if (untouched || here() === stops.length - 1) go(0);
+      if (!place.classList.contains("begun") || here() === stops.length - 1) go(0);
       else show();
       playing = setTimeout(tick, 900);
     }
     function pause() {
-      untouched = false;
+      begin();
       clearTimeout(playing);
       if (playing) { playing = null; show(); }
     }

@@ -6,7 +6,7 @@ word and head, in ten-thousandths, and the chart unpacks them in the reader's br
 """
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _COLORS = [
     "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#8C564B", "#56B4E9", "#7F7F7F",
+    "#808000",
 ]  # fmt: skip
 _GAP = 110  # pixels between the two rows of words
 
@@ -83,7 +84,7 @@ class _Frame:
 
         longest, self.h = max(map(len, [*shown.queries, *shown.keys])), shown.weights.size(1)
         self.columns = max(len(shown.queries), len(shown.keys))
-        self.top = max(12 + 7 * longest, 8 * self.h)
+        self.top = max(12 + 8 * longest, 8 * self.h)
         self.bottom, self.height = self.top + _GAP, 2 * self.top + _GAP
         self.across = alt.Scale(domain=[-0.5, self.columns - 0.5], nice=False, zero=False)
         self.down = alt.Scale(domain=[self.height, 0], nice=False)
@@ -139,7 +140,12 @@ def _marks(shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame) -> "l
             alt.Tooltip("to_word:N", title="to"), alt.Tooltip("weight:Q", format=".3f"),
         ],
     }  # fmt: skip
-    lines = seen.transform_calculate(y=str(frame.top + 3), y2=str(frame.bottom - 3))
+    # The heads share the width of a word, so that no line hides that of another head.
+    apart = "min(0.2, 0.7 / datum.shown) * (datum.rank - (datum.shown + 1) / 2)"
+    lines = seen.transform_calculate(
+        y=str(frame.top + 3), y2=str(frame.bottom - 3),
+        start=f"datum.query + {apart}", end=f"datum.key + {apart}",
+    )  # fmt: skip
     height = f"{frame.top} / datum.shown"  # the displayed heads share the height of the words
     cells = seen.transform_filter(_isolated(otherwise="false")).transform_calculate(
         left="datum.key - 0.5",
@@ -155,7 +161,7 @@ def _marks(shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame) -> "l
             **frame.at("left", "y", x2="right", y2="y2"), **shared, fillOpacity=shade
         ),
         rule.encode(
-            **frame.at("query", "y", x2="key", y2="y2"), **shared, opacity=_opacity("strength")
+            **frame.at("start", "y", x2="end", y2="y2"), **shared, opacity=_opacity("strength")
         ),
     ]
 
@@ -173,7 +179,8 @@ def _words(words: list[str], above: bool, frame: _Frame) -> "list[alt.Chart]":
         for i, word in enumerate(words)
     ]  # fmt: skip
     base = alt.Chart(alt.Data(values=rows))
-    text = base.mark_text(angle=270, baseline="middle", align="left" if above else "right")
+    align: Literal["left", "right"] = "left" if above else "right"
+    text = base.mark_text(angle=270, baseline="middle", align=align, fontSize=12)
     box = frame.at("left", "edge", x2="right", y2="far")
     return [
         base.transform_filter(isolated).mark_rect(color="#888888", opacity=0.35).encode(**box),
@@ -206,7 +213,7 @@ def attention_lines(
         full: initially, the weight from which a line has its full color.
         threshold: initially, weaker connections are not drawn.
 
-    Returns: a chart; there are eight colors, so heads 1 and 9 of a model with more heads share one.
+    Returns: a chart; there are nine colors, so heads 1 and 10 of a model with more heads share one.
 
     Raises: ValueError if the numbers of words differ from those of the weights, or if a setting is
         out of range.

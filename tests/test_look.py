@@ -1,0 +1,93 @@
+"""The look of the pages that can be known without a browser: colors, heights, places of signs."""
+
+import re
+
+import pytest
+
+pytest.importorskip("sphinx", reason="needs the extra `book`")
+pytest.importorskip("altair")
+
+import altair as alt
+from contents import ROOT
+from docutils import nodes
+from docutils.frontend import get_default_settings
+from docutils.utils import new_document
+from extension import Cells
+from formulas import apart, set_formulas
+from heights import height
+
+from annotated.machinery import charts  # enables the theme
+
+CSS = (ROOT / "book" / "static" / "book.css").read_text(encoding="utf-8")
+
+
+def luminance(color: str) -> float:
+    parts = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("kind", ["removed", "added"])
+def test_changed_lines_can_be_read_on_their_colors(kind):
+    letters = re.findall(rf"--{kind}: (#\w{{6}})", CSS)
+    grounds = re.findall(rf"--on-{kind}: (#\w{{6}})", CSS)
+    assert len(letters) == len(grounds) == 2  # light and dark
+    for pair in zip(letters, grounds, strict=True):
+        dark, light = sorted(map(luminance, pair))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5
+
+
+def test_charts_side_by_side_stand_one_below_the_other_on_a_phone():
+    one = (
+        alt.Chart(alt.Data(values=[{"x": 1}])).mark_point().encode(alt.X("x", type="quantitative"))
+    )
+    one = one.properties(width=230, height=200)
+    assert height(one.to_dict(), 358) == height(one.to_dict(), 768)
+    both = alt.hconcat(one, one).to_dict()
+    assert height(both, 358) > height(both, 768) + 200
+
+
+def test_the_last_label_of_an_axis_stands_below_its_tick():
+    assert charts.chart_theme()["config"]["axisX"]["labelFlush"] is False
+
+
+@pytest.mark.parametrize(
+    ("text", "together"),
+    [
+        ("of width {}, for", "{},"),
+        ("attention ({}) is", "({})"),
+        ('by <a href="#d-k">{}</a>. Then', '<a href="#d-k">{}</a>.'),
+        ('<a href="#d-k">the width {}</a>. Then', None),
+        ("and {} heads", None),
+    ],
+)
+def test_a_formula_keeps_the_sign_after_it(text, together):
+    math = '<span class="math">\\(h\\)</span>'
+    page = set_formulas(f"<p>{text.format(math)}</p>", "fonts")
+    assert re.sub(r"<[^>]*>", "", page).count("(") == text.count("(")
+    kept = re.search(r'<span class="together">(.*?)</mjx-container></span>([^ ]*)</span>', page)
+    assert bool(kept) == bool(together)
+    if kept and together:
+        before, _, after = together.partition("{}")
+        assert kept[1].startswith(f'{before}<span class="math">') and kept[2] == after
+
+
+def test_formulas_in_a_row_can_become_lines():
+    row = r"a = \frac{1}{2}, \qquad b = 3"
+    assert [part.strip() for part in apart(row)] == [r"a = \frac{1}{2},", "b = 3"]
+    for whole in r"\text{a \qquad b}", r"\begin{aligned} a \qquad b \end{aligned}":
+        assert apart(whole) == [whole]
+
+
+def test_code_and_words_of_a_solution_are_in_one_box():
+    document = new_document("page", get_default_settings())
+    cell = nodes.container(
+        nb_element="cell_code", cell_metadata={"tags": ["hide-cell", "solution"]}, hide_mode="all"
+    )
+    opening = nodes.raw("", "<details>\n<summary>Solution</summary>", format="html")
+    alone = cell.deepcopy()
+    document += [cell, opening, nodes.paragraph("", "Because."), alone]
+    Cells(document).run()
+    assert document.children[0] is opening and document.children[1] is cell
+    assert opening.astext().startswith('<details class="solution">')
+    assert "hide_mode" not in cell and alone["hide_mode"] == "all"
