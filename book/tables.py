@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import re
 
+from annotated.machinery.claims import powers
+
 TABLE = re.compile(r"(<table\b[^>]*>)(.*?)(</table>)", re.DOTALL)
 HEAD = re.compile(r"<thead>(.*?)</thead>", re.DOTALL)
 ROW = re.compile(r"(<tr[^>]*>)(.*?)</tr>", re.DOTALL)
@@ -81,7 +83,7 @@ def words(text: str) -> str:
 
 
 def write(text: str, large: bool) -> str:
-    """A number as one prints it: with a real minus, with commas if large, and powers of ten."""
+    """A number as one prints it: with a real minus, and with commas if large."""
     found = NUMBER.fullmatch(text)
     assert found
     number, power, unit = found[1], found[2], found[3] or ""
@@ -92,7 +94,7 @@ def write(text: str, large: bool) -> str:
         whole = re.sub(r"(?<=\d)(?=(\d{3})+$)", ",", whole)
     number = (whole + point + rest).replace("-", "−")
     if power:
-        number += f" × 10<sup>{str(int(power)).replace('-', '−')}</sup>"
+        number = powers(f"{number}e{power}")
     return number + unit
 
 
