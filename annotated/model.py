@@ -200,27 +200,6 @@ def build_model(config: TransformerConfig) -> EncoderDecoder:
     return model
 
 
-def parameter_shapes(config: TransformerConfig) -> dict[str, torch.Size]:
-    """Name and shape of each parameter; a tied matrix has one name, as in `named_parameters`."""
-    with torch.device("meta"):
-        return {name: p.shape for name, p in build_model(config).named_parameters()}
-
-
-def tie_embeddings(model: EncoderDecoder) -> None:
-    """Make both embeddings and the generator share one matrix.
-
-    Raises: ValueError if the vocabularies differ in size.
-    """
-    sizes = {
-        name: model.get_parameter(f"{name}_embed.0.lut.weight").size(0) for name in ("src", "tgt")
-    }
-    if sizes["src"] != sizes["tgt"]:
-        raise ValueError(f"expected vocabularies of one size to tie; got {sizes}")
-    shared = model.get_parameter("generator.proj.weight")
-    model.get_submodule("src_embed.0.lut").weight = shared
-    model.get_submodule("tgt_embed.0.lut").weight = shared
-
-
 def make_model(
     src_vocab: int,
     tgt_vocab: int,
@@ -251,6 +230,27 @@ def make_model(
         src_vocab, tgt_vocab, N=N, d_model=d_model, d_ff=d_ff, h=h, dropout=dropout, **options
     )
     return build_model(config)
+
+
+def parameter_shapes(config: TransformerConfig) -> dict[str, torch.Size]:
+    """Name and shape of each parameter; a tied matrix has one name, as in `named_parameters`."""
+    with torch.device("meta"):
+        return {name: p.shape for name, p in build_model(config).named_parameters()}
+
+
+def tie_embeddings(model: EncoderDecoder) -> None:
+    """Make both embeddings and the generator share one matrix.
+
+    Raises: ValueError if the vocabularies differ in size.
+    """
+    sizes = {
+        name: model.get_parameter(f"{name}_embed.0.lut.weight").size(0) for name in ("src", "tgt")
+    }
+    if sizes["src"] != sizes["tgt"]:
+        raise ValueError(f"expected vocabularies of one size to tie; got {sizes}")
+    shared = model.get_parameter("generator.proj.weight")
+    model.get_submodule("src_embed.0.lut").weight = shared
+    model.get_submodule("tgt_embed.0.lut").weight = shared
 
 
 def initialize(model: nn.Module, value_gain: float = 1 / 4) -> None:
