@@ -279,7 +279,7 @@
 
   // Boxes are measured when their size changes: also when they unfold. Every button has a name.
   function makeReachable() {
-    const tables = "article .pst-scrollable-table-container, article .output:has(> div > table)";
+    const tables = "article .pst-scrollable-table-container, article .output:has(> table, > div > table)";
     const boxes = [...document.querySelectorAll(`${tables}, article pre, div.math > div`)];
     const sizes = new ResizeObserver((entries) => entries.forEach(({ target }) => reach(target)));
     for (const box of boxes) {
