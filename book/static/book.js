@@ -130,6 +130,7 @@
       const onclick = () => enlarge(chart);
       Object.assign(button, { type: "button", className: "enlarge", textContent: "Enlarge", onclick });
       chart.append(chart.canvas, button);
+      chart.onscroll = () => reach(chart);
     }
     chart.view = await drawIn(chart.canvas, await specOf(chart), { actions: false });
   }
@@ -191,7 +192,10 @@
     chart.classList.remove("drawn");
     const drawing = Promise.resolve(chart.drawing)
       .then(() => drawNow(chart))
-      .then(() => { if (chart.drawing === drawing) chart.classList.add("drawn"); })
+      .then(() => {
+        if (chart.drawing === drawing) chart.classList.add("drawn");
+        reach(chart);
+      })
       .catch((error) => console.error("chart:", error));
     chart.drawing = drawing;
   }
