@@ -284,7 +284,8 @@
   // Boxes are measured when their size changes: also when they unfold. Every button has a name.
   function makeReachable() {
     const tables = "article .pst-scrollable-table-container, article .output:has(> table, > div > table)";
-    const boxes = [...document.querySelectorAll(`${tables}, article pre, div.math > div`)];
+    const drawings = "article .output > [style*='overflow-x']";
+    const boxes = [...document.querySelectorAll(`${tables}, ${drawings}, article pre, div.math > div`)];
     const sizes = new ResizeObserver((entries) => entries.forEach(({ target }) => reach(target)));
     for (const box of boxes) {
       box.onkeydown = (event) => {
