@@ -14,6 +14,7 @@ CELL = re.compile(r"(<th[^>]*>)(.*?)</th>", re.DOTALL)
 ANY = re.compile(r"<(t[hd])\b([^>]*)>(.*?)</\1>", re.DOTALL)
 
 LONG = re.compile(r"<td>(nan|-?\d+\.\d{6,}(?:e[+-]\d+)?)</td>", re.IGNORECASE)
+MINUS = re.compile(r"(?<![\w.)-])-(?=\d)(?![^<]*>)")  # outside of tags
 NUMBER = re.compile(r"([+\-−±]?[\d,]+(?:\.\d+)?)(?:e([+-]\d+))?( ?%|×)?")
 WORDY = 48  # letters of a cell that needs a wide column
 
@@ -72,6 +73,8 @@ def align(found: re.Match[str]) -> str:
         if wide and kind == "td" and said and place < len(heads) - 1:
             name = html.escape(words(heads[place][2]))
             more += f' data-head="{name}"'
+        if kind == "td" and "<code" not in text:
+            text = powers(MINUS.sub("−", text))
         wordy = ' class="wordy"' if kind == "td" and len(said) >= WORDY else ""
         return f"<{kind}{more}{wordy}>{text}</{kind}>"
 

@@ -69,6 +69,15 @@ def test_columns_of_numbers_are_marked_and_printed_as_one_prints_numbers():
     ]  # fmt: skip
 
 
+def test_numbers_among_words_have_a_real_minus_and_raised_powers():
+    texts = ["-0.28 (-0.77 to +0.18)", "at most 3e-06, since 2026-11-21", '<a href="#a-1">en-2</a>']
+    frame = pd.DataFrame({"said": [*texts, "<code>-1</code>"]})
+    html = mend_tables(frame.to_html(escape=False))
+    assert re.findall("<td>(.*?)</td>", html)[1:] == [
+        "−0.28 (−0.77 to +0.18)", "at most 3×10⁻⁶, since 2026-11-21", texts[2], "<code>-1</code>",
+    ]  # fmt: skip
+
+
 def test_where_a_cell_has_many_words_each_cell_names_its_column():
     row = '<tr class="row-even">{}</tr>'
     cells = "".join(f"<td><p>{text}</p></td>" for text in ("5.1", "many words " * 6, ""))

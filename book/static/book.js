@@ -130,6 +130,7 @@
       const onclick = () => enlarge(chart);
       Object.assign(button, { type: "button", className: "enlarge", textContent: "Enlarge", onclick });
       chart.append(chart.canvas, button);
+      chart.onscroll = () => reach(chart);
     }
     chart.view = await drawIn(chart.canvas, await specOf(chart), { actions: false });
   }
@@ -191,7 +192,10 @@
     chart.classList.remove("drawn");
     const drawing = Promise.resolve(chart.drawing)
       .then(() => drawNow(chart))
-      .then(() => { if (chart.drawing === drawing) chart.classList.add("drawn"); })
+      .then(() => {
+        if (chart.drawing === drawing) chart.classList.add("drawn");
+        reach(chart);
+      })
       .catch((error) => console.error("chart:", error));
     chart.drawing = drawing;
   }
@@ -279,8 +283,9 @@
 
   // Boxes are measured when their size changes: also when they unfold. Every button has a name.
   function makeReachable() {
-    const tables = "article .pst-scrollable-table-container, article .output:has(> div > table)";
-    const boxes = [...document.querySelectorAll(`${tables}, article pre, div.math > div`)];
+    const tables = "article .pst-scrollable-table-container, article .output:has(> table, > div > table)";
+    const drawings = "article .output > [style*='overflow-x']";
+    const boxes = [...document.querySelectorAll(`${tables}, ${drawings}, article pre, div.math > div`)];
     const sizes = new ResizeObserver((entries) => entries.forEach(({ target }) => reach(target)));
     for (const box of boxes) {
       box.onkeydown = (event) => {
