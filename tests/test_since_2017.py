@@ -1,4 +1,4 @@
-"""The runs of "Since 2017": equal weights, experts, rates, and a queue that goes on."""
+"""The runs of the page "Ten Diffs": equal weights, experts, rates, and a queue that goes on."""
 
 import re
 from dataclasses import replace
