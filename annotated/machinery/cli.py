@@ -107,7 +107,7 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
 
     parser.epilog = (
         "Ctrl-C saves and stops. Example: annotated train --data multi30k-en-fr --out runs/en-fr. "
-        "On all GPUs: torchrun --standalone --nproc-per-node gpu -m annotated train --preset base-en-de"
+        "With several GPUs: torchrun --standalone --nproc-per-node gpu -m annotated train"
     )
     preset = "a whole set of options, which those given override (default: multi30k-en-de, whose "
     preset += "values are the defaults below, or with --resume the run's own)"
