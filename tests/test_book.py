@@ -980,6 +980,8 @@ def test_a_training_is_played_as_a_film(browser) -> None:
         for i, head in enumerate(found.flip(0).flatten(0, 1)):  # the last layer is the topmost
             assert drawn(heads.nth(1 + i).locator("rect")) == pytest.approx(head.flatten().tolist())
 
+    compare(0)
+    slider.press("End")
     compare(last)
     mean = weights(last)[-1].mean(dim=0).flatten().tolist()
     matrix = place.locator(".matrix rect:not(.pair, .frame)")

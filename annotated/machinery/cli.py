@@ -106,7 +106,8 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     from annotated.training import PRESETS, TrainingConfig
 
     parser.epilog = (
-        "Ctrl-C saves and stops. Example: annotated train --data multi30k-en-fr --out runs/en-fr"
+        "Ctrl-C saves and stops. Example: annotated train --data multi30k-en-fr --out runs/en-fr. "
+        "With several GPUs: torchrun --standalone --nproc-per-node gpu -m annotated train"
     )
     preset = "a whole set of options, which those given override (default: multi30k-en-de, whose "
     preset += "values are the defaults below, or with --resume the run's own)"

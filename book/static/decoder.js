@@ -2,7 +2,7 @@
 // probable. What the search for the first sentence needs comes with the page; all else is computed.
 (() => {
   const { make, shape } = window.elements;
-  const { END, MOST, BLANK, breath, wide, choice, asking } = window.live;
+  const { END, MOST, BLANK, breath, wide, fade, choice, asking } = window.live;
   const NEVER = [0, 2, 3], EXTRA = 50, TEN = 10; // start symbol, padding, unknown
   const [MASS, SLOT, GAP] = [130, 15, 22]; // the width of certainty; room for a label; between pieces
 
@@ -53,6 +53,7 @@
 
     // ------------------------------------------------------------------------ what is computed
 
+    const minus = (number) => number.replace("-", "−");
     const nameOf = (id) => (id === END ? "</s>" : known.names[id] ?? model.names([id])[0]);
     const textOf = ({ ids }) => ids.filter((id) => id !== END).map(nameOf).join("").replaceAll("▁", " ").trim();
     const scoreOf = ({ logProb, length }) => logProb / ((5 + length) / 6) ** alpha.value;
@@ -202,12 +203,12 @@
         return make("span", {}, square, name.replaceAll("▁", ""));
       }));
       [mine, best].forEach((each, row) => {
-        const told = [`${textOf(each)}${each.ended ? "" : " …"}`, each.logProb.toFixed(3), each.ended ? scoreOf(each).toFixed(3) : "–"];
+        const told = [`${textOf(each)}${each.ended ? "" : " …"}`, minus(each.logProb.toFixed(3)), each.ended ? minus(scoreOf(each).toFixed(3)) : "–"];
         told.forEach((text, i) => { cells[row][i + 1].textContent = text; });
       });
-      const [yours, theirs] = [mine, best].map((each) => scoreOf(each).toFixed(3));
+      const [yours, theirs] = [mine, best].map((each) => minus(scoreOf(each).toFixed(3)));
       const verdict = yours === theirs ? `A draw: you and the beam score ${yours}.`
-        : Number(yours) > Number(theirs) ? `You win: your score is ${yours}, the beam’s ${theirs}.` : `The beam wins: its score is ${theirs}, yours ${yours}.`;
+        : scoreOf(mine) > scoreOf(best) ? `You win: your score is ${yours}, the beam’s ${theirs}.` : `The beam wins: its score is ${theirs}, yours ${yours}.`;
       status.textContent = done ? verdict : said;
       back.setAttribute("aria-disabled", time === 0);
       next.setAttribute("aria-disabled", done);
@@ -244,23 +245,22 @@
       columns.flat().forEach((each) => {
         const { x, y, broad, from } = places.get(each), tall = mass(each), parent = places.get(each.before);
         const later = each.length > time, own = path.includes(each);
-        const group = shape("g", { class: [own && "own", !inBeam.has(each) && "dropped", later && "later", best && best.path.includes(each) && "best"].filter(Boolean).join(" ") });
-        let d = `M${x} ${y}h${broad}v${tall}h${-broad}`;
-        if (parent) {
-          const left = parent.x + parent.broad, middle = (left + x) / 2;
-          d += `C${middle} ${y + tall} ${middle} ${from + tall} ${left} ${from + tall}v${-tall}C${middle} ${from} ${middle} ${y} ${x} ${y}`;
-        }
-        group.append(shape("path", { d: `${d}Z` }));
+        const group = shape("g", { class: [own && "own", !inBeam.has(each) && "dropped", later && "later", tall < SLOT && "thin", best && best.path.includes(each) && "best"].filter(Boolean).join(" ") });
+        const left = parent ? parent.x + parent.broad : x, start = parent ? from : y, middle = (left + x) / 2;
+        const [over, under] = [0, tall].map((dy) => `M${left} ${start + dy}C${middle} ${start + dy} ${middle} ${y + dy} ${x} ${y + dy}h${broad}`);
+        const back = `v${tall}h${-broad}C${middle} ${y + tall} ${middle} ${start + tall} ${left} ${start + tall}Z`;
+        group.append(shape("path", { d: over + back }), shape("path", { class: "contour", d: over + under }));
         if (parent && !later) {
           const label = (text, dy) => shape("text", { x: x + broad / 2, y: y + tall / 2 + dy, "text-anchor": "middle" }, text);
           group.append(label(nameOf(each.id), each.ended ? -2 : 4), shape("title", {}, `${textOf(each)}: ${Math.exp(each.logProb).toFixed(3)}`));
-          if (each.ended) group.append(label(scoreOf(each).toFixed(2), 11));
+          if (each.ended) group.append(label(minus(scoreOf(each).toFixed(2)), 11));
         }
         svg.append(group);
       });
       scroller.replaceChildren(svg);
       const now = places.get(columns[Math.min(time, columns.length - 1)][0]);
       scroller.scrollLeft = now.x - scroller.clientWidth * 0.6;
+      fade(scroller);
     }
 
     begin(true);

@@ -3,7 +3,7 @@
 (() => {
   const { range, make, shape, rove } = window.elements;
   const PACE = 500; // milliseconds for each checkpoint
-  const [WIDTH, LEFT, PANEL, HIGH] = [400, 6, 74, 50]; // of the curves, of each panel and its drawing
+  const [WIDTH, LEFT, RIGHT, PANEL, HIGH] = [400, 56, 22, 74, 50]; // of the curves, each panel, its drawing
   const [CELL, NAMES, TOP] = [21, 104, 62]; // of the matrix of weights
   const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
   const whole = (number) => number.toLocaleString("en");
@@ -21,7 +21,7 @@
     const aligned = (rows) => sum(Object.entries(pairs).map(([q, ks]) => sum(ks.map((k) => rows[q][k])))) / Object.keys(pairs).length;
     const rowsOf = (frame, head) => (head ? frame.weights[head[0]][head[1]] : mean(frame.weights[N - 1]));
     const nameOf = (head) => (head ? `Layer ${head[0] + 1}, head ${head[1] + 1}` : `Layer ${N}, mean of its heads`);
-    let now = last, chosen = null, timer = null;
+    let now = 0, chosen = null, timer = null;
 
     // ------------------------------------------------------------------------------- elements
 
@@ -33,19 +33,31 @@
     const said = make("p", { className: "note", role: "status" });
 
     const log = frames.map(({ update }) => Math.log(update)), span = log[last] - log[0];
-    const x = (value) => LEFT + (WIDTH - 2 * LEFT) * (value - log[0]) / span;
+    const x = (value) => LEFT + (WIDTH - LEFT - RIGHT) * (value - log[0]) / span;
     const panels = [["development loss", "training loss"], ["weight"], ["learning rate"]].map((names, i) => {
       const title = shape("text", { x: LEFT, y: PANEL * i + 13 });
       const lines = names.map((_, j) => ["later", "sooner"].map((part) => shape("polyline", { class: `${part} line${j}` })));
       return { title, lines, bottom: PANEL * (i + 1) - 4 };
     });
     const cursor = shape("path", { class: "cursor" }), dots = shape("g", { class: "dots" });
-    const ticks = range(7).map((n) => 10 ** n).filter((n) => n >= frames[0].update && n <= frames[last].update);
+    const most = (numbers) => { // rounded up to one digit
+      const unit = 10 ** Math.floor(Math.log10(Math.max(...numbers)));
+      return Math.ceil(Math.max(...numbers) / unit) * unit;
+    };
+    const tops = [most(frames.flatMap((frame) => [frame.dev_loss, frame.train_loss])), 1, most(frames.map((frame) => frame.learning_rate))];
+    const scales = panels.flatMap(({ bottom }, i) => [0, tops[i]].flatMap((value, j) => [
+      shape("path", { d: `M${LEFT} ${bottom - j * HIGH}H${WIDTH - RIGHT}`, class: "axis" }),
+      shape("text", { x: LEFT - 5, y: bottom - j * HIGH + 4, class: "tick", "text-anchor": "end" }, `${Number(value.toPrecision(1))}`),
+    ]));
+    const tens = range(7).map((n) => 10 ** n).filter((n) => n >= frames[0].update && n <= frames[last].update);
+    const ticks = [...tens.filter((n) => x(log[last]) - x(Math.log(n)) > 45), frames[last].update];
     const foot = 3 * PANEL;
-    const curves = shape("svg", { viewBox: `0 0 ${WIDTH} ${foot + 14}`, role: "img", class: "curves",
+    const curves = shape("svg", { viewBox: `0 0 ${WIDTH} ${foot + 16}`, role: "img", class: "curves",
       "aria-label": "Losses, attention weight in the boxes, and learning rate against the update, on a logarithmic scale" },
-      ...panels.flatMap(({ title, lines, bottom }) => [title, shape("path", { class: "axis", d: `M${LEFT} ${bottom}H${WIDTH - LEFT}` }), ...lines.flat()]),
-      cursor, dots, ...ticks.map((n) => shape("text", { x: x(Math.log(n)), y: foot + 10, class: "tick", "text-anchor": n > frames[0].update ? "middle" : "start" }, `${n > frames[0].update ? "" : "update "}${whole(n)}`)));
+      ...scales, ...panels.flatMap(({ title, lines }) => [title, ...lines.flat()]), cursor, dots,
+      shape("text", { x: 0, y: foot + 12, class: "tick" }, "update"), ...ticks.flatMap((n) => [
+        shape("path", { d: `M${x(Math.log(n))} ${foot - 4}v4`, class: "axis" }),
+        shape("text", { x: x(Math.log(n)), y: foot + 12, class: "tick", "text-anchor": "middle" }, whole(n))]));
     curves.onpointerdown = curves.onpointermove = (event) => {
       if (!event.buttons) return;
       const { left, width } = curves.getBoundingClientRect(), at = WIDTH * (event.clientX - left) / width;
@@ -105,7 +117,6 @@
 
     function show() {
       const { update, translations: written, weights } = frames[now];
-      const tops = [Math.max(...values[0].flat()), 1, Math.max(...values[2][0])];
       const y = (i, value) => panels[i].bottom - HIGH * value / tops[i];
       panels.forEach(({ lines }, i) => lines.forEach((parts, j) => {
         const points = values[i][j].map((value, n) => `${x(log[n]).toFixed(1)},${y(i, value).toFixed(1)}`);

@@ -61,11 +61,18 @@
 
   // ------------------------------------------------------------------------------- elements
 
-  // What may be wider than the page scrolls, with keys too, which then turn no page.
-  const wide = (...children) => make("div", {
-    className: "wide", tabIndex: 0,
-    onkeydown: (event) => { if (event.key.startsWith("Arrow")) event.stopPropagation(); },
-  }, ...children);
+  // What may be wider than the page fades at the right and scrolls, with keys too, which then turn
+  // no page.
+  const fade = (box) => box.classList.toggle("fades", box.scrollLeft + box.clientWidth < box.scrollWidth - 4);
+  const sizes = new ResizeObserver((entries) => entries.forEach(({ target }) => fade(target)));
+  const wide = (...children) => {
+    const box = make("div", {
+      className: "wide", tabIndex: 0, onscroll: () => fade(box),
+      onkeydown: (event) => { if (event.key.startsWith("Arrow")) event.stopPropagation(); },
+    }, ...children);
+    sizes.observe(box);
+    return box;
+  };
 
   // A list to choose from: pairs of what it shows and what that means.
   function choice(name, options, chosen, change) {
@@ -465,7 +472,7 @@
     }
   }
 
-  window.live = { END, MOST, BLANK, breath, wide, choice, asking };
+  window.live = { END, MOST, BLANK, breath, wide, fade, choice, asking };
   for (const box of document.querySelectorAll("div.live[data-model]")) {
     if (SHOWN[box.dataset.show]) fill(box);
     else loadScript(`${box.dataset.show}.js`); // a view that draws before any model is there
