@@ -378,7 +378,7 @@ def test_scores_before_and_after_the_softmax(tab, translators) -> None:
     part = slice(2 * d_k, 3 * d_k)  # the third head
     keys, queries = seen  # in the order of the calls
     product = keys[:, part] @ queries[4, part]  # the fifth piece asks
-    for name, size in ("√d_k", d_k**0.5), ("1", 1.0):
+    for name, size in ("√dₖ", d_k**0.5), ("1", 1.0):
         for label, option in ("Layer", "2"), ("Head", "3"), ("From", "5 a"), ("Divided by", name):
             place.get_by_label(label).select_option(option)
         rows = [row.split("\t") for row in place.locator(".kept tbody tr").all_inner_texts()]
