@@ -81,7 +81,7 @@
   }
 
   const count = (n) => Array.from({ length: n }, (_, i) => [`${i + 1}`, i]);
-  const plain = (name) => name.replaceAll("▁", "") || "▁";
+  const plain = (name) => (name === "<EOS>" ? "end" : name.replaceAll("▁", "") || "▁");
 
   // ---------------------------------------------------------------------------------- parts
   // What is shown of a run. A part has an `element`, and may have `arrange`, which changes what is
