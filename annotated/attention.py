@@ -106,10 +106,9 @@ class MultiHeadedAttention(nn.Module):
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
     ) -> Tensor:
-        """Attend from query to key and value.
+        """Attend from query (batch, len_q, d_model) to key and value (batch, len_k, d_model).
 
         Args:
-            query: (batch, len_q, d_model)   key, value: (batch, len_k, d_model)
             mask: (batch, 1, len_k) or (batch, len_q, len_k), or 1 for batch; False or 0 forbids.
 
         Returns: (batch, len_q, d_model).

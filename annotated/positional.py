@@ -40,7 +40,7 @@ class PositionalEncoding(nn.Module):
     Args:
         d_model: width.
         dropout: P_drop, applied to the sum (section 5.4).
-        max_len: positions computed in advance; longer inputs extend the table automatically.
+        max_len: positions computed in advance; longer inputs extend the table.
         endpoint: see `sinusoids`.
 
     Source: section 3.5.

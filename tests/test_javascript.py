@@ -329,7 +329,7 @@ def test_lines_of_a_sentence(tab, translators) -> None:
     for box in place.locator("fieldset input").all()[1:]:
         box.uncheck()
     names = place.locator("svg text").all_text_contents()
-    assert names[::2] == names[1::2] == words.queries
+    assert names[::2] == names[1::2] == [*words.queries[:-1], "end"]
     lines = place.locator("svg line").evaluate_all(
         "lines => lines.map((line) => line.getAttribute('stroke-opacity'))"
     )
@@ -351,7 +351,7 @@ def test_without_positions_the_order_of_the_pieces_makes_no_difference(tab) -> N
             settle(place)
             read = place.locator(".note").last.inner_text().removeprefix("Read: ").split()
             assert sorted(read) == sorted(
-                ["A", "black", "dog", "chases", "a", "white", "cat", ".", "<EOS>"]
+                ["A", "black", "dog", "chases", "a", "white", "cat", ".", "end"]
             )
             told[positions, order] = place.locator(".translation").inner_text()
     assert len({text for (positions, _), text in told.items() if positions[0] == "a"}) == 1
@@ -378,7 +378,7 @@ def test_scores_before_and_after_the_softmax(tab, translators) -> None:
     part = slice(2 * d_k, 3 * d_k)  # the third head
     keys, queries = seen  # in the order of the calls
     product = keys[:, part] @ queries[4, part]  # the fifth piece asks
-    for name, size in ("√d_k", d_k**0.5), ("1", 1.0):
+    for name, size in ("√dₖ", d_k**0.5), ("1", 1.0):
         for label, option in ("Layer", "2"), ("Head", "3"), ("From", "5 a"), ("Divided by", name):
             place.get_by_label(label).select_option(option)
         rows = [row.split("\t") for row in place.locator(".kept tbody tr").all_inner_texts()]

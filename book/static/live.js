@@ -88,7 +88,7 @@
   }
 
   const count = (n) => Array.from({ length: n }, (_, i) => [`${i + 1}`, i]);
-  const plain = (name) => name.replaceAll("▁", "") || "▁";
+  const plain = (name) => (name === "<EOS>" ? "end" : name.replaceAll("▁", "") || "▁");
 
   // ---------------------------------------------------------------------------------- parts
   // What is shown of a run. A part has an `element`, and may have `arrange`, which changes what is
@@ -276,7 +276,7 @@
     const root = Math.sqrt(d_model / h);
     const layer = choice("Layer", count(N), 0, draw), head = choice("Head", count(h), 0, draw);
     const from = choice("From", [["", 0]], 0, draw);
-    const scale = choice("Divided by", [["√d_k", 1], ["1", root], ["10 √d_k", 0.1]], 0, draw);
+    const scale = choice("Divided by", [["√dₖ", 1], ["1", root], ["10 √dₖ", 0.1]], 0, draw);
     const titles = ["piece", "score, less the largest", "", "weight", ""];
     const top = make("tr", {}, ...titles.map((textContent) => make(textContent ? "th" : "td", { textContent })));
     const body = make("tbody"), table = make("table", { className: "kept" }, make("thead", {}, top), body);
