@@ -1,8 +1,8 @@
 """Small runs of the paper's model and its successors: `python -m benchmarks.since_2017 --help`.
 
-The stored runs of the page "Ten Diffs". Each trains a decoder-only model of 1.3 million weights on English
-captions and everyday sentences. A run that the file of results contains is not repeated, so the
-program can be stopped at any time and started again with the same command.
+The stored runs of the page "Ten Diffs". Each trains a decoder-only model of 1.3 million weights on
+English captions and everyday sentences. A run that the file of results contains is not repeated, so
+the program can be stopped at any time and started again with the same command.
 """
 
 import argparse
