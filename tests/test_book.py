@@ -278,7 +278,7 @@ def test_no_line_is_drawn_where_nothing_was_measured(page: str) -> None:
 def test_one_folded_cell_at_most_opens_a_page(page: str) -> None:
     """Before its first picture, or its first section."""
     article = html(page).partition("<article")[2]
-    opening = re.split(r'<div class="(?:chart|hero|alive|figure|runs)|<svg|<h2', article)[0]
+    opening = re.split(r'<div class="(?:chart|hero|film|alive|figure|runs)|<svg|<h2', article)[0]
     assert opening.count("above-input") <= 1
 
 

@@ -423,19 +423,22 @@ def test_the_reader_decodes_beside_the_beam(tab, translators) -> None:
             step.click()
             expect(told).not_to_have_text(before)
 
+    def shown(value: float, digits: int = 3) -> str:
+        return f"{value:.{digits}f}".replace("-", "−")
+
     def row(each) -> str:
-        return f"{each.text}\t{each.log_prob:.3f}\t{each.score:.3f}"
+        return f"{each.text}\t{shown(each.log_prob)}\t{shown(each.score)}"
 
     (greedy,) = next(translator.candidates([BOX], beam=1))
     best, *others = next(translator.candidates([BOX], beam=4, n_best=4))
     assert greedy.text != best.text
     to_the_end()
     assert rows.all_inner_texts() == [f"You\t{row(greedy)}", f"Beam\t{row(best)}"]
-    assert told.inner_text().startswith(f"The beam wins: its score is {best.score:.3f}")
-    shown = place.locator("svg text").all_text_contents()
-    assert {f"{each.score:.2f}" for each in (best, *others)} <= set(shown)
+    assert told.inner_text().startswith(f"The beam wins: its score is {shown(best.score)}")
+    drawn = place.locator("svg text").all_text_contents()
+    assert {shown(each.score, 2) for each in (best, *others)} <= set(drawn)
     place.get_by_label("α").select_option("0")
-    assert f"{best.log_prob:.3f}, yours {greedy.log_prob:.3f}" in told.inner_text()
+    assert f"{shown(best.log_prob)}, yours {shown(greedy.log_prob)}" in told.inner_text()
     place.get_by_label("α").select_option("0.6")
     while back.get_attribute("aria-disabled") == "false":
         back.click()
@@ -464,7 +467,9 @@ def test_the_reader_decodes_beside_the_beam(tab, translators) -> None:
     yours = rows.first.inner_text().split("\t")
     score = log_prob / length_penalty(len(ids), 0.6)
     assert yours[1] == translator.tokenizer.decode(ids)
-    assert [float(text) for text in yours[2:]] == pytest.approx([log_prob, score], abs=2e-3)
+    assert [float(text.replace("−", "-")) for text in yours[2:]] == pytest.approx(
+        [log_prob, score], abs=2e-3
+    )
 
 
 @pytest.mark.browser
