@@ -320,7 +320,7 @@ def test_the_stream_ends_in_what_the_translator_writes(chart) -> None:
     last = [row for row in opened.marks("after", "probability") if row["after"] == "4 feed-forward"]
     shown = {int(row["input piece"]): number(row["probability"]) for row in last}
     best = [log_probs(text, (tuple(ids[:n]),))[0].exp().max() for n in range(len(ids) + 1)]
-    assert shown == pytest.approx(dict(enumerate(map(float, best))), abs=1e-4)
+    assert shown == pytest.approx(dict(enumerate(map(float, best))), abs=0.0051)
     written = [
         row["piece"] for row in opened.marks("after", "piece") if row["after"] == "4 feed-forward"
     ]
