@@ -443,7 +443,8 @@ def test_the_reader_decodes_beside_the_beam(tab, translators) -> None:
     place.get_by_label("α").select_option("0.6")
     while back.get_attribute("aria-disabled") == "false":
         back.click()
-    for name in words(translator.tokenizer.encode(best.text).tokens[:4]):  # what greedy search misses
+    tokens = translator.tokenizer.encode(best.text).tokens
+    for name in words(tokens[:4]):  # what greedy search misses
         place.get_by_role("button", name=re.compile(f"^{name},")).click()
     to_the_end()
     assert told.inner_text().startswith("A draw")
