@@ -27,10 +27,12 @@
     const first = input.value;
     let model, opening, state, timer, latest = 0;
 
-    const width = choice("Beam", [1, 2, 3, 4, 6, 8].map((n) => [`${n}`, n]), 3, () => begin());
-    const alpha = choice("α", [0, 0.3, 0.6, 1, 2].map((n) => [`${n}`, n]), 2, () => show());
+    const width = choice("Beam width", [1, 2, 3, 4, 6, 8].map((n) => [`${n}`, n]), 3, () => begin());
+    const alpha = choice("Length penalty α", [0, 0.3, 0.6, 1, 2].map((n) => [`${n}`, n]), 2, () => show());
     const button = (textContent, onclick) => make("button", { type: "button", textContent, onclick });
     const back = button("Back", () => move(goBack)), next = button("Step", () => move(step)), play = button("Play", toggle);
+    const key = [["own", "yours"], ["beam", "the beam’s"], ["dropped", "not kept by the beam"]]
+      .map(([className, textContent]) => make("span", { className, textContent }));
     const scroller = wide(), status = make("p", { className: "told", role: "status" });
     const pieces = Array.from({ length: TEN }, (_, i) => {
       const parts = ["name", "share", "number"].map((className) => make("span", { className }));
@@ -46,15 +48,22 @@
     const result = Object.assign(cells[0][1], { className: "translation" });
     for (const row of cells) row[1].lang = to;
     box.classList.add("decoder");
-    box.append(make("p", { className: "controls" }, back, next, play, width.element, alpha.element), scroller, status, wide(table),
+    box.append(make("p", { className: "controls" }, back, next, play, width.element, alpha.element),
+      make("p", { className: "key" }, ...key), scroller, status,
       make("div", { className: "choosing" },
         make("div", {}, make("p", { textContent: "Your next piece (blue: the beam keeps it)" }), ...pieces.map(([one]) => one)),
-        make("div", {}, make("p", { textContent: "Where it looks (last layer, mean of the heads)" }), wide(looks))));
+        make("div", {}, make("p", { textContent: "Where it looks (last layer, mean of the heads)" }), wide(looks))),
+      wide(table), input.form, input.form.nextElementSibling, note);
 
     // ------------------------------------------------------------------------ what is computed
 
     const minus = (number) => number.replace("-", "−");
     const nameOf = (id) => (id === END ? "</s>" : known.names[id] ?? model.names([id])[0]);
+    // As the charts of the book name a piece: "…" continues a word.
+    const wordOf = (id) => {
+      const name = nameOf(id), word = name.replaceAll("▁", "");
+      return id === END ? "end" : word === name && /^\p{L}/u.test(name) ? `…${name}` : word || "space";
+    };
     const textOf = ({ ids }) => ids.filter((id) => id !== END).map(nameOf).join("").replaceAll("▁", " ").trim();
     const scoreOf = ({ logProb, length }) => logProb / ((5 + length) / 6) ** alpha.value;
     const bestOf = (steps) => steps.flat().filter(({ ended }) => ended).reduce((one, two) => (scoreOf(two) > scoreOf(one) ? two : one));
@@ -151,7 +160,7 @@
       const { mine: before, time, steps, source } = state, mine = before.ended ? before : before.follow(id);
       await extend([mine], source);
       const kept = steps[time + 1], told = [];
-      if (mine !== before) told.push(`you write ${nameOf(id)} (${Math.exp(mine.logProb - before.logProb).toFixed(3)})`);
+      if (mine !== before) told.push(`you write ${wordOf(id)} (${Math.exp(mine.logProb - before.logProb).toFixed(3)})`);
       if (!kept) told.push("the beam has ended");
       else told.push(`the beam keeps ${kept.length}${mine === before ? "" : kept.includes(mine) ? ", yours among them" : ", yours not among them"}`);
       return { ...state, mine, time: time + 1, said: `Step ${time + 1}: ${told.join("; ")}.` };
@@ -190,7 +199,7 @@
         const [id, logProb] = asked.next[i] ?? [], kept = inBeam.has(asked.children.get(id));
         one.style.visibility = id === undefined ? "hidden" : "";
         if (id === undefined) return;
-        name.textContent = nameOf(id);
+        name.textContent = wordOf(id);
         number.textContent = Math.exp(logProb).toFixed(3);
         bar.style.setProperty("--share", Math.exp(logProb).toFixed(4));
         one.classList.toggle("both", kept);
@@ -200,7 +209,7 @@
       looks.replaceChildren(...source.source.map((name, i) => {
         const square = make("span", { className: "weight", title: asked.looks[i].toFixed(2) });
         square.style.setProperty("--share", asked.looks[i].toFixed(3));
-        return make("span", {}, square, name.replaceAll("▁", ""));
+        return make("span", {}, square, name === "</s>" ? "end" : name.replaceAll("▁", ""));
       }));
       [mine, best].forEach((each, row) => {
         const told = [`${textOf(each)}${each.ended ? "" : " …"}`, minus(each.logProb.toFixed(3)), each.ended ? minus(scoreOf(each).toFixed(3)) : "–"];
@@ -219,12 +228,16 @@
       const { mine, time, steps, size } = state, { path } = mine, mass = ({ logProb }) => Math.max(1.5, MASS * Math.exp(logProb));
       const height = MASS + SLOT * (size + 2), places = new Map();
       const columns = Array.from({ length: Math.max(steps.length, path.length) }, (_, t) => [...new Set([...(steps[t] ?? []), ...path.slice(t, t + 1)])]);
+      const broads = columns.map((column, t) => (t ? 8 + 7 * Math.max(...column.map(({ id }) => wordOf(id).length)) : 6));
+      // What is not yet written has no names, and fits into the room that is left.
+      const left = scroller.clientWidth - broads.slice(0, time + 1).reduce((sum, broad) => sum + broad + GAP, 0);
+      const span = Math.max(12, left / (columns.length - time - 1)), gap = Math.min(GAP, span / 2);
       let x = 0;
       columns.forEach((column, t) => {
         const order = (each) => places.get(each.before)?.order ?? 0;
         column.sort((one, two) => order(one) - order(two) || two.logProb - one.logProb);
         const room = (each) => Math.max(mass(each), each.ended ? 2 * SLOT : SLOT) + 2;
-        const broad = t ? 8 + 7 * Math.max(...column.map(({ id }) => nameOf(id).length)) : 6;
+        const broad = t > time ? Math.min(span - gap, broads[t]) : broads[t];
         let y = 0, pull = 0, weight = 0; // towards the hypotheses before
         column.forEach((each, order) => {
           const parent = places.get(each.before), tall = mass(each);
@@ -237,7 +250,7 @@
         });
         const shift = t ? Math.max(0, Math.min(height - y, pull / weight)) : (height - MASS) / 2;
         for (const each of column) places.get(each).y += shift;
-        x += broad + GAP;
+        x += broad + (t > time ? gap : GAP);
       });
       const svg = shape("svg", { width: x, height, viewBox: `0 0 ${x} ${height}`, role: "img" });
       const kept = (steps[time] ?? steps.at(-1)).map((each) => `${textOf(each)} ${Math.exp(each.logProb).toFixed(3)}`);
@@ -252,7 +265,7 @@
         group.append(shape("path", { d: over + back }), shape("path", { class: "contour", d: over + under }));
         if (parent && !later) {
           const label = (text, dy) => shape("text", { x: x + broad / 2, y: y + tall / 2 + dy, "text-anchor": "middle" }, text);
-          group.append(label(nameOf(each.id), each.ended ? -2 : 4), shape("title", {}, `${textOf(each)}: ${Math.exp(each.logProb).toFixed(3)}`));
+          group.append(label(wordOf(each.id), each.ended ? -2 : 4), shape("title", {}, `${textOf(each)}: ${Math.exp(each.logProb).toFixed(3)}`));
           if (each.ended) group.append(label(minus(scoreOf(each).toFixed(2)), 11));
         }
         svg.append(group);

@@ -21,7 +21,9 @@
     const aligned = (rows) => sum(Object.entries(pairs).map(([q, ks]) => sum(ks.map((k) => rows[q][k])))) / Object.keys(pairs).length;
     const rowsOf = (frame, head) => (head ? frame.weights[head[0]][head[1]] : mean(frame.weights[N - 1]));
     const nameOf = (head) => (head ? `Layer ${head[0] + 1}, head ${head[1] + 1}` : `Layer ${N}, mean of its heads`);
-    let now = 0, chosen = null, timer = null;
+    // It opens where the last layer has found the most translations; the first Play begins at the beginning.
+    const found = frames.map((frame) => aligned(rowsOf(frame, null)));
+    let now = found.indexOf(Math.max(...found)), chosen = null, timer = null, seen = false;
 
     // ------------------------------------------------------------------------------- elements
 
@@ -77,7 +79,9 @@
       ...target.map((word, q) => shape("text", { x: NAMES - 6, y: TOP + at(q) + 4, "text-anchor": "end", lang: "de" }, plain(word))),
       shape("g", { transform: `translate(${NAMES} ${TOP}) scale(${CELL})` }, shape("rect", { class: "frame", width: source.length, height: target.length }), ...large,
         ...Object.entries(pairs).flatMap(([q, ks]) => ks.map((k) => shape("rect", { class: "pair", x: k, y: q, width: 1, height: 1 })))));
-    const caption = make("p", { textContent: "Where each German word looks. The boxes mark words that translate each other." });
+    const title = make("p", { className: "title", textContent: "A small translator learns where to look" });
+    const task = make("p", { textContent: "Press Play, or move the slider: the weight of attention moves into the boxes, which mark words that translate each other." });
+    const caption = make("p", { textContent: "Where each German word looks" });
 
     const tiles = [];
     const tile = (head, ...children) => {
@@ -155,11 +159,12 @@
     // ------------------------------------------------------------------------------------ play
 
     function go(index) {
+      seen = true;
       now = index;
       show();
     }
     function start() {
-      if (now === last) go(0);
+      if (now === last || !seen) go(0);
       play.textContent = "Pause";
       said.ariaLive = "off"; // only the end is said
       timer = setInterval(() => {
@@ -175,7 +180,7 @@
     }
 
     Object.assign(box, { role: "group", ariaLabel: "A training, checkpoint by checkpoint" });
-    box.replaceChildren(make("p", { className: "controls" }, play, slider, counter), said,
+    box.replaceChildren(title, task, make("p", { className: "controls" }, play, slider, counter), said,
       make("div", { className: "columns" }, make("div", {}, curves, translations), make("div", {}, matrix, caption, heads)));
     rove(heads);
     look();
