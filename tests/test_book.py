@@ -251,6 +251,16 @@ def test_a_kind_of_layer_has_one_color(page: str) -> None:
     assert all(color == LAYERS[kinds[name]] for name, color in pairs if kinds[name] in LAYERS)
 
 
+@pytest.mark.parametrize("page", pages())
+def test_panels_name_their_rows(page: str) -> None:
+    """On a phone the panels of a chart stand one below the other, far from each other's names."""
+    for spec in specs(page):
+        for panel in spec.get("hconcat", []):
+            parts = [part.get("encoding", {}) for part in [panel, *panel.get("layer", [])]]
+            named = [part["y"].get("axis", {}) is not None for part in parts if "y" in part]
+            assert any(named) or not named, panel
+
+
 @pytest.mark.parametrize("page", [page for page in pages() if page.startswith("3-")])
 def test_charts_name_pieces_by_words(page: str) -> None:
     for spec in specs(page):
