@@ -59,7 +59,7 @@ def align(found: re.Match[str]) -> str:
     numbers = {
         place: any(len(re.sub(r"\D", "", text.partition(".")[0])) > 4 for text in column)
         for place, column in columns.items()
-        if 3 * sum(map(bool, map(FIGURES.fullmatch, column))) >= 2 * len(column)
+        if 5 * sum(map(bool, map(FIGURES.fullmatch, column))) >= 3 * len(column)
         and not (place < len(heads) and PLACES.match(words(heads[place][2])))
     }
 
@@ -74,15 +74,18 @@ def align(found: re.Match[str]) -> str:
         if "class=" in more or "span=" in more:
             return cell[0]
         first = place == len(heads) - 1
-        if wide and kind == "td" and said and not (first and place not in numbers):
-            name = html.escape(words(heads[place][2]))
-            more += f' data-head="{name}"'
+        name = words(heads[place][2]) if place < len(heads) else ""
+        bare = NUMBER.fullmatch(said) and not PLACES.match(name)  # what it counts is not known
+        if wide and said and name and (bare if first else kind == "td"):
+            more += f' data-head="{html.escape(name)}"'
         if kind == "td" and place in numbers and NUMBER.fullmatch(said):
             text = text.replace(said, write(said, large=numbers[place]))
         elif kind == "td" and "<code" not in text:
             text = powers(MINUS.sub("−", text))
         if first and text == said and " " not in said:
-            text = re.sub(r"(?<=\w[._])(?=[A-Za-z])", "<wbr>", text)  # a name of Python may break
+            text = re.sub(
+                r"(?<=[\w*][._])(?=[A-Za-z*])", "<wbr>", text
+            )  # a name of Python may break
         kinds = (
             "number" * (place in numbers),
             "name" * (first and named),

@@ -96,7 +96,8 @@ def test_where_a_cell_has_many_words_each_cell_names_its_column():
 
 def test_a_table_of_many_columns_names_its_numbers_and_the_names_of_python_may_break():
     frame = pd.DataFrame({
-        "module": ["encoder.layers.0.self_attn", "norm"], "count": [6, 1], "said": ["word " * 12] * 2,
+        "module": ["encoder.layers.0.self_attn", "norm"], "count": [6, 1],
+        "said": ["word " * 12] * 2,
     })  # fmt: skip
     html = mend_tables(frame.to_html(index=False))
     assert re.findall('data-head="(.*?)" class="number"', html) == ["count"] * 2
