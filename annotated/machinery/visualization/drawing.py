@@ -132,7 +132,7 @@ def _marks(shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame) -> "l
     )  # fmt: skip
     shared: dict[str, Any] = {
         "color": alt.Color(
-            "head:N", title="head (each has a row of squares)", legend=alt.Legend(columns=frame.h, symbolType="square"),
+            "head:N", title="head", legend=alt.Legend(columns=frame.h, symbolType="square"),
             scale=alt.Scale(domain=list(range(1, frame.h + 1)), range=_COLORS),
         ),
         "tooltip": [
