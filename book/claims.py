@@ -17,6 +17,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.transforms.post_transforms import SphinxPostTransform
+from tables import MINUS
 
 from annotated.machinery.claims import MARKS, Verdict
 
@@ -85,14 +86,19 @@ def index(entries: list[Entry]) -> str:
 
 def row(entry: Entry) -> str:
     shown = {name: html.escape(value) for name, value in vars(entry.verdict).items()}
-    (mark, _), edge = MARKS[entry.verdict.verdict], entry.verdict.edge
+    edge = entry.verdict.edge
     return (
         f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
         f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{shown["section"]}</a></td>'
         f"<td>{shown['statement']}</td>"
-        f'<td><span class="verdict" style="border-left: {edge}">{mark} {shown["verdict"]}'
-        f"</span></td><td>{shown['evidence']}</td></tr>"
+        f'<td><span class="verdict" style="border-left: {edge}">{sign(entry.verdict.verdict)} '
+        f"{shown['verdict']}</span></td><td>{MINUS.sub('−', shown['evidence'])}</td></tr>"
     )
+
+
+def sign(verdict: str) -> str:
+    """The sign of a verdict, which says at the pointer what it means."""
+    return f'<span title="{verdict}">{MARKS[verdict][0]}</span>'
 
 
 def scoreboard(entries: list[Entry]) -> str:
@@ -127,7 +133,7 @@ PLACES = {  # placeholder on a page, and the function that fills it
     '<div class="claims-index"></div>': index,
 }
 SHOWN_ON = ("chapters/index", "chapters/claims")
-SHOWN = re.compile(r'(<aside class="claim"[^>]*><p[^>]*><strong>\S+ )([^<]+)')  # sign, verdict
+SHOWN = re.compile(r'(<aside class="claim"[^>]*><p[^>]*><strong>)\S+ ([^<]+)')  # sign, verdict
 
 
 def collect_claims(app: Sphinx, env: BuildEnvironment) -> list[str]:
@@ -153,7 +159,8 @@ class Claims(SphinxPostTransform):
         page = self.app.builder.get_relative_uri(self.env.docname, "chapters/claims")
         for raw in list(self.document.findall(nodes.raw)):
             if '<aside class="claim"' in (text := raw.astext()):
-                told = SHOWN.sub(lambda found: found[1] + linked(found[2], page), text)
+                put = lambda found: f"{found[1]}{sign(found[2])} {linked(found[2], page)}"
+                told = MINUS.sub("−", SHOWN.sub(put, text))
                 raw.replace_self(nodes.raw("", told, format="html"))
             elif show := PLACES.get(text.strip()):
                 raw.replace_self(nodes.raw("", show(self.env.book_claims), format="html"))

@@ -65,15 +65,38 @@ class Cells(SphinxPostTransform):
                     del cell["hide_mode"]  # it unfolds with the words that follow it
                     cell.parent.remove(cell)
                     following.parent.insert(following.parent.index(following) + 1, cell)
-            if is_folded(cell) and len(cell.children) == 1 and is_folded(following):
-                following.children[0].insert(0, cell.children[0].children)  # under one bar
-                following["ids"] += cell["ids"]
-                cell.parent.remove(cell)
+            if is_folded(cell) and len(cell.children) == 1:
+                join(cell)
+
+
+def join(cell: nodes.container) -> None:
+    """Put a folded cell that shows nothing under the bar of a neighbor, if one is folded too.
+
+    That is the cell below it or the one above it, or else the next one on the page.
+    """
+    siblings = cell.parent.children
+    place = siblings.index(cell)
+    below = siblings[place + 1] if place + 1 < len(siblings) else None
+    above = siblings[place - 1] if place else None
+    if is_folded(above) and not is_folded(below):
+        above.children[0].extend(cell.children[0].children)
+        above["ids"] += cell["ids"]
+    elif is_folded(following := cell.next_node(shows_code, ascend=True)):
+        following.children[0].insert(0, cell.children[0].children)
+        following["ids"] += cell["ids"]
+    else:
+        return
+    cell.parent.remove(cell)
+
+
+def shows_code(node: nodes.Node) -> bool:
+    code = isinstance(node, nodes.container) and node.get("nb_element") == "cell_code"
+    return code and "paper" not in node["cell_metadata"].get("tags", [])
 
 
 def is_folded(node: nodes.Node | None) -> bool:
     """Whether a node is a cell whose code is folded, and is neither a solution nor exported."""
-    if not isinstance(node, nodes.container) or node.get("nb_element") != "cell_code":
+    if node is None or not shows_code(node):
         return False
     tags = node["cell_metadata"].get("tags", [])
     return "hide-input" in tags and "solution" not in tags and "export" not in node["cell_metadata"]

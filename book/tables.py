@@ -16,7 +16,11 @@ ANY = re.compile(r"<(t[hd])\b([^>]*)>(.*?)</\1>", re.DOTALL)
 LONG = re.compile(r"<td>(nan|-?\d+\.\d{6,}(?:e[+-]\d+)?)</td>", re.IGNORECASE)
 MINUS = re.compile(r"(?<![\w.)-])-(?=\d)(?![^<]*>)")  # outside of tags
 NUMBER = re.compile(r"([+\-−±]?[\d,]+(?:\.\d+)?)(?:e([+-]\d+))?( ?%|×)?")
+FIGURES = re.compile(r"(?=.*\d)(?:[\d\s.,:%()+\-−±×·/=⁻⁰¹²³⁴-⁹]|\bof\b|\bto\b|[KMG]B?\b|e[+-])+")
 WORDY = 48  # letters of a cell that needs a wide column
+PLACES = re.compile("where|section|version")  # what looks like a number there is none
+NAME = 14  # letters of a name that needs more than one word's width
+SEVERAL = 4  # columns of words: too many for a phone
 
 
 def mend_tables(page: str) -> str:
@@ -33,10 +37,10 @@ def shorten(found: re.Match[str]) -> str:
 
 
 def align(found: re.Match[str]) -> str:
-    """A table that marks its numbers, and cells with many words; then each cell names its column.
+    """A table that marks its numbers, long names of rows, and cells with many words.
 
-    Such a table becomes a list on a phone. Columns are counted from the right, because a cell that
-    spans several rows shortens the others.
+    In a table with many words each cell names its column, and it becomes a list on a phone. Columns
+    are counted from the right, because a cell that spans several rows shortens the others.
     """
     start, body, end = found.groups()
     if not re.search(r'class="[^"]*\b(dataframe|table)\b', start):
@@ -45,6 +49,8 @@ def align(found: re.Match[str]) -> str:
     heads = ANY.findall(head.rpartition("<tr")[2])[::-1]
     rows = [ANY.findall(row) for _, row in ROW.findall(cells)]
     wide = any(len(words(text)) >= WORDY for row in rows for kind, _, text in row if kind == "td")
+    wide = wide or ("dataframe" not in start and len(heads) >= SEVERAL)
+    named = "dataframe" in start and any(len(words(row[0][2])) >= NAME for row in rows if row)
     columns: dict[int, list[str]] = {}
     for row in rows:
         for place, (kind, _, text) in enumerate(reversed(row)):
@@ -53,7 +59,8 @@ def align(found: re.Match[str]) -> str:
     numbers = {
         place: any(len(re.sub(r"\D", "", text.partition(".")[0])) > 4 for text in column)
         for place, column in columns.items()
-        if all(NUMBER.fullmatch(text) for text in column)
+        if 5 * sum(map(bool, map(FIGURES.fullmatch, column))) >= 3 * len(column)
+        and not (place < len(heads) and PLACES.match(words(heads[place][2])))
     }
 
     def mend_row(row: re.Match[str]) -> str:
@@ -66,17 +73,26 @@ def align(found: re.Match[str]) -> str:
         said = words(text)
         if "class=" in more or "span=" in more:
             return cell[0]
-        if place in numbers:
-            if kind == "td" and said:
-                text = text.replace(said, write(said, large=numbers[place]))
-            return f'<{kind}{more} class="number">{text}</{kind}>'
-        if wide and kind == "td" and said and place < len(heads) - 1:
-            name = html.escape(words(heads[place][2]))
-            more += f' data-head="{name}"'
-        if kind == "td" and "<code" not in text:
+        first = place == len(heads) - 1
+        name = words(heads[place][2]) if place < len(heads) else ""
+        bare = NUMBER.fullmatch(said) and not PLACES.match(name)  # what it counts is not known
+        if wide and said and name and (bare if first else kind == "td"):
+            more += f' data-head="{html.escape(name)}"'
+        if kind == "td" and place in numbers and NUMBER.fullmatch(said):
+            text = text.replace(said, write(said, large=numbers[place]))
+        elif kind == "td" and "<code" not in text:
             text = powers(MINUS.sub("−", text))
-        wordy = ' class="wordy"' if kind == "td" and len(said) >= WORDY else ""
-        return f"<{kind}{more}{wordy}>{text}</{kind}>"
+        if first and text == said and " " not in said:
+            text = re.sub(
+                r"(?<=[\w*][._])(?=[A-Za-z*])", "<wbr>", text
+            )  # a name of Python may break
+        kinds = (
+            "number" * (place in numbers),
+            "name" * (first and named),
+            "wordy" * (kind == "td" and len(said) >= WORDY and place not in numbers),
+        )
+        marks = f' class="{" ".join(filter(None, kinds))}"' if any(kinds) else ""
+        return f"<{kind}{more}{marks}>{text}</{kind}>"
 
     return start + ROW.sub(mend_row, body) + end
 
@@ -90,7 +106,7 @@ def write(text: str, large: bool) -> str:
     found = NUMBER.fullmatch(text)
     assert found
     number, power, unit = found[1], found[2], found[3] or ""
-    if re.fullmatch(r"-[0.]+", number) and not power:
+    if re.fullmatch(r"[-−][0.]+", number) and not power:
         number = number[1:]  # nothing is neither above nor below zero
     whole, point, rest = number.partition(".")
     if large and "," not in whole:

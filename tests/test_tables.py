@@ -59,13 +59,15 @@ def test_numbers_have_four_digits_that_count():
 def test_columns_of_numbers_are_marked_and_printed_as_one_prints_numbers():
     frame = pd.DataFrame({
         "words": [9099, 41793], "change": ["-0.00", "-1.5"], "rate": ["6.99e-04", ""],
-        "said": ["3 of 4", "5"], "year": [2017, 2025],
+        "said": ["3 of 4", "5"], "year": [2017, 2025], "answer": ["yes", "12"],
+        "section": ["3.1", "5.4"],
     })  # fmt: skip
     html = mend_tables(frame.to_html())
     found = re.findall(r'<t[hd] class="number">(.*?)</t[hd]>', html)
     assert found == [
-        "words", "change", "rate", "year",
-        "9,099", "0.00", "6.99×10⁻⁴", "2017", "41,793", "−1.5", "", "2025",
+        "words", "change", "rate", "said", "year",
+        "9,099", "0.00", "6.99×10⁻⁴", "3 of 4", "2017",
+        "41,793", "−1.5", "", "5", "2025",
     ]  # fmt: skip
 
 
@@ -90,3 +92,19 @@ def test_where_a_cell_has_many_words_each_cell_names_its_column():
         row.format(heads), row.format(cells.replace("many", "").replace("words", ""))
     )
     assert "data-head" not in mend_tables(plain)
+
+
+def test_a_table_of_many_columns_names_its_numbers_and_the_names_of_python_may_break():
+    frame = pd.DataFrame({
+        "module": ["encoder.layers.0.self_attn", "norm"], "count": [6, 1],
+        "said": ["word " * 12] * 2,
+    })  # fmt: skip
+    html = mend_tables(frame.to_html(index=False))
+    assert re.findall('data-head="(.*?)" class="number"', html) == ["count"] * 2
+    assert "encoder.<wbr>layers.0.<wbr>self_<wbr>attn" in html
+    named = frame.drop(columns="said").set_index("module").to_html()
+    assert mend_tables(named).count('class="name"') == 3  # with that of the column
+    cells = "".join(f"<t{{0}}>{name}</t{{0}}>" for name in ("layer", "cost", "steps", "path"))
+    head, body = (f"<tr>{cells.format(kind)}</tr>" for kind in "hd")
+    words = f'<table class="table"><thead>{head}</thead><tbody>{body}</tbody></table>'
+    assert re.findall('data-head="(.*?)"', mend_tables(words)) == ["cost", "steps", "path"]

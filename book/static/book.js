@@ -20,19 +20,19 @@
     };
   }
 
-  // The two blues of the palette change places in the dark, where the first one would be dull; so
-  // what is written on it is not white.
-  const BLUES = { "#0072B2": "#56B4E9", "#56B4E9": "#0072B2", white: "#18181b" };
-  function swapBlues(part) {
+  // Both blues of the palette are lighter in the dark, where the first one would be dull; so what is
+  // written on it is not white.
+  const BLUES = { "#0072B2": "#56B4E9", "#56B4E9": "#B9DFF7", white: "#18181b" };
+  function lightenBlues(part) {
     for (const [key, value] of Object.entries(part)) {
       if (BLUES[value]) part[key] = BLUES[value];
-      else if (value && typeof value === "object" && key !== "datasets" && key !== "data") swapBlues(value);
+      else if (value && typeof value === "object" && key !== "datasets" && key !== "data") lightenBlues(value);
     }
   }
 
   // What is much has the color of the layer, and what is little that of the page.
   function inTheme(spec) {
-    if (dark()) swapBlues(spec);
+    if (dark()) lightenBlues(spec);
     const layer = getComputedStyle(document.documentElement).getPropertyValue("--layer").trim();
     const ramp = [`${layer}00`, layer], diverging = [layer, "#80808000", dark() ? "#e69f00" : "#d55e00"];
     Object.assign(spec.config?.range ?? {}, { heatmap: ramp, ramp, diverging });
