@@ -15,7 +15,7 @@ ANY = re.compile(r"<(t[hd])\b([^>]*)>(.*?)</\1>", re.DOTALL)
 
 LONG = re.compile(r"<td>(nan|-?\d+\.\d{6,}(?:e[+-]\d+)?)</td>", re.IGNORECASE)
 MINUS = re.compile(r"(?<![\w.)-])-(?=\d)(?![^<]*>)")  # outside of tags
-NUMBER = re.compile(r"([+\-−±]?[\d,]+(?:\.\d+)?)(?:e([+-]\d+))?( ?%|×)?")
+NUMBER = re.compile(r"([+\-−±]?[\d,]+(?:\.\d+)?)(?:e([+-]\d+))?( ?%|×10[⁻⁰¹²³⁴-⁹]+|×)?")
 WORDY = 48  # letters of a cell that needs a wide column
 
 

@@ -68,6 +68,11 @@
     const layers = make("select", {}, ...range(data.layers).map((i) => new Option(i + 1)));
     layers.onchange = () => { pause(); layer = layers.selectedIndex; show(); };
     const link = make("a");
+    const key = (color, name) => {
+      const swatch = make("span", { className: "swatch" });
+      swatch.style.background = `var(${color})`;
+      return make("small", {}, " ", swatch, name);
+    };
     const status = make("p", { className: "note", role: "status" });
     const written = make("p", { className: "written", lang: "de" });
 
@@ -109,8 +114,8 @@
       show();
     }, 1); // the figure is read from the bottom up
     place.querySelector(".live").replaceChildren(
-      make("p", { className: "controls" }, play, next, make("label", {}, "Layer ", layers), slider),
-      make("p", {}, link), picture, written, status,
+      make("p", { className: "controls" }, play, next, make("label", {}, "Layer ", layers), make("span", { textContent: "Step" }), slider),
+      make("p", {}, link, key("--layer", "negative"), key("--warm", "positive")), picture, written, status,
     );
     figure.before(place); // above the cell that made it
     place.prepend(figure);
