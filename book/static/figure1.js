@@ -65,6 +65,8 @@
     slider.setAttribute("aria-label", "Step of the computation");
     slider.oninput = () => { pause(); go(slider.valueAsNumber); };
     slider.onkeydown = (event) => event.stopPropagation();
+    const steps = make("label", {}, "Step", slider);
+    steps.style = "display: flex; flex: 1; gap: 0.5rem";
     const layers = make("select", {}, ...range(data.layers).map((i) => new Option(i + 1)));
     layers.onchange = () => { pause(); layer = layers.selectedIndex; show(); };
     const link = make("a");
@@ -114,7 +116,7 @@
       show();
     }, 1); // the figure is read from the bottom up
     place.querySelector(".live").replaceChildren(
-      make("p", { className: "controls" }, play, next, make("label", {}, "Layer ", layers), make("span", { textContent: "Step" }), slider),
+      make("p", { className: "controls" }, play, next, make("label", {}, "Layer ", layers), steps),
       make("p", {}, link, key("--layer", "negative"), key("--warm", "positive")), picture, written, status,
     );
     figure.before(place); // above the cell that made it
