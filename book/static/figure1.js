@@ -66,7 +66,8 @@
     slider.oninput = () => { pause(); go(slider.valueAsNumber); };
     slider.onkeydown = (event) => event.stopPropagation();
     const steps = make("label", {}, "Step", slider);
-    steps.style = "display: flex; flex: 1; gap: 0.5rem";
+    steps.style = "display: flex; flex: 1; gap: 0.3rem; min-width: 5rem"; // beside the others on a phone
+    slider.style.minWidth = 0;
     const layers = make("select", {}, ...range(data.layers).map((i) => new Option(i + 1)));
     layers.onchange = () => { pause(); layer = layers.selectedIndex; show(); };
     const link = make("a");
