@@ -59,15 +59,15 @@ def test_numbers_have_four_digits_that_count():
 def test_columns_of_numbers_are_marked_and_printed_as_one_prints_numbers():
     frame = pd.DataFrame({
         "words": [9099, 41793], "change": ["-0.00", "-1.5"], "rate": ["6.99e-04", ""],
-        "said": ["3 of 4", "5"], "year": [2017, 2025], "answer": ["yes", "12"],
+        "said": ["3 of 4", "5"], "raised": ["2×10⁻⁹", "0.09"], "year": [2017, 2025], "answer": ["yes", "12"],
         "section": ["3.1", "5.4"],
     })  # fmt: skip
     html = mend_tables(frame.to_html())
     found = re.findall(r'<t[hd] class="number">(.*?)</t[hd]>', html)
     assert found == [
-        "words", "change", "rate", "said", "year",
-        "9,099", "0.00", "6.99×10⁻⁴", "3 of 4", "2017",
-        "41,793", "−1.5", "", "5", "2025",
+        "words", "change", "rate", "said", "raised", "year",
+        "9,099", "0.00", "6.99×10⁻⁴", "3 of 4", "2×10⁻⁹", "2017",
+        "41,793", "−1.5", "", "5", "0.09", "2025",
     ]  # fmt: skip
 
 

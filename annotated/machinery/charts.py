@@ -10,9 +10,9 @@ LAYERS = {
     "recurrent": PALETTE[1],
     "convolutional": PALETTE[2],
     "dilated": PALETTE[3],
-    "LSTM": PALETTE[4],
+    "LSTM": PALETTE[6],
     "restricted": PALETTE[5],
-    "separable": PALETTE[6],
+    "separable": PALETTE[4],
 }
 
 

@@ -65,9 +65,17 @@
     slider.setAttribute("aria-label", "Step of the computation");
     slider.oninput = () => { pause(); go(slider.valueAsNumber); };
     slider.onkeydown = (event) => event.stopPropagation();
+    const steps = make("label", {}, "Step", slider);
+    steps.style = "display: flex; flex: 1; gap: 0.3rem; min-width: 5rem"; // beside the others on a phone
+    slider.style.minWidth = 0;
     const layers = make("select", {}, ...range(data.layers).map((i) => new Option(i + 1)));
     layers.onchange = () => { pause(); layer = layers.selectedIndex; show(); };
     const link = make("a");
+    const key = (color, name) => {
+      const swatch = make("span", { className: "swatch" });
+      swatch.style.background = `var(${color})`;
+      return make("small", {}, " ", swatch, name);
+    };
     const status = make("p", { className: "note", role: "status" });
     const written = make("p", { className: "written", lang: "de" });
 
@@ -109,8 +117,8 @@
       show();
     }, 1); // the figure is read from the bottom up
     place.querySelector(".live").replaceChildren(
-      make("p", { className: "controls" }, play, next, make("label", {}, "Layer ", layers), slider),
-      make("p", {}, link), picture, written, status,
+      make("p", { className: "controls" }, play, next, make("label", {}, "Layer ", layers), steps),
+      make("p", {}, link, key("--layer", "negative"), key("--warm", "positive")), picture, written, status,
     );
     figure.before(place); // above the cell that made it
     place.prepend(figure);

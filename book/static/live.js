@@ -400,7 +400,7 @@
     const note = make("p", { className: "note", ariaLive: "polite", textContent: about });
     const form = make("form", { onsubmit: (event) => { event.preventDefault(); run(); } },
       make("label", { className: "sentence" }, `${language.of(from)} `, input), make("button", { textContent: verb }));
-    const others = make("p", { className: "examples" }, ...examples.map((text) => make("button", {
+    const others = make("p", { className: "examples" }, ...(examples.length > 1 ? examples : []).map((text) => make("button", {
       type: "button", textContent: text, onclick: () => { input.value = text; run(); },
     })));
     box.setAttribute("role", "group");
