@@ -359,7 +359,7 @@ def test_batches_of_similar_length_pad_less(chart) -> None:
 
 
 def test_the_highest_rate_and_the_way_to_it_with_keys_alone(chart) -> None:
-    names = ["Warmup", "Width of the model", "Factor"]
+    names = ["Warmup", "Width", "Factor"]
     opened = chart("5-3-optimizer", *names)
     tab, reached = opened.tab, []
     tab.keyboard.press("Tab")

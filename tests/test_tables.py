@@ -59,8 +59,8 @@ def test_numbers_have_four_digits_that_count():
 def test_columns_of_numbers_are_marked_and_printed_as_one_prints_numbers():
     frame = pd.DataFrame({
         "words": [9099, 41793], "change": ["-0.00", "-1.5"], "rate": ["6.99e-04", ""],
-        "said": ["3 of 4", "5"], "raised": ["2×10⁻⁹", "0.09"], "year": [2017, 2025], "answer": ["yes", "12"],
-        "section": ["3.1", "5.4"],
+        "said": ["3 of 4", "5"], "raised": ["2×10⁻⁹", "0.09"],
+        "year": [2017, 2025], "answer": ["yes", "12"], "section": ["3.1", "5.4"],
     })  # fmt: skip
     html = mend_tables(frame.to_html())
     found = re.findall(r'<t[hd] class="number">(.*?)</t[hd]>', html)
