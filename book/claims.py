@@ -97,8 +97,9 @@ def row(entry: Entry) -> str:
 
 
 def sign(verdict: str) -> str:
-    """The sign of a verdict, which says at the pointer what it means."""
-    return f'<span title="{verdict}">{MARKS[verdict][0]}</span>'
+    """The sign of a verdict, as plain text or as HTML; at the pointer it says what it means."""
+    verdict = html.unescape(verdict)
+    return f'<span title="{html.escape(verdict)}">{MARKS[verdict][0]}</span>'
 
 
 def scoreboard(entries: list[Entry]) -> str:
