@@ -406,7 +406,7 @@ def test_hypotheses_are_ranked_for_any_alpha(chart) -> None:
     log_prob = {each.text: each.log_prob for each in complete("A woman is cooking dinner.", 8)}
     for (alpha,) in opened.by_hand():
         rows = opened.marks("output", "score (0 would be certainty)")
-        rows.sort(key=lambda row: int(row["rank"]))
+        rows.sort(key=lambda row: int(row["place"]))
         assert {row["output"] for row in rows} == set(log_prob)
         scores = [
             log_prob[row["output"]] / ((5 + int(row["n"])) / 6) ** float(alpha) for row in rows
