@@ -12,7 +12,7 @@ from annotated.regularization import Dropout
 
 
 def clones(module: nn.Module, N: int) -> nn.ModuleList:
-    """N copies of a module that share nothing."""
+    """N equal copies that share no weights."""
     return nn.ModuleList(copy.deepcopy(module) for _ in range(N))
 
 
