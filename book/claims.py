@@ -17,7 +17,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.transforms.post_transforms import SphinxPostTransform
-from tables import MINUS
+from tables import typeset
 
 from annotated.machinery.claims import MARKS, Verdict
 
@@ -87,12 +87,13 @@ def index(entries: list[Entry]) -> str:
 def row(entry: Entry) -> str:
     shown = {name: html.escape(value) for name, value in vars(entry.verdict).items()}
     edge = entry.verdict.edge
+    word = '<span class="narrow">section </span>' * shown["section"][0].isdigit()
     return (
         f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
-        f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{shown["section"]}</a></td>'
-        f"<td>{shown['statement']}</td>"
+        f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{word}{shown["section"]}</a></td>'
+        f"<td>{typeset(shown['statement'])}</td>"
         f'<td><span class="verdict" style="border-left: {edge}">{sign(entry.verdict.verdict)} '
-        f"{shown['verdict']}</span></td><td>{MINUS.sub('−', shown['evidence'])}</td></tr>"
+        f"{shown['verdict']}</span></td><td>{typeset(shown['evidence'])}</td></tr>"
     )
 
 
@@ -161,7 +162,7 @@ class Claims(SphinxPostTransform):
         for raw in list(self.document.findall(nodes.raw)):
             if '<aside class="claim"' in (text := raw.astext()):
                 put = lambda found: f"{found[1]}{sign(found[2])} {linked(found[2], page)}"
-                told = MINUS.sub("−", SHOWN.sub(put, text))
+                told = typeset(SHOWN.sub(put, text))
                 raw.replace_self(nodes.raw("", told, format="html"))
             elif show := PLACES.get(text.strip()):
                 raw.replace_self(nodes.raw("", show(self.env.book_claims), format="html"))

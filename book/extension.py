@@ -168,7 +168,7 @@ class LargeCharts(SphinxPostTransform):
     data = re.compile(r'(<div class="chart")([^>]*>)<script type="application/json">(.*?)</script>')
 
     def run(self, **kwargs) -> None:
-        self.early = 1  # number that may be drawn before the reader scrolls
+        self.first = True
         for raw in self.document.findall(nodes.raw):
             if 'class="chart"' in (text := raw.astext()):
                 self.least = (
@@ -177,8 +177,8 @@ class LargeCharts(SphinxPostTransform):
                 raw.children = [nodes.Text(self.data.sub(self.move, text))]
 
     def move(self, found: re.Match) -> str:
-        kept = style(json.loads(found[3])) if self.early > 0 else ""
-        self.early -= 1
+        kept = style(json.loads(found[3]), exact=self.first)
+        self.first = False
         if len(found[3]) < self.least:
             return found[1] + kept + found[0].removeprefix(found[1])
         name = hashlib.sha256(found[3].encode()).hexdigest()[:16]

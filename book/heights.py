@@ -1,4 +1,4 @@
-"""The heights of charts, so that space is reserved for the first ones until they are drawn."""
+"""The heights of charts, so that their places are kept until they are drawn."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import vl_convert
 
 WIDE, NARROW, SMALL = 768, 358, 500  # pixels: column on a desktop, on a phone; book.js's limit
 CONTROL, BUTTON = 30, 24  # heights of a slider or list below a chart and of its button, in pixels
+AXIS = 50  # an axis and its title
 COLUMN, GAP = 248, 12  # width of a column of controls, and the distance above them
 
 
@@ -35,9 +36,28 @@ def height(spec: dict[str, Any], width: int) -> int:
     return round(float(found[1])) + BUTTON + (GAP + CONTROL * rows if controls else 0)
 
 
-def style(spec: dict[str, Any]) -> str:
-    """Attribute with the heights for a desktop and for a phone."""
-    return f' style="--wide: {height(spec, WIDE)}px; --narrow: {height(spec, NARROW)}px"'
+def least(spec: dict[str, Any], narrow: bool) -> int:
+    """About the height of a chart, in pixels, without drawing it: its plots and their axes."""
+    if several := spec.get("vconcat") or spec.get("hconcat"):
+        each = [least(part, narrow) for part in several]
+        return sum(each) if narrow or "vconcat" in spec else max(each)
+    inner = spec.get("spec", spec)
+    plot = spec.get("usermeta", {}).get("turned") if narrow else None
+    plot = plot or spec.get("height", inner.get("height", 0))
+    return (plot if isinstance(plot, int) else 0) + AXIS
+
+
+def style(spec: dict[str, Any], exact: bool) -> str:
+    """Attribute with the heights for a desktop and for a phone.
+
+    The exact ones cost about half a second, which only the first chart of a page is worth; of the
+    others, which lie below, the reader sees no more than the difference.
+    """
+    if exact:
+        wide, narrow = height(spec, WIDE), height(spec, NARROW)
+    else:
+        wide, narrow = (least(spec, narrow) + BUTTON for narrow in (False, True))
+    return f' style="--wide: {wide}px; --narrow: {narrow}px"'
 
 
 def parts(spec: Any) -> Iterator[dict[str, Any]]:

@@ -141,12 +141,12 @@ def name_module(cell: nodes.container, module: str, api: str) -> None:
     body = ast.parse(source).body
     listed = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     listed = [name for name in listed if modules().get(name) == module]
-    link: nodes.Element = nodes.inline()
+    place = nodes.literal("", f"annotated/{module}.py")
+    label = nodes.paragraph("", "", nodes.Text("goes into "), place, classes=["module"])
     if listed:
         url = f"{api}#annotated.{module}.{listed[0]}"
-        link = nodes.reference("", "", refuri=url, internal=True)
-    link += nodes.literal("", f"annotated/{module}.py")
-    label = nodes.paragraph("", "", nodes.Text("goes into "), link, classes=["module"])
+        link = nodes.reference("", "reference", refuri=url, internal=True)
+        label += [nodes.Text(" · "), link]
     names = [name for node in body for name in defined_names(node)]
     label["ids"] = [f"{module}.{name}" for name in names]
     cell["classes"].append("export")

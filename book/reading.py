@@ -6,12 +6,12 @@ from docutils import nodes
 from sphinx.application import Sphinx
 
 STATIONS = {  # in the order in which the model computes
-    "3-4-embeddings-softmax": "3.4 embedding",
-    "3-5-positional-encoding": "3.5 positions",
-    "3-2-attention": "3.2 attention",
-    "3-3-feed-forward": "3.3 feed-forward",
-    "3-1-encoder-decoder-stacks": "3.1 the stack",
-    "3-assembly": "3 the first word",
+    "3-4-embeddings-softmax": "embedding",
+    "3-5-positional-encoding": "positions",
+    "3-2-attention": "attention",
+    "3-3-feed-forward": "feed-forward",
+    "3-1-encoder-decoder-stacks": "stack",
+    "3-assembly": "first word",
 }
 PLACE = '<section id="laboratory">'
 

@@ -15,6 +15,7 @@ ANY = re.compile(r"<(t[hd])\b([^>]*)>(.*?)</\1>", re.DOTALL)
 
 LONG = re.compile(r"<td>(nan|-?\d+\.\d{6,}(?:e[+-]\d+)?)</td>", re.IGNORECASE)
 MINUS = re.compile(r"(?<![\w.)-])-(?=\d)(?![^<]*>)")  # outside of tags
+SIGN = re.compile(r"(?<=[\w)]) (=|&lt;|&gt;|[×≤≥≈]) (?=[\w(−])(?![^<]*>)")  # of a formula
 NUMBER = re.compile(r"([+\-−±]?[\d,]+(?:\.\d+)?)(?:e([+-]\d+))?( ?%|×)?")
 FIGURES = re.compile(r"(?=.*\d)(?:[\d\s.,:%()+\-−±×·/=⁻⁰¹²³⁴-⁹]|\bof\b|\bto\b|[KMG]B?\b|e[+-])+")
 WORDY = 48  # letters of a cell that needs a wide column
@@ -80,8 +81,8 @@ def align(found: re.Match[str]) -> str:
             more += f' data-head="{html.escape(name)}"'
         if kind == "td" and place in numbers and NUMBER.fullmatch(said):
             text = text.replace(said, write(said, large=numbers[place]))
-        elif kind == "td" and "<code" not in text:
-            text = powers(MINUS.sub("−", text))
+        elif "<code" not in text:
+            text = powers(typeset(text))
         if first and text == said and " " not in said:
             text = re.sub(
                 r"(?<=[\w*][._])(?=[A-Za-z*])", "<wbr>", text
@@ -95,6 +96,11 @@ def align(found: re.Match[str]) -> str:
         return f"<{kind}{more}{marks}>{text}</{kind}>"
 
     return start + ROW.sub(mend_row, body) + end
+
+
+def typeset(text: str) -> str:
+    """HTML with a real minus before numbers, and with formulas that no line breaks."""
+    return SIGN.sub("\N{NO-BREAK SPACE}\\1\N{NO-BREAK SPACE}", MINUS.sub("−", text))
 
 
 def words(text: str) -> str:

@@ -149,9 +149,12 @@ def test_no_two_verdicts_look_alike(collector):
 def test_the_index_escapes_and_leads_to_the_chapter(collector):
     entry = collector.Entry("3-2-attention", made(statement="n < d", evidence="1 & -2"))
     table = collector.index([entry])
-    assert "n &lt; d" in table and "1 &amp; −2" in table
+    assert "n\xa0&lt;\xa0d" in table and "1 &amp; −2" in table
     assert '<span title="measured here">✓</span> measured here' in table
-    assert '<a href="3-2-attention.html#claim-s9-odd">3.2.1</a>' in table
+    assert (
+        '<a href="3-2-attention.html#claim-s9-odd"><span class="narrow">section </span>3.2.1</a>'
+        in table
+    )
     assert '<tr data-section="3.2" data-verdict="measured here">' in table
 
 

@@ -14,7 +14,7 @@ from docutils.frontend import get_default_settings
 from docutils.utils import new_document
 from extension import Cells
 from formulas import apart, set_formulas
-from heights import height
+from heights import BUTTON, height, least
 
 from annotated.machinery import charts  # enables the theme
 
@@ -45,6 +45,17 @@ def test_charts_side_by_side_stand_one_below_the_other_on_a_phone():
     assert height(one.to_dict(), 358) == height(one.to_dict(), 768)
     both = alt.hconcat(one, one).to_dict()
     assert height(both, 358) > height(both, 768) + 200
+
+
+@pytest.mark.parametrize("narrow", [False, True])
+def test_the_place_of_a_later_chart_is_kept_without_drawing_it(narrow):
+    one = alt.Chart(alt.Data(values=[{"x": 1}])).mark_point().encode(x="x:Q", y="x:Q")
+    one = one.properties(width=230, height=200)
+    for chart in (one, one & one, one | one):
+        spec, width = chart.to_dict(), 358 if narrow else 768
+        assert least(spec, narrow) + BUTTON == pytest.approx(height(spec, width), rel=0.15)
+    turned = one.properties(usermeta={"turned": 500}).to_dict()
+    assert (least(turned, narrow) > 500) == narrow
 
 
 def test_the_last_label_of_an_axis_stands_below_its_tick():

@@ -4,7 +4,7 @@ import re
 from io import StringIO
 
 import pytest
-from tables import mend_heads, mend_tables
+from tables import mend_heads, mend_tables, typeset
 
 pd = pytest.importorskip("pandas")
 pytest.importorskip("lxml")
@@ -78,6 +78,14 @@ def test_numbers_among_words_have_a_real_minus_and_raised_powers():
     assert re.findall("<td>(.*?)</td>", html)[1:] == [
         "−0.28 (−0.77 to +0.18)", "at most 3×10⁻⁶, since 2026-11-21", texts[2], "<code>-1</code>",
     ]  # fmt: skip
+
+
+def test_no_line_breaks_a_formula():
+    assert typeset("if n &lt; d, for d = 64") == "if n\xa0&lt;\xa0d, for d\xa0=\xa064"
+    assert (
+        typeset('<p style="a = b">Adam - in 2 steps</p>')
+        == '<p style="a = b">Adam - in 2 steps</p>'
+    )
 
 
 def test_where_a_cell_has_many_words_each_cell_names_its_column():

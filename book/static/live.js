@@ -410,10 +410,10 @@
   }
 
   function fill(box) {
-    const { show, model: name, megabytes, losses, word } = box.dataset;
+    const { show, model: name, megabytes, losses, word, result: known } = box.dataset;
     const about = `The first click loads the model (${megabytes} MB). It runs on this page; nothing is sent.`;
     const { input, note, to } = asking(box, VERBS[show] ?? "Translate", about, run);
-    const result = make("p", { className: "translation", lang: to });
+    const result = make("p", { className: "translation", lang: to, textContent: known });
     const status = make("p", { className: "visually-hidden", role: "status" }); // speaks at the end only
     let model, parts, opening, latest = 0;
 
