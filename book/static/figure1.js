@@ -51,7 +51,7 @@
     pass("encoder", 0);
     data.target.forEach((_, i) => pass("decoder", i + 1));
 
-    let stack = "decoder", box = 4, layer = data.layers - 1, pieces = data.target.length;
+    let { stack, box, pieces } = stops[0], layer = 0;
     const marks = { encoder: 5, decoder: 3 }; // "bicycle", and what writes "Fahrrad"
     let playing = null;
     const here = () => stops.findIndex((stop) => stop.stack === stack && stop.box === box
@@ -60,22 +60,19 @@
     // ------------------------------------------------------------------------------- elements
 
     const play = make("button", { type: "button", onclick: () => (playing ? pause() : start()) });
-    const next = make("button", { type: "button", textContent: "Next", onclick: () => { pause(); go(here() + 1); } });
+    const next = make("button", { type: "button", textContent: "Next", onclick: () => { pause(); go(here() + 1); follow(); } });
     const slider = make("input", { type: "range", max: stops.length - 1 });
     slider.setAttribute("aria-label", "Step of the computation");
     slider.oninput = () => { pause(); go(slider.valueAsNumber); };
+    slider.onchange = () => follow();
     slider.onkeydown = (event) => event.stopPropagation();
-    const steps = make("label", {}, "Step", slider);
-    steps.style = "display: flex; flex: 1; gap: 0.3rem; min-width: 5rem"; // beside the others on a phone
-    slider.style.minWidth = 0;
+    slider.style.minWidth = 0; // beside the others on a phone
+    const reached = make("small");
+    reached.style = "font-variant-numeric: tabular-nums; white-space: nowrap";
     const layers = make("select", {}, ...range(data.layers).map((i) => new Option(i + 1)));
     layers.onchange = () => { pause(); layer = layers.selectedIndex; show(); };
     const link = make("a");
-    const key = (color, name) => {
-      const swatch = make("span", { className: "swatch" });
-      swatch.style.background = `var(${color})`;
-      return make("small", {}, " ", swatch, name);
-    };
+    link.style.flex = 1;
     const status = make("p", { className: "note", role: "status" });
     const written = make("p", { className: "written", lang: "de" });
 
@@ -98,7 +95,9 @@
       setMark[each] = choose(group, labels[each], rows[each], (i) => { marks[each] = i; show(); });
       picture.append(caption[each], group);
     }
-    picture.append(bars);
+    const key = (of, name, x) => [shape("rect", { class: of, x, y: top.encoder - 14, width: 9, height: 9 }),
+      shape("text", { x: x + 12, y: top.encoder - 6, class: "caption" }, name)];
+    picture.append(...key("below", "negative", WIDTH - 125), ...key("above", "positive", WIDTH - 60), bars);
 
     const boxes = [...drawing.querySelectorAll("[data-box]")];
     const info = Object.fromEntries(boxes.map((element) => {
@@ -116,9 +115,10 @@
       [stack, box] = [to, +number];
       show();
     }, 1); // the figure is read from the bottom up
-    place.querySelector(".live").replaceChildren(
-      make("p", { className: "controls" }, play, next, make("label", {}, "Layer ", layers), steps),
-      make("p", {}, link, key("--layer", "negative"), key("--warm", "positive")), picture, written, status,
+    const panel = place.querySelector(".live"), controls = make("p", { className: "controls" }, play, next, slider, reached);
+    controls.style.flexWrap = "nowrap";
+    panel.replaceChildren(
+      controls, make("p", { className: "controls" }, link, make("label", {}, "Layer ", layers)), status, picture, written,
     );
     figure.before(place); // above the cell that made it
     place.prepend(figure);
@@ -157,8 +157,8 @@
       const writes = stack === "decoder"; // what the encoder has made stays as it is
       paint("encoder", writes ? strips.encoder.at(-1) : vectors, data.source.length);
       paint("decoder", writes && vectors, writes ? pieces : 0);
-      caption.encoder.textContent = writes ? "memory: the encoder’s output" : place;
-      caption.decoder.textContent = writes ? place : "";
+      caption.encoder.textContent = writes ? "the encoder’s memory" : place;
+      caption.decoder.textContent = writes ? place : "the decoder waits for the encoder";
       setMark.encoder(marks.encoder);
       setMark.decoder(writes ? marked : -1);
       setBox(boxes.findIndex((element) => element.dataset.box === key));
@@ -198,8 +198,26 @@
       layers.selectedIndex = layer;
       slider.value = here();
       slider.setAttribute("aria-valuetext", `${name}, ${place}`);
+      reached.textContent = `step ${here() + 1} of ${stops.length}`;
       next.disabled = here() === stops.length - 1;
       play.textContent = playing ? "Pause" : "Play";
+      dock();
+    }
+
+    // On a phone the panel lies over the figure: at first its controls alone, then what the stack has.
+    function dock() {
+      const edge = panel.getBoundingClientRect(), rows = picture.getBoundingClientRect();
+      const shown = !place.classList.contains("begun") ? controls.getBoundingClientRect().bottom + 4
+        : stack === "encoder" ? rows.top + rows.height * (top.decoder - 1.2 * ROW) / height : edge.bottom;
+      panel.style.bottom = `${Math.min(0, Math.round(shown - edge.bottom))}px`;
+    }
+
+    // The box of this step comes into view if it is above the window or behind the panel.
+    function follow() {
+      if (getComputedStyle(panel).position !== "sticky") return;
+      const { top: high, bottom: low } = boxes.find((each) => each.ariaChecked === "true").getBoundingClientRect();
+      const free = panel.getBoundingClientRect().top;
+      if (high < 56 || low > free) scrollBy({ top: low - free + 24, behavior: calm ? "auto" : "smooth" });
     }
 
     // ------------------------------------------------------------------------------------ play
@@ -218,12 +236,14 @@
       if (index === stops.length) return pause();
       go(index);
       const { pieces: read, layer: deep } = stops[index];
+      if (read <= 1) follow();
       playing = setTimeout(tick, calm ? 1200 : read > 1 ? (box === SOFTMAX ? 600 : 120) : deep ? 350 : 900);
     }
     function start() {
       playing = true;
       if (!place.classList.contains("begun") || here() === stops.length - 1) go(0);
       else show();
+      follow();
       playing = setTimeout(tick, 900);
     }
     function pause() {
@@ -232,6 +252,7 @@
       if (playing) { playing = null; show(); }
     }
     show();
+    new ResizeObserver(dock).observe(panel);
   }
 
   document.querySelectorAll("div.alive").forEach(fill);

@@ -25,6 +25,7 @@
     return { source, target, weights };
   }
 
+  const brief = (text) => `${text.split(" ").slice(0, 3).join(" ")} …`; // two examples share a row of a phone
   const mean = (tables) => tables[0].map((row, q) => row.map((_, k) => sum(tables.map((table) => table[q][k])) / tables.length));
 
   function fill(box) {
@@ -68,7 +69,7 @@
       };
       const group = (title, ...buttons) => make("div", {}, make("span", { textContent: title }), ...buttons);
       heads.replaceChildren(group("all", tile(mean(shown.weights[last]), null, `Layer ${last + 1}, mean of its heads`)),
-        ...shown.weights.map((layer, n) => group(`layer ${n + 1}`,
+        ...shown.weights.map((layer, n) => group(`layer ${n + 1}, heads 1–${layer.length}`,
           ...layer.map((each, i) => tile(each, [n, i], `Layer ${n + 1}, head ${i + 1}`)))));
       draw();
     }
@@ -77,7 +78,7 @@
       const drawing = shape("svg", { viewBox: "0 0 40 36", "aria-hidden": "true", preserveAspectRatio: "none" });
       weights.forEach((row, q) => row.forEach((weight, k) => {
         const [x, u] = [40 * (k + 0.5) / row.length, 40 * (q + 0.5) / weights.length];
-        if (weight > 0.1) drawing.append(shape("path", { d: `M${x} 1C${x} 18 ${u} 18 ${u} 35`, "stroke-opacity": weight }));
+        if (weight > 0.15) drawing.append(shape("path", { d: `M${x} 1C${x} 18 ${u} 18 ${u} 35`, "stroke-opacity": weight }));
       }));
       return drawing;
     }
@@ -94,6 +95,7 @@
       const columns = width < 600 || sides.some((side) => side.scrollWidth > side.clientWidth);
       picture.classList.toggle("columns", columns);
       picture.style.minHeight = columns ? `${1.8 * longest}rem` : "";
+      buttons.forEach((button, i) => { button.textContent = columns ? brief(examples[i].english) : examples[i].english; });
       const [from, to] = words.map((row, side) => row.map(({ offsetLeft: x, offsetTop: y, offsetWidth: w, offsetHeight: h }) => (
         columns ? [x + w * (1 - side), y + h / 2] : [x + w / 2, y + h * (1 - side)])));
       curves = [];
@@ -166,7 +168,7 @@
     }
 
     const own = make("button", { type: "button", className: "own", textContent: `Type your own (${megabytes} MB)`, onclick: open });
-    const buttons = examples.map((example) => make("button", { type: "button", textContent: example.english, onclick: () => {
+    const buttons = examples.map((example) => make("button", { type: "button", ariaLabel: example.english, onclick: () => {
       turn++;
       show(example);
       said.textContent = `In German: ${example.german}`;
