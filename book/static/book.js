@@ -52,13 +52,12 @@
     }
   }
 
-  // Charts side by side need room; else they stand one below the other.
-  function stack(spec, width) {
-    if (!spec.hconcat) return;
+  // Charts side by side need room; else they stand one below the other, as wide as there is room.
+  function stack(spec) {
     spec.vconcat = spec.hconcat;
     delete spec.hconcat;
-    for (const part of spec.vconcat) part.width = Math.min(part.width, width - 90);
   }
+  const widen = (spec, by) => spec.vconcat.forEach((part) => part.width > 0 && (part.width += by));
 
   // A narrow chart gets a narrow legend, and a title in several lines.
   function fitPhone(spec, width) {
@@ -111,14 +110,22 @@
   // Draws a specification in an element; says what Vega made of it.
   async function drawIn(canvas, spec, options) {
     inTheme(spec);
-    if (canvas.clientWidth < 600) stack(spec, canvas.clientWidth);
+    const stacked = spec.hconcat && canvas.clientWidth < 600;
+    if (stacked) stack(spec);
     if (canvas.clientWidth < 500) fitPhone(spec, canvas.clientWidth);
-    const { view } = await vegaEmbed(canvas, spec, {
+    const embed = () => vegaEmbed(canvas, spec, {
       config: colors(),
       renderer: "svg",
       ast: true,  // expressions are interpreted: the content policy forbids to compile them
       ...options,
     });
+    let { view } = await embed();
+    const rest = canvas.clientWidth - canvas.querySelector("svg").width.baseVal.value;
+    if (stacked && Math.abs(rest) > 4) {
+      widen(spec, rest);
+      view.finalize();
+      ({ view } = await embed());
+    }
     if (JSON.stringify(spec).includes("> pointermove")) letDrag(canvas.querySelector("svg"));
     return view;
   }
