@@ -225,7 +225,7 @@
 
     // Columns in the order of the tree, so that no two ribbons cross.
     function draw(inBeam, best) {
-      const GAP = scroller.clientWidth < 500 ? 8 : 22; // between pieces that are written
+      const GAP = scroller.clientWidth < 500 ? 12 : 22; // between pieces that are written
       const { mine, time, steps, size } = state, { path } = mine, mass = ({ logProb }) => Math.max(1.5, MASS * Math.exp(logProb));
       const height = MASS + SLOT * (size + 2), places = new Map();
       const columns = Array.from({ length: Math.max(steps.length, path.length) }, (_, t) => [...new Set([...(steps[t] ?? []), ...path.slice(t, t + 1)])]);
