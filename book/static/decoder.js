@@ -4,7 +4,7 @@
   const { make, shape } = window.elements;
   const { END, MOST, BLANK, breath, wide, fade, choice, asking } = window.live;
   const NEVER = [0, 2, 3], EXTRA = 50, TEN = 10; // start symbol, padding, unknown
-  const [MASS, SLOT, GAP] = [130, 15, 22]; // the width of certainty; room for a label; between pieces
+  const [MASS, SLOT] = [130, 15]; // the width of certainty; room for a label
 
   class Hypothesis {
     constructor(id, before = null, logProb = 0) {
@@ -42,13 +42,13 @@
     });
     const looks = make("div", { className: "looks" });
     const cells = ["You", "Beam"].map((name) => [name, ...Array(3).fill("")].map((textContent) => make("td", { textContent })));
-    const heads = ["decoder", "translation", "log-probability", "score"].map((textContent) => make("th", { scope: "col", textContent }));
+    const heads = ["decoder", "translation", "log P", "score"].map((textContent) => make("th", { scope: "col", textContent }));
     const table = make("table", { className: "kept" }, make("thead", {}, make("tr", {}, ...heads)),
       make("tbody", {}, ...cells.map((row) => make("tr", {}, ...row))));
     const result = Object.assign(cells[0][1], { className: "translation" });
     for (const row of cells) row[1].lang = to;
     box.classList.add("decoder");
-    box.append(make("p", { className: "controls" }, back, next, play, width.element, alpha.element),
+    box.append(make("p", {}, make("b", { textContent: "You against a beam search" })), make("p", { className: "controls" }, back, next, play, width.element, alpha.element),
       make("p", { className: "key" }, ...key), scroller, status,
       make("div", { className: "choosing" },
         make("div", {}, make("p", { textContent: "Your next piece (blue: the beam keeps it)" }), ...pieces.map(([one]) => one)),
@@ -225,6 +225,7 @@
 
     // Columns in the order of the tree, so that no two ribbons cross.
     function draw(inBeam, best) {
+      const GAP = scroller.clientWidth < 500 ? 12 : 22; // between pieces that are written
       const { mine, time, steps, size } = state, { path } = mine, mass = ({ logProb }) => Math.max(1.5, MASS * Math.exp(logProb));
       const height = MASS + SLOT * (size + 2), places = new Map();
       const columns = Array.from({ length: Math.max(steps.length, path.length) }, (_, t) => [...new Set([...(steps[t] ?? []), ...path.slice(t, t + 1)])]);

@@ -69,6 +69,7 @@
     };
 
     const texts = sentences.map((sentence) => [make("dt", { lang: "en", textContent: sentence }), make("dd", { lang: "de" })]);
+    const key = make("p", {}, make("b", { textContent: "Bold:" }), " words that the last checkpoint writes too");
     const translations = make("dl", {}, ...texts.flat());
 
     const cells = () => target.flatMap((_, q) => source.map((_, k) => shape("rect", { x: k, y: q, width: 1, height: 1 })));
@@ -181,7 +182,7 @@
 
     Object.assign(box, { role: "group", ariaLabel: "A training, checkpoint by checkpoint" });
     box.replaceChildren(title, task, make("p", { className: "controls" }, play, slider, counter), said,
-      make("div", { className: "columns" }, make("div", {}, curves, translations), make("div", {}, matrix, caption, heads)));
+      make("div", { className: "columns" }, make("div", {}, matrix, caption, heads), make("div", {}, curves, key, translations)));
     rove(heads);
     look();
   }
