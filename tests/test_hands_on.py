@@ -317,12 +317,12 @@ def test_the_stream_ends_in_what_the_translator_writes(chart) -> None:
     opened = chart("3-assembly")
     text, tokenizer = "A man is riding a bicycle.", translator().tokenizer
     ids = tokenizer.encode(translator().translate(text), add_special_tokens=False).ids
-    last = [row for row in opened.marks("after", "probability") if row["after"] == "4 feed-forward"]
+    last = [row for row in opened.marks("after", "probability") if row["after"] == "4 network"]
     shown = {int(row["input piece"]): number(row["probability"]) for row in last}
     best = [log_probs(text, (tuple(ids[:n]),))[0].exp().max() for n in range(len(ids) + 1)]
     assert shown == pytest.approx(dict(enumerate(map(float, best))), abs=0.0051)
     written = [
-        row["piece"] for row in opened.marks("after", "piece") if row["after"] == "4 feed-forward"
+        row["piece"] for row in opened.marks("after", "piece") if row["after"] == "4 network"
     ]
     assert written[: len(ids)] == names(tokenizer, ids)
 
