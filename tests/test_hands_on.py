@@ -222,8 +222,8 @@ def test_a_query_among_three_keys(chart) -> None:
         check(*map(float, values))
     left, top, width, height = opened.plot()
     path = [(-2.0, 0.5), (0.25, 0.25), (1.5, -2.0), (0.0, 0.0)]
-    one = height / 7.4  # from -3 to 4.4, and the same to the right
-    points = [(left + width / 2 + one * x, top + one * (4.4 - y)) for x, y in path]
+    one = height / 7.8  # from -3 to 4.8, and the same to the right
+    points = [(left + width / 2 + one * x, top + one * (4.8 - y)) for x, y in path]
     for (start, end), (x, y) in zip(pairwise(points), path[1:], strict=True):
         opened.pull(start, end)
         assert [float(value) for value in opened.values()] == [x, y]
