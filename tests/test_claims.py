@@ -63,8 +63,7 @@ def test_only_true_false_and_none_are_answers(holds):
 def test_signs_of_html_are_escaped(name: str):
     text = 'n < d & "k" > <b>1</b>'
     shown = made(**{name: text})._repr_mimebundle_()["text/html"]
-    assert "n\u00a0&lt;\u00a0d" in shown  # a formula stays on one line
-    assert html.escape(text) in shown.replace("\u00a0", " ") and "<b>" not in shown
+    assert html.escape(text) in shown and "<b>" not in shown
 
 
 def test_a_notebook_and_the_build_get_their_own_form():

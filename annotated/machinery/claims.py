@@ -54,9 +54,7 @@ class Verdict:
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         mark, _ = MARKS[self.verdict]
-        formula = re.compile(r"(?<=[\w)\]|]) ([=<>≤≥×·]) (?=[\w(\[|−√-])")  # stays on one line
-        unbroken = lambda value: formula.sub("\u00a0\\1\u00a0", value)
-        text = {name: html.escape(unbroken(value)) for name, value in asdict(self).items()}
+        text = {name: html.escape(value) for name, value in asdict(self).items()}
         aside = (  # styled inline, so that it looks the same in a notebook
             f'<aside class="claim" id="claim-{text["id"]}" role="note" '
             f'aria-label="a claim of {self.place}: {text["verdict"]}" '
