@@ -222,8 +222,8 @@ def test_a_query_among_three_keys(chart) -> None:
         check(*map(float, values))
     left, top, width, height = opened.plot()
     path = [(-2.0, 0.5), (0.25, 0.25), (1.5, -2.0), (0.0, 0.0)]
-    one = height / 7.4  # from -3 to 4.4, and the same to the right
-    points = [(left + width / 2 + one * x, top + one * (4.4 - y)) for x, y in path]
+    one = height / 7.8  # from -3 to 4.8, and the same to the right
+    points = [(left + width / 2 + one * x, top + one * (4.8 - y)) for x, y in path]
     for (start, end), (x, y) in zip(pairwise(points), path[1:], strict=True):
         opened.pull(start, end)
         assert [float(value) for value in opened.values()] == [x, y]
@@ -293,6 +293,22 @@ def test_what_turns_a_unit_on(chart) -> None:
         assert sorted(found, reverse=True) == pytest.approx(top, abs=0.0051)
 
 
+@torch.no_grad()
+def test_the_rows_nearest_to_a_piece(chart) -> None:
+    opened = chart("3-4-embeddings-softmax", "Nearest to")
+    tokenizer, rows = translator().tokenizer, translator().model.src_embed[0].lut.weight
+    (ids,) = encode_source(tokenizer, ["A man is riding a bicycle."])
+    named = dict(zip(names(tokenizer, ids), ids, strict=True))
+    assert opened.values() == ["bicycle"]
+    for (piece,) in opened.by_hand():
+        near = F.cosine_similarity(rows[named[piece]], rows).topk(8)
+        pieces = names(tokenizer, near.indices.tolist())
+        marks = opened.marks("piece", "cosine of the two rows")
+        found = {row["piece"]: number(row["cosine of the two rows"]) for row in marks}
+        expected = dict(zip(pieces[1:], near.values.tolist()[1:], strict=True))
+        assert pieces[0] == piece and found == pytest.approx(expected, abs=0.0051)
+
+
 def test_the_angle_between_the_hands_depends_on_the_offset_alone(chart) -> None:
     opened = chart("3-5-positional-encoding", "Position", "Offset k")
     between: dict[str, set[str]] = {}
@@ -317,12 +333,12 @@ def test_the_stream_ends_in_what_the_translator_writes(chart) -> None:
     opened = chart("3-assembly")
     text, tokenizer = "A man is riding a bicycle.", translator().tokenizer
     ids = tokenizer.encode(translator().translate(text), add_special_tokens=False).ids
-    last = [row for row in opened.marks("after", "probability") if row["after"] == "4 feed-forward"]
+    last = [row for row in opened.marks("after", "probability") if row["after"] == "4 network"]
     shown = {int(row["input piece"]): number(row["probability"]) for row in last}
     best = [log_probs(text, (tuple(ids[:n]),))[0].exp().max() for n in range(len(ids) + 1)]
     assert shown == pytest.approx(dict(enumerate(map(float, best))), abs=0.0051)
     written = [
-        row["piece"] for row in opened.marks("after", "piece") if row["after"] == "4 feed-forward"
+        row["piece"] for row in opened.marks("after", "piece") if row["after"] == "4 network"
     ]
     assert written[: len(ids)] == names(tokenizer, ids)
 
