@@ -86,11 +86,11 @@ def index(entries: list[Entry]) -> str:
 
 def row(entry: Entry) -> str:
     shown = {name: html.escape(value) for name, value in vars(entry.verdict).items()}
-    edge = entry.verdict.edge
-    word = '<span class="narrow">section </span>' * shown["section"][0].isdigit()
+    edge, section = entry.verdict.edge, shown["section"]
+    name = f"§{section}" if section[0].isdigit() else section
     return (
         f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
-        f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{word}{shown["section"]}</a></td>'
+        f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{name}</a></td>'
         f"<td>{typeset(shown['statement'])}</td>"
         f'<td><span class="verdict" style="border-left: {edge}">{sign(entry.verdict.verdict)} '
         f"{shown['verdict']}</span></td><td>{typeset(shown['evidence'])}</td></tr>"

@@ -67,7 +67,7 @@ def tree_svg(tree: "Tree", compared: Union["Tree", None] = None) -> str:
         return middle, end
 
     draw(tree, 0, 0)
-    box = f'viewBox="0 0 {right:.0f} {bottom + 26}" width="{right:.0f}"'
+    box = f'viewBox="0 0 {right:.0f} {bottom + 26}" width="{1.25 * right:.0f}"'
     label = _xml(tree.pformat(margin=10**6))
     head = f'xmlns="http://www.w3.org/2000/svg" class="tree" role="img" {box} aria-label="{label}"'
     return f"<svg {head}><style>{_STYLE}</style>{''.join(parts)}</svg>"
