@@ -641,7 +641,7 @@ def test_what_is_too_wide_fades_and_its_button_covers_nothing_and_goes_when_it_f
     tab.set_viewport_size({"width": 390, "height": 900})
     expect(code.locator("> .wrap")).to_be_visible()
     expect(code.locator("> .wrap")).to_have_count(1)
-    tab.goto((SITE / "chapters" / "6-2-model-variations.html").as_uri())
+    tab.goto((SITE / "chapters" / "machinery" / "model-machinery.html").as_uri())
     table = tab.locator("article .output:has(table.dataframe).fades").first
     expect(table).to_have_attribute("tabindex", "0")
     table.evaluate("(box) => { box.scrollLeft = 100; }")
