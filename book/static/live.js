@@ -317,10 +317,10 @@
     const loss = new Map(losses.map(([kind, layer, head, value]) => [`${kind} ${layer} ${head}`, value]));
     const whole = loss.get(" 0 0"), off = new Map(), buttons = [];
     const cost = (kind, layer, head) => loss.get(`${kind} ${layer} ${head}`) - whole;
-    const told = (by) => `without it, ${Math.abs(by).toFixed(3)} nats a piece ${by < 0 ? "less" : "more"}`;
+    const told = (by) => `without it, ${Math.abs(by).toFixed(3)} nats per piece ${by < 0 ? "less" : "more"}`;
     const strength = (by) => `${(13 * Math.min(3.5, Math.max(0, Math.log10(Math.max(by, 1e-9)) + 2.5))).toFixed(0)}%`;
     const said = make("p", { className: "note", role: "status" });
-    const legend = make("p", { className: "note legend" }, "Without it, nats a piece more: ", ...[0.003, 0.03, 0.3, 3].map((by) => {
+    const legend = make("p", { className: "note legend" }, "Click a head to switch it off. Shade: what the loss gains without it, in nats per piece: ", ...[0.003, 0.03, 0.3, 3].map((by) => {
       const swatch = make("span", { className: "swatch" });
       swatch.style.setProperty("--weight", strength(by));
       return make("span", {}, swatch, ` ${by} `);
@@ -337,7 +337,7 @@
           off.get(name)[on ? "delete" : "add"](head);
         }
         show();
-        said.textContent = `${label} ${on ? "on" : "off"}; ${told(by)}.`;
+        said.textContent = on ? `${label} on.` : `${label} off; ${told(by)}.`;
         run();
       } });
       one.setAttribute("aria-label", label);
