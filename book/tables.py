@@ -58,7 +58,7 @@ def align(found: re.Match[str]) -> str:
             if kind == "td" and (said := words(text)):
                 columns.setdefault(place, []).append(said)
     numbers = {
-        place: any(len(re.sub(r"\D", "", text.partition(".")[0])) > 4 for text in column)
+        place: not (place < len(heads) and words(heads[place][2]) == "year")  # whether with commas
         for place, column in columns.items()
         if 5 * sum(map(bool, map(FIGURES.fullmatch, column))) >= 3 * len(column)
         and not (place < len(heads) and PLACES.match(words(heads[place][2])))
@@ -79,8 +79,8 @@ def align(found: re.Match[str]) -> str:
         bare = NUMBER.fullmatch(said) and not PLACES.match(name)  # what it counts is not known
         if wide and said and name and (bare if first else kind == "td"):
             more += f' data-head="{html.escape(name)}"'
-        if kind == "td" and place in numbers and NUMBER.fullmatch(said):
-            text = text.replace(said, write(said, large=numbers[place]))
+        if place in numbers and NUMBER.fullmatch(said):
+            text = text.replace(said, write(said, commas=numbers[place]))
         elif "<code" not in text:
             text = powers(typeset(text))
         if first and text == said and " " not in said:
@@ -107,15 +107,15 @@ def words(text: str) -> str:
     return html.unescape(re.sub(r"<[^>]*>", "", text)).strip()
 
 
-def write(text: str, large: bool) -> str:
-    """A number as one prints it: with a real minus, and with commas if large."""
+def write(text: str, commas: bool) -> str:
+    """A number as one prints it: with a real minus, and with commas between thousands."""
     found = NUMBER.fullmatch(text)
     assert found
     number, power, unit = found[1], found[2], found[3] or ""
     if re.fullmatch(r"[-−][0.]+", number) and not power:
         number = number[1:]  # nothing is neither above nor below zero
     whole, point, rest = number.partition(".")
-    if large and "," not in whole:
+    if commas and "," not in whole:
         whole = re.sub(r"(?<=\d)(?=(\d{3})+$)", ",", whole)
     number = (whole + point + rest).replace("-", "−")
     if power:
