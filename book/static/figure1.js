@@ -74,7 +74,7 @@
     const link = make("a");
     link.style.flex = 1;
     const status = make("p", { className: "note", role: "status" });
-    const written = make("p", { className: "written", lang: "de" });
+    const written = make("p", { className: "written" });
 
     const lines = shape("g", { class: "lines" }), bars = shape("g", { class: "bars" });
     const rows = {}, caption = {};
@@ -194,7 +194,8 @@
       }
       Object.assign(link, { href, textContent: name, title });
       status.replaceChildren(make("span", { className: "visually-hidden" }, `${name}, ${place}. `), said);
-      written.textContent = data.written.slice(0, writes ? pieces - (box < SOFTMAX) : 0).join(" ") || "…";
+      const german = data.written.slice(0, writes ? pieces - (box < SOFTMAX) : 0).join(" ");
+      Object.assign(written, { lang: german ? "de" : "en", textContent: german || "Nothing is written yet." });
       layers.selectedIndex = layer;
       slider.value = here();
       slider.setAttribute("aria-valuetext", `${name}, ${place}`);
