@@ -71,13 +71,17 @@
     if (spec.usermeta?.turned) turn(spec);
     const title = typeof spec.title === "string" ? { text: spec.title } : spec.title;
     if (typeof title?.text !== "string") return;
-    const lines = [""];
-    for (const word of title.text.split(" ")) {
-      const line = `${lines.at(-1)} ${word}`.trim();
-      if (line.length * 11 > width) lines.push(word);
-      else lines[lines.length - 1] = line;
-    }
-    spec.title = { ...title, text: lines };
+    const wrap = (text, letter) => {
+      const lines = [""];
+      for (const word of text.split(" ")) {
+        const line = `${lines.at(-1)} ${word}`.trim();
+        if (line.length * letter > width) lines.push(word);
+        else lines[lines.length - 1] = line;
+      }
+      return lines;
+    };
+    spec.title = { ...title, text: wrap(title.text, 11) };
+    if (title.subtitle) spec.title.subtitle = [title.subtitle].flat().flatMap((text) => wrap(text, 6.5));
   }
 
   // A finger drags a part of the chart: it does not scroll the page, and is seen where it is.
