@@ -66,13 +66,10 @@
     slider.oninput = () => { pause(); go(slider.valueAsNumber); };
     slider.onchange = () => follow();
     slider.onkeydown = (event) => event.stopPropagation();
-    slider.style.minWidth = 0; // beside the others on a phone
     const reached = make("small");
-    reached.style = "font-variant-numeric: tabular-nums; white-space: nowrap";
     const layers = make("select", {}, ...range(data.layers).map((i) => new Option(i + 1)));
     layers.onchange = () => { pause(); layer = layers.selectedIndex; show(); };
     const link = make("a");
-    link.style.flex = 1;
     const status = make("p", { className: "note", role: "status" });
     const written = make("p", { className: "written" });
 
@@ -116,7 +113,6 @@
       show();
     }, 1); // the figure is read from the bottom up
     const panel = place.querySelector(".live"), controls = make("p", { className: "controls" }, play, next, slider, reached);
-    controls.style.flexWrap = "nowrap";
     panel.replaceChildren(
       controls, make("p", { className: "controls" }, link, make("label", {}, "Layer ", layers)), status, picture, written,
     );

@@ -26,10 +26,9 @@ def _show_charts_as_data():
         control = f"<select>{options}</select>"
         if getattr(picker, "slider", False):  # from one end of something to the other
             names, last = html.escape(json.dumps(list(picker.charts))), len(picker.charts) - 1
-            control = f'<input type="range" max="{last}" value="{last}" data-names="{names}"'
-            control += ' style="vertical-align: middle" /> <output></output>'
-        label = html.escape(picker.label)
-        label = f'<label style="margin-bottom: 0.5rem">{label} {control}</label>'
+            control = f'<input type="range" max="{last}" value="{last}" data-names="{names}" />'
+            control += " <output></output>"
+        label = f"<label>{html.escape(picker.label)} {control}</label>"
         charts = "".join(div(chart.to_dict()) for chart in picker.charts.values())
         display(HTML(f'<div class="choice">{label}{charts}</div>'))
 
