@@ -146,7 +146,7 @@ def test_the_benchmark_of_a_gpu_tried_on_the_cpu(tmp_path: Path, monkeypatch, ca
     kinds = {kind.name: kind for kind in (Torch, Broken, Missing)}
     monkeypatch.setattr(gpu, "OTHERS", kinds)
     asked = []  # to compile takes minutes, and is tested with the trainer
-    monkeypatch.setattr("torch.compile", lambda loss, dynamic: asked.append(loss) or loss)
+    monkeypatch.setattr("torch.compile", lambda loss, **_: asked.append(loss) or loss)
     out = tmp_path / "gpu.json"
     main(["gpu", "--smoke", "--out", str(out)])
     results = json.loads(out.read_text())

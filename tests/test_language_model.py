@@ -196,6 +196,14 @@ def test_greedy_text_is_the_likeliest_token_each_time():
     assert len(text) == 23
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("config", KINDS)
+def test_a_gpu_writes_as_the_cpu_does(config: LanguageModelConfig):
+    model = built(config)
+    expected = list(generate(model, [3, 1, 4], 20, top_k=1))
+    assert list(generate(model.cuda(), [3, 1, 4], 20, top_k=1)) == expected
+
+
 @pytest.mark.slow
 def test_draws_follow_the_softmax_and_its_limits():
     model = built(TODAY)

@@ -33,6 +33,13 @@ def test_the_shipped_parser_is_right_about_most_phrases(gold: list[Tree]):
     assert ours["Tagging accuracy"] > 90
 
 
+@pytest.mark.gpu
+def test_a_gpu_parses_as_the_cpu_does(gold: list[Tree]):
+    """The rules that keep the search to trees work there too."""
+    sentences = [tree.leaves() for tree in gold[:4]]
+    assert load_parser(device="cuda").parse_all(sentences) == load_parser().parse_all(sentences)
+
+
 SHARES = "Recall", "Precision", "FMeasure"
 
 

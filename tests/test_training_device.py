@@ -122,6 +122,17 @@ def test_an_update_on_a_gpu_does_not_wait_for_it(on, precision: str, compiled: b
 
 
 @pytest.mark.gpu
+def test_no_shape_of_a_batch_has_to_be_planned(on):
+    """As cuDNN's attention would be."""
+    trainer = on("cuda:0", precision="bfloat16")
+    with torch.profiler.profile() as profile:
+        trainer.queue_step(iter([global_batch(trainer.device, SHAPES)]))
+    names = {event.key for event in profile.key_averages()}
+    assert any("efficient_attention" in name for name in names)
+    assert not any("cudnn_attention" in name for name in names)
+
+
+@pytest.mark.gpu
 def test_an_update_on_a_gpu_is_that_of_the_cpu(on):
     gpu, cpu = (on(device, precision="float32", dropout=0.0) for device in ("cuda:0", "cpu"))
     cpu.model.load_state_dict(gpu.model.state_dict())

@@ -512,6 +512,18 @@ def test_the_shipped_models_translate(translators, name: str, man: tuple, dogs: 
     assert all(word in two[0] for word in dogs) and two[1] == one
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("options", [{"beam": 1}, {"beam": 4, "n_best": 4}])
+def test_a_gpu_translates_as_the_cpu_does(options: dict):
+    captions = ["A man is riding a bicycle.", "", "Two dogs run on the beach.", "A girl sings."]
+    cpu, gpu = (load_pretrained("multi30k-en-de", device) for device in ("cpu", "cuda"))
+    expected, found = (list(each.candidates(captions, **options)) for each in (cpu, gpu))
+    assert [[t.text for t in group] for group in found] == [
+        [t.text for t in group] for group in expected
+    ]
+    assert scores(found) == pytest.approx(scores(expected), abs=1e-3)
+
+
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_shipped_models_are_small_and_come_with_their_logs(translators, name: str):
     folder = resource_path("models") / name

@@ -31,7 +31,8 @@ class _BlockwiseLoss(torch.autograd.Function):
         block = max(1, (2**21 if x.device.type == "cpu" else 2**27) // vocab)
         blocks = (tensor.split(block) for tensor in (x, target, grad_x))
         for rows, ids, grad in zip(*blocks, strict=True):
-            log_p = F.linear(rows, weight).float().log_softmax(dim=-1)  # (block, vocab)
+            logits = F.linear(rows, weight)  # (block, vocab)
+            log_p = logits.log_softmax(dim=-1, dtype=torch.float32)
             real = (ids != padding_idx).unsqueeze(1)  # (block, 1)
             ids = ids.unsqueeze(1) * real  # the padding id may be outside the vocabulary
             right = log_p.gather(1, ids)
@@ -40,6 +41,7 @@ class _BlockwiseLoss(torch.autograd.Function):
             if learns:
                 slope = log_p.exp_().sub_(smoothing / vocab)  # p - q, in two steps
                 slope.scatter_add_(1, ids, torch.full_like(right, smoothing - 1))
+                slope = slope.to(logits.dtype)  # once for both products
                 grad.copy_((slope @ weight) * real)
                 grad_weight += slope.T @ (rows * real)
         ctx.save_for_backward(grad_x, grad_weight)
@@ -50,6 +52,12 @@ class _BlockwiseLoss(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         """Gradients for x (positions, d_model) and weight (vocab, d_model) from that of the sum."""
         return *(grad * saved for saved in ctx.saved_tensors), None, None, None
+
+
+def _in_float16(device: str) -> bool:
+    """Whether matrix products on a kind of device are computed in float16 now."""
+    cast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    return cast and torch.get_autocast_dtype(device) == torch.float16
 
 
 def linear_cross_entropy(
@@ -67,11 +75,9 @@ def linear_cross_entropy(
     Source: section 5.4.
     """
     device = x.device.type
-    cast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
-    half = cast and torch.get_autocast_dtype(device) == torch.float16
-    if half or torch.compiler.is_compiling():
-        # Small gradients in float16 must be scaled before they are computed, not after; and a
-        # compiler fuses logits and loss anyway.
+    if torch.compiler.is_compiling() or _in_float16(device):
+        # A compiler fuses logits and loss anyway; and small gradients in float16 must be scaled
+        # before they are computed, not after.
         return smoothed_cross_entropy(F.linear(x, weight), target, padding_idx, smoothing)
     x, target = x.flatten(0, -2), target.flatten()  # (positions, d_model), (positions,)
     if device == "cpu":  # a GPU would have to wait for the number of positions that remain
