@@ -30,9 +30,11 @@ def words(pieces: list[str]) -> list[str]:
 def chart_theme() -> Any:
     """The book's theme for Altair."""
     text = {"labelFontSize": 12, "titleFontSize": 13, "titleFontWeight": "normal"}
+    text |= {"titlePadding": 8}
     ramp = [f"{PALETTE[0]}00", PALETTE[0]]  # from transparent, so that much stands out on any page
     config = {
-        "font": "system-ui, sans-serif",
+        "font": "Inter, system-ui, sans-serif",
+        "padding": {"left": 1, "top": 5, "right": 5, "bottom": 5},
         "view": {"continuousWidth": 560, "continuousHeight": 280, "strokeOpacity": 0},
         "range": {
             "category": PALETTE,
