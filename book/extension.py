@@ -114,7 +114,7 @@ def show_paper(cell: nodes.container) -> None:
     cell["classes"].append("original")
     above = cell.parent.children[cell.parent.index(cell) - 1]
     for link in output.findall(nodes.reference):
-        source, comma, place = link.astext().rpartition(", ")
+        _, comma, place = link.astext().rpartition(", ")
         if comma and "restatement" in above.get("classes", []):  # the line above names the source
             link.children = [nodes.Text(place)]
         if link.astext() == (
