@@ -50,7 +50,8 @@ def align(found: re.Match[str]) -> str:
     heads = ANY.findall(head.rpartition("<tr")[2])[::-1]
     rows = [ANY.findall(row) for _, row in ROW.findall(cells)]
     wide = any(len(words(text)) >= WORDY for row in rows for kind, _, text in row if kind == "td")
-    wide = wide or ("dataframe" not in start and len(heads) >= SEVERAL)
+    formulas = all('class="math' in text for row in rows for _, _, text in row[1:])
+    wide = wide or ("dataframe" not in start and len(heads) >= SEVERAL and not formulas)
     named = "dataframe" in start and any(len(words(row[0][2])) >= NAME for row in rows if row)
     columns: dict[int, list[str]] = {}
     for row in rows:

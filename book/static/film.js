@@ -3,7 +3,7 @@
 (() => {
   const { range, make, shape, rove } = window.elements;
   const PACE = 500; // milliseconds for each checkpoint
-  const [WIDTH, LEFT, RIGHT, PANEL, HIGH] = [400, 56, 22, 74, 50]; // of the curves, each panel, its drawing
+  const [WIDTH, LEFT, RIGHT, PANEL, HIGH] = [352, 44, 20, 65, 43]; // of the curves, each panel, its drawing
   const [CELL, NAMES, TOP] = [21, 104, 62]; // of the matrix of weights
   const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
   const whole = (number) => number.toLocaleString("en");
@@ -37,7 +37,7 @@
     const log = frames.map(({ update }) => Math.log(update)), span = log[last] - log[0];
     const x = (value) => LEFT + (WIDTH - LEFT - RIGHT) * (value - log[0]) / span;
     const panels = [["development loss", "training loss"], ["weight"], ["learning rate"]].map((names, i) => {
-      const title = shape("text", { x: LEFT, y: PANEL * i + 13 });
+      const title = shape("text", { x: LEFT, y: PANEL * i + 12 });
       const lines = names.map((_, j) => ["later", "sooner"].map((part) => shape("polyline", { class: `${part} line${j}` })));
       return { title, lines, bottom: PANEL * (i + 1) - 4 };
     });
@@ -57,9 +57,9 @@
     const curves = shape("svg", { viewBox: `0 0 ${WIDTH} ${foot + 16}`, role: "img", class: "curves",
       "aria-label": "Losses, attention weight in the boxes, and learning rate against the update, on a logarithmic scale" },
       ...scales, ...panels.flatMap(({ title, lines }) => [title, ...lines.flat()]), cursor, dots,
-      shape("text", { x: 0, y: foot + 12, class: "tick" }, "update"), ...ticks.flatMap((n) => [
+      ...ticks.flatMap((n, i) => [
         shape("path", { d: `M${x(Math.log(n))} ${foot - 4}v4`, class: "axis" }),
-        shape("text", { x: x(Math.log(n)), y: foot + 12, class: "tick", "text-anchor": "middle" }, whole(n))]));
+        shape("text", { x: x(Math.log(n)), y: foot + 12, class: "tick", "text-anchor": "middle" }, `${i ? "" : "update "}${whole(n)}`)]));
     curves.onpointerdown = curves.onpointermove = (event) => {
       if (!event.buttons) return;
       const { left, width } = curves.getBoundingClientRect(), at = WIDTH * (event.clientX - left) / width;
@@ -130,7 +130,7 @@
       }));
       const titles = [
         [shape("tspan", { class: "line0" }, `development loss ${told(0, 0)}`), ", ", shape("tspan", {}, `training loss ${told(0, 1)}`)],
-        [`weight in the boxes ${told(1, 0)} (${nameOf(chosen).toLowerCase()})`],
+        [`weight in the boxes ${told(1, 0)} (${chosen ? nameOf(chosen).toLowerCase() : `mean of layer ${N}`})`],
         [`learning rate ${told(2, 0, 6)}`],
       ];
       panels.forEach(({ title }, i) => title.replaceChildren(...titles[i]));
