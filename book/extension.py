@@ -334,10 +334,11 @@ def write_front_door(app: Sphinx, error: Exception | None) -> None:
 
 
 def drop_scripts(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Drop Thebe, which needs a remote host, and MathJax, which has already done its work."""
-    scripts = context.get("script_files", [])
-    unwanted = re.compile("thebe|mathjax", re.IGNORECASE)
-    context["script_files"] = [s for s in scripts if not unwanted.search(f"{s}{vars(s)}")]
+    """Drop what is unused: Thebe, which needs a host, MathJax, whose work is done, and designs."""
+    unwanted = re.compile("thebe|mathjax|design-tabs|sphinx-design", re.IGNORECASE)
+    for files in "script_files", "css_files":
+        given = context.get(files, [])
+        context[files] = [file for file in given if not unwanted.search(f"{file}{vars(file)}")]
 
 
 def finish_pages(app: Sphinx, error: Exception | None) -> None:
