@@ -28,7 +28,7 @@ const set = (tex, display) => adaptor.outerHTML(page.convert(tex, { display, em:
 const styles = () => adaptor.textContent(page.outputJax.styleSheet(page));
 """
 MATH = re.compile(
-    r"(?P<before>\(?(?:<a [^>]*>)?)"
+    r'(?P<before>(?:(?<!\w)\w{1,30}(?=<span class="math[^"]*"[^>]*>\s*\\\(\^))?\(?(?:<a [^>]*>)?)'
     r'<(?P<tag>span|div) class="math[^"]*"(?P<more>[^>]*)>'
     r"\s*\\[(\[](?P<tex>.*?)\\[)\]]\s*</(?P=tag)>"
     r"(?P<after>(?:</a>)?[,.;:?!)]*)",

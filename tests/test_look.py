@@ -83,6 +83,11 @@ def test_a_formula_keeps_the_sign_after_it(text, together):
         assert kept[1].startswith(f'{before}<span class="math">') and kept[2] == after
 
 
+def test_the_mark_of_a_footnote_stays_with_its_word():
+    page = set_formulas('<p>of each GPU<span class="math">\\(^5\\)</span>.</p>', "fonts")
+    assert '<p>of each <span class="together">GPU<span class="math">' in page
+
+
 def test_formulas_in_a_row_can_become_lines():
     row = r"a = \frac{1}{2}, \qquad b = 3"
     assert [part.strip() for part in apart(row)] == [r"a = \frac{1}{2},", "b = 3"]

@@ -153,7 +153,7 @@ def _marks(shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame) -> "l
         y=f"{frame.bottom} + {height} * (datum.rank - 1)",
         y2=f"{frame.bottom} + {height} * datum.rank",
     )
-    rule = lines.mark_rule(strokeWidth=2, strokeCap="round")
+    rule = lines.mark_rule(strokeWidth=alt.ExprRef("datum.shown < 3 ? 3 : 2"), strokeCap="round")
     pale = alt.Scale(domain=[0, 1], range=[0, 0.45])  # for on the cells stand the words
     shade = alt.FillOpacity("strength:Q", scale=pale, legend=None)
     return [
@@ -275,7 +275,7 @@ def attention_lines(
         width="container" if frame.columns <= 36 else 18 * frame.columns,
         height=frame.height,
         description=_describe(shown, layer, heads, query),
-        usermeta={"turned": 24 * frame.columns},  # the height on a phone, in two columns of words
+        usermeta={"turned": 19 * frame.columns},  # the height on a phone, in two columns of words
     )
 
 
