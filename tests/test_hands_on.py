@@ -220,7 +220,7 @@ def test_a_query_among_three_keys(chart) -> None:
 
     for values in opened.by_hand():
         check(*map(float, values))
-    left, top, width, height = opened.plot()
+    left, top, _, height = opened.plot()
     path = [(-2.0, 0.5), (0.25, 0.25), (1.5, -2.0), (0.0, 0.0)]
     one = height / 4.4  # from -2.2 to 2.2, and the same to the right
     points = [(left + one * (x + 2.2), top + one * (2.2 - y)) for x, y in path]
