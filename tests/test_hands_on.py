@@ -220,10 +220,10 @@ def test_a_query_among_three_keys(chart) -> None:
 
     for values in opened.by_hand():
         check(*map(float, values))
-    left, top, width, height = opened.plot()
+    left, top, _, height = opened.plot()
     path = [(-2.0, 0.5), (0.25, 0.25), (1.5, -2.0), (0.0, 0.0)]
-    one = height / 7.8  # from -3 to 4.8, and the same to the right
-    points = [(left + width / 2 + one * x, top + one * (4.8 - y)) for x, y in path]
+    one = height / 4.4  # from -2.2 to 2.2, and the same to the right
+    points = [(left + one * (x + 2.2), top + one * (2.2 - y)) for x, y in path]
     for (start, end), (x, y) in zip(pairwise(points), path[1:], strict=True):
         opened.pull(start, end)
         assert [float(value) for value in opened.values()] == [x, y]
@@ -252,7 +252,7 @@ def test_the_scale_keeps_the_softmax_soft(chart) -> None:
 
 
 def test_who_may_look_at_whom(chart) -> None:
-    opened = chart("3-2-attention", "use")
+    opened = chart("3-2-attention", "Use")
     for (use,) in opened.by_hand():
         keys, queries = opened.labels("X"), opened.labels("Y")
         future = torch.nn.Transformer.generate_square_subsequent_mask(len(queries)).isinf()
@@ -268,7 +268,7 @@ def test_who_may_look_at_whom(chart) -> None:
 
 @torch.no_grad()
 def test_what_turns_a_unit_on(chart) -> None:
-    opened = chart("3-3-feed-forward", "unit")
+    opened = chart("3-3-feed-forward", "Unit")
     tokenizer, layer = translator().tokenizer, translator().model.encoder.layers[0]
     (ids,) = encode_source(tokenizer, ["A man is riding a bicycle."])
     word = ids.index(tokenizer.token_to_id("▁bicycle"))
