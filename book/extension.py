@@ -111,12 +111,11 @@ def show_paper(cell: nodes.container) -> None:
         cell.parent.remove(cell)
         return
     cell.children = [output]
+    named = any("original" in each["classes"] for each in cell.document.findall(nodes.container))
     cell["classes"].append("original")
-    above = cell.parent.children[cell.parent.index(cell) - 1]
     for link in output.findall(nodes.reference):
-        _, comma, place = link.astext().rpartition(", ")
-        if comma and "restatement" in above.get("classes", []):  # the line above names the source
-            link.children = [nodes.Text(place)]
+        if named:  # the first quotation of the page names the paper
+            link.children = [nodes.Text(link.astext().removeprefix("Vaswani et al. (2017), "))]
         if link.astext() == (
             address := link.get("refuri")
         ):  # the theme shortens a long name without breaks
@@ -368,9 +367,20 @@ def finish_pages(app: Sphinx, error: Exception | None) -> None:
             text = search.sub("", text)
         text = twice.sub(r"<title>\1</title>", text)
         text = text.replace(f"{bar} class", f"{region} class")
-        text = mend_tables(text)
+        text = mend_tables(fold_docstrings(text))
         text = set_formulas(text, os.path.relpath(fonts, path.parent).replace(os.sep, "/"))
         path.write_text(text, encoding="utf-8")
+
+
+DOCSTRING = re.compile(
+    r'''(<span class="sd">"""(?![^\n]*"""</span>)[^\n]*</span>)(\n.*?"""</span>)''', re.DOTALL
+)
+
+
+def fold_docstrings(html: str) -> str:
+    """Of a docstring of several lines, show the first and a button; what is copied stays whole."""
+    button = '<button type="button" class="docstring" aria-expanded="false" aria-label="docstring">'
+    return DOCSTRING.sub(rf'\1{button}</button><span class="docstring">\2</span>', html)
 
 
 def mend_body(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:

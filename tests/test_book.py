@@ -616,6 +616,24 @@ def test_arrow_keys_scroll_wide_code_and_then_turn_no_page(browser) -> None:
 
 
 @pytest.mark.browser
+def test_a_docstring_shows_its_first_line_unfolds_and_is_copied_whole(browser) -> None:
+    tab = browser.new_page()
+    tab.goto((SITE / "chapters" / "3-2-attention.html").as_uri())
+    button = tab.get_by_role("button", name="docstring").and_(tab.locator(":visible")).first
+    code, rest = button.locator("xpath=ancestor::pre"), button.locator("+ span")
+    whole = code.text_content()
+    expect(rest).to_be_hidden()
+    button.press("Enter")
+    expect(button).to_have_attribute("aria-expanded", "true")
+    expect(rest).to_be_visible()
+    assert rest.text_content().rstrip().endswith('"""') and rest.text_content() in whole
+    assert "…" not in whole  # what the button shows is not part of the code
+    button.click()
+    expect(rest).to_be_hidden()
+    tab.close()
+
+
+@pytest.mark.browser
 def test_what_is_too_wide_fades_and_its_button_covers_nothing_and_goes_when_it_fits(
     browser,
 ) -> None:

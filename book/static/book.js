@@ -283,6 +283,11 @@
     if (box.button) box.button.hidden = !wide && !box.classList.contains("wrapped");
   }
 
+  // A docstring unfolds and folds.
+  document.addEventListener("click", ({ target }) => {
+    if (target.matches?.("button.docstring")) target.ariaExpanded = target.ariaExpanded !== "true";
+  });
+
   function letWrap(box) {
     const button = document.createElement("button");
     const onclick = () => button.setAttribute("aria-pressed", String(box.classList.toggle("wrapped")));
