@@ -23,7 +23,8 @@ help:  ## show this help
 	@echo "  ANNOTATED_PAPER_PDF=FILE  shows the paper's own words in the book"
 	@echo "  ANNOTATED_DATA=FOLDER     reads corpora there instead of downloading them"
 
-# pip would compile on one core, and tests and the models of other libraries too. That a few templates among the files are no Python is no matter.
+# pip would compile on one core, and also tests and models that nobody imports. That a few templates
+# among the files are no Python is no matter.
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[book,test]'

@@ -30,7 +30,6 @@ def words(pieces: list[str]) -> list[str]:
 def chart_theme() -> Any:
     """The book's theme for Altair."""
     text = {"labelFontSize": 12, "titleFontSize": 13, "titleFontWeight": "normal"}
-    text |= {"titlePadding": 8}
     ramp = [f"{PALETTE[0]}00", PALETTE[0]]  # from transparent, so that much stands out on any page
     config = {
         "font": "Inter, system-ui, sans-serif",
@@ -43,7 +42,7 @@ def chart_theme() -> Any:
             "diverging": [PALETTE[0], "#80808000", PALETTE[1]],
         },
         "title": {"fontSize": 15, "fontWeight": 600, "anchor": "start", "offset": 10},
-        "axis": {**text, "gridOpacity": 0.5},
+        "axis": {**text, "titlePadding": 8, "gridOpacity": 0.5},
         # Each label is below its tick, the first and the last too; there are few, and none touch.
         "axisX": {"labelFlush": False, "labelSeparation": 6},
         "axisXQuantitative": {"tickCount": 6},

@@ -188,8 +188,8 @@ class Trainer:
         """Autocast for the configured precision.
 
         On a CPU, torch's fused attention kernel is slower in 16 bits than plain matrix products.
-        On a GPU, cuDNN's kernel is planned anew for each shape of a batch, which took four fifths
-        of an update of the base model on an H100.
+        On a GPU, cuDNN's kernel is planned anew for each shape of a batch, which took most of the
+        time of an update on an H100.
         """
         if self.dtype == torch.float32:
             yield
