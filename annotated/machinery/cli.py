@@ -375,8 +375,9 @@ def main(arguments: list[str] | None = None) -> None:
         _run(_parse(sys.argv[1:] if arguments is None else arguments))
     finally:
         sys.stderr = stderr
-        if early:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if early:  # at the end of a process no finalizer is to print an exception
+            ends = arguments is None
+            signal.signal(signal.SIGINT, signal.SIG_DFL if ends else signal.default_int_handler)
 
 
 class _StandardError:
