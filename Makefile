@@ -4,7 +4,8 @@
 PYTHON ?= $(firstword $(shell command -v python3.11 python3))
 VENV ?= .venv
 BIN = $(VENV)/bin
-STAMP = $(VENV)/.installed
+FOR_BOOK = $(VENV)/.installed-book
+FOR_ALL = $(VENV)/.installed-book,test
 PAPER ?= yes
 
 ifeq ($(filter yes no,$(PAPER)),)
@@ -25,18 +26,18 @@ help:  ## show this help
 
 # pip would compile on one core, and also tests and models that nobody imports. That a few templates
 # among the files are no Python is no matter.
-$(STAMP): pyproject.toml constraints.txt
+$(VENV)/.installed-%: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[book,test]'
+	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[$*]'
 	@$(BIN)/python -m compileall -qq -j 0 -x '/(tests|models)/' $(VENV)/lib || true
-	touch $@
+	touch $(FOR_BOOK) $@
 
-install: $(STAMP)  ## install everything into .venv
+install: $(FOR_ALL)  ## install everything into .venv
 
-extract: $(STAMP)  ## write the package annotated/ from the chapters
+extract: $(FOR_BOOK)  ## write the package annotated/ from the chapters
 	$(BIN)/python book/extract.py
 
-check: $(STAMP)  ## lint, types, words, and that the package is what the chapters say
+check: $(FOR_ALL)  ## lint, types, words, and that the package is what the chapters say
 	$(BIN)/python book/extract.py --check
 	$(BIN)/python book/words.py
 	$(BIN)/ruff check .
@@ -54,20 +55,20 @@ book: extract  ## execute every chapter; the site is then at _build/html/index.h
 	$(BIN)/jupyter-book build . --warningiserror --keep-going
 	@echo "open $(CURDIR)/_build/html/index.html"
 
-pdf: book  ## the book as one PDF (needs Chromium): _build/pdf/attention-is-all-you-need.pdf
+pdf: $(FOR_ALL) book  ## the book as one PDF (needs Chromium): _build/pdf/attention-is-all-you-need.pdf
 	$(BIN)/python book/pdf.py
 
 serve: book  ## build, and serve the site at http://localhost:8000
 	$(BIN)/python -m http.server 8000 --directory _build/html
 
-quick: $(STAMP)  ## the tests that take seconds: what to run while you work
+quick: $(FOR_ALL)  ## the tests that take seconds: what to run while you work
 	$(BIN)/python book/extract.py --check
 	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n auto --dist worksteal -m "not (slow or processes or colab or gpu or site or browser or corpora or paper)"
 
 test: check  ## check, then run the tests (those of the site need `make book` before)
 	$(BIN)/pytest -n auto --dist worksteal
 
-rehearsal: $(STAMP)  ## the paper's run from nothing to a score, on a made corpus, in a minute
+rehearsal: $(FOR_ALL)  ## the paper's run from nothing to a score, on a made corpus, in a minute
 	$(BIN)/pytest -s tests/test_rehearsal.py
 
 clean:  ## remove everything that was built

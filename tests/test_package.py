@@ -252,7 +252,7 @@ def make(tmp_path: Path):
         path = programs / name
         path.write_text(f'#!/bin/sh\necho "{name} $ANNOTATED_PAPER_PDF" >> {log}\n{fails}\n')
         path.chmod(0o755)
-    (tmp_path / ".installed").touch()
+    (tmp_path / ".installed-book").touch()
 
     def run(*arguments: str, pdf: str | None = None) -> tuple[subprocess.CompletedProcess, str]:
         variables = {k: v for k, v in os.environ.items() if k != "ANNOTATED_PAPER_PDF"}
