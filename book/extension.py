@@ -367,7 +367,7 @@ def finish_pages(app: Sphinx, error: Exception | None) -> None:
             text = search.sub("", text)
         text = twice.sub(r"<title>\1</title>", text)
         text = text.replace(f"{bar} class", f"{region} class")
-        text = mend_tables(fold_docstrings(text))
+        text = mend_tables(hang_lines(fold_docstrings(text)))
         text = set_formulas(text, os.path.relpath(fonts, path.parent).replace(os.sep, "/"))
         path.write_text(text, encoding="utf-8")
 
@@ -381,6 +381,22 @@ def fold_docstrings(html: str) -> str:
     """Of a docstring of several lines, show the first and a button; what is copied stays whole."""
     button = '<button type="button" class="docstring" aria-expanded="false" aria-label="docstring">'
     return DOCSTRING.sub(rf'\1{button}</button><span class="docstring">\2</span>', html)
+
+
+CODE = re.compile(r'(?<=<div class="highlight"><pre>).*?(?=</pre>)', re.DOTALL)
+
+
+def hang_lines(text: str) -> str:
+    """Name the indentation of long lines of code, so that a phone breaks them inside of it."""
+
+    def hang(line: str) -> str:
+        shown = html.unescape(re.sub("<[^>]*>", "", line))
+        if len(shown) <= 40 or line.count("<span") != line.count("</span"):
+            return line  # short, or it begins or ends what is folded
+        indent = len(shown) - len(shown.lstrip())
+        return f'<span class="line" style="--indent:{indent}">{line}</span>'
+
+    return CODE.sub(lambda code: "\n".join(map(hang, code[0].split("\n"))), text)
 
 
 def mend_body(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:

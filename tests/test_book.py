@@ -594,7 +594,7 @@ def test_menu_and_contents_open(browser, width: int) -> None:
 
 @pytest.mark.browser
 def test_arrow_keys_scroll_wide_code_and_then_turn_no_page(browser) -> None:
-    tab = browser.new_page(viewport={"width": 390, "height": 900})
+    tab = browser.new_page(viewport={"width": 600, "height": 900})
     address = (SITE / "chapters" / "3-2-attention.html").as_uri()
     tab.goto(address)
     code = tab.locator("article .highlight:has(> .wrap) > pre:visible").first
@@ -637,7 +637,7 @@ def test_a_docstring_shows_its_first_line_unfolds_and_is_copied_whole(browser) -
 def test_what_is_too_wide_fades_and_its_button_covers_nothing_and_goes_when_it_fits(
     browser,
 ) -> None:
-    tab = browser.new_page(viewport={"width": 390, "height": 900})
+    tab = browser.new_page(viewport={"width": 600, "height": 900})
     tab.goto((SITE / "chapters" / "3-2-attention.html").as_uri())
     formulas = tab.locator("article div.math > div[tabindex='0']")
     assert formulas.count() == tab.locator("article div.math > div.fades").count()
@@ -656,9 +656,12 @@ def test_what_is_too_wide_fades_and_its_button_covers_nothing_and_goes_when_it_f
     tab.set_viewport_size({"width": 1920, "height": 900})
     expect(code.locator("> .wrap")).to_be_hidden()
     expect(code.locator("> pre[tabindex='0'], > pre.fades")).to_have_count(0)
-    tab.set_viewport_size({"width": 390, "height": 900})
+    tab.set_viewport_size({"width": 600, "height": 900})
     expect(code.locator("> .wrap")).to_be_visible()
     expect(code.locator("> .wrap")).to_have_count(1)
+    tab.set_viewport_size({"width": 390, "height": 900})  # a phone breaks all lines of code
+    expect(code.locator("> .wrap")).to_be_hidden()
+    assert code.evaluate("({ firstChild: pre }) => pre.scrollWidth <= pre.clientWidth")
     tab.goto((SITE / "chapters" / "machinery" / "model-machinery.html").as_uri())
     table = tab.locator("article .output:has(table.dataframe).fades").first
     expect(table).to_have_attribute("tabindex", "0")

@@ -326,6 +326,28 @@
     }
   }
 
+  // The theme marks in the contents a heading that passes the top, not one that is jumped over.
+  function markPlace() {
+    const places = [...document.querySelectorAll(".page-toc a.nav-link")].map((link) => {
+      const section = document.getElementById(decodeURIComponent(link.hash.slice(1)));
+      return { link, heading: section?.querySelector("h2, h3, h4") };
+    });
+    const mark = () => {
+      const above = ({ heading }) => heading?.offsetParent && heading.getBoundingClientRect().top < innerHeight * 0.3;
+      const here = places.findLast(above);
+      for (const place of places) {
+        place.link.classList.toggle("active", place === here);
+        if (place === here) place.link.setAttribute("aria-current", "true");
+        else place.link.removeAttribute("aria-current");
+      }
+    };
+    let waiting;
+    addEventListener("scroll", () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(mark, 150);
+    }, { passive: true });
+  }
+
   // What a link leads to may be folded away, or in a laboratory that is left out.
   function unfold() {
     const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
@@ -393,6 +415,7 @@
     addEventListener("hashchange", unfold);
     document.addEventListener("click", ({ target }) => target.closest?.("a[href*='#']") && setTimeout(unfold));
     makeReachable();
+    markPlace();
     const needed = Object.keys(pictures).filter((script) => document.querySelector(pictures[script]));
     if (needed.length) ["elements.js", ...needed].forEach((script) => load(script, false));
     document.querySelectorAll("div.claims-index").forEach(filter);
