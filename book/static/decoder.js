@@ -232,7 +232,7 @@
       const broads = columns.map((column, t) => (t ? 8 + 7 * Math.max(...column.map(({ id }) => wordOf(id).length)) : 6));
       // What is not yet written has no names, and fits into the room that is left.
       const left = scroller.clientWidth - broads.slice(0, time + 1).reduce((sum, broad) => sum + broad + GAP, 0);
-      const span = Math.max(12, left / (columns.length - time - 1)), gap = Math.min(GAP, span / 2);
+      const span = Math.max(30, left / (columns.length - time - 1)), gap = Math.min(GAP, span / 2);
       let x = 0;
       columns.forEach((column, t) => {
         const order = (each) => places.get(each.before)?.order ?? 0;

@@ -1,7 +1,7 @@
 // Figure 1, alive: the vectors of one sentence at every box. The numbers stand in the page.
 (() => {
   const { range, make, shape } = window.elements;
-  const CELLS = 32, WIDTH = 380, ROW = 22, NAMES = 74, STRIPS = 124, CELL = 8;
+  const CELLS = 32, WIDTH = 340, ROW = 20, NAMES = 66, STRIPS = 100, CELL = 7.5;
   // Boxes count from the bottom, as data-box says: embedding and positions, a layer's, two on top.
   const BEFORE = 2, INSIDE = { encoder: 4, decoder: 6 }, LINEAR = 8, SOFTMAX = 9;
   const KIND = { "encoder 2": "encoder", "decoder 2": "decoder", "decoder 4": "cross" }; // attention
@@ -84,17 +84,17 @@
         const cells = range(CELLS).map((k) => shape("rect", { x: STRIPS + k * CELL, y: y + 3, width: CELL, height: ROW - 6 }));
         return shape("g", { "aria-label": word },
           shape("rect", { class: "row", x: 1, y: y + 0.5, width: WIDTH - 2, height: ROW - 1, rx: 3 }),
-          shape("text", { x: NAMES - 6, y: y + 15, "text-anchor": "end" }, word),
+          shape("text", { x: NAMES - 6, y: y + 14, "text-anchor": "end" }, word),
           shape("g", { class: "strip" }, ...cells));
       });
-      caption[each] = shape("text", { x: STRIPS, y: top[each] - 6, class: "caption" });
+      caption[each] = shape("text", { x: NAMES, y: top[each] - 6, class: "caption" });
       const group = shape("g", { class: each }, ...rows[each]);
       setMark[each] = choose(group, labels[each], rows[each], (i) => { marks[each] = i; show(); });
       picture.append(caption[each], group);
     }
     const key = (of, name, x) => [shape("rect", { class: of, x, y: top.encoder - 14, width: 9, height: 9 }),
       shape("text", { x: x + 12, y: top.encoder - 6, class: "caption" }, name)];
-    picture.append(...key("below", "negative", WIDTH - 125), ...key("above", "positive", WIDTH - 60), bars);
+    picture.append(...key("below", "negative", WIDTH - 128), ...key("above", "positive", WIDTH - 60), bars);
 
     const boxes = [...drawing.querySelectorAll("[data-box]")];
     const info = Object.fromEntries(boxes.map((element) => {

@@ -3,7 +3,7 @@
 (() => {
   const { range, make, shape, rove } = window.elements;
   const PACE = 500; // milliseconds for each checkpoint
-  const [WIDTH, LEFT, RIGHT, PANEL, HIGH] = [352, 44, 20, 65, 43]; // of the curves, each panel, its drawing
+  const [WIDTH, LEFT, RIGHT, PANEL, HIGH] = [352, 44, 20, 70, 43]; // of the curves, each panel, its drawing
   const [CELL, NAMES, TOP] = [21, 104, 62]; // of the matrix of weights
   const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
   const whole = (number) => number.toLocaleString("en");

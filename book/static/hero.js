@@ -25,7 +25,6 @@
     return { source, target, weights };
   }
 
-  const brief = (text) => `${text.split(" ").slice(0, 3).join(" ")} …`; // two examples share a row of a phone
   const mean = (tables) => tables[0].map((row, q) => row.map((_, k) => sum(tables.map((table) => table[q][k])) / tables.length));
 
   function fill(box) {
@@ -95,7 +94,6 @@
       const columns = width < 600 || sides.some((side) => side.scrollWidth > side.clientWidth);
       picture.classList.toggle("columns", columns);
       picture.style.minHeight = columns ? `${1.8 * longest}rem` : "";
-      buttons.forEach((button, i) => { button.textContent = columns ? brief(examples[i].english) : examples[i].english; });
       const [from, to] = words.map((row, side) => row.map(({ offsetLeft: x, offsetTop: y, offsetWidth: w, offsetHeight: h }) => (
         columns ? [x + w * (1 - side), y + h / 2] : [x + w / 2, y + h * (1 - side)])));
       curves = [];
@@ -168,7 +166,7 @@
     }
 
     const own = make("button", { type: "button", className: "own", textContent: `Type your own (${megabytes} MB)`, onclick: open });
-    const buttons = examples.map((example) => make("button", { type: "button", ariaLabel: example.english, onclick: () => {
+    const buttons = examples.map((example) => make("button", { type: "button", textContent: example.english, onclick: () => {
       turn++;
       show(example);
       said.textContent = `In German: ${example.german}`;
