@@ -18,7 +18,8 @@ COLUMN, GAP = 248, 12  # width of a column of controls, and the distance above t
 def height(spec: dict[str, Any], width: int) -> int:
     """The height of a chart in a column of this width, in pixels, as book.js will draw it."""
     spec = json.loads(json.dumps(spec))
-    turned = spec.get("usermeta", {}).get("turned") if width < SMALL else None
+    meta = spec.get("usermeta", {})
+    turned = _turned(spec, width < SMALL)
     if turned:
         spec["height"] = turned
     if width < SMALL and "hconcat" in spec:
@@ -27,7 +28,8 @@ def height(spec: dict[str, Any], width: int) -> int:
         if part.get("width") == "container":
             part["width"] = width - 60  # without the axis
         if width < SMALL and isinstance(part.get("legend"), dict):
-            part["legend"].update({"columns": 4, "symbolSize": 576} if turned else {"columns": 1})
+            columns = {"columns": meta.get("columns", 1)}
+            part["legend"].update({"columns": 4, "symbolSize": 576} if turned else columns)
     svg = vl_convert.vegalite_to_svg(spec)
     found = re.search(r'<svg[^>]*? height="([\d.]+)"', svg)
     assert found, "expected an SVG with a height"
@@ -36,14 +38,19 @@ def height(spec: dict[str, Any], width: int) -> int:
     return round(float(found[1])) + BUTTON + (GAP + CONTROL * rows if controls else 0)
 
 
+def _turned(spec: dict[str, Any], narrow: bool) -> int | None:
+    """The height of an attention drawing whose words stand in two columns."""
+    meta = spec.get("usermeta", {})
+    return meta.get("turned" if narrow else "upright")
+
+
 def least(spec: dict[str, Any], narrow: bool) -> int:
     """About the height of a chart, in pixels, without drawing it: its plots and their axes."""
     if several := spec.get("vconcat") or spec.get("hconcat"):
         each = [least(part, narrow) for part in several]
         return sum(each) if narrow or "vconcat" in spec else max(each)
     inner = spec.get("spec", spec)
-    plot = spec.get("usermeta", {}).get("turned") if narrow else None
-    plot = plot or spec.get("height", inner.get("height", 0))
+    plot = _turned(spec, narrow) or spec.get("height", inner.get("height", 0))
     return (plot if isinstance(plot, int) else 0) + AXIS
 
 

@@ -39,16 +39,22 @@
     Object.assign(spec.config?.mark ?? {}, { color: layer });
   }
 
-  // The words of an attention drawing stand in two columns: its rows become columns.
-  function turn(spec) {
-    Object.assign(spec, { width: "container", height: spec.usermeta.turned });
+  // The words of an attention drawing stand in two columns: its rows become columns. Where there is
+  // room, they are as wide as the words, and the lines have the rest.
+  function turn(spec, upright) {
+    const { height } = spec, near = [0, height / 2 - 55, height / 2 - 52]; // words, then lines, as in Python
+    const wide = {
+      domain: [...near, ...near.map((place) => height - place).reverse()],
+      range: [...near, ...near.map((place) => ({ expr: `width - ${place}` })).reverse()],
+    };
+    Object.assign(spec, { width: "container", height: upright || spec.usermeta.turned });
     for (const { mark, encoding } of spec.layer) {
       for (const [one, two] of [["x", "y"], ["x2", "y2"]]) {
         [encoding[one], encoding[two]] = [encoding[two], encoding[one]];
       }
       for (const axis of ["x", "y"]) encoding[axis].scale.domain.reverse();
+      if (upright) Object.assign(encoding.x.scale, wide);
       if (mark.type === "text") Object.assign(mark, { angle: 0, align: { left: "right", right: "left" }[mark.align] });
-      Object.assign(encoding.color?.legend ?? {}, { columns: 4, symbolSize: 576 });
     }
   }
 
@@ -61,14 +67,15 @@
 
   // A narrow chart gets a narrow legend, and a title in several lines.
   function fitPhone(spec, width) {
+    const { turned, columns = 1 } = spec.usermeta ?? {};
     const narrow = (part) => {
       for (const [key, value] of Object.entries(part ?? {})) {
-        if (key === "legend" && value) value.columns = 1;
+        if (key === "legend" && value) Object.assign(value, turned ? { columns: 4, symbolSize: 576 } : { columns });
         if (typeof value === "object" && key !== "datasets") narrow(value);
       }
     };
     narrow(spec);
-    if (spec.usermeta?.turned) turn(spec);
+    if (turned) turn(spec);
     const title = typeof spec.title === "string" ? { text: spec.title } : spec.title;
     if (typeof title?.text !== "string") return;
     const wrap = (text, letter) => {
@@ -117,6 +124,7 @@
     const stacked = spec.hconcat && canvas.clientWidth < 600;
     if (stacked) stack(spec);
     if (canvas.clientWidth < 500) fitPhone(spec, canvas.clientWidth);
+    else if (spec.usermeta?.upright) turn(spec, spec.usermeta.upright);
     const embed = () => vegaEmbed(canvas, spec, {
       config: colors(),
       renderer: "svg",

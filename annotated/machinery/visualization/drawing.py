@@ -84,7 +84,7 @@ class _Frame:
 
         longest, self.h = max(map(len, [*shown.queries, *shown.keys])), shown.weights.size(1)
         self.columns = max(len(shown.queries), len(shown.keys))
-        self.top = max(12 + 8 * longest, 8 * self.h)
+        self.top = max(12 + 7 * longest, 8 * self.h)
         self.bottom, self.height = self.top + _GAP, 2 * self.top + _GAP
         self.across = alt.Scale(domain=[-0.5, self.columns - 0.5], nice=False, zero=False)
         self.down = alt.Scale(domain=[self.height, 0], nice=False)
@@ -175,15 +175,16 @@ def _words(words: list[str], above: bool, frame: _Frame) -> "list[alt.Chart]":
     isolated = _isolated("false") if above else _is_chosen("key", "below.to", otherwise="false")
     rows = [
         {place: i, number: i, "word": word, "left": i - 0.5, "right": i + 0.5,
-         "edge": edge, "far": far}
+         "edge": edge, "far": far, "end": edge + (8 + 7 * len(word)) * (-1 if above else 1)}
         for i, word in enumerate(words)
     ]  # fmt: skip
     base = alt.Chart(alt.Data(values=rows))
     align: Literal["left", "right"] = "left" if above else "right"
     text = base.mark_text(angle=270, baseline="middle", align=align, fontSize=12)
     box = frame.at("left", "edge", x2="right", y2="far")
+    fit = frame.at("left", "edge", x2="right", y2="end")
     return [
-        base.transform_filter(isolated).mark_rect(color="#888888", opacity=0.35).encode(**box),
+        base.transform_filter(isolated).mark_rect(color="#888888", opacity=0.35).encode(**fit),
         text.encode(**frame.at(place, "edge"), text="word:N"),
         base.mark_rect(opacity=0, cursor="pointer").encode(**box),
     ]
