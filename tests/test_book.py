@@ -660,8 +660,13 @@ def test_what_is_too_wide_fades_and_its_button_covers_nothing_and_goes_when_it_f
     expect(code.locator("> .wrap")).to_be_visible()
     expect(code.locator("> .wrap")).to_have_count(1)
     tab.set_viewport_size({"width": 390, "height": 900})  # a phone breaks all lines of code
-    expect(code.locator("> .wrap")).to_be_hidden()
     assert code.evaluate("({ firstChild: pre }) => pre.scrollWidth <= pre.clientWidth")
+    button = tab.get_by_role("button", name="All lines").first  # and shows the first ones
+    part = button.locator("xpath=preceding-sibling::pre")
+    before = part.bounding_box()["height"]
+    button.click()
+    assert part.bounding_box()["height"] > before
+    assert part.evaluate("(pre) => pre.scrollHeight <= pre.clientHeight + 4")
     tab.goto((SITE / "chapters" / "machinery" / "model-machinery.html").as_uri())
     table = tab.locator("article .output:has(table.dataframe).fades").first
     expect(table).to_have_attribute("tabindex", "0")

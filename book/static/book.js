@@ -281,14 +281,26 @@
   }
 
   // What is too wide fades at the right, and can be scrolled with keys, which then turn no page. A
-  // button breaks lines of code.
+  // button breaks lines of code, or shows all of them where a phone shows the first ones.
   function reach(box) {
+    if (box.matches("div.math > div")) fitFormula(box);
     const wide = box.scrollWidth > box.clientWidth;
+    const tall = box.localName === "pre" && box.scrollHeight > box.clientHeight + 4;
     if (wide) box.tabIndex = 0;
     else box.removeAttribute("tabindex");
     box.classList.toggle("fades", box.scrollLeft + box.clientWidth < box.scrollWidth - 4);
-    if (wide && box.localName === "pre") box.button ??= letWrap(box);
-    if (box.button) box.button.hidden = !wide && !box.classList.contains("wrapped");
+    box.classList.toggle("tall", tall);
+    if (tall || wide && box.localName === "pre") box.button ??= letWrap(box);
+    if (!box.button) return;
+    box.button.hidden = !wide && !tall && !box.classList.contains("wrapped");
+    if (wide || tall) box.button.textContent = tall ? "All lines" : "Wrap lines";
+  }
+
+  // A formula that is a little wider than a phone becomes a little smaller.
+  function fitFormula({ children: [formula, more], clientWidth, scrollWidth }) {
+    if (innerWidth > 576 || more || !formula || formula.style.fontSize) return;
+    const share = clientWidth / scrollWidth;
+    if (share < 1 && share > 0.75) formula.style.fontSize = `${Math.floor(100 * share)}%`;
   }
 
   // A docstring unfolds and folds.
@@ -299,7 +311,7 @@
   function letWrap(box) {
     const button = document.createElement("button");
     const onclick = () => button.setAttribute("aria-pressed", String(box.classList.toggle("wrapped")));
-    Object.assign(button, { type: "button", className: "wrap", textContent: "Wrap lines", onclick });
+    Object.assign(button, { type: "button", className: "wrap", onclick });
     button.setAttribute("aria-pressed", "false");
     box.after(button);
     return button;
