@@ -394,6 +394,8 @@ def hang_lines(text: str) -> str:
         if len(shown) <= 40 or line.count("<span") != line.count("</span"):
             return line  # short, or it begins or ends what is folded
         indent = len(shown) - len(shown.lstrip())
+        line = line.replace('<span class="o">.</span>', '<wbr><span class="o">.</span>')
+        line = re.sub(r'(<span class="p">\([^<]*</span>)', r"\1<wbr>", line)
         return f'<span class="line" style="--indent:{indent}">{line}</span>'
 
     return CODE.sub(lambda code: "\n".join(map(hang, code[0].split("\n"))), text)

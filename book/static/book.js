@@ -47,13 +47,14 @@
       domain: [...near, ...near.map((place) => height - place).reverse()],
       range: [...near, ...near.map((place) => ({ expr: `width - ${place}` })).reverse()],
     };
-    Object.assign(spec, { width: "container", height: upright || spec.usermeta.turned });
+    Object.assign(spec, { width: upright ? 560 : "container", height: upright || spec.usermeta.turned });
     for (const { mark, encoding } of spec.layer) {
       for (const [one, two] of [["x", "y"], ["x2", "y2"]]) {
         [encoding[one], encoding[two]] = [encoding[two], encoding[one]];
       }
       for (const axis of ["x", "y"]) encoding[axis].scale.domain.reverse();
       if (upright) Object.assign(encoding.x.scale, wide);
+      if (upright && mark.type === "text") mark.fontSize = 14;
       if (mark.type === "text") Object.assign(mark, { angle: 0, align: { left: "right", right: "left" }[mark.align] });
     }
   }
