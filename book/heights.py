@@ -18,7 +18,6 @@ COLUMN, GAP = 248, 12  # width of a column of controls, and the distance above t
 def height(spec: dict[str, Any], width: int) -> int:
     """The height of a chart in a column of this width, in pixels, as book.js will draw it."""
     spec = json.loads(json.dumps(spec))
-    meta = spec.get("usermeta", {})
     turned = _turned(spec, width < SMALL)
     if turned:
         spec["height"] = turned
@@ -28,7 +27,7 @@ def height(spec: dict[str, Any], width: int) -> int:
         if part.get("width") == "container":
             part["width"] = width - 60  # without the axis
         if width < SMALL and isinstance(part.get("legend"), dict):
-            columns = {"columns": meta.get("columns", 1)}
+            columns = {"columns": spec.get("usermeta", {}).get("columns", 1)}
             part["legend"].update({"columns": 4, "symbolSize": 576} if turned else columns)
     svg = vl_convert.vegalite_to_svg(spec)
     found = re.search(r'<svg[^>]*? height="([\d.]+)"', svg)
@@ -40,8 +39,7 @@ def height(spec: dict[str, Any], width: int) -> int:
 
 def _turned(spec: dict[str, Any], narrow: bool) -> int | None:
     """The height of an attention drawing whose words stand in two columns."""
-    meta = spec.get("usermeta", {})
-    return meta.get("turned" if narrow else "upright")
+    return spec.get("usermeta", {}).get("turned" if narrow else "upright")
 
 
 def least(spec: dict[str, Any], narrow: bool) -> int:

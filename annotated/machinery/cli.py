@@ -375,8 +375,8 @@ def main(arguments: list[str] | None = None) -> None:
         _run(_parse(sys.argv[1:] if arguments is None else arguments))
     finally:
         sys.stderr = stderr
-        if early:  # at the end of a process no finalizer is to print an exception
-            ends = arguments is None
+        if early:
+            ends = arguments is None  # the process; an exception in a finalizer would be printed
             signal.signal(signal.SIGINT, signal.SIG_DFL if ends else signal.default_int_handler)
 
 
