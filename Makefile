@@ -28,6 +28,7 @@ help:  ## show this help
 # among the files are no Python is no matter.
 $(VENV)/.installed-%: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip  # the one that Python brings resolves slowly
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[$*]'
 	@$(BIN)/python -m compileall -qq -j 0 -x '/(tests|models)/' $(VENV)/lib || true
 	touch $(FOR_BOOK) $@
