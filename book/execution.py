@@ -13,6 +13,7 @@ from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn, JupyterCacheAbstract
 from jupyter_cache.executors import load_executor
 from myst_nb.core.read import create_nb_reader
+from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_output
 from sphinx.application import Sphinx
@@ -54,6 +55,8 @@ def execute_chapters(app: Sphinx, env: BuildEnvironment, pages: list[str]) -> No
         if reader := create_nb_reader(path, env.myst_config, env.mystnb_config, text):
             take_over(cache, reader.read(text), path)
             chapters.append(cache.add_nb_to_project(path, read_data=reader.read_fmt).pk)
+    # After its last cell a kernel would spend most of a second on taking torch apart.
+    NotebookClient.shutdown_kernel.default_value = "immediate"
     executor = load_executor("local-parallel", cache, logger=logging.getLogger("jupyter_cache"))
     executor.logger.setLevel(logging.INFO)  # name each chapter when it begins and ends
     executor.run_and_cache(filter_pks=chapters, timeout=env.mystnb_config.execution_timeout)
