@@ -24,11 +24,12 @@ help:  ## show this help
 	@echo "  ANNOTATED_PAPER_PDF=FILE  shows the paper's own words in the book"
 	@echo "  ANNOTATED_DATA=FOLDER     reads corpora there instead of downloading them"
 
-# pip would compile on one core, and also tests and models that nobody imports. That a few templates
-# among the files are no Python is no matter.
+# The pip that comes with Python resolves slowly. A newer one would also compile slowly, on one core,
+# and compile tests and models that nobody imports. That a few templates among the files are no Python
+# is no matter.
 $(VENV)/.installed-%: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip  # the one that Python brings resolves slowly
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt pip
 	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable '.[$*]'
 	@$(BIN)/python -m compileall -qq -j 0 -x '/(tests|models)/' $(VENV)/lib || true
 	touch $(FOR_BOOK) $@

@@ -55,7 +55,7 @@ def execute_chapters(app: Sphinx, env: BuildEnvironment, pages: list[str]) -> No
         if reader := create_nb_reader(path, env.myst_config, env.mystnb_config, text):
             take_over(cache, reader.read(text), path)
             chapters.append(cache.add_nb_to_project(path, read_data=reader.read_fmt).pk)
-    # After its last cell a kernel would spend most of a second on taking torch apart.
+    # A kernel that ended by itself would spend most of a second on unloading torch.
     NotebookClient.shutdown_kernel.default_value = "immediate"
     executor = load_executor("local-parallel", cache, logger=logging.getLogger("jupyter_cache"))
     executor.logger.setLevel(logging.INFO)  # name each chapter when it begins and ends
