@@ -10,12 +10,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from annotated.machinery.checks import allowed
-from annotated.machinery.errors import check_whole
+from annotated.machinery.checks import as_boolean_mask, head_widths
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Softmax over the last dimension, with forbidden scores set to -inf.
+    """Softmax over the last dimension, in which forbidden scores count as -inf.
 
     A row in which everything is forbidden has no softmax (it would be 0/0);
     its weights are defined as zeros, with a zero gradient.
@@ -30,10 +29,9 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     if mask is None:
         return scores.softmax(dim=-1)
-    mask = allowed(mask)
-    blind = ~mask.any(dim=-1, keepdim=True)  # rows that see nothing
-    weights = scores.masked_fill(~(mask | blind), -math.inf).softmax(dim=-1)
-    return weights.masked_fill(blind, 0.0)
+    mask = as_boolean_mask(mask)
+    lowest = torch.finfo(scores.dtype).min  # not -inf, so that a row of these has a softmax
+    return scores.masked_fill(~mask, lowest).softmax(dim=-1).masked_fill(~mask, 0.0)
 
 
 def scaled_dot_product(
@@ -50,31 +48,20 @@ def scaled_dot_product(
         mask: broadcastable to (..., len_q, len_k); False or 0 forbids the connection.
         dropout: applied to the weights before they multiply the values (section 5.4 has none).
 
-    Returns: output (..., len_q, d_v) and weights (..., len_q, len_k), whose rows sum
-        to 1 before dropout, or to 0 where all is masked.
+    Returns: output (..., len_q, d_v) and weights (..., len_q, len_k) before dropout, whose
+        rows sum to 1, or to 0 where all is masked.
 
     Source: section 3.2.1, equation 1.
     """
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (..., len_q, len_k)
     weights = masked_softmax(scores, mask)
-    if dropout is not None:
-        weights = dropout(weights)
-    return weights @ value, weights
-
-
-def _head_widths(h: int, d_model: int, d_k: int | None, d_v: int | None) -> tuple[int, int]:
-    """Widths (d_k, d_v) of one head: those given, else d_model / h.
-
-    Raises: InputError unless h, d_k and d_v are whole numbers of at least 1.
-    """
-    check_whole("h", h)
-    d_k, d_v = d_k or d_model // h, d_v or d_model // h
-    check_whole("d_k", min(d_k, d_v))  # 0 for more heads than d_model
-    return d_k, d_v
+    return (weights if dropout is None else dropout(weights)) @ value, weights
 
 
 class MultiHeadedAttention(nn.Module):
     """h attentions in parallel, each in its own learned projection.
+
+    All weights pass `kernel`, which a subclass may override.
 
     Args:
         h: number of heads.
@@ -96,8 +83,9 @@ class MultiHeadedAttention(nn.Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        d_k, d_v = _head_widths(h, d_model, d_k, d_v)
-        self.h, self.dropout = h, dropout
+        d_k, d_v = head_widths(h, d_model, d_k, d_v)
+        self.h, self.dropout = h, nn.Dropout(dropout)
+        self.watchers: list[Callable[[Tensor], object]] = []  # called with the weights
         self.w_q = nn.Linear(d_model, h * d_k, bias)
         self.w_k = nn.Linear(d_model, h * d_k, bias)
         self.w_v = nn.Linear(d_model, h * d_v, bias)
@@ -115,24 +103,46 @@ class MultiHeadedAttention(nn.Module):
         """
         return self.attend(query, *self.keys_values(key, value), mask)
 
-    def keys_values(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-        """(batch, len_k, d_model) to keys (batch, h, len_k, d_k), values (batch, h, len_k, d_v)."""
+    def keys_values(self, key: Tensor, value: Tensor, start: int = 0) -> tuple[Tensor, Tensor]:
+        """(batch, len_k, d_model) to keys (batch, h, len_k, d_k), values (batch, h, len_k, d_v).
+
+        Args:
+            start: position of the first key, for subclasses in which the position matters.
+        """
         return self.split_heads(self.w_k(key)), self.split_heads(self.w_v(value))
 
     def attend(
-        self,
-        query: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        mask: Tensor | None = None,
-        kernel: Callable[..., Tensor] = F.scaled_dot_product_attention,
+        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None
     ) -> Tensor:
-        """Attend to keys and values that are already projected; `kernel` computes equation 1."""
+        """Attend to keys and values that are already projected."""
         queries = self.split_heads(self.w_q(query))  # (batch, h, len_q, d_k)
-        mask = None if mask is None else allowed(mask).unsqueeze(-3)  # the same for all heads
-        dropout = self.dropout if self.training else 0.0
-        heads = kernel(queries, keys, values, mask, dropout)  # (batch, h, len_q, d_v)
+        mask = None if mask is None else as_boolean_mask(mask).unsqueeze(-3)  # for all heads
+        heads, weights = self.kernel(queries, keys, values, mask)  # (batch, h, len_q, d_v)
+        for watcher in self.watchers:
+            watcher(weights)
         return self.w_o(heads.transpose(1, 2).flatten(2))  # concatenate, then project
+
+    def kernel(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Equation 1 in all heads; the last query belongs to the last key in self-attention.
+
+        Returns: as `scaled_dot_product`; the weights may be None if nobody watches.
+        """
+        if self.watchers:
+            return scaled_dot_product(query, key, value, mask, self.dropout)
+        dropout = self.dropout.p if self.training else 0.0
+        return F.scaled_dot_product_attention(query, key, value, mask, dropout), None
+
+    def start(self, memory: Tensor) -> list[Tensor]:
+        """Keys and values of memory (batch, len, d_model): the state before the first `step`."""
+        return [projected.contiguous() for projected in self.keys_values(memory, memory)]
+
+    def step(self, x: Tensor, state: list[Tensor], mask: Tensor | None = None) -> Tensor:
+        """`forward` for the positions x (batch, new, d_model) that follow those in the state."""
+        new = self.keys_values(x, x, start=state[0].size(2))
+        state[:] = [torch.cat(both, dim=2) for both in zip(state, new, strict=True)]
+        return self.attend(x, *state, mask)
 
     def split_heads(self, x: Tensor) -> Tensor:
         """(batch, len, h * d) to (batch, h, len, d)."""

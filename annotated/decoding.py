@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from annotated.data import END, PAD, START, UNK
-from annotated.incremental import DecoderCache, decode_step
+from annotated.incremental import DecoderCache
 from annotated.machinery.checks import check_finite, check_search, check_source
 from annotated.machinery.errors import InputError, check_whole
 from annotated.model import EncoderDecoder
@@ -99,29 +99,25 @@ class Beam:
     Args:
         ids: (batch, width, len), from the start symbol on.
         log_prob: (batch, width); -inf in an empty slot.
-        ancestry: (batch, width, cached tokens plus the newest); True where a token
-            belongs to a hypothesis.
+        parents: (batch, width), the hypotheses of the step before that they continue; or None.
         places: (batch,), the number of hypotheses that may still be open.
         scores: (batch, beam), of the complete hypotheses, best first; -inf where there is none.
         limits: (batch,), maximum tokens of an output, including its end symbol.
-        src_mask: (batch, 1, src_len), or None
-        cache: keys and values of everything decoded so far.
+        cache: what the decoder keeps of everything decoded so far.
     """
 
     ids: Tensor
     log_prob: Tensor
-    ancestry: Tensor
+    parents: Tensor | None
     places: Tensor
     scores: Tensor
     limits: Tensor
-    src_mask: Tensor | None
     cache: DecoderCache
 
     def select(self, rows: Tensor) -> None:
         """Keep these sentences, in this order."""
-        for name in "ids", "log_prob", "ancestry", "places", "scores", "limits", "src_mask":
-            if (old := getattr(self, name)) is not None:
-                setattr(self, name, old[rows])
+        for name in "ids", "log_prob", "parents", "places", "scores", "limits":
+            setattr(self, name, getattr(self, name)[rows])
         self.cache.select(rows)
 
 
@@ -142,17 +138,14 @@ def open_beam(
         limits = src_mask.bool().sum((1, 2)) + max_extra  # padding does not count
     if max_len is not None:
         limits = torch.full_like(limits, max_len)
-    _, encoding = model.tgt_embed.children()
-    most = getattr(encoding, "max_len", None)  # the table of learned positions is finite
     return Beam(
         ids=src.new_full((batch, 1, 1), START),
         log_prob=memory.new_zeros(batch, 1),
-        ancestry=torch.ones(batch, 1, 1, dtype=torch.bool, device=src.device),
+        parents=None,
         places=src.new_full((batch,), size),
         scores=torch.full((batch, size), -math.inf, device=src.device),
-        limits=limits.clamp(1, most),
-        src_mask=src_mask,
-        cache=DecoderCache.start(model, memory),
+        limits=limits.clamp(1, model.max_positions),
+        cache=DecoderCache.start(model, memory, src_mask),
     )
 
 
@@ -161,10 +154,7 @@ def next_log_probs(model: EncoderDecoder, beam: Beam) -> Tensor:
 
     PAD, START and UNK may not follow; at the limit only END may.
     """
-    newest = beam.ids[:, :, -1]  # (batch, width)
-    ancestry = beam.ancestry if newest.size(1) > 1 else None  # a lone hypothesis owns all tokens
-    out = decode_step(model, beam.cache, newest, ancestry, beam.src_mask)
-    log_probs = model.generator(out)
+    log_probs = model.generator(beam.cache.step(beam.ids, beam.parents))
     log_probs[..., [PAD, START, UNK]] = -math.inf
     last = (beam.limits == beam.ids.size(-1)).view(-1, 1, 1)
     other = torch.arange(log_probs.size(-1), device=last.device) != END
@@ -185,9 +175,7 @@ def extend_beam(beam: Beam, log_probs: Tensor, size: int) -> None:
     parent, token = index // vocab, index % vocab
     row = torch.arange(batch, device=index.device).unsqueeze(1)
     beam.ids = torch.cat([beam.ids[row, parent], token.unsqueeze(-1)], dim=-1)
-    itself = torch.eye(width, dtype=torch.bool, device=index.device).expand(batch, -1, -1)
-    beam.ancestry = torch.cat([beam.ancestry[row, parent], itself], dim=-1)
-    beam.cache.follow(parent)
+    beam.parents = row * log_probs.size(1) + parent
     rank = torch.arange(width, device=index.device)
     beam.log_prob.masked_fill_(rank >= beam.places.unsqueeze(1), -math.inf)
 
@@ -248,8 +236,8 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Search for the outputs with the best scores.
 
-    Keys and values are cached, so the decoder's layers are not called as modules: hooks on them
-    are not run, whereas hooks on the linear maps inside them are.
+    Keys and values are cached where every part of the decoder has a `step`; with hooks in it, or
+    a part that has only `forward`, each step decodes the whole output, which takes longer.
 
     Args:
         model: its dropout is off during the search.

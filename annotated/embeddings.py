@@ -45,4 +45,8 @@ class Generator(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, len, d_model) to log-probabilities (batch, len, vocab)."""
-        return self.proj(x).log_softmax(dim=-1)
+        return self.logits(x).log_softmax(dim=-1)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(batch, len, d_model) to the scores before the softmax, (batch, len, vocab)."""
+        return self.proj(x)

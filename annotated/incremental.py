@@ -3,83 +3,14 @@
 Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
-import math
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from annotated.machinery.stepping import has_step, is_watched
 from annotated.model import EncoderDecoder
-
-
-@dataclass
-class KeysValues:
-    """Keys and values of the tokens so far, which self-attention keeps between steps.
-
-    Args:
-        attention: the `MultiHeadedAttention`.
-        keys: (batch, h, tokens, d_k)   values: (batch, h, tokens, d_v)
-
-    Source: section 3.2.3.
-    """
-
-    attention: Any
-    keys: Tensor
-    values: Tensor
-
-    def step(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Append the keys and values of the newest tokens, then attend to all tokens so far."""
-        key, value = self.attention.keys_values(x, x)
-        self.keys = torch.cat([self.keys, key], dim=2)
-        self.values = torch.cat([self.values, value], dim=2)
-        return self.attention.attend(x, self.keys, self.values, mask, two_products)
-
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order."""
-        self.keys, self.values = self.keys[rows], self.values[rows]
-
-    def follow(self, parents: Tensor) -> None:
-        """Continue these hypotheses (batch, width); a mask selects their tokens, nothing moves."""
-
-
-@dataclass
-class LayerCache:
-    """The cache of one decoder layer.
-
-    Args:
-        layer: the `DecoderLayer`.
-        own: the cache of its self-attention; a `State` if that is a recurrent cell.
-        source: keys and values of the encoder's output, each (batch, h, src_len, d_k or d_v).
-
-    Source: section 3.2.3.
-    """
-
-    layer: Any
-    own: Any
-    source: tuple[Tensor, Tensor]
-
-    def step(self, x: Tensor, mask: Tensor | None, src_mask: Tensor | None) -> Tensor:
-        """`DecoderLayer.forward` for the newest tokens: (batch, width, d_model) to the same."""
-        layer = self.layer
-        x = layer.sublayer[0](x, lambda x: self.own.step(x, mask))
-        across = lambda x: layer.src_attn.attend(x, *self.source, src_mask, two_products)
-        x = layer.sublayer[1](x, across)
-        return layer.sublayer[2](x, layer.feed_forward)
-
-
-def two_products(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float = 0.0
-) -> Tensor:
-    """Equation 1 without dropout; for few queries faster than torch's kernel on a CPU.
-
-    Args: as for `scaled_dot_product`; mask: boolean.   Returns: output (..., len_q, d_v).
-    """
-    scores = query @ key.transpose(-2, -1) / math.sqrt(query.size(-1))  # (..., len_q, len_k)
-    if mask is None:
-        return scores.softmax(dim=-1) @ value
-    scores.masked_fill_(~mask, torch.finfo(scores.dtype).min)
-    return scores.softmax(dim=-1).masked_fill_(~mask, 0.0) @ value  # zeros where all is masked
 
 
 @dataclass
@@ -87,68 +18,60 @@ class DecoderCache:
     """What a decoder keeps between the steps of a search.
 
     Args:
-        layers: the cache of each layer.
-        steps: the number of positions decoded.
+        model: the model.
+        memory: (batch, src_len, d_model)   src_mask: (batch, 1, src_len), or None
+        states: of each layer, tensors of (batch · width, …) for the hypotheses and of (batch, …)
+            for the sources; None: nothing is kept, and the whole output is decoded each time.
 
-    Source: section 6.1.
+    Source: sections 3.2.3 and 6.1.
     """
 
-    layers: list[LayerCache]
-    steps: int = 0
+    model: EncoderDecoder
+    memory: Tensor
+    src_mask: Tensor | None
+    states: list[tuple[list[Tensor], list[Tensor]]] | None
 
     @classmethod
-    def start(cls, model: EncoderDecoder, memory: Tensor) -> "DecoderCache":
-        """The cache before the first step; memory: (batch, src_len, d_model)."""
-        decoder: Any = model.decoder
-        nothing = memory[:, :0]  # (batch, 0, d_model)
-        layers = []
-        for layer in decoder.layers:
-            if hasattr(layer.self_attn, "start"):  # a recurrent cell, which keeps a state
-                own = layer.self_attn.start(memory)
-            else:
-                own = KeysValues(layer.self_attn, *layer.self_attn.keys_values(nothing, nothing))
-            keys, values = layer.src_attn.keys_values(memory, memory)
-            source = keys.contiguous(), values.contiguous()  # contiguous per head
-            layers.append(LayerCache(layer, own, source))
-        return cls(layers)
+    def start(
+        cls, model: EncoderDecoder, memory: Tensor, src_mask: Tensor | None = None
+    ) -> "DecoderCache":
+        """The cache before the first step; arguments as above."""
+        return cls(model, memory, src_mask, model.start(memory) if model_can_step(model) else None)
+
+    def step(self, ids: Tensor, parents: Tensor | None = None) -> Tensor:
+        """Decode the newest position of every hypothesis.
+
+        Args:
+            ids: all tokens so far (batch, width, len).
+            parents: (batch, width), for each hypothesis the one that it continues, numbered over
+                the whole batch of the step before; None: each continues itself.
+
+        Returns: (batch, width, d_model).
+        """
+        width = ids.size(1)
+        if self.states is None:
+            rows = lambda x: None if x is None else x.repeat_interleave(width, dim=0)
+            out = self.model.decode(rows(self.memory), rows(self.src_mask), ids.flatten(0, 1))
+            return out[:, -1].unflatten(0, (-1, width))
+        if parents is not None:
+            for own, _ in self.states:
+                own[:] = [tensor[parents.flatten()] for tensor in own]
+        return self.model.step(ids[:, :, -1], ids.size(2) - 1, self.states, self.src_mask)
 
     def select(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order."""
-        for layer in self.layers:
-            keys, values = layer.source
-            layer.source = keys[rows], values[rows]
-            layer.own.select(rows)
-
-    def follow(self, parents: Tensor) -> None:
-        """Let the hypotheses of each row continue these (batch, width)."""
-        for layer in self.layers:
-            layer.own.follow(parents)
+        """Keep these sentences; `parents` of the next step selects their hypotheses."""
+        self.memory = self.memory[rows]
+        self.src_mask = None if self.src_mask is None else self.src_mask[rows]
+        for _, source in self.states or ():
+            source[:] = [tensor[rows] for tensor in source]
 
 
-def decode_step(
-    model: EncoderDecoder,
-    cache: DecoderCache,
-    ids: Tensor,
-    mask: Tensor | None = None,
-    src_mask: Tensor | None = None,
-) -> Tensor:
-    """Decode the next position of every hypothesis, and cache its keys and values.
-
-    Args:
-        cache: grows by `width` tokens.
-        ids: the newest token of each hypothesis (batch, width).
-        mask: (batch, width, cached tokens plus the newest), True for the tokens of a
-            hypothesis; None: all tokens.
-        src_mask: (batch, 1, src_len), or None.
-
-    Returns: (batch, width, d_model).
-
-    Source: section 6.1.
-    """
+def model_can_step(model: EncoderDecoder) -> bool:
+    """Whether `step` may stand for `decode`: every part of the decoder has a step."""
     decoder: Any = model.decoder
-    embed, encoding = model.tgt_embed.children()
-    x = encoding(embed(ids.reshape(-1, 1)), cache.steps).view(*ids.shape, -1)
-    for layer in cache.layers:
-        x = layer.step(x, mask, src_mask)
-    cache.steps += 1
-    return decoder.norm(x)
+    if is_watched(decoder) or is_watched(model.tgt_embed) or not has_step(decoder):
+        return False
+    inner = [m for layer in decoder.layers for m in (layer, layer.self_attn, layer.src_attn)]
+    embed = [model.tgt_embed, *list(model.tgt_embed.children())[-1:]]  # the last adds positions
+    starts = all("start" in signature(m.forward).parameters for m in embed)
+    return has_step(model, "decode") and all(map(has_step, inner)) and starts

@@ -6,22 +6,23 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from annotated.attention import MultiHeadedAttention
+from annotated.attention import MultiHeadedAttention, masked_softmax
 from annotated.embeddings import Embeddings, Generator
 from annotated.feed_forward import ACTIVATIONS, PositionwiseFeedForward
 from annotated.machinery.checks import check_generation, check_ids, check_language_model_config
+from annotated.machinery.stepping import has_step, is_watched
 from annotated.model import initialize
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
 from annotated.stacks import SublayerConnection
 
-Cache = dict[nn.Module, tuple[Tensor, Tensor]]  # keys and values (batch, kv_heads, tokens, d_k)
+Cache = list[list[Tensor]]  # each layer's keys and values (batch, kv_heads, tokens, d_k)
 FUNCTIONS: dict[str, Any] = {**ACTIVATIONS, "gelu": F.gelu, "gelu_tanh": nn.GELU("tanh")}
 
 
@@ -96,6 +97,16 @@ def rotation(c: LanguageModelConfig, start: int, end: int) -> tuple[Tensor, Tens
     return angle.cos(), angle.sin()
 
 
+@lru_cache(maxsize=4)  # all layers use the same
+def _angles(
+    c: LanguageModelConfig, start: int, end: int, device: torch.device, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """`rotation` where it is needed."""
+    with torch.inference_mode(False):  # a later call may need a gradient
+        cos, sin = rotation(c, start, end)
+        return cos.to(device, dtype), sin.to(device, dtype)
+
+
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotate component i of x (batch, h, len, d_k) with component i + half; others stay."""
     half = cos.size(-1)
@@ -107,32 +118,41 @@ class GroupedAttention(MultiHeadedAttention):
     """Masked self-attention in which groups of queries share keys and values (arXiv:2305.13245)."""
 
     def __init__(self, c: LanguageModelConfig) -> None:
+        nn.Module.__init__(self)  # the projections have other widths than the paper's
         d_k, narrow = c.head_width, (c.kv_heads or c.h) * c.head_width
-        super().__init__(c.h, c.d_model, 0.0, d_k, d_k, c.attention_bias)
+        self.config, self.h, self.d_k, self.dropout = c, c.h, d_k, nn.Dropout(0.0)
+        self.watchers = []
+        self.w_q = nn.Linear(c.d_model, c.h * d_k, c.attention_bias)
         self.w_k, self.w_v = (nn.Linear(c.d_model, narrow, c.attention_bias) for _ in "kv")
+        self.w_o = nn.Linear(c.h * d_k, c.d_model, c.attention_bias)
         norm = lambda: nn.RMSNorm(d_k, c.epsilon) if c.qk_norm else nn.Identity()
-        self.q_norm, self.k_norm, self.d_k = norm(), norm(), d_k
+        self.q_norm, self.k_norm = norm(), norm()
         self.sink = nn.Parameter(torch.zeros(c.h, 1, 1)) if c.sink else None
-        self.kernel: Callable[..., Tensor] = F.scaled_dot_product_attention  # equation 1
 
-    def forward(  # type: ignore[override]  # queries, keys and values all come from x
-        self, x: Tensor, mask: Tensor, turn: Callable[[Tensor], Tensor], cache: Cache | None
-    ) -> Tensor:
-        """x: (batch, len, d_model)   mask: (1, 1, len, tokens)   turn: RoPE, or the identity."""
-        queries = turn(self.q_norm(self.split_heads(self.w_q(x))))  # (batch, h, len, d_k)
-        keys, values = self.keys_values(x, x)  # (batch, kv_heads, len, d_k)
-        keys = turn(self.k_norm(keys))
-        if cache is not None:
-            past = cache.get(self, (keys[:, :, :0], values[:, :, :0]))
-            keys, values = torch.cat([past[0], keys], dim=2), torch.cat([past[1], values], dim=2)
-            cache[self] = keys, values
-        keys, values = (t.repeat_interleave(self.h // t.size(1), dim=1) for t in (keys, values))
-        if self.sink is not None:  # one more key: its score is learned, its value is zero
-            keys, values = F.pad(keys, (0, 0, 0, 1)), F.pad(values, (0, 0, 0, 1))
-            added = torch.zeros_like(mask, dtype=x.dtype).masked_fill(~mask, -math.inf)
-            sinks = self.sink.expand(1, -1, x.size(1), 1)
-            mask = torch.cat([added.expand(-1, self.h, -1, -1), sinks], dim=-1)
-        return self.w_o(self.kernel(queries, keys, values, mask).transpose(1, 2).flatten(2))
+    def keys_values(self, key: Tensor, value: Tensor, start: int = 0) -> tuple[Tensor, Tensor]:
+        """(batch, len, d_model) to keys and values (batch, kv_heads, len, d_k)."""
+        keys, values = super().keys_values(key, value)
+        return self.turn(self.k_norm(keys), start), values
+
+    def kernel(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Equation 1, after RoPE; a sink takes its share of the weights and has no value."""
+        query = self.turn(self.q_norm(query), key.size(2) - query.size(2))
+        key, value = (x.repeat_interleave(self.h // x.size(1), dim=1) for x in (key, value))
+        if self.sink is None:
+            return super().kernel(query, key, value, mask)
+        scores = query @ key.transpose(-2, -1) / math.sqrt(self.d_k)
+        sinks = self.sink.expand(len(scores), -1, scores.size(2), 1)
+        mask = None if mask is None else F.pad(mask, (0, 1), value=True)
+        weights = masked_softmax(torch.cat([scores, sinks], dim=-1), mask)[..., :-1]
+        return weights @ value, weights
+
+    def turn(self, x: Tensor, start: int) -> Tensor:
+        """RoPE for x (batch, heads, len, d_k), whose first position is `start`."""
+        if self.config.positions != "rope":
+            return x
+        return rotate(x, *_angles(self.config, start, start + x.size(2), x.device, x.dtype))
 
     def split_heads(self, x: Tensor) -> Tensor:
         """(batch, len, heads * d_k) to (batch, heads, len, d_k)."""
@@ -162,14 +182,24 @@ class CausalLayer(nn.Module):
     def __init__(self, c: LanguageModelConfig) -> None:
         super().__init__()
         self.self_attn, self.feed_forward = GroupedAttention(c), FeedForward(c)
-        self.parallel = c.parallel
-        self.sublayer = nn.ModuleList(SublayerConnection(c.d_model, 0, c.norm_first) for _ in "12")
-        for connection in self.sublayer:
-            connection.norm = normalization(c, c.d_model)
+        self.parallel, norm = c.parallel, partial(normalization, c)
+        connection = lambda: SublayerConnection(c.d_model, 0, c.norm_first, norm)
+        self.sublayer = nn.ModuleList(connection() for _ in range(2))
 
-    def forward(self, x: Tensor, *attended: Any) -> Tensor:
-        """x: (batch, len, d_model)   attended: the other arguments of `GroupedAttention`."""
-        (first, second), attend = self.sublayer, lambda x: self.self_attn(x, *attended)
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """x: (batch, len, d_model)   mask: (1, len, len)."""
+        return self._connect(x, lambda x: self.self_attn(x, x, x, mask))
+
+    def start(self, x: Tensor) -> list[Tensor]:
+        """State before the first `step`; x: (batch, 0, d_model)."""
+        return self.self_attn.start(x)
+
+    def step(self, x: Tensor, state: list[Tensor], mask: Tensor | None = None) -> Tensor:
+        """`forward` for the positions x (batch, new, d_model) that follow those in the state."""
+        return self._connect(x, lambda x: self.self_attn.step(x, state, mask))
+
+    def _connect(self, x: Tensor, attend: Callable[[Tensor], Tensor]) -> Tensor:
+        first, second = self.sublayer
         if self.parallel:
             return first(x, attend) + second(x, self.feed_forward) - x
         return second(first(x, attend), self.feed_forward)
@@ -192,24 +222,23 @@ class LanguageModel(nn.Module):
         initialize(self)
 
     def forward(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
-        """ids (batch, len) to logits (batch, len, vocab); a cache, {} at first, grows by len."""
-        return self.generator.proj(self.decode(ids, cache))
+        """ids (batch, len) to logits (batch, len, vocab); a cache, [] at first, grows by len."""
+        return self.generator.logits(self.decode(ids, cache))
 
     def decode(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
         """ids (batch, len) to (batch, len, d_model), as `forward` but for the generator."""
         check_ids("ids", ids)
-        start = next(iter(cache.values()))[0].size(2) if cache else 0
-        end = start + ids.size(1)
-        turn: Callable[[Tensor], Tensor] = nn.Identity()
+        start = cache[0][0].size(2) if cache else 0
         x = self.embed(ids) if self.config.scale_embeddings else self.embed.lut(ids)
-        if self.config.positions == "rope":
-            cos, sin = (table.to(x) for table in rotation(self.config, start, end))
-            turn = partial(rotate, cos=cos, sin=sin)
-        else:
+        if self.config.positions != "rope":
             x = self.encoding(x, start)
-        mask = torch.ones(1, 1, end - start, end, dtype=torch.bool, device=ids.device).tril(start)
-        for layer in self.layers:
-            x = layer(x, mask, turn, cache)
+        if cache == []:
+            cache[:] = [layer.start(x[:, :0]) for layer in self.layers]
+        shape = 1, ids.size(1), start + ids.size(1)
+        mask = torch.ones(shape, dtype=torch.bool, device=ids.device).tril(start)
+        mask = mask if ids.size(1) > 1 else None  # a single token sees all before it
+        for i, layer in enumerate(self.layers):
+            x = layer(x, mask) if cache is None else layer.step(x, cache[i], mask)
         return self.norm(x)
 
 
@@ -237,13 +266,17 @@ def generate(
     check_generation(model.config, prompt, max_new_tokens, temperature, top_k, top_p)
     random = torch.Generator(device := model.embed.lut.weight.device)
     random.seed() if seed is None else random.manual_seed(seed)
-    ids, cache = torch.tensor([[*prompt]], device=device), Cache()
+    new = ids = torch.tensor([[*prompt]], device=device)
+    parts = [m for layer in model.layers for m in (layer, layer.self_attn)]
+    cache: Cache | None = None if is_watched(model) or not all(map(has_step, parts)) else []
     for _ in range(max_new_tokens):
-        logits = model.generator.proj(model.decode(ids, cache)[0, -1]).float() / temperature
+        out = model.decode(ids if cache is None else new, cache)[0, -1]
+        logits = model.generator.logits(out).float() / temperature
         best, order = logits.topk(min(top_k or len(logits), len(logits)))
         p = best.softmax(dim=-1)
         p[p.cumsum(dim=-1) - p >= top_p] = 0.0  # the likelier ones suffice
-        ids = order[p.multinomial(1, generator=random)].view(1, 1)
-        if ids.item() in stop:
+        new = order[p.multinomial(1, generator=random)].view(1, 1)
+        if new.item() in stop:
             return
-        yield int(ids)
+        ids = torch.cat([ids, new], dim=1)
+        yield int(new)

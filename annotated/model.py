@@ -3,19 +3,18 @@
 Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from annotated.attention import MultiHeadedAttention, subsequent_mask
-from annotated.embeddings import Embeddings, Generator
-from annotated.feed_forward import PositionwiseFeedForward
+from annotated.attention import subsequent_mask
+from annotated.embeddings import Generator
 from annotated.machinery.checks import check_mask, check_model_config
-from annotated.machinery.recurrence import make_recurrent
-from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
-from annotated.stacks import Decoder, DecoderLayer, Encoder, EncoderLayer
+from annotated.machinery.options import LARGEST, LaterOptions, option
+from annotated.machinery.parts import choose_parts, part_names
+from annotated.stacks import Decoder, Encoder, EncoderLayer
 
 
 class EncoderDecoder(nn.Module):
@@ -24,13 +23,14 @@ class EncoderDecoder(nn.Module):
     Args:
         encoder: called with (x, src_mask).
         decoder: called with (x, memory, src_mask, tgt_mask).
-        src_embed, tgt_embed: ids to vectors, positions included: first embedding, then encoding.
+        src_embed, tgt_embed: ids to vectors, positions included.
         generator: decoder output to log-probabilities.
 
     Source: section 3, figure 1.
     """
 
     config: "TransformerConfig"  # set by build_model
+    parts: dict[str, str] = {}  # names of the parts that build_model was given
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class EncoderDecoder(nn.Module):
 
     def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Tensor:
         """ids (batch, src_len) to memory (batch, src_len, d_model)."""
-        return self.encoder(self.src_embed(src), check_mask("src_mask", src_mask))
+        return self.encoder(self.embed_source(src), check_mask("src_mask", src_mask))
 
     def decode(
         self, memory: Tensor, src_mask: Tensor | None, tgt: Tensor, tgt_mask: Tensor | None = None
@@ -75,58 +75,80 @@ class EncoderDecoder(nn.Module):
         tgt_mask = check_mask("tgt_mask", tgt_mask)
         if tgt_mask is None:
             tgt_mask = subsequent_mask(tgt.size(1), tgt.device)
-        return self.decoder(self.tgt_embed(tgt), memory, src_mask, tgt_mask)
+        return self.decoder(self.embed_target(tgt), memory, src_mask, tgt_mask)
+
+    def embed_source(self, src: Tensor) -> Tensor:
+        """ids (batch, src_len) to (batch, src_len, d_model), positions included."""
+        return self.src_embed(src)
+
+    def embed_target(self, tgt: Tensor, start: int = 0) -> Tensor:
+        """ids (batch, len), of which the first has position `start`, to (batch, len, d_model)."""
+        return self.tgt_embed(tgt, start) if start else self.tgt_embed(tgt)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """(batch, len, d_model) to scores (batch, len, vocab), whose softmax `generator` takes."""
+        scores = getattr(self.generator, "logits", self.generator)  # log-probabilities serve too
+        return scores(x)
+
+    @property
+    def max_positions(self) -> int | None:
+        """The most tokens of an input or output; None if there is no limit."""
+        parts = (m for embed in (self.src_embed, self.tgt_embed) for m in embed.modules())
+        return min((m.max_len for m in parts if hasattr(m, "max_len")), default=None)
+
+    def start(self, memory: Tensor) -> list:
+        """State of the decoder before the first `step`; memory: (batch, src_len, d_model)."""
+        return self.decoder.start(memory)
+
+    def step(self, tgt: Tensor, start: int, states: list, src_mask: Tensor | None = None) -> Tensor:
+        """`decode` for the newest token of each hypothesis, ids (batch, width), at a position.
+
+        Returns: (batch, width, d_model).
+        """
+        x = self.embed_target(tgt.reshape(-1, 1), start).view(*tgt.shape, -1)
+        return self.decoder.step(x, states, src_mask)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions(LaterOptions):
+    """Choices that shape a model, with the base model's values.
+
+    Source: Table 3.
+    """
+
+    N: int = option(6, "layers in each stack", most=1000)
+    d_model: int = option(512, "width of the model", most=LARGEST)
+    d_ff: int = option(2048, "inner width of the feed-forward layers", most=LARGEST)
+    h: int = option(8, "attention heads", most=LARGEST)
+    d_k: int | None = option(None, "width of a query and key in a head; 0: d_model / h", least=0)
+    d_v: int | None = option(None, "width of a value in a head; 0: d_model / h", least=0)
+    dropout: float = option(0.1, "P_drop, after sub-layers and embeddings (section 5.4)")
+    attention_dropout: float = option(0.0, "dropout of attention weights (section 6.3)")
+    positions: str = option(
+        "sinusoidal",
+        "encoding of positions (Table 3, row E); endpoint: to a wavelength of 10000 · 2π",
+        choices=("sinusoidal", "learned", "endpoint"),
+    )
 
 
 @dataclass(frozen=True)
-class TransformerConfig:
-    """All choices that shape the model, including the columns of Table 3 that do.
+class TransformerConfig(ModelOptions):
+    """All choices that shape a model: these, `ModelOptions`, and `LaterOptions`.
 
     Args:
         src_vocab, tgt_vocab: number of ids on either side.
-        N: layers in each stack.
-        d_model: width of the model.
-        d_ff: inner width of the feed-forward layers.
-        h: heads.
-        d_k, d_v: widths in a head; None means d_model / h.
-        dropout: P_drop, residual and embedding dropout (section 5.4).
-        attention_dropout: dropout of the attention weights (section 6.3; none in section 5.4).
-        positions: "sinusoidal" or "learned" (Table 3, row E); or "endpoint", sinusoids whose
-            longest wavelength is 10000 · 2π.
         max_len: longest input in tokens, for learned positions; 100,000 at most.
         tie_embeddings: one matrix for both embeddings and the output (section 3.4).
-        norm_first: normalize before each sub-layer; the paper normalizes after it.
-        bias: in the projections of attention and before the softmax; the paper has none.
-        activation: between the feed-forward maps: "relu", or "swish" as in some later models.
-        norm_eps: constant that layer normalization adds to the variance.
-        N_decoder: layers of the decoder; None means N.
-        decoder: "attention" to its own output, as in the paper; "ssru", a recurrent cell in place
-            of this attention; or "ssru-without-ff", the same without a feed-forward layer.
 
     Raises: ValueError with what was expected and what was given.
 
     Source: section 3, Table 3.
     """
 
-    src_vocab: int
-    tgt_vocab: int
-    N: int = 6
-    d_model: int = 512
-    d_ff: int = 2048
-    h: int = 8
-    d_k: int | None = None
-    d_v: int | None = None
-    dropout: float = 0.1
-    attention_dropout: float = 0.0
-    positions: str = "sinusoidal"
-    max_len: int = 5000
-    tie_embeddings: bool = False
-    norm_first: bool = False
-    bias: bool = False
-    activation: str = "relu"
-    norm_eps: float = 1e-5
-    N_decoder: int | None = None
-    decoder: str = "attention"
+    src_vocab: int = option(most=LARGEST)
+    tgt_vocab: int = option(most=LARGEST)
+    max_len: int = option(5000, most=100_000)
+    tie_embeddings: bool = option(False)
 
     def __post_init__(self) -> None:
         check_model_config(self)
@@ -144,56 +166,45 @@ class TransformerConfig:
         return cls.base(vocab, **{**larger, **changes})
 
 
-def _layers(c: TransformerConfig) -> tuple[EncoderLayer, DecoderLayer]:
-    """One layer of each stack."""
+class Embed(nn.Sequential):
+    """Two modules, an embedding and an encoding of positions: ids to vectors."""
 
-    def attention() -> nn.Module:
-        return MultiHeadedAttention(c.h, c.d_model, c.attention_dropout, c.d_k, c.d_v, c.bias)
-
-    def feed_forward() -> nn.Module:
-        return PositionwiseFeedForward(c.d_model, c.d_ff, activation=c.activation)
-
-    residual = c.dropout, c.norm_first
-    encoder_layer = EncoderLayer(c.d_model, attention(), feed_forward(), *residual)
-    decoder_layer = DecoderLayer(c.d_model, attention(), attention(), feed_forward(), *residual)
-    if c.decoder != "attention":
-        make_recurrent(decoder_layer, feed_forward=c.decoder == "ssru")
-    return encoder_layer, decoder_layer
+    def forward(self, ids: Tensor, start: int = 0) -> Tensor:
+        """(batch, len), of which the first has position `start`, to (batch, len, d_model)."""
+        embedding, encoding = self
+        return encoding(embedding(ids), start) if start else encoding(embedding(ids))
 
 
-def _embed(c: TransformerConfig, vocab: int) -> nn.Module:
-    """Ids to vectors: embedding, then positions."""
-    if c.positions == "learned":
-        encoding: nn.Module = LearnedPositionalEncoding(c.d_model, c.dropout, c.max_len)
-    else:
-        endpoint = c.positions == "endpoint"
-        encoding = PositionalEncoding(c.d_model, c.dropout, c.max_len, endpoint)
-    return nn.Sequential(Embeddings(c.d_model, vocab), encoding)
-
-
-def build_model(config: TransformerConfig) -> EncoderDecoder:
+def build_model(config: TransformerConfig, **parts: Callable[..., Any]) -> EncoderDecoder:
     """Build and initialize the model that a configuration describes.
 
     Args:
         config: the configuration; kept as `model.config`.
+        parts: classes, or functions that return a module, in place of the paper's:
+            attention(h, d_model, dropout), or encoder_attention, decoder_attention and
+            source_attention; feed_forward(d_model, d_ff); norm(d_model);
+            embedding(d_model, vocab); positions(d_model, dropout, max_len). An option of the
+            configuration that differs from the paper's is passed by name.
 
     Returns: the model, in training mode.
 
+    Raises: ValueError for a part of another name.
+
     Source: section 3; tying from section 3.4.
     """
-    c = config
-    encoder_layer, decoder_layer = _layers(c)
-    model = EncoderDecoder(
-        Encoder(encoder_layer, c.N),
-        Decoder(decoder_layer, c.N_decoder or c.N),
-        _embed(c, c.src_vocab),
-        _embed(c, c.tgt_vocab),
-        Generator(c.d_model, c.tgt_vocab, c.bias),
-    )
-    for module in model.modules():
-        if isinstance(module, nn.LayerNorm):
-            module.eps = c.norm_eps
-    model.config = c
+    c, make = config, choose_parts(config, parts)
+    attention = lambda which: make[which](c.h, c.d_model, c.attention_dropout)
+    feed_forward = lambda: make["feed_forward"](c.d_model, c.d_ff)
+    positions = lambda: make["positions"](c.d_model, c.dropout, c.max_len)
+    embed = lambda vocab: Embed(make["embedding"](c.d_model, vocab), positions())
+    residual = c.dropout, c.norm_first, make["norm"]
+    own, across = attention("decoder_attention"), attention("source_attention")
+    first = EncoderLayer(c.d_model, attention("encoder_attention"), feed_forward(), *residual)
+    second = make["decoder_layer"](c.d_model, own, across, feed_forward(), *residual)
+    encoder, decoder = Encoder(first, c.N), Decoder(second, c.N_decoder or c.N)
+    generator = Generator(c.d_model, c.tgt_vocab, c.bias)
+    model = EncoderDecoder(encoder, decoder, embed(c.src_vocab), embed(c.tgt_vocab), generator)
+    model.config, model.parts = c, part_names(parts)
     if c.tie_embeddings:
         tie_embeddings(model)
     initialize(model)
@@ -232,25 +243,20 @@ def make_model(
     return build_model(config)
 
 
-def parameter_shapes(config: TransformerConfig) -> dict[str, torch.Size]:
-    """Name and shape of each parameter; a tied matrix has one name, as in `named_parameters`."""
-    with torch.device("meta"):
-        return {name: p.shape for name, p in build_model(config).named_parameters()}
-
-
 def tie_embeddings(model: EncoderDecoder) -> None:
-    """Make both embeddings and the generator share one matrix.
+    """Make both embeddings and the generator share one matrix, (vocab, d_model).
 
-    Raises: ValueError if the vocabularies differ in size.
+    Raises: ValueError if the vocabularies differ in size, or an embedding has no such matrix.
     """
-    sizes = {
-        name: model.get_parameter(f"{name}_embed.0.lut.weight").size(0) for name in ("src", "tgt")
-    }
-    if sizes["src"] != sizes["tgt"]:
-        raise ValueError(f"expected vocabularies of one size to tie; got {sizes}")
-    shared = model.get_parameter("generator.proj.weight")
-    model.get_submodule("src_embed.0.lut").weight = shared
-    model.get_submodule("tgt_embed.0.lut").weight = shared
+    shared = model.generator.proj.weight
+    for name, embed in (("src_embed", model.src_embed), ("tgt_embed", model.tgt_embed)):
+        tables = [m for m in embed.modules() if isinstance(m, nn.Embedding)]
+        if [table.weight.shape for table in tables] != [shared.shape]:
+            got = [tuple(table.weight.shape) for table in tables]
+            raise ValueError(
+                f"expected one nn.Embedding of {tuple(shared.shape)} in {name}; got {got}"
+            )
+        tables[0].weight = shared
 
 
 def initialize(model: nn.Module, value_gain: float = 1 / 4) -> None:
@@ -261,7 +267,7 @@ def initialize(model: nn.Module, value_gain: float = 1 / 4) -> None:
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
     for module in model.modules():
-        if isinstance(module, MultiHeadedAttention):
-            nn.init.xavier_uniform_(module.w_v.weight, value_gain)
+        if isinstance(value := getattr(module, "w_v", None), nn.Linear):
+            nn.init.xavier_uniform_(value.weight, value_gain)
         if isinstance(module, nn.Embedding):  # last, because a tied matrix is an embedding first
             nn.init.normal_(module.weight, std=module.embedding_dim**-0.5)

@@ -18,7 +18,8 @@ def clones(module: nn.Module, N: int) -> nn.ModuleList:
 
 def _final_norm(layer: "EncoderLayer | DecoderLayer") -> nn.Module:
     """A pre-norm stack ends in a normalization; a post-norm stack has done it already."""
-    return nn.LayerNorm(layer.size) if layer.sublayer[0].norm_first else nn.Identity()
+    first = layer.sublayer[0]
+    return copy.deepcopy(first.norm) if first.norm_first else nn.Identity()
 
 
 class SublayerConnection(nn.Module):
@@ -31,13 +32,20 @@ class SublayerConnection(nn.Module):
         size: d_model.
         dropout: P_drop, applied to the sub-layer's output (section 5.4).
         norm_first: normalize the sub-layer's input instead of the sum.
+        norm: from d_model to a module that normalizes each position.
 
     Source: section 3.1.
     """
 
-    def __init__(self, size: int, dropout: float, norm_first: bool = False) -> None:
+    def __init__(
+        self,
+        size: int,
+        dropout: float,
+        norm_first: bool = False,
+        norm: Callable[[int], nn.Module] = nn.LayerNorm,
+    ) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(size)
+        self.norm = norm(size)
         self.dropout = Dropout(dropout)
         self.norm_first = norm_first
 
@@ -54,9 +62,9 @@ class EncoderLayer(nn.Module):
     Args:
         size: d_model.
         self_attn: a module called with (query, key, value, mask).
-        feed_forward: a module called with x.
+        feed_forward: a module called with x, which treats each position alone.
         dropout: P_drop.
-        norm_first: see `SublayerConnection`.
+        norm_first, norm: see `SublayerConnection`.
 
     Source: section 3.1.
     """
@@ -68,10 +76,11 @@ class EncoderLayer(nn.Module):
         feed_forward: nn.Module,
         dropout: float,
         norm_first: bool = False,
+        norm: Callable[[int], nn.Module] = nn.LayerNorm,
     ) -> None:
         super().__init__()
         self.size, self.self_attn, self.feed_forward = size, self_attn, feed_forward
-        self.sublayer = clones(SublayerConnection(size, dropout, norm_first), 2)
+        self.sublayer = clones(SublayerConnection(size, dropout, norm_first, norm), 2)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
@@ -107,9 +116,9 @@ class DecoderLayer(nn.Module):
     Args:
         size: d_model.
         self_attn, src_attn: modules called with (query, key, value, mask).
-        feed_forward: a module called with x.
+        feed_forward: a module called with x, which treats each position alone.
         dropout: P_drop.
-        norm_first: see `SublayerConnection`.
+        norm_first, norm: see `SublayerConnection`.
 
     Source: section 3.1.
     """
@@ -122,11 +131,12 @@ class DecoderLayer(nn.Module):
         feed_forward: nn.Module,
         dropout: float,
         norm_first: bool = False,
+        norm: Callable[[int], nn.Module] = nn.LayerNorm,
     ) -> None:
         super().__init__()
         self.size = size
         self.self_attn, self.src_attn, self.feed_forward = self_attn, src_attn, feed_forward
-        self.sublayer = clones(SublayerConnection(size, dropout, norm_first), 3)
+        self.sublayer = clones(SublayerConnection(size, dropout, norm_first, norm), 3)
 
     def forward(
         self,
@@ -140,6 +150,23 @@ class DecoderLayer(nn.Module):
         """
         x = self.sublayer[0](x, lambda x: self.self_attn(x, x, x, tgt_mask))
         x = self.sublayer[1](x, lambda x: self.src_attn(x, memory, memory, src_mask))
+        return self.sublayer[2](x, self.feed_forward)
+
+    def start(self, memory: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+        """State before the first `step`: of the output, which is empty, and of the memory."""
+        return self.self_attn.start(memory[:, :0]), self.src_attn.start(memory)
+
+    def step(
+        self, x: Tensor, state: tuple[list[Tensor], list[Tensor]], src_mask: Tensor | None = None
+    ) -> Tensor:
+        """`forward` for the newest position of each hypothesis (section 6.1).
+
+        x: (batch, width, d_model)   state: of batch · width outputs, and of the memory
+        """
+        own, source = state
+        newest = lambda x: self.self_attn.step(x.flatten(0, 1).unsqueeze(1), own).view_as(x)
+        x = self.sublayer[0](x, newest)
+        x = self.sublayer[1](x, lambda x: self.src_attn.attend(x, *source, src_mask))
         return self.sublayer[2](x, self.feed_forward)
 
 
@@ -168,4 +195,14 @@ class Decoder(nn.Module):
         """x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)   rest: as a layer's."""
         for layer in self.layers:
             x = layer(x, memory, src_mask, tgt_mask)
+        return self.norm(x)
+
+    def start(self, memory: Tensor) -> list:
+        """State of each layer before the first `step`; memory: (batch, src_len, d_model)."""
+        return [layer.start(memory) for layer in self.layers]
+
+    def step(self, x: Tensor, states: list, src_mask: Tensor | None = None) -> Tensor:
+        """`forward` for the newest position of each hypothesis: x (batch, width, d_model)."""
+        for layer, state in zip(self.layers, states, strict=True):
+            x = layer.step(x, state, src_mask)
         return self.norm(x)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from annotated.machinery.errors import InputError, check_whole
+from annotated.machinery.options import check_options
 
 if TYPE_CHECKING:
     from annotated.language_model import LanguageModelConfig
@@ -19,41 +20,41 @@ if TYPE_CHECKING:
 
 _FARTHEST = 100_000  # positions: attention over this many has 10^10 weights per head
 _LONGEST_CONTEXT = 1 << 24  # positions with RoPE, which needs no table
-_DEEPEST, _LARGEST = 1000, 10_000_000  # layers; pieces of a vocabulary, widths
 _WIDEST, _LONGEST = 1000, 10_000  # hypotheses; tokens by which an output may exceed its input
 
 
 def check_model_config(c: "TransformerConfig") -> None:
     """Raise InputError unless a configuration describes a model that can be built."""
-    check_whole("N", c.N, most=_DEEPEST)
-    check_whole("N_decoder", 1 if c.N_decoder is None else c.N_decoder, most=_DEEPEST)
-    for name in ("src_vocab", "tgt_vocab", "d_model", "d_ff", "h"):
-        check_whole(name, getattr(c, name), most=_LARGEST)
-    for name in ("d_k", "d_v"):
-        if getattr(c, name) is not None:
-            check_whole(name, getattr(c, name), most=_LARGEST)
-        elif c.d_model % c.h:
-            wanted = "d_model divisible by h, or d_k and d_v given"
-            raise InputError(f"expected {wanted}; got d_model={c.d_model}, h={c.h}")
-    check_whole("max_len", c.max_len, most=_FARTHEST)
+    check_options(c)
+    head_widths(c.h, c.d_model, c.d_k, c.d_v, exact=True)
     for name in ("dropout", "attention_dropout"):
-        rate = getattr(c, name)
-        if isinstance(rate, bool) or not isinstance(rate, Real) or not 0 <= rate < 1:  # type: ignore[operator]
-            raise InputError(f"expected {name} in [0, 1); got {rate!r:.80}")
-    choices = {
-        **dict.fromkeys(("tie_embeddings", "norm_first", "bias"), (True, False)),
-        "positions": ("sinusoidal", "learned", "endpoint"),
-        "activation": ("relu", "swish"),
-        "decoder": ("attention", "ssru", "ssru-without-ff"),
-    }
-    _check_choices(c, choices)
-    check_real("norm_eps", c.norm_eps, 0, 1)
+        if getattr(c, name) == 1:
+            raise InputError(f"expected {name} in [0, 1); got {getattr(c, name)!r:.80}")
     if c.positions == "endpoint" and (c.d_model % 2 or c.d_model < 4):
         wanted = "an even d_model from 4 for positions='endpoint'"
         raise InputError(f"expected {wanted}; got {c.d_model}")
     if c.tie_embeddings and c.src_vocab != c.tgt_vocab:
         sizes = f"src_vocab={c.src_vocab}, tgt_vocab={c.tgt_vocab}"
         raise InputError(f"expected equal vocabularies for tie_embeddings=True; got {sizes}")
+
+
+def head_widths(
+    h: int, d_model: int, d_k: int | None, d_v: int | None, exact: bool = False
+) -> tuple[int, int]:
+    """Widths (d_k, d_v) of one head: those given, else d_model / h.
+
+    Args:
+        exact: d_model / h has to be a whole number where it is used.
+
+    Raises: InputError unless h, d_k and d_v are whole numbers of at least 1.
+    """
+    check_whole("h", h)
+    if exact and not (d_k and d_v) and d_model % h:
+        wanted = "d_model divisible by h, or d_k and d_v given"
+        raise InputError(f"expected {wanted}; got d_model={d_model}, h={h}")
+    d_k, d_v = d_k or d_model // h, d_v or d_model // h
+    check_whole("d_k", min(d_k, d_v))  # 0 for more heads than d_model
+    return d_k, d_v
 
 
 def check_language_model_config(c: "LanguageModelConfig") -> None:
@@ -157,7 +158,7 @@ def check_ids(name: str, ids: Tensor) -> None:
     raise InputError(f"expected {name} as ids (batch, len), of int64 or int32; got {kind}")
 
 
-def allowed(mask: Tensor, name: str = "mask") -> Tensor:
+def as_boolean_mask(mask: Tensor, name: str = "mask") -> Tensor:
     """A mask as booleans, where True allows attention.
 
     Raises: InputError for a mask that is meant to be added to scores, with 0 for allowed and -inf
@@ -174,8 +175,15 @@ def allowed(mask: Tensor, name: str = "mask") -> Tensor:
     return mask.bool()
 
 
+def check_vectors(x: Tensor, d_model: int) -> None:
+    """Raise InputError unless x is (batch, len, d_model) of floating-point numbers."""
+    if x.shape[2:] != (d_model,) or not x.is_floating_point():
+        wanted = f"(batch, len, {d_model}) of floating-point numbers"
+        raise InputError(f"expected x {wanted}; got {tuple(x.shape)} of {x.dtype}")
+
+
 def check_mask(name: str, mask: Tensor | None) -> Tensor | None:
-    """A mask as from `allowed`, with three dimensions.
+    """A mask as from `as_boolean_mask`, with three dimensions.
 
     Raises: InputError for any other shape, which might broadcast over the wrong dimension.
     """
@@ -184,7 +192,7 @@ def check_mask(name: str, mask: Tensor | None) -> Tensor | None:
     if not isinstance(mask, Tensor) or mask.dim() != 3:
         got = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
         raise InputError(f"expected {name} of shape (batch, 1 or len_q, len_k); got {got}")
-    return allowed(mask, name)
+    return as_boolean_mask(mask, name)
 
 
 def check_finite(log_probs: Tensor) -> None:

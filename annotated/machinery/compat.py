@@ -74,31 +74,32 @@ class MultiHeadedAttention(paper_attention.MultiHeadedAttention):
 
     attn: Tensor | None = None
 
-    def __init__(self, h: int, d_model: int, dropout: float = 0.1) -> None:
-        if d_model % h:
+    def __init__(self, h: int, d_model: int, dropout: float = 0.1, **widths: Any) -> None:
+        if d_model % h and not widths:
             raise InputError(f"expected d_model divisible by h; got d_model={d_model}, h={h}")
-        super().__init__(h, d_model, dropout)
+        super().__init__(h, d_model, dropout, **widths)
 
-    def forward(
+    def kernel(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-    ) -> Tensor:
+    ) -> tuple[Tensor, Tensor | None]:
         """As in the class of section 3.2.2; in eval mode, also keeps the weights."""
-        keys, values = self.keys_values(key, value)
         self.attn = None
-        if not self.training:
-            with torch.no_grad():
-                queries = self.split_heads(self.w_q(query))
-                one = None if mask is None else mask.unsqueeze(-3)
-                self.attn = attention(queries, keys, values, one)[1]
-        return self.attend(query, keys, values, mask)
+        if self.training:
+            return super().kernel(query, key, value, mask)
+        output, weights = attention(query, key, value, mask)
+        self.attn = weights.detach()
+        return output, weights
 
 
-def make_model(*sizes: Any, **options: Any) -> EncoderDecoder:
+def make_model(
+    src_vocab: int, tgt_vocab: int, N: int = 6, d_model: int = 512, d_ff: int = 2048, h: int = 8,
+    dropout: float = 0.1, **options: Any,
+) -> EncoderDecoder:  # fmt: skip
     """`annotated.make_model`, whose attention layers keep their weights in `attn`."""
-    model = paper_model.make_model(*sizes, **options)
-    for layer in model.modules():
-        if isinstance(layer, paper_attention.MultiHeadedAttention):
-            layer.__class__ = MultiHeadedAttention
+    sizes = {"N": N, "d_model": d_model, "d_ff": d_ff, "h": h, "dropout": dropout}
+    config = paper_model.TransformerConfig(src_vocab, tgt_vocab, **sizes, **options)
+    model = paper_model.build_model(config, attention=MultiHeadedAttention)
+    model.parts = {}  # it computes the same as the paper's
     return model
 
 

@@ -19,15 +19,15 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from annotated.data import END, PAD, SPECIALS, START, UNK
-from annotated.incremental import DecoderCache, KeysValues, LayerCache, decode_step
 from annotated.machinery.errors import InputError, extra
 from annotated.machinery.files import write_text, writing_new_folder
 from annotated.machinery.marian import write_marian
 from annotated.machinery.model_files import own_weights, stored_weights
 from annotated.machinery.translator import Translator
 from annotated.machinery.vocabularies import write_tokenizers
-from annotated.model import EncoderDecoder
-from annotated.positional import PositionalEncoding
+from annotated.machinery.stepping import is_watched
+from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.positional import PositionalEncoding, sinusoids
 
 _POSITIONS = 2048  # length of sinusoids: twice the tokens that a translator reads per sentence
 
@@ -37,7 +37,7 @@ def _copy_to_export(model: EncoderDecoder, half: bool) -> EncoderDecoder:
     model = copy.deepcopy(model).cpu().eval()
     for module in model.modules():
         if isinstance(module, PositionalEncoding):
-            module.pe = module.table(_POSITIONS, model.config.d_model)
+            module.pe = sinusoids(_POSITIONS, model.config.d_model).unsqueeze(0)
     return model.half() if half else model.float()
 
 
@@ -80,8 +80,8 @@ class _EncoderGraph(_Graph):
     """The keys and values of each decoder layer's attention to the source."""
 
     def forward(self, src: Tensor, src_mask: Tensor) -> tuple[Tensor, Tensor]:
-        cache = DecoderCache.start(self.model, self.model.encode(src, src_mask))
-        keys, values = zip(*(layer.source for layer in cache.layers), strict=True)
+        states = self.model.start(self.model.encode(src, src_mask))
+        keys, values = zip(*(source for _, source in states), strict=True)
         return torch.stack(keys), torch.stack(values)
 
 
@@ -92,16 +92,12 @@ class _DecoderGraph(_Graph):
         self, tgt: Tensor, src_mask: Tensor, memory_keys: Tensor, memory_values: Tensor,
         past_keys: Tensor, past_values: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        decoder: Any = self.model.decoder
-        past = zip(decoder.layers, past_keys, past_values, strict=True)
-        own = [KeysValues(layer.self_attn, *both) for layer, *both in past]
-        source = zip(memory_keys, memory_values, strict=True)
-        layers = [LayerCache(*parts) for parts in zip(decoder.layers, own, source, strict=True)]
-        cache = DecoderCache(layers, past_keys.size(3))
-        out = decode_step(self.model, cache, tgt, None, src_mask)  # (batch, 1, d_model)
-        generator: Any = self.model.generator
-        log_probs = generator.proj(out[:, 0]).float().log_softmax(dim=-1)
-        keys, values = zip(*((kept.keys, kept.values) for kept in own), strict=True)
+        own = [[*both] for both in zip(past_keys, past_values, strict=True)]
+        source = [[*both] for both in zip(memory_keys, memory_values, strict=True)]
+        states = list(zip(own, source, strict=True))
+        out = self.model.step(tgt, past_keys.size(3), states, src_mask)  # (batch, 1, d_model)
+        log_probs = self.model.logits(out[:, 0]).float().log_softmax(dim=-1)
+        keys, values = zip(*own, strict=True)
         return log_probs, torch.stack(keys), torch.stack(values)
 
 
@@ -268,6 +264,23 @@ FORMS: dict[str, Callable[[Translator, Path, bool], None]] = {
 }
 
 
+def check_paper_parts(model: EncoderDecoder, form: str) -> TransformerConfig:
+    """The configuration of a model that consists of the paper's parts, which other programs have.
+
+    Raises: InputError that names the first module of another class, or one that is hooked or
+        patched, and as `own_weights`.
+    """
+    for name, module in model.named_modules():
+        kind, where = type(module), type(module).__module__
+        own = ("annotated.", "torch.nn.modules.")
+        if not where.startswith(own) or "forward" in vars(module) or is_watched(module):
+            changed = kind.__name__ if not where.startswith(own) else "a changed module"
+            wanted = f"a part of the paper's model, which is all that {form} can express"
+            raise InputError(f"expected {name or 'the model'} as {wanted}; got {changed}")
+    own_weights(model)
+    return model.config
+
+
 def export_model(translator: Translator, form: str, folder: str | Path, half: bool = False) -> None:
     """Write a model for another program.
 
@@ -280,7 +293,7 @@ def export_model(translator: Translator, form: str, folder: str | Path, half: bo
     """
     if not isinstance(form, str) or form not in FORMS:
         raise InputError(f"expected a form out of {', '.join(FORMS)}; got {form!r:.80}")
-    c = translator.model.config
+    c = check_paper_parts(translator.model, form)
     only = {"decoder": ("attention",), "N_decoder": (None, c.N), "norm_eps": (1e-5,)}
     for name, allowed in only.items():
         if (value := getattr(c, name)) not in allowed:

@@ -33,8 +33,7 @@ from annotated.machinery.files import (
     write_text,
 )
 from annotated.machinery.vocabularies import VOCABULARIES, read_tokenizers
-from annotated.model import EncoderDecoder, TransformerConfig, build_model, parameter_shapes
-from annotated.positional import PositionalEncoding
+from annotated.model import EncoderDecoder, TransformerConfig, build_model
 
 LoadedModel = tuple[EncoderDecoder, Tokenizer, Tokenizer | None]  # the arguments of a `Translator`
 
@@ -107,9 +106,6 @@ def with_weights(model: _Model, weights: Mapping[str, Tensor]) -> _Model:
     ready = {name: nn.Parameter(weights[name]) for name in names.values()}
     every = model.named_parameters(remove_duplicate=False)  # a tied matrix has all its names
     model.load_state_dict({name: ready[names[p]] for name, p in every}, assign=True)
-    for module in model.modules():
-        if isinstance(module, PositionalEncoding):  # no file contains its table
-            module.to_empty(device="cpu")
     return model
 
 

@@ -1,6 +1,5 @@
-"""Attention weights for pictures and studies, recorded only on request."""
+"""Looking into a model, and changing it: attention weights, activations, heads switched off."""
 
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from threading import get_ident
@@ -9,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from annotated.attention import scaled_dot_product
 from annotated.machinery.errors import InputError, check_whole
 
 
@@ -18,14 +16,16 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Record the attention weights of every call of a model in this thread inside the block.
 
     Args:
-        model: any module that contains `MultiHeadedAttention` layers, or such a layer itself; or
-            a `LanguageModel`, whose weights sum to 1 together with the share of a sink.
+        model: any module with layers whose weights pass `MultiHeadedAttention.kernel`, or such a
+            layer itself.
 
     Yields: weights (batch, h, len_q, len_k) by the layer's name in `model.named_modules()`, such
-        as "encoder.layers.0.self_attn" ("" for the layer itself). Each call of a layer replaces
-        the weights of its previous call; they carry no gradient and do not include dropout. Beam
-        search does not call the decoder's layers (`annotated.beam_search`), so call the model on
-        its output instead.
+        as "encoder.layers.0.self_attn" ("" for the layer itself), as the layer's own kernel
+        returns them. Each call of a layer replaces the weights of its previous call; they carry no
+        gradient and do not include dropout, and those of a language model sum to 1 together with
+        the share of a sink. A layer that has no such weights, as linear attention, is not listed.
+
+    Raises: InputError for a layer whose kernel returns no weights.
 
     Source: section 3.2.
 
@@ -34,54 +34,93 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     >>> seen["encoder.layers.0.self_attn"]
     """
     seen: dict[str, Tensor] = {}
-    # Recognized by its methods, because a notebook may have redefined its class.
-    names: dict[Any, str] = {
-        m: name for name, m in model.named_modules() if hasattr(m, "keys_values")
-    }
-
     thread = get_ident()  # another thread may use the same model
 
-    def record(layer: Any, inputs: tuple, *rest: Any) -> None:
-        if get_ident() != thread:
-            return
-        options, _ = rest
-        given = dict(zip(("query", "key", "value", "mask"), inputs, strict=False)) | options
-        with torch.no_grad():
-            queries = layer.split_heads(layer.w_q(given["query"]))
-            keys, values = layer.keys_values(given["key"], given["value"])
-            mask = given.get("mask")
-            mask = None if mask is None else mask.unsqueeze(-3)  # the same for all heads
-            seen[names[layer]] = scaled_dot_product(queries, keys, values, mask)[1]
+    def watcher(name: str) -> Callable[[Tensor | None], None]:
+        def watch(weights: Tensor | None) -> None:
+            if get_ident() == thread:
+                if weights is None:
+                    raise InputError(f"expected weights from the kernel of {name!r}; got None")
+                seen[name] = weights.detach()
 
-    def recording(layer: Any, inner: Any) -> Any:
-        """The kernel of a language model's layer; only it receives the rotated queries."""
+        return watch
 
-        def kernel(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
-            with torch.no_grad():
-                scores = queries @ keys.transpose(-2, -1) / math.sqrt(queries.size(-1))
-                if mask.dtype == torch.bool:
-                    scores = scores.masked_fill(~mask, -math.inf)
-                else:  # with a sink's logit, the mask consists of numbers to add
-                    scores = scores + mask
-                weights = scores.softmax(dim=-1)
-                seen[names[layer]] = weights if layer.sink is None else weights[..., :-1]
-            return inner(queries, keys, values, mask)
-
-        return kernel
-
-    own = {layer: layer.kernel for layer in names if hasattr(layer, "kernel")}
-    hooks = [
-        layer.register_forward_hook(record, with_kwargs=True) for layer in names if layer not in own
+    watched = [
+        (m.watchers, watcher(name)) for name, m in model.named_modules() if hasattr(m, "watchers")
     ]
-    for layer, inner in own.items():
-        layer.kernel = recording(layer, inner)
+    for watchers, watch in watched:
+        watchers.append(watch)
     try:
         yield seen
     finally:
+        for watchers, watch in watched:
+            watchers.remove(watch)
+
+
+Change = Callable[[Tensor], Tensor | None]
+
+
+@contextmanager
+def touch(model: nn.Module, parts: Mapping[str, Change]) -> Iterator[None]:
+    """Record or replace activations of a model inside the block.
+
+    During a search each step then decodes the whole output, so that a change sees all positions.
+
+    Args:
+        model: any module.
+        parts: by the name of a module, a function of its output; by "NAME:in", of its first input.
+            What the function returns replaces the activation; None keeps it. Useful names are
+            "src_embed", "encoder.layers.4" (the stream after a layer), "encoder.layers.4.self_attn"
+            and its "w_o:in" (the heads side by side), "w_q", "w_k" (where heads look) and "w_v"
+            (what they find).
+
+    Raises: InputError for a module that the model does not have.
+
+    >>> seen = []
+    >>> with touch(model, {"encoder.layers.0": seen.append}):
+    ...     model.encode(src)
+    >>> with touch(model, {"encoder.layers.0": take(seen[0], slice(None), 3)}):  # position 3
+    ...     model.encode(other)
+    """
+    modules = dict(model.named_modules())
+    for name in parts:
+        if name.removesuffix(":in") not in modules:
+            raise InputError(f"expected the name of a module of the model; got {name!r:.80}")
+    hooks = []
+    for name, change in parts.items():
+        module = modules[name.removesuffix(":in")]
+        if name.endswith(":in"):
+            hooks.append(module.register_forward_pre_hook(_before(change)))
+        else:
+            hooks.append(module.register_forward_hook(lambda _, __, out, f=change: f(out)))
+    try:
+        yield
+    finally:
         for hook in hooks:
             hook.remove()
-        for layer, inner in own.items():
-            layer.kernel = inner
+
+
+def _before(change: Change) -> Callable[[nn.Module, tuple], tuple | None]:
+    def hook(_: nn.Module, given: tuple) -> tuple | None:
+        new = change(given[0])
+        return None if new is None else (new, *given[1:])
+
+    return hook
+
+
+def take(new: Tensor | float, *at: slice | int) -> Callable[[Tensor], Tensor]:
+    """A change for `touch` that takes over one part of an activation, such as a position or head.
+
+    Args:
+        new: another activation of the same shape, or one number.   at: the index of the part.
+    """
+
+    def change(x: Tensor) -> Tensor:
+        x = x.clone()
+        x[at] = new[at] if isinstance(new, Tensor) else new
+        return x
+
+    return change
 
 
 @contextmanager
@@ -97,25 +136,18 @@ def switch_off(model: nn.Module, heads: Mapping[str, Collection[int]]) -> Iterat
 
     Source: section 3.2.2.
     """
-    layers: dict[str, Any] = {n: m for n, m in model.named_modules() if hasattr(m, "keys_values")}
+    layers: dict[str, Any] = {n: m for n, m in model.named_modules() if hasattr(m, "watchers")}
     for name, numbers in heads.items():
         if name not in layers:
             raise InputError(f"expected a layer out of {', '.join(layers)}; got {name!r:.80}")
         for number in numbers:
             check_whole("head", number, least=0, most=layers[name].h - 1)
 
-    def without(layer: Any, numbers: Collection[int]) -> Callable[..., Any]:
-        off = torch.tensor([number in numbers for number in range(layer.h)])
-        return lambda _, inputs: inputs[0].masked_fill(
-            off.repeat_interleave(inputs[0].size(-1) // layer.h).to(inputs[0].device), 0.0
+    def without(h: int, numbers: Collection[int]) -> Change:
+        off = torch.tensor([number in numbers for number in range(h)])
+        return lambda x: x.masked_fill(
+            off.repeat_interleave(x.size(-1) // h).to(x.device), 0.0
         )
 
-    hooks = [
-        layers[name].w_o.register_forward_pre_hook(without(layers[name], numbers))
-        for name, numbers in heads.items()
-    ]
-    try:
+    with touch(model, {f"{n}.w_o:in".lstrip("."): without(layers[n].h, heads[n]) for n in heads}):
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()

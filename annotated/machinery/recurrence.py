@@ -5,11 +5,12 @@ output grows. The simpler simple recurrent unit (Kim et al. 2019) keeps one vect
 `DecoderLayer` uses it as its self-attention; everything else in the layer is as in the paper.
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from annotated.stacks import DecoderLayer
 
 
 class SSRU(nn.Module):
@@ -49,50 +50,27 @@ class SSRU(nn.Module):
             states.append(state)
         return torch.stack(states, dim=1).relu()
 
-    def start(self, memory: Tensor) -> "State":
-        """The state of a decoder that has written nothing; memory: (batch, src_len, size)."""
-        return State(self, torch.zeros_like(memory[:, :1]))
+    def start(self, memory: Tensor) -> list[Tensor]:
+        """The state of a decoder that has written nothing; memory: (batch, any, size)."""
+        return [memory.new_zeros(len(memory), 1, memory.size(-1))]
+
+    def step(self, x: Tensor, state: list[Tensor], mask: Tensor | None = None) -> Tensor:
+        """One more position of each hypothesis: (batch, 1, size) to the same shape."""
+        f, new = self.gates(x)
+        state[0] = f * state[0] + new
+        return state[0].relu()
 
 
-@dataclass
-class State:
-    """The state of a recurrent cell, kept from step to step instead of keys and values.
-
-    Args:
-        cell: the `SSRU`.   state: c of each hypothesis (batch, width, size).
-    """
-
-    cell: SSRU
-    state: Tensor
-
-    def step(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """One more position of each hypothesis: (batch, width, size) to the same shape."""
-        f, new = self.cell.gates(x)
-        self.state = f * self.state + new
-        return self.state.relu()
-
-    def select(self, rows: Tensor) -> None:
-        """Keep these rows of the batch, in this order."""
-        self.state = self.state[rows]
-
-    def follow(self, parents: Tensor) -> None:
-        """Continue these hypotheses (batch, width); each starts from its parent's state."""
-        self.state = self.state.take_along_dim(parents.unsqueeze(-1), dim=1)
-
-
-class Skip(nn.Module):
-    """Replaces a residual connection: no sub-layer, no normalization."""
+class _Skip(nn.Module):
+    """In place of a residual connection: no sub-layer, no normalization."""
 
     def forward(self, x: Tensor, sublayer: Any) -> Tensor:
         return x
 
 
-def make_recurrent(layer: Any, feed_forward: bool = True) -> None:
-    """Replace the self-attention of a `DecoderLayer` with a recurrent cell.
+class WithoutFeedForward(DecoderLayer):
+    """A decoder layer that ends after the attention to the encoder's output."""
 
-    Args:
-        feed_forward: keep the third sub-layer.
-    """
-    layer.self_attn = SSRU(layer.size)
-    if not feed_forward:
-        layer.feed_forward, layer.sublayer[2] = nn.Identity(), Skip()
+    def __init__(self, size: int, self_attn: Any, src_attn: Any, _: Any, *residual: Any) -> None:
+        super().__init__(size, self_attn, src_attn, nn.Identity(), *residual)
+        self.sublayer[2] = _Skip()

@@ -94,8 +94,7 @@ class Translator:
                 raise InputError(f"expected {_ALIASES[other]} or {other}, its alias; got both")
             search[_ALIASES[other]] = search.pop(other)
         check_search(**search)
-        config = self.model.config  # learned positions are limited
-        longest = min(max_source, config.max_len) if config.positions == "learned" else max_source
+        longest = min(max_source, self.model.max_positions or max_source)
         total = len(sentences) if isinstance(sentences, list) else None
         waiting, before = each_text(sentences), 0
         with progress_bar(total=total, disable=not progress, unit=" sentences") as bar:

@@ -1,0 +1,84 @@
+"""Options of models and runs, each declared once.
+
+A field of a configuration carries its default, its help, and the values that it may have. The
+command line, the checks and the saved files read them from there, so that a new option is one line
+in `ModelOptions` (section 3). What published models need and the paper does not is declared here.
+"""
+
+from dataclasses import MISSING, dataclass, field, fields
+from numbers import Real
+from typing import Any
+
+from annotated.feed_forward import ACTIVATIONS
+from annotated.machinery.errors import InputError
+
+LARGEST = 10_000_000  # of widths and vocabularies
+
+
+def option(
+    default: Any = MISSING,
+    help: str = "",
+    choices: tuple = (),
+    least: float = 1,
+    most: float = 2**31,
+    fixed: bool = True,
+) -> Any:
+    """A field of a configuration.
+
+    Args:
+        help: what the command line says of it.   choices: the values that it may have.
+        least, most: bounds of a whole number; a real number may be as small as 0.
+        fixed: it may not change within a run.
+    """
+    about = {"help": help, "choices": choices, "fixed": fixed, "least": least, "most": most}
+    return field(default=default, metadata=about)
+
+
+def another_default(declared: type, name: str, default: Any) -> Any:
+    """An option as `declared` has it, with another default."""
+    metadata = declared.__dataclass_fields__[name].metadata  # type: ignore[attr-defined]
+    return field(default=default, metadata=metadata)
+
+
+def check_options(config: Any) -> None:
+    """Raise InputError that names the first option whose value is not allowed."""
+    for each in fields(config):
+        if not (about := each.metadata):
+            continue
+        name, value, choices = each.name, getattr(config, each.name), about["choices"]
+        kinds = _kinds(each.type)
+        real = float in kinds and type(value) is not bool and isinstance(value, Real)
+        if type(value) not in kinds and not real:
+            wanted = " or ".join(kind.__name__ for kind in kinds)
+            raise InputError(f"expected {name} as {wanted}; got {value!r:.80}")
+        if choices and value not in choices:
+            raise InputError(f"expected {name} out of {', '.join(choices)}; got {value!r:.80}")
+        if isinstance(value, Real) and type(value) is not bool:
+            least = 0 if float in kinds else about["least"]
+            if not least <= value <= about["most"]:
+                wanted = f"expected {name} from {least} to {about['most']}"
+                raise InputError(f"{wanted}; got {value!r:.80}")
+
+
+def _kinds(declared: Any) -> tuple[type, ...]:
+    """The types that an annotation such as `int | None` allows."""
+    return getattr(declared, "__args__", (declared,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaterOptions:
+    """What published models have and the paper's model has not; the defaults are the paper's."""
+
+    norm_first: bool = option(
+        False, "normalize before each sub-layer; the paper normalizes after it"
+    )
+    bias: bool = option(False, "bias in the projections and before the softmax; the paper has none")
+    activation: str = option("relu", "activation of the feed-forward layers", tuple(ACTIVATIONS))
+    norm_eps: float = option(1e-5, "constant that layer normalization adds to the variance", most=1)
+    N_decoder: int | None = option(None, "layers of the decoder; none: N", most=1000)
+    decoder: str = option(
+        "attention",
+        "attention to the output so far; ssru: a recurrent cell; ssru-without-ff: the same "
+        "without a feed-forward layer",
+        choices=("attention", "ssru", "ssru-without-ff"),
+    )
