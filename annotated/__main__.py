@@ -1,6 +1,6 @@
 """`python -m annotated`, the same as the command `annotated`."""
 
-from annotated.machinery.cli import main
+from annotated.machinery.cli.main import main
 
 if __name__ == "__main__":
     main()

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from annotated.machinery.errors import extra
-from annotated.machinery.parsing.constraints import ConstrainedTranslator, tree_constraints
-from annotated.machinery.parsing.linear import line_to_tree, words_to_line
-from annotated.machinery.parsing.trees import is_tag
-from annotated.machinery.pretrained import load_pretrained
+from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.translator import Translator
+from annotated.machinery.trees.constraints import ConstrainedTranslator, tree_constraints
+from annotated.machinery.trees.linear import line_to_tree, words_to_line
+from annotated.machinery.trees.penn import is_tag
 
 if TYPE_CHECKING:
     from nltk import Tree

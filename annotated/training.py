@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from annotated.data import Batch
-from annotated.machinery.corpora import parse_data
+from annotated.machinery.corpora.registry import parse_data
 from annotated.machinery.errors import InputError, check_whole
 from annotated.machinery.progress import progress_bar
 from annotated.model import TransformerConfig

@@ -17,12 +17,12 @@ import numpy as np
 import pandas as pd
 
 from annotated import load_pretrained
-from annotated.machinery.corpora import load_pairs
+from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.files import resource_path
 from annotated.machinery.heads.study import reinitialized, write_study
-from annotated.machinery.parsing.linear import tree_to_line, words_to_line
-from annotated.machinery.parsing.trees import load_trees
 from annotated.machinery.translator import Translator
+from annotated.machinery.trees.linear import tree_to_line, words_to_line
+from annotated.machinery.trees.penn import load_trees
 
 PAGE = Path(__file__).parents[1] / "chapters" / "machinery" / "alignments.md"
 TEXTS = {

@@ -14,9 +14,9 @@ import torch
 from sacrebleu.metrics import BLEU
 
 from annotated import load_pretrained
+from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.files import write_text
 from annotated.machinery.progress import progress_bar
-from annotated.machinery.texts import read_lines
 
 
 @torch.no_grad()

@@ -18,10 +18,10 @@ import pandas as pd
 from sacrebleu.metrics import BLEU
 
 from annotated import load_pretrained
-from annotated.machinery.corpora import load_pairs
+from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.progress import progress_bar
+from annotated.machinery.runs.checkpoints import average_checkpoints, list_checkpoints
 from annotated.machinery.scoring import BLEU_KINDS, evaluate, tokenize_for_bleu
-from annotated.machinery.training.checkpoints import average_checkpoints, list_checkpoints
 from benchmarks.logs import Writers, log_parser, write_captions, write_logs
 
 EPILOG = """\

@@ -22,7 +22,7 @@ from annotated.data import END, PAD, START, UNK, Batch
 from annotated.decoding import beam_search
 from annotated.embeddings import Generator
 from annotated.machinery.blockwise_loss import linear_cross_entropy
-from annotated.machinery.export import ctranslate2_spec
+from annotated.machinery.formats.export import ctranslate2_spec
 from annotated.model import EncoderDecoder
 from annotated.positional import sinusoids
 from benchmarks.workload import Workload

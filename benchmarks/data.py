@@ -140,7 +140,7 @@ def read(corpus: Path, vocab_size: int, updates: int) -> dict[str, float]:
     """Read a prepared corpus as in the paper's base run, with a tiny model, in this process."""
     import torch
 
-    from annotated.machinery.training.trainer import start_run
+    from annotated.machinery.runs.trainer import start_run
     from annotated.training import preset
 
     torch.set_num_threads(1)

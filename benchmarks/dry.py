@@ -20,10 +20,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from annotated.decoding import extend_beam, next_log_probs, open_beam
-from annotated.machinery.encoding import EncodedPairs
-from annotated.machinery.training import trainer as training
-from annotated.machinery.training.batches import GlobalBatch
-from annotated.machinery.training.processes import Processes
+from annotated.machinery.corpora.encoding import EncodedPairs
+from annotated.machinery.runs import trainer as training
+from annotated.machinery.runs.batches import GlobalBatch
+from annotated.machinery.runs.processes import Processes
 from annotated.model import EncoderDecoder, build_model
 from annotated.regularization import without_dropout
 from annotated.training import TrainingConfig, model_config

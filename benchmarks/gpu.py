@@ -21,11 +21,11 @@ from torch import Tensor, nn
 
 from annotated.data import PAD
 from annotated.evaluation import model_cost
-from annotated.machinery.encoding import EncodedPairs
-from annotated.machinery.training.batches import prefetch
-from annotated.machinery.training.logs import Progress
-from annotated.machinery.training.processes import Processes
-from annotated.machinery.training.trainer import Trainer, compiled
+from annotated.machinery.corpora.encoding import EncodedPairs
+from annotated.machinery.runs.batches import prefetch
+from annotated.machinery.runs.logs import Progress
+from annotated.machinery.runs.processes import Processes
+from annotated.machinery.runs.trainer import Trainer, compiled
 from annotated.regularization import smoothed_cross_entropy
 from annotated.training import TrainingConfig, model_config, preset
 from benchmarks.__main__ import machine, write

@@ -20,12 +20,12 @@ from spacy.tokens import Doc
 from torch import zeros_like
 
 from annotated import load_pretrained
-from annotated.machinery.corpora import load_pairs
+from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.heads.observe import attention_profile, word_attention
 from annotated.machinery.heads.study import reinitialized
 from annotated.machinery.progress import progress_bar
+from annotated.machinery.runs.checkpoints import average_checkpoints, list_checkpoints
 from annotated.machinery.scoring import likelihood
-from annotated.machinery.training.checkpoints import average_checkpoints, list_checkpoints
 from annotated.machinery.translator import Translator
 from benchmarks.logs import Writers, log_parser, write_logs
 

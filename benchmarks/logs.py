@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from annotated.machinery.corpora import load_pairs
+from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.files import resource_path, write_text, writing
 
 # The content of a file; rows become JSON.

@@ -10,8 +10,8 @@ import torch
 
 from annotated._version import __version__
 from annotated.data import PAD, encode_source
-from annotated.machinery.corpora import load_pairs
-from annotated.machinery.pretrained import load_pretrained
+from annotated.machinery.corpora.registry import load_pairs
+from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.progress import progress_bar, say
 from annotated.model import EncoderDecoder
 from benchmarks.contenders import CONTENDERS, Contender, Ids

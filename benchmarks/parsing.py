@@ -20,9 +20,9 @@ from typing import Any
 import pandas as pd
 from nltk import Nonterminal, Tree, ViterbiParser, induce_pcfg
 
-from annotated.machinery.parsing.evalb import score_trees
-from annotated.machinery.parsing.trees import is_tag, load_trees, tree_to_brackets
 from annotated.machinery.progress import progress_bar
+from annotated.machinery.trees.evalb import score_trees
+from annotated.machinery.trees.penn import is_tag, load_trees, tree_to_brackets
 from annotated.parsing import linearize, load_parser
 from benchmarks.logs import Writers, log_parser, write_logs
 

@@ -12,8 +12,8 @@ from typing import Any
 import pandas as pd
 
 from annotated import load_pretrained
+from annotated.machinery.runs.trainer import train
 from annotated.machinery.scoring import evaluate
-from annotated.machinery.training.trainer import train
 from annotated.training import TrainingConfig
 from benchmarks.logs import Writers, log_parser, write_captions, write_logs
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from annotated.data import encode_source, learn_vocabulary
 from annotated.language_model import FeedForward, LanguageModel, LanguageModelConfig
 from annotated.machinery.blockwise_loss import linear_cross_entropy
-from annotated.machinery.corpora import load_pairs
+from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.errors import InputError
 from annotated.machinery.files import locked, reading, write_tensors, write_text
 from annotated.machinery.progress import progress_bar

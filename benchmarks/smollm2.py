@@ -16,7 +16,7 @@ from torch import Tensor
 
 from annotated.language_model import LanguageModel
 from annotated.machinery.files import write_text
-from annotated.machinery.language_models import Speaker, load_language_model
+from annotated.machinery.formats.causal import Speaker, load_language_model
 from annotated.machinery.progress import progress_bar
 from annotated.machinery.recording import record_attention
 from benchmarks.logs import as_json

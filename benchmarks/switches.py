@@ -14,11 +14,11 @@ from pathlib import Path
 import pandas as pd
 
 from annotated import load_pretrained
+from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.files import write_text
 from annotated.machinery.progress import progress_bar
 from annotated.machinery.recording import switch_off
 from annotated.machinery.scoring import likelihood
-from annotated.machinery.texts import read_lines
 
 KINDS = {
     "encoder": "encoder.layers.{}.self_attn",

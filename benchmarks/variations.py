@@ -11,13 +11,13 @@ from typing import Any
 
 import pandas as pd
 
-from annotated.machinery.corpora import parse_data
+from annotated.machinery.corpora.registry import parse_data
 from annotated.machinery.errors import InputError
 from annotated.machinery.files import reading, write_text
-from annotated.machinery.pretrained import load_pretrained
+from annotated.machinery.formats.pretrained import load_pretrained
+from annotated.machinery.runs.logs import read_log
+from annotated.machinery.runs.trainer import train
 from annotated.machinery.scoring import evaluate
-from annotated.machinery.training.logs import read_log
-from annotated.machinery.training.trainer import train
 from annotated.variations import count_parameters, small_config, table_3
 
 _MEASURE = "cased, tokenized, compounds split"  # the paper's BLEU for English-German

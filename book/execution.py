@@ -22,7 +22,7 @@ from sphinx.environment import BuildEnvironment
 from annotated.machinery.paper.quotation import Quotation, find_paper, quote
 
 # Code whose results depend on files that a reader may have: corpora, or the PDF.
-ASKS_THE_READER = re.compile(r"annotated\.machinery\.(corpora|paper)|ANNOTATED_")
+ASKS_THE_READER = re.compile(r"annotated\.machinery\.(corpora\.registry|paper)|ANNOTATED_")
 
 
 def choose_cache(app: Sphinx, config) -> None:

@@ -84,7 +84,7 @@ def followed(model: str, sentence: str) -> dict:
 
     from annotated.data import encode_source
     from annotated.decoding import extend_beam, next_log_probs, open_beam, take_complete
-    from annotated.machinery.pretrained import load_pretrained
+    from annotated.machinery.formats.pretrained import load_pretrained
     from annotated.machinery.recording import record_attention
 
     translator = load_pretrained(model)

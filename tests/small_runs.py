@@ -12,10 +12,10 @@ import torch
 from safetensors.numpy import load_file
 from torch import Tensor, nn
 
-from annotated.machinery.cli import main
-from annotated.machinery.training.checkpoints import list_checkpoints
-from annotated.machinery.training.launcher import train_command
-from annotated.machinery.training.logs import read_log
+from annotated.machinery.cli.main import main
+from annotated.machinery.runs.checkpoints import list_checkpoints
+from annotated.machinery.runs.launcher import train_command
+from annotated.machinery.runs.logs import read_log
 from annotated.training import TrainingConfig
 
 

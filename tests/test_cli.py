@@ -22,14 +22,14 @@ from nltk import Tree
 from safetensors.torch import load_file
 
 from annotated.data import train_bpe
-from annotated.machinery import cli
-from annotated.machinery.corpora import known_corpora
+from annotated.machinery.cli.main import HOW_TO_TRANSLATE, build_parser, main
+from annotated.machinery.corpora.registry import known_corpora
 from annotated.machinery.files import write_text
-from annotated.machinery.model_files import save_model
-from annotated.machinery.pretrained import load_pretrained
+from annotated.machinery.formats.own import save_model
+from annotated.machinery.formats.pretrained import load_pretrained
+from annotated.machinery.runs.checkpoints import list_checkpoints
+from annotated.machinery.runs.logs import read_log
 from annotated.machinery.scoring import BLEU_KINDS
-from annotated.machinery.training.checkpoints import list_checkpoints
-from annotated.machinery.training.logs import read_log
 from annotated.machinery.translator import Translation
 from annotated.model import make_model
 from annotated.training import TrainingConfig, preset
@@ -64,20 +64,20 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def run(corpus: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Path:
     """The folder of a run of six updates."""
-    cli.main(["train", *TINY, "--updates", "6", "--out", str(tmp_path / "run")])
+    main(["train", *TINY, "--updates", "6", "--out", str(tmp_path / "run")])
     assert capsys.readouterr().out.splitlines()[-1] == str(tmp_path / "run")
     return tmp_path / "run"
 
 
 def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """Standard output of a command that succeeds."""
-    cli.main(list(arguments))
+    main(list(arguments))
     return capsys.readouterr().out
 
 
 def helped(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     with pytest.raises(SystemExit) as end:
-        cli.main([*arguments, "--help"])
+        main([*arguments, "--help"])
     assert end.value.code == 0
     return re.sub(r"\s+", " ", capsys.readouterr().out)
 
@@ -85,7 +85,7 @@ def helped(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The line in which a command says what is wrong."""
     with pytest.raises(SystemExit) as end:
-        cli.main(list(arguments))
+        main(list(arguments))
     out, error = capsys.readouterr()
     assert end.value.code == 2 and out == ""
     assert error.startswith("annotated: ") and error.count("\n") == 1 and error.endswith("\n")
@@ -110,7 +110,7 @@ def test_help_names_every_command(capsys):
 
 @pytest.mark.slow
 def test_help_needs_no_torch():
-    code = "import contextlib, sys; from annotated.machinery.cli import main\n"
+    code = "import contextlib, sys; from annotated.machinery.cli.main import main\n"
     code += f"for command in [[], *([c] for c in {COMMANDS} if c not in ('prepare', 'train'))]:\n"
     code += "    with contextlib.suppress(SystemExit): main([*command, '--help'])\n"
     code += "assert not {'torch', 'numpy', 'pandas', 'tokenizers'} & sys.modules.keys()"
@@ -331,7 +331,7 @@ def test_the_bar_is_where_it_is_wanted(model, tmp_path, capsys, monkeypatch):
         with monkeypatch.context() as patch:
             for name in terminals:
                 patch.setattr(f"sys.{name}.isatty", lambda: True)
-            cli.main([*command, *output])
+            main([*command, *output])
         assert ("0/2" in capsys.readouterr().err) == bar
 
 
@@ -345,7 +345,7 @@ def test_a_pipe_is_read_as_it_is_answered(model, capsys, monkeypatch):
             yield line
 
     give(monkeypatch, lines())
-    cli.main(["translate", model, "--chunk", "2"])
+    main(["translate", model, "--chunk", "2"])
     assert answered == [0, 0, 2, 0, 2] and len(capsys.readouterr().out.splitlines()) == 1
 
 
@@ -375,14 +375,14 @@ def test_what_is_not_utf8_is_refused_with_its_line(model, tmp_path, capsys, monk
         assert not list(tmp_path.glob("*.part"))
     give(monkeypatch, lines)
     with pytest.raises(SystemExit):
-        cli.main(["translate", model, "--chunk", "2"])
+        main(["translate", model, "--chunk", "2"])
     assert capsys.readouterr().out.count("\n") == 2  # whole chunks
 
 
 def test_the_examples_of_the_help_can_be_typed():
-    examples = re.findall(r"^  annotated (translate .*?)(?: <.*)?$", cli.HOW_TO_TRANSLATE, re.M)
+    examples = re.findall(r"^  annotated (translate .*?)(?: <.*)?$", HOW_TO_TRANSLATE, re.M)
     split = [shlex.split(line) for line in examples]
-    given = [cli.build_parser(words).parse_known_args(words) for words in split]
+    given = [build_parser(words).parse_known_args(words) for words in split]
     texts = [[*options.text, *more] for options, more in given]
     assert texts == [["A dog runs.", "A cat sleeps."], [], ["A dog runs."]]
 
@@ -440,7 +440,7 @@ def test_a_mistake_gets_one_line_and_status_2(corpus: None, model, capsys, line:
 )
 def test_wrong_usage_gets_status_2(capsys, line: str):
     with pytest.raises(SystemExit) as end:
-        cli.main(line.split())
+        main(line.split())
     assert end.value.code == 2
     assert capsys.readouterr().err.startswith("usage: annotated")
 
@@ -449,7 +449,7 @@ def test_wrong_usage_gets_status_2(capsys, line: str):
 def test_ctrl_c_is_one_line(monkeypatch, capsys, message: str):
     failing(monkeypatch, KeyboardInterrupt(*filter(None, [message])))
     with pytest.raises(SystemExit) as end:
-        cli.main(["train"])
+        main(["train"])
     assert end.value.code == 130
     assert capsys.readouterr().err == f"annotated: {message or 'interrupted'}\n"
 
@@ -458,7 +458,7 @@ def test_a_preset_is_not_forgotten_when_a_run_goes_on(trained, tmp_path: Path):
     kept = dataclasses.asdict(preset("multi30k-en-fr", seed=3))
     write_text(tmp_path / "training.json", json.dumps(kept))
     for more in [], ["--preset", "big-en-de"]:
-        cli.main(["train", "--out", str(tmp_path), "--resume", *more])
+        main(["train", "--out", str(tmp_path), "--resume", *more])
     assert trained[0] == preset("multi30k-en-fr", seed=3, out=str(tmp_path))
     assert trained[1] == preset("big-en-de", out=str(tmp_path))  # which train refuses
 
@@ -474,13 +474,13 @@ def failing(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
 def test_a_fault_of_ours_is_one_line_that_says_so(monkeypatch, capsys, error: Exception):
     failing(monkeypatch, error)
     with pytest.raises(SystemExit) as end:
-        cli.main(["train"])
+        main(["train"])
     out, line = capsys.readouterr()
     assert end.value.code == 70 and out == "" and line.count("\n") == 1
     assert type(error).__name__ in line and "--debug" in line and "not in your input" in line
     for arguments in ["--debug", "train"], ["train", "--debug", "--seed", "3"]:
         with pytest.raises(type(error)):
-            cli.main(arguments)
+            main(arguments)
 
 
 @pytest.mark.parametrize(
@@ -499,7 +499,7 @@ def test_what_is_no_fault_of_ours_is_one_line(monkeypatch, capsys, error: Except
     failing(monkeypatch, error)
     assert said in refused(capsys, "train")
     with pytest.raises(type(error)):
-        cli.main(["train", "--debug"])
+        main(["train", "--debug"])
 
 
 def test_debug_is_no_sentence(model, capsys):
@@ -641,7 +641,7 @@ def test_a_parser_is_scored_and_the_scores_kept(tmp_path: Path, capsys, monkeypa
 
     parser = lambda name, device: SimpleNamespace(parse_all=parse_all)
     monkeypatch.setattr("annotated.load_parser", parser)
-    monkeypatch.setattr("annotated.machinery.parsing.trees.load_trees", load_trees)
+    monkeypatch.setattr("annotated.machinery.trees.penn.load_trees", load_trees)
     kept = tmp_path / "scores.json"
     asked = ["parse", "--treebank", "craft"]
     told = said(capsys, *asked, "--beam", "21", "--out", str(kept))
@@ -674,7 +674,7 @@ def test_lines_of_standard_input_are_parsed(nouns, capsys, monkeypatch):
 
 def test_a_sentence_without_end_is_not_parsed(nouns, capsys):
     with pytest.raises(SystemExit):
-        cli.main(["parse", "--lines", "a cat", "a" * 100_000])
+        main(["parse", "--lines", "a cat", "a" * 100_000])
     told = "sentence 2: expected at most 2,000 letters; got 100,000"
     assert capsys.readouterr() == ("(S (NN a) (NN cat))\n", f"annotated: {told}\n")
 
@@ -704,7 +704,7 @@ def test_a_study_of_heads_is_written_as_valid_json(run: Path, tmp_path: Path, mo
     table = pd.DataFrame({"relation": ["det", None], "gain": [1 / 3, float("nan")]})
     monkeypatch.setattr("annotated.machinery.heads.study.load_gum", lambda split: [])
     monkeypatch.setattr("annotated.machinery.heads.study.head_study", lambda *of: {"heads": table})
-    cli.main(["heads", str(run), "--out", str(tmp_path / "heads.json")])
+    main(["heads", str(run), "--out", str(tmp_path / "heads.json")])
 
     def refuse(constant: str) -> None:
         raise ValueError(f"{constant} is no JSON")

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from serving import CONTENT, SHA256, Server, put, serving, tar
 
-from annotated.machinery import corpora
-from annotated.machinery.cleaning import PairReport, good_pairs
-from annotated.machinery.corpora import (
+from annotated.machinery.corpora import registry
+from annotated.machinery.corpora.cleaning import PairReport, good_pairs
+from annotated.machinery.corpora.registry import (
     Corpus,
     CorpusFile,
     HeldOut,
@@ -81,7 +81,7 @@ def test_every_pair_is_either_kept_or_reported(lines):
 def data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An ANNOTATED_DATA of our own, and no cache."""
     monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path / "data"))
-    monkeypatch.setattr(corpora, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(registry, "cache_folder", lambda: tmp_path / "cache")
     return tmp_path / "data"
 
 
@@ -172,7 +172,7 @@ def test_no_english_sentence_of_tatoeba_crosses_splits(data_folder: Path, shape:
 def test_the_split_of_a_sentence_never_changes():
     """Where these fall was computed once; a change would move sentences of old models' training."""
     rule = HeldOut("hash", 1, 1)
-    kinds = [corpora._split_of(rule, 1, line, 1) for line in (b"Run!", b"I resign.", b"Hi.")]
+    kinds = [registry._split_of(rule, 1, line, 1) for line in (b"Run!", b"I resign.", b"Hi.")]
     assert kinds == ["test", "dev", "train"]
 
 
@@ -262,7 +262,7 @@ def test_unknown_names_are_refused_with_the_known(local: Path, arguments, named)
 @pytest.fixture
 def tiny(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Corpus:
     """A corpus whose only file the server offers; its cache is empty."""
-    monkeypatch.setattr(corpora, "cache_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(registry, "cache_folder", lambda: tmp_path / "cache")
     monkeypatch.delenv("ANNOTATED_DATA", raising=False)
     entry = CorpusFile(len(CONTENT), SHA256, server.url)
     splits = {"train": ["text.gz/{lang}"]}

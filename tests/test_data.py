@@ -32,8 +32,8 @@ from annotated.data import (
     train_wordpiece,
 )
 from annotated.machinery.checks import each_text
-from annotated.machinery.cleaning import PairReport, good_pairs
-from annotated.machinery.corpora import load_pairs
+from annotated.machinery.corpora.cleaning import PairReport, good_pairs
+from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.files import resource_path
 from annotated.training import model_config, preset
 

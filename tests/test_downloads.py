@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from serving import CONTENT, HALF, OTHER, SHA256, Server, answer, files, serving
 
-from annotated.machinery import downloads
-from annotated.machinery.downloads import download
+from annotated.machinery.corpora import downloads
+from annotated.machinery.corpora.downloads import download
 from annotated.machinery.errors import FileError
 
 SIZE = len(CONTENT)
@@ -172,7 +172,7 @@ def test_a_process_that_waits_for_another_goes_on_when_that_one_dies(server, tmp
     server.says = [answer(length=SIZE) + HALF, 60.0]  # to the first that comes
     place, part = tmp_path / "text.gz", tmp_path / "text.gz.part"
     code = (
-        "import sys, pathlib; from annotated.machinery.downloads import download;"
+        "import sys, pathlib; from annotated.machinery.corpora.downloads import download;"
         "download(sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3])"
     )
     command = [sys.executable, "-c", code, server.url, str(place), SHA256]

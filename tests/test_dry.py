@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from annotated import data, decoding
-from annotated.machinery.training import trainer as training
+from annotated.machinery.runs import trainer as training
 from annotated.training import TrainingConfig, model_config, preset
 from benchmarks import dry
 from benchmarks.gpu import made_pairs

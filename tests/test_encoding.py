@@ -22,7 +22,12 @@ from annotated.data import (
     train_bpe,
 )
 from annotated.machinery.checks import each_text
-from annotated.machinery.encoding import EncodedPairs, PairEncoder, _WordIds, splits_at_spaces
+from annotated.machinery.corpora.encoding import (
+    EncodedPairs,
+    PairEncoder,
+    _WordIds,
+    splits_at_spaces,
+)
 from annotated.machinery.files import resource_path
 
 TEXT = [

@@ -7,11 +7,12 @@ import torch
 
 pytest.importorskip("ctranslate2", reason="needs the extra `export`")
 
-from annotated.machinery import downloads, engine
-from annotated.machinery.cli import main
-from annotated.machinery.corpora import load_pairs
+from annotated.machinery.cli.main import main
+from annotated.machinery.corpora import downloads
+from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.errors import InputError, MissingExtra
-from annotated.machinery.pretrained import load_pretrained
+from annotated.machinery.formats import engine
+from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.translator import Translator
 
 GERMAN = "multi30k-en-de"

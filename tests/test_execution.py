@@ -118,7 +118,7 @@ def test_a_chapter_that_asks_nothing_of_the_reader_keeps_its_results(
 @pytest.mark.parametrize(
     "code",
     [
-        "from annotated.machinery.corpora import find_corpus",
+        "from annotated.machinery.corpora.registry import find_corpus",
         "import os; os.environ['ANNOTATED_DATA']",
     ],
 )

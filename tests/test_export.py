@@ -14,7 +14,7 @@ from torch import Tensor
 from annotated.data import END, START, Batch, encode_source, encode_target, pad_ids
 from annotated.decoding import beam_search, greedy_decode
 from annotated.machinery.errors import InputError, MissingExtra
-from annotated.machinery.export import export_model, write_ctranslate2, write_onnx
+from annotated.machinery.formats.export import export_model, write_ctranslate2, write_onnx
 from annotated.machinery.translator import Translator
 from annotated.model import EncoderDecoder
 

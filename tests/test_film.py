@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from small_runs import rows
 
-from annotated.machinery.pretrained import load_pretrained
-from annotated.machinery.training.folder import average_run
-from annotated.machinery.training.trainer import train
+from annotated.machinery.formats.pretrained import load_pretrained
+from annotated.machinery.runs.folder import average_run
+from annotated.machinery.runs.trainer import train
 from annotated.machinery.visualization.weights import merge_words, read_attention
 from annotated.training import TrainingConfig
 from benchmarks.film import REFERENCE, SENTENCES, main, spread

@@ -19,15 +19,15 @@ from firefox_models import Item, eight_bits, floats, packed, plain_forward, tiny
 from safetensors.torch import load_file, save_file
 
 from annotated.data import END, PAD, START, encode_source, pad_ids
-from annotated.machinery.cli import main
+from annotated.machinery.cli.main import main
 from annotated.machinery.errors import FileError, InputError
-from annotated.machinery.export import FORMS, export_model
 from annotated.machinery.files import resource_path
-from annotated.machinery.firefox import read_firefox
-from annotated.machinery.pretrained import load_pretrained
+from annotated.machinery.formats.export import FORMS, export_model
+from annotated.machinery.formats.firefox import read_firefox
+from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.recording import record_attention
+from annotated.machinery.runs.trainer import train
 from annotated.machinery.scoring import bleu, likelihood
-from annotated.machinery.training.trainer import train
 from annotated.machinery.translator import Translator
 from annotated.machinery.visualization.weights import read_attention
 from annotated.training import TrainingConfig

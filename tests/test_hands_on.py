@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from annotated.data import START, encode_source, pad_ids
 from annotated.machinery.charts import words
-from annotated.machinery.pretrained import load_pretrained
+from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.translator import Translator
 from annotated.optimizer import rate
 

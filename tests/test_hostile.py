@@ -29,12 +29,13 @@ import annotated
 from annotated import data
 from annotated.data import encode_source, train_bpe
 from annotated.decoding import beam_search, greedy_decode
-from annotated.machinery import cli, corpora
+from annotated.machinery.cli.main import main
+from annotated.machinery.corpora import registry
 from annotated.machinery.errors import InputError
-from annotated.machinery.model_files import save_model
-from annotated.machinery.pretrained import load_pretrained
-from annotated.machinery.training.checkpoints import list_checkpoints, read_checkpoint
-from annotated.machinery.training.trainer import train
+from annotated.machinery.formats.own import save_model
+from annotated.machinery.formats.pretrained import load_pretrained
+from annotated.machinery.runs.checkpoints import list_checkpoints, read_checkpoint
+from annotated.machinery.runs.trainer import train
 from annotated.machinery.translator import Translator
 from annotated.model import TransformerConfig, build_model
 from annotated.training import TrainingConfig
@@ -189,7 +190,7 @@ def test_arguments(translator: Translator):
         "encode": lambda v: encode_source(translator.tokenizer, v),
         "token_batches": lambda v: data.token_batches([[3, 4]], v, 10),
         "learn_vocabulary": lambda v: data.learn_vocabulary("bpe", EN, v),
-        "parse_data": lambda v: corpora.parse_data(v),
+        "parse_data": lambda v: registry.parse_data(v),
     }
     for name in {field.name for field in fields(TransformerConfig)} - {"src_vocab", "tgt_vocab"}:
         calls[f"TransformerConfig {name}"] = lambda v, n=name: TransformerConfig(9, 9, **{n: v})
@@ -324,7 +325,7 @@ def test_the_command(model_folder: Path, tmp_path: Path, monkeypatch, capsys):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"A dog.\n?\n")))
         status: object = 0
         try:
-            cli.main(given)
+            main(given)
         except SystemExit as end:
             status = end.code
         return status, capsys.readouterr().err

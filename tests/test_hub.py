@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from annotated.machinery import hub as hub_module
 from annotated.machinery.errors import InputError
+from annotated.machinery.formats import hub as hub_module
 
 pytest.importorskip("transformers")
 pytest.importorskip("sentencepiece")
@@ -125,7 +125,7 @@ def test_a_language_model_is_fetched_once_in_all_its_files(tmp_path):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     own = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_address[1]}"}
     own |= {"HF_HOME": str(tmp_path / "cache")}
-    line = "from annotated.machinery.language_models import load_language_model as load; "
+    line = "from annotated.machinery.formats.causal import load_language_model as load; "
     line += "print(load('owner/tiny').model.embed.lut.weight.sum().item())"
     command, options = [sys.executable, "-c", line], {"env": os.environ | own, "timeout": 120}
     outputs = [subprocess.run(command, capture_output=True, text=True, **options)]

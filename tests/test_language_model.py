@@ -15,9 +15,9 @@ from torch.nn.functional import scaled_dot_product_attention as scaled
 from annotated.attention import MultiHeadedAttention, subsequent_mask
 from annotated.feed_forward import PositionwiseFeedForward
 from annotated.language_model import LanguageModel, LanguageModelConfig, generate, rotate, rotation
-from annotated.machinery.cli import main
+from annotated.machinery.cli.main import main
 from annotated.machinery.errors import FileError, InputError, MissingFile
-from annotated.machinery.language_models import load_language_model
+from annotated.machinery.formats.causal import load_language_model
 from annotated.machinery.recording import record_attention
 from annotated.positional import sinusoids
 from annotated.stacks import Encoder, EncoderLayer

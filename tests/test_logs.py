@@ -15,10 +15,10 @@ from sacrebleu.metrics import BLEU
 from treebanks import LONG, SHORT, one
 
 from annotated import load_pretrained
-from annotated.machinery.corpora import load_pairs
+from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.files import resource_path
+from annotated.machinery.runs.trainer import train
 from annotated.machinery.scoring import evaluate
-from annotated.machinery.training.trainer import train
 from annotated.training import TrainingConfig
 from benchmarks import alignments, bleu_settings, heads_forming, parsing, regularization
 

@@ -15,15 +15,15 @@ from torch import Tensor, nn
 
 from annotated.attention import subsequent_mask
 from annotated.data import PAD, START, encode_source, encode_target, pad_ids
-from annotated.machinery import marian
-from annotated.machinery.cli import main
+from annotated.machinery.cli.main import main
 from annotated.machinery.errors import FileError, InputError
-from annotated.machinery.export import export_model
-from annotated.machinery.marian import write_marian
-from annotated.machinery.pretrained import load_pretrained
+from annotated.machinery.formats import marian
+from annotated.machinery.formats.export import export_model
+from annotated.machinery.formats.marian import write_marian
+from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.recording import record_attention
-from annotated.machinery.training.folder import open_noted
-from annotated.machinery.training.trainer import train
+from annotated.machinery.runs.folder import open_noted
+from annotated.machinery.runs.trainer import train
 from annotated.machinery.translator import Translator
 from annotated.training import TrainingConfig
 

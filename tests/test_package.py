@@ -19,6 +19,7 @@ from types import ModuleType
 import pytest
 
 import annotated
+from annotated import machinery
 from annotated.machinery.errors import MissingExtra, extra
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -96,7 +97,7 @@ def test_without_extras_a_use_says_which_is_missing():
     }
     code = "import annotated, torch\nfrom annotated.machinery.errors import MissingExtra\n"
     code += "from annotated.machinery.heads import gold\n"
-    code += "from annotated.machinery.parsing import linear\n"
+    code += "from annotated.machinery.trees import linear\n"
     code += "".join(f"try: {use}\nexcept MissingExtra as e: print(e)\n" for use in uses)
     for said, (library, brought) in zip(bare(code).splitlines(), uses.values(), strict=True):
         assert said.startswith(library) and f"annotated-attention[{brought}]" in said
@@ -120,6 +121,26 @@ def test_a_folder_is_not_taken_for_a_library(monkeypatch):
 PAPER = {"attention", "stacks", "feed_forward", "embeddings", "positional", "model"}
 PAPER |= {"regularization", "optimizer", "data", "decoding", "incremental"}
 BELOW = {"machinery.errors", "machinery.checks", "machinery.recurrence"}
+
+
+def test_the_map_of_the_machinery_names_what_exists():
+    """Each entry is `- modules: what they do` or `- room: what it is for (its modules)`."""
+    found = []
+    for entry in re.findall(r"^- ((?:.|\n  )+)", machinery.__doc__, re.MULTILINE):
+        names, modules = re.fullmatch(r"([\w, ]+): [^()]+?(?:\s\(([^()]+)\))?", entry).groups()
+        found += (
+            [f"{names}.{x}" for x in re.split(r",\s", modules)] if modules else names.split(", ")
+        )
+    exist = [name.removeprefix("machinery.") for name in MODULES if name.startswith("machinery.")]
+    assert sorted(found) == exist
+
+
+def test_no_two_modules_or_packages_can_be_mistaken_for_each_other():
+    """The last parts of their names differ, and by more than an s at the end: a sentence that
+    says `training` or `trees` can mean one of them only."""
+    packages = {name.rpartition(".")[0] for name in MODULES if "." in name}
+    names = sorted(name.rpartition(".")[2] for name in [*MODULES, *packages])
+    assert len({name.removesuffix("s") for name in names}) == len(names), names
 
 
 def imports_of(name: str) -> set[str]:

@@ -8,8 +8,8 @@ from nltk import Tree
 
 from annotated.data import train_bpe
 from annotated.machinery.files import resource_path
-from annotated.machinery.parsing.evalb import score_trees
-from annotated.machinery.parsing.trees import read_trees
+from annotated.machinery.trees.evalb import score_trees
+from annotated.machinery.trees.penn import read_trees
 from annotated.parsing import Parser, load_parser
 
 

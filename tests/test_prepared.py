@@ -19,11 +19,12 @@ import pytest
 from serving import put
 
 from annotated.data import encode_source, encode_target, train_bpe
-from annotated.machinery import corpora, hub, prepared
-from annotated.machinery.cli import main
-from annotated.machinery.downloads import sha256_of
+from annotated.machinery.cli.main import main
+from annotated.machinery.corpora import prepared, registry
+from annotated.machinery.corpora.downloads import sha256_of
+from annotated.machinery.corpora.prepared import PreparedCorpus, draw_lines, prepare
 from annotated.machinery.errors import FileError, InputError, MissingFile
-from annotated.machinery.prepared import PreparedCorpus, draw_lines, prepare
+from annotated.machinery.formats import hub
 from annotated.training import TrainingConfig
 
 EN = ["A dog  runs.", " Two men ride bicycles!", "cafe\u0301 ▁x </s>", "9 red cats"]
@@ -237,7 +238,7 @@ def test_a_run_keeps_the_vocabulary_of_its_corpus(asked: TrainingConfig, tmp_pat
 
 def test_a_download_that_has_changed_is_not_prepared(asked: TrainingConfig, cache, monkeypatch):
     monkeypatch.delenv("ANNOTATED_DATA", raising=False)
-    monkeypatch.setattr(corpora, "cache_folder", lambda: cache)
+    monkeypatch.setattr(registry, "cache_folder", lambda: cache)
     for split in "train", "val":
         for lang, lines in ("en", EN), ("de", DE):
             put(cache / "multi30k" / f"{split}.{lang}.gz", gzip.compress("\n".join(lines).encode()))
@@ -245,7 +246,7 @@ def test_a_download_that_has_changed_is_not_prepared(asked: TrainingConfig, cach
     def fetch(url: str, path: Path, *about: object) -> Path:
         raise FileError(f"{path} is fetched again")
 
-    monkeypatch.setattr(corpora, "download", fetch)
+    monkeypatch.setattr(registry, "download", fetch)
     with pytest.raises(FileError, match=r"multi30k/train\.en\.gz is fetched again"):
         prepare(replace(asked, data="multi30k-en-de"))
 

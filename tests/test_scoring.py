@@ -16,6 +16,7 @@ import torch
 from annotated.attention import subsequent_mask
 from annotated.data import END, START, train_bpe
 from annotated.machinery import scoring
+from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.files import resource_path
 from annotated.machinery.scoring import (
     BLEU_KINDS,
@@ -27,7 +28,6 @@ from annotated.machinery.scoring import (
     score_files,
     tokenize_for_bleu,
 )
-from annotated.machinery.texts import read_lines
 from annotated.machinery.translator import Translator
 from annotated.model import make_model
 

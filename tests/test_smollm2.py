@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from annotated.language_model import LanguageModel, LanguageModelConfig, generate
-from annotated.machinery.gguf_files import in_halves
+from annotated.machinery.formats.gguf import in_halves
 from benchmarks.smollm2 import beam_search, exchanged_gates, look_up, pairs_for_halves, speculate
 
 CONFIG = LanguageModelConfig(

@@ -15,8 +15,8 @@ from serving import tar
 
 from annotated.data import encode_source, train_bpe
 from annotated.machinery.checks import each_text
+from annotated.machinery.corpora.texts import archive_texts, part_lines, read_lines
 from annotated.machinery.errors import FileError, MissingFile
-from annotated.machinery.texts import archive_texts, part_lines, read_lines
 
 
 @pytest.mark.parametrize("suffix", ["", ".gz", ".xz"])

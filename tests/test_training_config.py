@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from annotated.machinery.errors import InputError
-from annotated.machinery.training.folder import read_config
-from annotated.machinery.training.trainer import train
+from annotated.machinery.runs.folder import read_config
+from annotated.machinery.runs.trainer import train
 from annotated.model import TransformerConfig, build_model
 from annotated.training import PRESETS, TrainingConfig, model_config, preset
 
@@ -75,7 +75,7 @@ def test_the_dropout_of_attention_reaches_the_model_and_older_runs_have_none(tmp
 
 def test_tensorboard_is_required_before_anything_is_done(config, monkeypatch: pytest.MonkeyPatch):
     folder = ModuleSpec("tensorboard", None)  # as that of a folder which is called so
-    monkeypatch.setattr("annotated.machinery.training.trainer.find_spec", lambda name: folder)
+    monkeypatch.setattr("annotated.machinery.runs.trainer.find_spec", lambda name: folder)
     with pytest.raises(InputError, match="pip install tensorboard"):
         train(replace(config, tensorboard=True))
     assert not Path(config.out).exists()

@@ -10,7 +10,7 @@ from torch import nn
 
 from annotated.data import Batch
 from annotated.machinery.errors import InputError
-from annotated.machinery.training.trainer import ModelLoss
+from annotated.machinery.runs.trainer import ModelLoss
 from annotated.model import EncoderDecoder, make_model
 from annotated.regularization import LabelSmoothing, smoothed_cross_entropy
 from annotated.training import SimpleLossCompute, TrainState, run_epoch

@@ -21,10 +21,10 @@ from torch.nn.utils import parameters_to_vector, prune
 
 from annotated.data import END, encode_source, train_bpe
 from annotated.machinery.errors import FileError, InputError
-from annotated.machinery.export import FORMS, export_model
 from annotated.machinery.files import resource_path
-from annotated.machinery.model_files import save_model
-from annotated.machinery.pretrained import load_pretrained
+from annotated.machinery.formats.export import FORMS, export_model
+from annotated.machinery.formats.own import save_model
+from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.translator import Translation, Translator
 from annotated.model import EncoderDecoder
 from annotated.training import preset
@@ -297,7 +297,9 @@ def test_an_unknown_model_is_refused_with_the_known(tmp_path: Path, monkeypatch)
         (tmp_path / "models" / name).mkdir(parents=True)
         (tmp_path / "models" / name / "model.safetensors").touch()
     (tmp_path / "models" / "unfinished").mkdir()
-    monkeypatch.setattr("annotated.machinery.hub.resource_path", lambda name: tmp_path / name)
+    monkeypatch.setattr(
+        "annotated.machinery.formats.hub.resource_path", lambda name: tmp_path / name
+    )
     for name in "three", "unfinished", str(tmp_path):  # a folder without a model is none
         with pytest.raises(ValueError, match=re.escape(f"one, two; got {name!r}")):
             load_pretrained(name)

@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from nltk import Tree
 
-from annotated.machinery.parsing.trees import is_tag, read_trees
+from annotated.machinery.trees.penn import is_tag, read_trees
 
 LABELS, TAGS = st.sampled_from(["S", "NP", "VP", "-LRB-", "X"]), st.sampled_from(["DT", "NN", "."])
 

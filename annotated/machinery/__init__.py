@@ -1,14 +1,19 @@
-"""Everything that the paper does not describe, in plain Python. From the bottom up:
+"""Everything that the paper does not describe, in plain Python. A room is a folder of modules:
 
-- errors, checks: types of errors, and checks of arguments where they enter the package
-- files, texts, downloads: atomic writes, lines of text, downloads that are verified
-- corpora, cleaning, encoding: from the name of a corpus to sentence pairs and their ids
-- recording, blockwise_loss: attention weights on request, a loss that needs less memory
-- vocabularies, piece_models, hub, model_files, marian: our models and published ones as files
-- prepared: a corpus as ids on disk, shared by all runs
-- translator, scoring, export: translation with a trained model, BLEU, export to other programs
-- training: a run's folder, batches, checkpoints, processes, the trainer
-- parsing, heads: treebanks and EVALB, a study of whether attention heads follow grammar
-- visualization, charts, paper, claims: pictures, the paper's own PDF, verdicts
-- commands, cli, compat: the command line, and the names of The Annotated Transformer
+- errors, checks, files, progress: kinds of errors, checks of arguments, atomic writes, bars
+- recurrence, recording, blockwise_loss: another layer, attention weights, a loss in less memory
+- translator, scoring: translation with a trained model, and BLEU
+- chains, charts, claims: letters drawn at random, the theme of charts, verdicts on claims
+- corpora: from the name of a corpus to sentence pairs, and to ids that all runs share
+  (downloads, registry, texts, cleaning, vocabularies, encoding, prepared)
+- formats: models as files, in our own format, as others publish them, and for other programs
+  (own, piece_models, marian, firefox, hub, pretrained, causal, gguf, export, engine)
+- runs: the folder of a training run, its batches, checkpoints and processes, and the trainer
+  (folder, batches, checkpoints, logs, processes, trainer, launcher)
+- trees: treebanks, trees as lines of tokens and as drawings, and EVALB
+  (penn, linear, constraints, evalb, svg)
+- heads: whether attention heads follow grammar (gold, observe, study)
+- visualization: attention as pictures (weights, drawing)
+- paper: the paper's own PDF and quotations from it (pdf, quotation)
+- cli: the command line (main, commands)
 """

@@ -17,9 +17,9 @@ from sacrebleu.metrics import BLEU
 
 from annotated.data import PAD, encode_source, encode_target, make_batch, token_batches
 from annotated.machinery.checks import check_finite, each_text
-from annotated.machinery.corpora import load_pairs
+from annotated.machinery.corpora.registry import load_pairs
+from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.errors import InputError, extra
-from annotated.machinery.texts import read_lines
 from annotated.machinery.translator import Translator
 from annotated.regularization import without_dropout
 

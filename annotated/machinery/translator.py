@@ -18,11 +18,11 @@ from tokenizers import Tokenizer
 from annotated.data import END, Batch, encode_source, pad_ids
 from annotated.decoding import beam_search
 from annotated.machinery.checks import check_search, each_text
+from annotated.machinery.corpora.vocabularies import write_tokenizers
 from annotated.machinery.errors import InputError, check_whole
 from annotated.machinery.files import writing_new_folder
-from annotated.machinery.model_files import own_weights, save_model
+from annotated.machinery.formats.own import own_weights, save_model
 from annotated.machinery.progress import progress_bar
-from annotated.machinery.vocabularies import write_tokenizers
 from annotated.model import EncoderDecoder
 
 _MOST = 1_000_000  # tokens or sentences; a larger number is a typing error

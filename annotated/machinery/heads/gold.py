@@ -12,10 +12,10 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from annotated.machinery.corpora import corpus_file, find_corpus, known_split, local_file
+from annotated.machinery.corpora.registry import corpus_file, find_corpus, known_split, local_file
+from annotated.machinery.corpora.texts import archive_texts, read_lines
 from annotated.machinery.errors import extra
 from annotated.machinery.files import reading
-from annotated.machinery.texts import archive_texts, read_lines
 
 if TYPE_CHECKING:
     from conllu import TokenList

@@ -114,7 +114,7 @@ def get_paper() -> Path:
 
     Raises: FileError if no known version can be downloaded, or if it cannot be read.
     """
-    from annotated.machinery.downloads import download
+    from annotated.machinery.corpora.downloads import download
 
     if find_paper() and (pdf := paper_file()):
         return pdf

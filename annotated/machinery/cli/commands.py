@@ -1,0 +1,310 @@
+"""The subcommands of `annotated`, from their options to their output.
+
+Importing this module must stay fast because the help needs it: the names of the package are
+imported on first use, and all others inside the functions. Only incompatible options and invalid
+lines are checked here; everything else is checked by the functions that receive it.
+"""
+
+import argparse
+import dataclasses
+import io
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import product
+from pathlib import Path
+from typing import Any, TextIO
+
+import annotated
+from annotated.machinery.errors import InputError
+
+
+def run_prepare(options: argparse.Namespace) -> None:
+    from annotated.machinery.corpora.prepared import RULES, prepare
+
+    given = {name: value for name, value in vars(options).items() if name in RULES}
+    config = annotated.preset(options.preset or "multi30k-en-de", **given)
+    print(prepare(config, options.out, options.processes))
+
+
+def run_train(options: argparse.Namespace) -> None:
+    from annotated.machinery.runs.folder import read_config
+
+    fields = annotated.TrainingConfig.__dataclass_fields__
+    given = {name: value for name, value in vars(options).items() if name in fields}
+    config = annotated.preset(options.preset or "multi30k-en-de", **given)
+    if options.resume and not options.preset and Path(config.out, "training.json").exists():
+        config = dataclasses.replace(read_config(Path(config.out)), **given)
+    folder = annotated.train(config, options.resume)
+    if os.environ.get("RANK", "0") == "0":  # of several processes, only one prints
+        print(folder)
+
+
+def run_average(options: argparse.Namespace) -> None:
+    from annotated.machinery.runs.checkpoints import list_checkpoints
+    from annotated.machinery.runs.folder import average_run, read_config, run_lock
+
+    folder = Path(options.folder)
+    read_config(folder)  # before a lock is created in a folder that does not belong to a run
+    if not list_checkpoints(folder):
+        raise InputError(f"expected the folder of a run with checkpoints; got {folder}")
+    with run_lock(folder):
+        average_run(folder, options.last)
+    print(options.folder)
+
+
+def run_translate(options: argparse.Namespace) -> None:
+    if options.text and options.input is not None:
+        raise InputError("expected sentences or --input; got both")
+    _check_files(options.output, inputs=[options.model, options.input])
+    sentences = _sentences(options.text, options.input)
+    scored, progress = options.n_best is not None, options.progress
+    if progress is None:  # only where it is visible and does not mix with the translations
+        printed = options.output is None and sys.stdout is not None and sys.stdout.isatty()
+        progress = sys.stderr.isatty() and not printed
+    names = "beam", "alpha", "max_extra", "max_source", "batch_tokens", "chunk"
+    search = {name: getattr(options, name) for name in names}
+    search |= {"progress": progress, "n_best": options.n_best if scored else 1}
+    if not (options.text or options.input) and sys.stdin.isatty():
+        search["chunk"] = 1  # a user waits for each answer
+    with _text_output(options.output) as out:
+        translator = _load(options)
+        groups = translator.candidates(sentences, **search)
+        for number, group in enumerate(groups, start=1):
+            for found in group:
+                scores = [number, f"{found.score:.4f}", f"{found.log_prob:.4f}"] if scored else []
+                print(*scores, _one_line(found.text), sep="\t", file=out, flush=True)
+
+
+def run_generate(options: argparse.Namespace) -> None:
+    prompt = "\n".join(_sentences([])) if options.prompt is None else options.prompt
+    names = "temperature", "top_k", "top_p", "seed", "chat"
+    choice = {name: getattr(options, name) for name in names}
+    with _text_output(None) as out:
+        speaker = annotated.load_language_model(options.model)
+        speaker.model.to(_device(options.device))
+        for part in speaker.stream(prompt, options.max_new_tokens, **choice):
+            print(part, end="", file=out, flush=True)
+        print(file=out)
+
+
+def run_evaluate(options: argparse.Namespace) -> None:
+    from annotated.machinery.corpora.registry import parse_data
+    from annotated.machinery.formats.hub import model_folder
+    from annotated.machinery.runs.folder import read_config
+
+    _check_files(options.out, inputs=[options.model])
+    names = options.data
+    if not names:
+        folder = model_folder(options.model)
+        if not (folder / "training.json").exists():
+            raise InputError(f"expected --data, because {folder} has no training.json")
+        names = [read_config(folder).data]
+    corpora = [parse_data(name) for name in names]
+    if any(tgt == "trees" for _, _, tgt in corpora):
+        raise InputError("expected a corpus of translations; score a parser by parse --treebank")
+    translator = _load(options)
+    rows: list[dict[str, Any]] = []
+    for (corpus, src, tgt), split in product(corpora, options.split):
+        search = {"beam": options.beam, "alpha": options.alpha}
+        rows += annotated.evaluate(translator, corpus, split, src, tgt, **search)
+        scores = "perplexity {perplexity:.2f} per piece, accuracy {accuracy:.1%}".format(**rows[-1])
+        print(f"{corpus} {split}: {rows[-1]['search']}, {scores}")
+    _report_bleu(rows, ["corpus", "split"], options.out)
+
+
+def run_score(options: argparse.Namespace) -> None:
+    from annotated.machinery.scoring import score_files
+
+    _check_files(options.out, inputs=[*options.output, options.ref])
+    outputs, ref = map(Path, options.output), Path(options.ref)
+    rows = [row for output in outputs for row in score_files(output, ref, options.lang)]
+    _report_bleu(rows, ["output"], options.out)
+
+
+def run_parse(options: argparse.Namespace) -> None:
+    from annotated.machinery.files import write_text
+    from annotated.machinery.trees.evalb import score_trees
+    from annotated.machinery.trees.linear import split_words
+    from annotated.machinery.trees.penn import load_trees, tree_to_brackets
+
+    _check_files(options.out, options.svg, inputs=[options.model, options.treebank])
+    if options.out is not None and options.treebank is None:
+        raise InputError("expected --treebank with --out, because --out receives the scores")
+    if options.treebank is not None and (options.text or options.svg):
+        raise InputError("expected either sentences to draw or --treebank to score on; got both")
+    parser = annotated.load_parser(options.model, _device(options.device))
+    search = {"beam": options.beam, "alpha": options.alpha, "hold": not options.free}
+    if options.treebank is not None:
+        gold = load_trees(options.treebank, options.split)
+        found = parser.parse_all([tree.leaves() for tree in gold], progress=True, **search)
+        about = {"treebank": options.treebank, "split": options.split, **search}
+        rows = score_trees(gold, found)
+        for name, value in (pair for row in rows for pair in row.items()):
+            print(f"{name:26}= {value if isinstance(value, str) else format(value, '6.5g')}")
+        if options.out is not None:
+            scores = json.dumps([about | row for row in rows], indent=1)
+            write_text(options.out, f"{scores}\n")
+        return
+    for number, line in enumerate(_sentences(options.text), start=1):
+        if len(line) > 2000:  # a longer one would be truncated, and half a tree is not a tree
+            wrong = f"expected at most 2,000 letters; got {len(line):,}"
+            raise InputError(f"sentence {number}: {wrong}")
+        words = line.split() if options.words else split_words(line)
+        if not words:
+            raise InputError(f"sentence {number}: expected words; got a blank line")
+        tree = parser.parse(words, **search)
+        if options.lines:
+            print(tree_to_brackets(tree))
+        else:
+            tree.pretty_print()
+        if options.svg is not None:
+            write_text(options.svg, annotated.tree_svg(tree))
+
+
+def run_treebank(options: argparse.Namespace) -> None:
+    from annotated.machinery.trees.linear import write_treebank
+
+    print(write_treebank(options.treebank, options.folder))
+
+
+def run_heads(options: argparse.Namespace) -> None:
+    from annotated.machinery.heads.study import gum_study, write_study
+
+    _check_files(options.out, inputs=[options.model])
+    tables = gum_study(annotated.load_pretrained(options.model), options.untrained)
+    for name, table in tables.items():
+        print(f"\n{name}\n{table.round(3).to_string(index=False)}")
+    if options.out is not None:
+        write_study(Path(options.out), tables, model=options.model, untrained=options.untrained)
+
+
+def run_export(options: argparse.Namespace) -> None:
+    from annotated.machinery.files import new_folder
+    from annotated.machinery.formats.export import export_model
+
+    new_folder(options.out)
+    translator = annotated.load_pretrained(options.model)
+    export_model(translator, options.to, options.out, options.half)
+    print(options.out)
+
+
+def run_import(options: argparse.Namespace) -> None:
+    from annotated.machinery.files import new_folder, write_text
+    from annotated.machinery.formats.hub import model_folder
+
+    new_folder(options.out)
+    annotated.load_pretrained(options.source).save(options.out)
+    card = model_folder(options.source) / "README.md"
+    if card.is_file():
+        text = card.read_text(encoding="utf-8", errors="replace")
+        write_text(Path(options.out) / card.name, text)
+    print(options.out)
+
+
+def run_data(options: argparse.Namespace) -> None:
+    from annotated.machinery.corpora.registry import corpus_files, find_corpus
+
+    if options.action == "get":
+        for path in corpus_files(find_corpus(options.name), options.split):
+            print(path, flush=True)
+        return
+    for corpus in annotated.known_corpora().values():
+        known = sum(file.size or 0 for file in corpus.files.values() if file.url)
+        size = f"; {known / 1e9:.1f} GB to download" if known > 1e9 else ""
+        print(f"{corpus.name:12} {' '.join(corpus.languages)}  {corpus.title}")
+        print(f"{'':12} splits: {' '.join(corpus.splits)}{size}")
+        print(f"{'':12} {corpus.source}; license: {corpus.license}")
+
+
+def run_paper(options: argparse.Namespace) -> None:
+    from annotated.machinery.paper.quotation import get_paper, import_paper
+
+    print(get_paper() if options.action == "get" else import_paper(options.file))
+
+
+def _check_files(*paths: str | None, inputs: Iterable[str | None]) -> None:
+    """Before the work starts: raise FileError if the output cannot be written or is an input."""
+    from annotated.machinery.files import output_file
+
+    for path in paths:
+        if path is not None:
+            output_file(path, *(place for place in inputs if place is not None))
+
+
+def _report_bleu(rows: list[dict[str, Any]], names: list[str], out: str | None) -> None:
+    """Print scores, one per line, and also write them as JSON."""
+    from annotated.machinery.files import write_text
+
+    for row in rows:
+        name = " ".join(row[name] for name in names)
+        print(f"{name:5} {row['text']:33} {row['score']:.2f}  {row['signature']}")
+    if out is not None:
+        write_text(out, json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
+
+
+def _one_line(text: str) -> str:
+    """The text without characters that a program might interpret as ends of lines or fields.
+
+    `str.splitlines` recognizes nine in addition to the line feed; each becomes a space, in the
+    input and in the output, so that line 1,000 of the output belongs to line 1,000 of the input.
+    """
+    return " ".join(text.splitlines()).replace("\t", " ")
+
+
+def _sentences(text: list[str], file: str | None = None) -> Iterable[str]:
+    """The sentences of the command line, or the lines of a file or of standard input.
+
+    A file is read completely, so that an error in it is found before the work begins; standard
+    input, which may be endless, is read line by line as needed.
+
+    Raises: InputError if the file or standard input cannot be read, or is not UTF-8.
+    """
+    from annotated.machinery.corpora.texts import bounded_lines, decode_lines, read_lines
+    from annotated.machinery.files import reading
+
+    def standard_input() -> Iterator[str]:
+        with reading("standard input", "sentences, one per line"):
+            lines = bounded_lines(sys.stdin.buffer, "standard input")
+            yield from map(_one_line, decode_lines(lines, "standard input"))
+
+    if text or file is not None:
+        lines = text if file is None else read_lines(Path(file))
+        return [_one_line(line) for line in lines]
+    if sys.stdin is None:
+        raise InputError("expected sentences, as arguments or on standard input, which is closed")
+    return standard_input()
+
+
+def _load(options: argparse.Namespace) -> Any:
+    """The translator of a command that has options of the engine."""
+    device, engine = _device(options.device), options.engine
+    return annotated.load_pretrained(options.model, device, engine, options.precision)
+
+
+def _device(name: str | None) -> str:
+    """The device of this name; for None the GPU, if there is one."""
+    import torch
+
+    return name or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@contextmanager
+def _text_output(path: str | None) -> Iterator[TextIO]:
+    """A file that receives its name once it is complete, or standard output; always UTF-8.
+
+    Raises: InputError if standard output is closed; FileError if the file cannot be written.
+    """
+    from annotated.machinery.files import writing
+
+    if path is None:
+        if sys.stdout is None:
+            raise InputError("expected --output, because standard output is closed")
+        if isinstance(sys.stdout, io.TextIOWrapper):  # not so in a notebook
+            sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        yield sys.stdout
+        return
+    with writing(path) as part, part.open("w", encoding="utf-8", newline="\n") as file:
+        yield file

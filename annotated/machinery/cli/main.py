@@ -1,0 +1,490 @@
+"""The command `annotated`: its options, and how it reports errors.
+
+Nothing here imports torch. A subcommand adds its options only when it is among the arguments,
+because the options of `prepare` and `train` are fields of a dataclass in a module that needs torch.
+"""
+
+import argparse
+import dataclasses
+import io
+import os
+import re
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Collection
+from contextlib import suppress
+from typing import Any, NoReturn
+
+from annotated.machinery.cli import commands
+from annotated.machinery.errors import one_line
+
+_MODEL = "a model of the package or of the Hub, or a folder with a model"
+_REPLACED = "an existing file is replaced"
+_OUT = f"also write the scores to this JSON file; {_REPLACED}"
+_NEW = "a new or empty folder"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        super().error(one_line(message))
+
+
+def build_parser(arguments: list[str]) -> argparse.ArgumentParser:
+    """The parser of the command `annotated`, with options for the subcommand in the arguments."""
+    parser = _Parser("annotated", description="Attention Is All You Need in code.")
+    text = "on an error, show Python's traceback instead of one line"
+    parser.add_argument("--debug", action="store_true", help=text)
+    subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    for name, (add_options, run, text) in _COMMANDS.items():
+        raw = argparse.RawDescriptionHelpFormatter
+        command = subcommands.add_parser(name, help=text, formatter_class=raw)
+        command.description = f"{text[0].upper()}{text[1:]}."
+        command.set_defaults(run=run)
+        if name in arguments:
+            add_options(command)
+    return parser
+
+
+def _add_fields(parser: argparse.ArgumentParser, config: Any, names: Collection[str] = ()) -> None:
+    """Add an option for each field of a configuration dataclass, or for the named fields.
+
+    An option that is not given is absent from the result, so that presets can supply it.
+    """
+    for field in dataclasses.fields(config):
+        if names and field.name not in names:
+            continue
+        default, choices = field.default, field.metadata["choices"]
+        kind: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
+        if not isinstance(default, bool):
+            metavar = None if choices else type(default).__name__.upper()
+            kind = {"type": type(default), "choices": choices or None, "metavar": metavar}
+        parser.add_argument(
+            f"--{field.name.replace('_', '-')}",
+            dest=field.name,
+            default=argparse.SUPPRESS,
+            help=f"{field.metadata['help']} (default: {default})",
+            **kind,
+        )
+
+
+def _add_search(parser: argparse.ArgumentParser, alpha: float) -> None:
+    add = parser.add_argument
+    add(
+        "--beam",
+        type=int,
+        default=4,
+        help="number of hypotheses; 1 is greedy search (default: %(default)s)",
+    )
+    add("--alpha", type=float, default=alpha, help="length penalty (default: %(default)s)")
+    add("--device", help="device, such as cpu or cuda (default: the GPU, if there is one)")
+
+
+def _add_engine(parser: argparse.ArgumentParser) -> None:
+    add, text = parser.add_argument, "program that searches: torch, or ctranslate2, which is faster"
+    add("--engine", default="torch", help=f"{text} (extra export; default: %(default)s)")
+    text = "of the engine's numbers, such as int8 (default: %(default)s)"
+    add("--precision", default="float32", help=text)
+
+
+def _add_prepare(parser: argparse.ArgumentParser) -> None:
+    from annotated.machinery.corpora.prepared import RULES
+    from annotated.training import PRESETS, TrainingConfig
+
+    add = parser.add_argument
+    parser.epilog = "Prints the folder, which train finds from the same options or by --prepared."
+    preset = "use the options of this run (default: multi30k-en-de, whose values are shown below)"
+    add("--preset", choices=PRESETS, help=preset)
+    add("--out", default="", help=f"{_NEW} (default: one next to the downloads)")
+    cores = min(os.cpu_count() or 1, 8)
+    add("--processes", type=int, default=cores, help="default: one per core, at most 8")
+    _add_fields(parser, TrainingConfig, RULES)
+
+
+def _add_train(parser: argparse.ArgumentParser) -> None:
+    from annotated.training import PRESETS, TrainingConfig
+
+    parser.epilog = (
+        "Ctrl-C saves and stops. Example: annotated train --data multi30k-en-fr --out runs/en-fr. "
+        "With several GPUs: torchrun --standalone --nproc-per-node gpu -m annotated train"
+    )
+    preset = "a whole set of options, which those given override (default: multi30k-en-de, whose "
+    preset += "values are the defaults below, or with --resume the run's own)"
+    parser.add_argument("--preset", choices=PRESETS, help=preset)
+    parser.add_argument("--resume", action="store_true", help="continue the run in --out, if any")
+    _add_fields(parser, TrainingConfig)
+
+
+HOW_TO_GENERATE = """
+examples:
+  annotated generate HuggingFaceTB/SmolLM2-135M "The capital of France is"
+  annotated generate HuggingFaceTB/SmolLM2-135M-Instruct --chat "What is attention?"
+  annotated generate openai-community/gpt2 --top-k 1 "Attention is" > text.txt
+
+Supports models of the families Llama, SmolLM2, Qwen 3, GPT-2 and Pythia. The text is printed as it
+is generated, without the prompt.
+"""
+
+HOW_TO_TRANSLATE = """
+examples:
+  annotated translate multi30k-en-de "A dog runs." "A cat sleeps."
+  annotated translate multi30k-en-de --input in.txt --output out.txt --beam 8
+  annotated translate multi30k-en-de --n-best 4 "A dog runs."
+
+Each line of input yields one line of output, in the same order. With --n-best, each candidate is
+a line of four tab-separated fields: the number of its sentence, counted from 1; its score; its
+log-probability; and the translation. The candidates of a sentence are printed together, best
+first. A blank sentence has one candidate, which is empty.
+"""
+
+
+def _add_translate(parser: argparse.ArgumentParser) -> None:
+    parser.epilog, add = HOW_TO_TRANSLATE, parser.add_argument
+    add("model", help=_MODEL)
+    add("text", nargs="*", help="sentences (default: the lines of standard input)")
+    add(
+        "--input",
+        metavar="FILE",
+        help="file with one sentence per line, optionally compressed with gzip or xz",
+    )
+    add(
+        "--output",
+        metavar="FILE",
+        help=f"output file, written when all is done; {_REPLACED} (default: standard output)",
+    )
+    _add_search(parser, 0.6)
+    _add_engine(parser)
+    for option, default, text in (
+        ("--max-extra", 50, "number of tokens by which an output may exceed its input"),
+        ("--max-source", 1000, "maximum tokens of an input; longer inputs are truncated"),
+        ("--batch-tokens", 2000, "tokens per batch, padding included"),
+        (
+            "--chunk",
+            1000,
+            "number of lines to read ahead and sort by length; 1 translates each immediately",
+        ),
+    ):
+        add(option, type=int, default=default, help=f"{text} (default: {default})")
+    add(
+        "--n-best",
+        type=int,
+        metavar="N",
+        help="print the N best translations of each sentence, with scores (see below)",
+    )
+    bar = argparse.BooleanOptionalAction
+    add(
+        "--progress",
+        action=bar,
+        help="show a progress bar on standard error (default: if it is a terminal)",
+    )
+
+
+def _add_generate(parser: argparse.ArgumentParser) -> None:
+    parser.epilog, add = HOW_TO_GENERATE, parser.add_argument
+    add(
+        "model",
+        help="a model of the Hub (OWNER/NAME or OWNER/NAME@REVISION), a folder, or a GGUF file",
+    )
+    add("prompt", nargs="?", help="the text to continue (default: standard input)")
+    add(
+        "--chat",
+        action="store_true",
+        help="treat the text as a user's message and generate the answer",
+    )
+    for option, kind, default, text in (
+        ("--max-new-tokens", int, 200, "maximum number of new tokens"),
+        (
+            "--temperature",
+            float,
+            0.7,
+            "divides the logits; a low value favors the most probable tokens",
+        ),
+        ("--top-p", float, 0.9, "sample from the most probable tokens with this total probability"),
+        (
+            "--top-k",
+            int,
+            None,
+            "sample from this many of the most probable tokens; 1 always chooses the first",
+        ),
+        ("--seed", int, None, "seed of the random numbers; the same seed generates the same text"),
+    ):
+        told = "" if default is None else " (default: %(default)s)"
+        add(option, type=kind, default=default, help=text + told)
+    add("--device", help="device, such as cpu or cuda (default: the GPU, if there is one)")
+
+
+def _add_evaluate(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", help=_MODEL)
+    add(
+        "--data", nargs="+", help="CORPUS-SRC-TGT (default: the data that the model was trained on)"
+    )
+    add("--split", nargs="+", default=["test"], help="default: test")
+    _add_search(parser, 0.6)
+    _add_engine(parser)
+    add("--out", help=_OUT)
+
+
+def _add_score(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("output", nargs="+", help="translations, plain text, one sentence per line")
+    add("--ref", required=True, help="reference, plain text, one sentence per line")
+    add("--lang", default="de", help="language of both (default: %(default)s)")
+    add("--out", help=_OUT)
+
+
+def _add_parse(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = 'example: annotated parse "The cat sat on the mat."'
+    add = parser.add_argument
+    add("text", nargs="*", help="sentences (default: the lines of standard input)")
+    add("--model", default="craft-parser", help="a parser of the package, or the folder of a run")
+    add(
+        "--words",
+        action="store_true",
+        help="the sentences are already tokenized, with spaces between tokens",
+    )
+    add("--lines", action="store_true", help="print each tree in brackets on one line")
+    add(
+        "--svg",
+        metavar="FILE",
+        help=f"also draw the tree (the last if there are several) in this SVG file; {_REPLACED}",
+    )
+    _add_search(parser, 0.3)
+    add(
+        "--free",
+        action="store_true",
+        help="search without constraints and repair outputs that are not trees",
+    )
+    add(
+        "--treebank", help="score the parser on craft, wsj-sample, or the folder of a Penn Treebank"
+    )
+    add("--split", default="dev", help="train, dev or test (default: %(default)s)")
+    add("--out", help=_OUT)
+
+
+def _add_treebank(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(required=True, metavar="write")
+    write = actions.add_parser("write", help="write a corpus of sentences and trees for train")
+    write.add_argument("treebank", help="craft, or the folder of a Penn Treebank")
+    write.add_argument("folder", help=f"{_NEW} to write to; prints the value for --data of train")
+
+
+def _add_heads(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("model", help=_MODEL)
+    add(
+        "--untrained",
+        action="store_true",
+        help="measure the same model before training, as a control",
+    )
+    add("--out", help=f"also write the tables to this JSON file; {_REPLACED}")
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "example: annotated export multi30k-en-de --to onnx --out german"
+    add = parser.add_argument
+    add("model", help=_MODEL)
+    add(
+        "--to",
+        required=True,
+        help="onnx or ctranslate2 (both require the extra export), or huggingface",
+    )
+    add("--out", required=True, metavar="FOLDER", help=_NEW)
+    add(
+        "--half",
+        action="store_true",
+        help="store 16-bit instead of 32-bit numbers, which halves the size",
+    )
+
+
+def _add_import(parser: argparse.ArgumentParser) -> None:
+    text = "a model of the Hub (OWNER/NAME or OWNER/NAME@REVISION), a folder in its format, "
+    text += "or a folder with a translator as Firefox downloads it"
+    parser.add_argument("source", help=text)
+    parser.add_argument("--out", required=True, metavar="FOLDER", help=_NEW)
+
+
+def _add_average(parser: argparse.ArgumentParser) -> None:
+    parser.epilog = "example: annotated average runs/base-en-de --last 5"
+    parser.add_argument("folder", help="the folder of a run; the average becomes its model")
+    parser.add_argument(
+        "--last", type=int, default=0, help="number of checkpoints (default: as configured)"
+    )
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="list|get")
+    actions.add_parser("list", help="list the corpora with their sources and licenses")
+    get = actions.add_parser("get", help="download a corpus; an interrupted download is resumed")
+    get.add_argument("name", help="a corpus of `annotated data list`")
+    get.add_argument(
+        "--split",
+        nargs="+",
+        default=[],
+        help="download only the files that these splits need (default: all)",
+    )
+
+
+def _add_paper(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(dest="action", required=True, metavar="get|import")
+    actions.add_parser("get", help="download it from arXiv")
+    actions.add_parser("import", help="store a copy of a PDF that you have").add_argument("file")
+
+
+_COMMANDS: dict[str, tuple[Callable[[Any], None], Callable[[Any], None], str]] = {
+    "prepare": (_add_prepare, commands.run_prepare, "encode a corpus once, for all runs"),
+    "train": (
+        _add_train,
+        commands.run_train,
+        "train a model; also with torchrun, on several processes",
+    ),
+    "translate": (
+        _add_translate,
+        commands.run_translate,
+        "translate sentences, a file, or standard input",
+    ),
+    "generate": (_add_generate, commands.run_generate, "continue a text with a language model"),
+    "evaluate": (_add_evaluate, commands.run_evaluate, "score a model: BLEU and perplexity"),
+    "score": (_add_score, commands.run_score, "score files of translations with BLEU"),
+    "parse": (_add_parse, commands.run_parse, "print the trees of sentences, or score a parser"),
+    "treebank": (_add_treebank, commands.run_treebank, "write trees to train on"),
+    "heads": (_add_heads, commands.run_heads, "measure what a model's heads attend to"),
+    "export": (_add_export, commands.run_export, "write a model in another program's format"),
+    "import": (_add_import, commands.run_import, "write a published model in our own format"),
+    "average": (_add_average, commands.run_average, "average a run's last checkpoints"),
+    "data": (_add_data, commands.run_data, "list or download corpora"),
+    "paper": (_add_paper, commands.run_paper, "download or import the paper's PDF for the book"),
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command `annotated`.
+
+    An error in the input prints one line with the expected input and returns status 2; a fault in
+    the program prints one line and returns status 70. With --debug, either shows its traceback.
+    Ctrl-C returns status 130. If the reader of a pipe exits, such as `head`, the command ends
+    silently.
+    """
+    stderr, sys.stderr = sys.stderr, _StandardError(sys.stderr)
+    main_thread = threading.current_thread() is threading.main_thread()
+    early = main_thread and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if early:
+        signal.signal(signal.SIGINT, _leave)
+    try:
+        _run(_parse(sys.argv[1:] if arguments is None else arguments))
+    finally:
+        sys.stderr = stderr
+        if early:
+            ends = arguments is None  # the process; an exception in a finalizer would be printed
+            signal.signal(signal.SIGINT, signal.SIG_DFL if ends else signal.default_int_handler)
+
+
+class _StandardError:
+    """Standard error; once it is closed or full, or its terminal is gone, nothing more is written.
+
+    A command that has done its work does not fail because it cannot report it.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream or open(os.devnull, "w")  # noqa: SIM115
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        try:
+            self.stream.write(text)
+            self.stream.flush()
+        except OSError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+        return len(text)
+
+
+def _leave(*signal_and_frame: Any) -> None:
+    """Exit on Ctrl-C during the import of libraries, which might swallow an exception."""
+    with suppress(OSError):
+        os.write(2, b"annotated: interrupted\n")
+    os._exit(130)
+
+
+def _parse(arguments: list[str]) -> argparse.Namespace:
+    """The options of a command line; an error ends the program."""
+    if isinstance(sys.stdout, io.TextIOWrapper):  # every character can be printed
+        sys.stdout.reconfigure(errors="backslashreplace")
+    parser = build_parser(arguments)
+    options, rest = parser.parse_known_args(arguments)
+    place = rest.index("--") if "--" in rest else len(rest)
+    rest, literal = rest[:place], rest[place + 1 :]
+    options.debug |= "--debug" in rest
+    rest = [word for word in rest if word != "--debug"]
+    if "text" in options and not any(word.startswith("-") for word in rest):
+        options.text += [
+            *rest,
+            *literal,
+        ]  # sentences after an option, which argparse does not collect
+    elif rest:
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    return options
+
+
+def _run(options: argparse.Namespace) -> None:
+    """Run a command and report how it ended."""
+    debug = options.debug
+    if not debug:
+        os.environ["RUST_BACKTRACE"] = "0"  # a panic of tokenizers then prints only a few lines
+    try:
+        if options.run not in (commands.run_data, commands.run_paper):
+            import annotated.machinery.translator  # noqa: F401  # with torch, which takes a second
+        if signal.getsignal(signal.SIGINT) is _leave:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        with warnings.catch_warnings():
+            if not debug:
+                warnings.showwarning = _show_warning
+            options.run(options)
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _flush_or_discard_output()
+        sys.exit(141)  # as for a program that was ended by SIGPIPE
+    except KeyboardInterrupt as stop:
+        print(f"annotated: {one_line(stop) or 'interrupted'}", file=sys.stderr)
+        sys.exit(130)
+    except BaseException as error:  # a panic of tokenizers is not an Exception
+        if isinstance(error, SystemExit):
+            raise
+        _flush_or_discard_output()
+        if debug:
+            raise
+        status, line = _explain(error)
+        print(f"annotated: {line}", file=sys.stderr)
+        sys.exit(status)
+
+
+def _explain(error: BaseException) -> tuple[int, str]:
+    """Exit status, and the error in one line."""
+    text = one_line(error) or type(error).__name__
+    no_memory = re.search("out of memory|allocate memory", text, re.IGNORECASE)
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and no_memory):
+        less = "--parts, other commands less with a smaller --beam or --batch-tokens"
+        return 2, f"out of memory; train needs less with more {less}, or try --device cpu"
+    if isinstance(error, ValueError | OSError | ModuleNotFoundError):
+        return 2, text
+    fault = f"this is a fault in the program, not in your input ({type(error).__name__}: {text})"
+    return 70, f"{fault}; --debug shows where"
+
+
+def _show_warning(message: Any, category: Any, *where: Any, **more: Any) -> None:
+    """Print our own warnings as one line without a location in the code, and others as usual."""
+    line = f"annotated: {one_line(message)}\n"
+    usual = warnings.formatwarning(message, category, *where[:2])
+    sys.stderr.write(line if category is UserWarning else usual)
+
+
+def _flush_or_discard_output() -> None:
+    """Flush the buffer; if that fails, ensure that it does not fail again when Python exits."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

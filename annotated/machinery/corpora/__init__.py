@@ -1,0 +1,1 @@
+"""From the name of a corpus to sentence pairs and their ids."""

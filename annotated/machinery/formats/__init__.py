@@ -1,0 +1,1 @@
+"""Models as files: our own, published ones, and those of other programs."""

@@ -1,0 +1,457 @@
+"""Published language models in the Hub's format: Llama, SmolLM2, Qwen 3, GPT-2 and Pythia.
+
+A folder contains config.json and model.safetensors, or an index of several such files. Each family
+has a table of its fields and a table of its tensors' names. A field that is in neither a table nor
+the list of fields without influence is rejected by name, because a model whose sliding window or
+scaled rotation is overlooked still generates text, only worse text.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Tokenizer
+from tokenizers.decoders import DecodeStream
+from torch import Tensor
+
+from annotated.language_model import LanguageModel, LanguageModelConfig, generate
+from annotated.machinery.checks import without_surrogates
+from annotated.machinery.errors import FileError, InputError
+from annotated.machinery.files import read_json, read_tensors, reading, settings
+from annotated.machinery.formats.gguf import read_gguf
+from annotated.machinery.formats.hub import language_model_folder
+from annotated.machinery.formats.own import check_weights, with_weights
+
+_ACTIVATIONS = {
+    "relu": "relu", "silu": "swish", "swish": "swish", "gelu": "gelu", "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+}  # fmt: skip
+# Fields that do not change the outputs of a trained model.
+_WITHOUT_INFLUENCE = """
+    _name_or_path architectures attention_dropout attn_pdrop bos_token_id chat_template
+    classifier_dropout dtype embd_pdrop eos_token_id gradient_checkpointing hidden_dropout
+    initializer_range is_llama_config max_window_layers model_type n_ctx output_past pad_token_id
+    pretraining_tp reorder_and_upcast_attn resid_pdrop sliding_window summary_activation
+    summary_first_dropout summary_proj_to_labels summary_type summary_use_proj
+    task_specific_params torch_dtype transformers.js_config transformers_version use_cache
+"""
+_ROPE = {"rope_parameters", "rope_scaling", "rope_theta", "rotary_emb_base", "rotary_pct"}
+_BUFFER = re.compile(r".*\.(attn|attention)\.((masked_)?bias|rotary_emb\.inv_freq)|.*\.inv_freq")
+
+
+@dataclass(frozen=True)
+class _Family:
+    """The properties that the models of one family share.
+
+    Args:
+        fields: published fields by ours.   defaults: for published fields that may be absent.
+        fixed: published fields that must have this value if they are present.
+        ours: our fields in all models.   names: published names of tensors by ours, without
+            ".weight" and ".bias"; {} is the number of the layer.
+        take: our tensor, from its name, the published tensor, and the configuration.
+    """
+
+    fields: Mapping[str, str]
+    defaults: Mapping[str, Any]
+    fixed: Mapping[str, Any]
+    ours: Mapping[str, Any]
+    names: Mapping[str, str]
+    take: Callable[[str, Tensor, LanguageModelConfig], Tensor]
+
+
+def _as_it_is(name: str, tensor: Tensor, c: LanguageModelConfig) -> Tensor:
+    return tensor
+
+
+def _which(name: str) -> int | None:
+    """0, 1 or 2 for a weight or bias of w_q, w_k or w_v; None for any other."""
+    part = name.split(".")[-2]
+    return "qkv".index(part[-1]) if part in ("w_q", "w_k", "w_v") else None
+
+
+def _gpt2_tensor(name: str, tensor: Tensor, c: LanguageModelConfig) -> Tensor:
+    """GPT-2 stores linear maps transposed, and w_q, w_k and w_v concatenated in one tensor."""
+    if name == "encoding.pe":
+        return tensor.unsqueeze(0)
+    tensor = tensor.t() if ".w_" in name else tensor
+    which = _which(name)
+    return tensor if which is None else tensor.unflatten(0, (3, -1))[which]
+
+
+def _neox_tensor(name: str, tensor: Tensor, c: LanguageModelConfig) -> Tensor:
+    """GPT-NeoX stores w_q, w_k and w_v in one tensor, head by head."""
+    which = _which(name)
+    return tensor if which is None else tensor.unflatten(0, (c.h, 3, -1))[:, which].flatten(0, 1)
+
+
+_COMMON = {
+    "vocab": "vocab_size", "N": "num_hidden_layers", "d_model": "hidden_size",
+    "d_ff": "intermediate_size", "h": "num_attention_heads", "max_len": "max_position_embeddings",
+    "activation": "hidden_act", "tie_embeddings": "tie_word_embeddings",
+}  # fmt: skip
+_LLAMA = _Family(
+    fields=_COMMON
+    | {"kv_heads": "num_key_value_heads", "d_k": "head_dim", "epsilon": "rms_norm_eps"}
+    | {"attention_bias": "attention_bias", "feed_forward_bias": "mlp_bias"},
+    defaults={
+        "num_key_value_heads": None, "head_dim": None, "tie_word_embeddings": False,
+        "attention_bias": False, "mlp_bias": False,
+    },
+    fixed={"rope_interleaved": False},
+    ours={"norm": "rms", "norm_first": True, "positions": "rope", "gated": True}
+    | {"scale_embeddings": False},
+    names={
+        "embed.lut": "model.embed_tokens", "norm": "model.norm", "generator.proj": "lm_head",
+        "layers.{}.sublayer.0.norm": "model.layers.{}.input_layernorm",
+        "layers.{}.sublayer.1.norm": "model.layers.{}.post_attention_layernorm",
+        **{f"layers.{{}}.self_attn.w_{x}": f"model.layers.{{}}.self_attn.{x}_proj" for x in "qkvo"},
+        "layers.{}.self_attn.q_norm": "model.layers.{}.self_attn.q_norm",
+        "layers.{}.self_attn.k_norm": "model.layers.{}.self_attn.k_norm",
+        "layers.{}.feed_forward.w_1": "model.layers.{}.mlp.gate_proj",
+        "layers.{}.feed_forward.w_3": "model.layers.{}.mlp.up_proj",
+        "layers.{}.feed_forward.w_2": "model.layers.{}.mlp.down_proj",
+    },
+    take=_as_it_is,
+)  # fmt: skip
+_QWEN3 = _Family(
+    fields={ours: theirs for ours, theirs in _LLAMA.fields.items() if theirs != "mlp_bias"},
+    defaults={name: value for name, value in _LLAMA.defaults.items() if name != "mlp_bias"},
+    fixed={"use_sliding_window": False},
+    ours={**_LLAMA.ours, "qk_norm": True, "feed_forward_bias": False},
+    names=_LLAMA.names,
+    take=_as_it_is,
+)
+_GPT2 = _Family(
+    fields={
+        "vocab": "vocab_size", "N": "n_layer", "d_model": "n_embd", "d_ff": "n_inner",
+        "h": "n_head", "max_len": "n_positions", "activation": "activation_function",
+        "tie_embeddings": "tie_word_embeddings", "epsilon": "layer_norm_epsilon",
+    },
+    defaults={"n_inner": None, "tie_word_embeddings": True},
+    fixed={
+        "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False,
+        "add_cross_attention": False,
+    },
+    ours={"norm_first": True, "positions": "learned", "attention_bias": True}
+    | {"scale_embeddings": False},
+    names={
+        "embed.lut": "wte", "encoding": "wpe", "norm": "ln_f", "generator.proj": "lm_head",
+        "layers.{}.sublayer.0.norm": "h.{}.ln_1", "layers.{}.sublayer.1.norm": "h.{}.ln_2",
+        **{f"layers.{{}}.self_attn.w_{x}": "h.{}.attn.c_attn" for x in "qkv"},
+        "layers.{}.self_attn.w_o": "h.{}.attn.c_proj",
+        "layers.{}.feed_forward.w_1": "h.{}.mlp.c_fc",
+        "layers.{}.feed_forward.w_2": "h.{}.mlp.c_proj",
+    },
+    take=_gpt2_tensor,
+)  # fmt: skip
+_NEOX = _Family(
+    fields=_COMMON
+    | {"epsilon": "layer_norm_eps", "parallel": "use_parallel_residual"}
+    | {"attention_bias": "attention_bias"},
+    defaults={"tie_word_embeddings": False, "use_parallel_residual": True, "attention_bias": True},
+    fixed={"is_decoder": False},
+    ours={"norm_first": True, "positions": "rope", "scale_embeddings": False},
+    names={
+        "embed.lut": "gpt_neox.embed_in", "norm": "gpt_neox.final_layer_norm",
+        "generator.proj": "embed_out",
+        "layers.{}.sublayer.0.norm": "gpt_neox.layers.{}.input_layernorm",
+        "layers.{}.sublayer.1.norm": "gpt_neox.layers.{}.post_attention_layernorm",
+        **{f"layers.{{}}.self_attn.w_{x}": "gpt_neox.layers.{}.attention.query_key_value"
+           for x in "qkv"},
+        "layers.{}.self_attn.w_o": "gpt_neox.layers.{}.attention.dense",
+        "layers.{}.feed_forward.w_1": "gpt_neox.layers.{}.mlp.dense_h_to_4h",
+        "layers.{}.feed_forward.w_2": "gpt_neox.layers.{}.mlp.dense_4h_to_h",
+    },
+    take=_neox_tensor,
+)  # fmt: skip
+FAMILIES = {"llama": _LLAMA, "qwen3": _QWEN3, "gpt2": _GPT2, "gpt_neox": _NEOX}
+
+
+def _rotation(path: Path, contents: Mapping[str, Any]) -> dict[str, Any]:
+    """Our fields of RoPE from either notation: rope_theta and rope_scaling, or rope_parameters.
+
+    Raises: FileError that names a kind of scaling, or a parameter, that is not supported.
+    """
+    given = {"rope_theta": contents.get("rope_theta", contents.get("rotary_emb_base", 10000.0))}
+    given["partial_rotary_factor"] = contents.get("rotary_pct", 1.0)
+    if contents.get("rope_scaling") and contents.get("rope_parameters"):
+        raise FileError(f"{path}: expected rope_scaling or rope_parameters; got both")
+    for name in ("rope_scaling", "rope_parameters"):
+        more = contents.get(name) or {}
+        if not isinstance(more, dict):
+            raise FileError(f"{path}: expected {name} by name; got {more!r:.80}")
+        given |= more
+    kind = given.pop("rope_type", given.pop("type", "default"))
+    given.pop("type", None)  # the older notation next to the newer one
+    found = {"theta": given.pop("rope_theta"), "rotated": given.pop("partial_rotary_factor")}
+    if kind == "llama3":
+        names = "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"
+        if missing := [name for name in names if name not in given]:
+            raise FileError(f"{path}: expected {missing[0]} of the rotation; it is missing")
+        *factors, length = (given.pop(name) for name in names)
+        found["rope_scaling"] = (*(_real(factor) for factor in factors), length)
+    elif kind != "default":
+        raise FileError(f"{path}: expected rope_type default or llama3; got {kind!r:.80}")
+    if given:
+        raise FileError(f"{path}: expected a known parameter of the rotation; got {min(given)}")
+    return found
+
+
+def _real(value: Any) -> Any:
+    """An integer as a float, because JSON may write 10000 for 10000.0; anything else unchanged."""
+    return float(value) if type(value) is int else value
+
+
+def read_config(path: Path, contents: Mapping[str, Any]) -> LanguageModelConfig:
+    """Our configuration of a published language model.
+
+    Args: path: of the configuration, for messages.   contents: what config.json contains.
+    Raises: FileError that names the field that is missing, unknown, or not supported.
+    """
+    family = _family(path, contents)
+    rope = _ROPE if family.ours["positions"] == "rope" else set()
+    known = {
+        *family.fields.values(),
+        *family.fixed,
+        *rope,
+        "layer_types",
+        *_WITHOUT_INFLUENCE.split(),
+    }
+    if unknown := sorted(contents.keys() - known):
+        raise FileError(f"{path}: expected the fields of a known model; got {unknown[0]} as well")
+    for name, value in family.fixed.items():
+        if contents.get(name, value) != value:
+            raise FileError(f"{path}: expected {name}={value!r}; got {contents[name]!r:.80}")
+    window = contents.get("sliding_window")  # has no influence in Qwen 3 unless it is enabled
+    if window is not None and "use_sliding_window" not in family.fixed:
+        raise FileError(f"{path}: expected no sliding_window; got {window!r:.80}")
+    kinds = contents.get("layer_types") or []
+    if other := [kind for kind in kinds if kind != "full_attention"]:
+        raise FileError(f"{path}: expected layer_types of full_attention; got {other[0]!r:.80}")
+    values = {**family.defaults, **contents}
+    ours = dict(family.ours)
+    for name, published in family.fields.items():
+        if published not in values:
+            raise FileError(f"{path}: expected {published}, which is missing")
+        ours[name] = values[published]
+    if ours["activation"] not in _ACTIVATIONS:
+        wanted = ", ".join(_ACTIVATIONS)
+        field = family.fields["activation"]
+        raise FileError(f"{path}: expected {field} out of {wanted}; got {ours['activation']!r:.80}")
+    ours["activation"] = _ACTIVATIONS[ours["activation"]]
+    if ours["d_ff"] is None and isinstance(ours["d_model"], int):
+        ours["d_ff"] = 4 * ours["d_model"]
+    if rope:
+        ours |= _rotation(path, contents)
+    ours |= {name: _real(ours[name]) for name in ("epsilon", "theta", "rotated") if name in ours}
+    return settings(LanguageModelConfig, ours, str(path))
+
+
+def _family(path: Path, contents: Mapping[str, Any]) -> _Family:
+    kind = contents.get("model_type")
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        raise FileError(
+            f"{path}: expected model_type out of {', '.join(FAMILIES)}; got {kind!r:.80}"
+        )
+    return FAMILIES[kind]
+
+
+def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
+    """The file that names all tensors, and the tensors of one file or of several.
+
+    Raises: MissingFile or FileError that names the file.
+    """
+    expected = "the weights of a language model"
+    path, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    if path.exists() or not index.exists():
+        return path, read_tensors(path, expected)[0]
+    places = read_json(index, "the files of the tensors").get("weight_map")
+    if not isinstance(places, dict) or not places:
+        raise FileError(
+            f"{index}: expected weight_map, the file of each tensor; got {places!r:.80}"
+        )
+    found: dict[str, Tensor] = {}
+    for file in sorted({*map(str, places.values())}):
+        if not re.fullmatch(r"\w[\w.-]*\.safetensors", file):  # no file outside the folder
+            raise FileError(f"{index}: expected names of safetensors files; got {file!r:.80}")
+        found |= read_tensors(folder / file, expected)[0]
+    return index, found
+
+
+def _published_name(family: _Family, name: str) -> str:
+    """The published name of one of our parameters."""
+    stem, _, kind = name.rpartition(".")
+    number = re.search(r"\.(\d+)\.", stem) if stem.startswith("layers.") else None
+    layer = number[1] if number else ""
+    ours = stem.replace(f"layers.{layer}.", "layers.{}.", 1) if layer else stem
+    return family.names[ours].format(layer) + (".bias" if kind == "bias" else ".weight")
+
+
+def _convert(
+    path: Path, family: _Family, model: LanguageModel, found: dict[str, Tensor]
+) -> dict[str, Tensor]:
+    """Our weights from the published tensors. Raises: FileError that names the file and tensor."""
+    c = model.config
+    found = {name.removeprefix("transformer."): tensor for name, tensor in found.items()}
+    found = {name: tensor for name, tensor in found.items() if not _BUFFER.fullmatch(name)}
+    output, table = (family.names[name] + ".weight" for name in ("generator.proj", "embed.lut"))
+    if c.tie_embeddings and output in found:
+        if table not in found or not torch.equal(found[output], found[table]):
+            raise FileError(f"{path}: expected {output} equal to {table}, to which it is tied")
+        del found[output]
+    ready, shapes, labels, used = {}, {}, {}, set()
+    for name, parameter in model.named_parameters():
+        published = _published_name(family, name)
+        fused = family.take is not _as_it_is and _which(name) is not None
+        labels[name] = label = f"{published} ({name.split('.')[-2]})" if fused else published
+        shapes[label] = parameter.shape
+        if published in found:
+            used.add(published)
+            with reading(path, f"{published} as a part of {label}"):
+                ready[label] = family.take(name, found[published], c)
+    ready |= {name: tensor for name, tensor in found.items() if name not in used}
+    checked = check_weights(path, ready, shapes)
+    return {name: checked[label] for name, label in labels.items()}
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """A language model with its tokenizer: text in, text out.
+
+    Args:
+        model: in evaluation mode.
+        tokenizer: None if the folder of the model has none; then it accepts only ids.
+        stop: ids that end a text.
+        template: the model's own format for conversations, in Jinja, or None.
+
+    >>> speaker = load_language_model("HuggingFaceTB/SmolLM2-135M-Instruct")
+    >>> speaker.generate("The capital of France is", 5, top_k=1)
+    >>> speaker.generate("What is the capital of France?", chat=True, top_k=1)
+    """
+
+    model: LanguageModel
+    tokenizer: Tokenizer | None
+    stop: frozenset[int] = frozenset()
+    template: str | None = None
+
+    def generate(self, prompt: str, max_new_tokens: int = 100, **options: Any) -> str:
+        """The whole text that `stream` yields."""
+        return "".join(self.stream(prompt, max_new_tokens, **options))
+
+    def stream(
+        self, prompt: str, max_new_tokens: int = 100, *, chat: bool = False, **options: Any
+    ) -> Iterator[str]:
+        """Continue a text; each part is yielded as soon as it is generated.
+
+        Args:
+            prompt: the text.   max_new_tokens: maximum number of new tokens.
+            chat: treat the text as a user's message and generate the answer.
+            options: temperature, top_k, top_p and seed of `annotated.language_model.generate`.
+
+        Raises: InputError for a model without a tokenizer or template, for a prompt without
+            tokens, and as `generate`.
+        """
+        ids = self.encode(prompt, chat)
+        drawn = generate(self.model, ids, max_new_tokens, stop=self.stop, **options)
+        written = DecodeStream(ids=ids, skip_special_tokens=True)
+        assert self.tokenizer is not None  # otherwise `encode` has raised
+        for token in drawn:  # a character of several tokens is yielded with the last one
+            part = written.step(self.tokenizer, token)
+            if part:
+                yield part
+
+    def encode(self, text: str, chat: bool = False) -> list[int]:
+        """Ids of a text, or of a conversation that begins with it as a user's message.
+
+        Raises: InputError as `stream` does.
+        """
+        if not isinstance(text, str):
+            raise InputError(f"expected a text as a string; got {type(text).__name__}")
+        text = without_surrogates(text)
+        if self.tokenizer is None:
+            raise InputError("expected a model with tokenizer.json; this one accepts only ids")
+        if not chat:
+            return self.tokenizer.encode(text).ids
+        if self.template is None:
+            raise InputError("expected a model with a chat template; this one only continues texts")
+        with reading("the chat template", "a template that Jinja can fill in"):
+            filled = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+            opened = {"messages": [{"role": "user", "content": text}]}
+            text = filled.from_string(self.template).render(**opened, add_generation_prompt=True)
+        return self.tokenizer.encode(text, add_special_tokens=False).ids
+
+
+def load_language_model(source: Path | str) -> Speaker:
+    """A published language model.
+
+    Args:
+        source: a folder with config.json, and model.safetensors or several files and their index,
+            of Llama, SmolLM2, Qwen 3, GPT-2, or Pythia and other models of GPT-NeoX; the name of
+            such a model on the Hub, "OWNER/NAME" or "OWNER/NAME@REVISION"; or a GGUF file of
+            Llama's kind.
+
+    Returns: the model, in evaluation mode and single precision, with its tokenizer.
+
+    Raises: InputError for an unknown source; MissingFile or FileError that names the file, and the
+        field or tensor that is missing, unknown, or not supported; MissingExtra for a GGUF file
+        without the extra gguf.
+
+    >>> speaker = load_language_model("HuggingFaceTB/SmolLM2-135M")
+    >>> print(speaker.generate("The capital of France is", 5, top_k=1))
+    """
+    path = language_model_folder(source)
+    if path.suffix == ".gguf":
+        contents, found, tokenizer = read_gguf(path)
+        model = _build(path, contents, path, found)
+        return Speaker(model, tokenizer, _stop(contents), contents["chat_template"])
+    contents = read_json(path / "config.json", "the configuration of a language model")
+    read_config(path / "config.json", contents)  # before gigabytes are read
+    model = _build(path / "config.json", contents, *_read_weights(path))
+    said, told = (
+        read_json(path / name, kind) if (path / name).exists() else {}
+        for name, kind in (
+            ("generation_config.json", "the generation settings of a language model"),
+            ("tokenizer_config.json", "the settings of a tokenizer"),
+        )
+    )
+    template = told.get("chat_template")
+    if isinstance(template, list):  # several, by name
+        template = {each["name"]: each["template"] for each in template}.get("default")
+    pieces = _read_tokenizer(path / "tokenizer.json", model.config.vocab)
+    return Speaker(model, pieces, _stop(contents | said), template)
+
+
+def _stop(contents: Mapping[str, Any]) -> frozenset[int]:
+    """The ids that end a text; files contain none, one, or several."""
+    ends = contents.get("eos_token_id")
+    return frozenset(ends if isinstance(ends, list) else [] if ends is None else [ends])
+
+
+def _build(
+    path: Path, contents: Mapping[str, Any], weights: Path, found: dict[str, Tensor]
+) -> LanguageModel:
+    """A model from its configuration and tensors; the files of both are for messages."""
+    config, family = read_config(path, contents), _family(path, contents)
+    layers = {int(number[1]) for name in found if (number := re.search(r"\.(\d+)\.", f".{name}"))}
+    if len(layers) != config.N:  # before 100,000 layers are built
+        got = f"{len(layers)} in {weights}"
+        raise FileError(f"{path}: expected {family.fields['N']}={config.N} layers; got {got}")
+    with reading(path, "the configuration of a model that can be built"), torch.device("meta"):
+        model = LanguageModel(config).eval()
+    return with_weights(model, _convert(weights, family, model, found))
+
+
+def _read_tokenizer(path: Path, vocab: int) -> Tokenizer | None:
+    """The tokenizer in a file, or None. Raises: FileError if it has more pieces than `vocab`."""
+    if not path.exists():
+        return None
+    with reading(path, "a tokenizer"):
+        tokenizer = Tokenizer.from_file(str(path))
+    if tokenizer.get_vocab_size() > vocab:
+        got = f"{tokenizer.get_vocab_size()}"
+        raise FileError(f"{path}: expected at most {vocab} pieces, as the model has; got {got}")
+    return tokenizer

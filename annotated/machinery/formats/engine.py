@@ -1,0 +1,116 @@
+"""Translation by CTranslate2, an engine in C++, with our arguments, our scores and our results.
+
+The engine's own search ranks complete outputs by a penalty other than the paper's. It is asked
+for the bare probabilities of all outputs that it has completed, and these are ranked here.
+"""
+
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from annotated.data import PAD, START, UNK
+from annotated.decoding import length_penalty
+from annotated.machinery.corpora.downloads import cache_folder
+from annotated.machinery.errors import InputError, extra
+from annotated.machinery.files import digest, locked
+from annotated.machinery.formats.export import export_model, piece_names
+from annotated.machinery.formats.own import own_weights
+from annotated.machinery.translator import Translation, Translator
+
+
+def exported(translator: Translator) -> Path:
+    """The model in CTranslate2's format, written to the cache unless it is there.
+
+    Its folder is named by the SHA-256 of weights, configuration and vocabularies.
+
+    Raises: as `export_model`.
+    """
+    sides = [translator.tokenizer, translator.target_tokenizer]
+    about = [asdict(translator.model.config), *(side and side.to_str() for side in sides)]
+    name = digest(own_weights(translator.model), json.dumps(about))
+    folder = cache_folder() / "ctranslate2" / name
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    busy = "another process exports this model; waiting for it"
+    with locked(folder.with_name(f".{name}.lock"), busy, timeout=-1):
+        if not folder.exists():
+            export_model(translator, "ctranslate2", folder)
+    return folder
+
+
+class EngineTranslator(Translator):
+    """A translator whose search CTranslate2 does, in less time; everything else is the same.
+
+    The engine keeps all places of its beam where ours gives one up with each complete output, so
+    that a few outputs differ. It shows no attention, for which `model` is there, and obeys no
+    rules (`follow`), which a parser needs.
+
+    Args:
+        translator: a loaded one.   precision: the engine's `compute_type`, such as "float32",
+            "int8" (matrices in 8 bits), "float16" or "bfloat16".
+
+    Raises: MissingExtra; InputError for a precision that is not available, and for a model that
+        CTranslate2 cannot express.
+    """
+
+    def __init__(self, translator: Translator, precision: str = "float32") -> None:
+        super().__init__(translator.model, translator.tokenizer, translator.target_tokenizer)
+        self.precision, self.folder = precision, exported(translator)
+        target, c = self.target_tokenizer or self.tokenizer, self.model.config
+        self._pieces = piece_names(self.tokenizer, c.src_vocab)
+        self._ids = {piece: i for i, piece in enumerate(piece_names(target, c.tgt_vocab))}
+        self.to(self.device)
+
+    def to(self, device: torch.device | str) -> "EngineTranslator":
+        """Move to a device, "cpu" or "cuda"; returns this translator."""
+        with extra("export"):
+            import ctranslate2
+        super().to(device)
+        kind = self.device.type
+        if kind not in ("cpu", "cuda"):
+            raise InputError(f"expected cpu or cuda for CTranslate2; got {device!r}")
+        known = sorted(ctranslate2.get_supported_compute_types(kind))
+        if self.precision not in known:
+            wrong = f"expected a precision out of {', '.join(known)} on this {kind}"
+            raise InputError(f"{wrong}; got {self.precision!r:.80}")
+        self.engine: Any = ctranslate2.Translator(
+            os.fspath(self.folder), kind, device_index=self.device.index or 0,
+            compute_type=self.precision, intra_threads=torch.get_num_threads(),
+        )  # fmt: skip
+        return self
+
+    def search(  # type: ignore[override]  # `candidates` has checked the names
+        self, sources: list[list[int]], beam: int = 4, alpha: float = 0.6, max_extra: int = 50,
+        n_best: int = 1, offset: float = 5, max_len: int | None = None,
+    ) -> list[list[Translation]]:  # fmt: skip
+        """The best translations of source ids, all in one batch.
+
+        Where the engine reaches the limit of length, or outputs an id that is no text, the
+        sentence is searched again by our own search.
+        """
+        options = {"alpha": alpha, "offset": offset, "n_best": n_best, "max_len": max_len}
+        limits = [len(ids) + max_extra if max_len is None else max_len for ids in sources]
+        found = self.engine.translate_batch(
+            # The engine adds the end symbol.
+            [[self._pieces[i] for i in ids[:-1]] for ids in sources],
+            beam_size=beam, num_hypotheses=beam, length_penalty=0, return_scores=True,
+            max_input_length=0, max_decoding_length=max(limits),
+        )  # fmt: skip
+        text = (self.target_tokenizer or self.tokenizer).decode
+        results = []
+        for ids, limit, row in zip(sources, limits, found, strict=True):
+            outputs = [[self._ids[piece] for piece in pieces] for pieces in row.hypotheses]
+            lengths = [len(output) + 1 for output in outputs]  # the end symbol counts
+            if max(lengths) > limit or {PAD, START, UNK} & {i for out in outputs for i in out}:
+                results += super().search([ids], beam=beam, max_extra=max_extra, **options)
+                continue
+            group = [
+                Translation(text(output), log_prob, log_prob / length_penalty(n, alpha, offset))
+                for output, n, log_prob in zip(outputs, lengths, row.scores, strict=True)
+            ]
+            group.sort(key=lambda found: found.score, reverse=True)
+            results.append(group[:n_best])
+        return results

@@ -1,0 +1,303 @@
+"""Models for other programs: ONNX, CTranslate2, and (in `machinery.formats.marian`) transformers.
+
+A model becomes two ONNX graphs. The encoder outputs the keys and values for the decoder's attention
+to the source. The decoder extends each hypothesis by one token and has all keys and values as
+inputs and outputs, so the search is left to the program that runs it. model.json names inputs,
+outputs and their axes.
+"""
+
+import copy
+import json
+import logging
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+
+from annotated.data import END, PAD, SPECIALS, START, UNK
+from annotated.machinery.corpora.vocabularies import write_tokenizers
+from annotated.machinery.errors import InputError, extra
+from annotated.machinery.files import write_text, writing_new_folder
+from annotated.machinery.formats.marian import write_marian
+from annotated.machinery.formats.own import own_weights, stored_weights
+from annotated.machinery.stepping import is_watched
+from annotated.machinery.translator import Translator
+from annotated.model import EncoderDecoder, TransformerConfig
+from annotated.positional import PositionalEncoding, sinusoids
+
+_POSITIONS = 2048  # length of sinusoids: twice the tokens that a translator reads per sentence
+
+
+def _copy_to_export(model: EncoderDecoder, half: bool) -> EncoderDecoder:
+    """A copy on the CPU in eval mode, with sinusoids long enough for any input."""
+    model = copy.deepcopy(model).cpu().eval()
+    for module in model.modules():
+        if isinstance(module, PositionalEncoding):
+            module.pe = sinusoids(_POSITIONS, model.config.d_model).unsqueeze(0)
+    return model.half() if half else model.float()
+
+
+_FREE = "batch", "src_len", "past_len"  # axes of any size
+_Shapes = dict[str, tuple[str | int, ...]]
+_MEMORY: _Shapes = {
+    "memory_keys": ("N", "batch", "h", "src_len", "d_k"),
+    "memory_values": ("N", "batch", "h", "src_len", "d_v"),
+}
+_SRC_MASK: _Shapes = {"src_mask": ("batch", 1, "src_len")}
+_INPUTS: dict[str, _Shapes] = {
+    "encoder": {"src": ("batch", "src_len"), **_SRC_MASK},
+    "decoder": {
+        "tgt": ("batch", 1),
+        **_SRC_MASK,
+        **_MEMORY,
+        "past_keys": ("N", "batch", "h", "past_len", "d_k"),
+        "past_values": ("N", "batch", "h", "past_len", "d_v"),
+    },
+}
+_OUTPUTS: dict[str, _Shapes] = {
+    "encoder": _MEMORY,
+    "decoder": {
+        "log_probs": ("batch", "tgt_vocab"),
+        "keys": ("N", "batch", "h", "past_len + 1", "d_k"),
+        "values": ("N", "batch", "h", "past_len + 1", "d_v"),
+    },
+}
+
+
+class _Graph(nn.Module):
+    """The module that torch exports under a name of `_INPUTS`."""
+
+    def __init__(self, model: EncoderDecoder) -> None:
+        super().__init__()
+        self.model = model
+
+
+class _EncoderGraph(_Graph):
+    """The keys and values of each decoder layer's attention to the source."""
+
+    def forward(self, src: Tensor, src_mask: Tensor) -> tuple[Tensor, Tensor]:
+        states = self.model.start(self.model.encode(src, src_mask))
+        keys, values = zip(*(source for _, source in states), strict=True)
+        return torch.stack(keys), torch.stack(values)
+
+
+class _DecoderGraph(_Graph):
+    """Log-probabilities after the newest tokens, and all keys and values."""
+
+    def forward(
+        self, tgt: Tensor, src_mask: Tensor, memory_keys: Tensor, memory_values: Tensor,
+        past_keys: Tensor, past_values: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        own = [[*both] for both in zip(past_keys, past_values, strict=True)]
+        source = [[*both] for both in zip(memory_keys, memory_values, strict=True)]
+        states = list(zip(own, source, strict=True))
+        out = self.model.step(tgt, past_keys.size(3), states, src_mask)  # (batch, 1, d_model)
+        log_probs = self.model.logits(out[:, 0]).float().log_softmax(dim=-1)
+        keys, values = zip(*own, strict=True)
+        return log_probs, torch.stack(keys), torch.stack(values)
+
+
+def _export_graph(graph: _Graph, name: str, sizes: dict[str, int], path: Path) -> None:
+    """Write one of the graphs of `_INPUTS` as an ONNX file.
+
+    Args:
+        sizes: sizes of the axes that are not in `_FREE`.
+    """
+    from torch.export import Dim
+
+    sizes = {"batch": 2, "src_len": 3, "past_len": 2} | sizes  # of the examples
+    kinds = {"src": torch.int64, "tgt": torch.int64, "src_mask": torch.bool}
+    floats = next(graph.parameters()).dtype
+    examples, shapes = [], []
+    for given, axes in _INPUTS[name].items():
+        shape = [sizes[axis] if isinstance(axis, str) else axis for axis in axes]
+        examples.append(torch.zeros(shape, dtype=kinds.get(given, floats)))
+        shapes.append({i: Dim.DYNAMIC for i, axis in enumerate(axes) if axis in _FREE})
+    logging.getLogger("torch.onnx").setLevel(
+        logging.ERROR
+    )  # such as a warning that torchvision is missing
+    with warnings.catch_warnings(), torch.no_grad():
+        warnings.simplefilter("ignore")
+        program: Any = torch.onnx.export(
+            graph.eval(),
+            tuple(examples),
+            dynamo=True,
+            dynamic_shapes=tuple(shapes),
+            input_names=list(_INPUTS[name]),
+            output_names=list(_OUTPUTS[name]),
+            verbose=False,
+        )
+        program.save(path)
+
+
+def write_onnx(translator: Translator, folder: Path, half: bool = False) -> None:
+    """Write a model as encoder.onnx and decoder.onnx, with its tokenizer and model.json.
+
+    Args:
+        folder: an existing folder.
+        half: store weights, keys and values in 16 bits; log-probabilities stay in 32.
+
+    Raises: MissingExtra, or InputError if torch is older than 2.9.
+    """
+    with extra("export"):
+        import onnxscript  # noqa: F401  # torch's exporter needs it
+    if torch.__version__ < "2.9":  # compares as a version; earlier versions export differently
+        raise InputError(f"expected torch 2.9 or later, to write ONNX; got {torch.__version__}")
+    model = _copy_to_export(translator.model, half)
+    c = model.config
+    positions = c.max_len if c.positions == "learned" else _POSITIONS
+    d_k, d_v = c.d_k or c.d_model // c.h, c.d_v or c.d_model // c.h
+    sizes = {"N": c.N, "h": c.h, "d_k": d_k, "d_v": d_v, "tgt_vocab": c.tgt_vocab}
+    description: dict[str, Any] = {
+        "ids": {"start": START, "end": END, "padding": PAD, "unknown": UNK},
+        "positions": positions,
+        "sizes": sizes,
+        "floats": "float16" if half else "float32",
+    }
+    for name, graph in ("encoder", _EncoderGraph(model)), ("decoder", _DecoderGraph(model)):
+        _export_graph(graph, name, sizes, folder / f"{name}.onnx")
+        description[name] = {"inputs": _INPUTS[name], "outputs": _OUTPUTS[name]}
+    write_text(folder / "model.json", json.dumps(description, indent=1) + "\n")
+    write_tokenizers(folder, translator.tokenizer, translator.target_tokenizer)
+
+
+def _set_linear(spec: Any, *maps: nn.Linear) -> None:
+    """Give a linear map of CTranslate2 the weights of one or several of our linear maps."""
+    spec.weight = torch.cat([m.weight for m in maps]).detach()
+    if maps[0].bias is not None:
+        spec.bias = torch.cat([m.bias for m in maps]).detach()
+
+
+def _set_norm(spec: Any, norm: Any) -> None:
+    spec.gamma, spec.beta = norm.weight.detach(), norm.bias.detach()
+
+
+def _set_layer(spec: Any, layer: Any) -> None:
+    """Give an encoder or decoder layer of CTranslate2 the weights of our layer."""
+    attention, theirs = layer.self_attn, spec.self_attention.linear
+    _set_linear(theirs[0], attention.w_q, attention.w_k, attention.w_v)
+    _set_linear(theirs[1], attention.w_o)
+    parts = [spec.self_attention, spec.ffn]
+    if hasattr(layer, "src_attn"):
+        attention, theirs = layer.src_attn, spec.attention.linear
+        _set_linear(theirs[0], attention.w_q)
+        _set_linear(theirs[1], attention.w_k, attention.w_v)
+        _set_linear(theirs[2], attention.w_o)
+        parts.insert(1, spec.attention)
+    _set_linear(spec.ffn.linear_0, layer.feed_forward.w_1)
+    _set_linear(spec.ffn.linear_1, layer.feed_forward.w_2)
+    for part, sublayer in zip(parts, layer.sublayer, strict=True):
+        _set_norm(part.layer_norm, sublayer.norm)
+
+
+def ctranslate2_spec(model: EncoderDecoder, source: list[str], target: list[str]) -> Any:
+    """Describe a model to CTranslate2; the result has yet to be validated and written.
+
+    Args:
+        source, target: the pieces of each side in the order of their ids.
+
+    Raises: MissingExtra, or InputError for heads that are not d_model / h wide.
+    """
+    with extra("export"):
+        from ctranslate2.specs import TransformerSpec
+        from ctranslate2.specs.common_spec import Activation
+    model, c = _copy_to_export(model, half=False), model.config
+    widths = c.d_k or c.d_model // c.h, c.d_v or c.d_model // c.h
+    if set(widths) != {c.d_model / c.h}:
+        wanted = f"d_k = d_v = d_model / h, as CTranslate2 requires, here {c.d_model / c.h:g}"
+        raise InputError(f"expected {wanted}; got d_k, d_v = {widths}")
+    activation = Activation[c.activation.upper()]
+    spec: Any = TransformerSpec.from_config(c.N, c.h, pre_norm=c.norm_first, activation=activation)
+    parts: Any = [
+        (spec.encoder, spec.encoder.embeddings[0], model.encoder, model.src_embed),
+        (spec.decoder, spec.decoder.embeddings, model.decoder, model.tgt_embed),
+    ]
+    for theirs, embeddings, stack, embed in parts:
+        embeddings.weight = embed[0].lut.weight.detach()
+        theirs.position_encodings.encodings = embed[1].pe[0].detach()
+        for layer_spec, layer in zip(theirs.layer, stack.layers, strict=True):
+            _set_layer(layer_spec, layer)
+        if c.norm_first:
+            _set_norm(theirs.layer_norm, stack.norm)
+    generator: Any = model.generator
+    _set_linear(spec.decoder.projection, generator.proj)
+    spec.register_source_vocabulary(source)
+    spec.register_target_vocabulary(target)
+    start, end, _, unknown = SPECIALS
+    spec.config.decoder_start_token = spec.config.bos_token = start
+    spec.config.eos_token, spec.config.unk_token = end, unknown
+    return spec
+
+
+def piece_names(tokenizer: Tokenizer, vocab: int) -> list[str]:
+    """The pieces by their ids, as CTranslate2 names them."""
+    return [tokenizer.id_to_token(i) or f"<unused {i}>" for i in range(vocab)]
+
+
+def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) -> None:
+    """Write a model in the format of CTranslate2, with its tokenizer.
+
+    Args:
+        folder: an existing folder.   half: store weights in 16 bits.
+
+    Raises: as `ctranslate2_spec`.
+    """
+    source, target = translator.tokenizer, translator.target_tokenizer
+    c = translator.model.config
+    pieces = piece_names(source, c.src_vocab), piece_names(target or source, c.tgt_vocab)
+    spec = ctranslate2_spec(translator.model, *pieces)
+    spec.config.add_source_eos = True  # as `encode_source` does
+    spec.validate()
+    spec.optimize("float16" if half else None)  # also stores a tied matrix only once
+    spec.save(str(folder))
+    write_tokenizers(folder, source, target)
+
+
+FORMS: dict[str, Callable[[Translator, Path, bool], None]] = {
+    "onnx": write_onnx,
+    "ctranslate2": write_ctranslate2,
+    "huggingface": write_marian,
+}
+
+
+def check_paper_parts(model: EncoderDecoder, form: str) -> TransformerConfig:
+    """The configuration of a model that consists of the paper's parts, which other programs have.
+
+    Raises: InputError that names the first module of another class, or one that is hooked or
+        patched, and as `own_weights`.
+    """
+    for name, module in model.named_modules():
+        kind, where = type(module), type(module).__module__
+        own = ("annotated.", "torch.nn.modules.")
+        if not where.startswith(own) or "forward" in vars(module) or is_watched(module):
+            changed = kind.__name__ if not where.startswith(own) else "a changed module"
+            wanted = f"a part of the paper's model, which is all that {form} can express"
+            raise InputError(f"expected {name or 'the model'} as {wanted}; got {changed}")
+    own_weights(model)
+    return model.config
+
+
+def export_model(translator: Translator, form: str, folder: str | Path, half: bool = False) -> None:
+    """Write a model for another program.
+
+    Args:
+        form: one of `FORMS`.   folder: new or empty.
+        half: store floating-point numbers in 16 bits.
+
+    Raises: InputError if the folder is not empty, or if the format cannot represent the model or
+        16 bits one of its weights; MissingExtra; FileError if the folder cannot be written.
+    """
+    if not isinstance(form, str) or form not in FORMS:
+        raise InputError(f"expected a form out of {', '.join(FORMS)}; got {form!r:.80}")
+    c = check_paper_parts(translator.model, form)
+    only = {"decoder": ("attention",), "N_decoder": (None, c.N), "norm_eps": (1e-5,)}
+    for name, allowed in only.items():
+        if (value := getattr(c, name)) not in allowed:
+            raise InputError(f"expected {name}={allowed[0]!r} in a model for {form}; got {value!r}")
+    stored_weights(own_weights(translator.model), half)
+    with writing_new_folder(folder) as part:
+        FORMS[form](translator, part, half)

@@ -1,0 +1,127 @@
+"""Language models of Llama's kind in GGUF, the file format of llama.cpp.
+
+The content of such a file is returned in the form of a folder of the Hub, so that
+`annotated.machinery.formats.causal` checks both in the same way. Quantized weights are converted
+to single precision.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from torch import Tensor
+
+from annotated.machinery.errors import FileError, extra
+from annotated.machinery.files import reading
+
+_FIELDS = {  # of config.json, by their keys after "llama."
+    "block_count": "num_hidden_layers", "context_length": "max_position_embeddings",
+    "embedding_length": "hidden_size", "feed_forward_length": "intermediate_size",
+    "attention.head_count": "num_attention_heads", "attention.head_count_kv": "num_key_value_heads",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps", "rope.freq_base": "rope_theta",
+    "attention.key_length": "head_dim", "vocab_size": "vocab_size",
+}  # fmt: skip
+_OTHERS = {"rope.dimension_count", "attention.value_length"}  # must equal the width of a head
+_NAMES = {  # names of the Hub's tensors
+    "token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head",
+    "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj", "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}  # fmt: skip
+_CONTROL = 3  # the type of a token that no text contains
+
+
+def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], Tokenizer]:
+    """The content of a GGUF file.
+
+    Returns: its settings in the form of the Hub's config.json, its tensors by the Hub's names, and
+        its tokenizer.
+
+    Raises: MissingExtra without the extra gguf; MissingFile or FileError that names the file and
+        the key or kind of tokenizer that is not supported.
+    """
+    with extra("gguf"):
+        from gguf import GGUFReader, dequantize
+    with reading(path, "a language model in GGUF"):
+        path.stat()  # the library's own error does not name the file
+        file = GGUFReader(path)
+        keys = {name: field.contents() for name, field in file.fields.items()}
+        config = _config(path, keys)
+        tensors = {
+            _name(tensor.name): torch.tensor(dequantize(tensor.data, tensor.tensor_type))
+            for tensor in file.tensors
+        }
+        config["eos_token_id"] = keys.get("tokenizer.ggml.eos_token_id")
+        config["chat_template"] = keys.get("tokenizer.chat_template")
+        config["tie_word_embeddings"] = "lm_head.weight" not in tensors
+        for part, heads in (("q", "num_attention_heads"), ("k", "num_key_value_heads")):
+            for name, tensor in tensors.items():
+                if f"self_attn.{part}_proj." in name:
+                    tensors[name] = in_halves(tensor, config[heads])
+        return config, tensors, _tokenizer(path, keys)
+
+
+def in_halves(tensor: Tensor, heads: int) -> Tensor:
+    """Rows of a query or key map in the Hub's order.
+
+    RoPE rotates pairs of components. llama.cpp stores the two of a pair next to each other; the Hub
+    stores the first of each pair in the first half of a head and the second in the second half.
+    """
+    return tensor.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+
+
+def _config(path: Path, keys: Mapping[str, Any]) -> dict[str, Any]:
+    kind = keys.get("general.architecture")
+    if kind != "llama":
+        raise FileError(f"{path}: expected general.architecture llama; got {kind!r:.80}")
+    own = {key.removeprefix("llama."): v for key, v in keys.items() if key.startswith("llama.")}
+    if unknown := sorted(own.keys() - _FIELDS.keys() - _OTHERS):
+        raise FileError(
+            f"{path}: expected the keys of a known model; got llama.{unknown[0]} as well"
+        )
+    config = {_FIELDS[key]: value for key, value in own.items() if key in _FIELDS}
+    for name in ("hidden_size", "num_attention_heads", "rms_norm_eps"):
+        if name not in config:
+            key = next(key for key, field in _FIELDS.items() if field == name)
+            raise FileError(f"{path}: expected llama.{key}, which is missing")
+    config.setdefault("num_key_value_heads", config["num_attention_heads"])
+    config.setdefault("vocab_size", len(keys.get("tokenizer.ggml.tokens", [])))
+    width = config.get("head_dim", config["hidden_size"] // config["num_attention_heads"])
+    for key in _OTHERS & own.keys():
+        if own[key] != width:
+            raise FileError(f"{path}: expected llama.{key}={width}; got {own[key]!r:.80}")
+    # 1e-5 in single precision is 9.999999747378752e-06.
+    config["rms_norm_eps"] = float(f"{config['rms_norm_eps']:.6g}")
+    return config | {"model_type": "llama", "hidden_act": "silu"}
+
+
+def _name(name: str) -> str:
+    """The Hub's name of a tensor; an unknown tensor keeps its name and is rejected later."""
+    parts = name.split(".")
+    if parts[0] == "blk" and len(parts) == 4 and parts[2] in _NAMES:
+        return f"model.layers.{parts[1]}.{_NAMES[parts[2]]}.{parts[3]}"
+    return f"{_NAMES[parts[0]]}.{parts[1]}" if len(parts) == 2 and parts[0] in _NAMES else name
+
+
+def _tokenizer(path: Path, keys: Mapping[str, Any]) -> Tokenizer:
+    """The byte-pair tokenizer of a file, which must be of SmolLM's or GPT-2's kind."""
+    kind = keys.get("tokenizer.ggml.model"), keys.get("tokenizer.ggml.pre", "default")
+    splits: list[Any] = [pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    if kind == ("gpt2", "smollm"):
+        splits.insert(0, pre_tokenizers.Digits(individual_digits=True))
+    elif kind not in (("gpt2", "gpt-2"), ("gpt2", "default")):
+        wanted = "tokenizer.ggml.model gpt2 with tokenizer.ggml.pre smollm or gpt-2"
+        raise FileError(f"{path}: expected {wanted}; got {kind[0]!r:.80} with {kind[1]!r:.80}")
+    pieces = keys["tokenizer.ggml.tokens"]
+    merges = [tuple(merge.split(" ", 1)) for merge in keys["tokenizer.ggml.merges"]]
+    vocab = {piece: number for number, piece in enumerate(pieces)}
+    tokenizer = Tokenizer(models.BPE(vocab, merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splits)
+    tokenizer.decoder = decoders.ByteLevel()
+    types = keys.get("tokenizer.ggml.token_type", [])
+    special = [piece for piece, type in zip(pieces, types, strict=False) if type == _CONTROL]
+    tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in special])
+    return tokenizer

@@ -1,0 +1,60 @@
+"""A trained model from its name or its folder, in whatever format it is stored."""
+
+from pathlib import Path
+
+import torch
+
+from annotated.machinery.errors import InputError
+from annotated.machinery.files import read_json
+from annotated.machinery.formats.engine import EngineTranslator
+from annotated.machinery.formats.firefox import is_firefox, read_firefox
+from annotated.machinery.formats.hub import model_folder, print_card
+from annotated.machinery.formats.marian import read_marian
+from annotated.machinery.formats.own import read_own
+from annotated.machinery.translator import Translator
+
+ENGINES = "torch", "ctranslate2"
+
+
+def load_pretrained(
+    name: str | Path,
+    device: torch.device | str = "cpu",
+    engine: str = "torch",
+    precision: str = "float32",
+) -> Translator:
+    """Load a trained model.
+
+    Args:
+        name: a model that comes with the package; the folder of a run, of a published model, or
+            of a translator as Firefox downloads it; or "OWNER/NAME", a published model on the
+            Hub (`hub_folder`).
+        device: the device on which to translate, such as "cuda".
+        engine: "torch", the search of this book; or "ctranslate2", a faster program, for which
+            the model is exported once and kept in the cache (extra "export").
+        precision: number format of the engine, such as "int8" with CTranslate2.
+
+    Returns: a translator, in eval mode; with the engine an `EngineTranslator`.
+
+    Raises: ValueError that lists the models if the name or folder is unknown; FileError that
+        names a file if it is missing, damaged, or inconsistent with the others; InputError for
+        an unknown engine or precision, and for a model that the engine cannot compute;
+        MissingExtra.
+    """
+    if engine not in ENGINES:
+        raise InputError(f"expected an engine out of {', '.join(ENGINES)}; got {engine!r:.80}")
+    if engine == "torch" and precision != "float32":
+        wrong = f"expected precision 'float32' with the engine torch; got {precision!r:.80}"
+        raise InputError(f"{wrong}; for other precisions choose engine 'ctranslate2'")
+    folder = model_folder(name)
+    if is_firefox(folder):
+        translator = Translator(*read_firefox(folder))
+    else:
+        contents = read_json(folder / "config.json", "the configuration of a model")
+        published = "model_type" in contents  # our own format has no such field
+        translator = Translator(*(read_marian if published else read_own)(folder, contents))
+        if published:
+            added = translator.tokenizer.get_added_tokens_decoder().values()
+            labels = [token.content for token in added if token.content.startswith(">>")]
+            print_card(folder, str(name), labels)
+    translator.to(device)
+    return translator if engine == "torch" else EngineTranslator(translator, precision)

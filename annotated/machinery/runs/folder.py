@@ -1,0 +1,165 @@
+"""The folder of a run: which process may train there, with which configuration, on which corpus.
+
+A run begins in a new or empty folder; `training.json`, which contains its configuration, marks the
+folder as the folder of a run. It is the first file that is written, after all checks, so that a
+rejected start changes nothing. Resuming must not silently turn a run into another one, and a new
+start must not destroy a run or anything else.
+"""
+
+import json
+import os
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from annotated.machinery.errors import FileError, InputError, MissingFile, check_whole
+from annotated.machinery.files import (
+    is_part,
+    locked,
+    named_in_utf8,
+    read_json,
+    settings,
+    write_text,
+)
+from annotated.machinery.formats.own import save_model
+from annotated.machinery.corpora.prepared import PreparedCorpus
+from annotated.machinery.runs.checkpoints import (
+    average_checkpoints,
+    fixed_options,
+    list_checkpoints,
+)
+from annotated.machinery.corpora.vocabularies import VOCABULARIES
+from annotated.training import TrainingConfig, model_config
+
+SAVED = ".saved"  # exists once there has been a checkpoint
+# Files left by an aborted start, and by `launch` before it; they are not overwritten.
+_LEFT = {".lock", "output.txt", "prepared"}
+
+
+def run_lock(folder: str | Path) -> AbstractContextManager[None]:
+    """Hold the lock of a run's folder.
+
+    Raises: InputError if the folder is neither new nor empty nor the folder of a run; FileError
+        if another process trains there.
+    """
+    check_folder(Path(folder))
+    advice = "wait until it ends, stop it, or choose another --out"
+    return locked(Path(folder) / ".lock", f"another process trains in {folder}; {advice}")
+
+
+def check_folder(folder: Path) -> None:
+    """Raise InputError unless a folder is new, empty, or the folder of a run."""
+    named_in_utf8(folder)
+    if not folder.exists() or (folder / "training.json").exists():
+        return
+    if not folder.is_dir():
+        raise InputError(f"expected the folder of a run; got {folder}, a file")
+    if saved := list_checkpoints(folder):
+        advice = "there is none; put it back, or choose another --out"
+        raise FileError(f"{folder}: expected training.json beside {saved[-1].name}; {advice}")
+    left = _LEFT if (folder / "prepared" / "manifest.json").exists() else _LEFT - {"prepared"}
+    if strange := sorted({path.name for path in folder.iterdir() if not is_part(path)} - left):
+        wanted = "expected a new or an empty folder, or the folder of a run"
+        raise InputError(f"{wanted}; got {folder}, which contains {strange[0]}")
+
+
+def read_config(folder: Path) -> TrainingConfig:
+    """The configuration of the run in a folder.
+
+    Raises: MissingFile or FileError that names training.json, and the setting that is wrong.
+    """
+    path = folder / "training.json"
+    return settings(TrainingConfig, read_json(path, "the configuration of a run"), str(path))
+
+
+@dataclass(frozen=True)
+class CorpusNote:
+    """corpus.json in the folder of a run: the location of its prepared corpus, and its SHA-256.
+
+    The corpus may move: if it is prepared elsewhere, the same corpus has the same checksum.
+    """
+
+    folder: str
+    sha256: str
+
+
+def open_noted(run: Path, moved: str = "") -> PreparedCorpus:
+    """The corpus of a run, from the location in corpus.json or from where it has moved.
+
+    Raises: FileError if it, corpus.json, or the run's vocabulary is damaged or a different one.
+    """
+    path = run / "corpus.json"
+    note = settings(CorpusNote, read_json(path, "a note on the corpus of the run"), str(path))
+    try:
+        corpus = PreparedCorpus.open(Path(moved) if moved else run / note.folder)
+    except MissingFile as error:
+        advice = "if it has moved, name its new location with --prepared"
+        raise MissingFile(f"{error}; {advice}") from error
+    if corpus.manifest.sha256 != note.sha256:
+        raise FileError(f"{corpus.folder}: expected the corpus with which the run began")
+    corpus.check_vocabulary(run)
+    return corpus
+
+
+def open_run(config: TrainingConfig, resume: bool, processes: int = 1) -> PreparedCorpus:
+    """The corpus of a new run, or of the run in the folder if it may continue.
+
+    Only the first process calls this. It writes nothing except the corpus of a new run.
+
+    Args:
+        config: the run.   resume: continue the run in its folder, if there is one.
+        processes: number of processes that wait for it.
+
+    Raises: InputError if the folder contains a run that is not to be continued, another run, or
+        something else; as `PreparedCorpus.for_run` and `open_noted`.
+    """
+    folder = Path(config.out)
+    check_folder(folder)
+    names = {path.name for path in folder.glob("*") if not is_part(path)}
+    if names <= _LEFT | {
+        "training.json",
+        *VOCABULARIES,
+    }:  # no run has begun, or it was killed at its start
+        path = folder / "training.json"
+        if path.exists() and asdict(read_config(folder)) != read_json(path, "a configuration"):
+            raise FileError(f"{path}: expected the file as a run wrote it; got different content")
+        return PreparedCorpus.for_run(config, folder, processes)
+    if not resume:
+        advice = "continue it with --resume, or choose another --out"
+        raise InputError(f"{folder} already holds a run; {advice}")
+    for name, was in fixed_options(read_config(folder)).items():
+        if (now := getattr(config, name)) != was:
+            raise InputError(f"the run in {folder} has {name}={was}; it cannot continue with {now}")
+    return open_noted(folder, config.prepared)
+
+
+def note_run(config: TrainingConfig, corpus: PreparedCorpus) -> None:
+    """Mark the folder as that of a run, or record the options with which its run continues."""
+    folder = Path(config.out)
+    write_text(folder / "training.json", json.dumps(asdict(config), indent=2) + "\n")
+    if not (folder / "corpus.json").exists():
+        corpus.copy_vocabulary(folder)
+    inside = os.path.realpath(corpus.folder.parent) == os.path.realpath(
+        folder
+    )  # moves with the run
+    place = corpus.folder.name if inside else os.path.realpath(corpus.folder)
+    note = asdict(CorpusNote(place, corpus.manifest.sha256))
+    write_text(folder / "corpus.json", json.dumps(note, indent=1) + "\n")
+
+
+def average_run(folder: Path, last: int = 0) -> None:
+    """Make the average of the last checkpoints of a run its model.
+
+    Args:
+        folder: of the run.   last: number of checkpoints; 0: as configured.
+
+    Raises: InputError if it has fewer; FileError if one is damaged, or if there is no run.
+
+    Source: section 6.1.
+    """
+    config, found = read_config(folder), list_checkpoints(folder)
+    check_whole("last", last, least=0)
+    if last > len(found):
+        raise InputError(f"expected {last} checkpoints in {folder}; got {len(found)}")
+    mean = average_checkpoints(found[-(last or config.average) :], config)
+    save_model(folder, mean, model_config(config))

@@ -1,0 +1,50 @@
+"""Training in the background, started from a notebook and independent of it."""
+
+import os
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+import torch
+
+from annotated.machinery.runs.folder import run_lock
+from annotated.training import TrainingConfig
+
+
+def train_command(config: TrainingConfig, processes: int, resume: bool = False) -> list[str]:
+    """The command that trains with this configuration."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    words = [sys.executable, *torchrun, "-m", "annotated", "train", *["--resume"] * resume]
+    for option in fields(config):
+        value, flag = getattr(config, option.name), option.name.replace("_", "-")
+        if isinstance(value, bool):
+            words += [f"--{flag}"] if value else []
+        elif value != option.default:
+            words += [f"--{flag}", str(value)]
+    return words
+
+
+def launch(config: TrainingConfig, processes: int = 0, resume: bool = False) -> subprocess.Popen:
+    """Start `annotated train` in the background; output is appended to output.txt in its folder.
+
+    Args:
+        config: the run.   resume: continue the run in its folder, if there is one.
+        processes: number of processes; 0: one per GPU, or two without a GPU.
+
+    Returns: the process. `send_signal(signal.SIGINT)` makes it finish its update, save and stop;
+        its log, log.csv, can be read at any time.
+
+    Raises: as `run_lock`.
+    """
+    processes = processes or torch.cuda.device_count() or min(2, os.cpu_count() or 1)
+    folder = Path(config.out)
+    with run_lock(folder):
+        pass  # no other process trains there, and the folder contains nothing else
+    with (folder / "output.txt").open("a", encoding="utf-8") as output:
+        return subprocess.Popen(
+            train_command(config, processes, resume),
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C in the notebook does not reach it
+        )

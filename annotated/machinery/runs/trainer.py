@@ -1,0 +1,430 @@
+"""The trainer: a run from its configuration to its model, on one process or many.
+
+Three rules make a run independent of the number of processes and of interruptions. The loss of
+each micro-batch is divided by the tokens of the whole update, so that the gradients add up to the
+gradient of the mean per token. Dropout is seeded by the position of the micro-batch in the data, so
+that no random state has to be stored. A loss that is not finite ends the run before anything is
+saved.
+"""
+
+import math
+import shlex
+import shutil
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.parallel import DistributedDataParallel
+
+from annotated.data import PAD, Batch, token_batches
+from annotated.machinery.blockwise_loss import linear_cross_entropy
+from annotated.machinery.corpora.encoding import EncodedPairs
+from annotated.machinery.errors import FileError, InputError
+from annotated.machinery.files import settings
+from annotated.machinery.corpora.prepared import PreparedCorpus
+from annotated.machinery.formats.pretrained import load_pretrained
+from annotated.machinery.progress import ProgressBar, progress_bar, say
+from annotated.machinery.runs.batches import (
+    BatchStream,
+    GlobalBatch,
+    padded_pair,
+    prefetch,
+    share_parts,
+)
+from annotated.machinery.runs.checkpoints import (
+    INTERRUPTED,
+    check_options,
+    checkpoint_tensors,
+    delete_old_checkpoints,
+    fixed_options,
+    newest_checkpoint,
+    read_checkpoint,
+    restore_tensors,
+    write_checkpoint,
+)
+from annotated.machinery.runs.folder import (
+    SAVED,
+    average_run,
+    note_run,
+    open_run,
+    run_lock,
+)
+from annotated.machinery.runs.logs import Progress, RunLog
+from annotated.machinery.runs.processes import (
+    Processes,
+    Readback,
+    Stopped,
+    StopRequest,
+    find_precision,
+    join_processes,
+    leave_together,
+)
+from annotated.model import build_model
+from annotated.optimizer import paper_optimizer
+from annotated.training import TrainingConfig, model_config, update_weights
+
+_AGREE = 10  # number of updates after which processes agree on saving and stopping
+_HELP = "The last checkpoint is from before this update; a lower factor or a longer warmup may help"
+
+
+class ModelLoss(nn.Module):
+    """A model with its loss, the module that `DistributedDataParallel` and `torch.compile` wrap.
+
+    Args:
+        model: with a generator whose linear map is `proj`; it is not called, but its weights
+            are used in blocks.   smoothing: ε (section 5.4).
+    """
+
+    def __init__(self, model: nn.Module, smoothing: float) -> None:
+        super().__init__()
+        self.model = model
+        self.smoothing = smoothing
+
+    def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
+        """ids (batch, src_len) and (batch, tgt_len + 1) to the loss, summed over target tokens."""
+        batch = Batch(src, tgt)
+        out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+        proj: Any = self.model.get_submodule("generator.proj")
+        weight = proj.weight  # (vocab, d_model)
+        if proj.bias is not None:  # the bias is the weight of an additional input of 1
+            out = F.pad(out, (0, 1), value=1.0)
+            weight = torch.cat([weight, proj.bias.unsqueeze(1)], dim=1)
+        return linear_cross_entropy(out, weight, batch.tgt_y, PAD, self.smoothing)
+
+
+def compiled(loss: nn.Module) -> Any:
+    """A loss compiled once for all shapes of a batch, and once more for a single pair.
+
+    Without one analysis of torch's, which fails on such a loss on a GPU in torch 2.11.
+    """
+    analysis = "triton.coalesce_tiling_analysis"
+    known = analysis in torch._inductor.list_options()
+    return torch.compile(loss, dynamic=True, options={analysis: False} if known else None)
+
+
+class _Queued(NamedTuple):
+    """An update whose loss has not been read; `waited`: seconds when the device had no data."""
+
+    batch: GlobalBatch
+    loss: Readback
+    waited: float
+
+
+class Trainer:
+    """A model in training.
+
+    Args:
+        config: the run.
+        pairs, dev_pairs: for training and for validation.
+        processes: this process among all; default: a single process on the CPU.
+
+    Raises: InputError as `BatchStream`.
+    """
+
+    def __init__(
+        self,
+        config: TrainingConfig,
+        pairs: EncodedPairs,
+        dev_pairs: EncodedPairs,
+        processes: Processes | None = None,
+    ) -> None:
+        self.config, self.dev_pairs = config, dev_pairs
+        self.processes = processes or Processes()
+        self.stream = BatchStream(config, pairs, self.processes)
+        self.device, self.progress = self.processes.device, Progress()
+        torch.manual_seed(config.seed)
+        self.model = build_model(model_config(config)).to(self.device)
+        self.dtype = find_precision(config.precision, self.device)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
+        self.loss: Any = ModelLoss(self.model, config.label_smoothing)
+        if self.processes.size > 1:
+            self.loss = DistributedDataParallel(
+                self.loss, broadcast_buffers=False, gradient_as_bucket_view=True
+            )
+        self.run_loss = compiled(self.loss) if config.compile else self.loss
+        self.queue: deque[_Queued] = deque()
+        self.since = time.perf_counter()  # end of the last update whose loss has been read
+        self.start_optimizer()
+
+    def start_optimizer(self) -> None:
+        """Optimizer and schedule, at the update that the run has reached."""
+        c, done = self.config, self.progress.update - self.progress.skipped
+        self.optimizer, self.scheduler = paper_optimizer(
+            self.model, c.d_model, c.factor, c.warmup, done
+        )
+
+    def train_step(self, batch: GlobalBatch) -> Readback:
+        """Make one update of the weights; on a GPU, queue it.
+
+        Returns: the loss, summed over the target tokens of all processes, not yet arrived.
+        """
+        self.loss.train()
+        total = torch.zeros((), device=self.device)
+        for i, (seed, src, tgt) in enumerate(batch.share, start=1):
+            torch.manual_seed(seed)
+            last = i == len(batch.share)  # processes exchange gradients only in the last one
+            alone = last or self.processes.size == 1
+            with nullcontext() if alone else self.loss.no_sync():
+                with self._mixed_precision():
+                    loss = self.run_loss(src, tgt)
+                # DistributedDataParallel averages over processes, hence the factor.
+                self.scaler.scale(loss * self.processes.size / batch.tokens).backward()
+            total += loss.detach()
+        if not update_weights(self.optimizer, self.scheduler, self.scaler):
+            self.progress.skipped += 1
+        return Readback(self.processes.all_reduce(total))
+
+    @contextmanager
+    def _mixed_precision(self) -> Iterator[None]:
+        """Autocast for the configured precision.
+
+        On a CPU, torch's fused attention kernel is slower in 16 bits than plain matrix products.
+        On a GPU, cuDNN's kernel is planned anew for each shape of a batch, which took most of the
+        time of an update on an H100.
+        """
+        if self.dtype == torch.float32:
+            yield
+            return
+        kernels = [SDPBackend.MATH]
+        if self.device.type != "cpu":
+            kernels += [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
+        with torch.autocast(self.device.type, self.dtype), sdpa_kernel(kernels):
+            yield
+
+    def queue_step(self, coming: Iterator[GlobalBatch]) -> None:
+        """Queue one update on the next batches."""
+        asked = time.perf_counter()
+        batch = next(coming)
+        idle = not self.queue or self.queue[-1].loss.here()
+        waited = time.perf_counter() - asked if idle else 0.0
+        self.queue.append(_Queued(batch, self.train_step(batch), waited))
+
+    def drain(self, keep: int = 0) -> None:
+        """Read the losses of all queued updates except the last `keep`, and count these updates.
+
+        Raises: InputError that names the update and its first batch if a loss is not finite.
+        """
+        while len(self.queue) > keep:
+            batch, loss, waited = self.queue.popleft()
+            summed, now = float(loss), time.perf_counter()
+            if not math.isfinite(summed):
+                first = batch.micro_batches[0]
+                raise InputError(
+                    f"expected a finite loss; got {summed} in update {self.progress.update + 1} "
+                    f"(from epoch {first.epoch + 1}, batch {first.batch + 1}). {_HELP}"
+                )
+            self.progress.count(summed, batch.tokens, now - self.since, waited)
+            last = batch.micro_batches[-1]
+            self.progress.epoch, self.progress.batch = last.epoch, last.batch + 1
+            self.since = now
+
+    @torch.no_grad()
+    def dev_loss(self) -> float:
+        """Loss per target token on the validation set, in nats; the processes share the work.
+
+        Raises: InputError if it is not finite.
+        """
+        pairs, config, processes = self.dev_pairs, self.config, self.processes
+        measure = ModelLoss(self.model, smoothing=0.0).eval()
+        longest = int(pairs.lengths.max())
+        budgets = max(config.src_tokens, longest), max(config.tgt_tokens, longest)
+        batches = token_batches(pairs.lengths, *budgets)
+        total = torch.zeros(2, dtype=torch.float64, device=self.device)  # loss, tokens
+        for number in range(processes.rank, len(batches), processes.size):
+            src, tgt = padded_pair(pairs, batches[number].tolist(), self.device)
+            total += torch.stack([measure(src, tgt).double(), (tgt[:, 1:] != PAD).sum().double()])
+        loss, tokens = processes.all_reduce(total).tolist()
+        if not math.isfinite(loss):
+            where = f"on the validation set after update {self.progress.update}"
+            raise InputError(f"expected a finite loss; got {loss} {where}. {_HELP}")
+        return loss / tokens
+
+    def fit(self) -> None:
+        """Make the remaining updates, and save.
+
+        One update is queued ahead of the update that the device computes, so that the device never
+        waits for Python and Python is never far ahead.
+
+        Raises: InputError, and saves nothing, if a loss is not finite; Stopped, after saving, if
+            a signal to stop arrived.
+        """
+        config, leader = self.config, self.processes.rank == 0
+        first = self.progress.update + 1
+        log = RunLog(Path(config.out), first - 1, config.tensorboard) if leader else None
+        updates = self.stream.updates(self.progress.epoch, self.progress.batch)
+        coming, last_save = prefetch(updates), time.monotonic()
+        bar = progress_bar(
+            total=config.updates, initial=first - 1, unit="update", disable=not leader
+        )
+        with StopRequest(self.processes.size == 1) as stop, bar:
+            self.since = time.perf_counter()
+            for update in range(first, config.updates + 1):
+                self.queue_step(coming)
+                save, stopping = self._agree(update, stop, last_save)
+                due = update % config.log_updates == 0
+                self.drain(keep=0 if save or stopping or due else 1)
+                self._advance(bar)
+                if save:
+                    loss = {"dev_loss": round(self.dev_loss(), 4)}
+                if log and (save or due):
+                    row = self.progress.take_row(float(self.scheduler.get_last_lr()[0]))
+                    log.add(row | (loss if save else {}))
+                if save:
+                    self._save(f"checkpoint-{update:08d}.safetensors")
+                    last_save, self.since = time.monotonic(), time.perf_counter()
+                if stopping and update < config.updates:
+                    self._save(INTERRUPTED)
+                    advice = (
+                        f"to continue: annotated train --out {shlex.quote(config.out)} --resume"
+                    )
+                    raise Stopped(f"stopped after update {update} and saved; {advice}")
+
+    def _agree(self, update: int, stop: StopRequest, last_save: float) -> tuple[bool, bool]:
+        """Whether all processes save after this update, and whether they stop.
+
+        A time limit or a signal may reach one process before the others. They agree only every few
+        updates, because each time the fastest waits for the slowest.
+        """
+        config, minutes = self.config, (time.monotonic() - last_save) / 60
+        by_count = config.save_updates > 0 and update % config.save_updates == 0
+        flags = [0 < config.save_minutes <= minutes, stop.wanted]
+        if self.processes.size > 1:
+            agree = update % _AGREE == 0
+            flags = self.processes.any(*flags) if agree else [False, False]
+        return by_count or flags[0] or update == config.updates, flags[1]
+
+    def _save(self, name: str) -> None:
+        """Write a checkpoint of the drained updates; all processes wait for the first one."""
+        if self.processes.rank == 0:
+            path, config = Path(self.config.out) / name, fixed_options(self.config)
+            scaler = self.scaler.state_dict()
+            state = {"progress": asdict(self.progress), "scaler": scaler, "config": config}
+            write_checkpoint(path, checkpoint_tensors(self.model, self.optimizer), state)
+            (path.parent / SAVED).touch()
+            if name != INTERRUPTED:
+                delete_old_checkpoints(path.parent, self.config.average)
+        self.processes.barrier()
+
+    def _advance(self, bar: ProgressBar) -> None:
+        """Advance the progress bar by the drained updates."""
+        p = self.progress
+        if p.update > bar.n:
+            loss, rate = p.row_loss / p.row_tokens, self.scheduler.get_last_lr()[0]
+            shown = f"loss {loss:.3f}, {p.tokens_per_second:,.0f} tokens/s, lr {rate:.1e}"
+            bar.set_postfix_str(shown, refresh=False)
+            bar.update(p.update - bar.n)
+
+    def load_checkpoint(self, path: Path) -> None:
+        """Continue from a checkpoint.
+
+        Raises: FileError if it is damaged or of another run; then the trainer is unchanged.
+        """
+        tensors, state = read_checkpoint(path)
+        check_options(path, state, self.config)
+        self.progress = settings(Progress, state["progress"], str(path))
+        if state["scaler"]:  # empty unless written in float16
+            self.scaler.load_state_dict(state["scaler"])
+        self.start_optimizer()
+        restore_tensors(self.model, self.optimizer, tensors)
+
+    def load_weights(self, name: str) -> None:
+        """Give the model the weights of a trained model, as found by `load_pretrained`.
+
+        Raises: InputError that names a difference between the two models.
+        """
+        trained = load_pretrained(name).model
+        asked = asdict(self.model.config)
+        free = {"dropout", "attention_dropout"}  # not part of the weights, like sinusoids
+        free |= {"max_len"} if asked["positions"] == "sinusoidal" else set()
+        for key, has in asdict(trained.config).items():
+            if key not in free and has != asked[key]:
+                raise InputError(f"expected {name} to have {key}={asked[key]}; it has {has}")
+        self.model.load_state_dict(trained.state_dict())
+
+
+def start_run(
+    config: TrainingConfig, resume: bool = False, processes: Processes | None = None
+) -> Trainer:
+    """Begin a run, or continue one from its latest undamaged checkpoint.
+
+    Args:
+        config: the run.   resume: continue the run in its folder, if there is one.
+        processes: this process among all; default: a single process on the CPU.
+
+    Raises: InputError if the folder contains a run and resume is False, or another run; as
+        `Trainer`.
+    """
+    processes = processes or Processes()
+    config = replace(config, parts=share_parts(config.parts, processes.size))
+    folder, saved, place, own = Path(config.out), None, None, False
+    try:
+        if processes.rank == 0:
+            own = not (folder / "prepared").exists()
+            corpus = open_run(config, resume, processes.size)
+            saved, place = newest_checkpoint(folder), corpus.folder
+            if not saved and any((folder / name).exists() for name in (SAVED, "model.safetensors")):
+                advice = "put one back, or choose another --out"
+                raise FileError(f"{folder}: expected a checkpoint from which to continue; {advice}")
+        saved, place = processes.broadcast((saved, place))
+        if processes.rank > 0:
+            corpus = PreparedCorpus.open(place)
+        trainer = Trainer(config, corpus.train, corpus.dev, processes)
+        if saved:
+            trainer.load_checkpoint(saved)
+        elif config.weights:
+            trainer.load_weights(config.weights)
+        if (made := trainer.progress.update) > config.updates:
+            ends = f"it cannot end at {config.updates}"
+            raise InputError(f"the run in {folder} has made {made} updates; {ends}")
+        if processes.rank == 0:
+            note_run(config, corpus)
+    except BaseException:
+        if own:  # created by this start
+            shutil.rmtree(folder / "prepared", ignore_errors=True)
+        raise
+    count = len(corpus.train)
+    left_out = count - len(trainer.stream.kept)
+    if processes.rank == 0 and left_out:
+        say(f"{left_out:,} of {count:,} training pairs are too long and are left out")
+    return trainer
+
+
+def train(config: TrainingConfig, resume: bool = False) -> Path:
+    """Train a model, or continue a run that stopped.
+
+    It uses and seeds torch's global random generator, so other code that draws from this generator
+    in the same process changes the run.
+
+    Args:
+        config: the run.   resume: continue the run in its folder, if there is one.
+
+    Returns: the folder, with model.safetensors (the mean of the last checkpoints, in half
+        precision), config.json, tokenizer.json, training.json and log.csv.
+
+    Raises: InputError as `start_run` and `Trainer.fit`; KeyboardInterrupt, after saving, if it was
+        asked to stop.
+
+    Source: section 5.
+    """
+    found = find_spec("tensorboard")  # has no origin if it is merely a folder with this name
+    if config.tensorboard and not (found and found.origin):
+        raise InputError("expected the package tensorboard: pip install tensorboard")
+    processes, folder = join_processes(), Path(config.out)
+    lock = run_lock(folder) if processes.rank == 0 else nullcontext()
+    with leave_together(processes), lock:
+        trainer = start_run(config, resume, processes)
+        if trainer.progress.update < config.updates:
+            trainer.fit()
+        if processes.rank == 0:
+            average_run(folder)
+        processes.barrier()  # no process exits before the model is saved
+    return folder

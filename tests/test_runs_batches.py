@@ -1,0 +1,173 @@
+"""The trainer: every token once a pass, in an order that its seed decides."""
+
+import itertools
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tokenizers import Tokenizer
+
+from annotated.data import PAD
+from annotated.machinery.corpora.encoding import EncodedPairs
+from annotated.machinery.runs import batches
+from annotated.machinery.runs.batches import (
+    BatchStream,
+    deal_pools,
+    derive_seed,
+    prefetch,
+    share_parts,
+)
+from annotated.machinery.runs.processes import Processes
+from annotated.machinery.runs.trainer import Trainer, start_run
+from annotated.training import PRESETS, TrainingConfig, preset
+
+
+def test_a_pass_sees_every_token_once(config: TrainingConfig, corpus: Path):
+    """Tokens counted by the trainer, against the tokenizer line by line."""
+    trainer = start_run(replace(config, parts=2))
+    translator_tokens = 0
+    tokenizer = Tokenizer.from_file(str(Path(config.out) / "tokenizer.json"))
+    for line in (corpus / "train.de").read_text(encoding="utf-8").splitlines():
+        translator_tokens += len(tokenizer.encode(line).ids) + 1
+    seen, tokens = [], 0
+    for batch in trainer.stream.updates(0, 0):
+        inside = [part for part in batch.micro_batches if part.epoch == 0]
+        seen += [pair for part in inside for pair in part.pairs]
+        tokens += sum(
+            len(trainer.stream.pairs[pair][1]) - 1 for part in inside for pair in part.pairs
+        )
+        assert batch.tokens == sum(int((tgt[:, 1:] != PAD).sum()) for _, _, tgt in batch.share)
+        for _, src, tgt in batch.share:
+            assert src.numel() <= config.src_tokens // 2 and tgt.numel() <= config.tgt_tokens // 2
+        if batch.micro_batches[-1].epoch > 0:
+            break
+    assert sorted(seen) == list(range(60)) and tokens == translator_tokens
+
+
+def test_passes_and_seeds_differ_in_order(config: TrainingConfig):
+    trainer = start_run(config)
+    stream = trainer.stream.micro_batches(0, 0)
+    parts = [next(stream) for _ in range(40)]
+    first, second = ([p.pairs for p in parts if p.epoch == epoch] for epoch in (0, 1))
+    assert first != second
+    assert sorted(itertools.chain(*first)) == sorted(itertools.chain(*second))
+    later = trainer.stream.micro_batches(parts[11].epoch, parts[11].batch)
+    assert [next(later) for _ in range(5)] == parts[11:16]
+    other = Trainer(replace(config, seed=2), trainer.stream.pairs, trainer.dev_pairs)
+    assert [p.pairs for p in (next(other.stream.micro_batches(0, 0)),)] != first[:1]
+    assert len({derive_seed(*numbers) for numbers in itertools.product(range(9), repeat=3)}) == 729
+
+
+def test_sentences_that_are_too_long_are_left_out_and_counted(config: TrainingConfig, capsys):
+    trainer = start_run(replace(config, max_pieces=8))
+    longest = trainer.stream.pairs.lengths.max(axis=1)
+    assert 0 < len(trainer.stream.kept) < 60 and set(trainer.stream.kept) == set(
+        np.flatnonzero(longest <= 8)
+    )
+    assert f"{60 - len(trainer.stream.kept)} of 60 training pairs are too long" in "".join(
+        capsys.readouterr()
+    )
+    with pytest.raises(ValueError, match="no training pair of at most 2 pieces"):
+        start_run(replace(config, max_pieces=2, out=config.out + "2"))
+
+
+def test_parts_are_shared_out_evenly():
+    assert share_parts(0, 1) == 1 and share_parts(0, 8) == 8 and share_parts(16, 8) == 16
+    with pytest.raises(ValueError, match=r"multiple of the 8 processes; got 12; .*--parts"):
+        share_parts(12, 8)
+    for name in PRESETS:
+        if name.startswith(("base", "big", "parser")):  # as many as the paper had GPUs
+            assert {share_parts(preset(name).parts, n) for n in (1, 2, 4, 8)} == {8}
+    pairs = EncodedPairs(np.zeros(640, np.uint16), np.array([[120, 200], [119, 201]]))
+    config = TrainingConfig(src_tokens=1000, tgt_tokens=800, max_pieces=256)
+    runs = (replace(config, parts=parts) for parts in (1, 4))
+    kept = [BatchStream(run, pairs, Processes()).kept.tolist() for run in runs]
+    assert kept == [[0, 1], [0]]
+
+
+def test_a_pass_deals_out_every_pair_once(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(batches, "POOL", 1 << 10)
+    monkeypatch.setattr(batches, "_STRETCH", 1 << 4)
+    for count in 1, 1023, 1024, 1025, 5000, 10_240:
+        dealt = list(deal_pools(count, seed=3))
+        assert sorted(np.concatenate(dealt)) == list(range(count))
+        assert max(map(len, dealt)) <= 1024 and min(map(len, dealt)) > 0
+        assert max(map(len, dealt)) - min(map(len, dealt)) <= 2 * 16  # no small pool at the end
+    (whole,) = deal_pools(1024, seed=3)
+    assert whole.tolist() == list(range(1024))  # a corpus that fits is not dealt out
+    one, other, again = (next(deal_pools(5000, seed)) for seed in (3, 4, 3))
+    assert set(one) != set(other) and one.tolist() == again.tolist()
+    assert np.ptp(one) > 4000  # from everywhere
+
+
+@pytest.fixture
+def dealt(config: TrainingConfig, monkeypatch: pytest.MonkeyPatch) -> TrainingConfig:
+    """A run whose 60 pairs are dealt out into pools."""
+    monkeypatch.setattr(batches, "POOL", 16)
+    monkeypatch.setattr(batches, "_STRETCH", 4)
+    return config
+
+
+def test_a_large_corpus_is_trained_on_pool_by_pool(dealt: TrainingConfig):
+    trainer = start_run(dealt)
+    stream = trainer.stream.micro_batches(0, 0)
+    parts = list(itertools.takewhile(lambda part: part.epoch < 2, stream))
+    for epoch in 0, 1:
+        seen = [pair for part in parts if part.epoch == epoch for pair in part.pairs]
+        assert sorted(seen) == list(range(60))
+        numbers = [part.batch for part in parts if part.epoch == epoch]
+        assert numbers == sorted(set(numbers)) and {n // 16 for n in numbers} == {0, 1, 2, 3}
+    for i in range(1, len(parts)):  # from any place on, as after a stop
+        later = trainer.stream.micro_batches(parts[i - 1].epoch, parts[i - 1].batch + 1)
+        assert next(later) == parts[i]
+
+
+def test_on_a_gpu_widths_are_multiples_of_eight(config: TrainingConfig, monkeypatch):
+    """And nothing else differs: batches, ids, tokens, the loss."""
+    trainer = start_run(replace(config, parts=2, dropout=0.0))
+    narrow = next(trainer.stream.updates(0, 0))
+    monkeypatch.setattr(batches, "to_device", lambda ids, device: ids)
+    trainer.stream.processes = Processes(device=torch.device("cuda"))
+    wide = next(trainer.stream.updates(0, 0))
+    assert wide.micro_batches == narrow.micro_batches and wide.tokens == narrow.tokens
+    for (seed, src, tgt), (other, wider_src, wider_tgt) in zip(
+        narrow.share, wide.share, strict=True
+    ):
+        assert seed == other
+        assert wider_src.size(1) % 8 == 0 and (wider_tgt.size(1) - 1) % 8 == 0
+        for a, b in (src, wider_src), (tgt, wider_tgt):
+            assert torch.equal(b[:, : a.size(1)], a) and (b[:, a.size(1) :] == PAD).all()
+        losses = [trainer.loss(src, tgt), trainer.loss(wider_src, wider_tgt)]
+        torch.testing.assert_close(*losses)
+    monkeypatch.undo()
+
+
+def test_the_next_updates_are_prepared_ahead():
+    made: list[int] = []
+
+    def batches_to_come():
+        for number in itertools.count():
+            made.append(number)
+            yield number
+
+    coming = prefetch(batches_to_come())
+    assert [next(coming) for _ in range(3)] == [0, 1, 2]
+    deadline = time.perf_counter() + 5
+    while len(made) < 3 + batches._AHEAD and time.perf_counter() < deadline:
+        time.sleep(0.01)
+    assert len(made) == 3 + batches._AHEAD  # and no more
+    coming.close()
+
+
+def test_what_fails_ahead_is_told_in_its_turn():
+    def three():
+        yield from (1, 2)
+        raise ValueError("the third")
+
+    coming = prefetch(three())
+    assert [next(coming), next(coming)] == [1, 2]
+    with pytest.raises(ValueError, match="the third"):
+        next(coming)

@@ -1,0 +1,202 @@
+"""The folder of a run: checkpoints are whole or absent, and a run goes on from the newest."""
+
+import errno
+import json
+import random
+import shutil
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small_runs import assert_same_run, half_written, last_update, refused, start, tensors
+
+from annotated.machinery.cli.main import main
+from annotated.machinery.errors import FileError, InputError
+from annotated.machinery.runs.checkpoints import (
+    average_checkpoints,
+    list_checkpoints,
+    newest_checkpoint,
+    read_checkpoint,
+    write_checkpoint,
+)
+from annotated.machinery.runs.trainer import train
+from annotated.model import TransformerConfig
+from annotated.training import TrainingConfig, model_config
+
+
+@pytest.mark.processes
+def test_kill_9_at_any_moment(config: TrainingConfig, tmp_path: Path):
+    """Killed again and again, the run ends in the very same files."""
+    config = replace(config, updates=400, save_updates=10)
+    train(config)
+    killed = replace(config, out=str(tmp_path / "killed"))
+    random.seed(0)
+    log, kills, reached = Path(killed.out) / "log.csv", 0, 0
+    while kills < 3:
+        process = start(killed)
+        while process.poll() is None and last_update(log) < reached + 10:
+            time.sleep(0.01)  # wait until it has got somewhere new, then let chance decide
+        time.sleep(random.uniform(0, 0.3))
+        kills += process.poll() is None
+        process.kill()
+        process.communicate()
+        reached = last_update(log)
+        assert reached < config.updates, "the run was over before it could be killed"
+    assert start(killed).wait() == 0
+    assert_same_run(config, killed)
+
+
+@pytest.mark.slow
+def test_a_damaged_checkpoint_is_set_aside(config: TrainingConfig, tmp_path: Path, capsys):
+    """One whose progress was altered would go on from a wrong position in the data."""
+    train(config)
+    for damage in "cut off", "altered", "empty", "other progress":
+        hurt = replace(config, out=str(tmp_path / damage))
+        train(replace(hurt, updates=20))
+        path = list_checkpoints(hurt.out)[-1]
+        whole = path.read_bytes()
+        changed = bytearray(whole)
+        changed[-100] ^= 1
+        damages = {"cut off": whole[:-1], "altered": bytes(changed), "empty": b""}
+        further = whole.replace(rb"\"update\": 20", rb"\"update\": 29")
+        assert further != whole
+        path.write_bytes(damages.get(damage, further))
+        with pytest.raises(ValueError, match="expected a complete checkpoint"):
+            read_checkpoint(path)
+        train(hurt, resume=True)
+        said = "".join(capsys.readouterr())
+        assert f"{path}: expected a complete checkpoint" in said
+        assert path.with_name(path.name + ".damaged").exists()
+        assert_same_run(config, hurt)
+
+
+@pytest.mark.slow
+def test_a_run_cut_off_between_log_and_checkpoint(config: TrainingConfig, tmp_path: Path):
+    """The log has rows more than there are checkpoints, the last one torn; both are done again."""
+    train(config)
+    cut = replace(config, out=str(tmp_path / "cut"))
+    train(replace(cut, updates=20))
+    list_checkpoints(cut.out)[-1].unlink()
+    with (Path(cut.out) / "log.csv").open("a") as file:
+        file.write("25,3,0.0")
+    train(cut, resume=True)
+    assert_same_run(config, cut)
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_cannot_be_written_costs_no_other(config, tmp_path, monkeypatch):
+    train(config)
+    other = replace(config, out=str(tmp_path / "other"))
+    train(replace(other, updates=10))
+    with monkeypatch.context() as patch:
+        patch.setattr("safetensors.torch.save_file", half_written)
+        with pytest.raises(OSError, match="no space"):
+            train(other, resume=True)
+    assert [path.name for path in list_checkpoints(other.out)] == [
+        "checkpoint-00000010.safetensors"
+    ]
+    train(other, resume=True)
+    assert_same_run(config, other)
+
+
+def test_the_model_is_the_mean_of_the_last_checkpoints_in_half_precision(config: TrainingConfig):
+    folder = train(config)
+    files = [tensors(path) for path in list_checkpoints(folder)]
+    model = tensors(folder / "model.safetensors")
+    names = [name.removeprefix("model.") for name in files[0] if name.startswith("model.")]
+    assert sorted(model) == sorted(names)
+    for name in names:
+        mean = np.mean([file[f"model.{name}"].astype(np.float64) for file in files], axis=0)
+        assert model[name].dtype == np.float16
+        np.testing.assert_allclose(model[name], mean, rtol=1e-3, atol=1e-7)
+    shape = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    assert TransformerConfig(**shape) == model_config(config)
+
+
+def test_only_whole_numbers_name_checkpoints_and_their_order(tmp_path: Path):
+    numbers = "99999999", "100000000", "00000007", "best", "99-copy", "", "٣"
+    for number in numbers:
+        (tmp_path / f"checkpoint-{number}.safetensors").touch()
+    found = [int(path.stem[11:]) for path in list_checkpoints(tmp_path)]
+    assert found == [7, 99_999_999, 100_000_000]
+
+
+def test_a_disk_that_cannot_be_read_costs_no_checkpoint(config, monkeypatch, capsys):
+    train(replace(config, updates=20))
+
+    def failing(*arguments: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr("annotated.machinery.files.safe_open", failing)
+    assert "Input/output error" in refused(config, capsys)
+    assert len(list_checkpoints(config.out)) == 2
+
+
+def test_a_damaged_checkpoint_is_not_averaged(config: TrainingConfig, capsys):
+    train(config)
+    path = list_checkpoints(config.out)[0]
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    assert refused(config, capsys).startswith(f"{path}: expected a complete checkpoint")
+    path.rename(path.with_suffix(".away"))
+    main(["train", "--out", config.out, "--resume"])  # the mean of what is left
+
+
+def test_a_configuration_that_was_changed_is_not_that_of_the_mean(config: TrainingConfig, capsys):
+    train(config)
+    place, model = Path(config.out, "training.json"), Path(config.out, "model.safetensors")
+    before = model.read_bytes()
+    place.write_text(place.read_text().replace('"relu"', '"swish"'))
+    with pytest.raises(SystemExit):
+        main(["average", config.out])
+    assert "activation=swish" in capsys.readouterr().err and model.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer-target.json"])
+def test_a_mean_with_another_vocabulary_is_refused(config: TrainingConfig, capsys, name: str):
+    train(config)
+    folder = Path(config.out)
+    vocabulary = json.loads((folder / "tokenizer.json").read_text())
+    pieces = vocabulary["model"]["vocab"]
+    one, other = list(pieces)[-2:]
+    pieces[one], pieces[other] = pieces[other], pieces[one]
+    before = (folder / "model.safetensors").read_bytes()
+    for text in json.dumps(vocabulary), "{}", "":
+        (folder / name).write_text(text)
+        with pytest.raises(SystemExit):
+            main(["average", config.out])
+        assert (folder / "model.safetensors").read_bytes() == before
+    capsys.readouterr()
+
+
+def test_a_checkpoint_with_another_number_is_refused(config: TrainingConfig, capsys):
+    train(config)
+    path = list_checkpoints(config.out)[-1]
+    other, kept = (path.with_name(f"checkpoint-00000099.{end}") for end in
+                   ("safetensors", "safetensors.damaged"))  # fmt: skip
+    shutil.copy(path, other)
+    with pytest.raises(FileError, match=r"expected the checkpoint of that update; got that of"):
+        newest_checkpoint(Path(config.out))
+    other.write_bytes(b"damaged")
+    kept.write_text("kept")
+    assert newest_checkpoint(Path(config.out)) == path
+    assert kept.read_text() == "kept" and not other.exists()
+
+
+def test_only_checkpoints_of_one_model_are_averaged(tmp_path: Path):
+    one, two = (tmp_path / f"{name}.safetensors" for name in ("one", "two"))
+    write_checkpoint(one, {"model.a": torch.ones(3, 4)}, {})
+    write_checkpoint(two, {"model.a": torch.ones(1, 4)}, {})
+    for wrong in [one, two], []:
+        with pytest.raises(InputError):
+            average_checkpoints(wrong)
+    for name, other in ("seed", 2), ("data", "laws-en-fr"), ("weights", "multi30k-en-de"):
+        for path, options in (one, {"seed": 1, "data": "texts-en-de"}), (two, {name: other}):
+            state = {"config": {"seed": 1, "data": "texts-en-de", "weights": ""} | options}
+            write_checkpoint(path, {"model.a": torch.ones(3, 4)}, state)
+        with pytest.raises(InputError, match=r"two.*the same run as .*one"):
+            average_checkpoints([one, two])

@@ -1,0 +1,133 @@
+"""Many processes, one run: they take the steps of one, and stop and fail together."""
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small_runs import exact, start, tensors
+
+from annotated.machinery.runs.checkpoints import list_checkpoints
+from annotated.machinery.runs.launcher import train_command
+from annotated.machinery.runs.processes import (
+    Processes,
+    Stopped,
+    StopRequest,
+    find_precision,
+    leave_together,
+)
+from annotated.machinery.runs.trainer import train
+from annotated.training import TrainingConfig
+
+
+def test_a_second_ctrl_c_stops_at_once():
+    with StopRequest() as stop:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.wanted
+        with pytest.raises(KeyboardInterrupt, match="immediately"):
+            os.kill(os.getpid(), signal.SIGINT)
+    with StopRequest(alone=False) as stop:  # torchrun passes the signal on once more
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert stop.wanted
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_system_that_ends_a_run_may_say_so_twice(name: str):
+    number = getattr(signal, name)
+    before = signal.signal(number, signal.SIG_DFL)  # these tests themselves may run under nohup
+    with StopRequest() as stop:
+        os.kill(os.getpid(), number)
+        os.kill(os.getpid(), number)
+        assert stop.wanted
+    assert signal.getsignal(number) == signal.SIG_DFL
+    signal.signal(number, signal.SIG_IGN)  # as nohup does
+    try:
+        with StopRequest() as stop:
+            os.kill(os.getpid(), number)
+            assert not stop.wanted
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.processes
+def test_two_processes_take_the_steps_of_one(config: TrainingConfig, tmp_path: Path):
+    """Same global batch: same losses, dropout included, up to the order of additions."""
+    config = replace(config, parts=2, updates=20)
+    train(config)
+    two = replace(config, out=str(tmp_path / "two"))
+    process = start(two, processes=2)
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    assert_close(config, two)
+
+
+def assert_close(one: TrainingConfig, two: TrainingConfig) -> None:
+    """The logs of two runs agree to the printed digits, the weights to rounding."""
+    for a, b in zip(exact(one), exact(two), strict=True):
+        assert a[:4] == b[:4]
+        assert [float(x or 0) for x in a[4:]] == pytest.approx(
+            [float(x or 0) for x in b[4:]], abs=2e-4
+        )
+    a, b = (tensors(list_checkpoints(config.out)[-1]) for config in (one, two))
+    for name in a:
+        np.testing.assert_allclose(a[name], b[name], atol=1e-3, rtol=1e-2, err_msg=name)
+
+
+@pytest.mark.parametrize(
+    ("end", "orderly"),
+    [(None, True), (Stopped("saved"), True), (RuntimeError("out of memory"), False),
+     (KeyboardInterrupt(), False), (ValueError("expected a finite loss"), False)],
+)  # fmt: skip
+def test_a_process_that_fails_waits_for_no_other(monkeypatch, end: BaseException, orderly: bool):
+    """To destroy the group is to wait until all others do."""
+    waited = []
+    monkeypatch.setattr(torch.distributed, "destroy_process_group", lambda: waited.append(1))
+    monkeypatch.setattr(torch.distributed, "barrier", lambda: waited.append(1))
+    with suppress(BaseException), leave_together(Processes(rank=1, size=2)):
+        if end:
+            raise end
+    assert bool(waited) == orderly
+
+
+FAILING = """
+import sys
+from annotated.machinery.cli.main import main
+from annotated.machinery.runs.trainer import Trainer
+real, count = Trainer.train_step, 0
+def train_step(trainer, batch):
+    global count
+    count += 1
+    if count == 3 and trainer.processes.rank == 1:
+        raise ValueError("out of memory")
+    return real(trainer, batch)
+Trainer.train_step = train_step
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.processes
+def test_the_failure_of_one_process_ends_the_run(config: TrainingConfig, tmp_path: Path):
+    long = replace(config, updates=100_000, save_updates=10**6, parts=2)
+    script = tmp_path / "failing.py"
+    script.write_text(FAILING)
+    words = train_command(long, 2)
+    words = [*words[: words.index("-m", 3)], str(script), *words[words.index("train") :]]
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    pipes = {"capture_output": True, "text": True, "check": False}
+    ended = subprocess.run(words, env=environment, timeout=120, **pipes)
+    assert ended.returncode != 0 and "annotated: out of memory" in ended.stderr
+
+
+def test_precision_is_chosen_by_the_device(monkeypatch: pytest.MonkeyPatch):
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    assert find_precision("auto", cpu) == torch.float32
+    assert find_precision("bfloat16", cpu) == torch.bfloat16
+    for capability, dtype in ((7, 5), torch.float16), ((8, 0), torch.bfloat16):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, c=capability: c)
+        assert find_precision("auto", cuda) == dtype
