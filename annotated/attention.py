@@ -85,7 +85,7 @@ class MultiHeadedAttention(nn.Module):
         super().__init__()
         d_k, d_v = head_widths(h, d_model, d_k, d_v)
         self.h, self.dropout = h, nn.Dropout(dropout)
-        self.watchers: list[Callable[[Tensor], object]] = []  # called with the weights
+        self.watchers: list[Callable] = []  # called with the weights
         self.w_q = nn.Linear(d_model, h * d_k, bias)
         self.w_k = nn.Linear(d_model, h * d_k, bias)
         self.w_v = nn.Linear(d_model, h * d_v, bias)
@@ -142,7 +142,7 @@ class MultiHeadedAttention(nn.Module):
         """`forward` for the positions x (batch, new, d_model) that follow those in the state."""
         new = self.keys_values(x, x, start=state[0].size(2))
         state[:] = [torch.cat(both, dim=2) for both in zip(state, new, strict=True)]
-        return self.attend(x, *state, mask)
+        return self.attend(x, state[0], state[1], mask)
 
     def split_heads(self, x: Tensor) -> Tensor:
         """(batch, len, h * d) to (batch, h, len, d)."""

@@ -96,7 +96,7 @@ def make_model(
     dropout: float = 0.1, **options: Any,
 ) -> EncoderDecoder:  # fmt: skip
     """`annotated.make_model`, whose attention layers keep their weights in `attn`."""
-    sizes = {"N": N, "d_model": d_model, "d_ff": d_ff, "h": h, "dropout": dropout}
+    sizes: dict[str, Any] = {"N": N, "d_model": d_model, "d_ff": d_ff, "h": h, "dropout": dropout}
     config = paper_model.TransformerConfig(src_vocab, tgt_vocab, **sizes, **options)
     model = paper_model.build_model(config, attention=MultiHeadedAttention)
     model.parts = {}  # it computes the same as the paper's

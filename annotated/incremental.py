@@ -50,8 +50,10 @@ class DecoderCache:
         """
         width = ids.size(1)
         if self.states is None:
-            rows = lambda x: None if x is None else x.repeat_interleave(width, dim=0)
-            out = self.model.decode(rows(self.memory), rows(self.src_mask), ids.flatten(0, 1))
+            memory, src_mask = self.memory.repeat_interleave(width, dim=0), self.src_mask
+            if src_mask is not None:
+                src_mask = src_mask.repeat_interleave(width, dim=0)
+            out = self.model.decode(memory, src_mask, ids.flatten(0, 1))
             return out[:, -1].unflatten(0, (-1, width))
         if parents is not None:
             for own, _ in self.states:

@@ -214,7 +214,7 @@ class LanguageModel(nn.Module):
         kinds = {"sinusoidal": PositionalEncoding, "learned": LearnedPositionalEncoding}
         if c.positions in kinds:
             self.encoding = kinds[c.positions](c.d_model, 0.0, c.max_len)
-        self.layers = nn.ModuleList(CausalLayer(c) for _ in range(c.N))
+        self.layers: Any = nn.ModuleList(CausalLayer(c) for _ in range(c.N))
         self.norm = normalization(c, c.d_model) if c.norm_first else nn.Identity()
         self.generator = Generator(c.d_model, c.vocab)
         if c.tie_embeddings:
@@ -234,9 +234,10 @@ class LanguageModel(nn.Module):
             x = self.encoding(x, start)
         if cache == []:
             cache[:] = [layer.start(x[:, :0]) for layer in self.layers]
-        shape = 1, ids.size(1), start + ids.size(1)
-        mask = torch.ones(shape, dtype=torch.bool, device=ids.device).tril(start)
-        mask = mask if ids.size(1) > 1 else None  # a single token sees all before it
+        mask = None  # a single token sees all before it
+        if ids.size(1) > 1:
+            shape = 1, ids.size(1), start + ids.size(1)
+            mask = torch.ones(shape, dtype=torch.bool, device=ids.device).tril(start)
         for i, layer in enumerate(self.layers):
             x = layer(x, mask) if cache is None else layer.step(x, cache[i], mask)
         return self.norm(x)
@@ -267,7 +268,7 @@ def generate(
     random = torch.Generator(device := model.embed.lut.weight.device)
     random.seed() if seed is None else random.manual_seed(seed)
     new = ids = torch.tensor([[*prompt]], device=device)
-    parts = [m for layer in model.layers for m in (layer, layer.self_attn)]
+    parts = [part for layer in model.layers for part in (layer, layer.self_attn)]
     cache: Cache | None = None if is_watched(model) or not all(map(has_step, parts)) else []
     for _ in range(max_new_tokens):
         out = model.decode(ids if cache is None else new, cache)[0, -1]

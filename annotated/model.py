@@ -30,20 +30,15 @@ class EncoderDecoder(nn.Module):
     """
 
     config: "TransformerConfig"  # set by build_model
-    parts: dict[str, str] = {}  # names of the parts that build_model was given
+    parts: dict[str, str]  # names of the parts that build_model was given
 
     def __init__(
-        self,
-        encoder: nn.Module,
-        decoder: nn.Module,
-        src_embed: nn.Module,
-        tgt_embed: nn.Module,
-        generator: nn.Module,
+        self, encoder: Any, decoder: Any, src_embed: Any, tgt_embed: Any, generator: Any
     ) -> None:
         super().__init__()
         self.encoder, self.decoder = encoder, decoder
         self.src_embed, self.tgt_embed = src_embed, tgt_embed
-        self.generator = generator
+        self.generator, self.parts = generator, {}
 
     def forward(
         self,
@@ -93,8 +88,9 @@ class EncoderDecoder(nn.Module):
     @property
     def max_positions(self) -> int | None:
         """The most tokens of an input or output; None if there is no limit."""
-        parts = (m for embed in (self.src_embed, self.tgt_embed) for m in embed.modules())
-        return min((m.max_len for m in parts if hasattr(m, "max_len")), default=None)
+        embeds = [*self.src_embed.modules(), *self.tgt_embed.modules()]
+        limits: list[Any] = [m.max_len for m in embeds if hasattr(m, "max_len")]
+        return min(limits, default=None)
 
     def start(self, memory: Tensor) -> list:
         """State of the decoder before the first `step`; memory: (batch, src_len, d_model)."""

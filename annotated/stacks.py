@@ -5,6 +5,7 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 
 import copy
 from collections.abc import Callable
+from typing import Any
 
 from torch import Tensor, nn
 
@@ -18,7 +19,7 @@ def clones(module: nn.Module, N: int) -> nn.ModuleList:
 
 def _final_norm(layer: "EncoderLayer | DecoderLayer") -> nn.Module:
     """A pre-norm stack ends in a normalization; a post-norm stack has done it already."""
-    first = layer.sublayer[0]
+    first: Any = layer.sublayer[0]
     return copy.deepcopy(first.norm) if first.norm_first else nn.Identity()
 
 
@@ -126,8 +127,8 @@ class DecoderLayer(nn.Module):
     def __init__(
         self,
         size: int,
-        self_attn: nn.Module,
-        src_attn: nn.Module,
+        self_attn: Any,
+        src_attn: Any,
         feed_forward: nn.Module,
         dropout: float,
         norm_first: bool = False,
@@ -182,7 +183,7 @@ class Decoder(nn.Module):
 
     def __init__(self, layer: DecoderLayer, N: int) -> None:
         super().__init__()
-        self.layers = clones(layer, N)
+        self.layers: Any = clones(layer, N)
         self.norm = _final_norm(layer)
 
     def forward(

@@ -6,7 +6,7 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 import math
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from itertools import islice
 from typing import Any
 
@@ -19,8 +19,9 @@ from torch.optim.lr_scheduler import LRScheduler
 from annotated.data import Batch
 from annotated.machinery.corpora.registry import parse_data
 from annotated.machinery.errors import InputError, check_whole
+from annotated.machinery.options import another_default, check_options, option
 from annotated.machinery.progress import progress_bar
-from annotated.model import TransformerConfig
+from annotated.model import ModelOptions, TransformerConfig
 from annotated.regularization import without_dropout
 
 
@@ -136,85 +137,61 @@ def run_epoch(
     return total_loss / max(total_tokens, 1), state
 
 
-def _option(
-    default: Any, help: str, choices: tuple = (), fixed: bool = True, least: int = 1
-) -> Any:
-    """A field with the help text of its option; `fixed`: it may not change within a run."""
-    about = {"help": help, "choices": choices, "fixed": fixed, "least": least}
-    return field(default=default, metadata=about)
+_other = lambda name, default: another_default(ModelOptions, name, default)
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(ModelOptions):
     """A training run; its fields are the options of `annotated train`.
 
     Raises: InputError that names the wrong field and the value expected.
     """
 
-    out: str = _option("runs/multi30k-en-de", "folder of the run", fixed=False)
-    data: str = _option("multi30k-en-de", "CORPUS-SRC-TGT; CORPUS is registered, or a folder")
-    prepared: str = _option("", "folder of a prepared corpus; none: found, or made", fixed=False)
-    weights: str = _option(
+    out: str = option("runs/multi30k-en-de", "folder of the run", fixed=False)
+    data: str = option("multi30k-en-de", "CORPUS-SRC-TGT; CORPUS is registered, or a folder")
+    prepared: str = option("", "folder of a prepared corpus; none: found, or made", fixed=False)
+    weights: str = option(
         "", "trained model to start from, a name or a folder; none: random weights"
     )
-    vocabulary: str = _option("bpe", "kind of pieces (section 5.1)", ("bpe", "wordpiece"))
-    vocab_size: int = _option(5000, "pieces in the shared vocabulary")
-    vocab_pairs: int = _option(
+    vocabulary: str = option("bpe", "kind of pieces (section 5.1)", ("bpe", "wordpiece"))
+    vocab_size: int = option(5000, "pieces in the shared vocabulary")
+    vocab_pairs: int = option(
         500_000, "maximum number of pairs from which the vocabulary is learned"
     )
-    N: int = _option(4, "layers in each stack")
-    d_model: int = _option(128, "width of the model")
-    d_ff: int = _option(512, "inner width of the feed-forward layers")
-    h: int = _option(4, "attention heads")
-    d_k: int = _option(0, "width of a query and a key in a head; 0: d_model / h", least=0)
-    d_v: int = _option(0, "width of a value in a head; 0: d_model / h", least=0)
-    positions: str = _option("sinusoidal", "encoding of positions", ("sinusoidal", "learned"))
-    norm_first: bool = _option(
-        False, "normalize before each sub-layer; the paper normalizes after it"
-    )
-    bias: bool = _option(
-        False, "bias in the projections and before the softmax; the paper has none"
-    )
-    activation: str = _option("relu", "activation of the feed-forward layers", ("relu", "swish"))
-    dropout: float = _option(0.3, "P_drop (section 5.4)")
-    attention_dropout: float = _option(0.0, "dropout of attention weights (section 6.3)")
-    label_smoothing: float = _option(0.1, "ε of label smoothing (section 5.4)")
-    src_tokens: int = _option(2000, "maximum source tokens per update, including padding")
-    tgt_tokens: int = _option(2000, "maximum target tokens per update, including padding")
-    parts: int = _option(0, "micro-batches in an update; 0: one per process", least=0)
-    on_bad: str = _option(
+    N: int = _other("N", 4)
+    d_model: int = _other("d_model", 128)
+    d_ff: int = _other("d_ff", 512)
+    h: int = _other("h", 4)
+    d_k: int | None = _other("d_k", 0)
+    d_v: int | None = _other("d_v", 0)
+    dropout: float = _other("dropout", 0.3)
+    label_smoothing: float = option(0.1, "ε of label smoothing (section 5.4)")
+    src_tokens: int = option(2000, "maximum source tokens per update, including padding")
+    tgt_tokens: int = option(2000, "maximum target tokens per update, including padding")
+    parts: int = option(0, "micro-batches in an update; 0: one per process", least=0)
+    on_bad: str = option(
         "auto", "bad training pairs; auto: as registered, or refuse", ("auto", "refuse", "drop")
     )
-    max_pieces: int = _option(256, "longer training sentences are left out")
-    updates: int = _option(19000, "total number of updates of the weights", fixed=False)
-    warmup: int = _option(2000, "updates during which the learning rate rises (equation 3)")
-    factor: float = _option(1.0, "multiplies the learning rate of equation 3")
-    average: int = _option(10, "checkpoints averaged at the end (section 6.1)", fixed=False)
-    save_updates: int = _option(280, "updates between checkpoints; 0: none", fixed=False, least=0)
-    save_minutes: float = _option(0.0, "minutes between checkpoints; 0: none", fixed=False)
-    log_updates: int = _option(70, "updates between rows of the log", fixed=False)
-    precision: str = _option(
+    max_pieces: int = option(256, "longer training sentences are left out")
+    updates: int = option(19000, "total number of updates of the weights", fixed=False)
+    warmup: int = option(2000, "updates during which the learning rate rises (equation 3)")
+    factor: float = option(1.0, "multiplies the learning rate of equation 3")
+    average: int = option(10, "checkpoints averaged at the end (section 6.1)", fixed=False)
+    save_updates: int = option(280, "updates between checkpoints; 0: none", fixed=False, least=0)
+    save_minutes: float = option(0.0, "minutes between checkpoints; 0: none", fixed=False)
+    log_updates: int = option(70, "updates between rows of the log", fixed=False)
+    precision: str = option(
         "auto",
         "number format of matrix products; auto: the fastest that is safe on the device",
         ("auto", "float32", "bfloat16", "float16"),
         fixed=False,
     )
-    compile: bool = _option(False, "torch.compile: a slow start, then faster steps", fixed=False)
-    tensorboard: bool = _option(False, "also write the log for TensorBoard", fixed=False)
-    seed: int = _option(1, "seed of every random choice", least=0)
+    compile: bool = option(False, "torch.compile: a slow start, then faster steps", fixed=False)
+    tensorboard: bool = option(False, "also write the log for TensorBoard", fixed=False)
+    seed: int = option(1, "seed of every random choice", least=0)
 
     def __post_init__(self) -> None:
-        for option in fields(self):
-            name, choices, value = option.name, option.metadata["choices"], vars(self)[option.name]
-            kind: Any = type(option.default)
-            if type(value) is not kind and not (kind is float and type(value) is int):
-                raise InputError(f"expected {name} as {kind.__name__}; got {value!r}")
-            if choices and value not in choices:
-                raise InputError(f"expected {name} out of {', '.join(choices)}; got {value!r}")
-            least = option.metadata["least"] if kind is int else 0
-            if kind in (int, float) and not least <= value <= 2**31:
-                wanted = f"expected {name} of at least {least}, and at most 2^31"
-                raise InputError(f"{wanted}; got {value}")
+        check_options(self)
         if not self.out:
             raise InputError("expected out as the name of a folder; got ''")
         if self.label_smoothing >= 1:
@@ -227,8 +204,7 @@ class TrainingConfig:
 
 def model_config(config: TrainingConfig) -> TransformerConfig:
     """Configuration of a run's model: the paper's, in the run's size, with a shared vocabulary."""
-    shared = vars(config).keys() & {option.name for option in fields(TransformerConfig)}
-    options = {name: getattr(config, name) for name in shared}
+    options = {each.name: getattr(config, each.name) for each in fields(ModelOptions)}
     options |= {"d_k": config.d_k or None, "d_v": config.d_v or None}
     length = max(config.max_pieces + 2, 512)  # matters to learned positions only
     return TransformerConfig.base(config.vocab_size, **options, max_len=length)

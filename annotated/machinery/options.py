@@ -6,7 +6,6 @@ in `ModelOptions` (section 3). What published models need and the paper does not
 """
 
 from dataclasses import MISSING, dataclass, field, fields
-from numbers import Real
 from typing import Any
 
 from annotated.feed_forward import ACTIVATIONS
@@ -46,23 +45,23 @@ def check_options(config: Any) -> None:
         if not (about := each.metadata):
             continue
         name, value, choices = each.name, getattr(config, each.name), about["choices"]
-        kinds = _kinds(each.type)
-        real = float in kinds and type(value) is not bool and isinstance(value, Real)
+        kinds = allowed_types(each)
+        real = float in kinds and type(value) is not bool and isinstance(value, int)
         if type(value) not in kinds and not real:
             wanted = " or ".join(kind.__name__ for kind in kinds)
             raise InputError(f"expected {name} as {wanted}; got {value!r:.80}")
         if choices and value not in choices:
             raise InputError(f"expected {name} out of {', '.join(choices)}; got {value!r:.80}")
-        if isinstance(value, Real) and type(value) is not bool:
+        if isinstance(value, (int, float)) and type(value) is not bool:
             least = 0 if float in kinds else about["least"]
             if not least <= value <= about["most"]:
                 wanted = f"expected {name} from {least} to {about['most']}"
                 raise InputError(f"{wanted}; got {value!r:.80}")
 
 
-def _kinds(declared: Any) -> tuple[type, ...]:
-    """The types that an annotation such as `int | None` allows."""
-    return getattr(declared, "__args__", (declared,))
+def allowed_types(field: Any) -> tuple[type, ...]:
+    """The types that a field may have; two for an annotation such as `int | None`."""
+    return getattr(field.type, "__args__", (field.type,))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -145,9 +145,7 @@ def switch_off(model: nn.Module, heads: Mapping[str, Collection[int]]) -> Iterat
 
     def without(h: int, numbers: Collection[int]) -> Change:
         off = torch.tensor([number in numbers for number in range(h)])
-        return lambda x: x.masked_fill(
-            off.repeat_interleave(x.size(-1) // h).to(x.device), 0.0
-        )
+        return lambda x: x.masked_fill(off.repeat_interleave(x.size(-1) // h).to(x.device), 0.0)
 
     with touch(model, {f"{n}.w_o:in".lstrip("."): without(layers[n].h, heads[n]) for n in heads}):
         yield

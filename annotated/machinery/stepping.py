@@ -21,6 +21,6 @@ def has_step(module: nn.Module, whole: str = "forward") -> bool:
 def is_watched(module: nn.Module) -> bool:
     """Whether hooks or watchers, which expect whole sequences, wait anywhere in a module."""
     return any(
-        m._forward_hooks or m._forward_pre_hooks or getattr(m, "watchers", ())
+        m._forward_hooks or m._forward_pre_hooks or getattr(m, "watchers", False)
         for m in module.modules()
     )

@@ -162,7 +162,7 @@ class Translator:
         half = all(bool((weight.half() == weight).all()) for weight in weights.values())
         with writing_new_folder(folder) as part:
             write_tokenizers(part, self.tokenizer, self.target_tokenizer)
-            save_model(part, weights, self.model.config, half)
+            save_model(part, weights, self.model.config, half, self.model.parts)
 
 
 def _encode_beginnings(

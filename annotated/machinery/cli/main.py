@@ -52,14 +52,17 @@ def _add_fields(parser: argparse.ArgumentParser, config: Any, names: Collection[
 
     An option that is not given is absent from the result, so that presets can supply it.
     """
+    from annotated.machinery.options import allowed_types
+
     for field in dataclasses.fields(config):
         if names and field.name not in names:
             continue
         default, choices = field.default, field.metadata["choices"]
         kind: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
         if not isinstance(default, bool):
-            metavar = None if choices else type(default).__name__.upper()
-            kind = {"type": type(default), "choices": choices or None, "metavar": metavar}
+            of, *_ = allowed_types(field)
+            metavar = None if choices else of.__name__.upper()
+            kind = {"type": of, "choices": choices or None, "metavar": metavar}
         parser.add_argument(
             f"--{field.name.replace('_', '-')}",
             dest=field.name,

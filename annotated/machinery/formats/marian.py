@@ -32,9 +32,15 @@ from annotated.machinery.files import (
     write_tensors,
     write_text,
 )
-from annotated.machinery.formats.own import LoadedModel, check_weights, empty_model, with_weights
+from annotated.machinery.formats.own import (
+    LoadedModel,
+    check_weights,
+    empty_model,
+    parameter_shapes,
+    with_weights,
+)
 from annotated.machinery.formats.piece_models import read_piece_model, unigram_tokenizer
-from annotated.model import TransformerConfig, parameter_shapes
+from annotated.model import TransformerConfig
 from annotated.positional import sinusoids
 
 _FIELDS = {  # of our configuration, with their published names

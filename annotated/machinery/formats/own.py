@@ -1,16 +1,18 @@
 """A model's folder in the book's own format, and the checks that both formats share.
 
 The folder contains config.json (the fields of `TransformerConfig`), the vocabulary
-(`machinery.corpora.vocabularies`) and model.safetensors. The latter has each parameter once,
-under its name in `named_parameters`. If this is exact, a matrix is stored in 8 bits, as integers
-and their divisor, which is called NAME.multiplier. The header also contains the configuration and
-the SHA-256 of vocabulary and weights, so that a damaged or exchanged file is detected. Every model
-that passes the readers can translate.
+(`machinery.corpora.vocabularies`) and model.safetensors. The latter has each parameter once, under
+its name in `named_parameters`, and the buffers that parts of the caller's store. config.json notes
+the names of such parts, and whoever loads the model gives them again: a folder must not run code.
+If this is exact, a matrix is stored in 8 bits, as integers and their divisor, which is called
+NAME.multiplier. The header also contains the configuration and the SHA-256 of vocabulary and
+weights, so that a damaged or exchanged file is detected. Every model that passes the readers can
+translate.
 """
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -33,6 +35,7 @@ from annotated.machinery.files import (
     write_tensors,
     write_text,
 )
+from annotated.machinery.parts import part_names
 from annotated.model import EncoderDecoder, TransformerConfig, build_model
 
 LoadedModel = tuple[EncoderDecoder, Tokenizer, Tokenizer | None]  # the arguments of a `Translator`
@@ -53,14 +56,35 @@ class _Uninitialized(TorchFunctionMode):
 _LAYER = re.compile(r"(encoder|decoder)(?:\.layers\.|_l)(\d+)")  # in the names of all formats
 
 
-def empty_model(config: TransformerConfig, names: Iterable[str], path: Path) -> EncoderDecoder:
-    """Build a model on the meta device, where nothing is allocated or initialized.
+Build = Callable[[TransformerConfig], EncoderDecoder]  # such as `build_model`
+
+
+def built(build: Build, config: TransformerConfig) -> EncoderDecoder:
+    """A model, with its configuration and with the names of what is not the paper's.
+
+    Raises: InputError for a model of another interface.
+    """
+    model = build(config)
+    if not isinstance(model, EncoderDecoder):
+        raise InputError(f"expected an EncoderDecoder from build; got {type(model).__name__}")
+    if getattr(model, "config", None) is None:  # made by a function other than `build_model`
+        model.config, model.parts = config, part_names({"build": build})
+    return model
+
+
+def empty_model(
+    config: TransformerConfig, names: Iterable[str], path: Path, build: Build = build_model
+) -> EncoderDecoder:
+    """Build a model; the paper's on the meta device, where nothing is allocated or initialized.
 
     Args:
-        names: of the weights.   path: of the configuration.
+        names: of the weights.   path: of the configuration.   build: makes the model.
 
     Raises: FileError if `config` has a different number of layers or is too large to build.
     """
+    if build is not build_model:  # it may compute tables, which no file contains
+        with torch.random.fork_rng(devices=[]):
+            return built(build, config).eval()
     layers = {found.groups() for name in names if (found := _LAYER.search(name))}
     encoder, decoder = (sum(s == stack for s, _ in layers) for stack in ("encoder", "decoder"))
     depths = config.N, config.N_decoder or config.N
@@ -69,13 +93,32 @@ def empty_model(config: TransformerConfig, names: Iterable[str], path: Path) -> 
         raise FileError(f"{path}: expected {wanted}; got {depths[0]} and {depths[1]}")
     expected = "the configuration of a model that can be built"
     with reading(path, expected), torch.device("meta"), _Uninitialized():
-        return build_model(config).eval()
+        return build(config).eval()
+
+
+def parameter_shapes(config: TransformerConfig) -> dict[str, torch.Size]:
+    """Name and shape of each parameter; a tied matrix has one name, as in `named_parameters`."""
+    with torch.device("meta"):
+        return {name: p.shape for name, p in build_model(config).named_parameters()}
+
+
+def model_tensors(model: nn.Module) -> dict[str, Tensor]:
+    """The parameters of a model, a tied one once, and the buffers that it stores, by name."""
+    stored = model.state_dict()
+    buffers = {name: buffer for name, buffer in model.named_buffers() if name in stored}
+    return {**dict(model.named_parameters()), **buffers}
 
 
 def check_weights(
-    path: Path, found: Mapping[str, Tensor], shapes: Mapping[str, Sequence[int]]
+    path: Path,
+    found: Mapping[str, Tensor],
+    shapes: Mapping[str, Sequence[int]],
+    own: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Tensor]:
     """Copy the tensors of a file in single precision; they no longer depend on the file.
+
+    Args:
+        own: of the model; a buffer of whole numbers stays as it is.
 
     Raises: FileError that names the file and the tensor unless these are exactly the tensors of
         `shapes`, of finite floating-point numbers.
@@ -87,6 +130,9 @@ def check_weights(
     for name, shape in shapes.items():
         tensor = found[name]
         dense = tensor.layout == torch.strided  # a pickle may contain others
+        if own and not own[name].is_floating_point() and tensor.shape == shape:
+            weights[name] = tensor.to(own[name].dtype, copy=True)
+            continue
         if tensor.shape == shape and tensor.is_floating_point() and dense:
             weights[name] = tensor.to(torch.float32, copy=True)
         if name not in weights or not weights[name].isfinite().all():
@@ -105,32 +151,44 @@ def with_weights(model: _Model, weights: Mapping[str, Tensor]) -> _Model:
     names = {parameter: name for name, parameter in model.named_parameters()}
     ready = {name: nn.Parameter(weights[name]) for name in names.values()}
     every = model.named_parameters(remove_duplicate=False)  # a tied matrix has all its names
-    model.load_state_dict({name: ready[names[p]] for name, p in every}, assign=True)
+    state = {**weights, **{name: ready[names[p]] for name, p in every}}
+    model.load_state_dict(state, assign=True)
     return model
 
 
-def read_own(folder: Path, contents: dict[str, Any]) -> LoadedModel:
+def read_own(folder: Path, contents: dict[str, Any], build: Build | None = None) -> LoadedModel:
     """Read a folder in the book's own format.
 
     Args:
         contents: the contents of its config.json.
+        build: makes the model; needed if the model has parts that are not the paper's.
 
-    Raises: MissingFile or FileError that names the file.
+    Raises: MissingFile or FileError that names the file; InputError that names the parts that the
+        caller has to give.
     """
     path, weights_path = folder / "config.json", folder / "model.safetensors"
+    noted = contents.pop("parts", {})
     config = settings(TransformerConfig, contents, str(path))
     found, header = read_tensors(weights_path, f"the weights of the model in {path}")
     stored, found = found, _as_floats(weights_path, found)
-    model = empty_model(config, found, path)
-    shapes = {name: parameter.shape for name, parameter in model.named_parameters()}
-    weights = check_weights(weights_path, found, shapes)
+    if noted and build is None:
+        raise InputError(f"expected the parts of the model in {folder} again: {_told(noted)}")
+    model = empty_model(config, found, path, build or build_model)
+    if model.parts != noted:
+        given = _told(model.parts)
+        raise InputError(
+            f"expected the parts of the model in {folder}, {_told(noted)}; got {given}"
+        )
+    tensors = model_tensors(model)
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    weights = check_weights(weights_path, found, shapes, tensors)
     tokenizers = read_tokenizers(folder, config.src_vocab, config.tgt_vocab)
     with reading(weights_path, "a description of the model in its header"):
-        said = (
-            json.loads(header["model"]) if "model" in header else {}
-        )  # written by earlier editions
+        # Written by earlier editions, the header has no description.
+        said = json.loads(header["model"]) if "model" in header else {}
+        own = asdict(config) | ({"parts": noted} if noted else {})
         trained = said["config"] if "model" in header else {}
-        if asdict(config) | trained != asdict(config):
+        if own | trained != own:
             raise FileError(f"{path}: expected the configuration in {weights_path}: {trained}")
         if said and digest(stored) != said["sha256"]:
             raise FileError(
@@ -142,6 +200,12 @@ def read_own(folder: Path, contents: dict[str, Any]) -> LoadedModel:
                     f"{folder / name}: expected the vocabulary of the model; got another"
                 )
     return with_weights(model, weights), *tokenizers
+
+
+def _told(parts: Any) -> str:
+    """Names of parts as they are given to `load_pretrained`."""
+    named = parts.items() if isinstance(parts, dict) else [("parts", parts)]
+    return ", ".join(f"{name}={part}" for name, part in named)[:200] or "the paper's"
 
 
 _MULTIPLIER = ".multiplier"
@@ -181,14 +245,17 @@ def _vocabulary_sums(folder: Path) -> dict[str, str]:
 
 
 def own_weights(model: EncoderDecoder) -> dict[str, Tensor]:
-    """The parameters of a model by their names.
+    """The parameters of a model, and the buffers that it stores, by their names.
 
-    Raises: InputError that names the first difference from the parameters that its configuration
-        describes, for example if the model was pruned, quantized, parametrized or truncated.
+    Raises: InputError for a model without a configuration, and one that names the first difference
+        from the parameters that the configuration describes, for example if the model was pruned,
+        quantized, parametrized or truncated.
     """
-    own: dict[str, Tensor] = dict(model.named_parameters())
+    if getattr(model, "config", None) is None:
+        raise InputError("expected a model from build_model, which has a configuration to save")
+    own = model_tensors(model)
     shapes = parameter_shapes(model.config)
-    for name in sorted(own.keys() | shapes.keys()):
+    for name in () if model.parts else sorted(own.keys() | shapes.keys()):
         if name not in own or name not in shapes or own[name].shape != shapes[name]:
             got = tuple(own[name].shape) if name in own else "none"
             wanted = tuple(shapes[name]) if name in shapes else "none"
@@ -198,33 +265,42 @@ def own_weights(model: EncoderDecoder) -> dict[str, Tensor]:
 
 
 def stored_weights(weights: Mapping[str, Tensor], half: bool) -> dict[str, Tensor]:
-    """Weights in half or single precision.
+    """Weights in half or single precision; whole numbers stay as they are.
 
     Raises: InputError that names a weight that is not finite in this precision.
     """
-    kept = {name: w.detach().half() if half else w.detach().float() for name, w in weights.items()}
-    for name, weight in kept.items():
-        if not weight.isfinite().all():
-            most = torch.finfo(weight.dtype).max
+    kept = {}
+    for name, w in weights.items():
+        kept[name] = w.detach().to((torch.float32, torch.float16)[half])
+        if not w.is_floating_point():
+            kept[name] = w.detach()
+        elif not kept[name].isfinite().all():
+            most = torch.finfo(kept[name].dtype).max
             raise InputError(f"expected finite weights of at most {most:g}; got others in {name}")
     return kept
 
 
 def save_model(
-    folder: Path, weights: Mapping[str, Tensor], config: TransformerConfig, half: bool = True
+    folder: Path,
+    weights: Mapping[str, Tensor],
+    config: TransformerConfig,
+    half: bool = True,
+    parts: Mapping[str, str] | None = None,
 ) -> None:
     """Write weights and the configuration, for `load_pretrained`.
 
     Args:
         folder: with the vocabulary files.   weights: by their names in `named_parameters`.
         half: store in 16 bits; otherwise in 32, except for matrices that are exact in 8.
+        parts: names of those that are not the paper's.
 
     Raises: InputError as `stored_weights`; FileError if the folder cannot be written to, has no
         vocabulary, or has one that differs from the existing model's.
     """
     kept, described = stored_weights(weights, half), asdict(config)
+    described |= {"parts": dict(parts)} if parts else {}
     for name, weight in [] if half else list(kept.items()):
-        if weight.dim() == 2 and (exact := _in_eight_bits(weight)):
+        if weight.dim() == 2 and weight.is_floating_point() and (exact := _in_eight_bits(weight)):
             kept[name], kept[name + _MULTIPLIER] = exact
     read_tokenizers(folder, config.src_vocab, config.tgt_vocab)
     sums = {"vocabulary": _vocabulary_sums(folder), "sha256": digest(kept)}

@@ -1,6 +1,9 @@
 """A trained model from its name or its folder, in whatever format it is stored."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -10,8 +13,9 @@ from annotated.machinery.formats.engine import EngineTranslator
 from annotated.machinery.formats.firefox import is_firefox, read_firefox
 from annotated.machinery.formats.hub import model_folder, print_card
 from annotated.machinery.formats.marian import read_marian
-from annotated.machinery.formats.own import read_own
+from annotated.machinery.formats.own import Build, read_own
 from annotated.machinery.translator import Translator
+from annotated.model import build_model
 
 ENGINES = "torch", "ctranslate2"
 
@@ -21,6 +25,8 @@ def load_pretrained(
     device: torch.device | str = "cpu",
     engine: str = "torch",
     precision: str = "float32",
+    build: Build | None = None,
+    **parts: Callable[..., Any],
 ) -> Translator:
     """Load a trained model.
 
@@ -32,6 +38,8 @@ def load_pretrained(
         engine: "torch", the search of this book; or "ctranslate2", a faster program, for which
             the model is exported once and kept in the cache (extra "export").
         precision: number format of the engine, such as "int8" with CTranslate2.
+        build, parts: what the model was built with if it is not the paper's, as for `train` and
+            `build_model`: a folder notes its name, such as attention=MyAttention, and no code.
 
     Returns: a translator, in eval mode; with the engine an `EngineTranslator`.
 
@@ -45,13 +53,22 @@ def load_pretrained(
     if engine == "torch" and precision != "float32":
         wrong = f"expected precision 'float32' with the engine torch; got {precision!r:.80}"
         raise InputError(f"{wrong}; for other precisions choose engine 'ctranslate2'")
+    if parts:
+        build = partial(build or build_model, **parts)
     folder = model_folder(name)
     if is_firefox(folder):
+        if build:
+            raise InputError(f"expected no parts for {folder}, a model of the paper's; got some")
         translator = Translator(*read_firefox(folder))
     else:
         contents = read_json(folder / "config.json", "the configuration of a model")
         published = "model_type" in contents  # our own format has no such field
-        translator = Translator(*(read_marian if published else read_own)(folder, contents))
+        if published and build:
+            raise InputError(f"expected no parts for {folder}, a published model; got some")
+        if published:
+            translator = Translator(*read_marian(folder, contents))
+        else:
+            translator = Translator(*read_own(folder, contents, build))
         if published:
             added = translator.tokenizer.get_added_tokens_decoder().values()
             labels = [token.content for token in added if token.content.startswith(">>")]

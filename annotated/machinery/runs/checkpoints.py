@@ -20,6 +20,7 @@ from torch.optim import Optimizer
 
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import digest, read_tensors, reading, write_tensors
+from annotated.machinery.formats.own import model_tensors
 from annotated.machinery.progress import say
 from annotated.training import TrainingConfig
 
@@ -34,22 +35,23 @@ def fixed_options(config: TrainingConfig) -> dict[str, Any]:
 
 
 def checkpoint_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
-    """The weights of a model and Adam's state for each, which is zero before the first step."""
+    """The weights and buffers of a model, and Adam's state, which is zero before the first step."""
     tensors: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         kept = optimizer.state.get(parameter, {"step": torch.zeros(())})
-        tensors[f"model.{name}"] = parameter
         for key in _MOMENTS:
             tensors[f"{key}.{name}"] = kept[key] if key in kept else torch.zeros_like(parameter)
-    return tensors
+    return tensors | {f"model.{name}": tensor for name, tensor in model_tensors(model).items()}
 
 
 def restore_tensors(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Restore a model and its optimizer from the tensors of `checkpoint_tensors`."""
-    moments = {}
-    for i, (name, parameter) in enumerate(model.named_parameters()):
-        parameter.data.copy_(tensors[f"model.{name}"])
-        moments[i] = {key: tensors[f"{key}.{name}"] for key in _MOMENTS}
+    for name, tensor in model_tensors(model).items():
+        tensor.data.copy_(tensors[f"model.{name}"])
+    moments = {
+        i: {key: tensors[f"{key}.{name}"] for key in _MOMENTS}
+        for i, (name, _) in enumerate(model.named_parameters())
+    }
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
@@ -149,5 +151,5 @@ def average_checkpoints(
         if not same or next(shapes) != next(shapes):
             raise FileError(f"{path}: expected a checkpoint of the same run as {paths[0]}")
         for name, x in weights.items():
-            total[name] += x / len(paths)
+            total[name] = total[name] + x / len(paths) if x.is_floating_point() else x
     return total

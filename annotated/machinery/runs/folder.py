@@ -27,6 +27,7 @@ from annotated.machinery.runs.checkpoints import (
     average_checkpoints,
     fixed_options,
     list_checkpoints,
+    read_checkpoint,
 )
 from annotated.machinery.corpora.vocabularies import VOCABULARIES
 from annotated.training import TrainingConfig, model_config
@@ -162,4 +163,5 @@ def average_run(folder: Path, last: int = 0) -> None:
     if last > len(found):
         raise InputError(f"expected {last} checkpoints in {folder}; got {len(found)}")
     mean = average_checkpoints(found[-(last or config.average) :], config)
-    save_model(folder, mean, model_config(config))
+    parts = read_checkpoint(found[-1])[1].get("parts", {})
+    save_model(folder, mean, model_config(config), parts=parts)

@@ -26,11 +26,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
 from annotated.data import PAD, Batch, token_batches
+from annotated.embeddings import Generator
 from annotated.machinery.blockwise_loss import linear_cross_entropy
 from annotated.machinery.corpora.encoding import EncodedPairs
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import settings
 from annotated.machinery.corpora.prepared import PreparedCorpus
+from annotated.machinery.formats.own import Build, built
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.progress import ProgressBar, progress_bar, say
 from annotated.machinery.runs.batches import (
@@ -68,8 +70,9 @@ from annotated.machinery.runs.processes import (
     join_processes,
     leave_together,
 )
-from annotated.model import build_model
+from annotated.model import EncoderDecoder, build_model
 from annotated.optimizer import paper_optimizer
+from annotated.regularization import smoothed_cross_entropy
 from annotated.training import TrainingConfig, model_config, update_weights
 
 _AGREE = 10  # number of updates after which processes agree on saving and stopping
@@ -80,11 +83,11 @@ class ModelLoss(nn.Module):
     """A model with its loss, the module that `DistributedDataParallel` and `torch.compile` wrap.
 
     Args:
-        model: with a generator whose linear map is `proj`; it is not called, but its weights
-            are used in blocks.   smoothing: ε (section 5.4).
+        model: the paper's `Generator` is not called, but its weights are used in blocks.
+        smoothing: ε (section 5.4).
     """
 
-    def __init__(self, model: nn.Module, smoothing: float) -> None:
+    def __init__(self, model: EncoderDecoder, smoothing: float) -> None:
         super().__init__()
         self.model = model
         self.smoothing = smoothing
@@ -93,8 +96,11 @@ class ModelLoss(nn.Module):
         """ids (batch, src_len) and (batch, tgt_len + 1) to the loss, summed over target tokens."""
         batch = Batch(src, tgt)
         out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-        proj: Any = self.model.get_submodule("generator.proj")
-        weight = proj.weight  # (vocab, d_model)
+        generator = self.model.generator
+        if type(generator) is not Generator:
+            logits = self.model.logits(out)
+            return smoothed_cross_entropy(logits, batch.tgt_y, PAD, self.smoothing)
+        proj, weight = generator.proj, generator.proj.weight  # (vocab, d_model)
         if proj.bias is not None:  # the bias is the weight of an additional input of 1
             out = F.pad(out, (0, 1), value=1.0)
             weight = torch.cat([weight, proj.bias.unsqueeze(1)], dim=1)
@@ -126,6 +132,8 @@ class Trainer:
         config: the run.
         pairs, dev_pairs: for training and for validation.
         processes: this process among all; default: a single process on the CPU.
+        build: from the configuration of the model to the model, such as
+            `partial(build_model, attention=MyAttention)`.
 
     Raises: InputError as `BatchStream`.
     """
@@ -136,13 +144,14 @@ class Trainer:
         pairs: EncodedPairs,
         dev_pairs: EncodedPairs,
         processes: Processes | None = None,
+        build: Build = build_model,
     ) -> None:
-        self.config, self.dev_pairs = config, dev_pairs
+        self.config, self.dev_pairs, self.build = config, dev_pairs, build
         self.processes = processes or Processes()
         self.stream = BatchStream(config, pairs, self.processes)
         self.device, self.progress = self.processes.device, Progress()
         torch.manual_seed(config.seed)
-        self.model = build_model(model_config(config)).to(self.device)
+        self.model = built(build, model_config(config)).to(self.device)
         self.dtype = find_precision(config.precision, self.device)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.loss: Any = ModelLoss(self.model, config.label_smoothing)
@@ -308,6 +317,7 @@ class Trainer:
             path, config = Path(self.config.out) / name, fixed_options(self.config)
             scaler = self.scaler.state_dict()
             state = {"progress": asdict(self.progress), "scaler": scaler, "config": config}
+            state |= {"parts": self.model.parts}
             write_checkpoint(path, checkpoint_tensors(self.model, self.optimizer), state)
             (path.parent / SAVED).touch()
             if name != INTERRUPTED:
@@ -330,6 +340,9 @@ class Trainer:
         """
         tensors, state = read_checkpoint(path)
         check_options(path, state, self.config)
+        if (parts := state.get("parts", {})) != self.model.parts:
+            wanted = f"a run with the parts {self.model.parts or 'of the paper'}"
+            raise FileError(f"{path}: expected a checkpoint of {wanted}; got {parts or 'these'}")
         self.progress = settings(Progress, state["progress"], str(path))
         if state["scaler"]:  # empty unless written in float16
             self.scaler.load_state_dict(state["scaler"])
@@ -341,7 +354,8 @@ class Trainer:
 
         Raises: InputError that names a difference between the two models.
         """
-        trained = load_pretrained(name).model
+        own = self.build if self.model.parts else None
+        trained = load_pretrained(name, build=own).model
         asked = asdict(self.model.config)
         free = {"dropout", "attention_dropout"}  # not part of the weights, like sinusoids
         free |= {"max_len"} if asked["positions"] == "sinusoidal" else set()
@@ -352,13 +366,17 @@ class Trainer:
 
 
 def start_run(
-    config: TrainingConfig, resume: bool = False, processes: Processes | None = None
+    config: TrainingConfig,
+    resume: bool = False,
+    processes: Processes | None = None,
+    build: Build = build_model,
 ) -> Trainer:
     """Begin a run, or continue one from its latest undamaged checkpoint.
 
     Args:
         config: the run.   resume: continue the run in its folder, if there is one.
         processes: this process among all; default: a single process on the CPU.
+        build: makes the model, as for `Trainer`.
 
     Raises: InputError if the folder contains a run and resume is False, or another run; as
         `Trainer`.
@@ -377,7 +395,7 @@ def start_run(
         saved, place = processes.broadcast((saved, place))
         if processes.rank > 0:
             corpus = PreparedCorpus.open(place)
-        trainer = Trainer(config, corpus.train, corpus.dev, processes)
+        trainer = Trainer(config, corpus.train, corpus.dev, processes, build)
         if saved:
             trainer.load_checkpoint(saved)
         elif config.weights:
@@ -398,7 +416,7 @@ def start_run(
     return trainer
 
 
-def train(config: TrainingConfig, resume: bool = False) -> Path:
+def train(config: TrainingConfig, resume: bool = False, build: Build = build_model) -> Path:
     """Train a model, or continue a run that stopped.
 
     It uses and seeds torch's global random generator, so other code that draws from this generator
@@ -406,6 +424,8 @@ def train(config: TrainingConfig, resume: bool = False) -> Path:
 
     Args:
         config: the run.   resume: continue the run in its folder, if there is one.
+        build: from the configuration of the model to the model, such as
+            `partial(build_model, attention=MyAttention)`; who resumes or loads gives it again.
 
     Returns: the folder, with model.safetensors (the mean of the last checkpoints, in half
         precision), config.json, tokenizer.json, training.json and log.csv.
@@ -421,7 +441,7 @@ def train(config: TrainingConfig, resume: bool = False) -> Path:
     processes, folder = join_processes(), Path(config.out)
     lock = run_lock(folder) if processes.rank == 0 else nullcontext()
     with leave_together(processes), lock:
-        trainer = start_run(config, resume, processes)
+        trainer = start_run(config, resume, processes, build)
         if trainer.progress.update < config.updates:
             trainer.fit()
         if processes.rank == 0:
