@@ -11,8 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from annotated.language_model import LanguageModel, LanguageModelConfig
-from annotated.machinery.checks import check_real
-from annotated.machinery.errors import check_whole, extra
+from annotated.machinery.errors import check_real, check_whole, extra
 from annotated.model import TransformerConfig, build_model
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from annotated.model import initialize
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
 from annotated.stacks import SublayerConnection
 
-Cache = list[list[Tensor]]  # each layer's keys and values (batch, kv_heads, tokens, d_k)
+Cache = dict[nn.Module, list[Tensor]]  # keys and values (batch, kv_heads, tokens, d_k)
 FUNCTIONS: dict[str, Any] = {**ACTIVATIONS, "gelu": F.gelu, "gelu_tanh": nn.GELU("tanh")}
 
 
@@ -222,24 +222,24 @@ class LanguageModel(nn.Module):
         initialize(self)
 
     def forward(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
-        """ids (batch, len) to logits (batch, len, vocab); a cache, [] at first, grows by len."""
+        """ids (batch, len) to logits (batch, len, vocab); a cache, {} at first, grows by len."""
         return self.generator.logits(self.decode(ids, cache))
 
     def decode(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
         """ids (batch, len) to (batch, len, d_model), as `forward` but for the generator."""
         check_ids("ids", ids)
-        start = cache[0][0].size(2) if cache else 0
+        start = next(iter(cache.values()))[0].size(2) if cache else 0
         x = self.embed(ids) if self.config.scale_embeddings else self.embed.lut(ids)
         if self.config.positions != "rope":
             x = self.encoding(x, start)
-        if cache == []:
-            cache[:] = [layer.start(x[:, :0]) for layer in self.layers]
         mask = None  # a single token sees all before it
         if ids.size(1) > 1:
             shape = 1, ids.size(1), start + ids.size(1)
             mask = torch.ones(shape, dtype=torch.bool, device=ids.device).tril(start)
-        for i, layer in enumerate(self.layers):
-            x = layer(x, mask) if cache is None else layer.step(x, cache[i], mask)
+        for layer in self.layers:
+            if cache is not None and layer not in cache:
+                cache[layer] = layer.start(x[:, :0])
+            x = layer(x, mask) if cache is None else layer.step(x, cache[layer], mask)
         return self.norm(x)
 
 
@@ -269,7 +269,7 @@ def generate(
     random.seed() if seed is None else random.manual_seed(seed)
     new = ids = torch.tensor([[*prompt]], device=device)
     parts = [part for layer in model.layers for part in (layer, layer.self_attn)]
-    cache: Cache | None = None if is_watched(model) or not all(map(has_step, parts)) else []
+    cache: Cache | None = None if is_watched(model) or not all(map(has_step, parts)) else {}
     for _ in range(max_new_tokens):
         out = model.decode(ids if cache is None else new, cache)[0, -1]
         logits = model.generator.logits(out).float() / temperature

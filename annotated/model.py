@@ -116,10 +116,10 @@ class ModelOptions(LaterOptions):
     d_model: int = option(512, "width of the model", most=LARGEST)
     d_ff: int = option(2048, "inner width of the feed-forward layers", most=LARGEST)
     h: int = option(8, "attention heads", most=LARGEST)
-    d_k: int | None = option(None, "width of a query and key in a head; 0: d_model / h", least=0)
-    d_v: int | None = option(None, "width of a value in a head; 0: d_model / h", least=0)
-    dropout: float = option(0.1, "P_drop, after sub-layers and embeddings (section 5.4)")
-    attention_dropout: float = option(0.0, "dropout of attention weights (section 6.3)")
+    d_k: int | None = option(None, "width of a query and key in a head; none: d_model / h")
+    d_v: int | None = option(None, "width of a value in a head; none: d_model / h")
+    dropout: float = option(0.1, "P_drop, after sub-layers and embeddings (section 5.4)", most=1)
+    attention_dropout: float = option(0.0, "dropout of attention weights (section 6.3)", most=1)
     positions: str = option(
         "sinusoidal",
         "encoding of positions (Table 3, row E); endpoint: to a wavelength of 10000 · 2π",
@@ -245,13 +245,12 @@ def tie_embeddings(model: EncoderDecoder) -> None:
     Raises: ValueError if the vocabularies differ in size, or an embedding has no such matrix.
     """
     shared = model.generator.proj.weight
-    for name, embed in (("src_embed", model.src_embed), ("tgt_embed", model.tgt_embed)):
-        tables = [m for m in embed.modules() if isinstance(m, nn.Embedding)]
-        if [table.weight.shape for table in tables] != [shared.shape]:
-            got = [tuple(table.weight.shape) for table in tables]
-            raise ValueError(
-                f"expected one nn.Embedding of {tuple(shared.shape)} in {name}; got {got}"
-            )
+    for name in ("src_embed", "tgt_embed"):
+        tables = [m for m in getattr(model, name).modules() if isinstance(m, nn.Embedding)]
+        sizes = [tuple(table.weight.shape) for table in tables]
+        if sizes != [tuple(shared.shape)]:
+            wanted = f"one nn.Embedding of {tuple(shared.shape)} in {name}, to tie"
+            raise ValueError(f"expected {wanted}; got {sizes}")
         tables[0].weight = shared
 
 

@@ -7,8 +7,7 @@ from torch import nn
 from torch.optim import Adam
 from torch.optim.lr_scheduler import LambdaLR
 
-from annotated.machinery.checks import check_real
-from annotated.machinery.errors import check_whole
+from annotated.machinery.errors import check_real, check_whole
 
 
 def rate(step: int, model_size: int, factor: float = 1.0, warmup: int = 4000) -> float:

@@ -27,6 +27,7 @@ from annotated.machinery.corpora.registry import known_corpora
 from annotated.machinery.files import write_text
 from annotated.machinery.formats.own import save_model
 from annotated.machinery.formats.pretrained import load_pretrained
+from annotated.machinery.options import allowed_types
 from annotated.machinery.runs.checkpoints import list_checkpoints
 from annotated.machinery.runs.logs import read_log
 from annotated.machinery.scoring import BLEU_KINDS
@@ -121,7 +122,7 @@ def test_the_options_of_train_are_the_fields_of_its_configuration(capsys):
     text = helped(capsys, "train")
     for field in dataclasses.fields(TrainingConfig):
         assert field.metadata["help"]
-        option, kind = f"--{field.name.replace('_', '-')}", type(field.default).__name__.upper()
+        option, kind = f"--{field.name.replace('_', '-')}", allowed_types(field)[0].__name__.upper()
         if field.metadata["choices"]:
             kind = f"{{{','.join(field.metadata['choices'])}}}"
         usage = f"{option}, --no-{option[2:]}" if kind == "BOOL" else f"{option} {kind}"

@@ -14,7 +14,7 @@ from torch import nn
 
 from annotated.data import END, PAD, START, UNK, Batch, encode_source, pad_ids
 from annotated.decoding import Hypothesis, beam_search, can_win, greedy_decode
-from annotated.incremental import DecoderCache, decode_step
+from annotated.incremental import DecoderCache
 from annotated.model import EncoderDecoder
 
 DECODERS = ["attention", "ssru", "ssru-without-ff"]
@@ -457,8 +457,14 @@ def test_one_mask_for_all_sentences():
 
 def test_the_source_is_projected_once_and_not_once_a_hypothesis():
     model, seen = wild(), []
+
+    class Seen(torch.nn.Linear):
+        def forward(self, x):
+            seen.append((*x.shape[:2], self.out_features))
+            return super().forward(x)
+
     for layer in model.decoder.layers:
-        layer.src_attn.w_k.register_forward_hook(lambda m, i, out: seen.append(tuple(out.shape)))
+        layer.src_attn.w_k.__class__ = Seen
     batched(model, [[4, 5, 6], [7, 8, 4]], max_extra=8)
     assert seen == [(2, 3, 16)] * 2  # batch, src_len, h · d_k; once for each layer
 
@@ -473,30 +479,36 @@ def test_a_step_decodes_what_a_whole_pass_decodes(decoder: str):
     with torch.no_grad():
         memory = model.encode(src, src_mask)
         whole = model.decode(memory, src_mask, tgt)
-        cache = DecoderCache.start(model, memory)
-        for i, one in enumerate(tgt.split(1, dim=1)):
-            step = decode_step(model, cache, one, None, src_mask)
+        cache = DecoderCache.start(model, memory, src_mask)
+        for i in range(tgt.size(1)):
+            parents = torch.tensor([[2], [1], [0]]) if i == 4 else None
+            step = cache.step(tgt[:, None, : i + 1], parents)
             torch.testing.assert_close(step, whole[:, i : i + 1], atol=1e-5, rtol=1e-5)
             if i == 3:  # a sentence may leave the batch, or the batch change its order
-                whole, tgt, src_mask = whole.flip(0), tgt.flip(0), src_mask.flip(0)
+                whole, tgt = whole.flip(0), tgt.flip(0)
                 cache.select(torch.tensor([2, 1, 0]))
-    assert cache.steps == 6
 
 
-def test_branches_of_a_tree_see_their_own_ancestors_only():
-    """Two hypotheses share a cache; each comes out as if it were alone."""
-    model, memory = wild(), torch.randn(1, 3, 16)
-    one, two = torch.tensor([[START, 4, 5]]), torch.tensor([[START, 6, 7]])
+@pytest.mark.parametrize("decoder", DECODERS)
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_hypothesis_continues_its_parent_only(decoder: str, kept: bool):
+    """Two sentences with two hypotheses each, of which each comes out as if it were alone."""
+    model, memory = wild(decoder=decoder), torch.randn(2, 3, 16)
+    ids = torch.full((2, 1, 1), START)
+    random, parents = torch.Generator().manual_seed(0), None
     with torch.no_grad():
         cache = DecoderCache.start(model, memory)
-        decode_step(model, cache, one[:, :1])
-        mask = torch.tensor([[[1, 1, 0], [1, 0, 1]]]).bool()  # the start symbol, and itself
-        for i in 1, 2:
-            out = decode_step(model, cache, torch.stack([one[0, i], two[0, i]])[None], mask)
-            mask = torch.cat([mask, torch.eye(2).bool()[None]], dim=-1)
-        for place, tgt in enumerate((one, two)):
-            alone = model.decode(memory, None, tgt)[:, -1]
-            torch.testing.assert_close(out[:, place], alone, atol=1e-5, rtol=1e-5)
+        cache.states = cache.states if kept else None  # otherwise all is decoded again
+        for _ in range(5):
+            out = cache.step(ids, parents)
+            for row, place in itertools.product(range(2), range(ids.size(1))):
+                alone = model.decode(memory[row : row + 1], None, ids[row, place][None])[:, -1]
+                torch.testing.assert_close(out[row, place], alone[0], atol=1e-5, rtol=1e-5)
+            parent = torch.randint(ids.size(1), (2, 2), generator=random)
+            token = torch.randint(4, 9, (2, 2, 1), generator=random)
+            rows = torch.arange(2).unsqueeze(1)
+            parents = rows * ids.size(1) + parent
+            ids = torch.cat([ids[rows, parent], token], dim=2)
 
 
 def test_search_leaves_no_trace():

@@ -282,7 +282,7 @@ def test_what_cannot_be_trained_on_is_refused(one_vocabulary, tmp_path):
     shape = {name: getattr(translator.model.config, name) for name in ("N", "d_model", "d_ff", "h")}
     for weights, message in (
         (folder, "in the book's own format"),
-        (tmp_path / "own", "to have positions=sinusoidal; it has endpoint"),
+        (tmp_path / "own", "to have norm_eps=1e-05; it has 1e-09"),
     ):
         config = TrainingConfig(
             out=str(tmp_path / "run"),

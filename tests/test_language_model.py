@@ -10,7 +10,6 @@ import pytest
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention as scaled
 
 from annotated.attention import MultiHeadedAttention, subsequent_mask
 from annotated.feed_forward import PositionwiseFeedForward
@@ -121,31 +120,35 @@ def test_grouped_heads_are_heads_that_are_repeated():
 @torch.no_grad()
 def test_a_sink_takes_its_share_of_the_softmax():
     model = built(TODAY)
-    attention = model.layers[0].self_attn
-    given: list[tuple[Tensor, ...]] = []
-    outputs = []
-    attention.kernel = lambda *inputs: given.append(inputs) or scaled(*inputs)
+    attention, given, outputs = model.layers[0].self_attn, [], []
+    attention.w_q.register_forward_hook(lambda _, x, out: given.append(out))
     attention.w_o.register_forward_pre_hook(lambda _, x: outputs.append(x[0]))
+    text = ids()
     with record_attention(model) as seen:
-        model(ids())
-    queries, keys, values, _ = given[0]
-    scores = (queries @ keys[:, :, :-1].mT / math.sqrt(6)).exp() * subsequent_mask(20)
+        model(text)
+    queries = attention.q_norm(attention.split_heads(given[0]))
+    x = model.layers[0].sublayer[0].norm(model.embed.lut(text))
+    values = attention.split_heads(attention.w_v(x)).repeat_interleave(2, dim=1)
+    keys = attention.k_norm(attention.split_heads(attention.w_k(x))).repeat_interleave(2, dim=1)
+    cos, sin = (table.float() for table in rotation(model.config, 0, 20))
+    scores = rotate(queries, cos, sin) @ rotate(keys, cos, sin).mT / math.sqrt(6)
+    scores = scores.exp() * subsequent_mask(20)
     weights = scores / (scores.sum(dim=-1, keepdim=True) + attention.sink.exp())
-    close(outputs[0], (weights @ values[:, :, :-1]).transpose(1, 2).flatten(2))
+    close(outputs[0], (weights @ values).transpose(1, 2).flatten(2))
     close(seen["layers.0.self_attn"], weights)
 
 
 @torch.no_grad()
 def test_weights_are_recorded_and_nothing_stays_behind():
     model, text = built(replace(TODAY, sink=False)), ids()
-    logits, kernel = model(text), model.layers[1].self_attn.kernel
+    logits = model(text)
     with record_attention(model) as seen:
         close(model(text), logits)
     assert list(seen) == ["layers.0.self_attn", "layers.1.self_attn"]
     for weights in seen.values():
         assert weights.shape == (3, 4, 20, 20) and weights.triu(1).sum() == 0
         close(weights.sum(dim=-1), torch.ones(3, 4, 20))
-    assert model.layers[1].self_attn.kernel is kernel
+    assert model.layers[1].self_attn.watchers == []
 
 
 def test_rotations_are_the_sinusoids_and_depend_on_distance_alone():

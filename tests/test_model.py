@@ -14,12 +14,12 @@ from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import Tensor, nn
 
 from annotated.data import Batch
+from annotated.machinery.formats.own import parameter_shapes
 from annotated.model import (
     EncoderDecoder,
     TransformerConfig,
     build_model,
     make_model,
-    parameter_shapes,
     tie_embeddings,
 )
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding

@@ -120,7 +120,7 @@ def test_a_folder_is_not_taken_for_a_library(monkeypatch):
 # These know only one another, the errors, and the checks of arguments.
 PAPER = {"attention", "stacks", "feed_forward", "embeddings", "positional", "model"}
 PAPER |= {"regularization", "optimizer", "data", "decoding", "incremental"}
-BELOW = {"machinery.errors", "machinery.checks", "machinery.recurrence"}
+BELOW = {f"machinery.{name}" for name in ("errors", "checks", "options", "parts", "stepping")}
 
 
 def test_the_map_of_the_machinery_names_what_exists():

@@ -18,7 +18,7 @@ def test_the_command_names_what_differs_from_the_defaults():
     config = TrainingConfig(N=3, norm_first=True, out="x")
     words = train_command(config, 8, resume=True)
     assert "--nproc-per-node=8" in words
-    given = "annotated train --resume --out x --N 3 --norm-first".split()  # noqa: SIM905
+    given = "annotated train --resume --norm-first --N 3 --out x".split()  # noqa: SIM905
     assert words[words.index("annotated") :] == given
 
 

@@ -67,7 +67,7 @@ def test_the_papers_parsers_differ_from_base_as_section_6_3_says(name, pieces, d
 
 def test_the_dropout_of_attention_reaches_the_model_and_older_runs_have_none(tmp_path: Path):
     config = TrainingConfig(N=1, attention_dropout=0.25)
-    assert build_model(model_config(config)).decoder.layers[0].src_attn.dropout == 0.25
+    assert build_model(model_config(config)).decoder.layers[0].src_attn.dropout.p == 0.25
     old = {name: value for name, value in asdict(config).items() if name != "attention_dropout"}
     (tmp_path / "training.json").write_text(json.dumps(old), encoding="utf-8")
     assert read_config(tmp_path).attention_dropout == 0

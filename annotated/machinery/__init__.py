@@ -1,7 +1,8 @@
 """Everything that the paper does not describe, in plain Python. A room is a folder of modules:
 
 - errors, checks, files, progress: kinds of errors, checks of arguments, atomic writes, bars
-- recurrence, recording, blockwise_loss: another layer, attention weights, a loss in less memory
+- options, parts, recurrence: choices declared once, the classes for them, another kind of layer
+- stepping, recording, blockwise_loss: one position at a time, looking into a model, a leaner loss
 - translator, scoring: translation with a trained model, and BLEU
 - chains, charts, claims: letters drawn at random, the theme of charts, verdicts on claims
 - corpora: from the name of a corpus to sentence pairs, and to ids that all runs share

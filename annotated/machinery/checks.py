@@ -5,13 +5,12 @@ This module does not import the model, so it accesses configurations only by the
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from numbers import Real
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from annotated.machinery.errors import InputError, check_whole
+from annotated.machinery.errors import InputError, check_real, check_whole
 from annotated.machinery.options import check_options
 
 if TYPE_CHECKING:
@@ -139,12 +138,6 @@ def _check_choices(c: object, choices: Mapping[str, tuple]) -> None:
         if type(value) is not type(allowed[0]) or value not in allowed:
             wanted = " or ".join(map(repr, allowed))
             raise InputError(f"expected {wanted} for {name}; got {value!r:.80}")
-
-
-def check_real(name: str, value: object, least: float, most: float) -> None:
-    """Raise InputError unless a value is a number from least to most; bool and NaN are not."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not least <= value <= most:  # type: ignore[operator]
-        raise InputError(f"expected {name} between {least} and {most}; got {value!r:.80}")
 
 
 def check_ids(name: str, ids: Tensor) -> None:

@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 
@@ -78,3 +78,9 @@ def check_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -
         raise InputError(f"expected {name} of at least {least}; got {value}")
     if int(value) > most:
         raise InputError(f"expected {name} of at most {most:,}; got {value}")
+
+
+def check_real(name: str, value: object, least: float, most: float) -> None:
+    """Raise InputError unless a value is a number from least to most; bool and NaN are not."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not least <= value <= most:  # type: ignore[operator]
+        raise InputError(f"expected {name} between {least} and {most}; got {value!r:.80}")

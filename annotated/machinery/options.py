@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from annotated.feed_forward import ACTIVATIONS
-from annotated.machinery.errors import InputError
+from annotated.machinery.errors import InputError, check_real, check_whole
 
 LARGEST = 10_000_000  # of widths and vocabularies
 
@@ -34,29 +34,28 @@ def option(
 
 
 def another_default(declared: type, name: str, default: Any) -> Any:
-    """An option as `declared` has it, with another default."""
-    metadata = declared.__dataclass_fields__[name].metadata  # type: ignore[attr-defined]
-    return field(default=default, metadata=metadata)
+    """An option as `declared` has it, with another default; 0 stands for none."""
+    about = declared.__dataclass_fields__[name].metadata  # type: ignore[attr-defined]
+    return field(default=default, metadata={**about, "least": min(about["least"], default)})
 
 
 def check_options(config: Any) -> None:
     """Raise InputError that names the first option whose value is not allowed."""
     for each in fields(config):
-        if not (about := each.metadata):
-            continue
-        name, value, choices = each.name, getattr(config, each.name), about["choices"]
+        name, value, about = each.name, getattr(config, each.name), each.metadata
         kinds = allowed_types(each)
-        real = float in kinds and type(value) is not bool and isinstance(value, int)
-        if type(value) not in kinds and not real:
-            wanted = " or ".join(kind.__name__ for kind in kinds)
-            raise InputError(f"expected {name} as {wanted}; got {value!r:.80}")
-        if choices and value not in choices:
-            raise InputError(f"expected {name} out of {', '.join(choices)}; got {value!r:.80}")
-        if isinstance(value, (int, float)) and type(value) is not bool:
-            least = 0 if float in kinds else about["least"]
-            if not least <= value <= about["most"]:
-                wanted = f"expected {name} from {least} to {about['most']}"
-                raise InputError(f"{wanted}; got {value!r:.80}")
+        if value is None and type(None) in kinds:
+            continue
+        if choices := about["choices"]:
+            if value not in choices:
+                wanted = " or ".join(map(repr, choices))
+                raise InputError(f"expected {wanted} for {name}; got {value!r:.80}")
+        elif int in kinds:
+            check_whole(name, value, about["least"], about["most"])
+        elif float in kinds:
+            check_real(name, value, 0, about["most"])
+        elif type(value) not in kinds:
+            raise InputError(f"expected {name} as {kinds[0].__name__}; got {value!r:.80}")
 
 
 def allowed_types(field: Any) -> tuple[type, ...]:

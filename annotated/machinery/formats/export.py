@@ -270,6 +270,7 @@ def check_paper_parts(model: EncoderDecoder, form: str) -> TransformerConfig:
     Raises: InputError that names the first module of another class, or one that is hooked or
         patched, and as `own_weights`.
     """
+    own_weights(model)
     for name, module in model.named_modules():
         kind, where = type(module), type(module).__module__
         own = ("annotated.", "torch.nn.modules.")
@@ -277,7 +278,6 @@ def check_paper_parts(model: EncoderDecoder, form: str) -> TransformerConfig:
             changed = kind.__name__ if not where.startswith(own) else "a changed module"
             wanted = f"a part of the paper's model, which is all that {form} can express"
             raise InputError(f"expected {name or 'the model'} as {wanted}; got {changed}")
-    own_weights(model)
     return model.config
 
 

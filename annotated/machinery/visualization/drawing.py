@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from annotated.machinery.checks import check_real
-from annotated.machinery.errors import extra
+from annotated.machinery.errors import check_real, extra
 from annotated.machinery.visualization.weights import AttentionWeights, readable_words
 
 if TYPE_CHECKING:
