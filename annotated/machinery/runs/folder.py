@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from annotated.machinery.corpora.prepared import PreparedCorpus
+from annotated.machinery.corpora.vocabularies import VOCABULARIES
 from annotated.machinery.errors import FileError, InputError, MissingFile, check_whole
 from annotated.machinery.files import (
     is_part,
@@ -22,13 +24,11 @@ from annotated.machinery.files import (
     write_text,
 )
 from annotated.machinery.formats.own import save_model
-from annotated.machinery.corpora.prepared import PreparedCorpus
 from annotated.machinery.runs.checkpoints import (
     average_checkpoints,
     fixed_options,
     list_checkpoints,
 )
-from annotated.machinery.corpora.vocabularies import VOCABULARIES
 from annotated.training import TrainingConfig, model_config
 
 SAVED = ".saved"  # exists once there has been a checkpoint

@@ -28,9 +28,9 @@ from torch.nn.parallel import DistributedDataParallel
 from annotated.data import PAD, Batch, token_batches
 from annotated.machinery.blockwise_loss import linear_cross_entropy
 from annotated.machinery.corpora.encoding import EncodedPairs
+from annotated.machinery.corpora.prepared import PreparedCorpus
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import settings
-from annotated.machinery.corpora.prepared import PreparedCorpus
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.progress import ProgressBar, progress_bar, say
 from annotated.machinery.runs.batches import (
