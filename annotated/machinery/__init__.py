@@ -3,7 +3,6 @@
 - errors, checks, files, progress: kinds of errors, checks of arguments, atomic writes, bars
 - recurrence, recording, blockwise_loss: another layer, attention weights, a loss in less memory
 - translator, scoring: translation with a trained model, and BLEU
-- chains, charts, claims: letters drawn at random, the theme of charts, verdicts on claims
 - corpora: from the name of a corpus to sentence pairs, and to ids that all runs share
   (downloads, registry, texts, cleaning, vocabularies, encoding, prepared)
 - formats: models as files, in our own format, as others publish them, and for other programs
