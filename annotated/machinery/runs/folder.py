@@ -101,7 +101,9 @@ def open_noted(run: Path, moved: str = "") -> PreparedCorpus:
     return corpus
 
 
-def open_run(config: TrainingConfig, resume: bool, processes: int = 1) -> PreparedCorpus:
+def find_or_prepare_corpus(
+    config: TrainingConfig, resume: bool, processes: int = 1
+) -> PreparedCorpus:
     """The corpus of a new run, or of the run in the folder if it may continue.
 
     Only the first process calls this. It writes nothing except the corpus of a new run.
@@ -111,7 +113,7 @@ def open_run(config: TrainingConfig, resume: bool, processes: int = 1) -> Prepar
         processes: number of processes that wait for it.
 
     Raises: InputError if the folder contains a run that is not to be continued, another run, or
-        something else; as `PreparedCorpus.for_run` and `open_noted`.
+        something else; as `PreparedCorpus.find_or_prepare` and `open_noted`.
     """
     folder = Path(config.out)
     check_folder(folder)
@@ -123,7 +125,7 @@ def open_run(config: TrainingConfig, resume: bool, processes: int = 1) -> Prepar
         path = folder / "training.json"
         if path.exists() and asdict(read_config(folder)) != read_json(path, "a configuration"):
             raise FileError(f"{path}: expected the file as a run wrote it; got different content")
-        return PreparedCorpus.for_run(config, folder, processes)
+        return PreparedCorpus.find_or_prepare(config, folder, processes)
     if not resume:
         advice = "continue it with --resume, or choose another --out"
         raise InputError(f"{folder} already holds a run; {advice}")

@@ -54,8 +54,8 @@ from annotated.machinery.runs.checkpoints import (
 from annotated.machinery.runs.folder import (
     SAVED,
     average_run,
+    find_or_prepare_corpus,
     note_run,
-    open_run,
     run_lock,
 )
 from annotated.machinery.runs.logs import Progress, RunLog
@@ -369,7 +369,7 @@ def start_run(
     try:
         if processes.rank == 0:
             own = not (folder / "prepared").exists()
-            corpus = open_run(config, resume, processes.size)
+            corpus = find_or_prepare_corpus(config, resume, processes.size)
             saved, place = newest_checkpoint(folder), corpus.folder
             if not saved and any((folder / name).exists() for name in (SAVED, "model.safetensors")):
                 advice = "put one back, or choose another --out"
