@@ -17,7 +17,7 @@ _NAMES = {
     "language_model": "LanguageModel LanguageModelConfig generate",
     "machinery.corpora.registry": "known_corpora load_pairs",
     "machinery.errors": "FileError InputError",
-    "machinery.formats.causal": "Speaker load_language_model",
+    "machinery.formats.causal": "TextGenerator load_language_model",
     "machinery.formats.export": "export_model",
     "machinery.formats.pretrained": "load_pretrained",
     "machinery.heads.study": "head_study",

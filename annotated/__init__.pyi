@@ -46,7 +46,7 @@ from .machinery.corpora.registry import known_corpora as known_corpora
 from .machinery.corpora.registry import load_pairs as load_pairs
 from .machinery.errors import FileError as FileError
 from .machinery.errors import InputError as InputError
-from .machinery.formats.causal import Speaker as Speaker
+from .machinery.formats.causal import TextGenerator as TextGenerator
 from .machinery.formats.causal import load_language_model as load_language_model
 from .machinery.formats.export import export_model as export_model
 from .machinery.formats.pretrained import load_pretrained as load_pretrained

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from annotated.language_model import LanguageModel
 from annotated.machinery.files import write_text
-from annotated.machinery.formats.causal import Speaker, load_language_model
+from annotated.machinery.formats.causal import TextGenerator, load_language_model
 from annotated.machinery.progress import progress_bar
 from annotated.machinery.recording import record_attention
 from benchmarks.logs import as_json
@@ -141,27 +141,27 @@ def look_up(ids: list[int], longest: int = 4, shortest: int = 2, count: int = 6)
     return []
 
 
-def texts(speaker: Speaker) -> Iterator[dict[str, Any]]:
+def texts(generator: TextGenerator) -> Iterator[dict[str, Any]]:
     for question in QUESTIONS:
         for name, options in SETTINGS.items():
-            said = speaker.generate(question, 60, chat=True, **options)
+            said = generator.generate(question, 60, chat=True, **options)
             yield {"question": question, "setting": name, "text": said}
 
 
-def beams(speaker: Speaker) -> Iterator[dict[str, Any]]:
+def beams(generator: TextGenerator) -> Iterator[dict[str, Any]]:
     """Continuations by each beam width and by sampling: how likely, and how repetitive."""
-    never = set(speaker.stop) | {0, 1, 2}
+    never = set(generator.stop) | {0, 1, 2}
     for beginning in progress_bar(BEGINNINGS, desc="beams"):
-        prompt = speaker.encode(beginning)
-        found = {f"{n}": beam_search(speaker.model, prompt, n, NEW, never) for n in WIDTHS}
+        prompt = generator.encode(beginning)
+        found = {f"{n}": beam_search(generator.model, prompt, n, NEW, never) for n in WIDTHS}
         torch.manual_seed(0)
-        drawn = draw(speaker.model, prompt, NEW, never)
+        drawn = draw(generator.model, prompt, NEW, never)
         for name, (ids, log_prob) in [*found.items(), ("drawn", drawn)]:
             parts = [tuple(ids[i : i + 4]) for i in range(len(ids) - 3)]
             yield {
                 "beginning": beginning, "width": name, "per_token": round(log_prob / len(ids), 4),
                 "repeated": round(1 - len(set(parts)) / len(parts), 4),
-                "text": speaker.tokenizer.decode(ids),  # type: ignore[union-attr]
+                "text": generator.tokenizer.decode(ids),  # type: ignore[union-attr]
             }  # fmt: skip
 
 
@@ -182,17 +182,17 @@ def draw(
     return ids, total
 
 
-def drafts(speaker: Speaker) -> Iterator[dict[str, Any]]:
+def drafts(generator: TextGenerator) -> Iterator[dict[str, Any]]:
     """Tokens per step and time with drafts, compared with one token after another."""
     kinds = {"answers that repeat the question": COPIES, "other answers": QUESTIONS}
     kinds["stories"] = BEGINNINGS[:5]
     for kind, prompts in kinds.items():
         steps, equal, spent = 0, 0, {"plain": 0.0, "drafted": 0.0}
         for prompt in progress_bar(prompts, desc=f"drafts, {kind}"):
-            ids, made = speaker.encode(prompt, chat=kind != "stories"), {}
+            ids, made = generator.encode(prompt, chat=kind != "stories"), {}
             for name, guess in (("plain", lambda ids: []), ("drafted", look_up)):
                 start = time.process_time()
-                made[name] = speculate(speaker.model, ids, NEW, guess)
+                made[name] = speculate(generator.model, ids, NEW, guess)
                 spent[name] += time.process_time() - start
             steps += made["drafted"][1]
             equal += made["plain"][0] == made["drafted"][0]
@@ -204,9 +204,9 @@ def drafts(speaker: Speaker) -> Iterator[dict[str, Any]]:
 
 
 @torch.inference_mode()
-def mistakes(speaker: Speaker) -> Iterator[dict[str, Any]]:
+def mistakes(generator: TextGenerator) -> Iterator[dict[str, Any]]:
     """The effect of a loader's mistakes on the logits of a text and on its loss."""
-    model, ids = speaker.model, torch.tensor([speaker.encode(TEXT)])
+    model, ids = generator.model, torch.tensor([generator.encode(TEXT)])
     right = model(ids)
     kinds: dict[str, Callable[[LanguageModel], None] | dict[str, Any]] = {
         "none": {},
@@ -262,9 +262,9 @@ def exchanged_gates(model: LanguageModel) -> None:
 
 
 @torch.inference_mode()
-def heads(speaker: Speaker) -> dict[str, Any]:
+def heads(generator: TextGenerator) -> dict[str, Any]:
     """The attention of each head, the lengths of the vectors, and weights to draw."""
-    model, ids = speaker.model, torch.tensor([speaker.encode(TEXT)])
+    model, ids = generator.model, torch.tensor([generator.encode(TEXT)])
     norms, values = [], []
     layers: list[Any] = list(model.layers)
     hooks = [
@@ -314,16 +314,16 @@ def heads(speaker: Speaker) -> dict[str, Any]:
         }
         for layer in range(len(norms))
     ]
-    sentence = speaker.encode(DRAWN)
+    sentence = generator.encode(DRAWN)
     with record_attention(model) as seen:
         model(torch.tensor([sentence]))
     best = int(after.max(dim=1).values.argmax())
-    assert speaker.tokenizer is not None
+    assert generator.tokenizer is not None
     return {
         "heads": rows, "vectors": vectors,
         "repeated": [round(loss, 3) for loss in losses.tolist()],
         "drawing": {
-            "tokens": [speaker.tokenizer.decode([i]) for i in sentence], "layer": best + 1,
+            "tokens": [generator.tokenizer.decode([i]) for i in sentence], "layer": best + 1,
             "weights": rounded(list(seen.values())[best][0]),
         },
     }  # fmt: skip
@@ -345,12 +345,12 @@ def main() -> None:
     add("--threads", type=int, default=1, help="number of CPU threads (%(default)s)")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    speaker = load_language_model(options.model)
+    generator = load_language_model(options.model)
     found: dict[str, Any] = {"model": Path(options.model).name}
     parts = {"mistakes": mistakes, "texts": texts, "drafts": drafts, "beams": beams}
-    found |= heads(speaker)
+    found |= heads(generator)
     for part, measure in parts.items():
-        found[part] = list(measure(speaker))
+        found[part] = list(measure(generator))
         write_text(options.out, as_json(found))
 
 

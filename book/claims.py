@@ -1,168 +1,103 @@
-"""Collect the verdicts of the executed chapters into an index and a bar of counts."""
+"""Verdicts on the paper's claims, as the cells of the book compute them.
 
-from __future__ import annotations
+A notebook shows a verdict as a box; the build of the book reads its JSON form from the executed
+notebooks and collects all verdicts on one page (book/verdicts.py).
+"""
 
 import html
 import re
-from collections import Counter
-from dataclasses import fields
-from typing import NamedTuple
-from urllib.parse import quote
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from contents import pages
-from docutils import nodes
-from execution import executed
-from nbformat import NotebookNode
-from sphinx.application import Sphinx
-from sphinx.environment import BuildEnvironment
-from sphinx.errors import ExtensionError
-from sphinx.transforms.post_transforms import SphinxPostTransform
-from tables import typeset
+import numpy as np
 
-from annotated.machinery.claims import MARKS, Verdict
+KINDS = {
+    "by construction": "holds by construction",
+    "in the paper's own numbers": "holds in the paper's own numbers",
+    "measured here": "measured here",
+    "at small scale": "measured at small scale",
+}  # kind of evidence → verdict on a claim that holds
+MARKS = {
+    "holds by construction": ("≡", "#9b8ae0"),
+    "holds in the paper's own numbers": ("¶", "#cc79a7"),
+    "measured here": ("✓", "#009e73"),
+    "measured at small scale": ("≈", "#56b4e9"),
+    "not reproduced here": ("≉", "#e69f00"),
+    "differs": ("✗", "#d55e00"),
+    "open": ("○", "#999999"),
+}  # sign and color of each verdict; the sign is for readers who cannot distinguish the colors
 
-MIME = "application/vnd.annotated.claim+json"
 
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on one claim of the paper, with the arguments of `claim` and one of MARKS."""
 
-class Entry(NamedTuple):
-    """A claim, and the page that shows it."""
-
-    page: str
-    verdict: Verdict
+    id: str
+    statement: str
+    section: str
+    verdict: str
+    evidence: str
 
     @property
-    def section(self) -> str:
-        """The section under which it is counted: 3.2 for 3.2.1."""
-        return ".".join(self.verdict.section.split(".")[:2])
+    def place(self) -> str:
+        """The section as it is displayed: §3.2.1, or abstract."""
+        return f"§{self.section}" if self.section[0].isdigit() else self.section
 
+    @property
+    def edge(self) -> str:
+        """The rule at the left of a verdict, in CSS; it is broken while the verdict is open."""
+        return f"4px {'dashed' if self.verdict == 'open' else 'solid'} {MARKS[self.verdict][1]}"
 
-def claims_of(notebook: NotebookNode) -> list[Verdict]:
-    """The claims in the cells of an executed notebook, in order.
+    def __str__(self) -> str:
+        mark, _ = MARKS[self.verdict]
+        return f"{mark} {self.verdict} ({self.place}): {self.statement}\n  {self.evidence}"
 
-    Raises: ExtensionError for a claim that lacks a section or any other part.
-    """
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    found = [
-        out.data[MIME] for cell in cells for out in cell.outputs if MIME in out.get("data", {})
-    ]
-    names = [field.name for field in fields(Verdict)]
-    for given in found:
-        if lacks := [name for name in names if not given.get(name)]:
-            raise ExtensionError(f"claim {given.get('id') or given} has no {', no '.join(lacks)}")
-        if given["verdict"] not in MARKS:
-            raise ExtensionError(f"claim {given['id']}: no verdict is called {given['verdict']}")
-    return [Verdict(**{name: given[name] for name in names}) for given in found]
-
-
-def collect(notebooks: dict[str, NotebookNode]) -> list[Entry]:
-    """The claims of executed notebooks, sorted by section and then by order of appearance.
-
-    Raises: ExtensionError if two claims have one id, and as `claims_of`.
-    """
-    entries: dict[str, Entry] = {}
-    for page, notebook in notebooks.items():
-        for verdict in claims_of(notebook):
-            if verdict.id in entries:
-                where = entries[verdict.id].page
-                raise ExtensionError(f"claim {verdict.id} is made twice: in {where} and in {page}")
-            entries[verdict.id] = Entry(page, verdict)
-    return sorted(entries.values(), key=lambda entry: place(entry.verdict.section))
-
-
-def place(section: str) -> list[int]:
-    """Sort key of a section: the abstract first, 3.5 before 3.10, and later work last."""
-    if section[0].isdigit():
-        return [int(part) for part in section.split(".")]
-    return [] if section == "abstract" else [99]
-
-
-def index(entries: list[Entry]) -> str:
-    """The claims as an HTML table, whose rows `static/book.js` filters."""
-    head = "".join(f"<th>{name}</th>" for name in ("section", "claim", "verdict", "evidence"))
-    body = "\n".join(map(row, entries))
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
-    return f'<div class="claims-index">{table}</div>'
-
-
-def row(entry: Entry) -> str:
-    shown = {name: html.escape(value) for name, value in vars(entry.verdict).items()}
-    edge, section = entry.verdict.edge, shown["section"]
-    name = f"§{section}" if section[0].isdigit() else section
-    return (
-        f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
-        f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{name}</a></td>'
-        f"<td>{typeset(shown['statement'])}</td>"
-        f'<td><span class="verdict" style="border-left: {edge}">{sign(entry.verdict.verdict)} '
-        f"{shown['verdict']}</span></td><td>{typeset(shown['evidence'])}</td></tr>"
-    )
-
-
-def sign(verdict: str) -> str:
-    """The sign of a verdict, as plain text or as HTML; at the pointer it says what it means."""
-    verdict = html.unescape(verdict)
-    return f'<span title="{html.escape(verdict)}">{MARKS[verdict][0]}</span>'
-
-
-def scoreboard(entries: list[Entry]) -> str:
-    """The verdicts as one bar with a part for each, linked to its claims, and a legend."""
-    counts = Counter(entry.verdict.verdict for entry in entries)
-    parts, legend = [], []
-    for verdict, (mark, color) in MARKS.items():
-        if not (count := counts[verdict]):
-            continue
-        address, style = f"claims.html?verdict={quote(verdict)}#the-claims", f"--color: {color}"
-        kind = "open" if verdict == "open" else "decided"
-        parts.append(
-            f'<a class="{kind}" style="{style}; flex-grow: {count}" href="{address}" '
-            f'aria-label="{count}: {verdict}" title="{verdict}">{count}</a>'
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        mark, _ = MARKS[self.verdict]
+        text = {name: html.escape(value) for name, value in asdict(self).items()}
+        aside = (  # styled inline, so that it looks the same in a notebook
+            f'<aside class="claim" id="claim-{text["id"]}" role="note" '
+            f'aria-label="a claim of {self.place}: {text["verdict"]}" '
+            f'data-verdict="{text["verdict"]}" '
+            f'style="border-left: {self.edge}; margin: 0.5em 0; padding: 0 0 0 0.8em">'
+            f'<p style="margin: 0"><strong>{mark} {text["verdict"]}</strong> · {self.place} · '
+            f"{text['statement']}</p>"
+            f'<p style="margin: 0; font-size: 0.9em">{text["evidence"]}</p></aside>'
         )
-        legend.append(
-            f'<li><span class="{kind}" style="{style}">{mark}</span> {linked(verdict)}</li>'
-        )
-    return (
-        f'<div class="scoreboard"><p>{len(entries)} claims, by verdict</p>'
-        f'<div class="parts">{"".join(parts)}</div><ul>{"".join(legend)}</ul></div>'
-    )
+        return {
+            "text/plain": str(self),
+            "text/html": aside,
+            "application/vnd.annotated.claim+json": asdict(self),
+        }
 
 
-def linked(verdict: str, page: str = "claims.html") -> str:
-    """The words of a verdict, which lead to what they mean."""
-    return f'<a class="symbol" href="{page}#what-the-verdicts-mean">{verdict}</a>'
+def powers(text: str) -> str:
+    """The text with 2×10⁻²² for 2e-22."""
+    raised = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+    power = lambda found: f"×10{str(int(found[1])).translate(raised)}"
+    return re.sub(r"(?<=\d)e([+-]\d+)\b", power, text)
 
 
-PLACES = {  # placeholder on a page, and the function that fills it
-    '<div class="scoreboard"></div>': scoreboard,
-    '<div class="claims-index"></div>': index,
-}
-SHOWN_ON = ("chapters/index", "chapters/claims")
-SHOWN = re.compile(r'(<aside class="claim"[^>]*><p[^>]*><strong>)\S+ ([^<]+)')  # sign, verdict
+def claim(
+    id: str, statement: str, *, section: str, kind: str, holds: bool | None, evidence: str
+) -> Verdict:
+    """Record whether a claim of the paper holds; use it as the last line of a cell.
 
+    Args:
+        id: a short, unique name, such as "s2-constant".
+        statement: the claim in one sentence, in our words.
+        section: where the paper makes the claim, such as "3.2.1", or "abstract".
+        kind: the evidence, one of KINDS; "by construction" means a proof, a count or a property.
+        holds: whether the claim is true, as computed; None if this cannot be decided here.
+        evidence: the numbers that decide it, in a few words.
 
-def collect_claims(app: Sphinx, env: BuildEnvironment) -> list[str]:
-    """Collect the claims after all chapters have been read.
+    Returns: the verdict; a small training run without the effect is "not reproduced here".
 
-    Returns: the pages that have to be rendered again.
+    Raises: TypeError if holds is neither a bool nor None; KeyError for an unknown kind. The build
+        of the book checks that no part is empty and that no id is used twice.
     """
-    there = [name for name in pages() if f"chapters/{name}" in env.found_docs]
-    notebooks = {name: executed(env, f"chapters/{name}") for name in there}
-    entries = collect({name: made for name, made in notebooks.items() if made})
-    changed = entries != getattr(env, "book_claims", None)
-    env.book_claims = entries
-    return [page for page in SHOWN_ON if changed and page in env.found_docs]
-
-
-class Claims(SphinxPostTransform):
-    """Fill the placeholders on pages with the collected claims, and link verdicts to the key."""
-
-    default_priority = 194
-    formats = ("html",)
-
-    def run(self, **kwargs) -> None:
-        page = self.app.builder.get_relative_uri(self.env.docname, "chapters/claims")
-        for raw in list(self.document.findall(nodes.raw)):
-            if '<aside class="claim"' in (text := raw.astext()):
-                put = lambda found: f"{found[1]}{sign(found[2])} {linked(found[2], page)}"
-                told = typeset(SHOWN.sub(put, text))
-                raw.replace_self(nodes.raw("", told, format="html"))
-            elif show := PLACES.get(text.strip()):
-                raw.replace_self(nodes.raw("", show(self.env.book_claims), format="html"))
+    if not (holds is None or isinstance(holds, (bool, np.bool_))):
+        raise TypeError(f"claim {id}: expected True, False or None for holds; got {holds!r}")
+    held, failed = KINDS[kind], "not reproduced here" if kind == "at small scale" else "differs"
+    verdict = "open" if holds is None else held if holds else failed
+    return Verdict(id, statement, section, verdict, powers(evidence))

@@ -1,4 +1,4 @@
-"""The pages of the book, and their source files."""
+"""The pages of the book, their source files, and the modules that their cells import from here."""
 
 import re
 from pathlib import Path
@@ -16,3 +16,18 @@ def sources(chapters: Path = CHAPTERS) -> dict[str, Path]:
     """The Markdown file of each page, by the page's name: first the paper's, then the others."""
     found = [*sorted(chapters.glob("*.md")), *sorted(chapters.glob("machinery/*.md"))]
     return {path.relative_to(chapters).with_suffix("").as_posix(): path for path in found}
+
+
+def helpers(code: str) -> dict[str, Path]:
+    """The modules of `book/` that code imports ("charts"), each after those that it imports itself.
+
+    Such an import is a line `from book import NAMES` or `from book.NAME import …`. They run where
+    the chapters run: in the build, in Jupyter, and inside the notebooks that readers download.
+    """
+    found: dict[str, Path] = {}
+    line = re.compile(r"^from book(?:\.(\w+) import|\b import ([\w, ]+))", re.MULTILINE)
+    for package, names in line.findall(code):
+        for name in [package] if package else names.replace(",", " ").split():
+            path = ROOT / "book" / f"{name}.py"
+            found |= helpers(path.read_text(encoding="utf-8")) | {name: path}
+    return found

@@ -9,6 +9,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from contents import helpers, sources
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn, JupyterCacheAbstract
 from jupyter_cache.executors import load_executor
@@ -33,6 +34,8 @@ def choose_cache(app: Sphinx, config) -> None:
     """
     root = Path(app.srcdir)
     files = [*root.glob("annotated/**/*.py"), *root.glob("data/*.toml"), *root.glob("data/*/**/*")]
+    texts = [path.read_text(encoding="utf-8") for path in sources(root / "chapters").values()]
+    files += helpers("\n".join(texts)).values()
     package, reader = hashlib.sha256(), hashlib.sha256(str(find_paper()).encode())
     for file in sorted(file for file in files if file.is_file() and "paper" not in file.parts):
         package.update(file.name.encode() + file.read_bytes())

@@ -11,7 +11,6 @@ import subprocess
 from pathlib import Path
 
 import vl_convert
-from claims import Claims, collect_claims
 from docutils import nodes
 from execution import choose_cache, execute_chapters
 from formulas import copy_fonts, set_formulas
@@ -23,6 +22,7 @@ from reading import add_short_read, add_way
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from tables import mend_tables
+from verdicts import Claims, collect_claims
 
 BOOK = Path(__file__).resolve().parent
 LARGE = 60_000  # number of characters in a chart's data

@@ -13,12 +13,13 @@ from pathlib import Path
 import jupytext
 import nbformat
 from bibliography import labels
-from contents import sources
+from contents import helpers, sources
 from links import paper_url
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 HIDDEN = {"paper", "hide-input", "hide-cell"}  # tags of cells with folded code
+FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form"}  # for Jupyter, and for Colab
 
 INSTALL = """\
 # Everything that this chapter needs is in the package `annotated`.
@@ -26,6 +27,25 @@ from importlib.util import find_spec
 
 if find_spec("annotated") is None:
     {install}"""
+
+HELPERS = """\
+# @title Modules of the book that are not in the package
+import sys
+from types import ModuleType
+
+sys.modules["book"] = ModuleType("book")
+
+
+def _add_module(name, source):
+    module = sys.modules[f"book.{name}"] = ModuleType(f"book.{name}")
+    exec(compile(source, f"book/{name}.py", "exec"), vars(module))
+    setattr(sys.modules["book"], name, module)
+
+"""
+HELPER = """
+_add_module("{name}", r'''
+{source}''')
+"""
 
 TITLE = "*A chapter of the executable edition of “Attention Is All You Need”.*"
 QUOTES = """
@@ -64,8 +84,17 @@ def anchors(chapter: Path) -> list[str]:
 
 
 def plain_notebook(notebook: NotebookNode, text, repository: str | None) -> NotebookNode:
-    """The notebook with an installing cell first, plain Markdown, and folded cells."""
+    """The notebook with an installing cell first, plain Markdown, and folded cells.
+
+    Modules of `book/` that its cells import follow as the source of a folded cell, because readers
+    may have the notebook and the package alone.
+    """
     notebook.metadata.pop("jupytext", None)
+    code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    if used := helpers(code):
+        read = {name: path.read_text(encoding="utf-8") for name, path in used.items()}
+        made = "".join(HELPER.format(name=name, source=text) for name, text in read.items())
+        notebook.cells.insert(0, new_code_cell(HELPERS + made.rstrip(), metadata=dict(FOLDED)))
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = text(cell.source)
@@ -87,8 +116,7 @@ def fold(cell: NotebookNode) -> None:
     tags = set(cell.metadata.get("tags", []))
     if tags & HIDDEN:
         name = "Solution" if "solution" in tags else "The paper" if "paper" in tags else "Code"
-        cell.metadata["jupyter"] = {"source_hidden": True}
-        cell.metadata["cellView"] = "form"
+        cell.metadata |= FOLDED
         cell.source = f"# @title {name}\n{cell.source}"
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import vl_convert
 
 from annotated import load_pretrained
-from annotated.machinery.charts import PALETTE
 from annotated.machinery.visualization.weights import merge_words, read_attention
+from book.charts import PALETTE
 
 PICTURE = Path(__file__).resolve().parent / "static" / "social.jpg"
 WIDTH, HEIGHT = 1200, 630  # as required by the services that show such pictures

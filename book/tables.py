@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import re
 
-from annotated.machinery.claims import powers
+from book.claims import powers
 
 TABLE = re.compile(r"(<table\b[^>]*>)(.*?)(</table>)", re.DOTALL)
 HEAD = re.compile(r"<thead>(.*?)</thead>", re.DOTALL)

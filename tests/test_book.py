@@ -21,8 +21,8 @@ from reading import STATIONS
 
 from annotated import Translator, encode_source, greedy_decode, load_pretrained
 from annotated.data import END, START
-from annotated.machinery.charts import LAYERS, chart_theme
 from annotated.machinery.recording import record_attention
+from book.charts import LAYERS, chart_theme
 
 SITE = ROOT / "_build" / "html"
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from annotated.machinery.chains import longest_chain
+from book.chains import longest_chain
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from datetime import timezone
 from itertools import pairwise
 
 import pytest
-from contents import ROOT, pages, sources
+from contents import ROOT, helpers, pages, sources
 
 jupytext = pytest.importorskip("jupytext", reason="needs the extra `test`")
 
@@ -45,7 +45,9 @@ def built(notebook) -> bool:
     chapter alone, so a record older than a file that the code may use is not trusted.
     """
     used = "annotated/**/*.py", "data/*.toml", "data/models/*/*", "data/results/*"
-    newest = max(file.stat().st_mtime for pattern in used for file in ROOT.glob(pattern))
+    files = [file for pattern in used for file in ROOT.glob(pattern)]
+    files += helpers("\n".join(cell.source for cell in notebook.cells)).values()
+    newest = max(file.stat().st_mtime for file in files)
     for database in (ROOT / "_build" / ".jupyter_cache").glob("**/global.db"):
         from jupyter_cache import get_cache
 

@@ -1,6 +1,6 @@
 """What charts of the book have in common."""
 
-from annotated.machinery.charts import LAYERS, PALETTE, words
+from book.charts import LAYERS, PALETTE, words
 
 
 def test_pieces_are_named_by_words() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from annotated.machinery.claims import MARKS, Verdict, claim, powers
+from book.claims import MARKS, Verdict, claim, powers
 
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
 STATEMENT = "Nine is odd."
@@ -84,7 +84,7 @@ def test_a_notebook_and_the_build_get_their_own_form():
 def collector():
     """The book's own module; without the extra `book` the tests of it are skipped."""
     pytest.importorskip("myst_nb", reason="needs the extra `book`")
-    return importlib.import_module("claims")
+    return importlib.import_module("verdicts")
 
 
 def notebook(*outputs: dict):
@@ -219,7 +219,7 @@ def build(folder: Path, collector, code: str) -> tuple[str, list[str]]:
     return said.getvalue(), [page.read_text() for page in pages]
 
 
-MAKES = "from annotated.machinery.claims import claim\n\nclaim({})"
+MAKES = "from book.claims import claim\n\nclaim({})"
 KIND = 'kind="by construction"'
 ODD = f'"odd", "Nine is odd.", section="1", {KIND}, holds=9 % 2 == {{}}, evidence="1 is left"'
 

@@ -19,10 +19,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from annotated.data import START, encode_source, pad_ids
-from annotated.machinery.charts import words
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.translator import Translator
 from annotated.optimizer import rate
+from book.charts import words
 
 SITE = ROOT / "_build" / "html"
 ELSEWHERE = {"attention-visualizations"}  # pages with tests of their own

@@ -16,12 +16,12 @@ from contents import ROOT, sources
 
 from annotated.data import END, PAD, START, UNK, Batch, encode_source, pad_ids
 from annotated.decoding import beam_search, length_penalty
-from annotated.machinery.charts import words
 from annotated.machinery.corpora.vocabularies import read_tokenizer
 from annotated.machinery.files import resource_path
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.recording import record_attention, switch_off
 from annotated.machinery.translator import Translator
+from book.charts import words
 
 STATIC = ROOT / "book" / "static"
 CAPTIONS, GENERAL, FIREFOX = "multi30k-en-de", "general-en-fr", "firefox-en-pt"

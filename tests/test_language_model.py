@@ -319,8 +319,8 @@ def change(folder: Path, **fields: object) -> None:
 @torch.no_grad()
 def test_logits_are_those_of_transformers(name: str, tmp_path: Path):
     theirs = write(name, tmp_path)
-    speaker = load_language_model(tmp_path)
-    ours, tokenizer = speaker.model, speaker.tokenizer
+    generator = load_language_model(tmp_path)
+    ours, tokenizer = generator.model, generator.tokenizer
     text = ids(40)
     expected = theirs(text).logits
     close(ours(text), expected)
@@ -479,34 +479,34 @@ def speaking(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_a_text_is_what_the_ids_say_and_a_letter_is_never_cut(speaking: Path):
-    speaker = load_language_model(speaking)
-    prompt = speaker.encode("ab é")
+    generator = load_language_model(speaking)
+    prompt = generator.encode("ab é")
     assert len(prompt) == 5  # of é two
-    said = list(generate(speaker.model, prompt, 30, stop=speaker.stop, seed=3))
-    parts = list(speaker.stream("ab é", 30, seed=3))
+    said = list(generate(generator.model, prompt, 30, stop=generator.stop, seed=3))
+    parts = list(generator.stream("ab é", 30, seed=3))
     assert "�" not in "".join(parts)
-    whole = speaker.tokenizer.decode([*prompt, *said])
+    whole = generator.tokenizer.decode([*prompt, *said])
     assert whole.rstrip("�") == "ab é" + "".join(parts)
-    assert speaker.generate("ab é", 30, seed=3) == "".join(parts)
-    assert 0 in speaker.stop and len(speaker.stop) == 2
+    assert generator.generate("ab é", 30, seed=3) == "".join(parts)
+    assert 0 in generator.stop and len(generator.stop) == 2
 
 
 @pytest.mark.slow
 def test_a_conversation_is_written_by_the_models_own_template(speaking: Path, tmp_path: Path):
-    speaker = load_language_model(speaking)
-    names = [speaker.tokenizer.id_to_token(i) for i in speaker.encode("abc", chat=True)]
+    generator = load_language_model(speaking)
+    names = [generator.tokenizer.id_to_token(i) for i in generator.encode("abc", chat=True)]
     assert names == ["<user>", "a", "b", "c", "<end>", "<model>"]
-    other = replace(speaker, template=None)
+    other = replace(generator, template=None)
     with pytest.raises(InputError, match="expected a model with a chat template"):
         other.encode("abc", chat=True)
     for bad in "{{ 1 / 0 }}", "{% for %}", "{{ ''.__class__.__mro__ }}", "{{ messages.append(1) }}":
         with pytest.raises(FileError, match="expected a template that Jinja can fill in"):
-            replace(speaker, template=bad).encode("abc", chat=True)
+            replace(generator, template=bad).encode("abc", chat=True)
     with pytest.raises(InputError, match="this one accepts only ids"):
-        replace(speaker, tokenizer=None).encode("abc")
+        replace(generator, tokenizer=None).encode("abc")
     with pytest.raises(InputError, match="expected a text as a string; got int"):
-        speaker.encode(3)
-    assert speaker.encode("a\ud800b") == speaker.encode("a�b")
+        generator.encode(3)
+    assert generator.encode("a\ud800b") == generator.encode("a�b")
 
 
 @pytest.mark.slow
@@ -569,8 +569,8 @@ def write_gguf(path: Path, model: nn.Module, **more: object) -> None:
 def test_a_gguf_file_is_the_model_that_it_was_made_of(tmp_path: Path):
     theirs, path = write("Llama", tmp_path), tmp_path / "llama.gguf"
     write_gguf(path, theirs)
-    speaker = load_language_model(path)
-    ours, tokenizer = speaker.model, speaker.tokenizer
+    generator = load_language_model(path)
+    ours, tokenizer = generator.model, generator.tokenizer
     text = ids(40)
     close(ours(text), theirs(text).logits)
     assert tokenizer.encode("10<12>").ids == [1, 0, 12]  # digits stay apart
@@ -594,8 +594,8 @@ def test_smollm2_where_it_is_installed_has_the_logits_of_transformers():
     gguf = pytest.importorskip("gguf")
     transformers = pytest.importorskip("transformers")
     (path,) = Path(spec.origin).parent.glob("*.gguf")
-    speaker = load_language_model(path)
-    ours, tokenizer = speaker.model, speaker.tokenizer
+    generator = load_language_model(path)
+    ours, tokenizer = generator.model, generator.tokenizer
     assert tokenizer is not None
     assert count_parameters(ours) == 134_515_008
     shape = {

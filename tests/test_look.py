@@ -16,7 +16,7 @@ from extension import Cells
 from formulas import apart, set_formulas
 from heights import BUTTON, height, least
 
-from annotated.machinery import charts  # enables the theme
+from book import charts  # enables the theme
 
 CSS = (ROOT / "book" / "static" / "book.css").read_text(encoding="utf-8")
 

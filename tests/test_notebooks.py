@@ -4,6 +4,8 @@ import base64
 import html
 import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -93,12 +95,41 @@ def test_the_code_is_the_chapters_and_folds_as_on_the_site(folder: Path, name: s
     code = [cell.source for cell in chapter.cells if cell.cell_type == "code"]
     first, *rest = [cell for cell in read(folder, name).cells if cell.cell_type == "code"]
     assert 'find_spec("annotated") is None' in first.source
+    if "sys.modules" in rest[0].source:  # the modules of the book that the chapter imports
+        assert rest.pop(0).metadata["jupyter"]["source_hidden"]
     assert [re.sub(r"\A# @title .*\n", "", cell.source) for cell in rest] == code
     for cell in rest:
         folded = bool({*cell.metadata.get("tags", [])} & {"paper", "hide-input", "hide-cell"})
         assert cell.metadata.get("jupyter", {}).get("source_hidden", False) == folded
         assert cell.source.startswith("# @title ") == folded  # for Colab: a form needs its title
         assert (cell.metadata.get("cellView") == "form") == folded
+
+
+def test_modules_of_the_book_come_with_the_notebooks_that_import_them(folder: Path, tmp_path: Path):
+    """In a folder where nothing else is; what they are is what the book has."""
+    imports = re.compile(r"^from book(?:\.\w+)? import .+$", re.MULTILINE)
+    checked: set[str] = set()
+    for name, path in PATHS.items():
+        asked = imports.findall(path.read_text(encoding="utf-8"))
+        cells = [cell.source for cell in read(folder, name).cells if "ModuleType" in cell.source]
+        assert len(cells) == bool(asked), name
+        if set(asked) <= checked:
+            continue
+        checked |= {*asked}
+        (tmp_path / "cell.py").write_text("\n".join([*cells, *asked, SAME]), encoding="utf-8")
+        command = [sys.executable, "cell.py", str(ROOT / "book")]
+        subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": ""}, check=True)
+
+
+SAME = """
+from pathlib import Path
+for name, module in [item for item in sys.modules.items() if item[0].startswith("book.")]:
+    place = Path(sys.argv[1]) / f"{name[5:]}.py"
+    alone = dict(__name__=name)
+    exec(place.read_text(encoding="utf-8"), alone)
+    assert not hasattr(module, "__file__") and module.__doc__ == alone["__doc__"]
+    assert {*vars(module)} >= {*alone}, name
+"""
 
 
 @pytest.mark.parametrize("name", PATHS)

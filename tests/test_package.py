@@ -173,6 +173,12 @@ def test_imports_have_no_cycle():
     assert list(TopologicalSorter(graph).static_order())
 
 
+def test_the_package_imports_nothing_that_the_wheel_lacks():
+    lacking = re.compile(r"^\s*(?:from|import) (?:book|benchmarks|tests)\b", re.MULTILINE)
+    for path in (ROOT / "annotated").rglob("*.py"):
+        assert not lacking.search(path.read_text(encoding="utf-8")), path
+
+
 @pytest.mark.parametrize("name", sorted(PAPER))
 def test_the_paper_stands_on_what_is_below_it_alone(name: str):
     assert imports_of(name) <= PAPER | BELOW

@@ -205,24 +205,24 @@ def test_the_command_prepares_and_prints_the_folder(asked, tmp_path: Path, capsy
 
 def test_a_run_finds_its_corpus_or_makes_it(asked, tmp_path: Path, monkeypatch):
     run = tmp_path / "run"
-    own = PreparedCorpus.for_run(asked, run, processes=2)
+    own = PreparedCorpus.find_or_prepare(asked, run, processes=2)
     assert own.folder == run / "prepared" and len(own.train) == 40
     before = contents(own.folder)
-    assert PreparedCorpus.for_run(asked, run).folder == own.folder
+    assert PreparedCorpus.find_or_prepare(asked, run).folder == own.folder
     with pytest.raises(FileError, match="made from another corpus or by other rules"):
-        PreparedCorpus.for_run(replace(asked, vocab_size=80), run)
+        PreparedCorpus.find_or_prepare(replace(asked, vocab_size=80), run)
     assert before == contents(own.folder)
     monkeypatch.setattr(prepared, "_SMALL", 0)
     with pytest.raises(InputError, match="2 processes would wait"):
-        PreparedCorpus.for_run(asked, run, processes=2)
-    shared = PreparedCorpus.for_run(asked, run)
+        PreparedCorpus.find_or_prepare(asked, run, processes=2)
+    shared = PreparedCorpus.find_or_prepare(asked, run)
     assert shared.folder == prepare(asked) and shared.manifest.sha256 == own.manifest.sha256
     monkeypatch.setattr(prepared, "_write_corpus", None)
-    assert PreparedCorpus.for_run(asked, run, processes=2).folder == shared.folder
+    assert PreparedCorpus.find_or_prepare(asked, run, processes=2).folder == shared.folder
     named = replace(asked, prepared=str(own.folder))
-    assert PreparedCorpus.for_run(named, run).folder == own.folder
+    assert PreparedCorpus.find_or_prepare(named, run).folder == own.folder
     with pytest.raises(InputError, match="vocab_size=90; got 80"):
-        PreparedCorpus.for_run(replace(named, vocab_size=80), run)
+        PreparedCorpus.find_or_prepare(replace(named, vocab_size=80), run)
 
 
 def test_a_run_keeps_the_vocabulary_of_its_corpus(asked: TrainingConfig, tmp_path: Path):

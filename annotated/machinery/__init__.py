@@ -4,7 +4,6 @@
 - options, parts, recurrence: choices declared once, the classes for them, another kind of layer
 - stepping, recording, blockwise_loss: one position at a time, looking into a model, a leaner loss
 - translator, scoring: translation with a trained model, and BLEU
-- chains, charts, claims: letters drawn at random, the theme of charts, verdicts on claims
 - corpora: from the name of a corpus to sentence pairs, and to ids that all runs share
   (downloads, registry, texts, cleaning, vocabularies, encoding, prepared)
 - formats: models as files, in our own format, as others publish them, and for other programs

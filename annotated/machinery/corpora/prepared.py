@@ -3,9 +3,10 @@
 A corpus is read in blocks, never as a whole, and several processes may encode it. The vocabulary is
 learned from a sample, in a separate process if the corpus is large, because only a process that
 ends returns its memory. A prepared corpus is identified by a key of everything that it depends on:
-input files (path, size, time), rules and libraries. `PreparedCorpus.for_run` finds or creates it. A
-changed file with unchanged size and time is not detected, and with `--prepared` no change is,
-because that option selects the corpus by name. The manifest contains the SHA-256 of the files read.
+input files (path, size, time), rules and libraries; `PreparedCorpus.find_or_prepare` finds it by
+this key, or creates it. A changed file with unchanged size and time is not detected, and with
+`--prepared` no change is, because that option selects the corpus by name. The manifest contains the
+SHA-256 of the files read.
 """
 
 import hashlib
@@ -144,7 +145,7 @@ class PreparedCorpus:
         return cls(folder, manifest, *splits)
 
     @classmethod
-    def for_run(
+    def find_or_prepare(
         cls, config: "TrainingConfig", folder: str | Path, processes: int = 1
     ) -> "PreparedCorpus":
         """The corpus of a new run, found or created.

@@ -319,7 +319,7 @@ def _convert(
 
 
 @dataclass(frozen=True)
-class Speaker:
+class TextGenerator:
     """A language model with its tokenizer: text in, text out.
 
     Args:
@@ -328,9 +328,9 @@ class Speaker:
         stop: ids that end a text.
         template: the model's own format for conversations, in Jinja, or None.
 
-    >>> speaker = load_language_model("HuggingFaceTB/SmolLM2-135M-Instruct")
-    >>> speaker.generate("The capital of France is", 5, top_k=1)
-    >>> speaker.generate("What is the capital of France?", chat=True, top_k=1)
+    >>> generator = load_language_model("HuggingFaceTB/SmolLM2-135M-Instruct")
+    >>> generator.generate("The capital of France is", 5, top_k=1)
+    >>> generator.generate("What is the capital of France?", chat=True, top_k=1)
     """
 
     model: LanguageModel
@@ -385,7 +385,7 @@ class Speaker:
         return self.tokenizer.encode(text, add_special_tokens=False).ids
 
 
-def load_language_model(source: Path | str) -> Speaker:
+def load_language_model(source: Path | str) -> TextGenerator:
     """A published language model.
 
     Args:
@@ -400,14 +400,14 @@ def load_language_model(source: Path | str) -> Speaker:
         field or tensor that is missing, unknown, or not supported; MissingExtra for a GGUF file
         without the extra gguf.
 
-    >>> speaker = load_language_model("HuggingFaceTB/SmolLM2-135M")
-    >>> print(speaker.generate("The capital of France is", 5, top_k=1))
+    >>> generator = load_language_model("HuggingFaceTB/SmolLM2-135M")
+    >>> print(generator.generate("The capital of France is", 5, top_k=1))
     """
     path = language_model_folder(source)
     if path.suffix == ".gguf":
         contents, found, tokenizer = read_gguf(path)
         model = _build(path, contents, path, found)
-        return Speaker(model, tokenizer, _stop(contents), contents["chat_template"])
+        return TextGenerator(model, tokenizer, _stop(contents), contents["chat_template"])
     contents = read_json(path / "config.json", "the configuration of a language model")
     read_config(path / "config.json", contents)  # before gigabytes are read
     model = _build(path / "config.json", contents, *_read_weights(path))
@@ -422,7 +422,7 @@ def load_language_model(source: Path | str) -> Speaker:
     if isinstance(template, list):  # several, by name
         template = {each["name"]: each["template"] for each in template}.get("default")
     pieces = _read_tokenizer(path / "tokenizer.json", model.config.vocab)
-    return Speaker(model, pieces, _stop(contents | said), template)
+    return TextGenerator(model, pieces, _stop(contents | said), template)
 
 
 def _stop(contents: Mapping[str, Any]) -> frozenset[int]:

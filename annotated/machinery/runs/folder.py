@@ -12,6 +12,8 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from annotated.machinery.corpora.prepared import PreparedCorpus
+from annotated.machinery.corpora.vocabularies import VOCABULARIES
 from annotated.machinery.errors import FileError, InputError, MissingFile, check_whole
 from annotated.machinery.files import (
     is_part,
@@ -22,14 +24,12 @@ from annotated.machinery.files import (
     write_text,
 )
 from annotated.machinery.formats.own import save_model
-from annotated.machinery.corpora.prepared import PreparedCorpus
 from annotated.machinery.runs.checkpoints import (
     average_checkpoints,
     fixed_options,
     list_checkpoints,
     read_checkpoint,
 )
-from annotated.machinery.corpora.vocabularies import VOCABULARIES
 from annotated.training import TrainingConfig, model_config
 
 SAVED = ".saved"  # exists once there has been a checkpoint
@@ -102,7 +102,9 @@ def open_noted(run: Path, moved: str = "") -> PreparedCorpus:
     return corpus
 
 
-def open_run(config: TrainingConfig, resume: bool, processes: int = 1) -> PreparedCorpus:
+def find_or_prepare_corpus(
+    config: TrainingConfig, resume: bool, processes: int = 1
+) -> PreparedCorpus:
     """The corpus of a new run, or of the run in the folder if it may continue.
 
     Only the first process calls this. It writes nothing except the corpus of a new run.
@@ -112,7 +114,7 @@ def open_run(config: TrainingConfig, resume: bool, processes: int = 1) -> Prepar
         processes: number of processes that wait for it.
 
     Raises: InputError if the folder contains a run that is not to be continued, another run, or
-        something else; as `PreparedCorpus.for_run` and `open_noted`.
+        something else; as `PreparedCorpus.find_or_prepare` and `open_noted`.
     """
     folder = Path(config.out)
     check_folder(folder)
@@ -124,7 +126,7 @@ def open_run(config: TrainingConfig, resume: bool, processes: int = 1) -> Prepar
         path = folder / "training.json"
         if path.exists() and asdict(read_config(folder)) != read_json(path, "a configuration"):
             raise FileError(f"{path}: expected the file as a run wrote it; got different content")
-        return PreparedCorpus.for_run(config, folder, processes)
+        return PreparedCorpus.find_or_prepare(config, folder, processes)
     if not resume:
         advice = "continue it with --resume, or choose another --out"
         raise InputError(f"{folder} already holds a run; {advice}")

@@ -29,9 +29,9 @@ from annotated.data import PAD, Batch, token_batches
 from annotated.embeddings import Generator
 from annotated.machinery.blockwise_loss import linear_cross_entropy
 from annotated.machinery.corpora.encoding import EncodedPairs
+from annotated.machinery.corpora.prepared import PreparedCorpus
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import settings
-from annotated.machinery.corpora.prepared import PreparedCorpus
 from annotated.machinery.formats.own import Build, built
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.progress import ProgressBar, progress_bar, say
@@ -56,8 +56,8 @@ from annotated.machinery.runs.checkpoints import (
 from annotated.machinery.runs.folder import (
     SAVED,
     average_run,
+    find_or_prepare_corpus,
     note_run,
-    open_run,
     run_lock,
 )
 from annotated.machinery.runs.logs import Progress, RunLog
@@ -387,7 +387,7 @@ def start_run(
     try:
         if processes.rank == 0:
             own = not (folder / "prepared").exists()
-            corpus = open_run(config, resume, processes.size)
+            corpus = find_or_prepare_corpus(config, resume, processes.size)
             saved, place = newest_checkpoint(folder), corpus.folder
             if not saved and any((folder / name).exists() for name in (SAVED, "model.safetensors")):
                 advice = "put one back, or choose another --out"

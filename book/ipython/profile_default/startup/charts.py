@@ -12,7 +12,7 @@ def _show_charts_as_data():
     from IPython import get_ipython
     from IPython.display import HTML, display
 
-    import annotated.machinery.charts  # noqa: F401  # the book's theme, for all chapters
+    import book.charts  # noqa: F401  # the book's theme, for all chapters
 
     def div(spec):
         data = json.dumps(spec, separators=(",", ":"), ensure_ascii=False).replace("</", "<\\/")

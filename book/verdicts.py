@@ -1,0 +1,168 @@
+"""Collect the verdicts of the executed chapters into an index and a bar of counts."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections import Counter
+from dataclasses import fields
+from typing import NamedTuple
+from urllib.parse import quote
+
+from contents import pages
+from docutils import nodes
+from execution import executed
+from nbformat import NotebookNode
+from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
+from sphinx.errors import ExtensionError
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from tables import typeset
+
+from book.claims import MARKS, Verdict
+
+MIME = "application/vnd.annotated.claim+json"
+
+
+class Entry(NamedTuple):
+    """A claim, and the page that shows it."""
+
+    page: str
+    verdict: Verdict
+
+    @property
+    def section(self) -> str:
+        """The section under which it is counted: 3.2 for 3.2.1."""
+        return ".".join(self.verdict.section.split(".")[:2])
+
+
+def claims_of(notebook: NotebookNode) -> list[Verdict]:
+    """The claims in the cells of an executed notebook, in order.
+
+    Raises: ExtensionError for a claim that lacks a section or any other part.
+    """
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    found = [
+        out.data[MIME] for cell in cells for out in cell.outputs if MIME in out.get("data", {})
+    ]
+    names = [field.name for field in fields(Verdict)]
+    for given in found:
+        if lacks := [name for name in names if not given.get(name)]:
+            raise ExtensionError(f"claim {given.get('id') or given} has no {', no '.join(lacks)}")
+        if given["verdict"] not in MARKS:
+            raise ExtensionError(f"claim {given['id']}: no verdict is called {given['verdict']}")
+    return [Verdict(**{name: given[name] for name in names}) for given in found]
+
+
+def collect(notebooks: dict[str, NotebookNode]) -> list[Entry]:
+    """The claims of executed notebooks, sorted by section and then by order of appearance.
+
+    Raises: ExtensionError if two claims have one id, and as `claims_of`.
+    """
+    entries: dict[str, Entry] = {}
+    for page, notebook in notebooks.items():
+        for verdict in claims_of(notebook):
+            if verdict.id in entries:
+                where = entries[verdict.id].page
+                raise ExtensionError(f"claim {verdict.id} is made twice: in {where} and in {page}")
+            entries[verdict.id] = Entry(page, verdict)
+    return sorted(entries.values(), key=lambda entry: place(entry.verdict.section))
+
+
+def place(section: str) -> list[int]:
+    """Sort key of a section: the abstract first, 3.5 before 3.10, and later work last."""
+    if section[0].isdigit():
+        return [int(part) for part in section.split(".")]
+    return [] if section == "abstract" else [99]
+
+
+def index(entries: list[Entry]) -> str:
+    """The claims as an HTML table, whose rows `static/book.js` filters."""
+    head = "".join(f"<th>{name}</th>" for name in ("section", "claim", "verdict", "evidence"))
+    body = "\n".join(map(row, entries))
+    table = f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
+    return f'<div class="claims-index">{table}</div>'
+
+
+def row(entry: Entry) -> str:
+    shown = {name: html.escape(value) for name, value in vars(entry.verdict).items()}
+    edge, section = entry.verdict.edge, shown["section"]
+    name = f"§{section}" if section[0].isdigit() else section
+    return (
+        f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
+        f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{name}</a></td>'
+        f"<td>{typeset(shown['statement'])}</td>"
+        f'<td><span class="verdict" style="border-left: {edge}">{sign(entry.verdict.verdict)} '
+        f"{shown['verdict']}</span></td><td>{typeset(shown['evidence'])}</td></tr>"
+    )
+
+
+def sign(verdict: str) -> str:
+    """The sign of a verdict, as plain text or as HTML; at the pointer it says what it means."""
+    verdict = html.unescape(verdict)
+    return f'<span title="{html.escape(verdict)}">{MARKS[verdict][0]}</span>'
+
+
+def scoreboard(entries: list[Entry]) -> str:
+    """The verdicts as one bar with a part for each, linked to its claims, and a legend."""
+    counts = Counter(entry.verdict.verdict for entry in entries)
+    parts, legend = [], []
+    for verdict, (mark, color) in MARKS.items():
+        if not (count := counts[verdict]):
+            continue
+        address, style = f"claims.html?verdict={quote(verdict)}#the-claims", f"--color: {color}"
+        kind = "open" if verdict == "open" else "decided"
+        parts.append(
+            f'<a class="{kind}" style="{style}; flex-grow: {count}" href="{address}" '
+            f'aria-label="{count}: {verdict}" title="{verdict}">{count}</a>'
+        )
+        legend.append(
+            f'<li><span class="{kind}" style="{style}">{mark}</span> {linked(verdict)}</li>'
+        )
+    return (
+        f'<div class="scoreboard"><p>{len(entries)} claims, by verdict</p>'
+        f'<div class="parts">{"".join(parts)}</div><ul>{"".join(legend)}</ul></div>'
+    )
+
+
+def linked(verdict: str, page: str = "claims.html") -> str:
+    """The words of a verdict, which lead to what they mean."""
+    return f'<a class="symbol" href="{page}#what-the-verdicts-mean">{verdict}</a>'
+
+
+PLACES = {  # placeholder on a page, and the function that fills it
+    '<div class="scoreboard"></div>': scoreboard,
+    '<div class="claims-index"></div>': index,
+}
+SHOWN_ON = ("chapters/index", "chapters/claims")
+SHOWN = re.compile(r'(<aside class="claim"[^>]*><p[^>]*><strong>)\S+ ([^<]+)')  # sign, verdict
+
+
+def collect_claims(app: Sphinx, env: BuildEnvironment) -> list[str]:
+    """Collect the claims after all chapters have been read.
+
+    Returns: the pages that have to be rendered again.
+    """
+    there = [name for name in pages() if f"chapters/{name}" in env.found_docs]
+    notebooks = {name: executed(env, f"chapters/{name}") for name in there}
+    entries = collect({name: made for name, made in notebooks.items() if made})
+    changed = entries != getattr(env, "book_claims", None)
+    env.book_claims = entries
+    return [page for page in SHOWN_ON if changed and page in env.found_docs]
+
+
+class Claims(SphinxPostTransform):
+    """Fill the placeholders on pages with the collected claims, and link verdicts to the key."""
+
+    default_priority = 194
+    formats = ("html",)
+
+    def run(self, **kwargs) -> None:
+        page = self.app.builder.get_relative_uri(self.env.docname, "chapters/claims")
+        for raw in list(self.document.findall(nodes.raw)):
+            if '<aside class="claim"' in (text := raw.astext()):
+                put = lambda found: f"{found[1]}{sign(found[2])} {linked(found[2], page)}"
+                told = typeset(SHOWN.sub(put, text))
+                raw.replace_self(nodes.raw("", told, format="html"))
+            elif show := PLACES.get(text.strip()):
+                raw.replace_self(nodes.raw("", show(self.env.book_claims), format="html"))
