@@ -99,8 +99,8 @@ def beam_search(
         scores, best = total.flatten().topk(min(width, total.numel()))
         row, token = best // logits.size(1), best % logits.size(1)
         ids = torch.cat([ids[row], token.unsqueeze(1)], dim=1)
-        for attention, (keys, values) in cache.items():  # each hypothesis keeps its own past
-            cache[attention] = keys[row], values[row]
+        for layer, state in cache.items():  # each hypothesis keeps its own past
+            cache[layer] = [tensor[row] for tensor in state]
         logits = model(token.unsqueeze(1), cache)[:, -1]
     return ids[0].tolist(), scores[0].item()
 
@@ -126,8 +126,8 @@ def speculate(
         while right < len(guess) and guess[right] == best[right]:
             right += 1
         ids += best[: right + 1]  # the correct guesses and the model's own next token
-        for attention, (keys, values) in cache.items():  # remove the wrong guesses from the cache
-            cache[attention] = keys[:, :, : len(ids) - 1], values[:, :, : len(ids) - 1]
+        for layer, state in cache.items():  # remove the wrong guesses from the cache
+            cache[layer] = [tensor[:, :, : len(ids) - 1] for tensor in state]
         steps += 1
     return ids[len(prompt) : len(prompt) + length], steps
 
