@@ -12,8 +12,10 @@ from torch import Tensor, nn
 
 from annotated.machinery.checks import as_boolean_mask, head_widths
 
+Mask = Tensor | None  # False or 0 forbids attention; None allows all
 
-def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
+
+def masked_softmax(scores: Tensor, mask: Mask = None) -> Tensor:
     """Softmax over the last dimension, in which forbidden scores count as -inf.
 
     A row in which everything is forbidden has no softmax (it would be 0/0);
@@ -35,11 +37,7 @@ def masked_softmax(scores: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def scaled_dot_product(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None = None,
-    dropout: nn.Module | None = None,
+    query: Tensor, key: Tensor, value: Tensor, mask: Mask = None, dropout: nn.Module | None = None
 ) -> tuple[Tensor, Tensor]:
     """Attention of equation 1, as the paper writes it.
 
@@ -91,9 +89,7 @@ class MultiHeadedAttention(nn.Module):
         self.w_v = nn.Linear(d_model, h * d_v, bias)
         self.w_o = nn.Linear(h * d_v, d_model, bias)
 
-    def forward(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None) -> Tensor:
         """Attend from query (batch, len_q, d_model) to key and value (batch, len_k, d_model).
 
         Args:
@@ -111,9 +107,7 @@ class MultiHeadedAttention(nn.Module):
         """
         return self.split_heads(self.w_k(key)), self.split_heads(self.w_v(value))
 
-    def attend(
-        self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None
-    ) -> Tensor:
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Mask = None) -> Tensor:
         """Attend to keys and values that are already projected."""
         queries = self.split_heads(self.w_q(query))  # (batch, h, len_q, d_k)
         mask = None if mask is None else as_boolean_mask(mask).unsqueeze(-3)  # for all heads
@@ -123,7 +117,7 @@ class MultiHeadedAttention(nn.Module):
         return self.w_o(heads.transpose(1, 2).flatten(2))  # concatenate, then project
 
     def kernel(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None
     ) -> tuple[Tensor, Tensor | None]:
         """Equation 1 in all heads; the last query belongs to the last key in self-attention.
 
@@ -138,7 +132,7 @@ class MultiHeadedAttention(nn.Module):
         """Keys and values of memory (batch, len, d_model): the state before the first `step`."""
         return [projected.contiguous() for projected in self.keys_values(memory, memory)]
 
-    def step(self, x: Tensor, state: list[Tensor], mask: Tensor | None = None) -> Tensor:
+    def step(self, x: Tensor, state: list[Tensor], mask: Mask = None) -> Tensor:
         """`forward` for the positions x (batch, new, d_model) that follow those in the state."""
         new = self.keys_values(x, x, start=state[0].size(2))
         state[:] = [torch.cat(both, dim=2) for both in zip(state, new, strict=True)]

@@ -6,15 +6,16 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from annotated.attention import Mask
 from annotated.data import END, PAD, START, UNK
 from annotated.incremental import DecoderCache
-from annotated.machinery.checks import check_finite, check_search, check_source
-from annotated.machinery.errors import InputError, check_whole
+from annotated.machinery.checks import check_finite, check_found, check_search, check_source
+from annotated.machinery.errors import check_whole
 from annotated.model import EncoderDecoder
 from annotated.regularization import without_dropout
 
@@ -46,6 +47,7 @@ def greedy_decode(
     check_source(src, src_mask)
     check_whole("max_len", max_len)
     check_whole("start_symbol", start_symbol, least=0)
+    end = -1 if end_symbol is None else end_symbol  # which is no id
     ys = src.new_full((src.size(0), 1), start_symbol)
     with without_dropout(model):
         memory = model.encode(src, src_mask)
@@ -53,18 +55,14 @@ def greedy_decode(
             out = model.decode(memory, src_mask, ys)
             log_prob, next_word = model.generator(out[:, -1]).max(dim=-1)  # (batch,)
             check_finite(log_prob)
-            if end_symbol is not None:
-                next_word = next_word.masked_fill(ys[:, -1] == end_symbol, end_symbol)
+            next_word = next_word.masked_fill(ys[:, -1] == end, end)
             ys = torch.cat([ys, next_word.unsqueeze(1)], dim=1)
-            if end_symbol is not None and bool((next_word == end_symbol).all()):
+            if bool((next_word == end).all()):
                 break
     return ys
 
 
-_Number = TypeVar("_Number", float, Tensor)
-
-
-def length_penalty(length: _Number, alpha: float, offset: float = 5) -> _Number:
+def length_penalty(length: Any, alpha: float, offset: float = 5) -> Any:
     """((5 + length) / 6)^alpha, the divisor of an output's log-probability.
 
     Args:
@@ -92,6 +90,9 @@ class Hypothesis:
     score: float
 
 
+Follow = Callable[[list[int]], list[int]]  # ids without the start symbol to the ids that may follow
+
+
 @dataclass
 class Beam:
     """The open hypotheses of several sentences, and everything needed to extend them.
@@ -100,65 +101,60 @@ class Beam:
         ids: (batch, width, len), from the start symbol on.
         log_prob: (batch, width); -inf in an empty slot.
         parents: (batch, width), the hypotheses of the step before that they continue; or None.
-        places: (batch,), the number of hypotheses that may still be open.
-        scores: (batch, beam), of the complete hypotheses, best first; -inf where there is none.
         limits: (batch,), maximum tokens of an output, including its end symbol.
         cache: what the decoder keeps of everything decoded so far.
+        found: the complete hypotheses of each sentence.
+        follow: of each sentence, the rule for the tokens that may come next; or None.
     """
 
     ids: Tensor
     log_prob: Tensor
     parents: Tensor | None
-    places: Tensor
-    scores: Tensor
     limits: Tensor
     cache: DecoderCache
+    found: list[list[Hypothesis]]
+    follow: Sequence[Follow] | None = None
 
     def select(self, rows: Tensor) -> None:
         """Keep these sentences, in this order."""
-        for name in "ids", "log_prob", "parents", "places", "scores", "limits":
+        for name in "ids", "log_prob", "parents", "limits":
             setattr(self, name, getattr(self, name)[rows])
         self.cache.select(rows)
+        self.found = [self.found[row] for row in rows.tolist()]
+        self.follow = self.follow and [self.follow[row] for row in rows.tolist()]
 
 
 def open_beam(
-    model: EncoderDecoder,
-    src: Tensor,
-    src_mask: Tensor | None,
-    size: int,
-    max_extra: int = 50,
-    max_len: int | None = None,
+    model: EncoderDecoder, src: Tensor, src_mask: Mask, extra: int, most: int | None
 ) -> Beam:
     """Encode the sources; the only hypothesis of each is the start symbol."""
-    batch, length = src.shape
     memory = model.encode(src, src_mask)
-    limits = src.new_full((batch,), length + max_extra)
+    lengths = src.new_full(src.shape[:1], src.size(1))
     if src_mask is not None:
-        src_mask = src_mask.expand(batch, -1, -1)
-        limits = src_mask.bool().sum((1, 2)) + max_extra  # padding does not count
-    if max_len is not None:
-        limits = torch.full_like(limits, max_len)
-    return Beam(
-        ids=src.new_full((batch, 1, 1), START),
-        log_prob=memory.new_zeros(batch, 1),
-        parents=None,
-        places=src.new_full((batch,), size),
-        scores=torch.full((batch, size), -math.inf, device=src.device),
-        limits=limits.clamp(1, model.max_positions),
-        cache=DecoderCache.start(model, memory, src_mask),
-    )
+        src_mask = src_mask.expand(len(src), -1, -1)
+        lengths = src_mask.bool().sum((1, 2))  # padding does not count
+    limits = lengths + extra if most is None else torch.full_like(lengths, most)
+    ids, log_prob = src.new_full((len(src), 1, 1), START), memory.new_zeros(len(src), 1)
+    limits, cache = limits.clamp(1, model.max_positions), DecoderCache(model, memory, src_mask)
+    return Beam(ids, log_prob, None, limits, cache, [[] for _ in src])
 
 
 def next_log_probs(model: EncoderDecoder, beam: Beam) -> Tensor:
     """Log-probabilities (batch, width, vocab) of the next token of each hypothesis.
 
-    PAD, START and UNK may not follow; at the limit only END may.
+    PAD, START and UNK may not follow; at the limit only END may. Before it, a rule may forbid more.
     """
     log_probs = model.generator(beam.cache.step(beam.ids, beam.parents))
     log_probs[..., [PAD, START, UNK]] = -math.inf
-    last = (beam.limits == beam.ids.size(-1)).view(-1, 1, 1)
+    last = beam.limits == beam.ids.size(-1)
     other = torch.arange(log_probs.size(-1), device=last.device) != END
-    return log_probs.masked_fill_(last & other, -math.inf)
+    log_probs.masked_fill_(last.view(-1, 1, 1) & other, -math.inf)
+    if beam.follow:
+        for row, place in (beam.log_prob.isfinite() & ~last.unsqueeze(1)).nonzero().tolist():
+            allowed = torch.zeros_like(other)
+            allowed[beam.follow[row](beam.ids[row, place, 1:].tolist())] = True
+            log_probs[row, place].masked_fill_(~allowed, -math.inf)
+    return log_probs
 
 
 def extend_beam(beam: Beam, log_probs: Tensor, size: int) -> None:
@@ -176,49 +172,28 @@ def extend_beam(beam: Beam, log_probs: Tensor, size: int) -> None:
     row = torch.arange(batch, device=index.device).unsqueeze(1)
     beam.ids = torch.cat([beam.ids[row, parent], token.unsqueeze(-1)], dim=-1)
     beam.parents = row * log_probs.size(1) + parent
+    places = torch.tensor([[size - len(complete)] for complete in beam.found], device=index.device)
     rank = torch.arange(width, device=index.device)
-    beam.log_prob.masked_fill_(rank >= beam.places.unsqueeze(1), -math.inf)
+    beam.log_prob.masked_fill_(rank >= places, -math.inf)
 
 
-def take_complete(beam: Beam, alpha: float, offset: float = 5) -> list[tuple[int, Hypothesis]]:
-    """Remove the hypotheses that have just ended, and their slots, from the beam.
-
-    Returns: pairs of a row of the batch and a hypothesis.
-    """
+def take_complete(beam: Beam, alpha: float, offset: float = 5) -> None:
+    """Move the hypotheses that have just ended from the beam to those that are complete."""
     ended = (beam.ids[:, :, -1] == END) & beam.log_prob.isfinite()
-    complete = []
     for row, place in ended.nonzero().tolist():
-        ids = beam.ids[row, place, 1:].tolist()
-        log_prob = float(beam.log_prob[row, place])
+        ids, log_prob = beam.ids[row, place, 1:].tolist(), float(beam.log_prob[row, place])
         score = log_prob / length_penalty(len(ids), alpha, offset)
-        complete.append((row, Hypothesis(ids[:-1], log_prob, score)))
-    if complete:
-        scores = beam.log_prob.float() / length_penalty(beam.ids.size(-1) - 1, alpha, offset)
-        both = torch.cat([beam.scores, scores.masked_fill(~ended, -math.inf)], dim=1)
-        beam.scores = both.topk(beam.scores.size(1)).values
-        beam.places -= ended.sum(dim=1)
-        beam.log_prob.masked_fill_(ended, -math.inf)
-    return complete
+        beam.found[row].append(Hypothesis(ids[:-1], log_prob, score))
+    beam.log_prob.masked_fill_(ended, -math.inf)
 
 
 def can_win(beam: Beam, n_best: int, alpha: float, offset: float = 5) -> Tensor:
     """Whether an open hypothesis may still become one of the n best, per sentence: (batch,)"""
     best = beam.log_prob.amax(dim=1).float()  # -inf if none is open
-    soonest = torch.full_like(beam.limits, beam.ids.size(-1))
-    favorable = length_penalty(beam.limits if alpha >= 0 else soonest, alpha, offset)
-    return best / favorable > beam.scores[:, n_best - 1]
-
-
-Follow = Callable[[list[int]], list[int]]  # ids without the start symbol to the ids that may follow
-
-
-def keep_to_rules(log_probs: Tensor, beam: Beam, follow: Sequence[Follow]) -> None:
-    """Set to -inf what the rule of a sentence forbids; at its limit END remains allowed."""
-    bound = beam.log_prob.isfinite() & (beam.limits > beam.ids.size(-1)).unsqueeze(1)
-    for row, place in bound.nonzero().tolist():
-        allowed = torch.zeros_like(log_probs[row, place], dtype=torch.bool)
-        allowed[follow[row](beam.ids[row, place, 1:].tolist())] = True
-        log_probs[row, place].masked_fill_(~allowed, -math.inf)
+    length = beam.limits if alpha >= 0 else torch.full_like(beam.limits, beam.ids.size(-1))
+    scores = (sorted((h.score for h in complete), reverse=True) for complete in beam.found)
+    worst = [[*s, *[-math.inf] * n_best][n_best - 1] for s in scores]  # of the n best so far
+    return best / length_penalty(length, alpha, offset) > best.new_tensor(worst)
 
 
 @torch.inference_mode()
@@ -256,25 +231,15 @@ def beam_search(
     Source: section 6.1.
     """
     check_search(beam, alpha, max_extra, n_best, offset, max_len)
-    check_source(src, src_mask)
-    if follow is not None and len(follow) != len(src):
-        raise InputError(f"expected follow for {len(src)} sentences; got {len(follow)}")
-    found: list[list[Hypothesis]] = [[] for _ in src]
-    rows = list(range(len(src)))  # the sentence in each row of the batch
+    check_source(src, src_mask, follow)
     with without_dropout(model):
-        state = open_beam(model, src, src_mask, beam, max_extra, max_len)
-        while rows:
-            log_probs = next_log_probs(model, state)
-            if follow is not None:
-                keep_to_rules(log_probs, state, [follow[i] for i in rows])
-            extend_beam(state, log_probs, beam)
-            for row, hypothesis in take_complete(state, alpha, offset):
-                found[rows[row]].append(hypothesis)
+        state = open_beam(model, src, src_mask, max_extra, max_len)
+        found, state.follow = state.found, follow
+        while state.found:
+            extend_beam(state, next_log_probs(model, state), beam)
+            take_complete(state, alpha, offset)
             keep = can_win(state, n_best, alpha, offset)
             if not keep.all():  # decided sentences leave the batch
-                still = keep.nonzero().squeeze(1)
-                state.select(still)
-                rows = [rows[row] for row in still.tolist()]
-    if not all(found):
-        raise InputError("expected log-probabilities from the model; got no finite numbers")
+                state.select(keep.nonzero().squeeze(1))
+    check_found(found)
     return [sorted(ended, key=lambda h: h.score, reverse=True)[:n_best] for ended in found]

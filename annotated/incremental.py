@@ -4,12 +4,11 @@ Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
 from dataclasses import dataclass
-from inspect import signature
-from typing import Any
 
 from torch import Tensor
 
-from annotated.machinery.stepping import has_step, is_watched
+from annotated.attention import Mask
+from annotated.machinery.stepping import can_step
 from annotated.model import EncoderDecoder
 
 
@@ -20,6 +19,8 @@ class DecoderCache:
     Args:
         model: the model.
         memory: (batch, src_len, d_model)   src_mask: (batch, 1, src_len), or None
+
+    Attributes:
         states: of each layer, tensors of (batch · width, …) for the hypotheses and of (batch, …)
             for the sources; None: nothing is kept, and the whole output is decoded each time.
 
@@ -28,15 +29,11 @@ class DecoderCache:
 
     model: EncoderDecoder
     memory: Tensor
-    src_mask: Tensor | None
-    states: list[tuple[list[Tensor], list[Tensor]]] | None
+    src_mask: Mask = None
 
-    @classmethod
-    def start(
-        cls, model: EncoderDecoder, memory: Tensor, src_mask: Tensor | None = None
-    ) -> "DecoderCache":
-        """The cache before the first step; arguments as above."""
-        return cls(model, memory, src_mask, model.start(memory) if model_can_step(model) else None)
+    def __post_init__(self) -> None:
+        """Start with what the layers keep of the memory before the first step."""
+        self.states = self.model.decoder.start(self.memory) if can_step(self.model) else None
 
     def step(self, ids: Tensor, parents: Tensor | None = None) -> Tensor:
         """Decode the newest position of every hypothesis.
@@ -66,14 +63,3 @@ class DecoderCache:
         self.src_mask = None if self.src_mask is None else self.src_mask[rows]
         for _, source in self.states or ():
             source[:] = [tensor[rows] for tensor in source]
-
-
-def model_can_step(model: EncoderDecoder) -> bool:
-    """Whether `step` may stand for `decode`: every part of the decoder has a step."""
-    decoder: Any = model.decoder
-    if is_watched(decoder) or is_watched(model.tgt_embed) or not has_step(decoder):
-        return False
-    inner = [m for layer in decoder.layers for m in (layer, layer.self_attn, layer.src_attn)]
-    embed = [model.tgt_embed, *list(model.tgt_embed.children())[-1:]]  # the last adds positions
-    starts = all("start" in signature(m.forward).parameters for m in embed)
-    return has_step(model, "decode") and all(map(has_step, inner)) and starts

@@ -9,12 +9,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from annotated.attention import subsequent_mask
+from annotated.attention import Mask, subsequent_mask
 from annotated.embeddings import Generator
-from annotated.machinery.checks import check_mask, check_model_config
-from annotated.machinery.options import LARGEST, LaterOptions, option
+from annotated.machinery.checks import check_mask, check_model_config, find_table
+from annotated.machinery.options import LARGEST, POSITIONS, LaterOptions, option
 from annotated.machinery.parts import choose_parts, part_names
-from annotated.stacks import Decoder, Encoder, EncoderLayer
+from annotated.stacks import Decoder, Encoder, EncoderLayer, State
 
 
 class EncoderDecoder(nn.Module):
@@ -41,11 +41,7 @@ class EncoderDecoder(nn.Module):
         self.generator, self.parts = generator, {}
 
     def forward(
-        self,
-        src: Tensor,
-        tgt: Tensor,
-        src_mask: Tensor | None = None,
-        tgt_mask: Tensor | None = None,
+        self, src: Tensor, tgt: Tensor, src_mask: Mask = None, tgt_mask: Mask = None
     ) -> Tensor:
         """Encode src, decode tgt.
 
@@ -58,13 +54,11 @@ class EncoderDecoder(nn.Module):
         """
         return self.decode(self.encode(src, src_mask), src_mask, tgt, tgt_mask)
 
-    def encode(self, src: Tensor, src_mask: Tensor | None = None) -> Tensor:
+    def encode(self, src: Tensor, src_mask: Mask = None) -> Tensor:
         """ids (batch, src_len) to memory (batch, src_len, d_model)."""
         return self.encoder(self.embed_source(src), check_mask("src_mask", src_mask))
 
-    def decode(
-        self, memory: Tensor, src_mask: Tensor | None, tgt: Tensor, tgt_mask: Tensor | None = None
-    ) -> Tensor:
+    def decode(self, memory: Tensor, src_mask: Mask, tgt: Tensor, tgt_mask: Mask = None) -> Tensor:
         """memory and ids (batch, tgt_len) to (batch, tgt_len, d_model)."""
         src_mask = check_mask("src_mask", src_mask)
         tgt_mask = check_mask("tgt_mask", tgt_mask)
@@ -92,11 +86,7 @@ class EncoderDecoder(nn.Module):
         limits: list[Any] = [m.max_len for m in embeds if hasattr(m, "max_len")]
         return min(limits, default=None)
 
-    def start(self, memory: Tensor) -> list:
-        """State of the decoder before the first `step`; memory: (batch, src_len, d_model)."""
-        return self.decoder.start(memory)
-
-    def step(self, tgt: Tensor, start: int, states: list, src_mask: Tensor | None = None) -> Tensor:
+    def step(self, tgt: Tensor, start: int, states: list[State], src_mask: Mask = None) -> Tensor:
         """`decode` for the newest token of each hypothesis, ids (batch, width), at a position.
 
         Returns: (batch, width, d_model).
@@ -120,11 +110,7 @@ class ModelOptions(LaterOptions):
     d_v: int | None = option(None, "width of a value in a head; none: d_model / h")
     dropout: float = option(0.1, "P_drop, after sub-layers and embeddings (section 5.4)", most=1)
     attention_dropout: float = option(0.0, "dropout of attention weights (section 6.3)", most=1)
-    positions: str = option(
-        "sinusoidal",
-        "encoding of positions (Table 3, row E); endpoint: to a wavelength of 10000 · 2π",
-        choices=("sinusoidal", "learned", "endpoint"),
-    )
+    positions: str = option("sinusoidal", "encoding of positions (Table 3, row E)", POSITIONS)
 
 
 @dataclass(frozen=True)
@@ -189,14 +175,11 @@ def build_model(config: TransformerConfig, **parts: Callable[..., Any]) -> Encod
     Source: section 3; tying from section 3.4.
     """
     c, make = config, choose_parts(config, parts)
-    attention = lambda which: make[which](c.h, c.d_model, c.attention_dropout)
-    feed_forward = lambda: make["feed_forward"](c.d_model, c.d_ff)
-    positions = lambda: make["positions"](c.d_model, c.dropout, c.max_len)
-    embed = lambda vocab: Embed(make["embedding"](c.d_model, vocab), positions())
     residual = c.dropout, c.norm_first, make["norm"]
-    own, across = attention("decoder_attention"), attention("source_attention")
-    first = EncoderLayer(c.d_model, attention("encoder_attention"), feed_forward(), *residual)
-    second = make["decoder_layer"](c.d_model, own, across, feed_forward(), *residual)
+    embed = lambda vocab: Embed(make["embedding"](c.d_model, vocab), make["positions"]())
+    first = EncoderLayer(c.d_model, make["encoder_attention"](), make["feed_forward"](), *residual)
+    attentions = make["decoder_attention"](), make["source_attention"]()
+    second = make["decoder_layer"](c.d_model, *attentions, make["feed_forward"](), *residual)
     encoder, decoder = Encoder(first, c.N), Decoder(second, c.N_decoder or c.N)
     generator = Generator(c.d_model, c.tgt_vocab, c.bias)
     model = EncoderDecoder(encoder, decoder, embed(c.src_vocab), embed(c.tgt_vocab), generator)
@@ -233,10 +216,8 @@ def make_model(
 
     >>> model = make_model(100, 100, N=2, d_model=64, d_ff=128, h=4)
     """
-    config = TransformerConfig(
-        src_vocab, tgt_vocab, N=N, d_model=d_model, d_ff=d_ff, h=h, dropout=dropout, **options
-    )
-    return build_model(config)
+    sizes: dict[str, Any] = {"N": N, "d_model": d_model, "d_ff": d_ff, "h": h, "dropout": dropout}
+    return build_model(TransformerConfig(src_vocab, tgt_vocab, **sizes, **options))
 
 
 def tie_embeddings(model: EncoderDecoder) -> None:
@@ -246,12 +227,7 @@ def tie_embeddings(model: EncoderDecoder) -> None:
     """
     shared = model.generator.proj.weight
     for name in ("src_embed", "tgt_embed"):
-        tables = [m for m in getattr(model, name).modules() if isinstance(m, nn.Embedding)]
-        sizes = [tuple(table.weight.shape) for table in tables]
-        if sizes != [tuple(shared.shape)]:
-            wanted = f"one nn.Embedding of {tuple(shared.shape)} in {name}, to tie"
-            raise ValueError(f"expected {wanted}; got {sizes}")
-        tables[0].weight = shared
+        find_table(name, getattr(model, name), shared.shape).weight = shared
 
 
 def initialize(model: nn.Module, value_gain: float = 1 / 4) -> None:

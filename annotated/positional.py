@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from annotated.machinery.checks import check_vectors
+from annotated.machinery.errors import check_whole
 from annotated.regularization import Dropout
 
 
@@ -85,6 +86,5 @@ class LearnedPositionalEncoding(nn.Module):
         Raises: ValueError for a position that does not exist.
         """
         end = start + x.size(1)
-        if end > self.max_len:
-            raise ValueError(f"expected at most {self.max_len} learned positions; got {end}")
+        check_whole("the number of positions", end, most=self.max_len)
         return self.dropout(x + self.pe[:, start:end])

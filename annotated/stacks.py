@@ -9,18 +9,16 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from annotated.attention import Mask
 from annotated.regularization import Dropout
+
+Norm = Callable[[int], nn.Module]  # from d_model to what normalizes each position
+State = tuple[list[Tensor], list[Tensor]]  # of the output so far, and of the memory (section 6.1)
 
 
 def clones(module: nn.Module, N: int) -> nn.ModuleList:
     """N equal copies that share no weights."""
     return nn.ModuleList(copy.deepcopy(module) for _ in range(N))
-
-
-def _final_norm(layer: "EncoderLayer | DecoderLayer") -> nn.Module:
-    """A pre-norm stack ends in a normalization; a post-norm stack has done it already."""
-    first: Any = layer.sublayer[0]
-    return copy.deepcopy(first.norm) if first.norm_first else nn.Identity()
 
 
 class SublayerConnection(nn.Module):
@@ -39,11 +37,7 @@ class SublayerConnection(nn.Module):
     """
 
     def __init__(
-        self,
-        size: int,
-        dropout: float,
-        norm_first: bool = False,
-        norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        self, size: int, dropout: float, norm_first: bool = False, norm: Norm = nn.LayerNorm
     ) -> None:
         super().__init__()
         self.norm = norm(size)
@@ -73,24 +67,24 @@ class EncoderLayer(nn.Module):
     def __init__(
         self,
         size: int,
-        self_attn: nn.Module,
-        feed_forward: nn.Module,
+        self_attn: Any,
+        feed_forward: Any,
         dropout: float,
         norm_first: bool = False,
-        norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        norm: Norm = nn.LayerNorm,
     ) -> None:
         super().__init__()
         self.size, self.self_attn, self.feed_forward = size, self_attn, feed_forward
         self.sublayer = clones(SublayerConnection(size, dropout, norm_first, norm), 2)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask = None) -> Tensor:
         """x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
         x = self.sublayer[0](x, lambda x: self.self_attn(x, x, x, mask))
         return self.sublayer[1](x, self.feed_forward)
 
 
 class Encoder(nn.Module):
-    """A stack of N encoder layers.
+    """A stack of N layers, and a normalization at the end if the layers do not end in one.
 
     Args:
         layer: the layer to copy.
@@ -99,12 +93,13 @@ class Encoder(nn.Module):
     Source: section 3.1.
     """
 
-    def __init__(self, layer: EncoderLayer, N: int) -> None:
+    def __init__(self, layer: Any, N: int) -> None:
         super().__init__()
-        self.layers = clones(layer, N)
-        self.norm = _final_norm(layer)
+        self.layers: Any = clones(layer, N)
+        first = layer.sublayer[0]
+        self.norm = copy.deepcopy(first.norm) if first.norm_first else nn.Identity()
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, mask: Mask = None) -> Tensor:
         """x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
         for layer in self.layers:
             x = layer(x, mask)
@@ -129,10 +124,10 @@ class DecoderLayer(nn.Module):
         size: int,
         self_attn: Any,
         src_attn: Any,
-        feed_forward: nn.Module,
+        feed_forward: Any,
         dropout: float,
         norm_first: bool = False,
-        norm: Callable[[int], nn.Module] = nn.LayerNorm,
+        norm: Norm = nn.LayerNorm,
     ) -> None:
         super().__init__()
         self.size = size
@@ -140,11 +135,7 @@ class DecoderLayer(nn.Module):
         self.sublayer = clones(SublayerConnection(size, dropout, norm_first, norm), 3)
 
     def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        src_mask: Tensor | None = None,
-        tgt_mask: Tensor | None = None,
+        self, x: Tensor, memory: Tensor, src_mask: Mask = None, tgt_mask: Mask = None
     ) -> Tensor:
         """x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)
         src_mask: (batch, 1, src_len)   tgt_mask: (batch, tgt_len, tgt_len)
@@ -153,13 +144,11 @@ class DecoderLayer(nn.Module):
         x = self.sublayer[1](x, lambda x: self.src_attn(x, memory, memory, src_mask))
         return self.sublayer[2](x, self.feed_forward)
 
-    def start(self, memory: Tensor) -> tuple[list[Tensor], list[Tensor]]:
+    def start(self, memory: Tensor) -> State:
         """State before the first `step`: of the output, which is empty, and of the memory."""
         return self.self_attn.start(memory[:, :0]), self.src_attn.start(memory)
 
-    def step(
-        self, x: Tensor, state: tuple[list[Tensor], list[Tensor]], src_mask: Tensor | None = None
-    ) -> Tensor:
+    def step(self, x: Tensor, state: State, src_mask: Mask = None) -> Tensor:
         """`forward` for the newest position of each hypothesis (section 6.1).
 
         x: (batch, width, d_model)   state: of batch · width outputs, and of the memory
@@ -171,38 +160,25 @@ class DecoderLayer(nn.Module):
         return self.sublayer[2](x, self.feed_forward)
 
 
-class Decoder(nn.Module):
-    """A stack of N decoder layers.
-
-    Args:
-        layer: the layer to copy.
-        N: number of layers.
+class Decoder(Encoder):
+    """A stack of N decoder layers; arguments as for `Encoder`.
 
     Source: section 3.1.
     """
 
-    def __init__(self, layer: DecoderLayer, N: int) -> None:
-        super().__init__()
-        self.layers: Any = clones(layer, N)
-        self.norm = _final_norm(layer)
-
-    def forward(
-        self,
-        x: Tensor,
-        memory: Tensor,
-        src_mask: Tensor | None = None,
-        tgt_mask: Tensor | None = None,
+    def forward(  # type: ignore[override]  # it has more inputs
+        self, x: Tensor, memory: Tensor, src_mask: Mask = None, tgt_mask: Mask = None
     ) -> Tensor:
         """x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)   rest: as a layer's."""
         for layer in self.layers:
             x = layer(x, memory, src_mask, tgt_mask)
         return self.norm(x)
 
-    def start(self, memory: Tensor) -> list:
+    def start(self, memory: Tensor) -> list[State]:
         """State of each layer before the first `step`; memory: (batch, src_len, d_model)."""
         return [layer.start(memory) for layer in self.layers]
 
-    def step(self, x: Tensor, states: list, src_mask: Tensor | None = None) -> Tensor:
+    def step(self, x: Tensor, states: list[State], src_mask: Mask = None) -> Tensor:
         """`forward` for the newest position of each hypothesis: x (batch, width, d_model)."""
         for layer, state in zip(self.layers, states, strict=True):
             x = layer.step(x, state, src_mask)

@@ -278,12 +278,11 @@ def wins(
     log_prob: float, length: int, limit: int, scores: list[float], alpha: float, n_best: int = 1
 ) -> bool:
     """`can_win` of one hypothesis, from the scores of the complete ones."""
-    best = [*sorted(scores, reverse=True), *[-math.inf] * n_best]
     beam = SimpleNamespace(
         ids=torch.zeros(1, 1, length + 1),  # with the start symbol
         log_prob=torch.tensor([[log_prob]], dtype=torch.float64),
         limits=torch.tensor([limit]),
-        scores=torch.tensor([best], dtype=torch.float64),
+        found=[[Hypothesis([], score, score) for score in scores]],
     )
     return bool(can_win(beam, n_best, alpha))
 
@@ -479,7 +478,7 @@ def test_a_step_decodes_what_a_whole_pass_decodes(decoder: str):
     with torch.no_grad():
         memory = model.encode(src, src_mask)
         whole = model.decode(memory, src_mask, tgt)
-        cache = DecoderCache.start(model, memory, src_mask)
+        cache = DecoderCache(model, memory, src_mask)
         for i in range(tgt.size(1)):
             parents = torch.tensor([[2], [1], [0]]) if i == 4 else None
             step = cache.step(tgt[:, None, : i + 1], parents)
@@ -497,7 +496,7 @@ def test_a_hypothesis_continues_its_parent_only(decoder: str, kept: bool):
     ids = torch.full((2, 1, 1), START)
     random, parents = torch.Generator().manual_seed(0), None
     with torch.no_grad():
-        cache = DecoderCache.start(model, memory)
+        cache = DecoderCache(model, memory)
         cache.states = cache.states if kept else None  # otherwise all is decoded again
         for _ in range(5):
             out = cache.step(ids, parents)

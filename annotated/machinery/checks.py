@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from annotated.machinery.errors import InputError, check_real, check_whole
 from annotated.machinery.options import check_options
@@ -168,6 +168,16 @@ def as_boolean_mask(mask: Tensor, name: str = "mask") -> Tensor:
     return mask.bool()
 
 
+def find_table(name: str, embed: nn.Module, shape: Sequence[int]) -> nn.Embedding:
+    """The only embedding in a module. Raises: InputError unless it has this shape."""
+    tables = [m for m in embed.modules() if isinstance(m, nn.Embedding)]
+    sizes = [tuple(table.weight.shape) for table in tables]
+    if sizes != [tuple(shape)]:
+        wanted = f"one nn.Embedding of {tuple(shape)} in {name}, to tie"
+        raise InputError(f"expected {wanted}; got {sizes}")
+    return tables[0]
+
+
 def check_vectors(x: Tensor, d_model: int) -> None:
     """Raise InputError unless x is (batch, len, d_model) of floating-point numbers."""
     if x.shape[2:] != (d_model,) or not x.is_floating_point():
@@ -194,8 +204,14 @@ def check_finite(log_probs: Tensor) -> None:
         raise InputError("expected log-probabilities from the model; got no finite numbers")
 
 
-def check_source(src: Tensor, src_mask: Tensor | None) -> None:
-    """Raise InputError unless src is (batch, src_len) of at least one token, with a valid mask."""
+def check_source(
+    src: Tensor, src_mask: Tensor | None, follow: Sequence[object] | None = None
+) -> None:
+    """Raise InputError unless src is (batch, src_len) of at least one token, with a valid mask.
+
+    Args:
+        follow: rules of a search, one for each sentence; or None.
+    """
     check_ids("src", src)
     if not src.size(1):
         raise InputError(f"expected src of at least one id; got {tuple(src.shape)}")
@@ -204,6 +220,14 @@ def check_source(src: Tensor, src_mask: Tensor | None) -> None:
     if src_mask is not None and src_mask.shape not in fits:
         wanted = f"({src.size(0)}, 1, {src.size(1)})"
         raise InputError(f"expected src_mask of shape {wanted}; got {tuple(src_mask.shape)}")
+    if follow is not None and len(follow) != len(src):
+        raise InputError(f"expected follow for {len(src)} sentences; got {len(follow)}")
+
+
+def check_found(found: Sequence[Sequence[object]]) -> None:
+    """Raise InputError if a search has completed nothing for a sentence; a NaN wins nothing."""
+    if not all(found):
+        raise InputError("expected log-probabilities from the model; got no finite numbers")
 
 
 def check_search(

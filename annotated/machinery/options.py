@@ -12,6 +12,7 @@ from annotated.feed_forward import ACTIVATIONS
 from annotated.machinery.errors import InputError, check_real, check_whole
 
 LARGEST = 10_000_000  # of widths and vocabularies
+POSITIONS = "sinusoidal", "learned", "endpoint"  # the last: up to a wavelength of 10000 · 2π
 
 
 def option(

@@ -19,7 +19,8 @@ PARTS = "attention", *_PLACES, "feed_forward", "norm", "embedding", "positions"
 
 
 def choose_parts(c: Any, given: Mapping[str, Callable]) -> dict[str, Callable[..., Any]]:
-    """What builds each part of a model.
+    """What builds each part of a model: all are called without arguments but norm, with d_model,
+    embedding, with d_model and the size of a vocabulary, and decoder_layer.
 
     Args:
         c: the `TransformerConfig`; options that differ from the paper's become arguments.
@@ -31,24 +32,25 @@ def choose_parts(c: Any, given: Mapping[str, Callable]) -> dict[str, Callable[..
         if name not in PARTS or not callable(part):
             wanted = f"a class or a function for one of {', '.join(PARTS)}"
             raise InputError(f"expected {wanted}; got {name}={part!r:.80}")
-    attention = {**dict.fromkeys(_PLACES, given.get("attention", MultiHeadedAttention)), **given}
     widths = {name: getattr(c, name) for name in ("d_k", "d_v", "bias") if getattr(c, name)}
-    chosen: dict[str, Callable] = {name: partial(attention[name], **widths) for name in _PLACES}
+    attention = {**dict.fromkeys(_PLACES, given.get("attention", MultiHeadedAttention)), **given}
+    sizes = c.h, c.d_model, c.attention_dropout
+    chosen: dict[str, Callable] = {n: partial(attention[n], *sizes, **widths) for n in _PLACES}
     if c.decoder != "attention" and "decoder_attention" not in given:
-        chosen["decoder_attention"] = lambda h, d_model, dropout: SSRU(d_model)
-    changed = {} if c.activation == "relu" else {"activation": c.activation}
-    feed_forward = given.get("feed_forward", PositionwiseFeedForward)
-    epsilon = {} if c.norm_eps == 1e-5 else {"eps": c.norm_eps}
+        chosen["decoder_attention"] = partial(SSRU, c.d_model)
     positions: Callable = PositionalEncoding
     if c.positions == "learned":
         positions = LearnedPositionalEncoding
-    elif c.positions == "endpoint":  # the last wavelength is 10000 · 2π
+    elif c.positions == "endpoint":
         positions = partial(positions, base=10000 ** (c.d_model / (c.d_model - 2)))
+    activation = {} if c.activation == "relu" else {"activation": c.activation}
+    feed_forward = given.get("feed_forward", PositionwiseFeedForward)
+    epsilon = {} if c.norm_eps == 1e-5 else {"eps": c.norm_eps}
     return chosen | {
-        "feed_forward": partial(feed_forward, **changed),
+        "feed_forward": partial(feed_forward, c.d_model, c.d_ff, **activation),
         "norm": partial(given.get("norm", nn.LayerNorm), **epsilon),
         "embedding": given.get("embedding", Embeddings),
-        "positions": given.get("positions", positions),
+        "positions": partial(given.get("positions", positions), c.d_model, c.dropout, c.max_len),
         "decoder_layer": WithoutFeedForward if c.decoder == "ssru-without-ff" else DecoderLayer,
     }
 

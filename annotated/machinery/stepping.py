@@ -1,11 +1,25 @@
-"""Whether parts of a model can compute one position at a time.
+"""Whether a model can compute one position at a time.
 
 A module may have, beside `forward`, a method `start` that returns its state before the first
 position and a method `step` that computes the next one from the state. What has only `forward` is
 given everything again in each step of a search, which takes longer and gives the same.
 """
 
+from inspect import signature
+from typing import Any
+
 from torch import nn
+
+
+def can_step(model: Any) -> bool:
+    """Whether `step` of an `EncoderDecoder` may stand for its `decode`."""
+    decoder, embed = model.decoder, model.tgt_embed
+    if is_watched(decoder) or is_watched(embed) or not has_step(decoder):
+        return False
+    parts = [m for layer in decoder.layers for m in (layer, layer.self_attn, layer.src_attn)]
+    places = [embed, *list(embed.children())[-1:]]  # the last adds positions
+    starts = all("start" in signature(m.forward).parameters for m in places)
+    return starts and has_step(model, "decode") and all(map(has_step, parts))
 
 
 def has_step(module: nn.Module, whole: str = "forward") -> bool:

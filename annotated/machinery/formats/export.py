@@ -80,7 +80,8 @@ class _EncoderGraph(_Graph):
     """The keys and values of each decoder layer's attention to the source."""
 
     def forward(self, src: Tensor, src_mask: Tensor) -> tuple[Tensor, Tensor]:
-        states = self.model.start(self.model.encode(src, src_mask))
+        decoder: Any = self.model.decoder
+        states = decoder.start(self.model.encode(src, src_mask))
         keys, values = zip(*(source for _, source in states), strict=True)
         return torch.stack(keys), torch.stack(values)
 
