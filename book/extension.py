@@ -21,7 +21,7 @@ from cells import (
 from claims import Claims, collect_claims
 from execution import choose_cache, execute_chapters
 from finish import finish_pages, mend_body
-from head import add_buttons, describe, drop_scripts, write_front_door
+from head import add_buttons, colors, describe, drop_scripts, write_front_door
 from links import Modules, Offered, Reference, details, read_docstring
 from live import Live, write_models
 from notebooks import write_notebooks
@@ -56,6 +56,7 @@ def prepare(app: Sphinx) -> None:
     if not bundle.exists():
         # Wrapped in a function to keep its names local.
         bundle.write_text(f"(()=>{{{vl_convert.javascript_bundle()}\n}})();", encoding="utf-8")
+    (scripts / "palette.css").write_text(colors(), encoding="utf-8")
     app.config.html_static_path.append(str(scripts))
     write_notebooks(Path(app.srcdir), Path(app.outdir) / "notebooks", app.config.book_repository)
     write_models(Path(app.srcdir) / "chapters", Path(app.outdir) / "models")
@@ -83,5 +84,6 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("html-page-context", add_way, priority=900)
     app.connect("build-finished", finish_pages)
     app.connect("build-finished", write_front_door)
+    app.add_css_file("palette.css")
     app.add_js_file("book.js", loading_method="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

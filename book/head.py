@@ -9,6 +9,8 @@ from pathlib import Path
 from docutils import nodes
 from sphinx.application import Sphinx
 
+from annotated.machinery.palette import COLORS, HEADS, PALETTE
+
 
 def add_buttons(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
     """Add buttons to download a page's notebook and, with a GitHub remote, to run it online."""
@@ -68,6 +70,18 @@ def describe(app: Sphinx, page: str, template: str, context: dict, doctree) -> N
         f'<meta {"property" if ":" in name else "name"}="{name}" content="{html.escape(said)}" />\n'
         for name, said in tags.items()
     )
+
+
+def colors() -> str:
+    """A style sheet that declares the palette, `--blue` by name and `--head-0` by head.
+
+    Letters in a color of the charts get enough contrast to be read on light and dark pages.
+    """
+    heads = {f"head-{i}": color for i, color in enumerate(HEADS)}
+    named = " ".join(f"--{name}: {color};" for name, color in {**COLORS, **heads}.items())
+    ink = "fill: color-mix(in srgb, {} 60%, var(--pst-color-text-base));"
+    letters = (f':is(.chart, .enlarged) text[fill="{c}" i] {{ {ink.format(c)} }}' for c in PALETTE)
+    return "\n".join([f"html {{ {named} }}", *letters, ""])
 
 
 def write_front_door(app: Sphinx, error: Exception | None) -> None:
