@@ -13,7 +13,7 @@ from pathlib import Path
 import vl_convert
 
 from annotated import load_pretrained
-from annotated.machinery.palette import COLORS, HEADS
+from annotated.machinery.palette import COLORS, PALETTE
 from annotated.machinery.visualization.weights import merge_words, read_attention
 
 PICTURE = Path(__file__).resolve().parent / "static" / "social.jpg"
@@ -43,11 +43,12 @@ def picture(model: str = "multi30k-en-de", layer: int = 3) -> str:
         text(60, 235, "every equation runs, every claim is checked", 30, 'fill="#52525b"'),
     ]
     for head, weights in enumerate(found.weights[layer - 1].tolist()):
+        colour = PALETTE[head % len(PALETTE)]
         for start, row in zip(places, weights, strict=True):
             for end, weight in zip(places, row, strict=True):
                 parts.append(
                     f'<line x1="{start:.0f}" y1="{TOP}" x2="{end:.0f}" y2="{BOTTOM}" '
-                    f'stroke="{HEADS[head]}" stroke-width="3" stroke-opacity="{weight:.2f}"/>'
+                    f'stroke="{colour}" stroke-width="3" stroke-opacity="{weight:.2f}"/>'
                 )
     for place, word in zip(places, found.keys, strict=True):
         parts += [

@@ -9,6 +9,6 @@
 - translator, scoring, export: translation with a trained model, BLEU, export to other programs
 - training: a run's folder, batches, checkpoints, processes, the trainer
 - parsing, heads: treebanks and EVALB, a study of whether attention heads follow grammar
-- visualization, charts, paper, claims: pictures, the paper's own PDF, verdicts
+- palette, visualization, charts, paper, claims: colors, pictures, the paper's PDF, verdicts
 - commands, cli, compat: the command line, and the names of The Annotated Transformer
 """
