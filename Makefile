@@ -45,6 +45,7 @@ check: $(FOR_ALL)  ## lint, types, words, and that the package is what the chapt
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(BIN)/biome check)
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 
 ifeq ($(PAPER),no)

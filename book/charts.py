@@ -3,7 +3,8 @@
 from contextlib import suppress
 from typing import Any
 
-PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F"]
+from annotated.machinery.palette import PALETTE
+
 # Of each kind of layer, on all pages.
 LAYERS = {
     "self-attention": PALETTE[0],

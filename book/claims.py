@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from annotated.machinery.palette import COLORS
+
 KINDS = {
     "by construction": "holds by construction",
     "in the paper's own numbers": "holds in the paper's own numbers",
@@ -19,11 +21,11 @@ KINDS = {
 }  # kind of evidence → verdict on a claim that holds
 MARKS = {
     "holds by construction": ("≡", "#9b8ae0"),
-    "holds in the paper's own numbers": ("¶", "#cc79a7"),
-    "measured here": ("✓", "#009e73"),
-    "measured at small scale": ("≈", "#56b4e9"),
-    "not reproduced here": ("≉", "#e69f00"),
-    "differs": ("✗", "#d55e00"),
+    "holds in the paper's own numbers": ("¶", COLORS["pink"]),
+    "measured here": ("✓", COLORS["green"]),
+    "measured at small scale": ("≈", COLORS["sky"]),
+    "not reproduced here": ("≉", COLORS["orange"]),
+    "differs": ("✗", COLORS["vermilion"]),
     "open": ("○", "#999999"),
 }  # sign and color of each verdict; the sign is for readers who cannot distinguish the colors
 

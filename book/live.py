@@ -12,6 +12,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+import quickjs
 from contents import sources
 from docutils import nodes
 from docutils.parsers.rst import directives
@@ -20,8 +21,27 @@ from sphinx.util.docutils import SphinxDirective
 from annotated import load_pretrained
 from annotated.machinery.visualization.weights import merge_words, read_attention
 
+STATIC = Path(__file__).resolve().parent / "static"
 MODELS = Path(__file__).resolve().parent.parent / "data" / "models"
 ASKED = re.compile(r"^```\{live\} \w+\n(?:^:.*\n)*?^:model: (\S+)$", re.MULTILINE)
+
+# What scripts expect of a page, and a method that QuickJS lacks.
+BARE = """
+globalThis.window = globalThis;
+const document = { querySelectorAll: () => [] };
+const at = function (i) { return this[i < 0 ? this.length + i : i]; };
+for (const kind of [Array, Object.getPrototypeOf(Int8Array)]) kind.prototype.at = at;
+"""
+SEARCHES = """
+const root = new search.Token(search.START);
+for (const beam of [1, 2, 3, 4]) {
+  const found = new search.Beam(root, { beam });
+  while (found.canWin()) {
+    for (const each of found.open) each.next ??= new Map(JSON.parse(ask(each.ids.join(" "))));
+    found.extend();
+  }
+}
+"""
 
 
 class Live(SphinxDirective):
@@ -72,9 +92,18 @@ def live_place(show: str, model: str, sentences: list[str], word: str = "") -> s
     return f'<div class="live" {attributes}>{inside}</div>'
 
 
+def scripts(*names: str) -> quickjs.Context:
+    """Scripts of `static/` without a browser, on a page where they have nothing to draw."""
+    context = quickjs.Context()
+    context.eval(BARE)
+    for name in names:
+        context.eval((STATIC / f"{name}.js").read_text(encoding="utf-8"))
+    return context
+
+
 @cache
 def followed(model: str, sentence: str) -> dict:
-    """The data that searches with a beam of one to four hypotheses use.
+    """The data that searches with a beam of one to four hypotheses use, found by `search.js`.
 
     Returns: the pieces of the source; the names of ids; for the ids of every hypothesis that is
         extended, pairs of id and log-probability for the ten most probable next pieces, and the
@@ -82,34 +111,32 @@ def followed(model: str, sentence: str) -> dict:
     """
     import torch
 
-    from annotated.data import encode_source
-    from annotated.decoding import extend_beam, next_log_probs, open_beam, take_complete
-    from annotated.machinery.formats.pretrained import load_pretrained
+    from annotated.data import PAD, START, UNK, encode_source
     from annotated.machinery.recording import record_attention
 
     translator = load_pretrained(model)
     src = torch.tensor(encode_source(translator.tokenizer, [sentence]))
     last = f"decoder.layers.{len(translator.model.decoder.layers) - 1}.src_attn"
-    hypotheses, used = {}, set()
-    for width in 1, 2, 3, 4:
+    hypotheses = {}
+
+    def ask(said: str) -> str:
+        """The pairs for a hypothesis, as JSON."""
+        tgt = torch.tensor([[START, *map(int, said.split())]])
         with torch.no_grad(), record_attention(translator.model) as seen:
-            beam = open_beam(translator.model, src, None, width)
-            while beam.log_prob.max() > -math.inf:
-                log_probs = next_log_probs(translator.model, beam)
-                for row, ids in enumerate(beam.ids[0].tolist()):
-                    said = " ".join(map(str, ids[1:]))
-                    if beam.log_prob[0, row] == -math.inf or said in hypotheses:
-                        continue
-                    translator.model(src, torch.tensor([ids]))
-                    best = log_probs[0, row].topk(10)
-                    names = best.indices.tolist()
-                    pairs = [*zip(names, (round(x, 4) for x in best.values.tolist()), strict=True)]
-                    looks = [round(w, 3) for w in seen[last][0, :, -1].mean(dim=0).tolist()]
-                    hypotheses[said] = pairs, looks
-                    used.update(names)
-                extend_beam(beam, log_probs, width)
-                take_complete(beam, alpha=0.6)
+            log_probs = translator.model.generator(translator.model(src, tgt))[0, -1]
+        log_probs[[START, PAD, UNK]] = -math.inf
+        best = log_probs.topk(10)
+        shown = (round(x, 4) for x in best.values.tolist())
+        pairs = [*zip(best.indices.tolist(), shown, strict=True)]
+        looks = [round(w, 3) for w in seen[last][0, :, -1].mean(dim=0).tolist()]
+        hypotheses[said] = pairs, looks
+        return json.dumps(pairs)
+
+    context = scripts("search")
+    context.add_callable("ask", ask)
+    context.eval(SEARCHES)
     name = translator.tokenizer.id_to_token
+    used = {i for pairs, _ in hypotheses.values() for i, _ in pairs}
     return {
         "source": [name(i) for i in src[0].tolist()],
         "names": {i: name(i) for i in sorted(used)},

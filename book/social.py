@@ -13,8 +13,8 @@ from pathlib import Path
 import vl_convert
 
 from annotated import load_pretrained
+from annotated.machinery.palette import COLORS, PALETTE
 from annotated.machinery.visualization.weights import merge_words, read_attention
-from book.charts import PALETTE
 
 PICTURE = Path(__file__).resolve().parent / "static" / "social.jpg"
 WIDTH, HEIGHT = 1200, 630  # as required by the services that show such pictures
@@ -39,7 +39,7 @@ def picture(model: str = "multi30k-en-de", layer: int = 3) -> str:
     parts = [
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         text(60, 120, "Attention Is All You Need", 72, 'font-weight="700" fill="#18181b"'),
-        text(60, 180, "The executable edition", 40, 'fill="#0072B2"'),
+        text(60, 180, "The executable edition", 40, f'fill="{COLORS["blue"]}"'),
         text(60, 235, "every equation runs, every claim is checked", 30, 'fill="#52525b"'),
     ]
     for head, weights in enumerate(found.weights[layer - 1].tolist()):

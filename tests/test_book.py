@@ -125,7 +125,7 @@ def test_every_claim_that_a_cell_makes_is_shown_there_and_in_the_index() -> None
 
 
 def test_symbols_lead_to_their_meaning() -> None:
-    from extension import SYMBOLS
+    from cells import SYMBOLS
 
     assert set(SYMBOLS.values()) <= anchors(SITE / "chapters" / "symbols.html")
     for page, anchor in [

@@ -4,10 +4,11 @@ import base64
 import gzip
 import hashlib
 import json
+import math
 import re
 import shutil
 from functools import partial
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,255 @@ def test_a_model_becomes_a_script_when_a_chapter_asks_for_it(tmp_path: Path) -> 
     assert model["config"] == json.loads((folder / "config.json").read_text())
 
 
+# --------------------------------------------------------------------------- without a browser
+
+
+class Scripts:
+    """Functions of the scripts, called with JSON."""
+
+    def __init__(self) -> None:
+        self.context = live.scripts(
+            "elements", "search", "live", "decoder", "figure1", "film", "hero"
+        )
+        # QuickJS knows no languages.
+        self.context.eval(
+            "Intl = { ListFormat: class { format(all) { return all.join(' & '); } } }"
+        )
+
+    def run(self, body: str, *given):
+        """What a function body returns for arguments a, b, c and d."""
+        values = ", ".join(map(json.dumps, given))
+        names = ", ".join("abcd"[: len(given)])
+        return json.loads(
+            self.context.eval(f"JSON.stringify((({names}) => {{ {body} }})({values}))")
+        )
+
+    def call(self, name: str, *given):
+        return self.run(f"return {name}({', '.join('abcd'[: len(given)])})", *given)
+
+
+@pytest.fixture(scope="module")
+def js() -> Scripts:
+    return Scripts()
+
+
+def test_the_length_penalty_is_that_of_python(js) -> None:
+    for length, alpha in product((1, 2, 7, 50), (0, 0.3, 0.6, 1, 2)):
+        assert js.call("search.lengthPenalty", length, alpha) == pytest.approx(
+            length_penalty(length, alpha)
+        )
+
+
+SEARCH = """
+const root = new search.Token(search.START), beam = new search.Beam(root, b);
+let steps = 0;
+for (; beam.canWin(); steps++) {
+  for (const token of beam.open) {
+    const over = (id) => token.length + 1 === b.limit && id !== search.END;
+    token.next = new Map(a[token.id].map((log, id) => [id, over(id) ? -Infinity : log]));
+  }
+  beam.extend();
+}
+return [steps, beam.complete.map((token) => [token.ids, search.score(token, b.alpha)])];
+"""
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
+def test_a_beam_with_room_for_all_finds_the_best_of_all_outputs(js, alpha: float) -> None:
+    limit, vocab = 4, 5
+    table = torch.randn(vocab, vocab).log_softmax(dim=-1)  # of the next id after each id
+    scores = {}
+    for length in range(1, limit + 1):
+        for inner in product([i for i in range(vocab) if i != END], repeat=length - 1):
+            ids = [START, *inner, END]
+            total = sum(table[a, b].item() for a, b in pairwise(ids))
+            scores[tuple(ids[1:])] = total / length_penalty(length, alpha)
+    options = {"beam": len(scores), "alpha": alpha, "limit": limit, "nBest": len(scores)}
+    steps, found = js.run(SEARCH, table.tolist(), options)
+    assert {tuple(ids): score for ids, score in found} == pytest.approx(scores, abs=1e-5)
+    assert [score for _, score in found] == sorted((score for _, score in found), reverse=True)
+    sooner, ((best, _), *_) = js.run(SEARCH, table.tolist(), {**options, "nBest": 1})
+    assert tuple(best) == max(scores, key=scores.__getitem__) and sooner <= steps
+    _, ((greedy, _),) = js.run(SEARCH, table.tolist(), {**options, "beam": 1, "nBest": 1})
+    expected = [START]
+    while expected[-1] != END:
+        last = len(expected) == limit
+        expected.append(END if last else int(table[expected[-1]].argmax()))
+    assert greedy == expected[1:]
+
+
+def test_the_decoder_names_and_ranks_pieces_as_python_does(js) -> None:
+    pieces = ["▁The", "aw", ".", "▁(", "</s>", "▁", "▁▁x"]
+    assert [js.call("decoder.wordOf", piece) for piece in pieces] == words(pieces)
+    logits = torch.randn(40)
+    found = js.run("return [...decoder.likeliest(a)]", logits.tolist())
+    expected = logits.topk(10)
+    assert [i for i, _ in found] == expected.indices.tolist()
+    weights = torch.rand(3, 7)
+    found = js.call("decoder.meanHeads", weights.flatten().tolist(), 7)
+    assert found == pytest.approx(weights.mean(dim=0).tolist())
+
+
+RIBBONS = """
+const root = new search.Token(search.START), beam = new search.Beam(root, { beam: 4, limit: 6 });
+for (; beam.canWin(); beam.extend()) {
+  for (const token of beam.open) {
+    const row = a[token.id].map((log, id) => (token.length === 5 && id !== search.END ? -99 : log));
+    token.next = new Map(row.entries());
+  }
+}
+const { steps } = beam, mine = decoder.bestOf(steps, 0.6), widthOf = () => 20;
+const given = { steps, path: mine.path, time: b, size: 4, width: 600, widthOf };
+const { columns, places, height, width } = decoder.placesOf(given);
+const shown = (each) => (
+  { ...places.get(each), p: Math.exp(each.logProb), parent: places.get(each.before) });
+return { columns: columns.map((column) => column.map(shown)), height, width };
+"""
+
+
+@pytest.mark.parametrize("time", [0, 2, 5])
+def test_ribbons_are_as_wide_as_probable_and_none_lies_on_another(js, time: int) -> None:
+    table = torch.randn(9, 9).log_softmax(dim=-1)
+    drawn = js.run(RIBBONS, table.tolist(), time)
+    assert len(drawn["columns"]) > 2
+    for column in drawn["columns"]:
+        for place in column:
+            assert place["tall"] == pytest.approx(max(1.5, 130 * place["p"]))
+            if parent := place.get("parent"):  # it begins at the edge of the one before
+                assert place["x"] > parent["x"] + parent["broad"]
+                assert parent["y"] - 1e-6 <= place["from"]
+                assert place["from"] + place["tall"] <= parent["y"] + parent["used"] + 1e-6
+        for above, below in pairwise(column):
+            assert above["y"] + above["tall"] < below["y"]
+        assert column[0]["y"] >= 0 and column[-1]["y"] + column[-1]["tall"] <= drawn["height"]
+
+
+def test_figure_1_stops_at_every_box_in_the_order_of_computation(js) -> None:
+    shown = {"layers": 3, "target": ["Ein", "Hund"], "source": ["A", "dog"]}
+    stops = js.call("figure1.stopsOf", shown)
+    assert len(stops) == 2 + 3 * 4 + 2 * (2 + 3 * 6 + 2)
+    assert [stop["box"] for stop in stops[:8]] == [0, 1, 2, 3, 4, 5, 2, 3]
+    assert [stop["box"] for stop in stops[-3:]] == [7, 8, 9]
+    order = [(stop["stack"] == "decoder", stop["pieces"], stop.get("layer", 0)) for stop in stops]
+    assert [each[:2] for each in order] == sorted(each[:2] for each in order)
+    for i, stop in enumerate(stops):
+        assert js.call("figure1.indexOf", stops, {"layer": 0, **stop}) == i
+        assert 100 < js.call("figure1.paceOf", stop, False) <= js.call("figure1.paceOf", stop, True)
+
+
+def test_figure_1_tells_the_largest_weights_and_vectors(js) -> None:
+    source, target = ["A", "dog", "runs"], ["Ein", "Hund"]
+    percent = (100 * torch.rand(2, 2, 3).softmax(dim=-1)).round().int()  # (layers, German, English)
+    likely = [[["Ein", 0.8], ["Der", 0.1]], [["Hund", 0.75], ["Mann", 0.0]]]
+    data = {
+        "source": source, "target": target, "weights": {"cross": percent.tolist()},
+        "likely": likely,
+    }  # fmt: skip
+    view = {"stack": "decoder", "box": 4, "layer": 1, "pieces": 2, "marks": {"decoder": 1}}
+    found = js.call("figure1.tell", view, data, [])
+    ranked = percent[1, 1].sort(descending=True, stable=True)
+    pairs = zip(ranked.indices.tolist(), ranked.values.tolist(), strict=True)
+    named = ", ".join(f"“{source[i]}” {p / 100:.2f}" for i, p in pairs)
+    assert found == f"“Hund” attends to {named}."
+    lines = js.call("figure1.linesOf", view, data)
+    widths = [max(1, 8 * p / 100) for q in (0, 1) for p in percent[1, q].tolist() if p > 1]
+    assert [line["stroke-width"] for line in lines] == pytest.approx(widths)
+    assert [bool(line["class"]) for line in lines] == [False] * 3 + [True] * 3  # the marked on top
+    found = js.call("figure1.tell", {**view, "box": 9}, data, [])
+    assert found == "After “Hund”, the model expects “Hund” 0.75."
+    vectors = torch.randint(-100, 100, (2, 32))
+    vectors[0, 7] = -127
+    tell = "return figure1.tell(a, b, Int8Array.from(c))"
+    found = js.run(tell, {**view, "box": 1}, data, vectors.flatten().tolist())
+    assert found.endswith("the strongest color is in the row of “Ein”.")
+
+
+def test_the_film_counts_heads_and_words_as_python_does(js) -> None:
+    text = resource_path("results") / "film.json"
+    film = json.loads(text.read_text(encoding="utf-8"))
+    js.context.eval(f"const shown = film.read({json.dumps(film)})")
+    rows = [
+        [[[list(map(int, row.split())) for row in head] for head in layer] for layer in each]
+        for each in (frame["weights"] for frame in film["frames"])
+    ]
+    weights = torch.tensor(rows) / 100  # (frames, layers, h, German, English)
+    inside = torch.zeros(weights.shape[-2:])
+    for q, ks in film["pairs"].items():
+        inside[int(q), ks] = 1
+    share = (weights * inside).sum(dim=(-2, -1)) / len(film["pairs"])
+    losses, (mean,), (rates,) = js.run("return film.curvesOf(shown, null)")
+    assert losses[0] == [frame["dev_loss"] for frame in film["frames"]]
+    assert rates == [frame["learning_rate"] for frame in film["frames"]]
+    assert mean == pytest.approx(share[:, -1].mean(dim=-1).tolist())
+    (head,) = js.run("return film.curvesOf(shown, [1, 2])")[1]
+    assert head == pytest.approx(share[:, 1, 2].tolist())
+    for i in 0, len(film["frames"]) - 1:
+        sure = int((share[i] > 0.5).sum())
+        assert f"{sure or 'none'} of the {share[i].numel()} heads" in js.run(
+            "return film.tell(shown.frames[a], shown.pairs)", i
+        )
+    ticks = js.run("const { ticks, x } = film.scalesOf(shown); return ticks.map((n) => [n, x(n)])")
+    first, last = film["frames"][0]["update"], film["frames"][-1]["update"]
+    for n, x in ticks:  # decades are equally far apart, and none touches the last
+        assert x == pytest.approx(44 + 288 * math.log(n / first) / math.log(last / first))
+    assert ticks[-1][0] == last and ticks[-1][1] - ticks[-2][1] > 45
+    assert [js.call("film.most", [n]) for n in (0.0007, 5.2, 9.1, 10)] == [0.0007, 6, 10, 10]
+    assert js.call("film.compare", "ein Hund und ein Hund", "ein Hund läuft") == [
+        ["ein", True], ["Hund", True], ["und", False], ["ein", False], ["Hund", False]
+    ]  # fmt: skip
+
+
+def test_the_first_picture_merges_pieces_as_the_package_does(js) -> None:
+    from annotated.machinery.visualization.weights import AttentionWeights, merge_words
+
+    keys, queries = (
+        ["▁A", "▁un", "believ", "able", "▁dog", ".", "<EOS>"],
+        ["▁Ein", "▁Hu", "nd", "."],
+    )
+    weights = torch.rand(2, 3, len(queries), len(keys)).softmax(dim=-1)
+    merge = """
+        const path = [{}, ...a.queries.map((_, q) => ({ id: q, q }))];
+        const looks = (q) => a.weights.map((heads) => heads.flatMap((rows) => rows[q]));
+        path.slice(0, -1).forEach((token, q) => { token.cross = looks(q); });
+        const side = (ids) => (ids.length === a.keys.length ? a.keys : a.queries);
+        const names = (ids) => ids.map((id) => side(ids)[id]);
+        const model = { transformer: { N_decoder: 2, h: 3 }, names, wordGroups: live.wordGroups };
+        const token = { path, ids: a.queries.map((_, q) => q) };
+        return hero.inWords(token, a.keys.map((_, k) => k), model);
+    """
+    given = {"weights": weights.tolist(), "keys": keys, "queries": queries}
+    found, expected = js.run(merge, given), merge_words(AttentionWeights(weights, queries, keys))
+    assert (found["source"], found["target"]) == (expected.keys, expected.queries)
+    torch.testing.assert_close(torch.tensor(found["weights"]), expected.weights)
+
+
+def test_the_first_picture_s_curves_are_as_wide_as_the_weights_and_side_by_side(js) -> None:
+    table = torch.rand(3, 5).softmax(dim=-1)
+    table[0] = torch.tensor([0.9, 0.08, 0.01, 0.005, 0.005])
+    for row, curves in zip(table.tolist(), js.call("hero.bundle", table.tolist()), strict=True):
+        assert [curve["k"] for curve in curves] == [
+            k for k, weight in enumerate(row) if weight >= 0.03
+        ]
+        assert [c["width"] for c in curves] == pytest.approx([18 * row[c["k"]] for c in curves])
+        for one, two in pairwise(curves):
+            assert two["aside"] - one["aside"] == pytest.approx((one["width"] + two["width"]) / 2)
+        assert curves[0]["aside"] - curves[0]["width"] / 2 == pytest.approx(
+            -(curves[-1]["aside"] + curves[-1]["width"] / 2)
+        )
+    example = {"source": ["A", "dog", "."], "target": ["Ein", "Hund"]}
+    table = [[0.7, 0.26, 0.04], [0.02, 0.9, 0.08]]
+    for word, head, said in [
+        ([1, 1], None, "“Hund” attends to “dog” (90%) & the period (8%)."),
+        ([0, 1], [2, 0], "In layer 3, head 1, “dog” is attended to by “Hund” (90%) & “Ein” (26%)."),
+        ([0, 0], None, "“A” is attended to by “Ein” (70%)."),
+    ]:
+        assert js.call("hero.tell", word, example, table, head) == said
+    shown = {**example, "weights": [[table]]}
+    assert js.call("hero.tellSinks", shown, table, None) == (
+        "Layer 1, mean of its heads: 6% of the weight is on the period and the end symbol."
+    )
+
+
 # ----------------------------------------------------------------------------- in the browser
 
 SENTENCES = [
@@ -92,6 +342,8 @@ HOSTILE = [
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder like that of the site, with one page that has two models."""
+    from head import colors
+
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(STATIC, folder / "_static")
     places = [
@@ -105,7 +357,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "models").mkdir()
     for name in CAPTIONS, GENERAL, FIREFOX:
         (folder / "models" / f"{name}.js").write_text(live.model_script(name), encoding="utf-8")
-    head = '<link rel="stylesheet" href="_static/book.css"><script defer src="_static/book.js">'
+    (folder / "_static" / "palette.css").write_text(colors(), encoding="utf-8")
+    styles = (f'<link rel="stylesheet" href="_static/{name}.css">' for name in ("palette", "book"))
+    head = f'{"".join(styles)}<script defer src="_static/book.js">'
     page = f'<html lang="en"><head><meta charset="utf-8">{head}</script></head>'
     (folder / "page.html").write_text(f"{page}<body>{''.join(places)}</body></html>", "utf-8")
     return folder

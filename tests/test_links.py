@@ -63,17 +63,6 @@ def test_what_a_docstring_names_becomes_a_link():
     assert link_parts("section 3.3", set()) == "section 3.3"  # no link to a page that is not there
 
 
-def test_where_the_paper_is_not_at_hand_links_lead_to_our_words():
-    extension = pytest.importorskip("extension", reason="needs the extra `book`")
-    from docutils import nodes
-
-    ours = nodes.block_quote("", nodes.paragraph("", "our words"))
-    call = nodes.container("", nodes.literal_block(), nb_element="cell_code", ids=["table-2"])
-    page = nodes.section("", call, ours)
-    extension.show_paper(call)
-    assert page.children == [ours] and ours["ids"] == ["table-2"]
-
-
 def test_short_fields_of_docstrings_become_fields():
     lines = [
         "What it does.", "", "Args:", "    a: (n, d)   b, c: (m, d)", "",

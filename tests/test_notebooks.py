@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -230,19 +229,3 @@ def test_what_becomes_of_each_construct(small: Path):
     assert "[chapters] @ git+https://github.com/me/mine" in first
     write_notebooks(small, small / "again", "me/mine")
     assert (small / "again" / "1-one.ipynb").read_text(encoding="utf-8") == first
-
-
-@pytest.mark.parametrize("repository", ["me/mine", None])
-def test_a_page_offers_itself_as_a_notebook(folder: Path, repository: str | None):
-    extension = pytest.importorskip("extension", reason="needs the extra `book`")
-    config = SimpleNamespace(book_repository=repository)
-    app = SimpleNamespace(outdir=folder.parent, config=config)
-    context = {"header_buttons": [], "pathto": lambda path, resource: f"../{path}"}
-    extension.add_buttons(app, "chapters/2-background", "page.html", context, object())
-    urls = [button["url"] for button in context["header_buttons"]]
-    *online, file = urls
-    assert file == "../notebooks/2-background.ipynb"
-    assert online == (repository is not None) * [
-        "https://colab.research.google.com/github/me/mine/blob/gh-pages/notebooks/2-background.ipynb",
-        "https://mybinder.org/v2/gh/me/mine/HEAD?urlpath=lab/tree/chapters/2-background.md",
-    ]

@@ -1,6 +1,7 @@
 """Everything that the paper does not describe, in plain Python. A room is a folder of modules:
 
-- errors, checks, files, progress: kinds of errors, checks of arguments, atomic writes, bars
+- errors, checks, files, progress, palette: kinds of errors, checks of arguments, atomic writes,
+  bars, and the colors of all drawings
 - options, parts, recurrence: choices declared once, the classes for them, another kind of layer
 - stepping, recording, blockwise_loss: one position at a time, looking into a model, a leaner loss
 - translator, scoring: translation with a trained model, and BLEU

@@ -4,9 +4,12 @@
 
   const dark = () => document.documentElement.dataset.theme === "dark";
 
+  // A color of the style sheet, in the theme of the page.
+  const color = (name) =>
+    getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
   function colors() {
-    const text = dark() ? "#e4e4e7" : "#27272a";
-    const lines = dark() ? "#52525b" : "#d4d4d8";
+    const [text, lines] = [color("chart-text"), color("chart-lines")];
     const labels = { labelColor: text, titleColor: text };
     return {
       background: "transparent",
@@ -22,19 +25,24 @@
 
   // Both blues of the palette are lighter in the dark, where the first one would be dull; so what is
   // written on it is not white.
-  const BLUES = { "#0072B2": "#56B4E9", "#56B4E9": "#B9DFF7", white: "#18181b" };
   function lightenBlues(part) {
-    for (const [key, value] of Object.entries(part)) {
-      if (BLUES[value]) part[key] = BLUES[value];
-      else if (value && typeof value === "object" && key !== "datasets" && key !== "data") lightenBlues(value);
-    }
+    const blues = { [color("blue")]: color("sky"), [color("sky")]: "#B9DFF7", white: "#18181b" };
+    const lighten = (part) => {
+      for (const [key, value] of Object.entries(part)) {
+        if (blues[value]) part[key] = blues[value];
+        else if (value && typeof value === "object" && key !== "datasets" && key !== "data")
+          lighten(value);
+      }
+    };
+    lighten(part);
   }
 
   // What is much has the color of the layer, and what is little that of the page.
   function inTheme(spec) {
     if (dark()) lightenBlues(spec);
-    const layer = getComputedStyle(document.documentElement).getPropertyValue("--layer").trim();
-    const ramp = [`${layer}00`, layer], diverging = [layer, "#80808000", dark() ? "#e69f00" : "#d55e00"];
+    const layer = color("layer");
+    const ramp = [`${layer}00`, layer];
+    const diverging = [layer, "#80808000", color("warm")];
     Object.assign(spec.config?.range ?? {}, { heatmap: ramp, ramp, diverging });
     Object.assign(spec.config?.mark ?? {}, { color: layer });
   }
@@ -42,20 +50,28 @@
   // The words of an attention drawing stand in two columns: its rows become columns. Where there is
   // room, they are as wide as the words, and the lines have the rest.
   function turn(spec, upright) {
-    const { height } = spec, near = [0, height / 2 - 55, height / 2 - 52]; // words, then lines, as in Python
+    const { height } = spec;
+    const near = [0, height / 2 - 55, height / 2 - 52]; // words, then lines, as in Python
     const wide = {
       domain: [...near, ...near.map((place) => height - place).reverse()],
       range: [...near, ...near.map((place) => ({ expr: `width - ${place}` })).reverse()],
     };
-    Object.assign(spec, { width: upright ? 560 : "container", height: upright || spec.usermeta.turned });
+    Object.assign(spec, {
+      width: upright ? 560 : "container",
+      height: upright || spec.usermeta.turned,
+    });
     for (const { mark, encoding } of spec.layer) {
-      for (const [one, two] of [["x", "y"], ["x2", "y2"]]) {
+      for (const [one, two] of [
+        ["x", "y"],
+        ["x2", "y2"],
+      ]) {
         [encoding[one], encoding[two]] = [encoding[two], encoding[one]];
       }
       for (const axis of ["x", "y"]) encoding[axis].scale.domain.reverse();
       if (upright) Object.assign(encoding.x.scale, wide);
       if (upright && mark.type === "text") mark.fontSize = 14;
-      if (mark.type === "text") Object.assign(mark, { angle: 0, align: { left: "right", right: "left" }[mark.align] });
+      if (mark.type === "text")
+        Object.assign(mark, { angle: 0, align: { left: "right", right: "left" }[mark.align] });
     }
   }
 
@@ -64,14 +80,17 @@
     spec.vconcat = spec.hconcat;
     delete spec.hconcat;
   }
-  const widen = (spec, by) => spec.vconcat.forEach((part) => part.width > 0 && (part.width += by));
+  function widen(spec, by) {
+    for (const part of spec.vconcat) if (part.width > 0) part.width += by;
+  }
 
   // A narrow chart gets a narrow legend, and a title in several lines.
   function fitPhone(spec, width) {
     const { turned, columns = 1 } = spec.usermeta ?? {};
     const narrow = (part) => {
       for (const [key, value] of Object.entries(part ?? {})) {
-        if (key === "legend" && value) Object.assign(value, turned ? { columns: 4, symbolSize: 576 } : { columns });
+        if (key === "legend" && value)
+          Object.assign(value, turned ? { columns: 4, symbolSize: 576 } : { columns });
         if (typeof value === "object" && key !== "datasets") narrow(value);
       }
     };
@@ -89,26 +108,32 @@
       return lines;
     };
     spec.title = { ...title, text: wrap(title.text, 11) };
-    if (title.subtitle) spec.title.subtitle = [title.subtitle].flat().flatMap((text) => wrap(text, 6.5));
+    if (title.subtitle)
+      spec.title.subtitle = [title.subtitle].flat().flatMap((text) => wrap(text, 6.5));
   }
 
   // A finger drags a part of the chart: it does not scroll the page, and is seen where it is.
   function letDrag(svg) {
     svg.style.touchAction = "none";
-    svg.addEventListener("pointerdown", (event) => event.target.releasePointerCapture(event.pointerId));
+    svg.addEventListener("pointerdown", (event) =>
+      event.target.releasePointerCapture(event.pointerId),
+    );
   }
 
   // Loads a script, by its place beside this one, once. Those that are not `async` run in their order.
   const scripts = {};
-  const load = (path, async = true) => (scripts[path] ??= new Promise((resolve, reject) => {
-    const script = document.createElement("script");
-    const onerror = () => {
-      delete scripts[path];
-      reject(new Error(`expected a script at ${script.src}`));
-    };
-    Object.assign(script, { src: new URL(path, here), async, onload: resolve, onerror });
-    document.head.append(script);
-  }));
+  function load(path, async = true) {
+    scripts[path] ??= new Promise((resolve, reject) => {
+      const script = document.createElement("script");
+      const onerror = () => {
+        delete scripts[path];
+        reject(new Error(`expected a script at ${script.src}`));
+      };
+      Object.assign(script, { src: new URL(path, here), async, onload: resolve, onerror });
+      document.head.append(script);
+    });
+    return scripts[path];
+  }
   window.loadScript = load;
 
   // What a chart shows: from the page, or for a large chart from a file that is loaded now.
@@ -126,12 +151,13 @@
     if (stacked) stack(spec);
     if (canvas.clientWidth < 500) fitPhone(spec, canvas.clientWidth);
     else if (spec.usermeta?.upright) turn(spec, spec.usermeta.upright);
-    const embed = () => vegaEmbed(canvas, spec, {
-      config: colors(),
-      renderer: "svg",
-      ast: true,  // expressions are interpreted: the content policy forbids to compile them
-      ...options,
-    });
+    const embed = () =>
+      vegaEmbed(canvas, spec, {
+        config: colors(),
+        renderer: "svg",
+        ast: true, // expressions are interpreted: the content policy forbids to compile them
+        ...options,
+      });
     let { view } = await embed();
     const rest = canvas.clientWidth - canvas.querySelector("svg").width.baseVal.value;
     if (stacked && Math.abs(rest) > 4) {
@@ -148,7 +174,12 @@
       chart.canvas = document.createElement("div");
       const button = document.createElement("button");
       const onclick = () => enlarge(chart);
-      Object.assign(button, { type: "button", className: "enlarge", textContent: "Enlarge", onclick });
+      Object.assign(button, {
+        type: "button",
+        className: "enlarge",
+        textContent: "Enlarge",
+        onclick,
+      });
       chart.append(chart.canvas, button);
       chart.onscroll = () => reach(chart);
     }
@@ -166,13 +197,15 @@
     dialog.showModal();
     const room = dialog.clientWidth - 32;
     canvas.style.width = `${Math.min(chart.clientWidth + 38, room)}px`; // and the menu
-    const spec = await specOf(chart), actions = { export: true, source: false, compiled: false, editor: false };
+    const spec = await specOf(chart);
+    const actions = { export: true, source: false, compiled: false, editor: false };
     const view = await drawIn(canvas, spec, { actions, bind: controls });
     canvas.querySelector("summary").setAttribute("aria-label", "Save this chart");
     const named = [...JSON.stringify(spec).matchAll(/"name":"(\w+)"/g)].map(([, name]) => name);
     const set = (name) => named.some((one) => name === one || name.startsWith(`${one}_`));
     view.setState(chart.view.getState({ signals: set, data: set }));
-    const tell = view.tooltip(), tip = () => document.getElementById("vg-tooltip-element") ?? "";
+    const tell = view.tooltip();
+    const tip = () => document.getElementById("vg-tooltip-element") ?? "";
     view.tooltip((handler, event, item, text) => {
       tell.call(handler, handler, { ...event?.seen }, item, text);
       dialog.append(tip()); // what is outside of the dialog lies behind it
@@ -188,15 +221,17 @@
       canvas.style.height = `${scale * height}px`;
       canvas.style.width = controls.style.width = `${scale * width + 38}px`;
     });
-    [dialog, svg].forEach((each) => fit.observe(each));
+    for (const each of [dialog, svg]) fit.observe(each);
     const move = (event) => {
-      const { left, top } = svg.getBoundingClientRect(), { clientX, clientY } = event;
+      const { left, top } = svg.getBoundingClientRect();
+      const { clientX, clientY } = event;
       event.seen = { clientX, clientY };
       Object.defineProperty(event, "clientX", { value: left + (clientX - left) / scale });
       Object.defineProperty(event, "clientY", { value: top + (clientY - top) / scale });
     };
     for (const kind of ["pointer", "mouse"]) {
-      for (const what of ["down", "move", "up", "over", "out"]) dialog.addEventListener(kind + what, move, true);
+      for (const what of ["down", "move", "up", "over", "out"])
+        dialog.addEventListener(kind + what, move, true);
     }
     for (const kind of ["click", "dblclick", "wheel"]) dialog.addEventListener(kind, move, true);
     dialog.addEventListener("close", () => {
@@ -221,20 +256,23 @@
   }
 
   function drawAll(charts) {
-    const seen = new IntersectionObserver((entries) => {
-      for (const entry of entries) {
-        if (entry.isIntersecting) {
-          seen.unobserve(entry.target);
-          draw(entry.target);
-        }
+    const drawSeen = (entries) => {
+      for (const { isIntersecting, target } of entries) {
+        if (!isIntersecting) continue;
+        seen.unobserve(target);
+        draw(target);
       }
-    }, { rootMargin: "600px" });
-    charts.forEach((chart) => seen.observe(chart));
-    new MutationObserver(() => charts.forEach((chart) => chart.drawing && draw(chart)))
-      .observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+    };
+    const seen = new IntersectionObserver(drawSeen, { rootMargin: "600px" });
+    for (const chart of charts) seen.observe(chart);
+    const again = () => {
+      for (const chart of charts) if (chart.drawing) draw(chart);
+    };
+    const theme = { attributes: true, attributeFilter: ["data-theme"] };
+    new MutationObserver(again).observe(document.documentElement, theme);
     const shown = (chart) => !chart.closest("[hidden], .short #laboratory");
     addEventListener("beforeprint", () => {
-      charts.filter(shown).forEach((chart) => chart.drawing || draw(chart));
+      for (const chart of charts.filter(shown)) if (!chart.drawing) draw(chart);
     });
   }
 
@@ -244,7 +282,9 @@
     const charts = [...choice.querySelectorAll("div.chart")];
     const show = () => {
       const chosen = control.selectedIndex ?? Number(control.value);
-      charts.forEach((chart, i) => { chart.hidden = i !== chosen; });
+      charts.forEach((chart, i) => {
+        chart.hidden = i !== chosen;
+      });
       if (!control.dataset.names) return;
       const name = JSON.parse(control.dataset.names)[chosen]; // of a slider
       control.nextElementSibling.textContent = name;
@@ -274,7 +314,9 @@
     const count = controls.appendChild(document.createElement("output"));
     function show() {
       const fits = (row, { name, value }) => !value || row.dataset[name] === value;
-      rows.forEach((row) => { row.hidden = !selects.every((select) => fits(row, select)); });
+      rows.forEach((row) => {
+        row.hidden = !selects.every((select) => fits(row, select));
+      });
       count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} claims`;
     }
     index.prepend(controls);
@@ -291,7 +333,7 @@
     else box.removeAttribute("tabindex");
     box.classList.toggle("fades", box.scrollLeft + box.clientWidth < box.scrollWidth - 4);
     box.classList.toggle("tall", tall);
-    if (tall || wide && box.localName === "pre") box.button ??= letWrap(box);
+    if (tall || (wide && box.localName === "pre")) box.button ??= letWrap(box);
     if (!box.button) return;
     box.button.hidden = !wide && !tall && !box.classList.contains("wrapped");
     if (wide || tall) box.button.textContent = tall ? "All lines" : "Wrap lines";
@@ -311,7 +353,8 @@
 
   function letWrap(box) {
     const button = document.createElement("button");
-    const onclick = () => button.setAttribute("aria-pressed", String(box.classList.toggle("wrapped")));
+    const onclick = () =>
+      button.setAttribute("aria-pressed", String(box.classList.toggle("wrapped")));
     Object.assign(button, { type: "button", className: "wrap", onclick });
     button.setAttribute("aria-pressed", "false");
     box.after(button);
@@ -320,10 +363,15 @@
 
   // Boxes are measured when their size changes: also when they unfold. Every button has a name.
   function makeReachable() {
-    const tables = "article .pst-scrollable-table-container, article .output:has(> table, > div > table)";
+    const tables =
+      "article .pst-scrollable-table-container, article .output:has(> table, > div > table)";
     const drawings = "article .output > [style*='overflow-x']";
-    const boxes = [...document.querySelectorAll(`${tables}, ${drawings}, article pre, div.math > div`)];
-    const sizes = new ResizeObserver((entries) => entries.forEach(({ target }) => reach(target)));
+    const boxes = [
+      ...document.querySelectorAll(`${tables}, ${drawings}, article pre, div.math > div`),
+    ];
+    const sizes = new ResizeObserver((entries) => {
+      for (const { target } of entries) reach(target);
+    });
     for (const box of boxes) {
       box.onkeydown = (event) => {
         if (box.tabIndex === 0 && event.key.startsWith("Arrow")) event.stopPropagation();
@@ -354,7 +402,8 @@
       return { link, heading: section?.querySelector("h2, h3, h4") };
     });
     const mark = () => {
-      const above = ({ heading }) => heading?.offsetParent && heading.getBoundingClientRect().top < innerHeight * 0.3;
+      const above = ({ heading }) =>
+        heading?.offsetParent && heading.getBoundingClientRect().top < innerHeight * 0.3;
       const here = places.findLast(above);
       for (const place of places) {
         place.link.classList.toggle("active", place === here);
@@ -363,10 +412,14 @@
       }
     };
     let waiting;
-    addEventListener("scroll", () => {
-      clearTimeout(waiting);
-      waiting = setTimeout(mark, 150);
-    }, { passive: true });
+    addEventListener(
+      "scroll",
+      () => {
+        clearTimeout(waiting);
+        waiting = setTimeout(mark, 150);
+      },
+      { passive: true },
+    );
   }
 
   // What a link leads to may be folded away, or in a laboratory that is left out.
@@ -387,12 +440,14 @@
   }
 
   function offerShort() {
-    const button = document.querySelector(".btn-short"), line = document.querySelector(".left-out");
+    const button = document.querySelector(".btn-short");
+    const line = document.querySelector(".left-out");
     const { classList } = document.documentElement;
     if (!button) return;
     leaveOut(classList.contains("short"));
     button.addEventListener("click", () => {
-      const short = !classList.contains("short"), laboratory = line.nextElementSibling;
+      const short = !classList.contains("short");
+      const laboratory = line.nextElementSibling;
       if (short) localStorage.setItem("short", "yes");
       else localStorage.removeItem("short");
       const inside = laboratory.getBoundingClientRect().top < 0; // where the reader is
@@ -411,8 +466,13 @@
   function printLight() {
     const { dataset } = document.documentElement;
     let theme;
-    addEventListener("beforeprint", () => { theme = dataset.theme; dataset.theme = "light"; });
-    addEventListener("afterprint", () => { dataset.theme = theme; });
+    addEventListener("beforeprint", () => {
+      theme = dataset.theme;
+      dataset.theme = "light";
+    });
+    addEventListener("afterprint", () => {
+      dataset.theme = theme;
+    });
   }
 
   // "constructor" and "__proto__" are words that every object has, also that of the search index.
@@ -424,8 +484,13 @@
     if (location.protocol === "file:") DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
   }
 
-  const pictures = { // scripts, and what they fill
-    "live.js": "div.live[data-model]", "figure1.js": "div.alive", "hero.js": "div.hero", "film.js": "div.film",
+  const pictures = {
+    // scripts, and what they fill
+    "search.js": "div.live[data-model], div.hero",
+    "live.js": "div.live[data-model]",
+    "figure1.js": "div.alive",
+    "hero.js": "div.hero",
+    "film.js": "div.film",
   };
 
   document.addEventListener("DOMContentLoaded", async () => {
@@ -434,11 +499,16 @@
     offerShort();
     unfold();
     addEventListener("hashchange", unfold);
-    document.addEventListener("click", ({ target }) => target.closest?.("a[href*='#']") && setTimeout(unfold));
+    document.addEventListener(
+      "click",
+      ({ target }) => target.closest?.("a[href*='#']") && setTimeout(unfold),
+    );
     makeReachable();
     markPlace();
-    const needed = Object.keys(pictures).filter((script) => document.querySelector(pictures[script]));
-    if (needed.length) ["elements.js", ...needed].forEach((script) => load(script, false));
+    const needed = Object.keys(pictures).filter((script) =>
+      document.querySelector(pictures[script]),
+    );
+    if (needed.length) for (const script of ["elements.js", ...needed]) load(script, false);
     document.querySelectorAll("div.claims-index").forEach(filter);
     const charts = [...document.querySelectorAll("div.chart")];
     if (charts.length === 0) return;

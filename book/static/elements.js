@@ -1,12 +1,26 @@
 // What the pictures of this book are made of.
-(() => {
+window.elements = (() => {
   const range = (n) => [...Array(n).keys()];
+  const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
+  const mean = (numbers) => sum(numbers) / numbers.length;
+  // The mean of tables of numbers, place by place.
+  const meanTable = (tables) =>
+    tables[0].map((row, q) => row.map((_, k) => mean(tables.map((table) => table[q][k]))));
+
+  const plain = (piece) => (piece === "<EOS>" ? "end" : piece.replaceAll("▁", "") || "▁");
+  // A head is a pair of layer and number, counted from zero; none stands for the mean of the last layer.
+  const headName = (head, layers) =>
+    head ? `Layer ${head[0] + 1}, head ${head[1] + 1}` : `Layer ${layers}, mean of its heads`;
+
+  // ------------------------------------------------------------------------------- elements
 
   function make(tag, properties = {}, ...children) {
     const element = Object.assign(document.createElement(tag), properties);
     element.append(...children);
     return element;
   }
+  const button = (properties, ...children) =>
+    make("button", { type: "button", ...properties }, ...children);
 
   function shape(tag, attributes = {}, ...children) {
     const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
@@ -15,11 +29,81 @@
     return element;
   }
 
+  // A table with names of its columns.
+  function table(heads, body) {
+    const cells = heads.map((textContent) =>
+      textContent ? make("th", { scope: "col", textContent }) : make("td"),
+    );
+    return make("table", { className: "kept" }, make("thead", {}, make("tr", {}, ...cells)), body);
+  }
+
+  // A button that chooses a head once it has the focus.
+  const headButton = (title, choose, ...children) =>
+    button(
+      { role: "radio", ariaLabel: title, title, onfocus: choose, onclick: choose },
+      ...children,
+    );
+
+  // A line of buttons and choices.
+  const controls = (...all) =>
+    make("p", { className: "controls" }, ...all.map((each) => each.element ?? each));
+
+  // A list to choose from: pairs of what it shows and what that means, or an object of them.
+  function choice(name, options, chosen, change) {
+    const select = make("select", { onchange: change });
+    let meanings;
+    const offer = (pairs, index) => {
+      select.replaceChildren(...pairs.map(([text]) => new Option(text)));
+      select.selectedIndex = index;
+      meanings = pairs.map(([, meaning]) => meaning);
+    };
+    offer(Array.isArray(options) ? options : Object.entries(options), chosen);
+    const element = make("label", {}, `${name} `, select);
+    return {
+      element,
+      select,
+      offer,
+      get value() {
+        return meanings[select.selectedIndex];
+      },
+    };
+  }
+
+  // A line to type a sentence in.
+  function sentenceForm(language, input, verb, submit) {
+    const onsubmit = (event) => {
+      event.preventDefault();
+      submit();
+    };
+    const label = make("label", { className: "sentence" }, `${language} `, input);
+    return make("form", { onsubmit }, label, make("button", { textContent: verb }));
+  }
+
+  // What may be wider than the page fades at the right and scrolls, with keys too, which then turn
+  // no page.
+  function fade(box) {
+    box.classList.toggle("fades", box.scrollLeft + box.clientWidth < box.scrollWidth - 4);
+  }
+  let sizes;
+  function wide(...children) {
+    const onkeydown = (event) => {
+      if (event.key.startsWith("Arrow")) event.stopPropagation();
+    };
+    const onscroll = () => fade(box);
+    const box = make("div", { className: "wide", tabIndex: 0, onscroll, onkeydown }, ...children);
+    sizes ??= new ResizeObserver((entries) => {
+      for (const { target } of entries) fade(target);
+    });
+    sizes.observe(box);
+    return box;
+  }
+
   // The Tab key reaches one button of a box; arrows go to the others, and turn no page.
   function rove(box) {
     const step = { ArrowLeft: -1, ArrowUp: -1, ArrowRight: 1, ArrowDown: 1 };
     box.addEventListener("keydown", (event) => {
-      const all = [...box.querySelectorAll("button:not(.unwritten)")], { key } = event;
+      const all = [...box.querySelectorAll("button:not(.unwritten)")];
+      const { key } = event;
       const ends = { Home: 0, End: all.length - 1 };
       if (!(key in step || key in ends)) return;
       event.preventDefault();
@@ -31,5 +115,29 @@
     });
   }
 
-  window.elements = { range, make, shape, rove };
+  // The data that came with the page.
+  const dataOf = (box) => JSON.parse(box.querySelector("script").textContent);
+  const isCalm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+  return {
+    range,
+    sum,
+    mean,
+    meanTable,
+    plain,
+    headName,
+    make,
+    button,
+    shape,
+    table,
+    headButton,
+    controls,
+    choice,
+    sentenceForm,
+    fade,
+    wide,
+    rove,
+    dataOf,
+    isCalm,
+  };
 })();

@@ -1,177 +1,296 @@
 // A training as a film: its losses, three translations and the heads of the decoder at some of its
 // checkpoints. `python -m benchmarks.film` has written what the page holds.
-(() => {
-  const { range, make, shape, rove } = window.elements;
+window.film = (() => {
+  const { range, sum, mean, meanTable, plain, headName, dataOf, isCalm } = window.elements;
+  const { make, button, shape, controls, headButton, rove } = window.elements;
   const PACE = 500; // milliseconds for each checkpoint
   const [WIDTH, LEFT, RIGHT, PANEL, HIGH] = [352, 44, 20, 70, 43]; // of the curves, each panel, its drawing
   const [CELL, NAMES, TOP] = [21, 104, 62]; // of the matrix of weights
-  const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
+  const FOOT = 3 * PANEL;
+  const bottomOf = (i) => PANEL * (i + 1) - 4;
   const whole = (number) => number.toLocaleString("en");
-  const plain = (word) => (word === "<EOS>" ? "end" : word);
+
+  // ------------------------------------------------------------------------ numbers and texts
+
+  // The film that a page holds, with its weights as numbers.
+  const read = ({ frames, ...film }) => ({
+    ...film,
+    frames: frames.map((frame) => ({
+      ...frame,
+      weights: frame.weights.map((heads) =>
+        heads.map((rows) => rows.map((row) => row.split(" ").map((n) => n / 100))),
+      ),
+    })),
+  });
+
+  // The weights (German, English) of a head; without one, the mean of the last layer.
+  const rowsOf = ({ weights }, head) =>
+    head ? weights[head[0]][head[1]] : meanTable(weights.at(-1));
+  // How much of its weight a head gives to the English words that a German word translates.
+  const aligned = (rows, pairs) =>
+    mean(Object.entries(pairs).map(([q, ks]) => sum(ks.map((k) => rows[q][k]))));
+
+  // What the three panels show of all checkpoints: a list of curves each.
+  const curvesOf = ({ frames, pairs }, head) => [
+    [frames.map(({ dev_loss }) => dev_loss), frames.map(({ train_loss }) => train_loss)],
+    [frames.map((frame) => aligned(rowsOf(frame, head), pairs))],
+    [frames.map(({ learning_rate }) => learning_rate)],
+  ];
+
+  // The largest of some numbers, rounded up to one digit.
+  function most(numbers) {
+    const unit = 10 ** Math.floor(Math.log10(Math.max(...numbers)));
+    return Math.ceil(Math.max(...numbers) / unit) * unit;
+  }
+
+  // Places in the drawing: of an update on a logarithmic scale, and of a value in a panel.
+  function scalesOf(film) {
+    const updates = film.frames.map(({ update }) => update);
+    const [first, last] = [updates[0], updates.at(-1)];
+    const [losses, , rates] = curvesOf(film, null);
+    const tops = [most(losses.flat()), 1, most(rates.flat())];
+    const x = (update) =>
+      LEFT + ((WIDTH - LEFT - RIGHT) * Math.log(update / first)) / Math.log(last / first);
+    const y = (i, value) => bottomOf(i) - (HIGH * value) / tops[i];
+    const tens = range(7).map((n) => 10 ** n);
+    const ticks = tens.filter((n) => n >= first && n <= last && x(last) - x(n) > 45);
+    return { updates, tops, x, y, ticks: [...ticks, last] };
+  }
+
+  // The words of a translation, and whether the last one has them too: each as often as it stands there.
+  function compare(text, final) {
+    const left = final.split(" ");
+    return text.split(" ").map((word) => {
+      const found = left.indexOf(word);
+      if (found >= 0) left.splice(found, 1);
+      return [word, found >= 0];
+    });
+  }
+
+  function tell({ update, dev_loss, weights }, pairs) {
+    const heads = weights.flat();
+    const sure = heads.filter((rows) => aligned(rows, pairs) > 0.5).length;
+    const have = `${sure || "none"} of the ${heads.length} heads ${sure < 2 ? "has" : "have"}`;
+    return `After ${whole(update)} updates the development loss is ${dev_loss.toFixed(2)}, and ${have} most of the weight in the boxes.`;
+  }
+
+  // --------------------------------------------------------------------------------- drawings
+
+  // The curves; `show` moves them to a checkpoint.
+  function drawCurves(film) {
+    const { updates, tops, x, y, ticks } = scalesOf(film);
+    const axis = (d) => shape("path", { d, class: "axis" });
+    const text = (at, said, anchor) =>
+      shape("text", { ...at, class: "tick", "text-anchor": anchor }, said);
+    const panels = [2, 1, 1].map((count, i) => ({
+      title: shape("text", { x: LEFT, y: PANEL * i + 12 }),
+      lines: range(count).map((j) =>
+        ["later", "sooner"].map((part) => shape("polyline", { class: `${part} line${j}` })),
+      ),
+    }));
+    const cursor = shape("path", { class: "cursor" });
+    const dots = shape("g", { class: "dots" });
+    const scales = tops.flatMap((top, i) =>
+      [0, top].flatMap((value) => [
+        axis(`M${LEFT} ${y(i, value)}H${WIDTH - RIGHT}`),
+        text({ x: LEFT - 5, y: y(i, value) + 4 }, `${Number(value.toPrecision(1))}`, "end"),
+      ]),
+    );
+    const foot = ticks.flatMap((n, i) => [
+      axis(`M${x(n)} ${FOOT - 4}v4`),
+      text({ x: x(n), y: FOOT + 12 }, `${i ? "" : "update "}${whole(n)}`, "middle"),
+    ]);
+    const label =
+      "Losses, attention weight in the boxes, and learning rate against the update, on a logarithmic scale";
+    const svg = shape(
+      "svg",
+      { viewBox: `0 0 ${WIDTH} ${FOOT + 16}`, role: "img", class: "curves", "aria-label": label },
+      ...scales,
+      ...panels.flatMap(({ title, lines }) => [title, ...lines.flat()]),
+      cursor,
+      dots,
+      ...foot,
+    );
+
+    function show(now, curves, head) {
+      const here = x(updates[now]);
+      const told = (i, j, digits = 2) => curves[i][j][now].toFixed(digits);
+      const loss = shape("tspan", { class: "line0" }, `development loss ${told(0, 0)}`);
+      const name = head
+        ? headName(head).toLowerCase()
+        : `mean of layer ${film.frames[0].weights.length}`;
+      const titles = [
+        [loss, ", ", shape("tspan", {}, `training loss ${told(0, 1)}`)],
+        [`weight in the boxes ${told(1, 0)} (${name})`],
+        [`learning rate ${told(2, 0, 6)}`],
+      ];
+      for (const [i, { title, lines }] of panels.entries()) {
+        title.replaceChildren(...titles[i]);
+        for (const [j, [later, sooner]] of lines.entries()) {
+          const points = curves[i][j].map(
+            (value, n) => `${x(updates[n]).toFixed(1)},${y(i, value).toFixed(1)}`,
+          );
+          later.setAttribute("points", points.slice(now).join(" "));
+          sooner.setAttribute("points", points.slice(0, now + 1).join(" "));
+        }
+      }
+      cursor.setAttribute("d", panels.map((_, i) => `M${here} ${bottomOf(i)}v${-HIGH}`).join(""));
+      const dot = (i, j) => ({ class: `line${j}`, cx: here, cy: y(i, curves[i][j][now]), r: 3.5 });
+      const shown = curves.flatMap((lines, i) => lines.map((_, j) => shape("circle", dot(i, j))));
+      dots.replaceChildren(...shown);
+    }
+    // The checkpoint that is nearest to a pointer.
+    function nearest({ clientX }) {
+      const { left, width } = svg.getBoundingClientRect();
+      const far = updates.map((update) => Math.abs(x(update) - (WIDTH * (clientX - left)) / width));
+      return far.indexOf(Math.min(...far));
+    }
+    return { svg, show, nearest };
+  }
+
+  const square = (x, y, more) => shape("rect", { ...more, x, y, width: 1, height: 1 });
+  const drawCells = ({ source, target }) =>
+    target.flatMap((_, q) => source.map((_, k) => square(k, q)));
+  function paint(cells, rows) {
+    for (const [i, weight] of rows.flat().entries()) {
+      cells[i].setAttribute("fill-opacity", weight.toFixed(2));
+    }
+  }
+
+  // The weights of one head, with boxes around words that translate each other.
+  function drawMatrix({ source, target, pairs }, cells) {
+    const [width, height] = [source.length, target.length];
+    const at = (i) => (i + 0.5) * CELL;
+    const turned = (k) => `translate(${NAMES + at(k) + 4} ${TOP - 5}) rotate(-90)`;
+    const left = (q) => ({ x: NAMES - 6, y: TOP + at(q) + 4, "text-anchor": "end", lang: "de" });
+    const boxes = Object.entries(pairs).flatMap(([q, ks]) =>
+      ks.map((k) => square(k, q, { class: "pair" })),
+    );
+    const frame = shape("rect", { class: "frame", width, height });
+    const place = { transform: `translate(${NAMES} ${TOP}) scale(${CELL})` };
+    const size = `0 0 ${NAMES + CELL * width + 2} ${TOP + CELL * height + 2}`;
+    return shape(
+      "svg",
+      { viewBox: size, role: "img", class: "matrix" },
+      ...source.map((word, k) => shape("text", { transform: turned(k), lang: "en" }, plain(word))),
+      ...target.map((word, q) => shape("text", left(q), plain(word))),
+      shape("g", place, frame, ...cells, ...boxes),
+    );
+  }
+
+  // A small matrix for each head, the last layer on top; `show` paints them, `choose` marks one.
+  function drawHeads({ source, target, frames }, take) {
+    const { weights } = frames[0];
+    const viewBox = `0 0 ${source.length} ${target.length}`;
+    const small = { viewBox, preserveAspectRatio: "none", "aria-hidden": "true" };
+    const tiles = [];
+    const tile = (head, cells, ...children) => {
+      const made = headButton(headName(head, weights.length), () => take(head), ...children);
+      tiles.push({ button: made, head, cells });
+      return made;
+    };
+    const layers = weights.map((heads, layer) => {
+      const buttons = heads.map((_, i) => {
+        const cells = drawCells({ source, target });
+        return tile([layer, i], cells, shape("svg", small, ...cells));
+      });
+      return make("div", {}, make("span", { textContent: `layer ${layer + 1}` }), ...buttons);
+    });
+    const group = { className: "heads", role: "radiogroup", ariaLabel: "Attention heads" };
+    const all = tile(null, [], headName(null, weights.length));
+    const element = make("div", group, all, ...layers.reverse());
+    rove(element);
+    const show = (frame) => {
+      for (const { head, cells } of tiles) if (head) paint(cells, rowsOf(frame, head));
+    };
+    const choose = (chosen) => {
+      for (const { button, head } of tiles) {
+        const is = String(head) === String(chosen);
+        Object.assign(button, { ariaChecked: is, tabIndex: is ? 0 : -1 });
+      }
+    };
+    return { element, show, choose };
+  }
+
+  // ------------------------------------------------------------------------------ the film
 
   function fill(box) {
-    const { sentences, source, target, pairs, frames } = JSON.parse(box.querySelector("script").textContent);
-    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    const last = frames.length - 1, [N, h] = [frames[0].weights.length, frames[0].weights[0].length];
-    const mean = (heads) => target.map((_, q) => source.map((_, k) => sum(heads.map((rows) => rows[q][k])) / h));
-    for (const frame of frames) {
-      frame.weights = frame.weights.map((heads) => heads.map((rows) => rows.map((row) => row.split(" ").map((n) => n / 100))));
-    }
-    // How much of its weight a head gives to the English words that a German word translates.
-    const aligned = (rows) => sum(Object.entries(pairs).map(([q, ks]) => sum(ks.map((k) => rows[q][k])))) / Object.keys(pairs).length;
-    const rowsOf = (frame, head) => (head ? frame.weights[head[0]][head[1]] : mean(frame.weights[N - 1]));
-    const nameOf = (head) => (head ? `Layer ${head[0] + 1}, head ${head[1] + 1}` : `Layer ${N}, mean of its heads`);
+    const film = read(dataOf(box));
+    const { frames, pairs, sentences } = film;
+    const last = frames.length - 1;
     // It opens where the last layer has found the most translations; the first Play begins at the beginning.
-    const found = frames.map((frame) => aligned(rowsOf(frame, null)));
-    let now = found.indexOf(Math.max(...found)), chosen = null, timer = null, seen = false;
+    const [, [found]] = curvesOf(film, null);
+    let [now, chosen, timer, seen] = [found.indexOf(Math.max(...found)), null, null, false];
+    let curves;
 
-    // ------------------------------------------------------------------------------- elements
-
-    const play = make("button", { type: "button", textContent: "Play", onclick: () => (timer ? pause() : start()) });
-    const slider = make("input", { type: "range", max: last, ariaLabel: "Checkpoint",
-      oninput: () => { pause(); go(slider.valueAsNumber); },
-      onkeydown: (event) => event.stopPropagation() }); // arrows would turn the page
+    const play = button({ textContent: "Play", onclick: () => (timer ? pause() : start()) });
+    const slider = make("input", {
+      type: "range",
+      max: last,
+      ariaLabel: "Checkpoint",
+      oninput: () => move(slider.valueAsNumber),
+      onkeydown: (event) => event.stopPropagation(), // arrows would turn the page
+    });
     const counter = make("span", { className: "counter" });
     const said = make("p", { className: "note", role: "status" });
-
-    const log = frames.map(({ update }) => Math.log(update)), span = log[last] - log[0];
-    const x = (value) => LEFT + (WIDTH - LEFT - RIGHT) * (value - log[0]) / span;
-    const panels = [["development loss", "training loss"], ["weight"], ["learning rate"]].map((names, i) => {
-      const title = shape("text", { x: LEFT, y: PANEL * i + 12 });
-      const lines = names.map((_, j) => ["later", "sooner"].map((part) => shape("polyline", { class: `${part} line${j}` })));
-      return { title, lines, bottom: PANEL * (i + 1) - 4 };
-    });
-    const cursor = shape("path", { class: "cursor" }), dots = shape("g", { class: "dots" });
-    const most = (numbers) => { // rounded up to one digit
-      const unit = 10 ** Math.floor(Math.log10(Math.max(...numbers)));
-      return Math.ceil(Math.max(...numbers) / unit) * unit;
+    const drawing = drawCurves(film);
+    drawing.svg.onpointerdown = drawing.svg.onpointermove = (event) => {
+      if (event.buttons) move(drawing.nearest(event));
     };
-    const tops = [most(frames.flatMap((frame) => [frame.dev_loss, frame.train_loss])), 1, most(frames.map((frame) => frame.learning_rate))];
-    const scales = panels.flatMap(({ bottom }, i) => [0, tops[i]].flatMap((value, j) => [
-      shape("path", { d: `M${LEFT} ${bottom - j * HIGH}H${WIDTH - RIGHT}`, class: "axis" }),
-      shape("text", { x: LEFT - 5, y: bottom - j * HIGH + 4, class: "tick", "text-anchor": "end" }, `${Number(value.toPrecision(1))}`),
-    ]));
-    const tens = range(7).map((n) => 10 ** n).filter((n) => n >= frames[0].update && n <= frames[last].update);
-    const ticks = [...tens.filter((n) => x(log[last]) - x(Math.log(n)) > 45), frames[last].update];
-    const foot = 3 * PANEL;
-    const curves = shape("svg", { viewBox: `0 0 ${WIDTH} ${foot + 16}`, role: "img", class: "curves",
-      "aria-label": "Losses, attention weight in the boxes, and learning rate against the update, on a logarithmic scale" },
-      ...scales, ...panels.flatMap(({ title, lines }) => [title, ...lines.flat()]), cursor, dots,
-      ...ticks.flatMap((n, i) => [
-        shape("path", { d: `M${x(Math.log(n))} ${foot - 4}v4`, class: "axis" }),
-        shape("text", { x: x(Math.log(n)), y: foot + 12, class: "tick", "text-anchor": "middle" }, `${i ? "" : "update "}${whole(n)}`)]));
-    curves.onpointerdown = curves.onpointermove = (event) => {
-      if (!event.buttons) return;
-      const { left, width } = curves.getBoundingClientRect(), at = WIDTH * (event.clientX - left) / width;
-      const far = log.map((value) => Math.abs(x(value) - at));
-      pause();
-      go(far.indexOf(Math.min(...far)));
-    };
-
-    const texts = sentences.map((sentence) => [make("dt", { lang: "en", textContent: sentence }), make("dd", { lang: "de" })]);
-    const key = make("p", {}, make("b", { textContent: "Bold:" }), " words that the last checkpoint writes too");
-    const translations = make("dl", {}, ...texts.flat());
-
-    const cells = () => target.flatMap((_, q) => source.map((_, k) => shape("rect", { x: k, y: q, width: 1, height: 1 })));
-    const paint = (rects, rows) => rows.flat().forEach((weight, i) => rects[i].setAttribute("fill-opacity", weight.toFixed(2)));
-    const large = cells(), at = (i) => (i + 0.5) * CELL;
-    const matrix = shape("svg", { viewBox: `0 0 ${NAMES + CELL * source.length + 2} ${TOP + CELL * target.length + 2}`, role: "img", class: "matrix" },
-      ...source.map((word, k) => shape("text", { transform: `translate(${NAMES + at(k) + 4} ${TOP - 5}) rotate(-90)`, lang: "en" }, plain(word))),
-      ...target.map((word, q) => shape("text", { x: NAMES - 6, y: TOP + at(q) + 4, "text-anchor": "end", lang: "de" }, plain(word))),
-      shape("g", { transform: `translate(${NAMES} ${TOP}) scale(${CELL})` }, shape("rect", { class: "frame", width: source.length, height: target.length }), ...large,
-        ...Object.entries(pairs).flatMap(([q, ks]) => ks.map((k) => shape("rect", { class: "pair", x: k, y: q, width: 1, height: 1 })))));
-    const title = make("p", { className: "title", textContent: "A small translator learns where to look" });
-    const task = make("p", { textContent: "Press Play, or move the slider: the weight of attention moves into the boxes, which mark words that translate each other." });
-    const caption = make("p", { textContent: "Where each German word looks" });
-
-    const tiles = [];
-    const tile = (head, ...children) => {
-      const choose = () => { chosen = head; look(); };
-      const one = make("button", { type: "button", role: "radio", ariaLabel: nameOf(head), title: nameOf(head), onfocus: choose, onclick: choose }, ...children);
-      tiles.push([one, head]);
-      return one;
-    };
-    const rects = new Map();
-    const heads = make("div", { className: "heads", role: "radiogroup", ariaLabel: "Attention heads" }, tile(null, nameOf(null)),
-      ...range(N).reverse().map((layer) => make("div", {}, make("span", { textContent: `layer ${layer + 1}` }), ...range(h).map((i) => {
-        const own = cells();
-        const one = tile([layer, i], shape("svg", { viewBox: `0 0 ${source.length} ${target.length}`, preserveAspectRatio: "none", "aria-hidden": "true" }, ...own));
-        rects.set(one, own);
-        return one;
-      }))));
-
-    // ---------------------------------------------------------------------------- one checkpoint
-
-    const panelValues = () => [
-      [frames.map((frame) => frame.dev_loss), frames.map((frame) => frame.train_loss)],
-      [frames.map((frame) => aligned(rowsOf(frame, chosen)))],
-      [frames.map((frame) => frame.learning_rate)],
-    ];
-    let values = panelValues();
-    const told = (i, j, digits = 2) => values[i][j][now].toFixed(digits);
+    const written = sentences.map(() => make("dd", { lang: "de" }));
+    const translations = sentences.flatMap((textContent, i) => [
+      make("dt", { lang: "en", textContent }),
+      written[i],
+    ]);
+    const cells = drawCells(film);
+    const matrix = drawMatrix(film, cells);
+    const heads = drawHeads(film, look);
 
     // What depends on the head that is chosen.
-    function look() {
-      values = panelValues();
-      for (const [one, head] of tiles) {
-        one.ariaChecked = String(head) === String(chosen);
-        one.tabIndex = one.ariaChecked === "true" ? 0 : -1;
-      }
+    function look(head) {
+      chosen = head;
+      curves = curvesOf(film, head);
+      heads.choose(head);
       show();
     }
 
     function show() {
-      const { update, translations: written, weights } = frames[now];
-      const y = (i, value) => panels[i].bottom - HIGH * value / tops[i];
-      panels.forEach(({ lines }, i) => lines.forEach((parts, j) => {
-        const points = values[i][j].map((value, n) => `${x(log[n]).toFixed(1)},${y(i, value).toFixed(1)}`);
-        parts[0].setAttribute("points", points.slice(now).join(" "));
-        parts[1].setAttribute("points", points.slice(0, now + 1).join(" "));
-      }));
-      const titles = [
-        [shape("tspan", { class: "line0" }, `development loss ${told(0, 0)}`), ", ", shape("tspan", {}, `training loss ${told(0, 1)}`)],
-        [`weight in the boxes ${told(1, 0)} (${chosen ? nameOf(chosen).toLowerCase() : `mean of layer ${N}`})`],
-        [`learning rate ${told(2, 0, 6)}`],
-      ];
-      panels.forEach(({ title }, i) => title.replaceChildren(...titles[i]));
-      const here = x(log[now]);
-      cursor.setAttribute("d", panels.map(({ bottom }) => `M${here} ${bottom}v${-HIGH}`).join(""));
-      dots.replaceChildren(...values.flatMap((lines, i) => lines.map((line, j) => shape("circle", { class: `line${j}`, cx: here, cy: y(i, line[now]), r: 3.5 }))));
-
-      texts.forEach(([, german], i) => {
-        const left = frames[last].translations[i].split(" "); // each word counts as often as it stands there
-        german.replaceChildren(...written[i].split(" ").map((word) => {
-          const found = left.indexOf(word);
-          if (found >= 0) left.splice(found, 1);
-          return make("span", { className: found < 0 ? "" : "right", textContent: `${word} ` });
-        }));
-      });
-      for (const [one, head] of tiles) if (head) paint(rects.get(one), rowsOf(frames[now], head));
-      paint(large, rowsOf(frames[now], chosen));
-      matrix.setAttribute("aria-label", `${nameOf(chosen)}: attention of the German words to the English words; the weight in the boxes is ${told(1, 0)}`);
-
-      const sure = weights.flat().filter((rows) => aligned(rows) > 0.5).length;
-      said.textContent = `After ${whole(update)} updates the development loss is ${told(0, 0)}, and ${sure || "none"} of the ${N * h} heads ${sure < 2 ? "has" : "have"} most of the weight in the boxes.`;
-      counter.textContent = `update ${whole(update)}`;
+      const frame = frames[now];
+      drawing.show(now, curves, chosen);
+      for (const [i, german] of written.entries()) {
+        const words = compare(frame.translations[i], frames[last].translations[i]);
+        const span = ([word, right]) =>
+          make("span", { className: right ? "right" : "", textContent: `${word} ` });
+        german.replaceChildren(...words.map(span));
+      }
+      heads.show(frame);
+      paint(cells, rowsOf(frame, chosen));
+      const weight = curves[1][0][now].toFixed(2);
+      const label = `${headName(chosen, frame.weights.length)}: attention of the German words to the English words; the weight in the boxes is ${weight}`;
+      matrix.setAttribute("aria-label", label);
+      said.textContent = tell(frame, pairs);
+      counter.textContent = `update ${whole(frame.update)}`;
       slider.value = now;
       slider.setAttribute("aria-valuetext", counter.textContent);
     }
 
-    // ------------------------------------------------------------------------------------ play
-
     function go(index) {
-      seen = true;
-      now = index;
+      [seen, now] = [true, index];
       show();
+    }
+    function move(index) {
+      pause();
+      go(index);
     }
     function start() {
       if (now === last || !seen) go(0);
       play.textContent = "Pause";
       said.ariaLive = "off"; // only the end is said
-      timer = setInterval(() => {
+      const next = () => {
         if (now + 1 === last) pause();
         go(now + 1);
-      }, calm ? 3 * PACE : PACE);
+      };
+      timer = setInterval(next, isCalm() ? 3 * PACE : PACE);
     }
     function pause() {
       clearInterval(timer);
@@ -180,12 +299,28 @@
       said.ariaLive = "polite";
     }
 
+    const told = (className, textContent) => make("p", { className, textContent });
+    const task =
+      "Press Play, or move the slider: the weight of attention moves into the boxes, which mark words that translate each other.";
+    const key = make(
+      "p",
+      {},
+      make("b", { textContent: "Bold:" }),
+      " words that the last checkpoint writes too",
+    );
+    const left = make("div", {}, matrix, told("", "Where each German word looks"), heads.element);
+    const right = make("div", {}, drawing.svg, key, make("dl", {}, ...translations));
     Object.assign(box, { role: "group", ariaLabel: "A training, checkpoint by checkpoint" });
-    box.replaceChildren(title, task, make("p", { className: "controls" }, play, slider, counter), said,
-      make("div", { className: "columns" }, make("div", {}, matrix, caption, heads), make("div", {}, curves, key, translations)));
-    rove(heads);
-    look();
+    box.replaceChildren(
+      told("title", "A small translator learns where to look"),
+      told("", task),
+      controls(play, slider, counter),
+      said,
+      make("div", { className: "columns" }, left, right),
+    );
+    look(null);
   }
 
-  document.querySelectorAll("div.film").forEach(fill);
+  for (const box of document.querySelectorAll("div.film")) fill(box);
+  return { read, rowsOf, aligned, curvesOf, most, scalesOf, compare, tell };
 })();

@@ -1,188 +1,310 @@
 // The book's first picture: a sentence, its translation, and where each word looked while it was
 // written. The examples come with the page; the model is loaded for the reader's own sentence.
-(() => {
-  const { make, shape, rove } = window.elements;
+window.hero = (() => {
+  const { range, sum, meanTable, headName, dataOf, isCalm } = window.elements;
+  const { make, button, shape, headButton, rove, sentenceForm } = window.elements;
   const BROADEST = 18; // pixels, of a curve whose weight is 1
   const LEAST = 0.03; // smaller weights are not drawn
   const PACE = 380; // milliseconds for each word
   const END = "<EOS>";
-  const list = new Intl.ListFormat("en");
-  const sum = (numbers) => numbers.reduce((total, number) => total + number, 0);
   const percent = (weight) => `${Math.round(100 * weight)}%`;
   const called = (word) => ({ [END]: "the end symbol", ".": "the period" })[word] ?? `“${word}”`;
   const same = (one, two) => one?.[0] === two?.[0] && one?.[1] === two?.[1];
 
+  // ------------------------------------------------------------------------ numbers and texts
+  // An example has words of both sides and weights (layers, heads, German, English). A head is a pair
+  // of layer and number, a word a pair of side and place.
+
+  const read = ({ weights, ...example }) => ({
+    ...example,
+    weights: weights.map((heads) =>
+      heads.map((rows) => rows.map((row) => row.map((n) => n / 100))),
+    ),
+  });
+
   // A translation that the model has found, in words: `merge_words` of the package.
-  function inWords({ path }, ids, { transformer: { N_decoder, h }, names, wordGroups }) {
-    const tokens = path.slice(1), pieces = [names(ids), names(tokens.map(({ id }) => id))];
+  function inWords(token, ids, { transformer: { N_decoder, h }, names, wordGroups }) {
+    const pieces = [names(ids), names(token.ids)];
     const groups = pieces.map(wordGroups);
-    const [source, target] = groups.map((words, side) => words.map((group) => (
-      group.map((i) => pieces[side][i]).join("").replaceAll("▁", "") || "▁")));
-    const weight = (layer, head, q, k) => tokens[q].before.cross[layer][head * ids.length + k];
-    const weights = [...Array(N_decoder).keys()].map((layer) => [...Array(h).keys()].map((head) => (
-      groups[1].map((from) => groups[0].map((to) => (
-        sum(from.flatMap((q) => to.map((k) => weight(layer, head, q, k)))) / from.length))))));
+    const joined = (parts) => parts.join("").replaceAll("▁", "") || "▁";
+    const [source, target] = groups.map((words, side) =>
+      words.map((group) => joined(group.map((i) => pieces[side][i]))),
+    );
+    const weight = (layer, head, q, k) => token.path[q].cross[layer][head * ids.length + k];
+    const between = (layer, head, from, to) =>
+      sum(from.flatMap((q) => to.map((k) => weight(layer, head, q, k)))) / from.length;
+    const weights = range(N_decoder).map((layer) =>
+      range(h).map((head) =>
+        groups[1].map((from) => groups[0].map((to) => between(layer, head, from, to))),
+      ),
+    );
     return { source, target, weights };
   }
 
-  const mean = (tables) => tables[0].map((row, q) => row.map((_, k) => sum(tables.map((table) => table[q][k])) / tables.length));
+  const tableOf = ({ weights }, head) =>
+    head ? weights[head[0]][head[1]] : meanTable(weights.at(-1));
 
-  function fill(box) {
-    const examples = JSON.parse(box.querySelector("script").textContent);
-    for (const each of examples) {
-      each.weights = each.weights.map((heads) => heads.map((rows) => rows.map((row) => row.map((n) => n / 100))));
+  // For each German word the curves that end at it, side by side: from which word, how wide, and
+  // how far beside its middle.
+  const bundle = (table) =>
+    table.map((row) => {
+      const drawn = range(row.length).filter((k) => row[k] >= LEAST);
+      let along = (-BROADEST * sum(drawn.map((k) => row[k]))) / 2;
+      return drawn.map((k) => {
+        const width = BROADEST * row[k];
+        along += width;
+        return { k, width, aside: along - width / 2 };
+      });
+    });
+
+  // What a word attends to, or is attended to by.
+  function tell([side, i], { source, target }, table, head) {
+    const row = side ? table[i] : table.map((each) => each[i]);
+    const [own, others] = side ? [target, source] : [source, target];
+    const by = (a, b) => row[b] - row[a];
+    const best = range(row.length)
+      .sort(by)
+      .slice(0, 3)
+      .filter((j) => row[j] >= 0.05);
+    const list = new Intl.ListFormat("en");
+    const names = list.format(best.map((j) => `${called(others[j])} (${percent(row[j])})`));
+    const verb = side ? "attends to" : "is attended to by";
+    const told = best.length
+      ? `${called(own[i])} ${verb} ${names}.`
+      : `no German word gives ${called(own[i])} 5% of its attention.`;
+    const text = head ? `${headName(head).replace("L", "in l")}, ${told}` : told;
+    return text[0].toUpperCase() + text.slice(1);
+  }
+
+  // How much of the weight goes where nothing is meant.
+  function tellSinks({ source, weights }, table, head) {
+    const lost = (row) => sum(row.filter((_, k) => [END, "."].includes(source[k])));
+    const share = percent(sum(table.map(lost)) / table.length);
+    return `${headName(head, weights.length)}: ${share} of the weight is on the period and the end symbol.`;
+  }
+
+  // --------------------------------------------------------------------------------- drawings
+
+  function drawSmall(weights) {
+    const paths = weights.flatMap((row, q) =>
+      row.flatMap((weight, k) => {
+        if (weight <= 0.15) return [];
+        const [x, u] = [(40 * (k + 0.5)) / row.length, (40 * (q + 0.5)) / weights.length];
+        return [shape("path", { d: `M${x} 1C${x} 18 ${u} 18 ${u} 35`, "stroke-opacity": weight })];
+      }),
+    );
+    const attributes = { "aria-hidden": "true", preserveAspectRatio: "none" };
+    return shape("svg", { viewBox: "0 0 40 36", ...attributes }, ...paths);
+  }
+
+  // A small drawing for each head, and one for the mean of the last layer.
+  function drawHeads(example, choose) {
+    const { weights } = example;
+    const tile = (head) => {
+      const title = headName(head, weights.length);
+      const made = headButton(title, () => choose(head), drawSmall(tableOf(example, head)));
+      return Object.assign(made, { head });
+    };
+    const group = (textContent, ...tiles) =>
+      make("div", {}, make("span", { textContent }), ...tiles);
+    const layers = weights.map((heads, n) =>
+      group(`layer ${n + 1}, heads 1–${heads.length}`, ...heads.map((_, i) => tile([n, i]))),
+    );
+    return [group("all", tile(null)), ...layers];
+  }
+
+  // Where the words of both sides touch the curves: in two rows, or in two columns.
+  const endsOf = (words, columns) =>
+    words.map((row, side) =>
+      row.map(({ offsetLeft: x, offsetTop: y, offsetWidth: width, offsetHeight: height }) =>
+        columns
+          ? [x + width * (1 - side), y + height / 2]
+          : [x + width / 2, y + height * (1 - side)],
+      ),
+    );
+  function pathOf([x, y], [u, v], aside, columns) {
+    const bend = columns ? (x + u) / 2 : (y + v) / 2;
+    return columns
+      ? `M${x} ${y}C${bend} ${y} ${bend} ${v + aside} ${u} ${v + aside}`
+      : `M${x} ${y}C${x} ${bend} ${u + aside} ${bend} ${u + aside} ${v}`;
+  }
+
+  class Hero {
+    constructor(box) {
+      this.box = box;
+      this.examples = dataOf(box).map(read);
+      this.head = null;
+      this.turn = 0; // an older translation sees that it is not the last, and ends
+      const lengths = this.examples.flatMap(({ source, target }) => [source.length, target.length]);
+      this.longest = Math.max(...lengths);
+      this.build();
+      this.show(this.examples[0]);
+      const fit = () => box.clientWidth === this.width || this.draw(); // twice, it would move
+      new ResizeObserver(fit).observe(box);
+      if (!isCalm()) this.write();
     }
-    const longest = Math.max(...examples.flatMap(({ source, target }) => [source.length, target.length]));
-    const { model: name, megabytes } = box.dataset, last = examples[0].weights.length - 1;
-    let shown, table, words, curves, written, timer; // what is seen
-    let head = null, hovered = null, chosen = null; // [layer, head]; [side, word]
-    let width; // of the box, when it was drawn
-    let turn = 0; // an older translation sees that it is not the last, and ends
 
-    const sides = ["English sentence", "German translation"].map((ariaLabel, side) => (
-      make("div", { className: "words", lang: ["en", "de"][side], role: "toolbar", ariaLabel })));
-    const svg = shape("svg", { "aria-hidden": "true" });
-    const picture = make("div", { className: "picture" }, ...sides, svg);
-    const said = make("p", { className: "said", role: "status",
-      textContent: "Choose a word: what it attends to lights up. The width of a curve is its attention weight." });
-    const replay = make("button", { type: "button", className: "replay", textContent: "Replay", onclick: write });
-    const heads = make("div", { className: "heads", role: "radiogroup", ariaLabel: "Attention heads" });
+    build() {
+      const { box, examples } = this;
+      const labels = ["English sentence", "German translation"];
+      this.sides = labels.map((ariaLabel, side) =>
+        make("div", { className: "words", lang: ["en", "de"][side], role: "toolbar", ariaLabel }),
+      );
+      this.svg = shape("svg", { "aria-hidden": "true" });
+      this.picture = make("div", { className: "picture" }, ...this.sides, this.svg);
+      const textContent =
+        "Choose a word: what it attends to lights up. The width of a curve is its attention weight.";
+      this.said = make("p", { className: "said", role: "status", textContent });
+      const onclick = () => this.write();
+      const replay = button({ className: "replay", textContent: "Replay", onclick });
+      const group = { className: "heads", role: "radiogroup", ariaLabel: "Attention heads" };
+      this.heads = make("div", group);
+      const type = `Type your own (${box.dataset.megabytes} MB)`;
+      this.own = button({ className: "own", textContent: type, onclick: () => this.open() });
+      this.buttons = examples.map((example) => {
+        const choose = () => {
+          this.turn++;
+          this.show(example, `In German: ${example.german}`);
+        };
+        return button({ textContent: example.english, onclick: choose });
+      });
+      const below = make("div", { className: "below" }, this.said, replay);
+      const others = make("div", { className: "examples" }, ...this.buttons, this.own);
+      const ariaLabel = "A translation, and what each of its words attends to";
+      Object.assign(box, { role: "group", ariaLabel });
+      box.replaceChildren(this.picture, below, this.heads, others);
+      for (const each of [...this.sides, this.heads]) rove(each);
+      const letGo = () => this.light({ chosen: null });
+      box.addEventListener("keydown", ({ key }) => key === "Escape" && letGo());
+      document.addEventListener("pointerdown", ({ target }) => box.contains(target) || letGo());
+    }
 
-    function show(example) {
-      [shown, hovered, chosen, written] = [example, null, null, example.target.length];
-      clearTimeout(timer);
-      words = [shown.source, shown.target].map((texts, side) => texts.map((text, i) => {
-        const here = [side, i], end = text === END, choose = () => light(() => { chosen = here; });
-        return make("button", {
-          type: "button", textContent: end ? "end" : text, className: end ? "end" : "", tabIndex: i ? -1 : 0,
-          onpointerenter: ({ pointerType }) => pointerType === "mouse" && light(() => { hovered = here; }),
-          onpointerleave: () => light(() => { hovered = null; }),
-          onfocus: choose, onclick: choose,
+    show(example, said) {
+      clearTimeout(this.timer);
+      Object.assign(this, { shown: example, hovered: null, chosen: null });
+      this.written = example.target.length;
+      const word = (text, here) => {
+        const end = text === END;
+        const choose = () => this.light({ chosen: here });
+        const hover = (hovered) => this.light({ hovered });
+        return button({
+          textContent: end ? "end" : text,
+          className: end ? "end" : "",
+          tabIndex: here[1] ? -1 : 0,
+          onpointerenter: ({ pointerType }) => pointerType === "mouse" && hover(here),
+          onpointerleave: () => hover(null),
+          onfocus: choose,
+          onclick: choose,
         });
-      }));
-      sides.forEach((side, i) => side.replaceChildren(...words[i]));
-      buttons.forEach((button, i) => { button.ariaPressed = shown === examples[i]; });
-      const tile = (each, here, title) => {
-        const choose = () => same(head, here) || look(here, title);
-        return make("button", { type: "button", role: "radio", title, ariaLabel: title, here, onfocus: choose, onclick: choose }, small(each));
       };
-      const group = (title, ...buttons) => make("div", {}, make("span", { textContent: title }), ...buttons);
-      heads.replaceChildren(group("all", tile(mean(shown.weights[last]), null, `Layer ${last + 1}, mean of its heads`)),
-        ...shown.weights.map((layer, n) => group(`layer ${n + 1}, heads 1–${layer.length}`,
-          ...layer.map((each, i) => tile(each, [n, i], `Layer ${n + 1}, head ${i + 1}`)))));
-      draw();
-    }
-
-    function small(weights) {
-      const drawing = shape("svg", { viewBox: "0 0 40 36", "aria-hidden": "true", preserveAspectRatio: "none" });
-      weights.forEach((row, q) => row.forEach((weight, k) => {
-        const [x, u] = [40 * (k + 0.5) / row.length, 40 * (q + 0.5) / weights.length];
-        if (weight > 0.15) drawing.append(shape("path", { d: `M${x} 1C${x} 18 ${u} 18 ${u} 35`, "stroke-opacity": weight }));
-      }));
-      return drawing;
+      const texts = [example.source, example.target];
+      this.words = texts.map((row, side) => row.map((text, i) => word(text, [side, i])));
+      for (const [i, side] of this.sides.entries()) side.replaceChildren(...this.words[i]);
+      for (const [i, each] of this.buttons.entries()) {
+        each.ariaPressed = example === this.examples[i];
+      }
+      const choose = (head) => same(this.head, head) || this.look(head);
+      this.heads.replaceChildren(...drawHeads(example, choose));
+      this.draw();
+      if (said) this.said.textContent = said;
     }
 
     // In two rows if they fit, otherwise in two columns.
-    function draw() {
-      width = box.clientWidth;
-      table = head ? shown.weights[head[0]][head[1]] : mean(shown.weights[last]);
-      for (const each of heads.querySelectorAll("button")) {
-        each.ariaChecked = same(head, each.here);
-        each.tabIndex = same(head, each.here) ? 0 : -1;
+    draw() {
+      const { box, picture, sides, svg, words, head } = this;
+      this.width = box.clientWidth;
+      this.table = tableOf(this.shown, head);
+      for (const each of this.heads.querySelectorAll("button")) {
+        const is = same(head, each.head);
+        Object.assign(each, { ariaChecked: is, tabIndex: is ? 0 : -1 });
       }
       picture.classList.remove("columns");
-      const columns = width < 600 || sides.some((side) => side.scrollWidth > side.clientWidth);
+      const cut = ({ scrollWidth, clientWidth }) => scrollWidth > clientWidth;
+      const columns = this.width < 600 || sides.some(cut);
       picture.classList.toggle("columns", columns);
-      picture.style.minHeight = columns ? `${1.8 * longest}rem` : "";
-      const [from, to] = words.map((row, side) => row.map(({ offsetLeft: x, offsetTop: y, offsetWidth: w, offsetHeight: h }) => (
-        columns ? [x + w * (1 - side), y + h / 2] : [x + w / 2, y + h * (1 - side)])));
-      curves = [];
-      svg.replaceChildren(...table.map((row, q) => {
-        const group = shape("g"), drawn = [...row.keys()].filter((k) => row[k] >= LEAST);
-        let along = -BROADEST * sum(drawn.map((k) => row[k])) / 2;
-        for (const k of drawn) {
-          const width = BROADEST * row[k], [x, y] = from[k], [u, v] = to[q];
-          const middle = along + width / 2, bend = columns ? (x + u) / 2 : (y + v) / 2;
-          const d = columns ? `M${x} ${y}C${bend} ${y} ${bend} ${v + middle} ${u} ${v + middle}`
-            : `M${x} ${y}C${x} ${bend} ${u + middle} ${bend} ${u + middle} ${v}`;
-          along += width;
-          curves.push([group.appendChild(shape("path", { d, "stroke-width": width.toFixed(2) })), k, q]);
+      picture.style.minHeight = columns ? `${1.8 * this.longest}rem` : "";
+      const [from, to] = endsOf(words, columns);
+      this.curves = bundle(this.table).map((curves, q) =>
+        curves.map(({ k, width, aside }) => {
+          const d = pathOf(from[k], to[q], aside, columns);
+          return { ends: [k, q], path: shape("path", { d, "stroke-width": width.toFixed(2) }) };
+        }),
+      );
+      const groups = this.curves.map((curves) => shape("g", {}, ...curves.map(({ path }) => path)));
+      svg.replaceChildren(...groups);
+      this.paint();
+    }
+
+    paint() {
+      const { table, written, words } = this;
+      const newest = written < this.shown.target.length ? [1, written - 1] : null;
+      const lit = this.hovered ?? this.chosen ?? newest;
+      const weightOf = (side, i) => {
+        if (!lit || lit[0] === side) return 0;
+        return (side ? table[i][lit[1]] : table[lit[1]]?.[i]) || 0;
+      };
+      this.picture.classList.toggle("lit", Boolean(lit));
+      for (const [side, row] of words.entries()) {
+        for (const [i, word] of row.entries()) {
+          const weight = weightOf(side, i);
+          word.style.setProperty("--weight", percent(weight));
+          word.classList.toggle("near", weight >= 0.05);
+          word.classList.toggle("on", Boolean(lit) && same(lit, [side, i]));
+          word.classList.toggle("unwritten", side === 1 && i >= written);
         }
-        return group;
-      }));
-      paint();
+      }
+      for (const { path, ends } of this.curves.flat()) {
+        path.classList.toggle("on", Boolean(lit) && ends[lit[0]] === lit[1]);
+      }
+      for (const [q, group] of [...this.svg.children].entries()) {
+        group.classList.toggle("unwritten", q >= written);
+      }
     }
 
-    function paint() {
-      const newest = written < shown.target.length ? [1, written - 1] : null;
-      const lit = hovered ?? chosen ?? newest;
-      picture.classList.toggle("lit", Boolean(lit));
-      words.forEach((row, side) => row.forEach((word, i) => {
-        const other = lit && lit[0] !== side, weight = (other && (side ? table[i][lit[1]] : table[lit[1]]?.[i])) || 0;
-        word.style.setProperty("--weight", percent(weight));
-        word.classList.toggle("near", weight >= 0.05);
-        word.classList.toggle("on", Boolean(lit) && same(lit, [side, i]));
-        word.classList.toggle("unwritten", side === 1 && i >= written);
-      }));
-      curves.forEach(([curve, ...ends]) => curve.classList.toggle("on", Boolean(lit) && ends[lit[0]] === lit[1]));
-      [...svg.children].forEach((group, q) => group.classList.toggle("unwritten", q >= written));
+    light(change) {
+      Object.assign(this, change);
+      this.paint();
+      const lit = this.hovered ?? this.chosen;
+      if (lit) this.said.textContent = tell(lit, this.shown, this.table, this.head);
     }
 
-    function light(change) {
-      change();
-      paint();
-      if (hovered ?? chosen) said.textContent = sentence(hovered ?? chosen);
-    }
-
-    function sentence([side, i]) {
-      const row = side ? table[i] : table.map((each) => each[i]), ends = side ? shown.source : shown.target;
-      const best = [...row.keys()].sort((a, b) => row[b] - row[a]).slice(0, 3).filter((j) => row[j] >= 0.05);
-      const names = list.format(best.map((j) => `${called(ends[j])} (${percent(row[j])})`));
-      const word = called((side ? shown.target : shown.source)[i]);
-      const told = best.length ? `${word} ${side ? "attends to" : "is attended to by"} ${names}.`
-        : `no German word gives ${word} 5% of its attention.`;
-      const text = head ? `in layer ${head[0] + 1}, head ${head[1] + 1}, ${told}` : told;
-      return text[0].toUpperCase() + text.slice(1);
-    }
-
-    function look(here, title) {
-      head = here;
-      draw();
-      const sinks = sum(table.map((row) => sum(row.filter((_, k) => [END, "."].includes(shown.source[k])))));
-      said.textContent = chosen ? sentence(chosen)
-        : `${title}: ${percent(sinks / table.length)} of the weight is on the period and the end symbol.`;
+    look(head) {
+      this.head = head;
+      this.draw();
+      const { chosen, shown, table } = this;
+      this.said.textContent = chosen
+        ? tell(chosen, shown, table, head)
+        : tellSinks(shown, table, head);
     }
 
     // The German sentence, word after word, with its curves.
-    function write() {
-      clearTimeout(timer);
-      [hovered, chosen, written] = [null, null, 0];
+    write() {
+      clearTimeout(this.timer);
+      Object.assign(this, { hovered: null, chosen: null, written: 0 });
+      const { length } = this.shown.target;
       const next = () => {
-        paint();
-        if (written < shown.target.length) timer = setTimeout(next, PACE);
-        written = Math.min(written + 1, shown.target.length);
+        this.paint();
+        if (this.written < length) this.timer = setTimeout(next, PACE);
+        this.written = Math.min(this.written + 1, length);
       };
       next();
     }
 
-    const own = make("button", { type: "button", className: "own", textContent: `Type your own (${megabytes} MB)`, onclick: open });
-    const buttons = examples.map((example) => make("button", { type: "button", textContent: example.english, onclick: () => {
-      turn++;
-      show(example);
-      said.textContent = `In German: ${example.german}`;
-    } }));
+    // ------------------------------------------------------------------- the reader's sentence
 
-    async function open() {
+    async open() {
+      const { said, own, box } = this;
       own.disabled = true;
       said.textContent = "Loading the model. It runs on this page; nothing is sent.";
       try {
         await window.loadScript("live.js");
-        const model = await window.liveModel(name);
-        const input = make("input", { type: "text", value: shown.english, autocomplete: "off", spellcheck: false, maxLength: 300 });
-        input.oninput = () => translate(model, input.value);
-        const onsubmit = (event) => { event.preventDefault(); input.oninput(); };
+        const model = await window.liveModel(box.dataset.model);
+        const { english: value } = this.shown;
+        const quiet = { autocomplete: "off", spellcheck: false, maxLength: 300 };
+        const input = make("input", { type: "text", value, ...quiet });
+        input.oninput = () => this.translate(model, input.value);
         own.remove();
-        box.prepend(make("form", { onsubmit }, make("label", { className: "sentence" }, "English ", input), make("button", { textContent: "Translate" })));
+        box.prepend(sentenceForm("English", input, "Translate", input.oninput));
         input.select();
         said.textContent = "The model is loaded. Type an English sentence.";
       } catch (error) {
@@ -191,29 +313,19 @@
       }
     }
 
-    async function translate(model, english) {
-      const mine = ++turn, { ids } = model.encode(english);
+    async translate(model, english) {
+      const mine = ++this.turn;
       if (!english.trim()) return;
-      const search = model.transformer.search(ids, { beam: 4 });
-      let step = search.next();
-      for (; !step.done; step = search.next()) {
-        await model.breath();
-        if (mine !== turn) return;
-      }
-      const { token } = step.value.hypotheses[0];
-      show({ english, ...inWords(token, ids, model) });
-      said.textContent = `In German: ${model.decode(token.path.slice(1).map(({ id }) => id))}`;
+      const { ids } = model.encode(english);
+      const isLast = () => mine === this.turn;
+      const found = await model.walk(model.transformer.search(ids, { beam: 4 }), isLast);
+      if (!found) return;
+      const { token } = found.hypotheses[0];
+      const said = `In German: ${model.decode(token.ids)}`;
+      this.show({ english, ...inWords(token, ids, model) }, said);
     }
-
-    Object.assign(box, { role: "group", ariaLabel: "A translation, and what each of its words attends to" });
-    box.replaceChildren(picture, make("div", { className: "below" }, said, replay), heads, make("div", { className: "examples" }, ...buttons, own));
-    [...sides, heads].forEach(rove);
-    box.addEventListener("keydown", ({ key }) => key === "Escape" && light(() => { chosen = null; }));
-    document.addEventListener("pointerdown", ({ target }) => box.contains(target) || light(() => { chosen = null; }));
-    show(examples[0]);
-    new ResizeObserver(() => box.clientWidth === width || draw()).observe(box); // twice, it would move
-    if (!matchMedia("(prefers-reduced-motion: reduce)").matches) write();
   }
 
-  document.querySelectorAll("div.hero").forEach(fill);
+  for (const box of document.querySelectorAll("div.hero")) new Hero(box);
+  return { read, inWords, tableOf, bundle, tell, tellSinks };
 })();

@@ -1,13 +1,15 @@
 // The paper's model in plain JavaScript: what the package does with PyTorch, for one sentence.
 // A matrix lies in one Float32Array, row after row; names and order are those of the Python.
-const Transformer = (() => {
-  const [START, END, PAD, UNK] = [0, 1, 2, 3];
+window.Transformer = (() => {
+  const { START, END, PAD, UNK, Token, Beam, score } = window.search;
+  const { mean } = window.elements;
 
   // -------------------------------------------------------------------------------- numbers
 
   // The number that 16 bits mean: a sign, 5 bits of exponent, 10 of fraction.
   function fromHalf(bits) {
-    const exponent = (bits >> 10) & 31, fraction = (bits & 1023) / 1024;
+    const exponent = (bits >> 10) & 31;
+    const fraction = (bits & 1023) / 1024;
     const size = exponent ? 2 ** (exponent - 15) * (1 + fraction) : 2 ** -14 * fraction;
     return bits >> 15 ? -size : size;
   }
@@ -16,7 +18,9 @@ const Transformer = (() => {
   // whole numbers of 8 bits stands for them divided by its multiplier.
   function readTensors(bytes) {
     const start = 8 + new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
-    const { __metadata__, ...header } = JSON.parse(new TextDecoder().decode(bytes.subarray(8, start)));
+    const { __metadata__, ...header } = JSON.parse(
+      new TextDecoder().decode(bytes.subarray(8, start)),
+    );
     const numbers = Float32Array.from({ length: 1 << 16 }, (_, bits) => fromHalf(bits));
     const tensors = {};
     for (const [name, { dtype, shape, data_offsets: place }] of Object.entries(header)) {
@@ -38,29 +42,59 @@ const Transformer = (() => {
 
   // A matrix as a list of its rows, which share its memory.
   function rowsOf(x, width) {
-    return Array.from({ length: x.length / width }, (_, i) => x.subarray(i * width, (i + 1) * width));
+    return Array.from({ length: x.length / width }, (_, i) =>
+      x.subarray(i * width, (i + 1) * width),
+    );
   }
 
   // x Wᵀ + b for W (outs, ins), as PyTorch keeps it; four outputs of two rows of x at a time, so
   // numbers are read less often. Where their number is odd or not divisible by four, the last ones
   // are computed twice.
   function linear({ shape: [outs, ins], data: w }, x, bias) {
-    const y = new Float32Array((x.length / ins) * outs), last = x.length - ins;
+    const y = new Float32Array((x.length / ins) * outs);
+    const last = x.length - ins;
     for (let block = 0; block < outs; block += 4) {
       const out = Math.min(block, outs - 4);
-      const a = out * ins, b = a + ins, c = b + ins, d = c + ins;
+      const a = out * ins;
+      const b = a + ins;
+      const c = b + ins;
+      const d = c + ins;
       for (let p = 0; p < x.length; p += 2 * ins) {
         const q = Math.min(p + ins, last);
-        let pa = 0, pb = 0, pc = 0, pd = 0, qa = 0, qb = 0, qc = 0, qd = 0;
+        let pa = 0;
+        let pb = 0;
+        let pc = 0;
+        let pd = 0;
+        let qa = 0;
+        let qb = 0;
+        let qc = 0;
+        let qd = 0;
         for (let i = 0; i < ins; i++) {
-          const xp = x[p + i], xq = x[q + i];
-          const wa = w[a + i], wb = w[b + i], wc = w[c + i], wd = w[d + i];
-          pa += wa * xp, pb += wb * xp, pc += wc * xp, pd += wd * xp;
-          qa += wa * xq, qb += wb * xq, qc += wc * xq, qd += wd * xq;
+          const xp = x[p + i];
+          const xq = x[q + i];
+          const wa = w[a + i];
+          const wb = w[b + i];
+          const wc = w[c + i];
+          const wd = w[d + i];
+          pa += wa * xp;
+          pb += wb * xp;
+          pc += wc * xp;
+          pd += wd * xp;
+          qa += wa * xq;
+          qb += wb * xq;
+          qc += wc * xq;
+          qd += wd * xq;
         }
-        const top = (p / ins) * outs + out, bottom = (q / ins) * outs + out;
-        y[top] = pa, y[top + 1] = pb, y[top + 2] = pc, y[top + 3] = pd;
-        y[bottom] = qa, y[bottom + 1] = qb, y[bottom + 2] = qc, y[bottom + 3] = qd;
+        const top = (p / ins) * outs + out;
+        const bottom = (q / ins) * outs + out;
+        y[top] = pa;
+        y[top + 1] = pb;
+        y[top + 2] = pc;
+        y[top + 3] = pd;
+        y[bottom] = qa;
+        y[bottom + 1] = qb;
+        y[bottom + 2] = qc;
+        y[bottom + 3] = qd;
       }
     }
     if (bias) for (let i = 0; i < y.length; i++) y[i] += bias.data[i % outs];
@@ -69,7 +103,8 @@ const Transformer = (() => {
 
   // In place: softmax, or its logarithm.
   function softmax(x, log = false) {
-    let largest = -Infinity, sum = 0;
+    let largest = -Infinity;
+    let sum = 0;
     for (let i = 0; i < x.length; i++) largest = Math.max(largest, x[i]);
     for (let i = 0; i < x.length; i++) sum += Math.exp(x[i] - largest);
     const shift = largest + Math.log(sum);
@@ -82,9 +117,11 @@ const Transformer = (() => {
   // Equation 1 for one query (d_model) and h heads: adds to output, and returns the weights (h, len).
   // pairs are what it may look at, keys and values; heads that are off add nothing.
   function attend(query, pairs, h, output, off) {
-    const d_k = query.length / h, weights = new Float32Array(h * pairs.length);
+    const d_k = query.length / h;
+    const weights = new Float32Array(h * pairs.length);
     rowsOf(weights, pairs.length).forEach((row, head) => {
-      const from = head * d_k, to = from + d_k;
+      const from = head * d_k;
+      const to = from + d_k;
       for (let k = 0; k < pairs.length; k++) {
         const { key } = pairs[k];
         let score = 0;
@@ -94,40 +131,42 @@ const Transformer = (() => {
       softmax(row);
       if (off?.includes(head)) return;
       for (let k = 0; k < pairs.length; k++) {
-        const { value } = pairs[k], weight = row[k];
+        const { value } = pairs[k];
+        const weight = row[k];
         for (let i = from; i < to; i++) output[i] += weight * value[i];
       }
     });
     return weights;
   }
 
-  // A token of an output. Those of all hypotheses form a tree: each knows the one before it. It
-  // keeps, layer by layer, its key and value, which are the decoder's cache, and where it looked; or
-  // the state of a recurrent decoder.
-  class Token {
-    constructor(id, before = null, logProb = 0) {
-      Object.assign(this, { id, before, logProb, pairs: [], states: [], self: [], cross: [] });
-      this.path = [...(before?.path ?? []), this]; // from the start symbol on
-    }
-  }
-
-  class Transformer {
+  return class Transformer {
     constructor(config, file) {
       const { N, d_model, h, norm_first, positions, tie_embeddings, activation = "relu" } = config;
-      const { norm_eps = 1e-5, decoder = "attention" } = config, N_decoder = config.N_decoder ?? N;
+      const { norm_eps = 1e-5, decoder = "attention" } = config;
+      const N_decoder = config.N_decoder ?? N;
       const known = { sinusoidal: d_model, endpoint: d_model - 2 };
-      if (norm_first || !tie_embeddings || activation !== "relu" || !(positions in known)
-        || !["attention", "ssru"].includes(decoder)) {
-        throw new Error("expected post-norm, ReLU, sinusoids, tied embeddings, and a known decoder");
+      if (
+        norm_first ||
+        !tie_embeddings ||
+        activation !== "relu" ||
+        !(positions in known) ||
+        !["attention", "ssru"].includes(decoder)
+      ) {
+        throw new Error(
+          "expected post-norm, ReLU, sinusoids, tied embeddings, and a known decoder",
+        );
       }
-      const tensors = readTensors(file), table = tensors["src_embed.0.lut.weight"];
-      const recurrent = decoder === "ssru", steps = known[positions];
+      const tensors = readTensors(file);
+      const table = tensors["src_embed.0.lut.weight"];
+      const recurrent = decoder === "ssru";
+      const steps = known[positions];
       Object.assign(this, { N, N_decoder, d_model, h, norm_eps, recurrent, steps, tensors, table });
     }
 
     // Sections 3.4 and 3.5: rows of the table, times √d_model, plus the sinusoids of the position.
     embed(ids, positions) {
-      const d = this.d_model, x = new Float32Array(ids.length * d);
+      const d = this.d_model;
+      const x = new Float32Array(ids.length * d);
       for (let row = 0; row < ids.length; row++) {
         for (let i = 0; i < d; i++) {
           const angle = positions[row] / 10000 ** ((i - (i % 2)) / this.steps);
@@ -144,15 +183,18 @@ const Transformer = (() => {
 
     // Section 3.1: LayerNorm(x + y), where y is what the sub-layer made of x.
     addNorm(name, x, y) {
-      const [gain, bias] = ["weight", "bias"].map((part) => this.tensors[`${name}.norm.${part}`].data);
-      const d = this.d_model, sum = x.map((number, i) => number + y[i]);
-      for (const row of rowsOf(sum, d)) {
-        const mean = row.reduce((total, number) => total + number, 0) / d;
-        const variance = row.reduce((total, number) => total + (number - mean) ** 2, 0) / d;
+      const [gain, bias] = ["weight", "bias"].map(
+        (part) => this.tensors[`${name}.norm.${part}`].data,
+      );
+      const d = this.d_model;
+      const total = x.map((number, i) => number + y[i]);
+      for (const row of rowsOf(total, d)) {
+        const middle = mean(row);
+        const variance = mean(row.map((number) => (number - middle) ** 2));
         const scale = 1 / Math.sqrt(variance + this.norm_eps);
-        for (let i = 0; i < d; i++) row[i] = (row[i] - mean) * scale * gain[i] + bias[i];
+        for (let i = 0; i < d; i++) row[i] = (row[i] - middle) * scale * gain[i] + bias[i];
       }
-      return sum;
+      return total;
     }
 
     // Section 3.3.
@@ -163,8 +205,9 @@ const Transformer = (() => {
     }
 
     keysAndValues(name, x) {
-      const [keys, values] = ["w_k", "w_v"]
-        .map((w) => rowsOf(this.linear(`${name}.${w}`, x), this.d_model));
+      const [keys, values] = ["w_k", "w_v"].map((w) =>
+        rowsOf(this.linear(`${name}.${w}`, x), this.d_model),
+      );
       return keys.map((key, i) => ({ key, value: values[i] }));
     }
 
@@ -172,8 +215,9 @@ const Transformer = (() => {
     // names of layers, which are switched off.
     attention(name, x, seen, off) {
       const y = new Float32Array(x.length);
-      const weights = rowsOf(this.linear(`${name}.w_q`, x), this.d_model)
-        .map((query, i) => attend(query, seen(i), this.h, y.subarray(i * this.d_model), off[name]));
+      const weights = rowsOf(this.linear(`${name}.w_q`, x), this.d_model).map((query, i) =>
+        attend(query, seen(i), this.h, y.subarray(i * this.d_model), off[name]),
+      );
       return { output: this.linear(`${name}.w_o`, y), weights };
     }
 
@@ -181,9 +225,11 @@ const Transformer = (() => {
     // (h, len) of each layer and token. It pauses after each layer: a page has other things to do.
     *encode(ids, positions = [...ids.keys()], off = {}) {
       let x = this.embed(ids, positions);
-      const weights = [], memory = [];
+      const weights = [];
+      const memory = [];
       for (let n = 0; n < this.N; n++) {
-        const layer = `encoder.layers.${n}`, all = this.keysAndValues(`${layer}.self_attn`, x);
+        const layer = `encoder.layers.${n}`;
+        const all = this.keysAndValues(`${layer}.self_attn`, x);
         const self = this.attention(`${layer}.self_attn`, x, () => all, off);
         x = this.addNorm(`${layer}.sublayer.0`, x, self.output);
         x = this.addNorm(`${layer}.sublayer.1`, x, this.feedForward(`${layer}.feed_forward`, x));
@@ -199,33 +245,43 @@ const Transformer = (() => {
     // Each token looks at those of its path.
     selfAttention(name, x, tokens, n, off) {
       const own = this.keysAndValues(name, x);
-      tokens.forEach((token, i) => token.pairs.push(own[i]));
+      for (const [i, token] of tokens.entries()) token.pairs.push(own[i]);
       const path = (i) => tokens[i].path.map((token) => token.pairs[n]);
       const { output, weights } = this.attention(name, x, path, off);
-      tokens.forEach((token, i) => token.self.push(weights[i]));
+      for (const [i, token] of tokens.entries()) token.self.push(weights[i]);
       return output;
     }
 
     // In its place, in Firefox's translators: c = f ⊙ c' + (1 - f) ⊙ W x, where c' is the state of
     // the token before and f = σ(W_f x + b); the output is ReLU(c).
     recurrence(name, x, tokens, n) {
-      const gates = this.linear(`${name}.w_f`, x), added = this.linear(`${name}.w`, x);
+      const gates = this.linear(`${name}.w_f`, x);
+      const added = this.linear(`${name}.w`, x);
       const states = gates.map((gate, i) => {
-        const f = 1 / (1 + Math.exp(-gate)), { before } = tokens[Math.floor(i / this.d_model)];
+        const f = 1 / (1 + Math.exp(-gate));
+        const { before } = tokens[Math.floor(i / this.d_model)];
         return f * (before ? before.states[n][i % this.d_model] : 0) + (1 - f) * added[i];
       });
-      rowsOf(states, this.d_model).forEach((state, i) => tokens[i].states.push(state));
+      for (const [i, row] of rowsOf(states, this.d_model).entries()) tokens[i].states.push(row);
       return states.map((c) => Math.max(0, c));
     }
 
     // Log-probabilities (vocab) of what follows each of some tokens, all at one position.
     decode(tokens, memory, off = {}) {
-      let x = this.embed(tokens.map(({ id }) => id), tokens.map(({ path }) => path.length - 1));
+      let x = this.embed(
+        tokens.map(({ id }) => id),
+        tokens.map(({ path }) => path.length - 1),
+      );
       for (let n = 0; n < this.N_decoder; n++) {
-        const layer = `decoder.layers.${n}`, look = this.recurrent ? "recurrence" : "selfAttention";
-        x = this.addNorm(`${layer}.sublayer.0`, x, this[look](`${layer}.self_attn`, x, tokens, n, off));
+        const layer = `decoder.layers.${n}`;
+        const look = this.recurrent ? "recurrence" : "selfAttention";
+        x = this.addNorm(
+          `${layer}.sublayer.0`,
+          x,
+          this[look](`${layer}.self_attn`, x, tokens, n, off),
+        );
         const cross = this.attention(`${layer}.src_attn`, x, () => memory[n], off);
-        tokens.forEach((token, i) => token.cross.push(cross.weights[i]));
+        for (const [i, token] of tokens.entries()) token.cross.push(cross.weights[i]);
         x = this.addNorm(`${layer}.sublayer.1`, x, cross.output);
         x = this.addNorm(`${layer}.sublayer.2`, x, this.feedForward(`${layer}.feed_forward`, x));
       }
@@ -233,56 +289,36 @@ const Transformer = (() => {
       return rowsOf(logits, this.table.shape[0]).map((row) => softmax(row, true));
     }
 
-    // Section 6.1: beam search; with a beam of 1, greedy search. ids end with the end symbol.
-    // After each step it gives the last tokens of the open hypotheses, the most probable first; at
-    // the end the complete ones with the best scores.
+    // Log-probabilities (vocab) of what may follow: no special token, and at the limit only the end.
+    continuations(tokens, memory, limit, off) {
+      const rows = this.decode(tokens, memory, off);
+      for (const [i, row] of rows.entries()) {
+        const end = row[END];
+        if (tokens[i].length + 1 === limit) row.fill(-Infinity);
+        for (const id of [START, PAD, UNK]) row[id] = -Infinity;
+        row[END] = end;
+      }
+      return rows;
+    }
+
+    // ids end with the end symbol. After each step it gives the last tokens of the open hypotheses,
+    // the most probable first; at the end the complete ones with the best scores.
     *search(ids, { beam = 4, alpha = 0.6, maxExtra = 50, nBest = 1, positions, off } = {}) {
       const source = yield* this.encode(ids, positions, off);
-      const limit = ids.length + maxExtra, complete = [];
-      let open = [new Token(START)];
-      for (let length = 1; canWin(open[0], length - 1, limit, complete, alpha, nBest); length++) {
-        const logProbs = this.decode(open, source.memory, off);
-        for (const row of logProbs) {
-          const end = row[END];
-          if (length === limit) row.fill(-Infinity);
-          row[START] = row[PAD] = row[UNK] = -Infinity;
-          row[END] = end;
-        }
-        const next = extend(open, logProbs, beam - complete.length);
-        open = next.filter(({ id }) => id !== END);
-        const ended = next.filter(({ id }) => id === END);
-        complete.push(...ended.map((token) => ({ token, score: token.logProb / penalty(length, alpha) })));
-        yield { open, source };
+      const limit = ids.length + maxExtra;
+      const found = new Beam(new Token(START), { beam, alpha, limit, nBest });
+      while (found.canWin()) {
+        const { open } = found;
+        const rows = this.continuations(open, source.memory, limit, off);
+        open.forEach((token, i) => {
+          token.next = rows[i];
+        });
+        found.extend();
+        for (const token of open) token.next = null; // megabytes, in a large vocabulary
+        yield { open: found.open, source };
       }
-      return { hypotheses: complete.sort(byScore).slice(0, nBest), source };
+      const best = found.complete.slice(0, nBest);
+      return { hypotheses: best.map((token) => ({ token, score: score(token, alpha) })), source };
     }
-  }
-
-  // ----------------------------------------------------------------------------- the search
-
-  const penalty = (length, alpha) => ((5 + length) / 6) ** alpha;
-  const byScore = (one, two) => two.score - one.score;
-
-  // The most probable of all one-token continuations, best first, as many as there are places.
-  function extend(open, logProbs, places) {
-    const best = [];
-    logProbs.forEach((row, i) => {
-      for (let id = 0; id < row.length; id++) {
-        const total = Math.fround(open[i].logProb + row[id]);
-        if (total <= (best[places - 1]?.total ?? -Infinity)) continue;
-        best.push({ total, before: open[i], id });
-        best.sort((one, two) => two.total - one.total).splice(places);
-      }
-    });
-    return best.map(({ total, before, id }) => new Token(id, before, total));
-  }
-
-  // Whether an open hypothesis of so many tokens may still become one of the n best.
-  function canWin(token, length, limit, complete, alpha, nBest) {
-    if (!token || complete.length < nBest) return Boolean(token);
-    const largest = Math.max(penalty(length + 1, alpha), penalty(limit, alpha));
-    return token.logProb / largest > complete.sort(byScore)[nBest - 1].score;
-  }
-
-  return Object.assign(Transformer, { Token });
+  };
 })();

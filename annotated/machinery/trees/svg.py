@@ -4,6 +4,7 @@ import re
 from html import escape
 from typing import TYPE_CHECKING, Union
 
+from annotated.machinery.palette import COLORS
 from annotated.machinery.trees.evalb import EvalbParams, bracketing, take_bracket
 from annotated.machinery.trees.penn import is_tag
 
@@ -15,7 +16,8 @@ _STYLE = (
     ".tree{max-width:100%;height:auto;color:inherit;font:13px system-ui,sans-serif}"
     ".tree text{fill:currentColor;text-anchor:middle}.tree line{stroke:currentColor;opacity:.45}"
     ".tree-tag{font-size:11px;opacity:.75}.tree-phrase{font-weight:600}"
-    ".tree text.tree-wrong{font-weight:600;fill:color-mix(in srgb,#D55E00 70%,currentColor)}"
+    f".tree text.tree-wrong{{font-weight:600;fill:color-mix(in srgb,{COLORS['vermilion']} 70%,"
+    "currentColor)}"
 )
 
 

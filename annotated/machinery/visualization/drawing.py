@@ -12,15 +12,12 @@ import torch
 from torch import Tensor
 
 from annotated.machinery.errors import check_real, extra
+from annotated.machinery.palette import HEADS
 from annotated.machinery.visualization.weights import AttentionWeights, readable_words
 
 if TYPE_CHECKING:
     import altair as alt
 
-_COLORS = [
-    "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#8C564B", "#56B4E9", "#7F7F7F",
-    "#808000",
-]  # fmt: skip
 _GAP = 110  # pixels between the two rows of words
 
 
@@ -132,7 +129,7 @@ def _marks(shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame) -> "l
     shared: dict[str, Any] = {
         "color": alt.Color(
             "head:N", title="head", legend=alt.Legend(columns=frame.h, symbolType="square"),
-            scale=alt.Scale(domain=list(range(1, frame.h + 1)), range=_COLORS),
+            scale=alt.Scale(domain=list(range(1, frame.h + 1)), range=HEADS),
         ),
         "tooltip": [
             alt.Tooltip("head:N"), alt.Tooltip("from_word:N", title="from"),

@@ -1,0 +1,86 @@
+"""What is done to the HTML of finished pages, and the files that none of them loads."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from pathlib import Path
+
+from formulas import copy_fonts, set_formulas
+from sphinx.application import Sphinx
+from tables import mend_tables
+
+
+def mend_body(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
+    """Remove roles that ARIA forbids from citations, and add a notice about JavaScript.
+
+    Also remove the element around each word of a signature, which would bloat the reference.
+    """
+    wrong = re.compile(r'(<div class="citation"[^>]*)( role="doc-biblioentry")|(<div) role="list"')
+    body = wrong.sub(r"\1\3", context.get("body", ""))
+    body = re.sub(r'<span class="pre">([^<]*)</span>', r"\1", body)
+    told = "Without JavaScript, the charts on this page are replaced by descriptions."
+    body = body.replace(' aria-label="Toggle hidden content"', "")  # its name is "Show the code"
+    banner = f"<noscript><p>{told}</p></noscript>\n" if "<script" in body else ""
+    context["body"] = banner + body
+
+
+def finish_pages(app: Sphinx, error: Exception | None) -> None:
+    """Set the formulas, and omit files that the theme loads on every page unnecessarily.
+
+    Its icons are also in its styles, as a font; only the results page needs the search index.
+    """
+    if error or app.builder.name != "html":
+        return
+    static = Path(app.outdir, "_static")
+    for unused in "**/*.map", "**/*.ttf", "scripts/fontawesome.js*", "locales/**/*.*":
+        for path in static.glob(unused):
+            path.unlink()
+    fonts = static / "formulas"
+    copy_fonts(fonts)
+    icons = re.compile(r"\s*<script[^>]*fontawesome\.js[^>]*></script>")
+    words = "searchtools|language_data|searchindex"
+    # The first page has the title of the book.
+    twice = re.compile(r"<title>(.+?) &#8212; \1</title>")
+    search = re.compile(rf"\s*<script[^>]*({words})\.js[^>]*></script>")
+    bar = '<div id="pst-primary-sidebar"'
+    region = f'{bar} role="complementary" aria-label="Menu"'  # else what is in it is in none
+    for path in Path(app.outdir).rglob("*.html"):
+        text = icons.sub("", path.read_text(encoding="utf-8"))
+        if path.name != "search.html":
+            text = search.sub("", text)
+        text = twice.sub(r"<title>\1</title>", text)
+        text = text.replace(f"{bar} class", f"{region} class")
+        text = mend_tables(hang_lines(fold_docstrings(text)))
+        text = set_formulas(text, os.path.relpath(fonts, path.parent).replace(os.sep, "/"))
+        path.write_text(text, encoding="utf-8")
+
+
+DOCSTRING = re.compile(
+    r'''(<span class="sd">"""(?![^\n]*"""</span>)[^\n]*</span>)(\n.*?"""</span>)''', re.DOTALL
+)
+
+
+def fold_docstrings(html: str) -> str:
+    """Of a docstring of several lines, show the first and a button; what is copied stays whole."""
+    button = '<button type="button" class="docstring" aria-expanded="false" aria-label="docstring">'
+    return DOCSTRING.sub(rf'\1{button}</button><span class="docstring">\2</span>', html)
+
+
+CODE = re.compile(r'(?<=<div class="highlight"><pre>).*?(?=</pre>)', re.DOTALL)
+
+
+def hang_lines(text: str) -> str:
+    """Name the indentation of long lines of code, so that a phone breaks them inside of it."""
+
+    def hang(line: str) -> str:
+        shown = html.unescape(re.sub("<[^>]*>", "", line))
+        if len(shown) <= 40 or line.count("<span") != line.count("</span"):
+            return line  # short, or it begins or ends what is folded
+        indent = len(shown) - len(shown.lstrip())
+        line = line.replace('<span class="o">.</span>', '<wbr><span class="o">.</span>')
+        line = re.sub(r'(<span class="p">\([^<]*</span>)', r"\1<wbr>", line)
+        return f'<span class="line" style="--indent:{indent}">{line}</span>'
+
+    return CODE.sub(lambda code: "\n".join(map(hang, code[0].split("\n"))), text)

@@ -1,0 +1,56 @@
+"""book/cells.py: folded cells, solutions and quotations of the paper."""
+
+import pytest
+
+pytest.importorskip("vl_convert", reason="needs the extra `book`")
+
+from cells import Cells, show_paper
+from docutils import nodes
+from docutils.frontend import get_default_settings
+from docutils.utils import new_document
+
+
+def test_code_and_words_of_a_solution_are_in_one_box():
+    document = new_document("page", get_default_settings())
+    cell = nodes.container(
+        nb_element="cell_code", cell_metadata={"tags": ["hide-cell", "solution"]}, hide_mode="all"
+    )
+    opening = nodes.raw("", "<details>\n<summary>Solution</summary>", format="html")
+    alone = cell.deepcopy()
+    document += [cell, opening, nodes.paragraph("", "Because."), alone]
+    Cells(document).run()
+    assert document.children[0] is opening and document.children[1] is cell
+    assert opening.astext().startswith('<details class="solution">')
+    assert "hide_mode" not in cell and alone["hide_mode"] == "all"
+
+
+def test_a_folded_cell_that_shows_nothing_is_under_the_bar_of_a_neighbor():
+    def cell(code: str, *tags: str, shows: bool = False) -> nodes.container:
+        data = {"tags": list(tags)}
+        made = nodes.container(nb_element="cell_code", cell_metadata=data, ids=[code])
+        made += nodes.container("", nodes.literal_block(code, code))
+        if shows:
+            made += nodes.container("", nb_element="cell_code_output")
+        return made
+
+    document = new_document("page", get_default_settings())
+    part = nodes.section("", cell("picture", "hide-input", shows=True))
+    document += [
+        cell("imports", "hide-input"), nodes.paragraph("", "Words."), part,
+        cell("check", "hide-input"), cell("open", shows=True),
+    ]  # fmt: skip
+    part += cell("table", "hide-input", shows=True)
+    part += cell("test", "hide-input")
+    Cells(document).run()
+    cells = [cell for cell in document.findall(nodes.container) if "cell_metadata" in cell]
+    shown = [[code.astext() for code in cell.findall(nodes.literal_block)] for cell in cells]
+    assert shown == [["imports", "picture"], ["table", "test"], ["check"], ["open"]]
+    assert "imports" in part.children[0]["ids"]
+
+
+def test_where_the_paper_is_not_at_hand_links_lead_to_our_words():
+    ours = nodes.block_quote("", nodes.paragraph("", "our words"))
+    call = nodes.container("", nodes.literal_block(), nb_element="cell_code", ids=["table-2"])
+    page = nodes.section("", call, ours)
+    show_paper(call)
+    assert page.children == [ours] and ours["ids"] == ["table-2"]
