@@ -39,9 +39,8 @@ install: $(FOR_ALL)  ## install everything into .venv
 extract: $(FOR_BOOK)  ## write the package annotated/ from the chapters
 	$(BIN)/python book/extract.py
 
-check: $(FOR_ALL)  ## lint, types, words, and that the package is what the chapters say
+check: $(FOR_ALL)  ## lint, format, types, and that the package is what the chapters say
 	$(BIN)/python book/extract.py --check
-	$(BIN)/python book/words.py
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -1,4 +1,7 @@
-"""The pages of the book, their source files, and the modules that their cells import from here."""
+"""The pages of the book, their source files, and the modules that their cells import from here.
+
+    python book/contents.py    prints how many words and lines of code each page has
+"""
 
 import re
 from pathlib import Path
@@ -31,3 +34,21 @@ def helpers(code: str) -> dict[str, Path]:
             path = ROOT / "book" / f"{name}.py"
             found |= helpers(path.read_text(encoding="utf-8")) | {name: path}
     return found
+
+
+def main() -> None:
+    """Print the size of each page, for whoever wonders; no number is a limit."""
+    print(f"{'page':28} {'words':>7} {'code':>7}")
+    total = [0, 0]
+    for page in pages():
+        text = sources()[page].read_text(encoding="utf-8")
+        cells = re.findall(r"^```\{code-cell\}.*?^```$", text, re.DOTALL | re.MULTILINE)
+        code = sum(cell.count("\n") - 1 for cell in cells)
+        words = len(text.split()) - sum(len(cell.split()) for cell in cells)
+        print(f"{page:28} {words:7,} {code:7,}")
+        total = [total[0] + words, total[1] + code]
+    print(f"{f'{len(pages())} pages':28} {total[0]:7,} {total[1]:7,}")
+
+
+if __name__ == "__main__":
+    main()
