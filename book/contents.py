@@ -1,6 +1,6 @@
 """The pages of the book, their source files, and the modules that their cells import from here.
 
-    python book/contents.py    prints how many words and lines of code each page has
+python book/contents.py    prints how many words and lines of code each page has
 """
 
 import re

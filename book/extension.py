@@ -116,9 +116,8 @@ def show_paper(cell: nodes.container) -> None:
     for link in output.findall(nodes.reference):
         if named:  # the first quotation of the page names the paper
             link.children = [nodes.Text(link.astext().removeprefix("Vaswani et al. (2017), "))]
-        if link.astext() == (
-            address := link.get("refuri")
-        ):  # the theme shortens a long name without breaks
+        # The theme shortens a long name without breaks.
+        if link.astext() == (address := link.get("refuri")):
             link.children = [nodes.Text(address[:8]), nodes.Text(address[8:])]
     if isinstance(following, nodes.block_quote):
         fold = details(summary="in our words", classes=["restatement"])
@@ -174,9 +173,8 @@ class LargeCharts(SphinxPostTransform):
         self.first = True
         for raw in self.document.findall(nodes.raw):
             if 'class="chart"' in (text := raw.astext()):
-                self.least = (
-                    0 if 'class="choice"' in text else LARGE
-                )  # most alternatives of a choice are never shown
+                # Most alternatives of a choice are never shown.
+                self.least = 0 if 'class="choice"' in text else LARGE
                 raw.children = [nodes.Text(self.data.sub(self.move, text))]
 
     def move(self, found: re.Match) -> str:
@@ -225,9 +223,8 @@ class Symbols(SphinxPostTransform):
                     link = nodes.reference("", "", refuri=f"{page}#{anchor}", internal=True)
                     link["classes"] = ["symbol"]
                     name = re.sub(r"[{}\\]", "", text)
-                    link["reftitle"] = (
-                        f"meaning of {name}"  # a formula alone is not an accessible name
-                    )
+                    # A formula alone is not an accessible name.
+                    link["reftitle"] = f"meaning of {name}"
                     use.replace_self(link)
                     link += use
 
@@ -355,9 +352,8 @@ def finish_pages(app: Sphinx, error: Exception | None) -> None:
     copy_fonts(fonts)
     icons = re.compile(r"\s*<script[^>]*fontawesome\.js[^>]*></script>")
     words = "searchtools|language_data|searchindex"
-    twice = re.compile(
-        r"<title>(.+?) &#8212; \1</title>"
-    )  # the first page has the title of the book
+    # The first page has the title of the book.
+    twice = re.compile(r"<title>(.+?) &#8212; \1</title>")
     search = re.compile(rf"\s*<script[^>]*({words})\.js[^>]*></script>")
     bar = '<div id="pst-primary-sidebar"'
     region = f'{bar} role="complementary" aria-label="Menu"'  # else what is in it is in none

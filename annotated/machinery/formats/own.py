@@ -130,9 +130,8 @@ def read_own(folder: Path, contents: dict[str, Any]) -> LoadedModel:
     weights = check_weights(weights_path, found, shapes)
     tokenizers = read_tokenizers(folder, config.src_vocab, config.tgt_vocab)
     with reading(weights_path, "a description of the model in its header"):
-        said = (
-            json.loads(header["model"]) if "model" in header else {}
-        )  # written by earlier editions
+        # Earlier editions wrote the configuration into the file of the weights.
+        said = json.loads(header["model"]) if "model" in header else {}
         trained = said["config"] if "model" in header else {}
         if asdict(config) | trained != asdict(config):
             raise FileError(f"{path}: expected the configuration in {weights_path}: {trained}")
