@@ -7,7 +7,6 @@ import html
 import json
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import vl_convert
@@ -17,7 +16,7 @@ from formulas import copy_fonts, set_formulas
 from heights import style
 from links import Modules, Offered, Reference, details, paper_url, read_docstring
 from live import Live, write_models
-from notebooks import write_notebooks
+from notebooks import remote, write_notebooks
 from reading import add_short_read, add_way
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -231,10 +230,8 @@ class Symbols(SphinxPostTransform):
 
 def repository() -> str | None:
     """owner/name of the GitHub repository that this clone comes from, if it does."""
-    command = ["git", "-C", str(BOOK), "remote", "get-url", "origin"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    found = re.search(r"github\.com[:/]([\w.-]+/[\w.-]+?)(\.git)?$", done.stdout.strip())
-    return found.group(1) if found else None
+    found = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+)", remote() or "")
+    return found[1] if found else None
 
 
 def looks() -> str:
@@ -423,7 +420,7 @@ def prepare(app: Sphinx) -> None:
         # Wrapped in a function to keep its names local.
         bundle.write_text(f"(()=>{{{vl_convert.javascript_bundle()}\n}})();", encoding="utf-8")
     app.config.html_static_path.append(str(scripts))
-    write_notebooks(Path(app.srcdir), Path(app.outdir) / "notebooks", app.config.book_repository)
+    write_notebooks(Path(app.srcdir), Path(app.outdir) / "notebooks", remote())
     write_models(Path(app.srcdir) / "chapters", Path(app.outdir) / "models")
 
 

@@ -2,8 +2,10 @@
 
 import base64
 import html
+import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +18,9 @@ pytest.importorskip("jupytext", reason="needs the extra `test`")
 
 import jupytext
 import nbformat
+import notebooks
 from contents import ROOT, sources
+from nbformat.v4 import new_notebook
 from notebooks import write_notebooks
 
 PATHS = {
@@ -37,7 +41,7 @@ SPHINX = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site") / "notebooks"
-    write_notebooks(ROOT, folder, "someone/something")
+    write_notebooks(ROOT, folder, "https://github.com/someone/something")
     return folder
 
 
@@ -217,19 +221,100 @@ def test_what_becomes_of_each_construct(small: Path):
     assert "[here](#here), [two](2-two.ipynb), [a part](deep.ipynb#there) and" in text
     assert "and plain\nwords." in text  # a page without code has no notebook to link to
     assert "> [**§1 ¶1**](https://arxiv.org/pdf/1706.03762v5#page=1) What it says." in text
-    assert '%pip install -q "annotated-attention[chapters]"' in notebook.cells[1].source
+    assert "remote = None" in notebook.cells[1].source
     codes = [c.source.splitlines()[0] for c in notebook.cells if c.cell_type == "code"]
-    assert codes[1:] == ["# @title The paper", "# @title Solution"]
+    assert codes == ["# @title Install the package", "# @title The paper", "# @title Solution"]
     assert 'alt="a &quot;good&quot; picture"' in text
     assert "annotated paper get" in notebook.cells[0].source  # for it quotes the paper
     deep = read(small / "out", "deep").cells
     assert "[One](1-one.ipynb#here)" in deep[2].source
     assert "annotated paper get" not in deep[0].source
-    write_notebooks(small, small / "again", "me/mine")
+    write_notebooks(small, small / "again", None)
     first = (small / "again" / "1-one.ipynb").read_text(encoding="utf-8")
-    assert "[chapters] @ git+https://github.com/me/mine" in first
-    write_notebooks(small, small / "again", "me/mine")
+    write_notebooks(small, small / "again", None)
     assert (small / "again" / "1-one.ipynb").read_text(encoding="utf-8") == first
+
+
+@pytest.mark.parametrize(
+    ("origin", "address"),
+    [
+        ("git@github.com:me/mine.git", "https://github.com/me/mine"),
+        ("https://me:secret@git.example.org:8443/me/mine", "https://git.example.org:8443/me/mine"),
+        ("git@example.org:me/mine.git", None),  # it may ask for a key
+        ("/srv/git/mine", None),
+        (None, None),
+    ],
+)
+def test_the_remote_of_a_notebook_is_open_to_everyone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str | None, address: str | None
+):
+    git = ["git", "-C", str(tmp_path)]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    if origin:
+        subprocess.run([*git, "remote", "add", "origin", origin], check=True)
+    monkeypatch.setattr(notebooks, "ROOT", tmp_path)
+    assert notebooks.remote() == address
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch):
+    """Runs the first cell of a notebook in a folder, and returns what it gives to pip."""
+
+    def run_in(folder: Path, remote: str | None = None, installs: bool = True) -> list[str]:
+        asked: list[str] = []
+
+        def pip(command: list[str], **_) -> SimpleNamespace:
+            asked[:] = command[command.index("--quiet") + 1 :]
+            return SimpleNamespace(returncode=int(not installs), stderr="no network")
+
+        def find(name: str) -> object:
+            return (asked and installs) or (Path(sys.path[0]) / name).is_dir() or None
+
+        monkeypatch.setattr(sys, "path", ["", *sys.path])
+        monkeypatch.setattr(subprocess, "run", pip)
+        monkeypatch.setattr(importlib.util, "find_spec", find)
+        monkeypatch.chdir(folder)
+        notebook = notebooks.plain_notebook(new_notebook(), str, remote)
+        exec(notebook.cells[1].source, {})
+        return asked
+
+    return run_in
+
+
+def test_a_notebook_installs_the_clone_around_it(install, tmp_path: Path):
+    """Before a wheel, and even where pip fails, because the libraries may be there."""
+    folder = tmp_path / "clone" / "notes" / "today"
+    folder.mkdir(parents=True)
+    (folder / "annotated_attention-0.1.0-py3-none-any.whl").touch()
+    shutil.copy(ROOT / "pyproject.toml", tmp_path / "clone")
+    (tmp_path / "clone" / "annotated").mkdir()
+    for installs in (True, False):
+        assert install(folder, "https://e.org/x", installs) == [
+            "--editable",
+            f"{tmp_path / 'clone'}[chapters]",
+        ]
+        assert sys.path[0] == str(tmp_path / "clone")
+
+
+def test_a_notebook_installs_the_wheel_beside_it(install, tmp_path: Path):
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "another"\n')
+    wheel = tmp_path / "annotated_attention-0.1.0-py3-none-any.whl"
+    wheel.touch()
+    assert install(tmp_path, "https://e.org/x") == [f"{wheel}[chapters]"]
+
+
+def test_a_notebook_installs_from_the_remote(install, tmp_path: Path):
+    address = "annotated-attention[chapters] @ git+https://e.org/me/mine"
+    assert install(tmp_path, "https://e.org/me/mine") == [address]
+
+
+@pytest.mark.parametrize("remote", [None, "https://e.org/me/mine"])
+def test_a_notebook_that_finds_no_package_explains_what_to_do(
+    install, tmp_path: Path, capsys: pytest.CaptureFixture[str], remote: str | None
+):
+    with pytest.raises(ModuleNotFoundError, match="put the package's wheel"):
+        install(tmp_path, remote, installs=False)
+    assert ("no network" in capsys.readouterr().out) == (remote is not None)
 
 
 @pytest.mark.parametrize("repository", ["me/mine", None])
