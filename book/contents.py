@@ -28,10 +28,10 @@ def helpers(code: str) -> dict[str, Path]:
     the chapters run: in the build, in Jupyter, and inside the notebooks that readers download.
     """
     found: dict[str, Path] = {}
-    line = re.compile(r"^from book(?:\.(\w+) import|\b import ([\w, ]+))", re.MULTILINE)
+    line = re.compile(r"^from book(?:\.([\w.]+) import|\b import ([\w, ]+))", re.MULTILINE)
     for package, names in line.findall(code):
         for name in [package] if package else names.replace(",", " ").split():
-            path = ROOT / "book" / f"{name}.py"
+            path = ROOT / "book" / f"{name.replace('.', '/')}.py"
             found |= helpers(path.read_text(encoding="utf-8")) | {name: path}
     return found
 

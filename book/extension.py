@@ -16,7 +16,7 @@ from formulas import copy_fonts, set_formulas
 from heights import style
 from links import Modules, Offered, Reference, details, paper_url, read_docstring
 from live import Live, write_models
-from notebooks import remote, write_notebooks
+from notebooks import VERDICT, remote, write_notebooks
 from reading import add_short_read, add_way
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -53,10 +53,13 @@ class Cells(SphinxPostTransform):
         for cell in list(self.document.findall(nodes.container)):
             if cell.get("nb_element") != "cell_code":
                 continue
-            tags = cell["cell_metadata"].get("tags", [])
+            tags = cell["cell_metadata"].setdefault("tags", [])
             if "paper" in tags:
                 show_paper(cell)
                 continue
+            if "hide_mode" not in cell and VERDICT.search(cell.astext()):
+                cell["hide_mode"] = "input"
+                tags.append("hide-input")
             following = cell.next_node(siblings=True, descend=False)
             if "solution" in tags:
                 cell["prompt_show"], cell["prompt_hide"] = "Solution", "Hide the solution"

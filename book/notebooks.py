@@ -21,6 +21,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 
 HIDDEN = {"paper", "hide-input", "hide-cell"}  # tags of cells with folded code
 FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form"}  # for Jupyter, and for Colab
+VERDICT = re.compile(r"^claim\(", re.MULTILINE)  # in cells whose code is folded without a tag
 
 # The first cell of every notebook. `REMOTE` becomes the address that the build found, or None.
 INSTALL = """\
@@ -73,9 +74,12 @@ sys.modules["book"] = ModuleType("book")
 
 
 def _add_module(name, source):
-    module = sys.modules[f"book.{name}"] = ModuleType(f"book.{name}")
-    exec(compile(source, f"book/{name}.py", "exec"), vars(module))
-    setattr(sys.modules["book"], name, module)
+    place, module = "book", sys.modules["book"]
+    for part in name.split("."):
+        place += f".{part}"
+        parent, module = module, sys.modules.setdefault(place, ModuleType(place))
+        setattr(parent, part, module)
+    exec(compile(source, place.replace(".", "/") + ".py", "exec"), vars(module))
 
 """
 HELPER = """
@@ -162,9 +166,9 @@ def plain_notebook(notebook: NotebookNode, text, remote: str | None) -> Notebook
 
 
 def fold(cell: NotebookNode) -> None:
-    """Hide the source of a cell in Jupyter and Colab if its tags ask for it."""
+    """Hide the source of a cell in Jupyter and Colab if its tags ask for it, or it is a verdict."""
     tags = set(cell.metadata.get("tags", []))
-    if tags & HIDDEN:
+    if tags & HIDDEN or VERDICT.search(cell.source):
         name = "Solution" if "solution" in tags else "The paper" if "paper" in tags else "Code"
         cell.metadata |= FOLDED
         cell.source = f"# @title {name}\n{cell.source}"

@@ -131,3 +131,14 @@ def test_a_folded_cell_that_shows_nothing_is_under_the_bar_of_a_neighbor():
     shown = [[code.astext() for code in cell.findall(nodes.literal_block)] for cell in cells]
     assert shown == [["imports", "picture"], ["table", "test"], ["check"], ["open"]]
     assert "imports" in part.children[0]["ids"]
+
+
+def test_the_code_of_a_verdict_is_folded_without_a_tag():
+    document = new_document("page", get_default_settings())
+    cell = nodes.container(nb_element="cell_code", cell_metadata={})
+    code = 'holds = True\nclaim("s1-two", holds=holds)'
+    cell += nodes.container("", nodes.literal_block(code, code))
+    cell += nodes.container("", nb_element="cell_code_output")
+    document += cell
+    Cells(document).run()
+    assert cell["hide_mode"] == "input"
