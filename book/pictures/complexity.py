@@ -68,9 +68,8 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         )
     )
     shown = ["layer", alt.Tooltip("n:Q", format=".0f"), alt.Tooltip("value:Q", format=".3~s")]
-    targets = curves.mark_point(size=200, opacity=0).encode(
-        tooltip=shown
-    )  # a line has the tooltip of its first point
+    # A line alone would have the tooltip of its first point.
+    targets = curves.mark_point(size=200, opacity=0).encode(tooltip=shown)
     # Where each curve is named: above its point, to the left, or below it, to the right.
     above = pd.DataFrame(
         [

@@ -15,10 +15,9 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         for name, low in floor.items()
         for t in positions
     ).set_axis(["layer", "start", "word", "y", "y2", "step"], axis=1)
-    arrows = [
-        ("recurrent", t, t, 7.6, 10.3, t == 1) for t in positions
-    ]  # from an input to its state
-    arrows += [("recurrent", t, t + 1, 10.3, 10.3, True) for t in positions]  # from state to state
+    # From each input to its state, from state to state, and from all words to all outputs.
+    arrows = [("recurrent", t, t, 7.6, 10.3, t == 1) for t in positions]
+    arrows += [("recurrent", t, t + 1, 10.3, 10.3, True) for t in positions]
     arrows += [("self-attention", s, t, 1.7, 4.4, False) for s in positions for t in positions]
     arrows = pd.DataFrame(arrows, columns=["layer", "start", "end", "y", "y2", "chain"])
     label = (

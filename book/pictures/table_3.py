@@ -32,9 +32,8 @@ def short(row: str) -> str:
     group, _, change = row.partition(": ")
     size, _, value = change.partition(" = ")
     label = f"{group}: {IN_WORDS[size].format(value)}" if value else row
-    return "\u00a0".join(
-        label.replace(": 1 heads", ": 1 head").rsplit(" ", 1)
-    )  # the end does not break
+    words = label.replace(": 1 heads", ": 1 head").rsplit(" ", 1)
+    return "\u00a0".join(words)  # the end does not break
 
 
 def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
