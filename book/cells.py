@@ -49,7 +49,7 @@ def formatted(texts: dict[str, str]) -> tuple[dict[str, str], list[str]]:
         files = {name: folder / f"{number}.ipynb" for number, name in enumerate(texts)}
         for name, text in texts.items():
             files[name].write_text(notebook(text), encoding="utf-8")
-        ruff(["check", "--fix", "--exit-zero", *RULES], folder)
+        ruff(["check", "--fix", "--unfixable", "F401", "--exit-zero", *RULES], folder)
         with suppress(ExtractionError):  # a cell that does not parse, which is reported below
             ruff(["format", *RULES], folder)
         found = json.loads(ruff(["check", "--output-format", "json", *RULES], folder))
