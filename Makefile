@@ -52,6 +52,7 @@ check: $(FOR_ALL)  ## lint, format, types, and that the package is what the chap
 	$(BIN)/python book/cells.py
 	$(BIN)/mypy
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(BIN)/python book/contents.py | tail -n 1
 
 ifeq ($(PAPER),no)
 book: export ANNOTATED_PAPER_PDF = no

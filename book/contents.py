@@ -47,7 +47,7 @@ def main() -> None:
         words = len(text.split()) - sum(len(cell.split()) for cell in cells)
         print(f"{page:28} {words:7,} {code:7,}")
         total = [total[0] + words, total[1] + code]
-    print(f"{f'{len(pages())} pages':28} {total[0]:7,} {total[1]:7,}")
+    print(f"{len(pages())} pages, {total[0]:,} words, {total[1]:,} lines of code in cells")
 
 
 if __name__ == "__main__":

@@ -59,6 +59,7 @@ class Cells(SphinxPostTransform):
                 continue
             if "hide_mode" not in cell and VERDICT.search(cell.astext()):
                 cell["hide_mode"] = "input"
+                cell["prompt_show"], cell["prompt_hide"] = "Show the code", "Hide the code"
                 tags.append("hide-input")
             following = cell.next_node(siblings=True, descend=False)
             if "solution" in tags:

@@ -27,9 +27,8 @@ def follow(recipe: str, clone: Path) -> list[str]:
             neighbor = "      - file: chapters/machinery/heads\n"
             text = path.read_text(encoding="utf-8").replace(neighbor, neighbor + block)
         elif path.exists():
-            apart = "\n\n\n" if path.suffix == ".py" else "\n"
+            apart = "\n\n\n" if path.suffix == ".py" else "\n\n"
             text = path.read_text(encoding="utf-8").rstrip("\n") + apart + block
-            text = text if path.suffix == ".py" else text.replace("\n\n\n", "\n\n")
         else:
             text = block
         path.write_text(text, encoding="utf-8")
@@ -61,7 +60,12 @@ def recipes() -> dict[str, str]:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    left = shutil.ignore_patterns(".*", "_build", "runs", "dist", "__pycache__")
+    """The repository, without what was built or run in it."""
+
+    def left(folder: str, names: list[str]) -> list[str]:
+        built = {"_build", "dist", "runs"} if Path(folder) == ROOT else {"__pycache__"}
+        return [name for name in names if name in built or name[0] == "."]
+
     return Path(shutil.copytree(ROOT, tmp_path / "clone", ignore=left))
 
 

@@ -141,4 +141,4 @@ def test_the_code_of_a_verdict_is_folded_without_a_tag():
     cell += nodes.container("", nb_element="cell_code_output")
     document += cell
     Cells(document).run()
-    assert cell["hide_mode"] == "input"
+    assert cell["hide_mode"] == "input" and cell["prompt_show"] and cell["prompt_hide"]
