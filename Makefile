@@ -42,14 +42,14 @@ extract: $(FOR_BOOK)  ## write the package annotated/ from the chapters
 format: $(FOR_ALL)  ## format everything, cells of chapters too, and correct what ruff can correct
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/python book/cells.py --write
+	$(BIN)/python book/lint.py --write
 	$(BIN)/python book/extract.py
 
 check: $(FOR_ALL)  ## lint, format, types, and that the package is what the chapters say
 	$(BIN)/python book/extract.py --check
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/python book/cells.py
+	$(BIN)/python book/lint.py
 	$(BIN)/mypy
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
 	@$(BIN)/python book/contents.py | tail -n 1

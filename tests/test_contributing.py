@@ -73,7 +73,7 @@ def check(clone: Path) -> None:
     """As `make check`, without types and workflows, which no recipe concerns."""
     for arguments in (
         ["book/extract.py", "--check"],
-        ["book/cells.py"],
+        ["book/lint.py"],
         ["-m", "ruff", "check", "."],
         ["-m", "ruff", "format", "--check", "."],
     ):

@@ -1,4 +1,4 @@
-"""book/cells.py: what becomes of the cells of a chapter, and which problems are reported."""
+"""book/lint.py: what becomes of the cells of a chapter, and which problems are reported."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import pytest
 
 pytest.importorskip("jupytext", reason="needs the extra `test`")
 
-import cells
+import lint
 
 CHAPTER = """\
 # 1 One
@@ -53,11 +53,11 @@ def chapters(tmp_path: Path) -> Path:
 
 def test_only_code_cells_are_formatted_and_only_when_asked(chapters: Path, capsys):
     run = ["--chapters", str(chapters)]
-    assert cells.main(run) == 1 and "make format" in capsys.readouterr().out
+    assert lint.main(run) == 1 and "make format" in capsys.readouterr().out
     assert (chapters / "1-one.md").read_text(encoding="utf-8") == CHAPTER
-    assert cells.main([*run, "--write"]) == 0
+    assert lint.main([*run, "--write"]) == 0
     assert (chapters / "1-one.md").read_text(encoding="utf-8") == FORMATTED
-    assert cells.main(run) == 0
+    assert lint.main(run) == 0
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_a_problem_is_reported_with_its_line(chapters: Path, capsys, code: str, 
     """And what ruff cannot correct safely stays."""
     text = FORMATTED.replace("twice(x);", code)
     (chapters / "1-one.md").write_text(text, encoding="utf-8")
-    assert cells.main(["--chapters", str(chapters), "--write"]) == 1
+    assert lint.main(["--chapters", str(chapters), "--write"]) == 1
     line = FORMATTED.splitlines().index("twice(x);") + 1
     assert f"chapters/1-one.md:{line}: {rule} " in capsys.readouterr().out
     assert (chapters / "1-one.md").read_text(encoding="utf-8") == text

@@ -1,7 +1,7 @@
 """Lint and format the code cells of the chapters, with the rules of pyproject.toml.
 
-    python book/cells.py            write nothing; fail if ruff has something to say
-    python book/cells.py --write    format the cells, and correct what ruff can correct
+    python book/lint.py            write nothing; fail if ruff has something to say
+    python book/lint.py --write    format the cells, and correct what ruff can correct
 
 Ruff gets each chapter as a notebook, because it knows that an expression at the end of a cell is
 shown, and that a cell may use the names of the cells above it.
