@@ -13,7 +13,7 @@ $(error PAPER has to be yes or no, not "$(PAPER)")
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install extract check book pdf serve quick test rehearsal clean
+.PHONY: help install extract format check book pdf serve quick test rehearsal clean
 
 help:  ## show this help
 	@echo "The executable edition of \"Attention Is All You Need\""
@@ -39,14 +39,21 @@ install: $(FOR_ALL)  ## install everything into .venv
 extract: $(FOR_BOOK)  ## write the package annotated/ from the chapters
 	$(BIN)/python book/extract.py
 
-check: $(FOR_ALL)  ## lint, types, words, and that the package is what the chapters say
+format: $(FOR_ALL)  ## format everything, cells of chapters too, and correct what ruff can correct
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/python book/lint.py --write
+	$(BIN)/python book/extract.py
+
+check: $(FOR_ALL)  ## lint, format, types, and that the package is what the chapters say
 	$(BIN)/python book/extract.py --check
-	$(BIN)/python book/words.py
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python book/lint.py
 	$(BIN)/mypy
 	$(if $(filter Linux-x86_64,$(shell uname -s)-$(shell uname -m)),$(BIN)/biome check)
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	@$(BIN)/python book/contents.py | tail -n 1
 
 ifeq ($(PAPER),no)
 book: export ANNOTATED_PAPER_PDF = no

@@ -416,9 +416,8 @@ class JoeyNMT(Contender):
             reference, model.encoder.layers, model.decoder.layers
         ):
             ff = theirs.feed_forward
-            ff.pwff_layer[
-                2
-            ].p = 0.0  # additional dropout, which the paper does not have, costs time
+            # This additional dropout, which the paper does not have, costs time.
+            ff.pwff_layer[2].p = 0.0
             if crosses:
                 attentions = [
                     (ours.self_attn, theirs.trg_trg_att),

@@ -101,9 +101,8 @@ def check_training(work: Workload, contender: Contender, ours: Contender) -> str
     apart = (contender.logits(src, tgt) - ours.logits(src, tgt))[real].abs().max().item()
     expected = ours.loss(src, tgt, right, work.smoothing).item()
     loss = contender.loss(src, tgt, right, work.smoothing).item()
-    worst = max(
-        apart, abs(loss - expected)
-    )  # a project's own loss may differ by constants (section 5.4)
+    # A project's own loss may differ by constants (section 5.4).
+    worst = max(apart, abs(loss - expected))
     if worst > TOLERANCE:
         raise ValueError(f"expected the logits and the loss of our model; got {worst:.1e} apart")
     return f"logits at most {apart:.0e} from ours"

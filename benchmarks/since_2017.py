@@ -32,12 +32,8 @@ from annotated.optimizer import rate
 
 TOKENS = 1_500_000  # per run: nearly one epoch
 SWEEP = 5  # factor by which runs that only choose a rate are shorter
-RATES = (
-    5e-4,
-    1e-3,
-    2e-3,
-    4e-3,
-)  # rates at the end of the warmup; if the best is at an edge, another is added
+# Rates at the end of the warmup; if the best is at an edge, another is added.
+RATES = (5e-4, 1e-3, 2e-3, 4e-3)
 LOWEST, HIGHEST = 1.25e-4, 3.2e-2
 SEEDS = 0, 1, 2
 BATCH, LENGTH, LONGEST = 16, 64, 256  # rows, tokens per row, tokens of the longest test
@@ -61,12 +57,8 @@ STEPS: dict[str, dict[str, Any]] = {  # the diffs, in the order of the chapter
     "Muon": {"muon": True},
 }
 TODAY = {"norm_first": True, "norm": "rms", "positions": "rope", **SWIGLU}
-TODAY |= {
-    "kv_heads": 2,
-    "qk_norm": True,
-    "sink": True,
-    "d_ff": None,
-}  # None: as many weights as 2017
+# Without d_ff, there are as many weights as in 2017.
+TODAY |= {"kv_heads": 2, "qk_norm": True, "sink": True, "d_ff": None}
 
 
 @dataclass(frozen=True)

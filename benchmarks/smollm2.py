@@ -237,9 +237,8 @@ def wrong_groups(model: LanguageModel) -> None:
     for layer in model.layers:
         attention: Any = layer.self_attn
         h, kv = attention.h, model.config.kv_heads or attention.h
-        order = (
-            torch.arange(h).view(-1, kv).T.flatten()
-        )  # heads with equal remainders next to each other
+        # Heads with equal remainders are next to each other.
+        order = torch.arange(h).view(-1, kv).T.flatten()
         rows = attention.w_q.weight.view(h, -1, attention.w_q.in_features)
         columns = attention.w_o.weight.view(attention.w_o.out_features, h, -1)
         attention.w_q.weight.copy_(rows[order].flatten(0, 1))
@@ -291,9 +290,8 @@ def heads(generator: TextGenerator) -> dict[str, Any]:
     losses = torch.nn.functional.cross_entropy(
         logits[:, :-1].transpose(1, 2), twice[:, 1:], reduction="none"
     ).mean(dim=0)
-    after = repeated.diagonal(-49, dim1=-2, dim2=-1)[..., 1:].mean(
-        dim=-1
-    )  # to the token that came next
+    # The weight on the token that came next.
+    after = repeated.diagonal(-49, dim1=-2, dim2=-1)[..., 1:].mean(dim=-1)
     before = text.diagonal(-1, dim1=-2, dim2=-1).mean(dim=-1)
     first = text[:, :, 1:, 0].mean(dim=-1)
     rows = [
@@ -301,10 +299,8 @@ def heads(generator: TextGenerator) -> dict[str, Any]:
          "previous": round(before[i, j].item(), 4), "first": round(first[i, j].item(), 4)}
         for i in range(first.size(0)) for j in range(first.size(1))
     ]  # fmt: skip
-    pairs = {
-        "": norms,
-        "value_": values,
-    }  # lengths at the first position, and the mean at the others
+    # Lengths at the first position, and the mean at the others.
+    pairs = {"": norms, "value_": values}
     vectors = [
         {"layer": layer + 1}
         | {f"{name}first": round(found[layer][0].item(), 3) for name, found in pairs.items()}

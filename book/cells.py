@@ -10,6 +10,7 @@ from pathlib import Path
 from docutils import nodes
 from heights import style
 from links import details, paper_url
+from notebooks import VERDICT
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 LARGE = 60_000  # number of characters in a chart's data
@@ -39,10 +40,14 @@ class Cells(SphinxPostTransform):
         for cell in list(self.document.findall(nodes.container)):
             if cell.get("nb_element") != "cell_code":
                 continue
-            tags = cell["cell_metadata"].get("tags", [])
+            tags = cell["cell_metadata"].setdefault("tags", [])
             if "paper" in tags:
                 show_paper(cell)
                 continue
+            if "hide_mode" not in cell and VERDICT.search(cell.astext()):
+                cell["hide_mode"] = "input"
+                cell["prompt_show"], cell["prompt_hide"] = "Show the code", "Hide the code"
+                tags.append("hide-input")
             following = cell.next_node(siblings=True, descend=False)
             if "solution" in tags:
                 cell["prompt_show"], cell["prompt_hide"] = "Solution", "Hide the solution"

@@ -1,4 +1,7 @@
-"""The pages of the book, their source files, and the modules that their cells import from here."""
+"""The pages of the book, their source files, and the modules that their cells import from here.
+
+python book/contents.py    prints how many words and lines of code each page has
+"""
 
 import re
 from pathlib import Path
@@ -25,9 +28,27 @@ def helpers(code: str) -> dict[str, Path]:
     the chapters run: in the build, in Jupyter, and inside the notebooks that readers download.
     """
     found: dict[str, Path] = {}
-    line = re.compile(r"^from book(?:\.(\w+) import|\b import ([\w, ]+))", re.MULTILINE)
+    line = re.compile(r"^from book(?:\.([\w.]+) import|\b import ([\w, ]+))", re.MULTILINE)
     for package, names in line.findall(code):
         for name in [package] if package else names.replace(",", " ").split():
-            path = ROOT / "book" / f"{name}.py"
+            path = ROOT / "book" / f"{name.replace('.', '/')}.py"
             found |= helpers(path.read_text(encoding="utf-8")) | {name: path}
     return found
+
+
+def main() -> None:
+    """Print the size of each page, for whoever wonders; no number is a limit."""
+    print(f"{'page':28} {'words':>7} {'code':>7}")
+    total = [0, 0]
+    for page in pages():
+        text = sources()[page].read_text(encoding="utf-8")
+        cells = re.findall(r"^```\{code-cell\}.*?^```$", text, re.DOTALL | re.MULTILINE)
+        code = sum(cell.count("\n") - 1 for cell in cells)
+        words = len(text.split()) - sum(len(cell.split()) for cell in cells)
+        print(f"{page:28} {words:7,} {code:7,}")
+        total = [total[0] + words, total[1] + code]
+    print(f"{len(pages())} pages, {total[0]:,} words, {total[1]:,} lines of code in cells")
+
+
+if __name__ == "__main__":
+    main()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import subprocess
 from pathlib import Path
 
 import vl_convert
@@ -23,7 +22,7 @@ from finish import finish_pages, mend_body
 from head import add_buttons, colors, describe, drop_scripts, write_front_door
 from links import Modules, Offered, Reference, details, read_docstring
 from live import Live, write_models
-from notebooks import write_notebooks
+from notebooks import remote, write_notebooks
 from reading import add_short_read, add_way
 from sphinx.application import Sphinx
 from verdicts import Claims, collect_claims
@@ -33,10 +32,8 @@ BOOK = Path(__file__).resolve().parent
 
 def repository() -> str | None:
     """owner/name of the GitHub repository that this clone comes from, if it does."""
-    command = ["git", "-C", str(BOOK), "remote", "get-url", "origin"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    found = re.search(r"github\.com[:/]([\w.-]+/[\w.-]+?)(\.git)?$", done.stdout.strip())
-    return found.group(1) if found else None
+    found = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+)", remote() or "")
+    return found[1] if found else None
 
 
 def looks() -> str:
@@ -58,7 +55,7 @@ def prepare(app: Sphinx) -> None:
         bundle.write_text(f"(()=>{{{vl_convert.javascript_bundle()}\n}})();", encoding="utf-8")
     (scripts / "palette.css").write_text(colors(), encoding="utf-8")
     app.config.html_static_path.append(str(scripts))
-    write_notebooks(Path(app.srcdir), Path(app.outdir) / "notebooks", app.config.book_repository)
+    write_notebooks(Path(app.srcdir), Path(app.outdir) / "notebooks", remote())
     write_models(Path(app.srcdir) / "chapters", Path(app.outdir) / "models")
 
 

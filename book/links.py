@@ -66,9 +66,8 @@ def link_parts(text: str, pages: set[str]) -> str:
 
 def read_docstring(app: Sphinx, what, name, thing, options, lines: list[str]) -> None:
     """Turn our one-line sections (Returns, Raises, Source, …; a:   b:) into fields."""
-    if "".join(lines).startswith(
-        "Alias for field number"
-    ):  # documentation of a named tuple's fields
+    # This is the documentation of a named tuple's field.
+    if "".join(lines).startswith("Alias for field number"):
         lines[:] = []
     pages = {doc.removeprefix("chapters/") for doc in app.env.found_docs}
     fields: list[str] = []

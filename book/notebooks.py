@@ -6,6 +6,7 @@ import ast
 import base64
 import html
 import re
+import subprocess
 import textwrap
 from functools import partial
 from pathlib import Path
@@ -13,20 +14,56 @@ from pathlib import Path
 import jupytext
 import nbformat
 from bibliography import labels
-from contents import helpers, sources
+from contents import ROOT, helpers, sources
 from links import paper_url
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 
 HIDDEN = {"paper", "hide-input", "hide-cell"}  # tags of cells with folded code
 FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form"}  # for Jupyter, and for Colab
+VERDICT = re.compile(r"^claim\(", re.MULTILINE)  # in cells whose code is folded without a tag
 
+# The first cell of every notebook. `REMOTE` becomes the address that the build found, or None.
 INSTALL = """\
-# Everything that this chapter needs is in the package `annotated`.
+# @title Install the package
+# Where `annotated` is missing, it is installed from the clone that contains this notebook, from
+# a wheel in the same folder, or from the repository where this notebook was built.
+import sys
+from importlib import invalidate_caches
 from importlib.util import find_spec
+from pathlib import Path
+from subprocess import run
+
+
+def is_clone(folder):
+    project = folder / "pyproject.toml"
+    return project.is_file() and 'name = "annotated-attention"' in project.read_text("utf-8")
+
 
 if find_spec("annotated") is None:
-    {install}"""
+    here = Path.cwd()
+    clone = next(filter(is_clone, [here, *here.parents]), None)
+    wheels = sorted(here.glob("annotated_attention-*.whl"))
+    remote = REMOTE
+    if clone:
+        sys.path.insert(0, str(clone))
+        source = ["--editable", f"{clone}[chapters]"]
+    elif wheels:
+        source = [f"{wheels[-1]}[chapters]"]
+    else:
+        source = [f"annotated-attention[chapters] @ git+{remote}"] if remote else None
+    if source:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", *source]
+        done = run(pip, capture_output=True, text=True)
+        if done.returncode:
+            print(done.stderr)
+        invalidate_caches()
+    if find_spec("annotated") is None:
+        raise ModuleNotFoundError(
+            "This chapter needs the package `annotated`. Open the notebook in a clone of the "
+            "repository, or put the package's wheel (annotated_attention-….whl) into the folder "
+            "of this notebook, and run this cell again."
+        )"""
 
 HELPERS = """\
 # @title Modules of the book that are not in the package
@@ -37,9 +74,12 @@ sys.modules["book"] = ModuleType("book")
 
 
 def _add_module(name, source):
-    module = sys.modules[f"book.{name}"] = ModuleType(f"book.{name}")
-    exec(compile(source, f"book/{name}.py", "exec"), vars(module))
-    setattr(sys.modules["book"], name, module)
+    place, module = "book", sys.modules["book"]
+    for part in name.split("."):
+        place += f".{part}"
+        parent, module = module, sys.modules.setdefault(place, ModuleType(place))
+        setattr(parent, part, module)
+    exec(compile(source, place.replace(".", "/") + ".py", "exec"), vars(module))
 
 """
 HELPER = """
@@ -61,8 +101,23 @@ ON_THE_SITE = (
 LIVE = "*On the site, a model runs here, in the page itself.*"
 
 
-def write_notebooks(root: Path, folder: Path, repository: str | None) -> None:
-    """Write a notebook for every chapter that has code."""
+def remote() -> str | None:
+    """Address from which everyone can clone this repository, according to its remote `origin`.
+
+    Returns: An HTTPS address without a user name or password, or None if there is none.
+    """
+    command = ["git", "-C", str(ROOT), "remote", "get-url", "origin"]
+    address = subprocess.run(command, capture_output=True, text=True).stdout.strip()
+    address = re.sub(r"^(ssh://)?git@github\.com[:/]", "https://github.com/", address)
+    found = re.fullmatch(r"https://(?:[^/@]*@)?([\w.:/~-]+?)(?:\.git)?/?", address)
+    return f"https://{found[1]}" if found else None
+
+
+def write_notebooks(root: Path, folder: Path, remote: str | None) -> None:
+    """Write a notebook for every chapter that has code.
+
+    remote: from where a notebook installs the package if it finds neither a clone nor a wheel
+    """
     chapters = sources(root / "chapters").values()
     read = {path: jupytext.read(path, fmt="md:myst") for path in chapters}
     notebooks = {p: n for p, n in read.items() if any(c.cell_type == "code" for c in n.cells)}
@@ -74,7 +129,7 @@ def write_notebooks(root: Path, folder: Path, repository: str | None) -> None:
         text = partial(
             plain_text, chapter=path, pages=pages, targets=targets, references=references
         )
-        plain = plain_notebook(notebook, text, repository)
+        plain = plain_notebook(notebook, text, remote)
         nbformat.write(plain, folder / f"{path.stem}.ipynb")
 
 
@@ -83,7 +138,7 @@ def anchors(chapter: Path) -> list[str]:
     return re.findall(r"^\(([\w-]+)\)=$", chapter.read_text(encoding="utf-8"), re.MULTILINE)
 
 
-def plain_notebook(notebook: NotebookNode, text, repository: str | None) -> NotebookNode:
+def plain_notebook(notebook: NotebookNode, text, remote: str | None) -> NotebookNode:
     """The notebook with an installing cell first, plain Markdown, and folded cells.
 
     Modules of `book/` that its cells import follow as the source of a folded cell, because readers
@@ -100,10 +155,9 @@ def plain_notebook(notebook: NotebookNode, text, repository: str | None) -> Note
             cell.source = text(cell.source)
         else:
             fold(cell)
-    where = "annotated-attention[chapters]"
-    if repository:
-        where += f" @ git+https://github.com/{repository}"
-    notebook.cells.insert(0, new_code_cell(INSTALL.format(install=f'%pip install -q "{where}"')))
+    first = new_code_cell(INSTALL.replace("REMOTE", f'"{remote}"' if remote else "None"))
+    first.metadata |= FOLDED
+    notebook.cells.insert(0, first)
     quotes = any("paper" in cell.metadata.get("tags", []) for cell in notebook.cells)
     notebook.cells.insert(0, new_markdown_cell(TITLE + QUOTES * quotes))
     for number, cell in enumerate(notebook.cells, start=1):
@@ -112,9 +166,9 @@ def plain_notebook(notebook: NotebookNode, text, repository: str | None) -> Note
 
 
 def fold(cell: NotebookNode) -> None:
-    """Hide the source of a cell in Jupyter and Colab if its tags ask for it."""
+    """Hide the source of a cell in Jupyter and Colab if its tags ask for it, or it is a verdict."""
     tags = set(cell.metadata.get("tags", []))
-    if tags & HIDDEN:
+    if tags & HIDDEN or VERDICT.search(cell.source):
         name = "Solution" if "solution" in tags else "The paper" if "paper" in tags else "Code"
         cell.metadata |= FOLDED
         cell.source = f"# @title {name}\n{cell.source}"

@@ -85,9 +85,8 @@ def align(found: re.Match[str]) -> str:
         elif "<code" not in text:
             text = powers(typeset(text))
         if first and text == said and " " not in said:
-            text = re.sub(
-                r"(?<=[\w*][._])(?=[A-Za-z*])", "<wbr>", text
-            )  # a name of Python may break
+            # A name of Python may break.
+            text = re.sub(r"(?<=[\w*][._])(?=[A-Za-z*])", "<wbr>", text)
         kinds = (
             "number" * (place in numbers),
             "name" * (first and named),

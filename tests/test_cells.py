@@ -54,3 +54,14 @@ def test_where_the_paper_is_not_at_hand_links_lead_to_our_words():
     page = nodes.section("", call, ours)
     show_paper(call)
     assert page.children == [ours] and ours["ids"] == ["table-2"]
+
+
+def test_the_code_of_a_verdict_is_folded_without_a_tag():
+    document = new_document("page", get_default_settings())
+    cell = nodes.container(nb_element="cell_code", cell_metadata={})
+    code = 'holds = True\nclaim("s1-two", holds=holds)'
+    cell += nodes.container("", nodes.literal_block(code, code))
+    cell += nodes.container("", nb_element="cell_code_output")
+    document += cell
+    Cells(document).run()
+    assert cell["hide_mode"] == "input" and cell["prompt_show"] and cell["prompt_hide"]

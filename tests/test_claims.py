@@ -238,9 +238,8 @@ def test_the_build_collects_what_cells_show_and_says_what_they_break(
     key = '≡</span> <a class="symbol" href="claims.html#what-the-verdicts-mean">holds by con'
     assert key in front  # where a reader meets a sign, it leads to what it means
     said, (front, claims) = build(tmp_path, collector, MAKES.format(ODD.format(0)))
-    assert (
-        said == "" and "?verdict=differs#" in front and "✗</span> differs" in claims
-    )  # not read anew
+    # The pages were not read anew.
+    assert said == "" and "?verdict=differs#" in front and "✗</span> differs" in claims
     said, (front, claims) = build(tmp_path, collector, MAKES.format(ODD.format("1 / 0")))
     assert "index.md: WARNING: Executing notebook failed" in said
     assert "claim-odd" not in front + claims

@@ -1,4 +1,4 @@
-"""Chapters as Colab has them: a notebook, the wheel, and a machine that lacks the package.
+"""Chapters as Colab has them: a notebook with the wheel beside it, where the package is missing.
 
 All chapters ran when the book was built. A few run here: those that use what may differ from a
 clone, which is files, corpora, processes and libraries. The machine is a virtual environment in
@@ -81,13 +81,13 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
     (site,) = (folder / "python").glob("lib/python*/site-packages")
     (site / "lent.pth").write_text(f"{folder / 'lent'}\n")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir"]
-    subprocess.run([*command, str(folder / "dist"), str(ROOT)], check=True, capture_output=True)
-    write_notebooks(ROOT, folder / "notebooks", repository=None)
+    subprocess.run(
+        [*command, str(folder / "notebooks"), str(ROOT)], check=True, capture_output=True
+    )
+    write_notebooks(ROOT, folder / "notebooks", remote=None)
     (folder / "pins.txt").write_text(pins())
     ours = {key: value for key, value in os.environ.items() if not key.startswith("ANNOTATED_")}
-    index = f"{folder / 'dist'} {os.environ.get('PIP_FIND_LINKS', '')}"
     return folder, ours | {
-        "PIP_FIND_LINKS": index,  # the wheel as if it were published
         "PIP_CONSTRAINT": str(folder / "pins.txt"),
         "PYTHONPATH": "",
         "XDG_CACHE_HOME": str(folder / "cache"),  # a new user has downloaded nothing

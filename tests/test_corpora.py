@@ -317,7 +317,7 @@ CORPORA = pytest.mark.parametrize("corpus", known_corpora().values(), ids=list(k
 def test_the_register_is_complete(corpus: Corpus, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("ANNOTATED_DATA", raising=False)
     languages = len(corpus.languages) > 1  # a treebank may be there to measure with alone
-    assert {"train", "dev", "test"} <= set(corpus.splits) if languages else corpus.splits
+    assert {"train", "dev"} <= set(corpus.splits) if languages else corpus.splits
     assert corpus.source.startswith("https://") and corpus.title and corpus.license
     assert corpus.on_bad in ("refuse", "drop") and set(corpus.local) <= set(corpus.splits)
     for split, foreign in product(corpus.splits, set(corpus.languages) - {"en"}):

@@ -2,11 +2,14 @@
 
 import base64
 import html
+import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,7 +18,9 @@ pytest.importorskip("jupytext", reason="needs the extra `test`")
 
 import jupytext
 import nbformat
+import notebooks
 from contents import ROOT, sources
+from nbformat.v4 import new_notebook
 from notebooks import write_notebooks
 
 PATHS = {
@@ -36,7 +41,7 @@ SPHINX = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site") / "notebooks"
-    write_notebooks(ROOT, folder, "someone/something")
+    write_notebooks(ROOT, folder, "https://github.com/someone/something")
     return folder
 
 
@@ -99,6 +104,7 @@ def test_the_code_is_the_chapters_and_folds_as_on_the_site(folder: Path, name: s
     assert [re.sub(r"\A# @title .*\n", "", cell.source) for cell in rest] == code
     for cell in rest:
         folded = bool({*cell.metadata.get("tags", [])} & {"paper", "hide-input", "hide-cell"})
+        folded |= "\nclaim(" in cell.source
         assert cell.metadata.get("jupyter", {}).get("source_hidden", False) == folded
         assert cell.source.startswith("# @title ") == folded  # for Colab: a form needs its title
         assert (cell.metadata.get("cellView") == "form") == folded
@@ -106,7 +112,7 @@ def test_the_code_is_the_chapters_and_folds_as_on_the_site(folder: Path, name: s
 
 def test_modules_of_the_book_come_with_the_notebooks_that_import_them(folder: Path, tmp_path: Path):
     """In a folder where nothing else is; what they are is what the book has."""
-    imports = re.compile(r"^from book(?:\.\w+)? import .+$", re.MULTILINE)
+    imports = re.compile(r"^from book(?:\.[\w.]+)? import .+$", re.MULTILINE)
     checked: set[str] = set()
     for name, path in PATHS.items():
         asked = imports.findall(path.read_text(encoding="utf-8"))
@@ -123,19 +129,14 @@ def test_modules_of_the_book_come_with_the_notebooks_that_import_them(folder: Pa
 SAME = """
 from pathlib import Path
 for name, module in [item for item in sys.modules.items() if item[0].startswith("book.")]:
-    place = Path(sys.argv[1]) / f"{name[5:]}.py"
+    place = Path(sys.argv[1]) / f"{name[5:].replace('.', '/')}.py"
+    if place.with_suffix("").is_dir():
+        continue
     alone = dict(__name__=name)
     exec(place.read_text(encoding="utf-8"), alone)
     assert not hasattr(module, "__file__") and module.__doc__ == alone["__doc__"]
     assert {*vars(module)} >= {*alone}, name
 """
-
-
-@pytest.mark.parametrize("name", PATHS)
-def test_the_code_of_a_verdict_is_folded(name: str):
-    for cell in jupytext.read(PATHS[name], fmt="md:myst").cells:
-        if cell.cell_type == "code" and re.search(r"^claim\(", cell.source, re.MULTILINE):
-            assert "hide-input" in cell.metadata.get("tags", []), cell.source
 
 
 @pytest.mark.parametrize("name", ["index", "claims"])
@@ -184,6 +185,10 @@ quote("1", 1)
 :tags: [hide-cell, solution]
 1 + 1
 ```
+
+```{code-cell} ipython3
+claim("s1-two", "One and one are two.", section="1", kind="by construction", holds=True)
+```
 """
 
 
@@ -216,16 +221,102 @@ def test_what_becomes_of_each_construct(small: Path):
     assert "[here](#here), [two](2-two.ipynb), [a part](deep.ipynb#there) and" in text
     assert "and plain\nwords." in text  # a page without code has no notebook to link to
     assert "> [**§1 ¶1**](https://arxiv.org/pdf/1706.03762v5#page=1) What it says." in text
-    assert '%pip install -q "annotated-attention[chapters]"' in notebook.cells[1].source
+    assert "remote = None" in notebook.cells[1].source
     codes = [c.source.splitlines()[0] for c in notebook.cells if c.cell_type == "code"]
-    assert codes[1:] == ["# @title The paper", "# @title Solution"]
+    assert codes == [
+        "# @title Install the package",
+        "# @title The paper",
+        "# @title Solution",
+        "# @title Code",
+    ]
     assert 'alt="a &quot;good&quot; picture"' in text
     assert "annotated paper get" in notebook.cells[0].source  # for it quotes the paper
     deep = read(small / "out", "deep").cells
     assert "[One](1-one.ipynb#here)" in deep[2].source
     assert "annotated paper get" not in deep[0].source
-    write_notebooks(small, small / "again", "me/mine")
+    write_notebooks(small, small / "again", None)
     first = (small / "again" / "1-one.ipynb").read_text(encoding="utf-8")
-    assert "[chapters] @ git+https://github.com/me/mine" in first
-    write_notebooks(small, small / "again", "me/mine")
+    write_notebooks(small, small / "again", None)
     assert (small / "again" / "1-one.ipynb").read_text(encoding="utf-8") == first
+
+
+@pytest.mark.parametrize(
+    ("origin", "address"),
+    [
+        ("git@github.com:me/mine.git", "https://github.com/me/mine"),
+        ("https://me:secret@git.example.org:8443/me/mine", "https://git.example.org:8443/me/mine"),
+        ("git@example.org:me/mine.git", None),  # it may ask for a key
+        ("/srv/git/mine", None),
+        (None, None),
+    ],
+)
+def test_the_remote_of_a_notebook_is_open_to_everyone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str | None, address: str | None
+):
+    git = ["git", "-C", str(tmp_path)]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    if origin:
+        subprocess.run([*git, "remote", "add", "origin", origin], check=True)
+    monkeypatch.setattr(notebooks, "ROOT", tmp_path)
+    assert notebooks.remote() == address
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch):
+    """Runs the first cell of a notebook in a folder, and returns what it gives to pip."""
+
+    def run_in(folder: Path, remote: str | None = None, installs: bool = True) -> list[str]:
+        asked: list[str] = []
+
+        def pip(command: list[str], **_) -> SimpleNamespace:
+            asked[:] = command[command.index("--quiet") + 1 :]
+            return SimpleNamespace(returncode=int(not installs), stderr="no network")
+
+        def find(name: str) -> object:
+            return (asked and installs) or (Path(sys.path[0]) / name).is_dir() or None
+
+        monkeypatch.setattr(sys, "path", ["", *sys.path])
+        monkeypatch.setattr(subprocess, "run", pip)
+        monkeypatch.setattr(importlib.util, "find_spec", find)
+        monkeypatch.chdir(folder)
+        notebook = notebooks.plain_notebook(new_notebook(), str, remote)
+        exec(notebook.cells[1].source, {})
+        return asked
+
+    return run_in
+
+
+def test_a_notebook_installs_the_clone_around_it(install, tmp_path: Path):
+    """Before a wheel, and even where pip fails, because the libraries may be there."""
+    folder = tmp_path / "clone" / "notes" / "today"
+    folder.mkdir(parents=True)
+    (folder / "annotated_attention-0.1.0-py3-none-any.whl").touch()
+    shutil.copy(ROOT / "pyproject.toml", tmp_path / "clone")
+    (tmp_path / "clone" / "annotated").mkdir()
+    for installs in (True, False):
+        assert install(folder, "https://e.org/x", installs) == [
+            "--editable",
+            f"{tmp_path / 'clone'}[chapters]",
+        ]
+        assert sys.path[0] == str(tmp_path / "clone")
+
+
+def test_a_notebook_installs_the_wheel_beside_it(install, tmp_path: Path):
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "another"\n')
+    wheel = tmp_path / "annotated_attention-0.1.0-py3-none-any.whl"
+    wheel.touch()
+    assert install(tmp_path, "https://e.org/x") == [f"{wheel}[chapters]"]
+
+
+def test_a_notebook_installs_from_the_remote(install, tmp_path: Path):
+    address = "annotated-attention[chapters] @ git+https://e.org/me/mine"
+    assert install(tmp_path, "https://e.org/me/mine") == [address]
+
+
+@pytest.mark.parametrize("remote", [None, "https://e.org/me/mine"])
+def test_a_notebook_that_finds_no_package_explains_what_to_do(
+    install, tmp_path: Path, capsys: pytest.CaptureFixture[str], remote: str | None
+):
+    with pytest.raises(ModuleNotFoundError, match="put the package's wheel"):
+        install(tmp_path, remote, installs=False)
+    assert ("no network" in capsys.readouterr().out) == (remote is not None)

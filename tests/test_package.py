@@ -50,8 +50,7 @@ def test_building_a_model_needs_torch_alone():
     assert not modules & {"altair", "spacy", "sacrebleu", "pandas", "pdfminer", "tokenizers"}
 
 
-def test_the_surface_is_small_and_says_what_it_is():
-    assert 50 < len(annotated.__all__) <= 75
+def test_every_name_that_is_offered_has_a_docstring():
     for name in annotated.__all__:
         thing = getattr(annotated, name)
         if inspect.isroutine(thing) or inspect.isclass(thing):

@@ -108,9 +108,8 @@ class Translator:
                 ids = _encode_beginnings(self.tokenizer, numbered, longest)
                 order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
                 while order:
-                    size = max(
-                        1, batch_tokens // len(ids[order[0]])
-                    )  # the others are padded to its length
+                    # The others are padded to the length of the first.
+                    size = max(1, batch_tokens // len(ids[order[0]]))
                     batch, order = order[:size], order[size:]
                     found = self.search([ids[i] for i in batch], **search)
                     for i, translations in zip(batch, found, strict=True):

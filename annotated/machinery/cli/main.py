@@ -422,10 +422,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     options.debug |= "--debug" in rest
     rest = [word for word in rest if word != "--debug"]
     if "text" in options and not any(word.startswith("-") for word in rest):
-        options.text += [
-            *rest,
-            *literal,
-        ]  # sentences after an option, which argparse does not collect
+        # Sentences after an option are not collected by argparse.
+        options.text += [*rest, *literal]
     elif rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return options

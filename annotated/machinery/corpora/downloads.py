@@ -77,9 +77,8 @@ def _fetch(url: str, path: Path, size: int | None, advice: str) -> None:
             raise
         except (OSError, HTTPException, ValueError) as error:
             code, now = getattr(error, "code", ""), _bytes_in(path)
-            if (
-                code == 416 and before
-            ):  # no such range, so our bytes are not the beginning of the file
+            # There is no such range, so our bytes are not the beginning of the file.
+            if code == 416 and before:
                 path.unlink()
             elif now - before < _LEAST:
                 if now and size is not None:
@@ -115,9 +114,8 @@ def _fetch_rest(url: str, path: Path, size: int | None) -> None:
         options: dict[str, Any] = {"unit": "B", "unit_scale": True, "leave": False}
         bar = progress_bar(desc=path.stem, initial=start, total=total, **options)
         with path.open("ab" if start else "wb") as file, bar:
-            while block := answer.read1(
-                1 << 16
-            ):  # returns received data immediately, so that nothing is lost
+            # It returns received data immediately, so that nothing is lost.
+            while block := answer.read1(1 << 16):
                 file.write(block)
                 bar.update(len(block))
                 if size is not None and file.tell() > size:

@@ -171,9 +171,8 @@ class PreparedCorpus:
             return cls.open(source.shared_folder)
         if source.size <= _SMALL:
             own = Path(folder) / "prepared"
-            if not own.exists() or not any(
-                own.iterdir()
-            ):  # otherwise left by a start that was killed
+            # A folder without files was left by a start that was killed.
+            if not own.exists() or not any(own.iterdir()):
                 _write_corpus(own, source, 1)
             corpus = cls.open(own)
             source.check(corpus)

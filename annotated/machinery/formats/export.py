@@ -118,9 +118,8 @@ def _export_graph(graph: _Graph, name: str, sizes: dict[str, int], path: Path) -
         shape = [sizes[axis] if isinstance(axis, str) else axis for axis in axes]
         examples.append(torch.zeros(shape, dtype=kinds.get(given, floats)))
         shapes.append({i: Dim.DYNAMIC for i, axis in enumerate(axes) if axis in _FREE})
-    logging.getLogger("torch.onnx").setLevel(
-        logging.ERROR
-    )  # such as a warning that torchvision is missing
+    # Otherwise it warns, for example, that torchvision is missing.
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program: Any = torch.onnx.export(

@@ -18,11 +18,8 @@ from annotated.machinery.formats.firefox import is_firefox
 from annotated.machinery.progress import say
 
 _NAME = re.compile(r"\w[\w.-]*/[\w.-]+(@[\w./-]+)?")
-_PIECES = [
-    "vocab.json",
-    "source.spm",
-    "target.spm",
-]  # Marian's vocabulary; our format has other files
+# Marian's vocabulary; our format has other files.
+_PIECES = ["vocab.json", "source.spm", "target.spm"]
 _FILES = ["config.json", *_PIECES, *VOCABULARIES, "README.md"]
 _WEIGHTS = ["model.safetensors", "pytorch_model.bin"]  # the first one that exists is used
 

@@ -233,9 +233,8 @@ def read_marian(folder: Path, contents: dict[str, Any]) -> LoadedModel:
         weights |= {name: weights[name][torch.tensor(rows)] for name in (_EMBEDDING, _BIAS)}
         first = {row: i for i, row in reversed(list(enumerate(rows)))}
         again = [i for i, row in enumerate(rows) if first[row] != i]
-        weights[_BIAS][again] = (
-            NEVER  # of several pieces with one vector, only the first is emitted
-        )
+        # Of several pieces with one vector, only the first is emitted.
+        weights[_BIAS][again] = NEVER
     return with_weights(model, weights), source, target
 
 

@@ -43,16 +43,14 @@ def _pages(pdf: Path) -> Iterator[list[Any]]:
     from pdfminer.pdfpage import PDFPage
 
     resources = PDFResourceManager()
-    device = PDFPageAggregator(
-        resources, laparams=None
-    )  # only letters, without pdfminer's guess at lines
+    # Only letters, without pdfminer's guess at lines.
+    device = PDFPageAggregator(resources, laparams=None)
     with pdf.open("rb") as file:
         for page in PDFPage.get_pages(file):
             PDFPageInterpreter(resources, device).process_page(page)
             painted = device.get_result()
-            upright = (
-                x for x in painted if isinstance(x, LTChar) and x.upright
-            )  # not arXiv's stamp
+            # Letters that are not upright belong to arXiv's stamp.
+            upright = (x for x in painted if isinstance(x, LTChar) and x.upright)
             yield [letter for letter in upright if letter.y0 > 0.08 * painted.height]
 
 
@@ -236,11 +234,8 @@ def _typeset(text: str) -> str:
 
 
 PARTS = {name.lower() for name in _HEADINGS if name not in ("6", "References")} | {*_CAPTIONS}
-_LARGEST, _SECONDS, _MEMORY = (
-    1 << 26,
-    60,
-    1 << 31,
-)  # bytes of a PDF; limits of time and of memory for reading it
+# Bytes of a PDF, and limits of time and of memory for reading it.
+_LARGEST, _SECONDS, _MEMORY = 1 << 26, 60, 1 << 31
 
 
 def _extract(pdf: Path) -> dict[str, list[str]]:

@@ -119,10 +119,8 @@ def find_or_prepare_corpus(
     folder = Path(config.out)
     check_folder(folder)
     names = {path.name for path in folder.glob("*") if not is_part(path)}
-    if names <= _LEFT | {
-        "training.json",
-        *VOCABULARIES,
-    }:  # no run has begun, or it was killed at its start
+    # No run has begun, or it was killed at its start.
+    if names <= _LEFT | {"training.json", *VOCABULARIES}:
         path = folder / "training.json"
         if path.exists() and asdict(read_config(folder)) != read_json(path, "a configuration"):
             raise FileError(f"{path}: expected the file as a run wrote it; got different content")
@@ -142,9 +140,8 @@ def note_run(config: TrainingConfig, corpus: PreparedCorpus) -> None:
     write_text(folder / "training.json", json.dumps(asdict(config), indent=2) + "\n")
     if not (folder / "corpus.json").exists():
         corpus.copy_vocabulary(folder)
-    inside = os.path.realpath(corpus.folder.parent) == os.path.realpath(
-        folder
-    )  # moves with the run
+    # A corpus inside the run's folder moves with the run.
+    inside = os.path.realpath(corpus.folder.parent) == os.path.realpath(folder)
     place = corpus.folder.name if inside else os.path.realpath(corpus.folder)
     note = asdict(CorpusNote(place, corpus.manifest.sha256))
     write_text(folder / "corpus.json", json.dumps(note, indent=1) + "\n")

@@ -1,0 +1,132 @@
+"""Sentences in boxes and in batches, for section 5.1."""
+
+from html import escape
+
+import altair as alt
+import numpy as np
+import pandas as pd
+from IPython.display import HTML
+
+from book import charts
+
+
+def boxed(pieces: list[str]) -> str:
+    """Pieces in boxes, for a table; lines break only between words, and padding is counted."""
+    box = '<span style="border: 1px solid #808080a0; border-radius: 3px; padding: 0 0.15em">'
+    words: list[list[str]] = []
+    pads = pieces.count("<pad>")
+    for piece in pieces[: len(pieces) - pads] + ["<pad>"] * (pads > 0):
+        if piece[0] in "▁<":
+            words.append([])
+        words[-1].append(f"{box}{escape(piece)}</span>")
+    if pads > 1:
+        words[-1].append(f"× {pads}")
+    return " ".join(f'<span style="white-space: nowrap">{" ".join(word)}</span>' for word in words)
+
+
+def with_boxes(table: pd.DataFrame) -> HTML:
+    """A table whose cells have HTML in them."""
+    return HTML(table.to_html(escape=False, border=0))
+
+
+def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart:
+    """Two ways to batch the same pairs, with the positions that are filled by padding.
+
+    lengths: (pairs, 2), the pieces of each source and target
+    orders: from the name of a way to its batches, which contain rows of `lengths`
+    """
+    bars, notes, names = [], [], []
+    for middle, (order, batches) in zip((-44, 44), orders.items(), strict=True):
+        top, positions = 0, 0
+        for number, batch in enumerate(batches, start=1):
+            widest = lengths[batch].max(axis=0)
+            positions += len(batch) * widest.sum()
+            for pair in batch:
+                for side, sign, size, end in zip(
+                    ("English", "German"),
+                    (-1, 1),
+                    lengths[pair].tolist(),
+                    widest.tolist(),
+                    strict=True,
+                ):
+                    row = {
+                        "order": order,
+                        "batch": number,
+                        "side": side,
+                        "top": top,
+                        "bottom": top + 1,
+                    }
+                    ends = [middle + sign * place for place in (0, size, end)]
+                    bars.append(
+                        {**row, "what": "pieces", "count": size, "from": ends[0], "to": ends[1]}
+                    )
+                    bars.append(
+                        {
+                            **row,
+                            "what": "padding",
+                            "count": end - size,
+                            "from": ends[1],
+                            "to": ends[2],
+                        }
+                    )
+                top += 1
+            top += 2  # a gap between batches
+        padding = 1 - lengths.sum() / positions
+        notes.append(
+            {"from": middle, "text": [order, f"{len(batches)} batches, {padding:.0%} padding"]}
+        )
+        names += [{"from": middle - 1, "side": "English"}, {"from": middle + 1, "side": "German"}]
+
+    across = alt.X(
+        "from:Q",
+        title="pieces",
+        scale=alt.Scale(domain=[-85, 85], nice=False),
+        axis=alt.Axis(
+            values=[-74, -44, -14, 14, 44, 74], labelExpr="abs(abs(datum.value) - 44)", grid=False
+        ),
+    )
+    drawn = (
+        alt.Chart(pd.DataFrame(bars))
+        .mark_rect()
+        .encode(
+            across,
+            x2="to:Q",
+            y=alt.Y("top:Q", scale=alt.Scale(reverse=True), axis=None),
+            y2="bottom:Q",
+            color=alt.Color(
+                "what:N",
+                title=None,
+                scale=alt.Scale(
+                    domain=["pieces", "padding"], range=[charts.PALETTE[0], "#80808070"]
+                ),
+                legend=alt.Legend(orient="top", offset=60),
+            ),
+            tooltip=["order:N", "batch:Q", "side:N", "what:N", "count:Q"],
+        )
+    )
+    font = alt.ExprRef("width < 400 ? 12 : 14")
+    note = (
+        alt.Chart(pd.DataFrame(notes))
+        .mark_text(fontSize=font, lineHeight=18)
+        .encode(across, y=alt.value(-44), text="text:N")
+    )
+    named = alt.Chart(pd.DataFrame(names)).encode(across, y=alt.value(-8), text="side:N")
+    left, right = (
+        named.transform_filter(alt.datum.side == side).mark_text(
+            align=align, fontSize=12, color=charts.PALETTE[6]
+        )
+        for side, align in (("English", "right"), ("German", "left"))
+    )
+    return (drawn + note + left + right).properties(
+        usermeta={"columns": 2},
+        title=alt.Title(
+            "Similar lengths in a batch more than halve the padding",
+            subtitle="100 pairs, at most 400 pieces on each side of a batch",
+        ),
+        width="container",
+        height=280,
+        description="A hundred sentence pairs as horizontal bars, stacked into batches, twice. In "
+        "random order the batches are wide, and more "
+        "than a third of their positions are padding. By similar length the same pairs fill fewer "
+        "batches, with less than half as much padding.",
+    )
