@@ -26,19 +26,6 @@ def test_the_cell_is_its_equation(length: int, size: int, seed: int):
             assert found[row, t].tolist() == pytest.approx([max(0, v) for v in c], abs=1e-5)
 
 
-def test_a_state_follows_its_hypothesis():
-    cell, x = SSRU(4), torch.randn(3, 5, 4)
-    whole, state = cell(x), cell.start(torch.zeros(1, 7, 4))
-    state.follow(torch.tensor([[0, 0, 0]]))  # three begin in the one start
-    for t in range(2):
-        torch.testing.assert_close(state.step(x[:, t].unsqueeze(0))[0], whole[:, t])
-    state.follow(torch.tensor([[2, 1]]))
-    for t in range(2, 5):
-        torch.testing.assert_close(state.step(x[[2, 1], t].unsqueeze(0))[0], whole[[2, 1], t])
-    state.select(torch.tensor([0, 0]))
-    assert state.state.shape == (2, 2, 4) and torch.equal(state.state[0], state.state[1])
-
-
 def test_a_recurrent_decoder_can_be_trained():
     """It learns to repeat a word for as long as it takes."""
     model = make_model(9, 9, N=1, d_model=16, d_ff=16, h=2, dropout=0.0, decoder="ssru")
