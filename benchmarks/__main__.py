@@ -25,7 +25,8 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
         "`pip install --no-deps joeynmt` adds.",
         epilog="python -m benchmarks data --help describes the benchmark of preparing and reading "
         "corpora, python -m benchmarks gpu --help whole updates of the paper's models on one GPU, "
-        "python -m benchmarks page --help the model on the front page. Run nothing else in the "
+        "python -m benchmarks page --help the model on the front page, python -m benchmarks "
+        "mutations --help faults that the tests should notice. Run nothing else in the "
         "meantime. A first trial: python -m benchmarks --quick. The run "
         "of the book: python -m benchmarks --threads 2",
     )
@@ -115,7 +116,7 @@ def show(rows: list[dict[str, Any]]) -> None:
 
 def main(given: list[str] | None = None) -> None:
     given = sys.argv[1:] if given is None else given
-    if given[:1] in (["data"], ["gpu"], ["page"]):
+    if given[:1] in (["data"], ["gpu"], ["page"], ["mutations"]):
         return import_module(f"benchmarks.{given[0]}").main(given[1:])
     options = arguments(given)
     import torch

@@ -4,6 +4,7 @@ Some tests look at things that not every machine has; their markers say which (p
 without these things they are skipped.
 """
 
+import gzip
 import os
 import shutil
 from pathlib import Path
@@ -108,6 +109,19 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
             text = "".join(f"{line}.\n" for line in lines)
             (folder / f"{split}.{lang}").write_text(text, encoding="utf-8")
     return folder
+
+
+@pytest.fixture
+def captions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Multi30k of twelve pairs in ANNOTATED_DATA: two words, and these in the other order."""
+    folder = tmp_path / "data" / "multi30k"
+    folder.mkdir(parents=True)
+    words = [(a, b) for a in ("red", "blue", "green") for b in ("dog", "cat", "cow", "hen")]
+    for split in "train", "val", "test_2016_flickr":
+        for lang, step in ("en", 1), ("de", -1):
+            text = "".join(f"{' '.join(pair[::step])}.\n" for pair in words)
+            (folder / f"{split}.{lang}.gz").write_bytes(gzip.compress(text.encode()))
+    monkeypatch.setenv("ANNOTATED_DATA", str(folder.parent))
 
 
 @pytest.fixture

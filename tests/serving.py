@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tarfile import DIRTYPE, REGTYPE
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def tar(path: Path, members: dict[str, bytes], mode: str) -> None:
     with tarfile.open(path, mode) as archive:
         for name, content in members.items():
             info = tarfile.TarInfo(name)
-            info.size = len(content)
+            info.size, info.type = len(content), DIRTYPE if name.endswith("/") else REGTYPE
             archive.addfile(info, io.BytesIO(content))
 
 

@@ -1,6 +1,5 @@
 """The references: complete, numbered as in the paper, and rendered with those numbers."""
 
-import io
 import os
 import re
 import unicodedata
@@ -14,8 +13,7 @@ pytest.importorskip("sphinxcontrib.bibtex", reason="needs the extra `book`")
 from bibliography import labels
 from contents import ROOT, sources
 from pybtex.database import Entry, parse_file
-from sphinx.application import Sphinx
-from sphinx.util.docutils import docutils_namespace, patch_docutils
+from small_books import build
 
 BIB = ROOT / "book" / "references.bib"
 ENTRIES = parse_file(str(BIB), bib_format="bibtex").entries
@@ -138,22 +136,10 @@ One {cite}`bahdanau2015neural`, three {cite}`wu2016google,rush2018annotated,he20
 @pytest.mark.slow
 def test_sphinx_renders_the_numbers(tmp_path: Path):
     (tmp_path / "index.md").write_text(PAGE, encoding="utf-8")
-    config = {
-        "extensions": ["myst_nb", "sphinxcontrib.bibtex", "bibliography"],
-        "html_theme": "basic",
-        "bibtex_bibfiles": [str(BIB)],
-        "bibtex_default_style": "paper",
-        "bibtex_reference_style": "label",
-    }
-    warnings = io.StringIO()
-    out = tmp_path / "out"
-    with patch_docutils(), docutils_namespace():
-        Sphinx(
-            tmp_path, None, out, tmp_path / "tree", "html", config, status=None, warning=warnings
-        ).build()
-    assert warnings.getvalue() == ""
-
-    page = (out / "index.html").read_text(encoding="utf-8")
+    styles = {"bibtex_default_style": "paper", "bibtex_reference_style": "label"}
+    extensions = "sphinxcontrib.bibtex", "bibliography"
+    assert build(tmp_path, *extensions, bibtex_bibfiles=[str(BIB)], **styles) == ""
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
     text = unescape(re.sub("<[^>]+>", "", page))
     assert "One [2], three [11, 38, Rush18]." in text
     listed = [

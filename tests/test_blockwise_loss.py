@@ -31,22 +31,29 @@ def on_one_path(loss, x, weight):
     return result, *torch.autograd.grad(3 * result, [x, weight])
 
 
+def with_padding(x, weight, target, *more):
+    """As on a GPU, where padding stays and its part is multiplied by zero."""
+    return _BlockwiseLoss.apply(x.flatten(0, 1), weight, target.flatten(), *more)
+
+
+@pytest.mark.parametrize("by_blocks", [linear_cross_entropy, with_padding])
 @pytest.mark.parametrize("epsilon", [0.0, 0.1])
 @pytest.mark.parametrize("positions", [1, 40, 700])  # 700: three blocks
-def test_by_blocks_it_is_the_same_loss_with_the_same_gradients(epsilon, positions):
+def test_by_blocks_it_is_the_same_loss_with_the_same_gradients(by_blocks, epsilon, positions):
     vocab = 8000 if positions == 700 else 30
     x, weight = torch.randn(2, positions, 4), torch.randn(vocab, 4)
     target = torch.randint(vocab, (2, positions))
-    target[:, -1] = 5  # the padding
+    target[:, 2::3] = target[:, -1] = 5  # the padding
     found, expected = (
         on_one_path(loss, x.requires_grad_(), weight.requires_grad_())
         for loss in (
-            lambda x, w: linear_cross_entropy(x, w, target, 5, epsilon),
+            lambda x, w: by_blocks(x, w, target, 5, epsilon),
             lambda x, w: smoothed_cross_entropy(x @ w.T, target, 5, epsilon),
         )
     )
     for a, b in zip(found, expected, strict=True):
         torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+    assert not found[1][:, -1].any()
 
 
 def test_by_blocks_nothing_as_large_as_the_logits_is_made():
@@ -58,23 +65,6 @@ def test_by_blocks_nothing_as_large_as_the_logits_is_made():
     with Large(262 * 8000) as large, torch.no_grad():
         linear_cross_entropy(x[:262], weight, target[:262], 0, 0.1)
     assert len(large.names) == 2  # logits and log-probabilities of one block, and no gradient
-
-
-def test_by_blocks_padding_may_also_stay():
-    """On a GPU it does: there its part is multiplied by zero."""
-    x, weight = torch.randn(700, 4, requires_grad=True), torch.randn(8000, 4, requires_grad=True)
-    target = torch.randint(8000, (700,))
-    target[::3] = 5  # the padding
-    found, expected = (
-        on_one_path(loss, x, weight)
-        for loss in (
-            lambda x, w: _BlockwiseLoss.apply(x, w, target, 5, 0.1),
-            lambda x, w: smoothed_cross_entropy(x @ w.T, target, 5, 0.1),
-        )
-    )
-    for a, b in zip(found, expected, strict=True):
-        torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
-    assert not found[1][::3].any()
 
 
 def test_by_blocks_of_padding_alone():

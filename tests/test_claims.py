@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import importlib
-import io
 import re
 from pathlib import Path
 
@@ -137,15 +136,6 @@ def test_a_claim_that_lacks_a_part_fails_the_build(collector, changed, told: str
         collector.collect(notebooks(first=[shown]))
 
 
-def test_no_two_verdicts_look_alike(collector):
-    signs, colors = zip(*MARKS.values(), strict=True)
-    assert len(set(signs)) == len(set(colors)) == len(MARKS)
-    lines = {
-        holds: collector.index([collector.Entry("x", made(holds=holds))]) for holds in (True, None)
-    }
-    assert "4px solid" in lines[True] and "4px dashed" in lines[None]
-
-
 def test_the_index_escapes_and_leads_to_the_chapter(collector):
     entry = collector.Entry("3-2-attention", made(statement="n < d", evidence="1 & -2"))
     table = collector.index([entry])
@@ -188,9 +178,8 @@ CELL = """
 
 def build(folder: Path, collector, code: str) -> tuple[str, list[str]]:
     """Build a book of a front page and a page of claims; its warnings, and what it wrote."""
+    import small_books
     from execution import execute_chapters
-    from sphinx.application import Sphinx
-    from sphinx.util.docutils import docutils_namespace, patch_docutils
 
     chapters = folder / "chapters"
     chapters.mkdir(exist_ok=True)
@@ -199,24 +188,17 @@ def build(folder: Path, collector, code: str) -> tuple[str, list[str]]:
         text = head + CELL.format(title=name.title(), code=source, shows=shows)
         if not (file := chapters / f"{name}.md").exists() or file.read_text() != text:
             file.write_text(text)
-    config = {
-        "extensions": ["myst_nb"],
-        "root_doc": "chapters/index",
-        "html_theme": "basic",
-        "nb_execution_mode": "cache",
-        "nb_execution_cache_path": str(folder / "cache"),
-        "suppress_warnings": ["mystnb.unknown_mime_type"],
-        "exclude_patterns": ["out", "tree", "cache", "jupyter_execute"],
-    }
-    said = io.StringIO()
-    with patch_docutils(), docutils_namespace():
-        app = Sphinx(folder, None, folder / "out", folder / "tree", "html", config, None, said)
+
+    def extension(app) -> None:
         app.add_post_transform(collector.Claims)
         app.connect("env-before-read-docs", execute_chapters)
         app.connect("env-updated", collector.collect_claims)
-        app.build()
+
+    config = {"root_doc": "chapters/index", "nb_execution_mode": "cache"}
+    config |= {"suppress_warnings": ["mystnb.unknown_mime_type"]}
+    said = small_books.build(folder, extension, **config)
     pages = [folder / "out" / "chapters" / f"{name}.html" for name in ("index", "claims")]
-    return said.getvalue(), [page.read_text() for page in pages]
+    return said, [page.read_text() for page in pages]
 
 
 MAKES = "from book.claims import claim\n\nclaim({})"

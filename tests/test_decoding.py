@@ -203,6 +203,19 @@ def test_a_beam_of_one_is_greedy(sources, extra, seed, alpha, decoder):
         assert found[0].ids == (greedy[: greedy.index(END)] if END in greedy else greedy)
 
 
+@pytest.mark.parametrize("decoder", DECODERS)
+def test_what_is_cached_follows_hypotheses_that_change_their_parents(decoder: str):
+    """The best output does not begin as greedy search does, so it came up from a lower place."""
+    overtaken = 0
+    for seed in range(4):
+        model, src = wild(seed=seed, decoder=decoder), [4, 5, 6]
+        found = batched(model, [src], beam=3, n_best=3, max_extra=4)
+        same(found, [plain_beam_search(model, src, 3, 0.6, 4)])
+        first = next_by_definition(model, src, [])
+        overtaken += found[0][0].ids[:1] != [max(range(4, V), key=lambda token: first[token])]
+    assert overtaken
+
+
 def only_words(module: nn.Module, inputs: object, log_probs: torch.Tensor) -> torch.Tensor:
     return log_probs.index_fill(-1, torch.tensor([START, PAD, UNK]), -math.inf)
 

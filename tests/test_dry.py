@@ -1,7 +1,5 @@
 """The path of a GPU without a GPU: whole updates and steps of search on torch's device `meta`."""
 
-import math
-
 import pytest
 import torch
 from torch import nn
@@ -36,21 +34,11 @@ def read_a_number(batch: data.Batch) -> None:
     batch.tgt.sum().item()
 
 
-def count_tokens(batch: data.Batch) -> None:
-    if (batch.tgt_y == 2).any():
-        batch.tgt_y += 0
-
-
-def select_rows(batch: data.Batch) -> None:
-    batch.tgt_y[batch.tgt_y == 2] = 2
-    batch.tgt_y.nonzero()
-
-
 def forget_the_device(batch: data.Batch) -> None:
     batch.tgt_mask = batch.tgt_mask & torch.ones(batch.tgt_mask.shape, dtype=torch.bool)
 
 
-@pytest.mark.parametrize("fault", [read_a_number, count_tokens, select_rows, forget_the_device])
+@pytest.mark.parametrize("fault", [read_a_number, forget_the_device])
 def test_what_would_stop_a_gpu_is_found(fault, pairs, monkeypatch: pytest.MonkeyPatch):
     plant(monkeypatch, fault)
     with pytest.raises((RuntimeError, NotImplementedError)):
@@ -118,19 +106,3 @@ def test_products_are_computed_in_16_bits_and_norms_in_32():
         mask = torch.ones(3, 3, dtype=torch.bool, device="meta")
         out = nn.functional.scaled_dot_product_attention(heads, heads, heads, mask)
         assert out.shape == heads.shape
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("broken", [False, True])
-def test_the_model_and_its_loss_compile_as_one_graph(broken: bool, monkeypatch):
-    if broken:
-        plant(monkeypatch, lambda batch: print(batch.tgt.sum().item()))
-    loss = training.ModelLoss(training.build_model(model_config(SMALL)), 0.1)
-    ids = torch.randint(4, 60, (3, 9), generator=torch.Generator().manual_seed(0))
-    torch._dynamo.reset()
-    compiled = torch.compile(loss, backend="eager", fullgraph=True, dynamic=True)
-    if broken:
-        with pytest.raises(Exception, match=r"(?i)unsupported|graph"):
-            compiled(ids, ids)
-        return
-    assert math.isfinite(compiled(ids, ids).detach())

@@ -1,6 +1,5 @@
 """book/execution.py: chapters run side by side, each once, and a failure comes to light."""
 
-import io
 import os
 from copy import deepcopy
 from pathlib import Path
@@ -10,12 +9,11 @@ import pytest
 pytest.importorskip("myst_nb", reason="needs the extra `book`")
 
 import execution
+import small_books
 from execution import execute_chapters, take_over
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
 from nbformat.v4 import new_code_cell, new_notebook, new_output
-from sphinx.application import Sphinx
-from sphinx.util.docutils import docutils_namespace, patch_docutils
 
 from annotated.machinery.paper.quotation import Quotation
 
@@ -58,19 +56,8 @@ def build(folder: Path, codes: dict[str, str]) -> str:
         code = codes[name].format(name=name, other=other)
         text = NOTEBOOK.format(name=name.title(), code=code)
         (folder / f"{name}.md").write_text(text, encoding="utf-8")
-    config = {
-        "extensions": ["myst_nb"],
-        "html_theme": "basic",
-        "nb_execution_mode": "cache",
-        "nb_execution_cache_path": str(folder / "cache"),
-        "exclude_patterns": ["out", "tree"],
-    }
-    warnings = io.StringIO()
-    with patch_docutils(), docutils_namespace():
-        app = Sphinx(folder, None, folder / "out", folder / "tree", "html", config, None, warnings)
-        app.connect("env-before-read-docs", execute_chapters)
-        app.build()
-    return warnings.getvalue()
+    execute = lambda app: app.connect("env-before-read-docs", execute_chapters)
+    return small_books.build(folder, execute, nb_execution_mode="cache")
 
 
 @pytest.mark.slow

@@ -294,12 +294,6 @@ def test_check_fails_on_every_difference_and_only_shows_it(
 
 
 @pytest.mark.slow
-def test_the_package_is_what_the_chapters_say():
-    folder = ROOT / "annotated"
-    assert extract.differences(extract.package(ROOT / "chapters", folder), folder) == {}
-
-
-@pytest.mark.slow
 def test_no_line_of_an_export_cell_is_lost():
     """However extraction joins cells: their statements stand in the module, in order."""
     for module in extract.collect(ROOT / "chapters").values():

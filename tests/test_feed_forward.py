@@ -3,7 +3,6 @@
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from annotated.feed_forward import PositionwiseFeedForward
 
@@ -36,30 +35,6 @@ def test_swish_in_place_of_the_relu(d_model, d_ff):
     torch.testing.assert_close(layer(x), expected)
     gradients = (torch.autograd.grad(y.square().sum(), x) for y in (layer(x), expected))
     torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-4)
-
-
-def test_two_convolutions_of_kernel_1():
-    layer = PositionwiseFeedForward(8, 32)
-    first, second = nn.Conv1d(8, 32, kernel_size=1), nn.Conv1d(32, 8, kernel_size=1)
-    for conv, linear in (first, layer.w_1), (second, layer.w_2):
-        conv.load_state_dict({"weight": linear.weight.unsqueeze(-1), "bias": linear.bias})
-    x = torch.randn(3, 5, 8)
-    expected = second(first(x.transpose(1, 2)).relu()).transpose(1, 2)
-    torch.testing.assert_close(layer(x), expected, atol=1e-5, rtol=1e-5)
-
-
-def test_positions_do_not_see_each_other():
-    layer = PositionwiseFeedForward(8, 32)
-    x = torch.randn(1, 5, 8, requires_grad=True)
-    for i in range(5):
-        (gradient,) = torch.autograd.grad(layer(x)[0, i].sum(), x)
-        assert gradient[0, i].any()
-        assert not gradient[0, [j for j in range(5) if j != i]].any()
-
-
-def test_number_of_parameters():
-    count = sum(p.numel() for p in PositionwiseFeedForward(512, 2048).parameters())
-    assert count == 512 * 2048 + 2048 + 2048 * 512 + 512
 
 
 def test_dropout_falls_on_inner_units_in_training_only():

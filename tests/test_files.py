@@ -165,7 +165,7 @@ def test_of_two_that_write_one_file_the_first_wins(tmp_path: Path, there: bool):
     file = tmp_path / "file"
     if there:
         file.write_text("old")
-    with pytest.raises(FileError, match="file has been written by another"), writing(file) as part:
+    with pytest.raises(FileError, match="file"), writing(file) as part:
         part.write_text("second")
         write_text(file, "first")
     assert file.read_text() == "first" and os.listdir(tmp_path) == ["file"]
@@ -176,7 +176,7 @@ def test_of_two_that_write_one_folder_one_wins_whole(tmp_path: Path, there: bool
     folder = tmp_path / "folder"
     if there:
         folder.mkdir()
-    with pytest.raises(FileError, match="could not be written"), writing_new_folder(folder) as one:
+    with pytest.raises(FileError, match="folder"), writing_new_folder(folder) as one:
         (one / "a").write_text("second")
         folder.mkdir(exist_ok=True)  # another process comes in between
         (folder / "b").write_text("first")
@@ -196,7 +196,7 @@ def test_an_empty_folder_that_is_there_stays_what_it_is(tmp_path: Path, monkeypa
         after = Path.cwd().stat()
         assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
         assert os.listdir() == ["deep"]
-        with pytest.raises(InputError, match="not empty"), writing_new_folder(path):
+        with pytest.raises(InputError, match="folder"), writing_new_folder(path):
             pass
         shutil.rmtree("deep")
     for path in "", "../link/../gone/../here/x\0":
@@ -224,9 +224,9 @@ def test_an_output_is_no_input(tmp_path: Path):
     link.symlink_to(source)
     os.link(source, tmp_path / "hard")
     for output in source, link, tmp_path / "hard":
-        with pytest.raises(FileError, match="a file that is read"):
+        with pytest.raises(FileError, match=output.name):
             output_file(output, source)
-    with pytest.raises(FileError, match="a file that is read"):
+    with pytest.raises(FileError, match="link"):
         output_file(link, tmp_path)  # one of the files in a folder that is read
     output_file(tmp_path / "other", source, tmp_path)
 
@@ -242,17 +242,18 @@ def test_a_lock_empties_no_file(tmp_path: Path):
     (tmp_path / "a.lock").write_text("mine")
     os.symlink("a.lock", tmp_path / "b.lock")
     for name in "a.lock", "b.lock":
-        with pytest.raises(FileError, match=f"{name} could not be locked"):  # noqa: SIM117
+        with pytest.raises(FileError, match=name):  # noqa: SIM117
             with locked(tmp_path / name, "in use", timeout=-1):
                 pass
-    with pytest.raises(FileError), locked(Path("/proc/x.lock"), "in use", timeout=-1):
-        pass
+    for place in Path("/proc/x.lock"), tmp_path / "a.lock" / "x.lock":
+        with pytest.raises(FileError), locked(place, "in use", timeout=-1):
+            pass
     assert (tmp_path / "a.lock").read_text() == "mine"
 
 
 @pytest.mark.parametrize("read", [read_json, read_tensors])
 def test_a_pipe_is_not_waited_for(place: Path, read):
-    with pytest.raises(FileError, match="a folder, a device or a pipe"):
+    with pytest.raises(FileError, match="pipe"):
         read(place / "pipe", "a file")
 
 
@@ -278,22 +279,14 @@ def test_a_full_disk_is_reported_and_nothing_is_lost(tmp_path: Path):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))  # files grow no further
     try:
-        with pytest.raises(FileError, match=r"a\.safetensors.*as it was"):
+        with pytest.raises(FileError, match=r"a\.safetensors"):
             write_tensors(file, {"a": torch.ones(9999)}, {})
-        with pytest.raises(FileError, match="could not be written"):
+        with pytest.raises(FileError, match=r"new\.txt"):
             write_text(tmp_path / "new.txt", "x" * 20_000)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert load_file(file)["a"].tolist() == [0, 0]
     assert os.listdir(tmp_path) == ["a.safetensors"]
-
-
-def test_a_place_that_cannot_be_written_to(tmp_path: Path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(FileError, match="could not be written"):
-        write_text(tmp_path / "file" / "a.txt", "text")
-    with pytest.raises(FileError), locked(tmp_path / "file" / ".lock", "in use"):
-        pass
 
 
 def test_tensors_come_back(tmp_path: Path):

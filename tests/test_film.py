@@ -48,11 +48,3 @@ def test_a_log_says_what_was_seen_at_each_checkpoint(config: TrainingConfig, tmp
         for head, texts in zip(layer, heads, strict=True):
             for row, text in zip(head, texts, strict=True):
                 assert [n / 100 for n in map(int, text.split())] == pytest.approx(row, abs=0.0051)
-
-
-def test_what_is_no_such_run_is_refused(config: TrainingConfig, tmp_path: Path):
-    with pytest.raises(SystemExit, match=r"error: .*training\.json"):
-        main([str(tmp_path), "--out", str(tmp_path / "film.json")])
-    train(replace(config, save_updates=30))
-    with pytest.raises(SystemExit, match=r"expected at least 2 checkpoints .* got 1"):
-        main([config.out, "--out", str(tmp_path / "film.json")])

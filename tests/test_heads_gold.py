@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
-import tarfile
-
 import pytest
 from gum_sentence import ROWS, TEXT, parsed
+from serving import tar
 
 from annotated.machinery.errors import FileError
 from annotated.machinery.heads.gold import load_gum
@@ -30,17 +28,13 @@ def test_gum_is_read_from_either_shape(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"en_gum-ud-dev\.conllu"):
         load_gum("dev")
     folder = tmp_path / "gum"
-    (folder / "dep").mkdir(parents=True)
+    folder.mkdir()
     (folder / "en_gum-ud-dev.conllu").write_text(f"{ROWS}\n\n{BLANK}\n\n")
     assert [doc.text.strip() for doc in load_gum("dev")] == [TEXT]
-    (folder / "splits.md").write_text(
-        "# Splits\n\n## dev\n\n  * GUM_b_one\n\n## test\n\n * GUM_b_two\n"
-    )
-    for name, rows in ("one", f"{ROWS}\n\n{ROWS}"), ("two", ROWS):
-        (folder / "dep" / f"GUM_b_{name}.conllu").write_text(f"{rows}\n\n")
-    with tarfile.open(folder / "gum-dep-coref.tar.xz", "w:xz") as archive:
-        for name in "splits.md", "dep":
-            archive.add(folder / name, f"./{name}")
+    splits = "# Splits\n\n## dev\n\n  * GUM_b_one\n\n## test\n\n * GUM_b_two\n"
+    members = {"./dep/": b"", "./dep/GUM_b_one.conllu": f"{ROWS}\n\n{ROWS}\n\n".encode()}
+    members |= {"./dep/GUM_b_two.conllu": f"{ROWS}\n\n".encode(), "./splits.md": splits.encode()}
+    tar(folder / "gum-dep-coref.tar.xz", members, "w:xz")
     assert [len(load_gum(split)) for split in ("dev", "test")] == [2, 1]
     with pytest.raises(FileError, match=r"splits\.md.*train"):
         load_gum("train")
@@ -63,15 +57,13 @@ def test_a_broken_file_of_gum_is_named(tmp_path, monkeypatch, rows, told):
     monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path))
     (tmp_path / "gum").mkdir()
     path = tmp_path / "gum" / "en_gum-ud-dev.conllu"
-    path.write_bytes(rows.encode("utf-8", "surrogateescape"))
+    content = rows.encode("utf-8", "surrogateescape")
+    path.write_bytes(content)
     with pytest.raises(FileError, match=rf"en_gum-ud-dev\.conllu.*{told}"):
         load_gum("dev")
     path.unlink()
-    with tarfile.open(tmp_path / "gum" / "gum-dep-coref.tar.xz", "w:xz") as archive:
-        for name, text in ("splits.md", "## dev\n * GUM_b_one\n"), ("dep/GUM_b_one.conllu", rows):
-            content = text.encode("utf-8", "surrogateescape")
-            (info := tarfile.TarInfo(name)).size = len(content)
-            archive.addfile(info, io.BytesIO(content))
+    members = {"splits.md": b"## dev\n * GUM_b_one\n", "dep/GUM_b_one.conllu": content}
+    tar(tmp_path / "gum" / "gum-dep-coref.tar.xz", members, "w:xz")
     with pytest.raises(FileError, match=rf"tar\.xz: dep/GUM_b_one\.conllu.*{told}"):
         load_gum("dev")
     (tmp_path / "gum" / "gum-dep-coref.tar.xz").write_bytes(b"no archive")

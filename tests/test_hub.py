@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -66,26 +68,33 @@ class Hub(http.server.BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
+@contextmanager
+def serving(folder: Path) -> Iterator[http.server.ThreadingHTTPServer]:
+    handler = type("Handler", (Hub,), {"folder": folder})
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[http.server.ThreadingHTTPServer]:
     folder = tmp_path / "served"
     published(folder)
     (folder / "README.md").write_text(CARD)
-    handler = type("Handler", (Hub,), {"folder": folder})
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    yield server
-    server.shutdown()
-    server.server_close()
+    with serving(folder) as server:
+        yield server
 
 
-def translate(name: str, tmp_path: Path, port: int) -> subprocess.CompletedProcess[str]:
-    """In a process of its own, because the library reads its settings once."""
+def started(words: list[str], tmp_path: Path, port: int) -> subprocess.CompletedProcess[str]:
+    """Python in a process of its own, because the library reads its settings once."""
     own = {"HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HOME": str(tmp_path / "cache")}
-    command = [sys.executable, "-m", "annotated", "translate", name, "the cat", "--beam", "1"]
-    return subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, env=os.environ | own, timeout=120
-    )
+    options = {"capture_output": True, "text": True, "timeout": 120, "cwd": tmp_path}
+    return subprocess.run([sys.executable, *words], env=os.environ | own, **options)
+
+
+def translate(name: str, *place: Any) -> subprocess.CompletedProcess[str]:
+    return started(["-m", "annotated", "translate", name, "the cat", "--beam", "1"], *place)
 
 
 @pytest.mark.slow
@@ -119,19 +128,12 @@ def test_a_language_model_is_fetched_once_in_all_its_files(tmp_path):
     folder = tmp_path / "served"
     model.save_pretrained(folder, max_shard_size="4KB")
     (folder / "pytorch_model.bin").write_bytes(b"not wanted")
-    server = http.server.ThreadingHTTPServer(
-        ("127.0.0.1", 0), type("Handler", (Hub,), {"folder": folder})
-    )
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    own = {"HF_ENDPOINT": f"http://127.0.0.1:{server.server_address[1]}"}
-    own |= {"HF_HOME": str(tmp_path / "cache")}
     line = "from annotated.machinery.formats.causal import load_language_model as load; "
     line += "print(load('owner/tiny').model.embed.lut.weight.sum().item())"
-    command, options = [sys.executable, "-c", line], {"env": os.environ | own, "timeout": 120}
-    outputs = [subprocess.run(command, capture_output=True, text=True, **options)]
-    server.shutdown()
-    server.server_close()
-    outputs.append(subprocess.run(command, capture_output=True, text=True, **options))
+    with serving(folder) as server:
+        port = server.server_address[1]
+        outputs = [started(["-c", line], tmp_path, port)]
+    outputs.append(started(["-c", line], tmp_path, port))
     for output in outputs:
         assert output.returncode == 0, output.stderr
         found = float(output.stdout)
@@ -147,7 +149,7 @@ def test_a_path_is_not_taken_for_a_name(tmp_path, monkeypatch):
         assert hub_module.model_folder(name) == Path("hub", name)
     (tmp_path / "runs").mkdir()
     for path in "no-such-model", "/a/b", "a/b/c", "../b", "a/", "runs/en-de":
-        with pytest.raises(InputError, match="a model of the Hub is called OWNER/NAME"):
+        with pytest.raises(InputError, match="OWNER/NAME"):
             hub_module.model_folder(path)
-    with pytest.raises(InputError, match="not looked up if runs is a local folder"):
+    with pytest.raises(InputError, match="runs"):
         hub_module.model_folder("runs/name")

@@ -164,6 +164,13 @@ def test_rotations_are_the_sinusoids_and_depend_on_distance_alone():
     close(later[0], cos[20:])
 
 
+def test_component_i_is_rotated_with_component_i_plus_half():
+    """Angles with known cosines and sines: (x, y) becomes (x cos − y sin, y cos + x sin)."""
+    x = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])
+    found = rotate(x, torch.tensor([0.0, 0.6]), torch.tensor([1.0, 0.8]))
+    close(found, torch.tensor([-3.0, 1.2 - 3.2, 1.0, 2.4 + 1.6, 5.0]))  # the fifth stays
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

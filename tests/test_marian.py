@@ -32,7 +32,6 @@ pytest.importorskip("sentencepiece")
 
 from marian_models import ENGLISH, GERMAN, piece_model, published, suppressed
 from tiny import TOKENIZER, WORDS, wild, with_biases
-from tokenizers import Tokenizer
 from transformers import AutoModelForSeq2SeqLM, AutoTokenizer
 
 
@@ -159,7 +158,7 @@ def test_weights_of_torch_are_read_too(pair, tmp_path, monkeypatch):
     torch.save(pair.model.state_dict(), folder / "pytorch_model.bin")  # the shared matrix thrice
     same_weights(load_pretrained(folder).model, pair.ours.model)
     monkeypatch.setattr(marian, "_SAFE", "99.0")
-    with pytest.raises(FileError, match=r"pytorch_model.bin: expected model.safetensors, or torch"):
+    with pytest.raises(FileError, match=r"pytorch_model\.bin: .*torch"):
         load_pretrained(folder)
 
 
@@ -338,26 +337,9 @@ def same_tokenizers(one: Translator, other: Translator) -> None:
             assert encode_source(ours, ENGLISH + GERMAN) == encode_source(theirs, ENGLISH + GERMAN)
 
 
-@pytest.mark.parametrize("left", ["padding", "truncation", "both"])
-def test_what_a_training_elsewhere_leaves_in_the_vocabulary_is_not_used(tmp_path, left):
-    translator = writable()
-    write_marian(translator, tmp_path / "new")
-    expected = translator.translate(["one two", "three"], max_extra=3)
-    path = tmp_path / "new" / "tokenizer.json"
-    tokenizer = Tokenizer.from_file(str(path))
-    if left != "truncation":
-        tokenizer.enable_padding(length=9)
-    if left != "padding":
-        tokenizer.enable_truncation(2)
-    tokenizer.save(str(path))
-    assert (
-        load_pretrained(tmp_path / "new").translate(["one two", "three"], max_extra=3) == expected
-    )
-
-
 def test_a_written_folder_that_was_damaged_is_refused(tmp_path):
     write_marian(writable(), tmp_path / "new")
-    with pytest.raises(FileError, match="expected eos_token_id=1; got 7"):
+    with pytest.raises(FileError, match="eos_token_id=1; got 7"):
         load_pretrained(changed(tmp_path / "new", tmp_path, eos_token_id=7))
     shorten(tmp_path / "new" / "tokenizer.json")
     with pytest.raises(FileError, match=r"tokenizer\.json"):
@@ -422,5 +404,5 @@ def test_training_goes_on_from_an_imported_model(pair, imported, tmp_path, monke
     assert learned[0][0] == encode_source(pair.ours.tokenizer, ENGLISH)[0]
     assert learned[0][1] == encode_target(pair.ours.target_tokenizer, GERMAN)[0]
     assert trained.translate(ENGLISH[:3]) == pair.ours.translate(ENGLISH[:3])
-    with pytest.raises(InputError, match="in the book's own format to continue training"):
+    with pytest.raises(InputError, match="format"):
         train(replace(config, weights=str(pair.folder), out=str(tmp_path / "other")))

@@ -26,9 +26,16 @@ def test_rate_is_equation_3(step, d_model, warmup, factor):
     assert rate(step, d_model, factor, warmup) == pytest.approx(float(expected), rel=1e-12)
 
 
-def test_step_0_counts_as_1_and_the_papers_warmup_is_the_default():
+def test_step_0_counts_as_1_and_the_papers_schedule_is_the_default():
     assert rate(0, 512) == rate(1, 512) > 0
-    assert rate(4000, 512) == pytest.approx(float(equation_3(4000, 512, 4000)), rel=1e-12)
+    optimizer, scheduler = paper_optimizer(nn.Linear(2, 1), 512)
+    for step in 1, 2, 3:
+        expected = pytest.approx(float(equation_3(step, 512, 4000)), rel=1e-12)
+        assert rate(step, 512) == expected and scheduler.get_last_lr() == [expected]
+        optimizer.step()
+        scheduler.step()
+    with pytest.raises(InputError, match="step"):
+        rate(-1, 512)
 
 
 @pytest.mark.parametrize(

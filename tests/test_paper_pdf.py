@@ -150,11 +150,11 @@ def test_a_pdf_has_limits_of_time_and_size(tmp_path, monkeypatch):
     path = tmp_path / "made.pdf"
     path.write_bytes(pdf_bytes(set_paper()[0]))
     monkeypatch.setattr(pdf, "_SECONDS", 0.01)
-    with pytest.raises(FileError, match=r"made\.pdf.* more than 0\.01 seconds"):
+    with pytest.raises(FileError, match=r"made\.pdf.*0\.01 seconds"):
         extract_paper(path)
     monkeypatch.setattr(pdf, "_LARGEST", 100)
     for wrong in path, tmp_path, "/dev/zero":
-        with pytest.raises(FileError, match="no file, or one of more than 100 bytes"):
+        with pytest.raises(FileError, match="100 bytes"):
             extract_paper(wrong)
 
 
@@ -282,32 +282,6 @@ def test_paragraphs_begin_and_end_as_paragraphs(texts):
         assert plain.startswith(begins.get(place, plain[0].upper())), place
         assert plain[0].isalpha() or place in begins, place
         assert plain.endswith((".", ":", ends.get(place, "."))), place
-
-
-@pytest.mark.paper
-@pytest.mark.parametrize(
-    "section, number, start, inside",
-    [
-        ("3", 1, "Most competitive", r"$\mathbf{z} = (z_1, \ldots, z_n)$"),
-        ("3.1", 1, "**Encoder:** The", "position-wise fully connected"),
-        ("3.2.1", 1, "We call", r"by $\sqrt{d_k}$, and"),
-        ("3.2.1", 4, "While for small", r"gradients$^4$. To"),
-        ("3.2.2", 3, "Where the", r"$W^V_i \in \mathbb{R}^{d_{\text{model}} \times d_v}$ and"),
-        ("3.2.3", 4, "Similarly, self-attention", r"(setting to $-\infty$)"),
-        ("3.5", 3, "where $pos$ is", r"$10000 \cdot 2\pi$"),
-        ("4", 5, "A single", r"$O(k \cdot n \cdot d + n \cdot d^2)$"),
-        ("5.4", 3, "**Label Smoothing** During", r"$\epsilon_{ls} = 0.1$ [36]"),
-        ("7", 4, "The code", "https://github.com/tensorflow/tensor2tensor."),
-        ("acknowledgements", 1, "**Acknowledgements** We", "corrections"),
-        ("table-1", 1, "Maximum path", "$k$ is the kernel"),
-        ("footnote-1", 1, "Equal contribution", "our research."),
-        ("footnote-4", 1, "To illustrate", r"$q \cdot k = \sum^{d_k}_{i=1} q_i k_i$"),
-    ],
-)
-def test_spots(section, number, start, inside, real):
-    text = real[section][number - 1]
-    assert text.startswith(start)
-    assert inside in text
 
 
 # ------------------------------------------------------------------------- its tables, as printed

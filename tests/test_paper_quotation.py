@@ -3,9 +3,6 @@
 import hashlib
 import json
 import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from markdown_it import MarkdownIt
@@ -188,11 +185,6 @@ def test_markup_in_a_paper_is_text():
     assert "$k < n$" in shown
 
 
-def test_what_has_no_end_is_not_read():
-    with pytest.raises(FileError, match="no file, or one of more than"):
-        import_paper("/dev/zero")
-
-
 def test_an_unknown_paragraph_names_what_there_is(pdf):
     import_paper(pdf)
     for number in 0, 4:
@@ -200,14 +192,6 @@ def test_an_unknown_paragraph_names_what_there_is(pdf):
             quote("3.1", number)
     with pytest.raises(ValueError, match=r"abstract.*3\.2\.1.*figure-5"):
         quote("figure 1")
-
-
-def test_importing_the_module_loads_no_pdf_library():
-    code = "import sys, annotated.machinery.paper.quotation; print(*sys.modules)"
-    root = Path(module.__file__).resolve().parents[3]
-    run = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
-    assert run.returncode == 0, run.stderr
-    assert not {"pdfminer", "platformdirs", "torch"} & set(run.stdout.split())
 
 
 def test_the_first_version_that_has_its_sum_is_kept(monkeypatch):

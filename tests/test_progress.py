@@ -1,15 +1,9 @@
 """Progress bars and messages: for terminals, and for files of logs."""
 
-import ast
-from pathlib import Path
-
 import pytest
 
-import annotated
 from annotated.machinery import progress
 from annotated.machinery.errors import one_line
-
-PARTS = "annotated", "benchmarks", "book"
 
 
 @pytest.mark.parametrize("seconds, lines", [(10, 0), (45, 2), (300, 15)])
@@ -22,20 +16,6 @@ def test_a_file_gets_a_line_in_twenty_seconds(monkeypatch, capsys, seconds: int,
         bar.update()
     assert abs(capsys.readouterr().err.count("pairs/s") - lines) <= 1
     bar.close()
-
-
-def test_all_bars_and_messages_have_one_place():
-    root = Path(annotated.__file__).parent.parent
-    for path in (path for part in PARTS for path in (root / part).rglob("*.py")):
-        if path != Path(progress.__file__):
-            assert "tqdm" not in {
-                name.partition(".")[0]
-                for node in ast.walk(ast.parse(path.read_text("utf-8")))
-                for name in (
-                    [alias.name for alias in node.names] if isinstance(node, ast.Import)
-                    else [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-                )
-            }, path  # fmt: skip
 
 
 def test_a_message_is_one_line_that_commands_no_terminal(capsys):

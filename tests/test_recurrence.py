@@ -26,13 +26,6 @@ def test_the_cell_is_its_equation(length: int, size: int, seed: int):
             assert found[row, t].tolist() == pytest.approx([max(0, v) for v in c], abs=1e-5)
 
 
-def test_steps_are_the_whole():
-    cell, x = SSRU(4), torch.randn(3, 5, 4)
-    whole, state = cell(x), cell.start(torch.zeros(3, 7, 4))
-    for t in range(5):
-        torch.testing.assert_close(cell.step(x[:, t : t + 1], state)[:, 0], whole[:, t])
-
-
 def test_a_recurrent_decoder_can_be_trained():
     """It learns to repeat a word for as long as it takes."""
     model = make_model(9, 9, N=1, d_model=16, d_ff=16, h=2, dropout=0.0, decoder="ssru")

@@ -1,7 +1,5 @@
 """Section 5.4 against torch's cross-entropy and the definition in plain loops; dropout's places."""
 
-import math
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -39,12 +37,16 @@ def problems(draw):
 def test_equals_torchs_cross_entropy_in_value_and_gradient(problem):
     logits, target, pad, epsilon = problem
     logits.requires_grad_()
-    loss = LabelSmoothing(logits.size(1), pad, epsilon)(logits.log_softmax(-1), target)
     expected = F.cross_entropy(
         logits, target, ignore_index=pad, label_smoothing=epsilon, reduction="sum"
     )
-    close(loss, expected)
-    close(torch.autograd.grad(loss, logits)[0], torch.autograd.grad(expected, logits)[0])
+    (gradient,) = torch.autograd.grad(expected, logits)
+    for loss in (
+        LabelSmoothing(logits.size(1), pad, epsilon)(logits.log_softmax(-1), target),
+        smoothed_cross_entropy(logits, target, pad, epsilon),
+    ):
+        close(loss, expected)
+        close(torch.autograd.grad(loss, logits)[0], gradient)
 
 
 @given(problems())
@@ -96,96 +98,15 @@ def test_gradients_of_each_sentence_by_vmap():
     assert not torch.equal(first, second)
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.1])
-def test_padding_does_not_count(epsilon):
-    criterion = LabelSmoothing(5, padding_idx=0, smoothing=epsilon)
-    logits = torch.randn(4, 5, requires_grad=True)
-    target = torch.tensor([3, 0, 1, 0])
-    loss = criterion(logits.log_softmax(-1), target)
-    close(loss, criterion(logits[[0, 2]].log_softmax(-1), target[[0, 2]]))
-    loss.backward()
-    assert not logits.grad[[1, 3]].any()
-    assert logits.grad[[0, 2]].all()
-    logits.grad = None
-    nothing = criterion(logits.log_softmax(-1), torch.zeros(4, dtype=torch.long))
-    nothing.backward()
-    assert nothing == 0 and not logits.grad.any()
-
-
-def test_smoothing_is_least_at_the_smoothed_target_and_punishes_certainty():
-    criterion = LabelSmoothing(5, padding_idx=0, smoothing=0.1)
-    target = torch.tensor([2])
-    best = torch.tensor([[0.02, 0.02, 0.92, 0.02, 0.02]]).log().requires_grad_()
-    loss = criterion(best.log_softmax(-1), target)
-    (gradient,) = torch.autograd.grad(loss, best)
-    close(gradient, torch.zeros(1, 5))
-    for right in 0.9, 0.95, 0.999, 1 - 1e-6:
-        p = torch.full((1, 5), (1 - right) / 4)
-        p[0, 2] = right
-        assert criterion(p.log(), target) > loss
-
-
 @pytest.mark.parametrize("epsilon", [-0.1, 1.0, 2])
 def test_smoothing_outside_its_range(epsilon):
-    with pytest.raises(ValueError, match=rf"expected smoothing in \[0, 1\); got {epsilon}$"):
+    with pytest.raises(ValueError, match=rf"smoothing in \[0, 1\).*{epsilon}$"):
         LabelSmoothing(5, 0, epsilon)
 
 
 def test_wrong_number_of_log_probabilities():
     with pytest.raises(ValueError, match=r"expected 5 .* got 6"):
         LabelSmoothing(5, 0)(torch.randn(2, 6), torch.tensor([1, 2]))
-
-
-# ----------------------------------------------------------------------------- straight from logits
-
-
-@given(problems())
-def test_from_logits_it_is_the_same_loss_with_the_same_gradient(problem):
-    logits, target, pad, epsilon = problem
-    logits.requires_grad_()
-    loss = smoothed_cross_entropy(logits, target, pad, epsilon)
-    expected = LabelSmoothing(logits.size(1), pad, epsilon)(logits.log_softmax(-1), target)
-    close(loss, expected)
-    close(torch.autograd.grad(loss, logits)[0], torch.autograd.grad(expected, logits)[0])
-
-
-# ------------------------------------------------------------------------- definitions of others
-
-
-def built(size: int, right: int, rest: float, others: list[int], epsilon: float) -> torch.Tensor:
-    """A target distribution, entry by entry."""
-    q = torch.zeros(size)
-    for k in others:
-        q[k] = rest
-    q[right] = 1 - epsilon if right not in others else 1 - epsilon + rest
-    assert q.sum().item() == pytest.approx(1)
-    return q
-
-
-def test_the_least_loss_is_the_entropy_of_the_target():
-    size, epsilon, target = 30, 0.1, torch.tensor([4])
-    q = built(size, 4, epsilon / size, list(range(size)), epsilon)
-    loss = smoothed_cross_entropy(q.log().unsqueeze(0), target, -1, epsilon)
-    assert loss.item() == pytest.approx(-(q * q.log()).sum().item(), rel=1e-5)
-    for _ in range(20):
-        other = (q.log() + 0.3 * torch.randn(size)).unsqueeze(0)
-        assert smoothed_cross_entropy(other, target, -1, epsilon) > loss
-
-
-def test_the_definitions_differ_little_in_their_gradients():
-    """Torch's divergence against the targets of tensor2tensor and The Annotated Transformer."""
-    size, pad, right, epsilon = 5000, 0, 7, 0.1
-    logits = torch.randn(1, size, requires_grad=True)
-    ours = smoothed_cross_entropy(logits, torch.tensor([right]), pad, epsilon)
-    gradient = torch.autograd.grad(ours, logits)[0]
-    others = [k for k in range(size) if k != right]
-    for rest in others, [k for k in others if k != pad]:
-        q = built(size, right, epsilon / len(rest), rest, epsilon)
-        divergence = F.kl_div(logits.log_softmax(-1), q.unsqueeze(0), reduction="sum")
-        theirs = torch.autograd.grad(divergence, logits)[0]
-        assert 0 < (gradient - theirs).abs().max() < 1.1 * epsilon / size
-        entropy = -sum(x * math.log(x) for x in q.tolist() if x)
-        assert ours.item() - divergence.item() == pytest.approx(entropy, abs=1e-3)
 
 
 def test_dropout_falls_before_the_residual_sum_and_after_the_embedding_sum():

@@ -1,7 +1,6 @@
 """The paper's run, from nothing to a score, rehearsed: the commands of section 5.2 as they stand
 there, in the places and formats of WMT's files, on a made language and with a tiny model."""
 
-import io
 import json
 import os
 import random
@@ -9,11 +8,11 @@ import re
 import shlex
 import subprocess
 import sys
-import tarfile
 import time
 from pathlib import Path
 
 import pytest
+from serving import tar
 
 from annotated.machinery.scoring import BLEU_KINDS
 
@@ -43,12 +42,7 @@ def sentence(chance: random.Random) -> tuple[str, str]:
 
 
 def archive(path: Path, members: dict[str, str]) -> None:
-    with tarfile.open(path, "w:gz") as tar:
-        for name, text in members.items():
-            data = text.encode()
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
+    tar(path, {name: text.encode() for name, text in members.items()}, "w:gz")
 
 
 def write_corpus(folder: Path) -> None:

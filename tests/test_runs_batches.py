@@ -27,7 +27,8 @@ from annotated.training import PRESETS, TrainingConfig, preset
 
 def test_a_pass_sees_every_token_once(config: TrainingConfig, corpus: Path):
     """Tokens counted by the trainer, against the tokenizer line by line."""
-    trainer = start_run(replace(config, parts=2))
+    config = replace(config, parts=2, src_tokens=80)
+    trainer = start_run(config)
     translator_tokens = 0
     tokenizer = Tokenizer.from_file(str(Path(config.out) / "tokenizer.json"))
     for line in (corpus / "train.de").read_text(encoding="utf-8").splitlines():
@@ -59,6 +60,24 @@ def test_passes_and_seeds_differ_in_order(config: TrainingConfig):
     other = Trainer(replace(config, seed=2), trainer.stream.pairs, trainer.dev_pairs)
     assert [p.pairs for p in (next(other.stream.micro_batches(0, 0)),)] != first[:1]
     assert len({derive_seed(*numbers) for numbers in itertools.product(range(9), repeat=3)}) == 729
+    assert derive_seed(1, 2, 3, 4, 5) == 3_337_551_300_175_466_156  # as ever, for runs that go on
+
+
+def test_dropout_depends_on_the_seed_and_the_position_in_the_data(config, monkeypatch):
+    """Every pass has the same batches here, and the rate is 0, so only dropout changes the loss."""
+    real = batches.token_batches
+    unshuffled = lambda lengths, *budgets, seed: real(lengths, *budgets, seed=0)
+    monkeypatch.setattr(batches, "token_batches", unshuffled)
+
+    def loss(seed: int, epoch: int, batch: int) -> float:
+        trainer.stream.config = replace(config, seed=seed)
+        return float(trainer.train_step(next(trainer.stream.updates(epoch, batch))))
+
+    trainer = start_run(replace(config, factor=0.0, dropout=0.5))
+    losses = [loss(seed, epoch, 0) for seed, epoch in ((1, 0), (1, 1), (1, 2), (2, 0))]
+    assert len(set(losses)) == 4 and loss(1, 1, 0) == losses[1]
+    seeds = [update.share[0][0] for update in itertools.islice(trainer.stream.updates(0, 0), 40)]
+    assert len(set(seeds)) == 40
 
 
 def test_sentences_that_are_too_long_are_left_out_and_counted(config: TrainingConfig, capsys):
@@ -70,13 +89,13 @@ def test_sentences_that_are_too_long_are_left_out_and_counted(config: TrainingCo
     assert f"{60 - len(trainer.stream.kept)} of 60 training pairs are too long" in "".join(
         capsys.readouterr()
     )
-    with pytest.raises(ValueError, match="no training pair of at most 2 pieces"):
+    with pytest.raises(ValueError, match="2 pieces"):
         start_run(replace(config, max_pieces=2, out=config.out + "2"))
 
 
 def test_parts_are_shared_out_evenly():
     assert share_parts(0, 1) == 1 and share_parts(0, 8) == 8 and share_parts(16, 8) == 16
-    with pytest.raises(ValueError, match=r"multiple of the 8 processes; got 12; .*--parts"):
+    with pytest.raises(ValueError, match=r"8 processes; got 12; .*--parts"):
         share_parts(12, 8)
     for name in PRESETS:
         if name.startswith(("base", "big", "parser")):  # as many as the paper had GPUs
@@ -123,6 +142,17 @@ def test_a_large_corpus_is_trained_on_pool_by_pool(dealt: TrainingConfig):
     for i in range(1, len(parts)):  # from any place on, as after a stop
         later = trainer.stream.micro_batches(parts[i - 1].epoch, parts[i - 1].batch + 1)
         assert next(later) == parts[i]
+
+
+def test_each_pool_of_each_pass_is_shuffled_by_its_own_seed(dealt: TrainingConfig, monkeypatch):
+    """Those of the first pools, often the only ones, are the seeds of the passes."""
+    seeds, real = [], batches.token_batches
+    remember = lambda *given, seed: seeds.append(seed) or real(*given, seed=seed)
+    monkeypatch.setattr(batches, "token_batches", remember)
+    stream = start_run(dealt).stream.micro_batches(0, 0)
+    next(part for part in stream if part.epoch == 2)
+    assert len(set(seeds)) == len(seeds) == 4 + 4 + 1
+    assert seeds[::4] == [derive_seed(dealt.seed, epoch) for epoch in range(3)]
 
 
 def test_on_a_gpu_widths_are_multiples_of_eight(config: TrainingConfig, monkeypatch):

@@ -50,7 +50,7 @@ def test_a_damaged_log_is_named_and_left_alone(config: TrainingConfig, damage: s
     path = Path(config.out) / "log.csv"
     damaged = path.read_bytes() + damage.encode("utf-8", "surrogateescape")
     path.write_bytes(damaged)
-    with pytest.raises(FileError, match="expected the log of a run"):
+    with pytest.raises(FileError, match=r"log\.csv"):
         train(config, resume=True)
     assert path.read_bytes() == damaged
 

@@ -29,7 +29,7 @@ def test_a_second_ctrl_c_stops_at_once():
     with StopRequest() as stop:
         os.kill(os.getpid(), signal.SIGINT)
         assert stop.wanted
-        with pytest.raises(KeyboardInterrupt, match="immediately"):
+        with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     with StopRequest(alone=False) as stop:  # torchrun passes the signal on once more
         os.kill(os.getpid(), signal.SIGINT)

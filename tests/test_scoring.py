@@ -2,7 +2,6 @@
 piece at a time."""
 
 import gzip
-import json
 import math
 import os
 import sys
@@ -17,7 +16,6 @@ from annotated.attention import subsequent_mask
 from annotated.data import END, START, train_bpe
 from annotated.machinery import scoring
 from annotated.machinery.corpora.texts import read_lines
-from annotated.machinery.files import resource_path
 from annotated.machinery.scoring import (
     BLEU_KINDS,
     Likelihood,
@@ -69,14 +67,6 @@ def counted_bleu(hypotheses: list[str], references: list[str]) -> float:
 
 
 # ------------------------------------------------------------------------------------------ BLEU
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_reference_itself_scores_a_hundred(kind: str):
-    assert bleu(REFERENCE, REFERENCE, "de", kind)["score"] == pytest.approx(100)
-    shouted = [line.upper() for line in REFERENCE]
-    lower = kind == "lower-tokenized"
-    assert (bleu(shouted, REFERENCE, "de", kind)["score"] > 99) == lower
 
 
 def test_cased_scores_are_sacrebleus():
@@ -131,7 +121,7 @@ def test_an_unknown_kind_or_language_is_refused():
             lambda lang=lang: bleu(OUTPUT, REFERENCE, lang),
             lambda lang=lang: evaluate(None, "multi30k", "dev", "en", lang),  # before it translates
         ):
-            with pytest.raises(ValueError, match="expected a language of two letters"):
+            with pytest.raises(ValueError, match="language"):
                 score()
 
 
@@ -150,7 +140,7 @@ def test_a_language_without_spaces_is_scored_by_letters(lang, ours, theirs, toke
         found["score"] == sacrebleu.corpus_bleu([ours], [[theirs]], tokenize=tokenizer).score > 30
     )
     assert f"tok:{tokenizer}|" in found["signature"]
-    with pytest.raises(ValueError, match=f"a kind of BLEU for {lang} out of cased;"):
+    with pytest.raises(ValueError, match=f"{lang}.*cased"):
         bleu([ours], [theirs], lang, "tokenized")
     for name, line in ("ours", ours), ("theirs", theirs):
         (tmp_path / name).write_text(line + "\n", encoding="utf-8")
@@ -321,35 +311,3 @@ def test_published_outputs_get_their_published_scores(system, tokenized, split):
     assert bleu(output, reference, "de", "compound-split")["score"] == pytest.approx(
         split, abs=0.011
     )
-
-
-# ------------------------------------------------------------------------------- results that ship
-
-
-def results(name: str) -> list[dict]:
-    path = resource_path("results") / name
-    if not path.exists():
-        pytest.skip(f"no results in {path}")
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("name", ["multi30k-en-de", "multi30k-en-fr"])
-def test_the_results_of_the_models_are_complete(name: str):
-    rows = results(f"{name}.json")
-    for split, sentences in ("dev", 1014), ("test", 1000):
-        found = [row for row in rows if row["split"] == split]
-        kinds = {
-            BLEU_KINDS[kind] for kind in KINDS if name[-2:] == "de" or kind != "compound-split"
-        }
-        assert kinds == {row["text"] for row in found}
-        assert {row["sentences"] for row in found} == {sentences}
-    for row in rows:
-        assert 10 < row["score"] < 70
-        assert ("tok:13a" in row["signature"]) == (row["text"] == BLEU_KINDS["cased"])
-
-
-def test_the_results_of_the_published_systems_are_complete():
-    rows = results("newstest2017-en-de.json")
-    assert len(rows) == 12 and {row["sentences"] for row in rows} == {3004}
-    cased = [row for row in rows if row["text"] == BLEU_KINDS["cased"]]
-    assert {row["output"].split(".")[1]: round(row["score"], 2) for row in cased} == PUBLISHED

@@ -1,6 +1,5 @@
 """The runs of the page "Ten Diffs": equal weights, experts, rates, and a queue that goes on."""
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import torch
 
 import benchmarks.since_2017 as since
 from annotated.data import learn_vocabulary
-from annotated.machinery.errors import FileError
 from benchmarks.since_2017 import Experts, Queue, Results, Text, count, looks, losses, variants
 
 
@@ -123,23 +121,3 @@ def test_a_file_with_numbers_for_names_is_known_again(tmp_path: Path):
     Results(tmp_path / "runs.csv").add({**key, "dev_loss": 5.0})
     again = Results(tmp_path / "runs.csv")
     assert again.has(**key) and again.losses("2017", 128, 300_000) == {5e-4: 5.0}
-
-
-def test_a_file_of_another_kind_is_refused(tmp_path: Path):
-    (tmp_path / "runs.csv").write_text("row,seed\nbase,1\n")
-    with pytest.raises(FileError, match=r"runs\.csv: expected a table of runs"):
-        Results(tmp_path / "runs.csv")
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (["--only", "Mamba"], "expected variants out of 2017, .* got 'Mamba'"),
-        (["--tokens", "10"], "expected at least 10000 tokens; got 10"),
-    ],
-)
-def test_arguments_that_are_refused(given: list[str], message: str, capsys: pytest.CaptureFixture):
-    with pytest.raises(SystemExit):
-        since.arguments(["--out", "x.csv", *given])
-    (line,) = capsys.readouterr().err.splitlines()[-1:]
-    assert re.search(message, line)

@@ -21,7 +21,7 @@ from annotated.training import PRESETS, TrainingConfig, model_config, preset
         {"N": 0}, {"updates": -3}, {"dropout": 1.0}, {"label_smoothing": 1.5},
         {"vocabulary": "words"}, {"precision": "int8"}, {"data": "multi30k"}, {"h": 5},
         {"save_updates": 0}, {"factor": math.nan}, {"factor": math.inf}, {"seed": 1.5}, {"N": None},
-        {"N": True}, {"d_ff": "32"}, {"compile": "no"}, {"data": 3}, {"out": b"x"},
+        {"N": True}, {"d_ff": "32"}, {"compile": "no"}, {"data": 3}, {"out": b"x"}, {"out": ""},
     ],
 )  # fmt: skip
 def test_a_wrong_option_is_refused_by_name(change: dict):

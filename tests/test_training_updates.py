@@ -125,7 +125,7 @@ def test_run_epoch_stops_before_the_weights_move_if_the_loss_is_not_finite(mode:
     with torch.no_grad():
         model.generator.proj.weight[3, 0] = math.nan
     before = copy.deepcopy(model.encoder)
-    with pytest.raises(ValueError, match="finite loss; got nan in batch 1"):
+    with pytest.raises(ValueError, match=r"nan.*batch 1"):
         run_epoch([random_batch(2)], model, *parts(model), mode=mode)
     assert equal(model.encoder, before)
 

@@ -1,13 +1,12 @@
 """Trees: reading, cleaning, and the splits of treebanks."""
 
-import io
 import re
-import tarfile
 import zipfile
 
 import pytest
 from hypothesis import given
 from nltk import Tree
+from serving import tar
 from treebanks import TREES, one
 
 from annotated.machinery.corpora.registry import find_corpus
@@ -89,7 +88,7 @@ def test_a_treebank_is_found_in_its_folder(tmp_path):
     "corpus, split, files, said",
     [
         ("wsj-sample", "test", {"README": ""}, "wsj-sample.*test"),
-        ("wsj-sample", "test", None, ""),
+        ("wsj-sample", "test", {}, ""),
         ("wsj-sample", "test", {"a.mrg": "( (S (-NONE- *)) )"}, "a.mrg"),
         ("wsj-sample", "test", {"a.mrg": "\n\udcff"}, "a.mrg, line 2"),
         ("craft", "dev", {"1.tree": "(S (NN a))"}, "craft.*dev"),
@@ -100,17 +99,14 @@ def test_an_archive_without_trees_is_refused(tmp_path, monkeypatch, corpus, spli
     monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path))
     path = tmp_path / find_corpus(corpus).folder / next(iter(find_corpus(corpus).files))
     path.parent.mkdir(parents=True)
-    if files is None:
+    members = {name: text.encode("utf-8", "surrogateescape") for name, text in files.items()}
+    if not files:
         path.write_bytes(b"no archive")
     elif path.suffix == ".zip":
         with zipfile.ZipFile(path, "w") as archive:
-            for name, text in files.items():
-                archive.writestr(name, text.encode("utf-8", "surrogateescape"))
+            for name, content in members.items():
+                archive.writestr(name, content)
     else:
-        with tarfile.open(path, "w:gz") as archive:
-            for name, text in files.items():
-                data = text.encode("utf-8", "surrogateescape")
-                (info := tarfile.TarInfo(name)).size = len(data)
-                archive.addfile(info, io.BytesIO(data))
+        tar(path, members, "w:gz")
     with pytest.raises(ValueError, match=rf"{re.escape(str(path))}.*{said}"):
         load_trees(corpus, split)

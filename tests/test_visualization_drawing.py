@@ -37,7 +37,7 @@ def test_a_first_view_of_what_is_not_there_is_refused(wrong):
 
 @pytest.mark.parametrize("full", [0, -1, 2, float("nan"), "1"])
 def test_a_heat_map_has_full_color_somewhere(full: object):
-    with pytest.raises(ValueError, match="expected full"):
+    with pytest.raises(ValueError, match="full"):
         heat_map(torch.zeros(1, 1), ["a"], full=full)
 
 
@@ -185,15 +185,6 @@ def test_the_heads_shown_share_the_height_of_the_words(weights: Tensor, heads: l
     for top, low, head in cells:
         place = heads.index(int(head))
         assert [float(top), float(low)] == pytest.approx(edges[place : place + 2])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("heads", [[1, 3], [1, 2, 3]])
-def test_lines_of_several_heads_run_side_by_side(weights: Tensor, heads: list[int]):
-    """Drawn on one another their colors would mix."""
-    vl_convert = pytest.importorskip("vl_convert")
-    chart = attention_lines(weights, WORDS, layer=1, heads=heads, query=2, threshold=0.0)
-    drawing = vl_convert.vegalite_to_svg(chart.properties(width=600).to_dict())
     starts = re.findall(r'<line [^>]*transform="translate\(([\d.]+),', drawing)
     assert len(starts) == len(heads) * len(WORDS)
-    assert len(set(starts)) == len(heads)
+    assert len(set(starts)) == len(heads)  # side by side, as one on another would mix their colors
