@@ -163,22 +163,21 @@ def extend_beam(beam: Beam, log_probs: Tensor, size: int) -> None:
     Args:
         log_probs: (batch, width, vocab), of the next token; overwritten.
     """
-    batch, _, vocab = log_probs.shape
+    batch, width, vocab = log_probs.shape
     log_probs += beam.log_prob.unsqueeze(-1)  # now of the whole; in place, as it is large
     total = log_probs.flatten(1)  # (batch, width · vocab)
-    width = min(size, total.size(1))
-    beam.log_prob, index = total.topk(width)  # (batch, width), best first
+    beam.log_prob, index = total.topk(min(size, total.size(1)))  # best first
     parent, token = index // vocab, index % vocab
     row = torch.arange(batch, device=index.device).unsqueeze(1)
     beam.ids = torch.cat([beam.ids[row, parent], token.unsqueeze(-1)], dim=-1)
-    beam.parents = row * log_probs.size(1) + parent
-    places = torch.tensor([[size - len(complete)] for complete in beam.found], device=index.device)
-    rank = torch.arange(width, device=index.device)
-    beam.log_prob.masked_fill_(rank >= places, -math.inf)
+    beam.parents = row * width + parent
 
 
-def take_complete(beam: Beam, alpha: float, offset: float = 5) -> None:
+def take_complete(beam: Beam, size: int, alpha: float, offset: float = 5) -> None:
     """Move the hypotheses that have just ended from the beam to those that are complete."""
+    places = beam.ids.new_tensor([[size - len(complete)] for complete in beam.found])
+    rank = torch.arange(beam.ids.size(1), device=places.device)
+    beam.log_prob.masked_fill_(rank >= places, -math.inf)
     ended = (beam.ids[:, :, -1] == END) & beam.log_prob.isfinite()
     for row, place in ended.nonzero().tolist():
         ids, log_prob = beam.ids[row, place, 1:].tolist(), float(beam.log_prob[row, place])
@@ -237,7 +236,7 @@ def beam_search(
         found, state.follow = state.found, follow
         while state.found:
             extend_beam(state, next_log_probs(model, state), beam)
-            take_complete(state, alpha, offset)
+            take_complete(state, beam, alpha, offset)
             keep = can_win(state, n_best, alpha, offset)
             if not keep.all():  # decided sentences leave the batch
                 state.select(keep.nonzero().squeeze(1))

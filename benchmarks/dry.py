@@ -235,7 +235,7 @@ def search_step(config: TrainingConfig, beam: int, steps: int = 2) -> int:
     src = torch.zeros(8, 24, dtype=torch.long, device=META)
     mask = torch.ones(8, 1, 24, dtype=torch.bool, device=META)
     with torch.inference_mode(), without_dropout(model):
-        state = open_beam(model, src, mask, beam)
+        state = open_beam(model, src, mask, extra=50, most=None)
         with Operators() as operators:
             for _ in range(steps):
                 extend_beam(state, next_log_probs(model, state), beam)
