@@ -9,6 +9,7 @@ import lazy_loader
 _NAMES = {
     "_version": "__version__",
     "attention": "MultiHeadedAttention scaled_dot_product subsequent_mask",
+    "compat": "SimpleLossCompute run_epoch",
     "data": "Batch END PAD START UNK encode_source encode_target learn_vocabulary token_batches",
     "decoding": "Hypothesis beam_search greedy_decode",
     "embeddings": "Embeddings Generator",
@@ -38,7 +39,7 @@ _NAMES = {
     "positional": "LearnedPositionalEncoding PositionalEncoding sinusoids",
     "regularization": "LabelSmoothing",
     "stacks": "Decoder DecoderLayer Encoder EncoderLayer SublayerConnection",
-    "training": "SimpleLossCompute TrainingConfig preset run_epoch",
+    "training": "TrainingConfig preset",
     "variations": "count_parameters row_config table_3",
 }
 _OFFERED = {module: names.split() for module, names in _NAMES.items()}

@@ -21,6 +21,8 @@ from ._version import __version__ as __version__
 from .attention import MultiHeadedAttention as MultiHeadedAttention
 from .attention import scaled_dot_product as scaled_dot_product
 from .attention import subsequent_mask as subsequent_mask
+from .compat import SimpleLossCompute as SimpleLossCompute
+from .compat import run_epoch as run_epoch
 from .data import END as END
 from .data import PAD as PAD
 from .data import START as START
@@ -86,10 +88,8 @@ from .stacks import DecoderLayer as DecoderLayer
 from .stacks import Encoder as Encoder
 from .stacks import EncoderLayer as EncoderLayer
 from .stacks import SublayerConnection as SublayerConnection
-from .training import SimpleLossCompute as SimpleLossCompute
 from .training import TrainingConfig as TrainingConfig
 from .training import preset as preset
-from .training import run_epoch as run_epoch
 from .variations import count_parameters as count_parameters
 from .variations import row_config as row_config
 from .variations import table_3 as table_3

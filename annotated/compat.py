@@ -4,11 +4,17 @@ Its names for loading data and for drawing are not included. An attention layer 
 in `attn`, and the loss keeps its smoothed targets in `true_dist`.
 """
 
-from collections.abc import Iterable, Iterator
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
 
 from annotated import attention as paper_attention
 from annotated import model as paper_model
@@ -20,9 +26,11 @@ from annotated.decoding import greedy_decode
 from annotated.embeddings import Embeddings, Generator
 from annotated.feed_forward import PositionwiseFeedForward
 from annotated.machinery.errors import InputError, check_whole
+from annotated.machinery.progress import progress_bar
 from annotated.model import EncoderDecoder
 from annotated.optimizer import rate
 from annotated.positional import PositionalEncoding
+from annotated.regularization import without_dropout
 from annotated.stacks import (
     Decoder,
     DecoderLayer,
@@ -31,7 +39,7 @@ from annotated.stacks import (
     SublayerConnection,
     clones,
 )
-from annotated.training import SimpleLossCompute, TrainState, run_epoch
+from annotated.training import update_weights
 
 __all__ = [
     "Batch",
@@ -150,6 +158,97 @@ class LabelSmoothing(regularization.LabelSmoothing):
         self.true_dist = spread.masked_fill(padding, 0.0)
         x = x.masked_fill(self.true_dist == 0, 0.0)  # 0 · log 0 is 0, but torch computes NaN
         return nn.functional.kl_div(x, self.true_dist, reduction="sum")
+
+
+class SimpleLossCompute:
+    """The loss, computed from the decoder's output.
+
+    Args:
+        generator: maps the decoder's output to log-probabilities.
+        criterion: maps (log-probabilities, targets) to a summed loss, as `LabelSmoothing` does.
+    """
+
+    def __init__(self, generator: nn.Module, criterion: nn.Module) -> None:
+        self.generator = generator
+        self.criterion = criterion
+
+    def __call__(self, x: Tensor, y: Tensor, norm: Tensor | float) -> tuple[Tensor, Tensor]:
+        """x: (batch, len, d_model)   y: ids (batch, len)   norm: divides the sum.
+
+        Returns: the summed loss, detached, and the loss per unit of norm to differentiate.
+        """
+        log_probs = self.generator(x)  # (batch, len, vocab)
+        total = self.criterion(log_probs.flatten(0, 1), y.flatten())
+        return total.detach(), total / norm
+
+
+@dataclass
+class TrainState:
+    """Counters of a training.
+
+    Args:
+        step: batches processed.   accum_step: updates of the weights.
+        samples: sentence pairs processed.   tokens: target tokens processed.
+    """
+
+    step: int = 0
+    accum_step: int = 0
+    samples: int = 0
+    tokens: int = 0
+
+
+def run_epoch(
+    data_iter: Iterable[Batch],
+    model: nn.Module,
+    loss_compute: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]],
+    optimizer: Optimizer | None = None,
+    scheduler: LRScheduler | None = None,
+    mode: str = "train",
+    accum_iter: int = 1,
+    train_state: TrainState | None = None,
+) -> tuple[float, TrainState]:
+    """One pass over the data, with or without training.
+
+    Args:
+        data_iter: batches.   model: called with (src, tgt, src_mask, tgt_mask).
+        loss_compute: as `SimpleLossCompute`.
+        optimizer, scheduler: required by the training modes only.
+        mode: "train", "train+log" (with a progress bar) or "eval" (without dropout).
+        accum_iter: batches averaged in one update; the last update may have fewer.
+        train_state: counters to continue; default: new ones.
+
+    Returns: mean loss per target token in nats, and the counters.
+
+    Raises: InputError if the loss of a batch is not finite, if a training mode has no optimizer
+        or scheduler, or for another mode or an accum_iter below 1.
+    """
+    if mode not in ("train", "train+log", "eval"):
+        raise InputError(f"expected mode out of train, train+log, eval; got {mode!r}")
+    check_whole("accum_iter", accum_iter)
+    training, state = mode != "eval", train_state or TrainState()
+    if training and (optimizer is None or scheduler is None):
+        raise InputError("expected an optimizer and a scheduler for training; got None")
+    total_loss, total_tokens = 0.0, 0
+    log = {"disable": mode != "train+log", "leave": False, "unit": "batch"}
+    progress = progress_bar(data_iter, **log)
+    batches = iter(progress)
+    while group := list(islice(batches, accum_iter)):
+        for batch in group:
+            still = nullcontext() if training else without_dropout(model)
+            with torch.set_grad_enabled(training), still:
+                out = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
+                loss, loss_node = loss_compute(out, batch.tgt_y, batch.ntokens)
+            if training:
+                (loss_node / len(group)).backward()
+            total_loss, total_tokens = total_loss + float(loss), total_tokens + int(batch.ntokens)
+            state.step, state.samples = state.step + 1, state.samples + batch.src.size(0)
+            state.tokens += int(batch.ntokens)
+            if not math.isfinite(loss):
+                raise InputError(f"expected a finite loss; got {loss} in batch {state.step}")
+            progress.set_postfix(loss=f"{loss / max(int(batch.ntokens), 1):.2f}", refresh=False)
+        if optimizer and scheduler and training:
+            state.accum_step += update_weights(optimizer, scheduler)
+    return total_loss / max(total_tokens, 1), state
 
 
 class DummyOptimizer(torch.optim.SGD):

@@ -215,7 +215,7 @@ def homes(package: Path, modules: dict[str, Module]) -> dict[str, str]:
     A name that an export cell defines is the chapter's, even if the machinery has one like it.
     """
     found = {}
-    for path in sorted((package / "machinery").rglob("*.py")):
+    for path in sorted([*package.glob("compat.py"), *(package / "machinery").rglob("*.py")]):
         module = path.relative_to(package).with_suffix("").as_posix().replace("/", ".")
         tree = ast.parse(path.read_text(encoding="utf-8"))
         found |= {name: module for node in tree.body for name in defined_names(node)}

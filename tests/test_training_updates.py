@@ -8,12 +8,12 @@ import torch
 from small_runs import equal
 from torch import nn
 
+from annotated.compat import SimpleLossCompute, TrainState, run_epoch
 from annotated.data import Batch
 from annotated.machinery.errors import InputError
 from annotated.machinery.runs.trainer import ModelLoss
 from annotated.model import EncoderDecoder, make_model
 from annotated.regularization import LabelSmoothing, smoothed_cross_entropy
-from annotated.training import SimpleLossCompute, TrainState, run_epoch
 
 
 @pytest.mark.parametrize(
