@@ -14,16 +14,18 @@ pytest.importorskip("nbclient", reason="needs the extra `test`")
 
 from contents import ROOT
 
-BLOCK = re.compile(r"`([\w./-]+)`[^`\n]*:\n\n(`{3,})\w+\n(.*?)^\2$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(r"`([\w./-]+)`[^`\n]*:\n\n(`{3,})(\w+)\n(.*?)^\2$", re.DOTALL | re.MULTILINE)
 SLOW = "slow or processes or colab or gpu or site or browser or corpora or paper"
 
 
 def follow(recipe: str, clone: Path) -> list[str]:
     """Put the blocks of a recipe where it says, and return the names of the files."""
-    found = [(name, block) for name, _, block in BLOCK.findall(recipe)]
-    for name, block in found:
+    found = [(name, language, block) for name, _, language, block in BLOCK.findall(recipe)]
+    for name, language, block in found:
         path = clone / name
-        if name == "_toc.yml":
+        if language == "diff":
+            text = apply(block, path.read_text(encoding="utf-8"))
+        elif name == "_toc.yml":
             neighbor = "      - file: chapters/machinery/heads\n"
             text = path.read_text(encoding="utf-8").replace(neighbor, neighbor + block)
         elif path.exists():
@@ -32,7 +34,17 @@ def follow(recipe: str, clone: Path) -> list[str]:
         else:
             text = block
         path.write_text(text, encoding="utf-8")
-    return [name for name, _ in found]
+    return [name for name, _, _ in found]
+
+
+def apply(diff: str, text: str) -> str:
+    """A text after a diff; an empty line in it is one of the text, or ends a hunk."""
+    for hunk in re.split(r"\n\n(?=[-+ ])", diff.rstrip("\n")):
+        lines = [(line[:1] or " ", line[1:]) for line in hunk.split("\n")]
+        old, new = ("\n".join(rest for mark, rest in lines if mark in f" {side}") for side in "-+")
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    return text
 
 
 def succeeds(clone: Path, *arguments: str, **variables: str) -> None:
@@ -99,6 +111,41 @@ def test_a_test(recipes: dict[str, str], clone: Path):
     added = re.findall(r"^def (test_\w+)", (clone / name).read_text(encoding="utf-8"), re.M)[-1]
     assert added in recipes["test"]
     succeeds(clone, "-m", "pytest", "-p", "no:xdist", f"{name}::{added}")
+
+
+@pytest.mark.slow
+def test_a_model_option(recipes: dict[str, str], clone: Path):
+    """It trains, searches with and without a cache alike, is saved and loaded, and not exported."""
+    folder = clone / "annotated" / "machinery"
+    names = ["options.py", "parts.py"]
+    assert follow(recipes["model option"], clone) == [f"annotated/machinery/{n}" for n in names]
+    assert "alibi" in (folder / "options.py").read_text(encoding="utf-8")
+    check(clone)
+    code = """
+import torch
+from annotated import Translator, beam_search, export_model, load_pretrained, make_model
+from tiny import TOKENIZER, V
+model = make_model(V, V, N=1, d_model=16, d_ff=16, h=2, alibi=True).eval()
+src = torch.tensor([[4, 5, 6, 1]])
+cached = beam_search(model, src)
+hook = model.decoder.register_forward_hook(lambda *_: None)  # then nothing is cached
+assert beam_search(model, src)[0][0].ids == cached[0][0].ids
+hook.remove()
+Translator(model, TOKENIZER).save("saved")
+again = load_pretrained("saved")
+assert again.model.config.alibi
+try:
+    export_model(again, "ctranslate2", "exported")
+except ValueError as error:
+    assert "alibi" in str(error).lower(), error
+else:
+    raise SystemExit("it was exported")
+"""
+    paths = os.pathsep.join([str(clone), str(clone / "tests")])
+    succeeds(clone, "-c", code, PYTHONPATH=paths)
+    succeeds(clone, "-m", "annotated", "train", "--help")
+    run = ["tests/test_model.py", "tests/test_cli.py", "tests/test_training_config.py"]
+    succeeds(clone, "-m", "pytest", "-p", "no:xdist", "-m", f"not ({SLOW})", *run)
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ import json
 import logging
 import warnings
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,11 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor, nn
 
+from annotated import compat
+from annotated.attention import MultiHeadedAttention
 from annotated.data import END, PAD, SPECIALS, START, UNK
+from annotated.embeddings import Embeddings, Generator
+from annotated.feed_forward import PositionwiseFeedForward
 from annotated.machinery.corpora.vocabularies import write_tokenizers
 from annotated.machinery.errors import InputError, extra
 from annotated.machinery.files import write_text, writing_new_folder
@@ -26,8 +31,10 @@ from annotated.machinery.formats.marian import write_marian
 from annotated.machinery.formats.own import own_weights, stored_weights
 from annotated.machinery.stepping import is_watched
 from annotated.machinery.translator import Translator
-from annotated.model import EncoderDecoder, TransformerConfig
-from annotated.positional import PositionalEncoding, sinusoids
+from annotated.model import Embed, EncoderDecoder
+from annotated.positional import LearnedPositionalEncoding, PositionalEncoding, sinusoids
+from annotated.regularization import Dropout
+from annotated.stacks import Decoder, DecoderLayer, Encoder, EncoderLayer, SublayerConnection
 
 _POSITIONS = 2048  # length of sinusoids: twice the tokens that a translator reads per sentence
 
@@ -37,7 +44,7 @@ def _copy_to_export(model: EncoderDecoder, half: bool) -> EncoderDecoder:
     model = copy.deepcopy(model).cpu().eval()
     for module in model.modules():
         if isinstance(module, PositionalEncoding):
-            module.pe = sinusoids(_POSITIONS, model.config.d_model).unsqueeze(0)
+            module.pe = sinusoids(_POSITIONS, model.config.d_model, module.base).unsqueeze(0)
     return model.half() if half else model.float()
 
 
@@ -264,21 +271,34 @@ FORMS: dict[str, Callable[[Translator, Path, bool], None]] = {
 }
 
 
-def check_paper_parts(model: EncoderDecoder, form: str) -> TransformerConfig:
-    """The configuration of a model that consists of the paper's parts, which other programs have.
+_PARTS = {
+    EncoderDecoder, Encoder, EncoderLayer, Decoder, DecoderLayer, SublayerConnection, Embed,
+    Embeddings, Generator, PositionalEncoding, LearnedPositionalEncoding, MultiHeadedAttention,
+    PositionwiseFeedForward, Dropout, compat.MultiHeadedAttention, nn.Linear, nn.LayerNorm,
+    nn.Embedding, nn.Dropout, nn.Identity, nn.ModuleList, nn.Sequential,
+}  # fmt: skip
+_KNOWN = {  # options that the exporters below handle, or refuse themselves
+    "src_vocab", "tgt_vocab", "max_len", "tie_embeddings", "N", "d_model", "d_ff", "h", "d_k",
+    "d_v", "dropout", "attention_dropout", "positions", "norm_first", "bias", "activation",
+}  # fmt: skip
 
-    Raises: InputError that names the first module of another class, or one that is hooked or
-        patched, and as `own_weights`.
+
+def check_exportable(model: EncoderDecoder, form: str) -> None:
+    """Raise InputError unless a model is the paper's, with options that other programs have.
+
+    Raises: InputError that names the first option, or the first module of another class, or one
+        that is hooked or patched; and as `own_weights`.
     """
     own_weights(model)
+    for each in fields(model.config):
+        if each.name not in _KNOWN and (value := getattr(model.config, each.name)) != each.default:
+            wanted = f"{each.name}={each.default!r} in a model for {form}"
+            raise InputError(f"expected {wanted}; got {value!r}")
     for name, module in model.named_modules():
-        kind, where = type(module), type(module).__module__
-        own = ("annotated.", "torch.nn.modules.")
-        if not where.startswith(own) or "forward" in vars(module) or is_watched(module):
-            changed = kind.__name__ if not where.startswith(own) else "a changed module"
-            wanted = f"a part of the paper's model, which is all that {form} can express"
-            raise InputError(f"expected {name or 'the model'} as {wanted}; got {changed}")
-    return model.config
+        if type(module) not in _PARTS or "forward" in vars(module) or is_watched(module):
+            changed = "one that was changed" if type(module) in _PARTS else type(module).__name__
+            wanted = f"a part of the paper's model, which is all that {form} has, for {name}"
+            raise InputError(f"expected {wanted}; got {changed}")
 
 
 def export_model(translator: Translator, form: str, folder: str | Path, half: bool = False) -> None:
@@ -293,11 +313,7 @@ def export_model(translator: Translator, form: str, folder: str | Path, half: bo
     """
     if not isinstance(form, str) or form not in FORMS:
         raise InputError(f"expected a form out of {', '.join(FORMS)}; got {form!r:.80}")
-    c = check_paper_parts(translator.model, form)
-    only = {"decoder": ("attention",), "N_decoder": (None, c.N), "norm_eps": (1e-5,)}
-    for name, allowed in only.items():
-        if (value := getattr(c, name)) not in allowed:
-            raise InputError(f"expected {name}={allowed[0]!r} in a model for {form}; got {value!r}")
+    check_exportable(translator.model, form)
     stored_weights(own_weights(translator.model), half)
     with writing_new_folder(folder) as part:
         FORMS[form](translator, part, half)
