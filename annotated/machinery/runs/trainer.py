@@ -157,7 +157,10 @@ class Trainer:
         self.loss: Any = ModelLoss(self.model, config.label_smoothing)
         if self.processes.size > 1:
             self.loss = DistributedDataParallel(
-                self.loss, broadcast_buffers=False, gradient_as_bucket_view=True
+                self.loss,
+                broadcast_buffers=False,
+                gradient_as_bucket_view=True,
+                find_unused_parameters=bool(self.model.parts),  # which may have some
             )
         self.run_loss = compiled(self.loss) if config.compile else self.loss
         self.queue: deque[_Queued] = deque()
