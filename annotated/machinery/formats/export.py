@@ -23,7 +23,7 @@ from annotated.machinery.corpora.vocabularies import write_tokenizers
 from annotated.machinery.errors import InputError, extra
 from annotated.machinery.files import write_text, writing_new_folder
 from annotated.machinery.formats.marian import write_marian
-from annotated.machinery.formats.own import own_weights, stored_weights
+from annotated.machinery.formats.own import named_parts, own_weights, stored_weights
 from annotated.machinery.stepping import is_watched
 from annotated.machinery.translator import Translator
 from annotated.model import EncoderDecoder, TransformerConfig
@@ -37,7 +37,7 @@ def _copy_to_export(model: EncoderDecoder, half: bool) -> EncoderDecoder:
     model = copy.deepcopy(model).cpu().eval()
     for module in model.modules():
         if isinstance(module, PositionalEncoding):
-            module.pe = sinusoids(_POSITIONS, model.config.d_model).unsqueeze(0)
+            module.pe = sinusoids(_POSITIONS, model.config.d_model, module.base).unsqueeze(0)
     return model.half() if half else model.float()
 
 
@@ -268,17 +268,14 @@ FORMS: dict[str, Callable[[Translator, Path, bool], None]] = {
 def check_paper_parts(model: EncoderDecoder, form: str) -> TransformerConfig:
     """The configuration of a model that consists of the paper's parts, which other programs have.
 
-    Raises: InputError that names the first module of another class, or one that is hooked or
-        patched, and as `own_weights`.
+    Raises: InputError that names parts of the caller's, or a module that is hooked, and as
+        `own_weights`.
     """
     own_weights(model)
-    for name, module in model.named_modules():
-        kind, where = type(module), type(module).__module__
-        own = ("annotated.", "torch.nn.modules.")
-        if not where.startswith(own) or "forward" in vars(module) or is_watched(module):
-            changed = kind.__name__ if not where.startswith(own) else "a changed module"
-            wanted = f"a part of the paper's model, which is all that {form} can express"
-            raise InputError(f"expected {name or 'the model'} as {wanted}; got {changed}")
+    hooked = [name for name, module in model.named_modules() if is_watched(module)]
+    if got := model.parts or dict.fromkeys(hooked[-1:], "a changed module"):
+        wanted = f"the paper's model, which is all that {form} can express"
+        raise InputError(f"expected {wanted}; got {named_parts(got)}")
     return model.config
 
 

@@ -67,8 +67,10 @@ def built(build: Build, config: TransformerConfig) -> EncoderDecoder:
     model = build(config)
     if not isinstance(model, EncoderDecoder):
         raise InputError(f"expected an EncoderDecoder from build; got {type(model).__name__}")
-    if getattr(model, "config", None) is None:  # made by a function other than `build_model`
-        model.config, model.parts = config, part_names({"build": build})
+    if getattr(model, "config", None) is None:
+        model.config = config
+    if getattr(build, "func", build) is not build_model:  # it may have changed anything
+        model.parts = {**model.parts, **part_names({"build": build})}
     return model
 
 
@@ -172,12 +174,12 @@ def read_own(folder: Path, contents: dict[str, Any], build: Build | None = None)
     found, header = read_tensors(weights_path, f"the weights of the model in {path}")
     stored, found = found, _as_floats(weights_path, found)
     if noted and build is None:
-        raise InputError(f"expected the parts of the model in {folder} again: {_told(noted)}")
+        raise InputError(f"expected the parts of the model in {folder} again: {named_parts(noted)}")
     model = empty_model(config, found, path, build or build_model)
     if model.parts != noted:
-        given = _told(model.parts)
+        given = named_parts(model.parts)
         raise InputError(
-            f"expected the parts of the model in {folder}, {_told(noted)}; got {given}"
+            f"expected the parts of the model in {folder}, {named_parts(noted)}; got {given}"
         )
     tensors = model_tensors(model)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
@@ -202,7 +204,7 @@ def read_own(folder: Path, contents: dict[str, Any], build: Build | None = None)
     return with_weights(model, weights), *tokenizers
 
 
-def _told(parts: Any) -> str:
+def named_parts(parts: Any) -> str:
     """Names of parts as they are given to `load_pretrained`."""
     named = parts.items() if isinstance(parts, dict) else [("parts", parts)]
     return ", ".join(f"{name}={part}" for name, part in named)[:200] or "the paper's"
@@ -248,20 +250,47 @@ def own_weights(model: EncoderDecoder) -> dict[str, Tensor]:
     """The parameters of a model, and the buffers that it stores, by their names.
 
     Raises: InputError for a model without a configuration, and one that names the first difference
-        from the parameters that the configuration describes, for example if the model was pruned,
-        quantized, parametrized or truncated.
+        from the model that the configuration describes, for example if it was pruned, quantized,
+        parametrized or truncated, or if a module was exchanged after `build_model`.
     """
     if getattr(model, "config", None) is None:
         raise InputError("expected a model from build_model, which has a configuration to save")
     own = model_tensors(model)
-    shapes = parameter_shapes(model.config)
-    for name in () if model.parts else sorted(own.keys() | shapes.keys()):
-        if name not in own or name not in shapes or own[name].shape != shapes[name]:
+    if model.parts:
+        return own
+    with torch.device("meta"):
+        described = build_model(model.config)
+    said = "as the configuration of the model describes it"
+    modules, shapes = dict(described.named_modules()), dict(described.named_parameters())
+    for name, module in model.named_modules():
+        if name in modules and (got := _difference(module, modules[name])):
+            wanted = f"{said}: {type(modules[name]).__name__}"
+            advice = "a part of your own is an argument of build_model and load_pretrained"
+            raise InputError(f"expected {name or 'the model'} {wanted}; got {got}; {advice}")
+    for name in sorted(own.keys() | shapes.keys()):
+        if name not in own or name not in shapes or own[name].shape != shapes[name].shape:
             got = tuple(own[name].shape) if name in own else "none"
-            wanted = tuple(shapes[name]) if name in shapes else "none"
-            described = "as the configuration of the model describes it"
-            raise InputError(f"expected {name} {described}: {wanted}; got {got}")
+            wanted = tuple(shapes[name].shape) if name in shapes else "none"
+            raise InputError(f"expected {name} {said}: {wanted}; got {got}")
     return own
+
+
+def _difference(module: nn.Module, described: nn.Module) -> str:
+    """What makes a module compute other than one that the configuration describes; or nothing."""
+    kind, has = type(module), vars(module)
+    if not (isinstance(module, type(described)) and kind.__module__.startswith(_KNOWN)):
+        return kind.__name__
+    if patched := [name for name in has if callable(getattr(kind, name, None))]:
+        return f"another {patched[0]}"
+    for name, value in vars(described).items():
+        plain = isinstance(value, (int, float, str)) or callable(value)
+        free = name.startswith("_") or name in ("training", "p", "inplace")  # p: of dropout
+        if plain and not free and has.get(name) != value:
+            return f"{name}={getattr(has.get(name), '__name__', has.get(name))}"
+    return ""
+
+
+_KNOWN = "annotated.", "torch.nn.modules."  # modules with classes that compute what they say
 
 
 def stored_weights(weights: Mapping[str, Tensor], half: bool) -> dict[str, Tensor]:
