@@ -94,7 +94,13 @@ class ModelLoss(nn.Module):
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """ids (batch, src_len) and (batch, tgt_len + 1) to the loss, summed over target tokens."""
-        batch = Batch(src, tgt)
+        loss = self.sum_over_tokens(Batch(src, tgt))
+        if self.model.parts:  # a part may never use a parameter, but the processes wait for its
+            loss = loss + 0 * sum(p.sum() for p in self.model.parameters())  # gradient
+        return loss
+
+    def sum_over_tokens(self, batch: Batch) -> Tensor:
+        """The loss of a batch, by the parameters that it uses."""
         out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
         generator = self.model.generator
         if type(generator) is not Generator:
@@ -157,10 +163,7 @@ class Trainer:
         self.loss: Any = ModelLoss(self.model, config.label_smoothing)
         if self.processes.size > 1:
             self.loss = DistributedDataParallel(
-                self.loss,
-                broadcast_buffers=False,
-                gradient_as_bucket_view=True,
-                find_unused_parameters=bool(self.model.parts),  # which may have some
+                self.loss, broadcast_buffers=False, gradient_as_bucket_view=True
             )
         self.run_loss = compiled(self.loss) if config.compile else self.loss
         self.queue: deque[_Queued] = deque()
