@@ -1,5 +1,6 @@
 """Parts that the package does not know, each as somebody might write it, and models with them."""
 
+import copy
 import math
 from collections.abc import Callable
 from functools import partial
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from annotated.attention import MultiHeadedAttention, masked_softmax
 from annotated.feed_forward import PositionwiseFeedForward
+from annotated.model import EncoderDecoder
 from annotated.positional import LearnedPositionalEncoding
 
 
@@ -25,6 +27,13 @@ class Distances(MultiHeadedAttention):
         scores = query @ key.mT / math.sqrt(query.size(-1)) - slopes * distances
         weights = masked_softmax(scores, mask)
         return self.dropout(weights) @ value, weights
+
+
+class Silent(MultiHeadedAttention):
+    """The mean of the values, as the same for all queries, and no weights."""
+
+    def kernel(self, query: Tensor, key: Tensor, value: Tensor, mask: Any = None) -> tuple:
+        return value.mean(2, keepdim=True).expand(-1, -1, query.size(2), -1), None
 
 
 class RelativeBias(MultiHeadedAttention):
@@ -120,10 +129,10 @@ class ScaleNorm(nn.Module):
 
     def __init__(self, d_model: int, eps: float = 1e-5) -> None:
         super().__init__()
-        self.eps, self.gain = eps, nn.Parameter(torch.tensor(d_model**0.5))
+        self.eps, self.multiplier = eps, nn.Parameter(torch.tensor(d_model**0.5))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.gain * x / x.norm(dim=-1, keepdim=True).clamp(min=self.eps)
+        return self.multiplier * x / x.norm(dim=-1, keepdim=True).clamp(min=self.eps)
 
 
 class Louder(LearnedPositionalEncoding):
@@ -169,9 +178,9 @@ class Buffer(nn.Module):
         super().__init__()
         self.max_len = max_len
         table = torch.arange(max_len).unsqueeze(1) * torch.arange(1, d_model + 1)
-        self.register_buffer(
-            "table", torch.randn(max_len, d_model) if stored else table.sin(), persistent=stored
-        )
+        table = torch.randn(max_len, d_model) if stored else table.sin()
+        self.register_buffer("table", table, persistent=stored)
+        self.register_buffer("unused", torch.full((2, 2), -math.inf).triu(1))
 
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         return x + self.table[start : start + x.size(1)]
@@ -193,6 +202,24 @@ class Factorized(nn.Sequential):
 
     def __init__(self, d_model: int, vocab: int) -> None:
         super().__init__(nn.Embedding(vocab, 4), nn.Linear(4, d_model))
+
+
+class TorchStack(nn.ModuleList):
+    """A stack of torch's layers, called as this package calls one."""
+
+    def __init__(self, layer: nn.Module, N: int) -> None:
+        super().__init__(copy.deepcopy(layer) for _ in range(N))
+
+    def forward(self, x: Tensor, *given: Any) -> Tensor:
+        for layer in self:
+            if len(given) == 1:
+                masks = {} if given[0] is None else {"src_key_padding_mask": ~given[0][:, 0]}
+                x = layer(x, **masks)
+            else:
+                memory, src_mask, tgt_mask = given
+                masks = {} if src_mask is None else {"memory_key_padding_mask": ~src_mask[:, 0]}
+                x = layer(x, memory, ~tgt_mask[0], **masks)
+        return x
 
 
 def own_places(attention: Callable) -> dict[str, Callable]:
@@ -222,4 +249,29 @@ PARTS: dict[str, dict[str, Any]] = {
     "a foreign embedding, tied": {"embedding": Normed},
     "a foreign embedding": {"embedding": Normed},
     "a factorized embedding": {"embedding": Factorized},
+}
+
+
+def exchange_norm(model: EncoderDecoder) -> None:
+    model.encoder.layers[1].sublayer[0].norm = nn.LayerNorm(16, eps=0.1)
+
+
+def exchange_attention(model: EncoderDecoder) -> None:
+    model.decoder.layers[0].self_attn.__class__ = Distances
+
+
+def patch_kernel(model: EncoderDecoder) -> None:
+    layer = model.decoder.layers[0].self_attn
+    layer.kernel = partial(Distances.kernel, layer)
+
+
+def set_activation(model: EncoderDecoder) -> None:
+    model.encoder.layers[0].feed_forward.activation = F.silu
+
+
+CHANGES = {
+    exchange_norm: "encoder.layers.1.sublayer.0.norm .* got eps=0.1",
+    exchange_attention: "decoder.layers.0.self_attn .* got Distances",
+    patch_kernel: "decoder.layers.0.self_attn .* got another kernel",
+    set_activation: "encoder.layers.0.feed_forward .* got activation=silu",
 }

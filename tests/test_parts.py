@@ -43,22 +43,22 @@ from typing import Any
 
 import pytest
 import torch
-from foreign_parts import PARTS, LinearAttention
+from foreign_parts import CHANGES, PARTS, Distances, Factorized, LinearAttention, Silent, TorchStack
 from safetensors import safe_open
 from small_runs import assert_same_run
 from test_runs_processes import assert_close
 from tiny import TOKENIZER, never_end
-from torch import Tensor
+from torch import Tensor, nn
 
 from annotated.attention import subsequent_mask
-from annotated.data import END, PAD, START
+from annotated.data import END, PAD, START, UNK, encode_source
 from annotated.decoding import beam_search, greedy_decode, length_penalty
 from annotated.incremental import DecoderCache
 from annotated.machinery.cli.main import main
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.formats import engine
 from annotated.machinery.formats.export import FORMS, export_model
-from annotated.machinery.formats.own import model_tensors
+from annotated.machinery.formats.own import built, model_tensors
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.recording import record_attention, switch_off, take, touch
 from annotated.machinery.runs.checkpoints import list_checkpoints
@@ -251,6 +251,61 @@ def test_a_model_built_by_hand_translates_and_is_not_stored(row: str, tmp_path: 
     with pytest.raises(InputError, match="expected a model from build_model"):
         engine.EngineTranslator(hand)
     assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_what_changes_a_built_model_belongs_to_its_build(change: Callable, tmp_path: Path):
+    """Its parameters have the names and shapes of the paper's, but it computes something else."""
+
+    def changed(config: TransformerConfig) -> EncoderDecoder:
+        model = build_model(config)
+        change(model)
+        return model.eval()
+
+    config = TransformerConfig(60, 60, N=2, d_model=16, d_ff=32, h=2)
+    translator = Translator(changed(config), TOKENIZER)
+    for store in translator.save, *(partial(export_model, translator, form) for form in FORMS):
+        with pytest.raises(InputError, match=CHANGES[change]):
+            store(tmp_path / "new")
+    with pytest.raises(InputError, match=CHANGES[change]):
+        engine.EngineTranslator(translator)
+
+    translator = Translator(built(changed, config), TOKENIZER)
+    translator.save(tmp_path / "new")
+    for stranger in {}, {"build": build_model}, {"attention": Distances}:
+        with pytest.raises(InputError, match=r"build=.*changed"):
+            load_pretrained(tmp_path / "new", **stranger)
+    loaded = load_pretrained(tmp_path / "new", build=changed).model
+    assert torch.equal(loaded(SRC, TGT, MASK), translator.model(SRC, TGT, MASK))
+
+
+def test_a_part_that_does_not_fit_is_refused_by_name():
+    config = TransformerConfig(60, 60, N=1, d_model=16, d_ff=32, h=2, tie_embeddings=True)
+    wrong = {"atention": Distances, "attention": Distances(2, 16), "embedding": Factorized}
+    for name, part in wrong.items():
+        told = "one nn.Embedding .* in src_embed, to tie" if name == "embedding" else f"got {name}="
+        with pytest.raises(InputError, match=told):
+            build_model(config, **{name: part})
+    model = build_model(config, attention=Silent)
+    with pytest.raises(InputError, match=r"encoder\.layers\.0\.self_attn"), record_attention(model):
+        model(SRC, TGT, MASK)
+
+
+@torch.no_grad()
+def test_stacks_of_torch_translate():
+    """Nothing in them is of this package."""
+    layers = nn.TransformerEncoderLayer, nn.TransformerDecoderLayer
+    first, second = (layer(16, 2, 32, batch_first=True) for layer in layers)
+    stacks = TorchStack(first, 2), TorchStack(second, 2)
+    out = nn.Sequential(nn.Linear(16, 60), nn.LogSoftmax(-1))
+    model = EncoderDecoder(*stacks, nn.Embedding(60, 16), nn.Embedding(60, 16), out).eval()
+    found = Translator(model, TOKENIZER).candidates(["one two", "nine"], beam=1, max_len=5)
+    for text, (best,) in zip(["one two", "nine"], found, strict=True):
+        src, ids = torch.tensor(encode_source(TOKENIZER, [text])), [START]
+        while len(ids) < 5 and ids[-1] != END:
+            log_probs = model.generator(model(src, torch.tensor([ids])))[0, -1]
+            ids.append(int(log_probs.index_fill(0, torch.tensor([PAD, START, UNK]), -99).argmax()))
+        assert best.text == TOKENIZER.decode(ids[1:])
 
 
 def maker(row: str) -> Callable[[TransformerConfig], EncoderDecoder]:
