@@ -25,7 +25,7 @@ LONG = "one two three " * 40  # beyond the positions that `wild` makes ahead
 KINDS = {
     "paper": {"positions": "sinusoidal", "tie_embeddings": True},
     "other": {"norm_first": True},  # with learned positions, and three matrices
-    "published": {"positions": "sinusoidal", "bias": True, "activation": "swish"},
+    "published": {"positions": "endpoint", "bias": True, "activation": "swish"},
 }
 
 

@@ -169,8 +169,12 @@ def as_boolean_mask(mask: Tensor, name: str = "mask") -> Tensor:
 
 
 def find_table(name: str, embed: nn.Module, shape: Sequence[int]) -> nn.Embedding:
-    """The only embedding in a module. Raises: InputError unless it has this shape."""
-    tables = [m for m in embed.modules() if isinstance(m, nn.Embedding)]
+    """The only embedding in a module, or in the first of a sequence, which positions may follow.
+
+    Raises: InputError unless it has this shape.
+    """
+    first = embed[0] if isinstance(embed, nn.Sequential) else embed
+    tables = [m for m in first.modules() if isinstance(m, nn.Embedding)]
     sizes = [tuple(table.weight.shape) for table in tables]
     if sizes != [tuple(shape)]:
         wanted = f"one nn.Embedding of {tuple(shape)} in {name}, to tie"

@@ -29,7 +29,7 @@ def choose_parts(c: Any, given: Mapping[str, Callable]) -> dict[str, Callable[..
     Raises: InputError for another name, or for a part that cannot be called.
     """
     for name, part in given.items():
-        if name not in PARTS or not callable(part):
+        if name not in PARTS or not callable(part) or isinstance(part, nn.Module):
             wanted = f"a class or a function for one of {', '.join(PARTS)}"
             raise InputError(f"expected {wanted}; got {name}={part!r:.80}")
     widths = {name: getattr(c, name) for name in ("d_k", "d_v", "bias") if getattr(c, name)}

@@ -16,10 +16,12 @@ def can_step(model: Any) -> bool:
     decoder, embed = model.decoder, model.tgt_embed
     if is_watched(decoder) or is_watched(embed) or not has_step(decoder):
         return False
-    parts = [m for layer in decoder.layers for m in (layer, layer.self_attn, layer.src_attn)]
+    layers: list[Any] = list(decoder.layers)
+    parts = [m for layer in layers for m in (layer, layer.self_attn)]
     places = [embed, *list(embed.children())[-1:]]  # the last adds positions
     starts = all("start" in signature(m.forward).parameters for m in places)
-    return starts and has_step(model, "decode") and all(map(has_step, parts))
+    known = all(map(has_step, parts)) and all(_is_unordered(layer.src_attn) for layer in layers)
+    return starts and has_step(model, "decode") and known
 
 
 def has_step(module: nn.Module, whole: str = "forward") -> bool:
@@ -27,9 +29,25 @@ def has_step(module: nn.Module, whole: str = "forward") -> bool:
 
     A subclass that overrides `forward` alone has inherited a `step` of another computation.
     """
-    owner = lambda name: next((kind for kind in type(module).__mro__ if name in vars(kind)), None)
-    step, own = owner("step"), owner(whole)
+    step, own = _owner(module, "step"), _owner(module, whole)
     return bool(step and own and issubclass(step, own)) and whole not in vars(module)
+
+
+def _owner(module: nn.Module, name: str) -> type | None:
+    """The class whose method a module has under a name."""
+    return next((kind for kind in type(module).__mro__ if name in vars(kind)), None)
+
+
+def _is_unordered(attention: nn.Module) -> bool:
+    """Whether attention to the source takes its queries in any order.
+
+    In a step they are hypotheses instead of positions, which a class of the caller cannot know: it
+    may measure distances. So only the package's own methods are taken to do so.
+    """
+    names = "forward", "keys_values", "attend", "kernel"
+    owners = [_owner(attention, name) for name in names]
+    own = all(owner and owner.__module__.startswith("annotated.") for owner in owners)
+    return own and not vars(attention).keys() & set(names)
 
 
 def is_watched(module: nn.Module) -> bool:

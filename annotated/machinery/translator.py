@@ -158,10 +158,12 @@ class Translator:
             be written.
         """
         weights = own_weights(self.model)
-        half = all(bool((weight.half() == weight).all()) for weight in weights.values())
+        buffers = weights.keys() - dict(self.model.named_parameters()).keys()
+        own = (weight for name, weight in weights.items() if name not in buffers)
+        half = all(bool((weight.half() == weight).all()) for weight in own)
         with writing_new_folder(folder) as part:
             write_tokenizers(part, self.tokenizer, self.target_tokenizer)
-            save_model(part, weights, self.model.config, half, self.model.parts)
+            save_model(part, weights, self.model.config, half, self.model.parts, buffers)
 
 
 def _encode_beginnings(

@@ -17,7 +17,7 @@ from annotated.decoding import length_penalty
 from annotated.machinery.corpora.downloads import cache_folder
 from annotated.machinery.errors import InputError, extra
 from annotated.machinery.files import digest, locked
-from annotated.machinery.formats.export import export_model, piece_names
+from annotated.machinery.formats.export import check_exportable, export_model, piece_names
 from annotated.machinery.formats.own import own_weights
 from annotated.machinery.translator import Translation, Translator
 
@@ -29,6 +29,7 @@ def exported(translator: Translator) -> Path:
 
     Raises: as `export_model`.
     """
+    check_exportable(translator.model, "ctranslate2")
     sides = [translator.tokenizer, translator.target_tokenizer]
     about = [asdict(translator.model.config), *(side and side.to_str() for side in sides)]
     name = digest(own_weights(translator.model), json.dumps(about))

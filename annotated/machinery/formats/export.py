@@ -28,7 +28,7 @@ from annotated.machinery.corpora.vocabularies import write_tokenizers
 from annotated.machinery.errors import InputError, extra
 from annotated.machinery.files import write_text, writing_new_folder
 from annotated.machinery.formats.marian import write_marian
-from annotated.machinery.formats.own import own_weights, stored_weights
+from annotated.machinery.formats.own import named_parts, own_weights, stored_weights
 from annotated.machinery.stepping import is_watched
 from annotated.machinery.translator import Translator
 from annotated.model import Embed, EncoderDecoder
@@ -284,21 +284,23 @@ _KNOWN = {  # options that the exporters below handle, or refuse themselves
 
 
 def check_exportable(model: EncoderDecoder, form: str) -> None:
-    """Raise InputError unless a model is the paper's, with options that other programs have.
+    """Check that a model is the paper's, with options that other programs have.
 
-    Raises: InputError that names the first option, or the first module of another class, or one
-        that is hooked or patched; and as `own_weights`.
+    Raises: InputError that names parts of the caller's, the first other option, or the first
+        module of another class or with hooks; and as `own_weights`.
     """
     own_weights(model)
+    wanted = f"the paper's model, which is all that {form} can express"
+    if model.parts:
+        raise InputError(f"expected {wanted}; got {named_parts(model.parts)}")
     for each in fields(model.config):
         if each.name not in _KNOWN and (value := getattr(model.config, each.name)) != each.default:
-            wanted = f"{each.name}={each.default!r} in a model for {form}"
-            raise InputError(f"expected {wanted}; got {value!r}")
+            differs = f"{each.name}={value!r}"
+            raise InputError(f"expected {each.name}={each.default!r} in {wanted}; got {differs}")
     for name, module in model.named_modules():
         if type(module) not in _PARTS or "forward" in vars(module) or is_watched(module):
-            changed = "one that was changed" if type(module) in _PARTS else type(module).__name__
-            wanted = f"a part of the paper's model, which is all that {form} has, for {name}"
-            raise InputError(f"expected {wanted}; got {changed}")
+            changed = "a changed module" if type(module) in _PARTS else type(module).__name__
+            raise InputError(f"expected {wanted}; got {changed} as {name or 'the model'}")
 
 
 def export_model(translator: Translator, form: str, folder: str | Path, half: bool = False) -> None:

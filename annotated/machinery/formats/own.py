@@ -12,7 +12,7 @@ translate.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -67,8 +67,10 @@ def built(build: Build, config: TransformerConfig) -> EncoderDecoder:
     model = build(config)
     if not isinstance(model, EncoderDecoder):
         raise InputError(f"expected an EncoderDecoder from build; got {type(model).__name__}")
-    if getattr(model, "config", None) is None:  # made by a function other than `build_model`
-        model.config, model.parts = config, part_names({"build": build})
+    if getattr(model, "config", None) is None:
+        model.config = config
+    if getattr(build, "func", build) is not build_model:  # it may have changed anything
+        model.parts = {**model.parts, **part_names({"build": build})}
     return model
 
 
@@ -118,7 +120,7 @@ def check_weights(
     """Copy the tensors of a file in single precision; they no longer depend on the file.
 
     Args:
-        own: of the model; a buffer of whole numbers stays as it is.
+        own: of the model; its buffers may contain any numbers, of their own type.
 
     Raises: FileError that names the file and the tensor unless these are exactly the tensors of
         `shapes`, of finite floating-point numbers.
@@ -130,8 +132,9 @@ def check_weights(
     for name, shape in shapes.items():
         tensor = found[name]
         dense = tensor.layout == torch.strided  # a pickle may contain others
-        if own and not own[name].is_floating_point() and tensor.shape == shape:
-            weights[name] = tensor.to(own[name].dtype, copy=True)
+        buffer = own[name] if own and not isinstance(own[name], nn.Parameter) else None
+        if buffer is not None and (tensor.shape, tensor.dtype) == (shape, buffer.dtype):
+            weights[name] = tensor.clone()
             continue
         if tensor.shape == shape and tensor.is_floating_point() and dense:
             weights[name] = tensor.to(torch.float32, copy=True)
@@ -172,12 +175,12 @@ def read_own(folder: Path, contents: dict[str, Any], build: Build | None = None)
     found, header = read_tensors(weights_path, f"the weights of the model in {path}")
     stored, found = found, _as_floats(weights_path, found)
     if noted and build is None:
-        raise InputError(f"expected the parts of the model in {folder} again: {_told(noted)}")
+        raise InputError(f"expected the parts of the model in {folder} again: {named_parts(noted)}")
     model = empty_model(config, found, path, build or build_model)
     if model.parts != noted:
-        given = _told(model.parts)
+        given = named_parts(model.parts)
         raise InputError(
-            f"expected the parts of the model in {folder}, {_told(noted)}; got {given}"
+            f"expected the parts of the model in {folder}, {named_parts(noted)}; got {given}"
         )
     tensors = model_tensors(model)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
@@ -202,7 +205,7 @@ def read_own(folder: Path, contents: dict[str, Any], build: Build | None = None)
     return with_weights(model, weights), *tokenizers
 
 
-def _told(parts: Any) -> str:
+def named_parts(parts: Any) -> str:
     """Names of parts as they are given to `load_pretrained`."""
     named = parts.items() if isinstance(parts, dict) else [("parts", parts)]
     return ", ".join(f"{name}={part}" for name, part in named)[:200] or "the paper's"
@@ -216,9 +219,11 @@ def _as_floats(path: Path, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
     weights = dict(found)
     for name in found:
         if name.endswith(_MULTIPLIER):
-            of, multiplier = name.removesuffix(_MULTIPLIER), weights.pop(name)
-            whole = found.get(of)
-            if whole is None or whole.dtype != torch.int8:
+            of, multiplier = name.removesuffix(_MULTIPLIER), found[name]
+            if (whole := found.get(of)) is None:  # a parameter may have such a name
+                continue
+            del weights[name]
+            if whole.dtype != torch.int8:
                 raise FileError(f"{path}: expected {of} in 8 bits, as it has a multiplier")
             one = multiplier.shape == () and multiplier.dtype == torch.float32
             if not (one and multiplier > 0 and multiplier.isfinite()):
@@ -248,33 +253,65 @@ def own_weights(model: EncoderDecoder) -> dict[str, Tensor]:
     """The parameters of a model, and the buffers that it stores, by their names.
 
     Raises: InputError for a model without a configuration, and one that names the first difference
-        from the parameters that the configuration describes, for example if the model was pruned,
-        quantized, parametrized or truncated.
+        from the model that the configuration describes, for example if it was pruned, quantized,
+        parametrized or truncated, or if a module was exchanged after `build_model`.
     """
     if getattr(model, "config", None) is None:
         raise InputError("expected a model from build_model, which has a configuration to save")
     own = model_tensors(model)
-    shapes = parameter_shapes(model.config)
-    for name in () if model.parts else sorted(own.keys() | shapes.keys()):
-        if name not in own or name not in shapes or own[name].shape != shapes[name]:
+    if model.parts:
+        return own
+    with torch.device("meta"):
+        described = build_model(model.config)
+    said = "as the configuration of the model describes it"
+    modules, shapes = dict(described.named_modules()), dict(described.named_parameters())
+    for name, module in model.named_modules():
+        if change := _difference(module, modules.get(name)):
+            kind = type(modules[name]).__name__ if name in modules else "none"
+            advice = "a part of your own is an argument of build_model and load_pretrained"
+            raise InputError(
+                f"expected {name or 'the model'} {said}: {kind}; got {change}; {advice}"
+            )
+    for name in sorted(own.keys() | shapes.keys()):
+        if name not in own or name not in shapes or own[name].shape != shapes[name].shape:
             got = tuple(own[name].shape) if name in own else "none"
-            wanted = tuple(shapes[name]) if name in shapes else "none"
-            described = "as the configuration of the model describes it"
-            raise InputError(f"expected {name} {described}: {wanted}; got {got}")
+            wanted = tuple(shapes[name].shape) if name in shapes else "none"
+            raise InputError(f"expected {name} {said}: {wanted}; got {got}")
     return own
 
 
-def stored_weights(weights: Mapping[str, Tensor], half: bool) -> dict[str, Tensor]:
-    """Weights in half or single precision; whole numbers stay as they are.
+def _difference(module: nn.Module, described: nn.Module | None) -> str:
+    """What makes a module compute other than one that the configuration describes; or nothing."""
+    kind, has = type(module), vars(module)
+    if not (isinstance(module, type(described)) and kind.__module__.startswith(_KNOWN)):
+        return kind.__name__
+    if patched := [name for name in has if callable(getattr(kind, name, None))]:
+        return f"another {patched[0]}"
+    for name, value in vars(described).items():
+        plain = isinstance(value, (int, float, str)) or callable(value)
+        free = name.startswith("_") or name in ("training", "p", "inplace")  # p: of dropout
+        if plain and not free and has.get(name) != value:
+            return f"{name}={getattr(has.get(name), '__name__', has.get(name))}"
+    return ""
+
+
+_KNOWN = "annotated.", "torch.nn.modules."  # modules with classes that compute what they say
+
+
+def stored_weights(
+    weights: Mapping[str, Tensor], half: bool, buffers: Collection[str] = ()
+) -> dict[str, Tensor]:
+    """Weights in half or single precision; buffers stay as they are.
 
     Raises: InputError that names a weight that is not finite in this precision.
     """
     kept = {}
     for name, w in weights.items():
-        kept[name] = w.detach().to((torch.float32, torch.float16)[half])
-        if not w.is_floating_point():
-            kept[name] = w.detach()
-        elif not kept[name].isfinite().all():
+        kept[name] = w.detach()
+        if name in buffers:
+            continue
+        kept[name] = kept[name].to((torch.float32, torch.float16)[half])
+        if not kept[name].isfinite().all():
             most = torch.finfo(kept[name].dtype).max
             raise InputError(f"expected finite weights of at most {most:g}; got others in {name}")
     return kept
@@ -286,21 +323,22 @@ def save_model(
     config: TransformerConfig,
     half: bool = True,
     parts: Mapping[str, str] | None = None,
+    buffers: Collection[str] = (),
 ) -> None:
     """Write weights and the configuration, for `load_pretrained`.
 
     Args:
         folder: with the vocabulary files.   weights: by their names in `named_parameters`.
         half: store in 16 bits; otherwise in 32, except for matrices that are exact in 8.
-        parts: names of those that are not the paper's.
+        parts: names of those that are not the paper's.   buffers: names of weights that are none.
 
     Raises: InputError as `stored_weights`; FileError if the folder cannot be written to, has no
         vocabulary, or has one that differs from the existing model's.
     """
-    kept, described = stored_weights(weights, half), asdict(config)
+    kept, described = stored_weights(weights, half, buffers), asdict(config)
     described |= {"parts": dict(parts)} if parts else {}
     for name, weight in [] if half else list(kept.items()):
-        if weight.dim() == 2 and weight.is_floating_point() and (exact := _in_eight_bits(weight)):
+        if weight.dim() == 2 and name not in buffers and (exact := _in_eight_bits(weight)):
             kept[name], kept[name + _MULTIPLIER] = exact
     read_tokenizers(folder, config.src_vocab, config.tgt_vocab)
     sums = {"vocabulary": _vocabulary_sums(folder), "sha256": digest(kept)}

@@ -162,5 +162,7 @@ def average_run(folder: Path, last: int = 0) -> None:
     if last > len(found):
         raise InputError(f"expected {last} checkpoints in {folder}; got {len(found)}")
     mean = average_checkpoints(found[-(last or config.average) :], config)
-    parts = read_checkpoint(found[-1])[1].get("parts", {})
-    save_model(folder, mean, model_config(config), parts=parts)
+    tensors, state = read_checkpoint(found[-1])
+    buffers = {name for name in mean if f"step.{name}" not in tensors}
+    mean |= {name: tensors[f"model.{name}"] for name in buffers}
+    save_model(folder, mean, model_config(config), parts=state.get("parts", {}), buffers=buffers)

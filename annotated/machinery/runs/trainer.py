@@ -94,7 +94,13 @@ class ModelLoss(nn.Module):
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """ids (batch, src_len) and (batch, tgt_len + 1) to the loss, summed over target tokens."""
-        batch = Batch(src, tgt)
+        loss = self.sum_over_tokens(Batch(src, tgt))
+        if self.model.parts:  # a part may never use a parameter, but the processes wait for its
+            loss = loss + 0 * sum(p.sum() for p in self.model.parameters())  # gradient
+        return loss
+
+    def sum_over_tokens(self, batch: Batch) -> Tensor:
+        """The loss of a batch, by the parameters that it uses."""
         out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
         generator = self.model.generator
         if type(generator) is not Generator:
