@@ -667,7 +667,7 @@ def test_what_is_too_wide_fades_and_its_button_covers_nothing_and_goes_when_it_f
     button.click()
     assert part.bounding_box()["height"] > before
     assert part.evaluate("(pre) => pre.scrollHeight <= pre.clientHeight + 4")
-    tab.goto((SITE / "chapters" / "machinery" / "model-machinery.html").as_uri())
+    tab.goto((SITE / "chapters" / "3-4-embeddings-softmax.html").as_uri())
     table = tab.locator("article .output:has(table.dataframe).fades").first
     expect(table).to_have_attribute("tabindex", "0")
     table.evaluate("(box) => { box.scrollLeft = 100; }")
