@@ -20,7 +20,7 @@ from annotated.machinery.files import resource_path
 from annotated.machinery.runs.trainer import train
 from annotated.machinery.scoring import evaluate
 from annotated.training import TrainingConfig
-from benchmarks import alignments, bleu_settings, heads_forming, parsing, regularization
+from benchmarks import alignments, bleu_settings, change, heads_forming, parsing, regularization
 
 SMALL = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "warmup": 20, "updates": 30,
          "src_tokens": 120, "tgt_tokens": 120, "save_updates": 10, "log_updates": 5}  # fmt: skip
@@ -166,6 +166,23 @@ def test_regularization(monkeypatch: pytest.MonkeyPatch):
         assert rows["train_loss"].tolist() == log["train_loss"].tolist()
         perplexity = math.exp(log["dev_loss"].iloc[-1])
         assert rows["perplexity"].tolist() == pytest.approx([perplexity] * 2, rel=1e-3)
+
+
+@pytest.mark.slow
+def test_change(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    small = {key: value for key, value in SMALL.items() if key != "updates"}
+    monkeypatch.setattr(change, "SMALL", small | {"average": 1, "data": "multi30k-en-de"})
+    for name, value in ("FACTORS", (0.5, 2.0)), ("SEEDS", (1, 2)), ("SHORT", 10), ("LONG", 20):
+        monkeypatch.setattr(change, name, value)
+    (log,) = written(change, "change.csv")
+    short, long = (log[log["updates"] == updates] for updates in (10, 20))
+    best = short.loc[short.groupby("variant")["dev_loss"].idxmin()].set_index("variant")["factor"]
+    assert len(short) == len(change.VARIANTS) * 2 and len(long) == len(change.VARIANTS) * 2
+    assert (long["factor"] == long["variant"].map(best)).all()
+    assert long["dev_loss"].nunique() == len(long)  # each part and each seed changes the run
+    again = change.change(Path("runs"))  # all runs are there
+    assert again["dev_loss"].tolist() == log["dev_loss"].tolist()
 
 
 class HalfRight:
