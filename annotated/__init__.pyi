@@ -31,6 +31,7 @@ from .data import Batch as Batch
 from .data import encode_source as encode_source
 from .data import encode_target as encode_target
 from .data import learn_vocabulary as learn_vocabulary
+from .data import token_batches as token_batches
 from .decoding import Hypothesis as Hypothesis
 from .decoding import beam_search as beam_search
 from .decoding import greedy_decode as greedy_decode
@@ -57,7 +58,9 @@ from .machinery.recording import record_attention as record_attention
 from .machinery.recording import switch_off as switch_off
 from .machinery.recording import take as take
 from .machinery.recording import touch as touch
+from .machinery.runs.checkpoints import average_checkpoints as average_checkpoints
 from .machinery.runs.launcher import launch as launch
+from .machinery.runs.trainer import Trainer as Trainer
 from .machinery.runs.trainer import train as train
 from .machinery.scoring import bleu as bleu
 from .machinery.scoring import evaluate as evaluate
