@@ -210,8 +210,9 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Search for the outputs with the best scores.
 
-    Keys and values are cached where every part of the decoder has a `step`; with hooks in it, or
-    a part that has only `forward`, each step decodes the whole output, which takes longer.
+    Keys and values are cached where every part of the decoder has a `step`. With hooks in it, a
+    part that has only `forward`, or another class for attention to the source, whose queries are
+    hypotheses in a step, each step decodes the whole output, which takes longer.
 
     Args:
         model: its dropout is off during the search.
