@@ -153,7 +153,7 @@ def meta_model(config: TrainingConfig) -> EncoderDecoder:
 def meta_trainer(config: TrainingConfig, pairs: EncodedPairs) -> training.Trainer:
     """A trainer whose model and batches have no numbers."""
     model = meta_model(config)
-    with mock.patch.object(training, "build_model", lambda config: model):
+    with mock.patch.object(training, "built", lambda build, config: model):
         return training.Trainer(config, pairs, pairs, Processes(device=META))
 
 

@@ -117,7 +117,7 @@ def test_every_claim_that_a_cell_makes_is_shown_there_and_in_the_index() -> None
     called, shown = set(), set()
     for page in pages():
         text = (CHAPTERS / f"{page}.md").read_text(encoding="utf-8")
-        ids = re.findall(r'^(?:display\()?claim\(\s*"([^"]+)"', text, re.MULTILINE)
+        ids = re.findall(r'^ *(?:display\()?claim\(\s*"([^"]+)"', text, re.MULTILINE)
         called |= {(page, f"claim-{id}") for id in ids}
         shown |= {(page, id) for id in re.findall(r'<aside class="claim" id="([^"]*)"', html(page))}
     link = r'<td><a href="([\w/-]+)\.html#(claim-[^"]+)">'
@@ -487,7 +487,8 @@ def test_reference_and_chapters_lead_to_each_other() -> None:
     linked = {name for name, signature in entries if ">in the book</a>" in signature}
     names = {f"annotated.{module}.{name}" for name, module in modules().items()}
     assert names - {"annotated._version.__version__"} <= {name for name, _ in entries}
-    by_hand = {name for name in names if name.startswith(("annotated.machinery", "annotated._"))}
+    hand = "annotated.machinery", "annotated.compat", "annotated._"
+    by_hand = {name for name in names if name.startswith(hand)}
     assert names - linked == by_hand
 
 
