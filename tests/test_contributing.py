@@ -124,7 +124,8 @@ def test_a_model_option(recipes: dict[str, str], clone: Path):
     code = """
 import torch
 from annotated import Translator, beam_search, export_model, load_pretrained, make_model
-from tiny import TOKENIZER, V
+from tiny import TOKENIZER
+V = TOKENIZER.get_vocab_size()
 model = make_model(V, V, N=1, d_model=16, d_ff=16, h=2, alibi=True).eval()
 src = torch.tensor([[4, 5, 6, 1]])
 cached = beam_search(model, src)

@@ -1,8 +1,8 @@
 """Options of models and runs, each declared once.
 
 A field of a configuration carries its default, its help, and the values that it may have. The
-command line, the checks and the saved files read them from there, so that a new option is one line
-in `ModelOptions` (section 3). What published models need and the paper does not is declared here.
+command line, the checks and the saved files read them from there, so that a new option is one line:
+of the paper in `ModelOptions` (section 3), and any other in `LaterOptions`.
 """
 
 from dataclasses import MISSING, dataclass, field, fields
@@ -19,7 +19,7 @@ def option(
     default: Any = MISSING,
     help: str = "",
     choices: tuple = (),
-    least: float = 1,
+    least: float | None = None,
     most: float = 2**31,
     fixed: bool = True,
 ) -> Any:
@@ -27,7 +27,7 @@ def option(
 
     Args:
         help: what the command line says of it.   choices: the values that it may have.
-        least, most: bounds of a whole number; a real number may be as small as 0.
+        least, most: bounds of a number; the least of a whole one is 1, and of a real one 0.
         fixed: it may not change within a run.
     """
     about = {"help": help, "choices": choices, "fixed": fixed, "least": least, "most": most}
@@ -37,7 +37,7 @@ def option(
 def another_default(declared: type, name: str, default: Any) -> Any:
     """An option as `declared` has it, with another default; 0 stands for none."""
     about = declared.__dataclass_fields__[name].metadata  # type: ignore[attr-defined]
-    return field(default=default, metadata={**about, "least": min(about["least"], default)})
+    return field(default=default, metadata=about if default else {**about, "least": 0})
 
 
 def check_options(config: Any) -> None:
@@ -52,9 +52,11 @@ def check_options(config: Any) -> None:
                 wanted = " or ".join(map(repr, choices))
                 raise InputError(f"expected {wanted} for {name}; got {value!r:.80}")
         elif int in kinds:
-            check_whole(name, value, about["least"], about["most"])
+            check_whole(
+                name, value, 1 if (least := about["least"]) is None else least, about["most"]
+            )
         elif float in kinds:
-            check_real(name, value, 0, about["most"])
+            check_real(name, value, about["least"] or 0, about["most"])
         elif type(value) not in kinds:
             raise InputError(f"expected {name} as {kinds[0].__name__}; got {value!r:.80}")
 
@@ -66,7 +68,7 @@ def allowed_types(field: Any) -> tuple[type, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class LaterOptions:
-    """What published models have and the paper's model has not; the defaults are the paper's."""
+    """What the paper's model does not have; the defaults are the paper's."""
 
     norm_first: bool = option(
         False, "normalize before each sub-layer; the paper normalizes after it"

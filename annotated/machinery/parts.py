@@ -33,7 +33,8 @@ def choose_parts(c: Any, given: Mapping[str, Callable]) -> dict[str, Callable[..
             wanted = f"a class or a function for one of {', '.join(PARTS)}"
             raise InputError(f"expected {wanted}; got {name}={part!r:.80}")
     widths = {name: getattr(c, name) for name in ("d_k", "d_v", "bias") if getattr(c, name)}
-    attention = {**dict.fromkeys(_PLACES, given.get("attention", MultiHeadedAttention)), **given}
+    default: dict[str, Callable] = dict.fromkeys(_PLACES, MultiHeadedAttention)
+    attention = {n: given.get(n, given.get("attention", default[n])) for n in _PLACES}
     sizes = c.h, c.d_model, c.attention_dropout
     chosen: dict[str, Callable] = {n: partial(attention[n], *sizes, **widths) for n in _PLACES}
     if c.decoder != "attention" and "decoder_attention" not in given:
