@@ -53,8 +53,9 @@ class DecoderCache:
             out = self.model.decode(memory, src_mask, ids.flatten(0, 1))
             return out[:, -1].unflatten(0, (-1, width))
         if parents is not None:
+            rows = parents.flatten()
             for own, _ in self.states:
-                own[:] = [tensor[parents.flatten()] for tensor in own]
+                own[:] = [tensor.index_select(0, rows) for tensor in own]
         return self.model.step(ids[:, :, -1], ids.size(2) - 1, self.states, self.src_mask)
 
     def select(self, rows: Tensor) -> None:
