@@ -15,6 +15,7 @@ import threading
 import warnings
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from functools import partial
 from typing import Any, NoReturn
 
 from annotated.machinery.cli import commands
@@ -24,6 +25,8 @@ _MODEL = "a model of the package or of the Hub, or a folder with a model"
 _REPLACED = "an existing file is replaced"
 _OUT = f"also write the scores to this JSON file; {_REPLACED}"
 _NEW = "a new or empty folder"
+_HUB = "a model of the Hub (OWNER/NAME or OWNER/NAME@REVISION)"
+_DEVICE = "device, such as cpu or cuda (default: the GPU, if there is one)"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -37,11 +40,10 @@ def build_parser(arguments: list[str]) -> argparse.ArgumentParser:
     text = "on an error, show Python's traceback instead of one line"
     parser.add_argument("--debug", action="store_true", help=text)
     subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for name, (add_options, run, text) in _COMMANDS.items():
-        raw = argparse.RawDescriptionHelpFormatter
-        command = subcommands.add_parser(name, help=text, formatter_class=raw)
-        command.description = f"{text[0].upper()}{text[1:]}."
-        command.set_defaults(run=run)
+    for name, (add_options, text) in _COMMANDS.items():
+        raw, title = argparse.RawDescriptionHelpFormatter, f"{text[0].upper()}{text[1:]}."
+        command = subcommands.add_parser(name, help=text, description=title, formatter_class=raw)
+        command.set_defaults(run=getattr(commands, f"run_{name}"))
         if name in arguments:
             add_options(command)
     return parser
@@ -63,25 +65,16 @@ def _add_fields(parser: argparse.ArgumentParser, config: Any, names: Collection[
             of, *_ = allowed_types(field)
             metavar = None if choices else of.__name__.upper()
             kind = {"type": of, "choices": choices or None, "metavar": metavar}
-        parser.add_argument(
-            f"--{field.name.replace('_', '-')}",
-            dest=field.name,
-            default=argparse.SUPPRESS,
-            help=f"{field.metadata['help']} (default: {default})",
-            **kind,
-        )
+        flag, text = f"--{field.name.replace('_', '-')}", field.metadata["help"]
+        kind |= {"default": argparse.SUPPRESS, "help": f"{text} (default: {default})"}
+        parser.add_argument(flag, dest=field.name, **kind)
 
 
 def _add_search(parser: argparse.ArgumentParser, alpha: float) -> None:
-    add = parser.add_argument
-    add(
-        "--beam",
-        type=int,
-        default=4,
-        help="number of hypotheses; 1 is greedy search (default: %(default)s)",
-    )
+    add, text = parser.add_argument, "number of hypotheses; 1 is greedy search"
+    add("--beam", type=int, default=4, help=f"{text} (default: %(default)s)")
     add("--alpha", type=float, default=alpha, help="length penalty (default: %(default)s)")
-    add("--device", help="device, such as cpu or cuda (default: the GPU, if there is one)")
+    add("--device", help=_DEVICE)
 
 
 def _add_engine(parser: argparse.ArgumentParser) -> None:
@@ -146,83 +139,50 @@ def _add_translate(parser: argparse.ArgumentParser) -> None:
     parser.epilog, add = HOW_TO_TRANSLATE, parser.add_argument
     add("model", help=_MODEL)
     add("text", nargs="*", help="sentences (default: the lines of standard input)")
-    add(
-        "--input",
-        metavar="FILE",
-        help="file with one sentence per line, optionally compressed with gzip or xz",
-    )
-    add(
-        "--output",
-        metavar="FILE",
-        help=f"output file, written when all is done; {_REPLACED} (default: standard output)",
-    )
+    text = "file with one sentence per line, optionally compressed with gzip or xz"
+    add("--input", metavar="FILE", help=text)
+    text = f"output file, written when all is done; {_REPLACED} (default: standard output)"
+    add("--output", metavar="FILE", help=text)
     _add_search(parser, 0.6)
     _add_engine(parser)
+    ahead = "number of lines to read ahead and sort by length; 1 translates each immediately"
     for option, default, text in (
         ("--max-extra", 50, "number of tokens by which an output may exceed its input"),
         ("--max-source", 1000, "maximum tokens of an input; longer inputs are truncated"),
         ("--batch-tokens", 2000, "tokens per batch, padding included"),
-        (
-            "--chunk",
-            1000,
-            "number of lines to read ahead and sort by length; 1 translates each immediately",
-        ),
+        ("--chunk", 1000, ahead),
     ):
         add(option, type=int, default=default, help=f"{text} (default: {default})")
-    add(
-        "--n-best",
-        type=int,
-        metavar="N",
-        help="print the N best translations of each sentence, with scores (see below)",
-    )
-    bar = argparse.BooleanOptionalAction
-    add(
-        "--progress",
-        action=bar,
-        help="show a progress bar on standard error (default: if it is a terminal)",
-    )
+    text = "print the N best translations of each sentence, with scores (see below)"
+    add("--n-best", type=int, metavar="N", help=text)
+    text = "show a progress bar on standard error (default: if it is a terminal)"
+    add("--progress", action=argparse.BooleanOptionalAction, help=text)
 
 
 def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.epilog, add = HOW_TO_GENERATE, parser.add_argument
-    add(
-        "model",
-        help="a model of the Hub (OWNER/NAME or OWNER/NAME@REVISION), a folder, or a GGUF file",
-    )
+    add("model", help=f"{_HUB}, a folder, or a GGUF file")
     add("prompt", nargs="?", help="the text to continue (default: standard input)")
-    add(
-        "--chat",
-        action="store_true",
-        help="treat the text as a user's message and generate the answer",
-    )
-    for option, kind, default, text in (
-        ("--max-new-tokens", int, 200, "maximum number of new tokens"),
-        (
-            "--temperature",
-            float,
-            0.7,
-            "divides the logits; a low value favors the most probable tokens",
-        ),
-        ("--top-p", float, 0.9, "sample from the most probable tokens with this total probability"),
-        (
-            "--top-k",
-            int,
-            None,
-            "sample from this many of the most probable tokens; 1 always chooses the first",
-        ),
-        ("--seed", int, None, "seed of the random numbers; the same seed generates the same text"),
-    ):
-        told = "" if default is None else " (default: %(default)s)"
-        add(option, type=kind, default=default, help=text + told)
-    add("--device", help="device, such as cpu or cuda (default: the GPU, if there is one)")
+    text = "treat the text as a user's message and generate the answer"
+    add("--chat", action="store_true", help=text)
+    told = " (default: %(default)s)"
+    add("--max-new-tokens", type=int, default=200, help=f"maximum number of new tokens{told}")
+    text = "divides the logits; a low value favors the most probable tokens"
+    add("--temperature", type=float, default=0.7, help=text + told)
+    text = "sample from the most probable tokens with this total probability"
+    add("--top-p", type=float, default=0.9, help=text + told)
+    text = "sample from this many of the most probable tokens; 1 always chooses the first"
+    add("--top-k", type=int, help=text)
+    text = "seed of the random numbers; the same seed generates the same text"
+    add("--seed", type=int, help=text)
+    add("--device", help=_DEVICE)
 
 
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("model", help=_MODEL)
-    add(
-        "--data", nargs="+", help="CORPUS-SRC-TGT (default: the data that the model was trained on)"
-    )
+    text = "CORPUS-SRC-TGT or FOLDER-SRC-TGT (default: the data that the model was trained on)"
+    add("--data", nargs="+", help=text)
     add("--split", nargs="+", default=["test"], help="default: test")
     _add_search(parser, 0.6)
     _add_engine(parser)
@@ -239,29 +199,17 @@ def _add_score(parser: argparse.ArgumentParser) -> None:
 
 def _add_parse(parser: argparse.ArgumentParser) -> None:
     parser.epilog = 'example: annotated parse "The cat sat on the mat."'
-    add = parser.add_argument
+    add, flag = parser.add_argument, partial(parser.add_argument, action="store_true")
     add("text", nargs="*", help="sentences (default: the lines of standard input)")
     add("--model", default="craft-parser", help="a parser of the package, or the folder of a run")
-    add(
-        "--words",
-        action="store_true",
-        help="the sentences are already tokenized, with spaces between tokens",
-    )
-    add("--lines", action="store_true", help="print each tree in brackets on one line")
-    add(
-        "--svg",
-        metavar="FILE",
-        help=f"also draw the tree (the last if there are several) in this SVG file; {_REPLACED}",
-    )
+    flag("--words", help="the sentences are already tokenized, with spaces between tokens")
+    flag("--lines", help="print each tree in brackets on one line")
+    text = "also draw the tree (the last if there are several) in this SVG file"
+    add("--svg", metavar="FILE", help=f"{text}; {_REPLACED}")
     _add_search(parser, 0.3)
-    add(
-        "--free",
-        action="store_true",
-        help="search without constraints and repair outputs that are not trees",
-    )
-    add(
-        "--treebank", help="score the parser on craft, wsj-sample, or the folder of a Penn Treebank"
-    )
+    flag("--free", help="search without constraints and repair outputs that are not trees")
+    text = "score the parser on craft, wsj-sample, or the folder of a Penn Treebank"
+    add("--treebank", help=text)
     add("--split", default="dev", help="train, dev or test (default: %(default)s)")
     add("--out", help=_OUT)
 
@@ -274,46 +222,33 @@ def _add_treebank(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_heads(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
+    add, text = parser.add_argument, "measure the same model before training, as a control"
     add("model", help=_MODEL)
-    add(
-        "--untrained",
-        action="store_true",
-        help="measure the same model before training, as a control",
-    )
+    add("--untrained", action="store_true", help=text)
     add("--out", help=f"also write the tables to this JSON file; {_REPLACED}")
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example: annotated export multi30k-en-de --to onnx --out german"
-    add = parser.add_argument
+    add, text = parser.add_argument, "onnx or ctranslate2 (both require the extra export)"
     add("model", help=_MODEL)
-    add(
-        "--to",
-        required=True,
-        help="onnx or ctranslate2 (both require the extra export), or huggingface",
-    )
+    add("--to", required=True, help=f"{text}, or huggingface")
     add("--out", required=True, metavar="FOLDER", help=_NEW)
-    add(
-        "--half",
-        action="store_true",
-        help="store 16-bit instead of 32-bit numbers, which halves the size",
-    )
+    text = "store 16-bit instead of 32-bit numbers, which halves the size"
+    add("--half", action="store_true", help=text)
 
 
 def _add_import(parser: argparse.ArgumentParser) -> None:
-    text = "a model of the Hub (OWNER/NAME or OWNER/NAME@REVISION), a folder in its format, "
-    text += "or a folder with a translator as Firefox downloads it"
+    text = f"{_HUB}, a folder in its format, or a folder with a translator as Firefox downloads it"
     parser.add_argument("source", help=text)
     parser.add_argument("--out", required=True, metavar="FOLDER", help=_NEW)
 
 
 def _add_average(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example: annotated average runs/base-en-de --last 5"
-    parser.add_argument("folder", help="the folder of a run; the average becomes its model")
-    parser.add_argument(
-        "--last", type=int, default=0, help="number of checkpoints (default: as configured)"
-    )
+    add, text = parser.add_argument, "number of checkpoints (default: as configured)"
+    add("folder", help="the folder of a run; the average becomes its model")
+    add("--last", type=int, default=0, help=text)
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:
@@ -321,12 +256,8 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("list", help="list the corpora with their sources and licenses")
     get = actions.add_parser("get", help="download a corpus; an interrupted download is resumed")
     get.add_argument("name", help="a corpus of `annotated data list`")
-    get.add_argument(
-        "--split",
-        nargs="+",
-        default=[],
-        help="download only the files that these splits need (default: all)",
-    )
+    text = "download only the files that these splits need (default: all)"
+    get.add_argument("--split", nargs="+", default=[], help=text)
 
 
 def _add_paper(parser: argparse.ArgumentParser) -> None:
@@ -335,29 +266,21 @@ def _add_paper(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("import", help="store a copy of a PDF that you have").add_argument("file")
 
 
-_COMMANDS: dict[str, tuple[Callable[[Any], None], Callable[[Any], None], str]] = {
-    "prepare": (_add_prepare, commands.run_prepare, "encode a corpus once, for all runs"),
-    "train": (
-        _add_train,
-        commands.run_train,
-        "train a model; also with torchrun, on several processes",
-    ),
-    "translate": (
-        _add_translate,
-        commands.run_translate,
-        "translate sentences, a file, or standard input",
-    ),
-    "generate": (_add_generate, commands.run_generate, "continue a text with a language model"),
-    "evaluate": (_add_evaluate, commands.run_evaluate, "score a model: BLEU and perplexity"),
-    "score": (_add_score, commands.run_score, "score files of translations with BLEU"),
-    "parse": (_add_parse, commands.run_parse, "print the trees of sentences, or score a parser"),
-    "treebank": (_add_treebank, commands.run_treebank, "write trees to train on"),
-    "heads": (_add_heads, commands.run_heads, "measure what a model's heads attend to"),
-    "export": (_add_export, commands.run_export, "write a model in another program's format"),
-    "import": (_add_import, commands.run_import, "write a published model in our own format"),
-    "average": (_add_average, commands.run_average, "average a run's last checkpoints"),
-    "data": (_add_data, commands.run_data, "list or download corpora"),
-    "paper": (_add_paper, commands.run_paper, "download or import the paper's PDF for the book"),
+_COMMANDS: dict[str, tuple[Callable[[Any], None], str]] = {  # by NAME, which `run_NAME` runs
+    "prepare": (_add_prepare, "encode a corpus once, for all runs"),
+    "train": (_add_train, "train a model; also with torchrun, on several processes"),
+    "translate": (_add_translate, "translate sentences, a file, or standard input"),
+    "generate": (_add_generate, "continue a text with a language model"),
+    "evaluate": (_add_evaluate, "score a model: BLEU and perplexity"),
+    "score": (_add_score, "score files of translations with BLEU"),
+    "parse": (_add_parse, "print the trees of sentences, or score a parser"),
+    "treebank": (_add_treebank, "write trees to train on"),
+    "heads": (_add_heads, "measure what a model's heads attend to"),
+    "export": (_add_export, "write a model in another program's format"),
+    "import": (_add_import, "write a published model in our own format"),
+    "average": (_add_average, "average a run's last checkpoints"),
+    "data": (_add_data, "list or download corpora"),
+    "paper": (_add_paper, "download or import the paper's PDF for the book"),
 }
 
 
