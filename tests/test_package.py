@@ -14,13 +14,11 @@ from email import message_from_bytes
 from email.message import Message
 from graphlib import TopologicalSorter
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 import annotated
 from annotated import machinery
-from annotated.machinery.errors import MissingExtra, extra
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAVY = {"torch", "altair", "spacy", "sacrebleu", "pandas", "tokenizers", "numpy", "pdfminer"}
@@ -108,18 +106,6 @@ def test_without_extras_a_model_translates_and_is_scored():
     code += "said = load_pretrained('multi30k-en-de').translate(['A man is riding a bicycle.'])\n"
     code += "print(said, bleu(said, said, 'de')['score'])"
     assert "Mann" in bare(code)
-
-
-def test_a_folder_is_not_taken_for_a_library(monkeypatch):
-    """Python imports it, but it has no file and contains nothing."""
-    for name in "altair", "nltk":
-        folder = ModuleType(name)
-        folder.__file__ = None
-        monkeypatch.setitem(sys.modules, name, folder)
-    with pytest.raises(MissingExtra, match=r"altair.*\[viz\]"), extra("viz"):
-        import altair  # noqa: F401
-    with pytest.raises(MissingExtra, match=r"nltk.*\[parse\]"), extra("parse"):
-        from nltk import Tree  # noqa: F401
 
 
 # ---------------------------------------------------------------------------------------- layers

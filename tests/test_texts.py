@@ -137,32 +137,3 @@ def test_lone_surrogates_become_the_replacement_character(text: str):
     assert list(each_text([text])) == [expected]
     tokenizer = train_bpe(["Zwei Männer fahren Rad."], 60)
     assert encode_source(tokenizer, [text]) == encode_source(tokenizer, [expected])
-
-
-XZ = lzma.compress(b"one\ntwo\n"), lzma.compress(b"three\n" * 40_000)
-
-
-@pytest.mark.parametrize("between", [b"", b"\0\0\0\0", b"\0" * 70_000])
-@pytest.mark.parametrize("after", [b"", b"\0\0\0\0"])
-def test_every_stream_of_an_xz_file_is_read(tmp_path: Path, between: bytes, after: bytes):
-    path = tmp_path / "a.xz"
-    path.write_bytes(XZ[0] + between + XZ[1] + after)
-    assert read_lines(path) == ["one", "two"] + ["three"] * 40_000
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        XZ[0] + b"\xfe" + XZ[1][1:],
-        XZ[0] + b"junk",
-        XZ[0] + XZ[1][:-9],
-        XZ[0][:-1],
-        XZ[0] + XZ[1][:5],
-        b"one\n",
-    ],
-)
-def test_an_xz_file_that_is_damaged_behind_its_first_stream_is_refused(tmp_path, content):
-    path = tmp_path / "a.xz"
-    path.write_bytes(content)
-    with pytest.raises(FileError, match=r"a\.xz"):
-        read_lines(path)

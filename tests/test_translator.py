@@ -371,17 +371,17 @@ def test_a_wrong_tensor_is_refused(saved: Path, change, said: str):
 
 
 def test_padding_and_truncation_of_a_training_elsewhere_are_left_out(saved: Path):
-    expected = load_pretrained(saved).translate(["one", "two three, four"])
-    vocabulary = json.loads((saved / "tokenizer.json").read_text(encoding="utf-8"))
+    translator, elsewhere = load_pretrained(saved), saved / "elsewhere"
+    expected = translator.translate(["one", "two three, four"])
+    export_model(translator, "huggingface", elsewhere)
+    vocabulary = json.loads((elsewhere / "tokenizer.json").read_text(encoding="utf-8"))
     vocabulary["truncation"] = {"direction": "Right", "max_length": 3, "strategy": "LongestFirst",
                                 "stride": 0}  # fmt: skip
     vocabulary["padding"] = {"strategy": {"Fixed": 10**9}, "direction": "Right", "pad_id": 2,
                              "pad_to_multiple_of": None, "pad_type_id": 0,
                              "pad_token": "<pad>"}  # fmt: skip
-    (saved / "tokenizer.json").write_text(json.dumps(vocabulary), encoding="utf-8")
-    tensors = load_file(saved / "model.safetensors")
-    save_file(tensors, saved / "model.safetensors")  # elsewhere nobody knows of our header
-    assert load_pretrained(saved).translate(["one", "two three, four"]) == expected
+    (elsewhere / "tokenizer.json").write_text(json.dumps(vocabulary), encoding="utf-8")
+    assert load_pretrained(elsewhere).translate(["one", "two three, four"]) == expected
 
 
 @pytest.mark.parametrize(

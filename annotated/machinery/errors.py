@@ -4,7 +4,6 @@ Every message states what was expected, what was given instead, and where.
 """
 
 import math
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -27,33 +26,17 @@ class MissingExtra(ImportError, InputError):
     """A library that belongs to an extra and is not installed."""
 
 
-_EXTRAS = [
-    "altair", "pandas", "conllu", "nltk", "spacy", "pdfminer", "sacremoses", "ctranslate2", "onnx",
-    "onnxscript",
-]  # fmt: skip
-
-
-def _is_folder(library: str) -> bool:
-    """Whether only a folder, not a library, has been imported under this name."""
-    return library in sys.modules and getattr(sys.modules[library], "__file__", "") is None
-
-
 @contextmanager
 def extra(name: str) -> Iterator[None]:
     """Context for imports that need an extra, such as "viz"; an error names the missing extra.
-
-    A user's folder with the name of a library can be imported, but it has no file.
 
     Raises: MissingExtra
     """
     try:
         yield
-        for library in filter(_is_folder, _EXTRAS):
-            raise ModuleNotFoundError(name=library)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         library = (error.name or "annotated").partition(".")[0]
-        missing = isinstance(error, ModuleNotFoundError) or _is_folder(library)
-        if library == "annotated" or not missing:  # a fault in the code
+        if library == "annotated":  # a fault in the code
             raise
         how = f"pip install 'annotated-attention[{name}]'"
         message = f"{library} is not installed; install the extra that contains it: {how}"

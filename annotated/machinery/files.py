@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from importlib import resources
 from pathlib import Path
@@ -118,17 +118,10 @@ def _identity(found: os.stat_result | None) -> tuple[int, ...] | None:
     return found and (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
-def _files(places: Iterable[str | Path]) -> Iterator[Path]:
-    """The given files and all files in the given folders."""
-    for place in map(Path, places):
-        yield from place.rglob("*") if place.is_dir() else [place]
-
-
 def output_file(path: str | Path, *inputs: str | Path) -> Path:
     """The file that a path names, with links resolved; check it before hours of work.
 
-    Args:
-        inputs: input files, and folders of input files, which the output must not be.
+    Args: inputs: input files, which the output must not be.
 
     Raises: FileError if it is a folder, a device or a pipe, read-only, one of the inputs, or the
         file of a standard stream, because moving a file there would destroy its content.
@@ -143,7 +136,7 @@ def output_file(path: str | Path, *inputs: str | Path) -> Path:
                 wrong = "a read-only file"
             elif _identity(found) in map(_identity, map(_status, (0, 1, 2))):
                 wrong = "the file of standard input, output or error"
-            elif any(_identity(found) == _identity(_status(file)) for file in _files(inputs)):
+            elif _identity(found) in map(_identity, map(_status, inputs)):
                 wrong = "a file that is read"
     except (OSError, ValueError) as error:  # for example, a null character in the name
         wrong = _reason(error)
@@ -248,9 +241,8 @@ def writing_new_folder(path: str | Path) -> Iterator[Path]:
             if not there:
                 os.rename(part, target)  # fails if a folder with content exists by now
             elif not all(map(is_part, target.iterdir())):
-                raise FileExistsError(
-                    errno.EEXIST, "another process has written there in the meantime"
-                )
+                meantime = "another process has written there in the meantime"
+                raise FileExistsError(errno.EEXIST, meantime)
             for file in part.iterdir() if there else ():
                 os.replace(file, target / file.name)
     except InputError as error:

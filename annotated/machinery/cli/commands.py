@@ -58,7 +58,7 @@ def run_average(options: argparse.Namespace) -> None:
 def run_translate(options: argparse.Namespace) -> None:
     if options.text and options.input is not None:
         raise InputError("expected sentences or --input; got both")
-    _check_files(options.output, inputs=[options.model, options.input])
+    _check_output(options.output, options.input)
     sentences = _sentences(options.text, options.input)
     scored, progress = options.n_best is not None, options.progress
     if progress is None:  # only where it is visible and does not mix with the translations
@@ -95,7 +95,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
     from annotated.machinery.formats.hub import model_folder
     from annotated.machinery.runs.folder import read_config
 
-    _check_files(options.out, inputs=[options.model])
+    _check_output(options.out)
     names = options.data
     if not names:
         folder = model_folder(options.model)
@@ -118,7 +118,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
 def run_score(options: argparse.Namespace) -> None:
     from annotated.machinery.scoring import score_files
 
-    _check_files(options.out, inputs=[*options.output, options.ref])
+    _check_output(options.out, *options.output, options.ref)
     outputs, ref = map(Path, options.output), Path(options.ref)
     rows = [row for output in outputs for row in score_files(output, ref, options.lang)]
     _report_bleu(rows, ["output"], options.out)
@@ -130,7 +130,8 @@ def run_parse(options: argparse.Namespace) -> None:
     from annotated.machinery.trees.linear import split_words
     from annotated.machinery.trees.penn import load_trees, tree_to_brackets
 
-    _check_files(options.out, options.svg, inputs=[options.model, options.treebank])
+    _check_output(options.out)
+    _check_output(options.svg)
     if options.out is not None and options.treebank is None:
         raise InputError("expected --treebank with --out, because --out receives the scores")
     if options.treebank is not None and (options.text or options.svg):
@@ -173,7 +174,7 @@ def run_treebank(options: argparse.Namespace) -> None:
 def run_heads(options: argparse.Namespace) -> None:
     from annotated.machinery.heads.study import gum_study, write_study
 
-    _check_files(options.out, inputs=[options.model])
+    _check_output(options.out)
     tables = gum_study(annotated.load_pretrained(options.model), options.untrained)
     for name, table in tables.items():
         print(f"\n{name}\n{table.round(3).to_string(index=False)}")
@@ -225,13 +226,12 @@ def run_paper(options: argparse.Namespace) -> None:
     print(get_paper() if options.action == "get" else import_paper(options.file))
 
 
-def _check_files(*paths: str | None, inputs: Iterable[str | None]) -> None:
+def _check_output(path: str | None, *inputs: str | None) -> None:
     """Before the work starts: raise FileError if the output cannot be written or is an input."""
     from annotated.machinery.files import output_file
 
-    for path in paths:
-        if path is not None:
-            output_file(path, *(place for place in inputs if place is not None))
+    if path is not None:
+        output_file(path, *filter(None, inputs))
 
 
 def _report_bleu(rows: list[dict[str, Any]], names: list[str], out: str | None) -> None:

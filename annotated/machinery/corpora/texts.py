@@ -6,7 +6,6 @@ own `splitlines` would also split at U+2028 and other characters, which occur in
 
 import codecs
 import gzip
-import io
 import lzma
 import tarfile
 import zipfile
@@ -19,48 +18,7 @@ from typing import IO, Any
 from annotated.machinery.errors import FileError
 from annotated.machinery.files import reading
 
-
-class _Xz(io.RawIOBase):
-    """A file of xz streams. `lzma.open` would treat a damaged second stream as the end."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.file, self.packed, self.stream = file, b"", lzma.LZMADecompressor(lzma.FORMAT_XZ)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        found = b""
-        while not found:
-            if self.stream.eof:  # zeros and another stream may follow
-                self.packed = self.stream.unused_data.lstrip(b"\0")
-                while not self.packed and (more := self.file.read(_BLOCK)):
-                    self.packed = more.lstrip(b"\0")
-                if not self.packed:
-                    return 0
-                self.stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-            elif self.stream.needs_input and not (self.packed or self._fill()):
-                raise EOFError("it ends before the end of its last stream")
-            found = self.stream.decompress(self.packed, len(buffer))
-            self.packed = b""
-        buffer[: len(found)] = found
-        return len(found)
-
-    def close(self) -> None:
-        self.file.close()
-        super().close()
-
-    def _fill(self) -> bytes:
-        self.packed = self.file.read(_BLOCK)
-        return self.packed
-
-
-def _open_xz(path: Path, mode: str) -> IO[bytes]:
-    return io.BufferedReader(_Xz(path.open(mode)))
-
-
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".tgz": gzip.open, ".xz": _open_xz}
-_BLOCK = 1 << 16  # bytes
+_OPENERS: dict[str, Any] = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open}
 _MAX_LINE = 1 << 20  # bytes
 
 

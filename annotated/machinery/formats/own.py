@@ -178,30 +178,24 @@ def read_own(folder: Path, contents: dict[str, Any], build: Build | None = None)
         raise InputError(f"expected the parts of the model in {folder} again: {named_parts(noted)}")
     model = empty_model(config, found, path, build or build_model)
     if model.parts != noted:
-        given = named_parts(model.parts)
-        raise InputError(
-            f"expected the parts of the model in {folder}, {named_parts(noted)}; got {given}"
-        )
+        wanted = f"expected the parts of the model in {folder}, {named_parts(noted)}"
+        raise InputError(f"{wanted}; got {named_parts(model.parts)}")
     tensors = model_tensors(model)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     weights = check_weights(weights_path, found, shapes, tensors)
     tokenizers = read_tokenizers(folder, config.src_vocab, config.tgt_vocab)
     with reading(weights_path, "a description of the model in its header"):
-        # Written by earlier editions, the header has no description.
-        said = json.loads(header["model"]) if "model" in header else {}
-        own = asdict(config) | ({"parts": noted} if noted else {})
-        trained = said["config"] if "model" in header else {}
-        if own | trained != own:
+        said, own = json.loads(header["model"]), asdict(config)
+        own |= {"parts": noted} if noted else {}
+        if own | (trained := said["config"]) != own:
             raise FileError(f"{path}: expected the configuration in {weights_path}: {trained}")
-        if said and digest(stored) != said["sha256"]:
-            raise FileError(
-                f"{weights_path}: expected the weights as written; their SHA-256 differs"
-            )
+        if digest(stored) != said["sha256"]:
+            wanted = "expected the weights as written"
+            raise FileError(f"{weights_path}: {wanted}; their SHA-256 differs")
         for name, sum in _vocabulary_sums(folder).items():
-            if said and sum != said["vocabulary"][name]:
-                raise FileError(
-                    f"{folder / name}: expected the vocabulary of the model; got another"
-                )
+            if sum != said["vocabulary"][name]:
+                wanted = "expected the vocabulary of the model"
+                raise FileError(f"{folder / name}: {wanted}; got another")
     return with_weights(model, weights), *tokenizers
 
 
@@ -269,9 +263,8 @@ def own_weights(model: EncoderDecoder) -> dict[str, Tensor]:
         if change := _difference(module, modules.get(name)):
             kind = type(modules[name]).__name__ if name in modules else "none"
             advice = "a part of your own is an argument of build_model and load_pretrained"
-            raise InputError(
-                f"expected {name or 'the model'} {said}: {kind}; got {change}; {advice}"
-            )
+            wanted = f"expected {name or 'the model'} {said}: {kind}"
+            raise InputError(f"{wanted}; got {change}; {advice}")
     for name in sorted(own.keys() | shapes.keys()):
         if name not in own or name not in shapes or own[name].shape != shapes[name].shape:
             got = tuple(own[name].shape) if name in own else "none"
@@ -305,14 +298,11 @@ def stored_weights(
 
     Raises: InputError that names a weight that is not finite in this precision.
     """
-    kept = {}
+    kept, dtype = {}, torch.float16 if half else torch.float32
     for name, w in weights.items():
-        kept[name] = w.detach()
-        if name in buffers:
-            continue
-        kept[name] = kept[name].to((torch.float32, torch.float16)[half])
-        if not kept[name].isfinite().all():
-            most = torch.finfo(kept[name].dtype).max
+        kept[name] = w.detach().to(w.dtype if name in buffers else dtype)
+        if name not in buffers and not kept[name].isfinite().all():
+            most = torch.finfo(dtype).max
             raise InputError(f"expected finite weights of at most {most:g}; got others in {name}")
     return kept
 
