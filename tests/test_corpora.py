@@ -200,6 +200,8 @@ def test_sides_of_unequal_length_are_refused(local: Path, monkeypatch):
     with pytest.warns(UserWarning, match=r"2 good pairs of 3.*\(line 3\)"):
         kept = load_pairs("multi30k", "dev", "en", "de", on_bad="drop")
     assert kept == (["one", "two"], ["eins", "zwei"])
+    with pytest.raises(FileNotFoundError, match=r"dev\.en in multi30k"):  # the folder
+        load_pairs("./multi30k", "dev", "en", "de")
 
 
 def test_a_folder_of_ones_own_is_a_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -227,7 +229,7 @@ def test_corpora_add_up_in_order(tmp_path: Path):
             (tmp_path / folder / f"dev.{lang}").write_text(f"{lang} {line}\n", encoding="utf-8")
     both = f"{tmp_path / 'two'}+{tmp_path / 'one'}"
     assert load_pairs(both, "dev", "en", "de") == (["en 2", "en 1"], ["de 2", "de 1"])
-    with pytest.raises(ValueError, match="'three'"):
+    with pytest.raises(ValueError, match="a folder, or a corpus out of multi30k.*'three'"):
         load_pairs(f"{both}+three", "dev", "en", "de")
 
 

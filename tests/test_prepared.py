@@ -303,10 +303,10 @@ def test_a_damaged_file_is_named(asked: TrainingConfig, name: str):
 def test_a_manifest_with_other_content_is_refused(asked: TrainingConfig):
     path = prepare(asked) / "manifest.json"
     content = json.loads(path.read_text("utf-8"))
-    for key in "format", "sha256", "files":
-        for value in None, 3, "x", {}, {"train.ids.npy": {}}, {"train.ids.npy": 3}, []:
+    for key in "format", "files":
+        for value in None, 4, "x", {"train.ids.npy": {}}, {"train.ids.npy": 3}, []:
             path.write_text(json.dumps(content | {key: value}), "utf-8")
-            with pytest.raises(FileError, match=f"{path}: expected"):
+            with pytest.raises(FileError, match=f"^{path.parent}/.*: expected"):
                 PreparedCorpus.open(path.parent)
 
 

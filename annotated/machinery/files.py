@@ -69,12 +69,14 @@ def require_regular(path: Path) -> None:
 _T = TypeVar("_T")
 
 
-def read_json(path: Path, expected: str) -> dict[str, Any]:
+def read_json(path: Path, expected: str, advice: str = "") -> dict[str, Any]:
     """The object in a JSON file.
+
+    Args: as `reading`.
 
     Raises: MissingFile or FileError that names the file.
     """
-    with reading(path, expected):
+    with reading(path, expected, advice):
         require_regular(path)
         value = json.loads(path.read_text(encoding="utf-8"))
     if not isinstance(value, dict):

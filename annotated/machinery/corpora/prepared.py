@@ -43,8 +43,8 @@ from annotated.machinery.errors import FileError, InputError, MissingFile, check
 from annotated.machinery.files import (
     locked,
     new_folder,
+    read_json,
     reading,
-    require_regular,
     settings,
     write_text,
     writing_new_folder,
@@ -79,18 +79,11 @@ class Manifest:
     pairs: dict[str, int]  # number of pairs in each split
     dropped: dict[str, dict[str, int]]  # pairs dropped from each part, by fault
     files: dict[str, dict[str, Any]]  # the files that were written
-    sha256: str  # SHA-256 of all of these
+    sha256: str  # SHA-256 of their SHA-256 and names, one per line
 
     def __post_init__(self) -> None:
         if self.format != _FORMAT:
             raise FileError(f"expected format {_FORMAT}; got {self.format}, from another edition")
-        if _sum_of_sums(self.files) != self.sha256:
-            raise FileError("expected the checksum of all files; it differs")
-
-
-def _sum_of_sums(files: dict[str, dict[str, Any]]) -> str:
-    lines = (f"{files[name].get('sha256')}  {name}\n" for name in sorted(files))
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
 
 
 def _sums(path: Path) -> dict[str, Any]:
@@ -120,9 +113,8 @@ class PreparedCorpus:
         path = folder / "manifest.json"
         if not path.exists():
             raise MissingFile(f"expected a prepared corpus in {folder}; it has no manifest.json")
-        with reading(path, "the manifest of a prepared corpus", advice):
-            require_regular(path)
-            manifest = settings(Manifest, json.loads(path.read_text("utf-8")), str(path))
+        contents = read_json(path, "the manifest of a prepared corpus", advice)
+        manifest = settings(Manifest, contents, str(path))
         for name, entry in manifest.files.items():
             path = folder / name
             with reading(path, "the file that manifest.json describes", advice):
@@ -178,11 +170,11 @@ class PreparedCorpus:
             source.check(corpus)
             return corpus
         if processes > 1:
-            raise InputError(
-                f"expected {config.data} to be prepared: it has {source.size / 1e9:.1f} GB, and "
-                f"{processes} processes would wait for it; run first: annotated prepare with the "
-                "same options, such as --preset"
+            large = (
+                f"it has {source.size / 1e9:.1f} GB, and {processes} processes would wait for it"
             )
+            advice = "run first: annotated prepare with the same options, such as --preset"
+            raise InputError(f"expected {config.data} to be prepared: {large}; {advice}")
         return cls.open(prepare(config))
 
     def copy_vocabulary(self, folder: str | Path) -> None:
@@ -213,7 +205,7 @@ def prepare(config: "TrainingConfig", out: str | Path = "", processes: int = 1) 
     Raises: ValueError for bad pairs and as `load_pairs`; FileError if the folder contains
         something else, is damaged, or cannot be written.
     """
-    check_whole("processes", processes, most=1000)
+    check_whole("processes", processes)
     source = _Source.of(config)
     folder = Path(os.path.realpath(out)) if out else source.shared_folder
     lock, busy = Path(f"{folder}.lock"), f"another process prepares {folder}; waiting for it"
@@ -243,7 +235,7 @@ class _Source:
     def of(cls, config: "TrainingConfig") -> "_Source":
         """The source of a configuration; missing files are downloaded."""
         corpus, src, tgt = parse_data(config.data)
-        on_bad = {"train": None if config.on_bad == "auto" else config.on_bad, "dev": None}
+        on_bad = {"train": config.on_bad, "dev": "auto"}
         parts = {s: split_parts(corpus, s, src, tgt, on_bad[s]) for s in _SPLITS}
         every = list(chain.from_iterable(parts.values()))
         sides = chain.from_iterable((part.source, part.target) for part in every)
@@ -303,8 +295,9 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
         rules = {name: getattr(config, name) for name in RULES}
         versions = {"annotated": __version__, "tokenizers": tokenizers.__version__,
                     "numpy": np.__version__}  # fmt: skip
+        all_sums = "".join(f"{about['sha256']}  {name}\n" for name, about in files.items())
         manifest = Manifest(_FORMAT, source.key, rules, versions, inputs, pairs, dropped, files,
-                            _sum_of_sums(files))  # fmt: skip
+                            hashlib.sha256(all_sums.encode()).hexdigest())  # fmt: skip
         write_text(part / "manifest.json", json.dumps(asdict(manifest), indent=1) + "\n")
 
 

@@ -79,15 +79,15 @@ def known_corpora() -> dict[str, Corpus]:
     return {name: from_dict(Corpus, {"name": name, **entry}) for name, entry in register.items()}
 
 
-def find_corpus(name: str) -> Corpus:
+def find_corpus(name: str, other: str = "") -> Corpus:
     """One corpus of the registry.
 
-    Raises: ValueError that lists the known names if this name is unknown.
+    Raises: ValueError that lists the known names, and what else is possible, for any other name.
     """
     known = known_corpora()
     if name not in known:
         hint = " (in CORPUS-SRC-TGT, no language has a hyphen)" if "-" in name else ""
-        raise InputError(f"expected a corpus out of {', '.join(known)}; got {name!r}{hint}")
+        raise InputError(f"expected {other}a corpus out of {', '.join(known)}; got {name!r}{hint}")
     return known[name]
 
 
@@ -269,12 +269,7 @@ class Part:
 
 
 def split_parts(
-    corpus: str,
-    split: str,
-    src: str,
-    tgt: str,
-    on_bad: str | None = None,
-    fetch: bool | None = None,
+    corpus: str, split: str, src: str, tgt: str, on_bad: str = "auto", fetch: bool | None = None
 ) -> list[Part]:
     """The parts of a split, in order, of one corpus or of several.
 
@@ -284,12 +279,13 @@ def split_parts(
     """
     if corpus not in known_corpora() and Path(corpus).is_dir():
         one, other = (_folder_file(Path(corpus), f"{split}.{lang}") for lang in (src, tgt))
-        return [Part(f"{corpus}, {split}", on_bad or "refuse", one, other)]
+        return [Part(f"{corpus}, {split}", "refuse" if on_bad == "auto" else on_bad, one, other)]
     if "+" in corpus:
         more = split, src, tgt, on_bad, fetch
         return [part for name in corpus.split("+") for part in split_parts(name, *more)]
-    found = find_corpus(corpus)
-    on_bad = on_bad or (found.on_bad if split == "train" else "refuse")
+    found = find_corpus(corpus, "a folder, or ")
+    if on_bad == "auto":
+        on_bad = found.on_bad if split == "train" else "refuse"
     names = corpus_parts(found, split, src, tgt)
     files = dict.fromkeys(name.partition("/")[0] for pair in names for name in pair)
     paths = {file: corpus_file(found, file, fetch) for file in files}  # each is checked once
@@ -311,23 +307,17 @@ def _folder_file(folder: Path, name: str) -> tuple[Path, str]:
 
 
 def load_pairs(
-    corpus: str,
-    split: str,
-    src: str,
-    tgt: str,
-    on_bad: str | None = None,
-    fetch: bool | None = None,
+    corpus: str, split: str, src: str, tgt: str, on_bad: str = "auto", fetch: bool | None = None
 ) -> tuple[list[str], list[str]]:
     """Source and target sentences of a split, which are translations of each other line by line.
 
     Args:
-        corpus: a name in the registry, a folder with files such as train.en, or several of
-            these joined by +.
+        corpus: a name in the registry, a folder with files such as train.en (./NAME if its name
+            is registered), or several of these joined by +.
         split: "train", "dev", "test", …
         src, tgt: languages, such as "en" and "de".
-        on_bad: "refuse" to stop at unusable pairs, "drop" to omit them with a warning; by default,
-            they are dropped from the training data of corpora that are registered with "drop", and
-            all other data refuse them.
+        on_bad: "refuse" to stop at unusable pairs; "drop" to omit them with a warning; "auto" to
+            drop them from training data that is registered with "drop", and otherwise to refuse.
         fetch: whether to download what is missing; by default, if ANNOTATED_DATA is not set.
 
     Raises: ValueError for an unknown name or bad pairs; otherwise as `corpus_file`.
@@ -354,7 +344,8 @@ def parse_data(data: str) -> tuple[str, str, str]:
     """
     corpus, *pair = data.rsplit("-", 2) if isinstance(data, str) else ""
     if len(pair) < 2 or not corpus:
-        raise InputError(f"expected data as CORPUS-SRC-TGT, such as multi30k-en-de; got {data!r}")
+        wanted = "CORPUS-SRC-TGT, such as multi30k-en-de, or FOLDER-SRC-TGT"
+        raise InputError(f"expected data as {wanted}; got {data!r}")
     src, tgt = pair
     known = known_corpora()  # some corpora have languages in their names
     names = [name for name in (data, f"{corpus}-{tgt}-{src}") if name in known]
