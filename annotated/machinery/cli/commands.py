@@ -1,8 +1,8 @@
 """The subcommands of `annotated`, from their options to their output.
 
 Importing this module must stay fast because the help needs it: the names of the package are
-imported on first use, and all others inside the functions. Only incompatible options and invalid
-lines are checked here; everything else is checked by the functions that receive it.
+imported on first use, and modules that need torch inside the functions. Only incompatible options
+and invalid lines are checked here; all else is checked by the functions that receive it.
 """
 
 import argparse
@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import annotated
+from annotated.machinery.corpora.texts import bounded_lines, decode_lines, read_lines
 from annotated.machinery.errors import InputError
+from annotated.machinery.files import new_folder, output_file, reading, write_text, writing
 
 
 def run_prepare(options: argparse.Namespace) -> None:
@@ -125,7 +127,6 @@ def run_score(options: argparse.Namespace) -> None:
 
 
 def run_parse(options: argparse.Namespace) -> None:
-    from annotated.machinery.files import write_text
     from annotated.machinery.trees.evalb import score_trees
     from annotated.machinery.trees.linear import split_words
     from annotated.machinery.trees.penn import load_trees, tree_to_brackets
@@ -146,13 +147,12 @@ def run_parse(options: argparse.Namespace) -> None:
         for name, value in (pair for row in rows for pair in row.items()):
             print(f"{name:26}= {value if isinstance(value, str) else format(value, '6.5g')}")
         if options.out is not None:
-            scores = json.dumps([about | row for row in rows], indent=1)
-            write_text(options.out, f"{scores}\n")
+            write_text(options.out, json.dumps([about | row for row in rows], indent=1) + "\n")
         return
     for number, line in enumerate(_sentences(options.text), start=1):
         if len(line) > 2000:  # a longer one would be truncated, and half a tree is not a tree
-            wrong = f"expected at most 2,000 letters; got {len(line):,}"
-            raise InputError(f"sentence {number}: {wrong}")
+            got = f"got {len(line):,}"
+            raise InputError(f"sentence {number}: expected at most 2,000 letters; {got}")
         words = line.split() if options.words else split_words(line)
         if not words:
             raise InputError(f"sentence {number}: expected words; got a blank line")
@@ -183,7 +183,6 @@ def run_heads(options: argparse.Namespace) -> None:
 
 
 def run_export(options: argparse.Namespace) -> None:
-    from annotated.machinery.files import new_folder
     from annotated.machinery.formats.export import export_model
 
     new_folder(options.out)
@@ -193,7 +192,6 @@ def run_export(options: argparse.Namespace) -> None:
 
 
 def run_import(options: argparse.Namespace) -> None:
-    from annotated.machinery.files import new_folder, write_text
     from annotated.machinery.formats.hub import model_folder
 
     new_folder(options.out)
@@ -228,16 +226,12 @@ def run_paper(options: argparse.Namespace) -> None:
 
 def _check_output(path: str | None, *inputs: str | None) -> None:
     """Before the work starts: raise FileError if the output cannot be written or is an input."""
-    from annotated.machinery.files import output_file
-
     if path is not None:
         output_file(path, *filter(None, inputs))
 
 
 def _report_bleu(rows: list[dict[str, Any]], names: list[str], out: str | None) -> None:
     """Print scores, one per line, and also write them as JSON."""
-    from annotated.machinery.files import write_text
-
     for row in rows:
         name = " ".join(row[name] for name in names)
         print(f"{name:5} {row['text']:33} {row['score']:.2f}  {row['signature']}")
@@ -262,8 +256,6 @@ def _sentences(text: list[str], file: str | None = None) -> Iterable[str]:
 
     Raises: InputError if the file or standard input cannot be read, or is not UTF-8.
     """
-    from annotated.machinery.corpora.texts import bounded_lines, decode_lines, read_lines
-    from annotated.machinery.files import reading
 
     def standard_input() -> Iterator[str]:
         with reading("standard input", "sentences, one per line"):
@@ -297,8 +289,6 @@ def _text_output(path: str | None) -> Iterator[TextIO]:
 
     Raises: InputError if standard output is closed; FileError if the file cannot be written.
     """
-    from annotated.machinery.files import writing
-
     if path is None:
         if sys.stdout is None:
             raise InputError("expected --output, because standard output is closed")

@@ -8,7 +8,7 @@ scaled rotation is overlooked still generates text, only worse text.
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,8 @@ class _Family:
         fixed: published fields that must have this value if they are present.
         ours: our fields in all models.   names: published names of tensors by ours, without
             ".weight" and ".bias"; {} is the number of the layer.
-        take: our tensor, from its name, the published tensor, and the configuration.
+        take: our tensor, from its name, the published tensor, and the configuration; None if they
+            are equal.
     """
 
     fields: Mapping[str, str]
@@ -60,11 +61,7 @@ class _Family:
     fixed: Mapping[str, Any]
     ours: Mapping[str, Any]
     names: Mapping[str, str]
-    take: Callable[[str, Tensor, LanguageModelConfig], Tensor]
-
-
-def _as_it_is(name: str, tensor: Tensor, c: LanguageModelConfig) -> Tensor:
-    return tensor
+    take: Callable[[str, Tensor, LanguageModelConfig], Tensor] | None = None
 
 
 def _which(name: str) -> int | None:
@@ -115,15 +112,13 @@ _LLAMA = _Family(
         "layers.{}.feed_forward.w_3": "model.layers.{}.mlp.up_proj",
         "layers.{}.feed_forward.w_2": "model.layers.{}.mlp.down_proj",
     },
-    take=_as_it_is,
 )  # fmt: skip
-_QWEN3 = _Family(
+_QWEN3 = replace(
+    _LLAMA,
     fields={ours: theirs for ours, theirs in _LLAMA.fields.items() if theirs != "mlp_bias"},
     defaults={name: value for name, value in _LLAMA.defaults.items() if name != "mlp_bias"},
     fixed={"use_sliding_window": False},
     ours={**_LLAMA.ours, "qk_norm": True, "feed_forward_bias": False},
-    names=_LLAMA.names,
-    take=_as_it_is,
 )
 _GPT2 = _Family(
     fields={
@@ -214,14 +209,8 @@ def read_config(path: Path, contents: Mapping[str, Any]) -> LanguageModelConfig:
     """
     family = _family(path, contents)
     rope = _ROPE if family.ours["positions"] == "rope" else set()
-    known = {
-        *family.fields.values(),
-        *family.fixed,
-        *rope,
-        "layer_types",
-        *_WITHOUT_INFLUENCE.split(),
-    }
-    if unknown := sorted(contents.keys() - known):
+    known = {*family.fields.values(), *family.fixed, *rope, *_WITHOUT_INFLUENCE.split()}
+    if unknown := sorted(contents.keys() - known - {"layer_types"}):
         raise FileError(f"{path}: expected the fields of a known model; got {unknown[0]} as well")
     for name, value in family.fixed.items():
         if contents.get(name, value) != value:
@@ -254,9 +243,8 @@ def read_config(path: Path, contents: Mapping[str, Any]) -> LanguageModelConfig:
 def _family(path: Path, contents: Mapping[str, Any]) -> _Family:
     kind = contents.get("model_type")
     if not isinstance(kind, str) or kind not in FAMILIES:
-        raise FileError(
-            f"{path}: expected model_type out of {', '.join(FAMILIES)}; got {kind!r:.80}"
-        )
+        wanted = ", ".join(FAMILIES)
+        raise FileError(f"{path}: expected model_type out of {wanted}; got {kind!r:.80}")
     return FAMILIES[kind]
 
 
@@ -271,9 +259,8 @@ def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
         return path, read_tensors(path, expected)[0]
     places = read_json(index, "the files of the tensors").get("weight_map")
     if not isinstance(places, dict) or not places:
-        raise FileError(
-            f"{index}: expected weight_map, the file of each tensor; got {places!r:.80}"
-        )
+        wanted = "expected weight_map, the file of each tensor"
+        raise FileError(f"{index}: {wanted}; got {places!r:.80}")
     found: dict[str, Tensor] = {}
     for file in sorted({*map(str, places.values())}):
         if not re.fullmatch(r"\w[\w.-]*\.safetensors", file):  # no file outside the folder
@@ -306,13 +293,14 @@ def _convert(
     ready, shapes, labels, used = {}, {}, {}, set()
     for name, parameter in model.named_parameters():
         published = _published_name(family, name)
-        fused = family.take is not _as_it_is and _which(name) is not None
+        fused = family.take and _which(name) is not None
         labels[name] = label = f"{published} ({name.split('.')[-2]})" if fused else published
         shapes[label] = parameter.shape
         if published in found:
             used.add(published)
             with reading(path, f"{published} as a part of {label}"):
-                ready[label] = family.take(name, found[published], c)
+                take, tensor = family.take, found[published]
+                ready[label] = take(name, tensor, c) if take else tensor
     ready |= {name: tensor for name, tensor in found.items() if name not in used}
     checked = check_weights(path, ready, shapes)
     return {name: checked[label] for name, label in labels.items()}
@@ -412,11 +400,8 @@ def load_language_model(source: Path | str) -> TextGenerator:
     read_config(path / "config.json", contents)  # before gigabytes are read
     model = _build(path / "config.json", contents, *_read_weights(path))
     said, told = (
-        read_json(path / name, kind) if (path / name).exists() else {}
-        for name, kind in (
-            ("generation_config.json", "the generation settings of a language model"),
-            ("tokenizer_config.json", "the settings of a tokenizer"),
-        )
+        read_json(path / name, "the settings of a language model") if (path / name).exists() else {}
+        for name in ("generation_config.json", "tokenizer_config.json")
     )
     template = told.get("chat_template")
     if isinstance(template, list):  # several, by name
@@ -437,9 +422,9 @@ def _build(
     """A model from its configuration and tensors; the files of both are for messages."""
     config, family = read_config(path, contents), _family(path, contents)
     layers = {int(number[1]) for name in found if (number := re.search(r"\.(\d+)\.", f".{name}"))}
-    if len(layers) != config.N:  # before 100,000 layers are built
-        got = f"{len(layers)} in {weights}"
-        raise FileError(f"{path}: expected {family.fields['N']}={config.N} layers; got {got}")
+    if (got := len(layers)) != config.N:  # before 100,000 layers are built
+        wanted = f"{family.fields['N']}={config.N} layers"
+        raise FileError(f"{path}: expected {wanted}; got {got} in {weights}")
     with reading(path, "the configuration of a model that can be built"), torch.device("meta"):
         model = LanguageModel(config).eval()
     return with_weights(model, _convert(weights, family, model, found))
@@ -451,7 +436,6 @@ def _read_tokenizer(path: Path, vocab: int) -> Tokenizer | None:
         return None
     with reading(path, "a tokenizer"):
         tokenizer = Tokenizer.from_file(str(path))
-    if tokenizer.get_vocab_size() > vocab:
-        got = f"{tokenizer.get_vocab_size()}"
-        raise FileError(f"{path}: expected at most {vocab} pieces, as the model has; got {got}")
+    if (size := tokenizer.get_vocab_size()) > vocab:
+        raise FileError(f"{path}: expected at most {vocab} pieces, as the model has; got {size}")
     return tokenizer

@@ -79,9 +79,8 @@ def _config(path: Path, keys: Mapping[str, Any]) -> dict[str, Any]:
         raise FileError(f"{path}: expected general.architecture llama; got {kind!r:.80}")
     own = {key.removeprefix("llama."): v for key, v in keys.items() if key.startswith("llama.")}
     if unknown := sorted(own.keys() - _FIELDS.keys() - _OTHERS):
-        raise FileError(
-            f"{path}: expected the keys of a known model; got llama.{unknown[0]} as well"
-        )
+        wanted = "expected the keys of a known model"
+        raise FileError(f"{path}: {wanted}; got llama.{unknown[0]} as well")
     config = {_FIELDS[key]: value for key, value in own.items() if key in _FIELDS}
     for name in ("hidden_size", "num_attention_heads", "rms_norm_eps"):
         if name not in config:

@@ -7,6 +7,7 @@ downloaded.
 
 import os
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -24,21 +25,17 @@ _FILES = ["config.json", *_PIECES, *VOCABULARIES, "README.md"]
 _WEIGHTS = ["model.safetensors", "pytorch_model.bin"]  # the first one that exists is used
 
 _INDEX = "model.safetensors.index.json"  # for weights in several files
-_LANGUAGE = [
-    "*config.json",
-    "tokenizer.json",
-    "README.md",
-    _WEIGHTS[0],
-    "model-*.safetensors",
-    _INDEX,
-]
+_LANGUAGE = ["*config.json", "tokenizer.json", "README.md", _INDEX]
+_LANGUAGE += ["model.safetensors", "model-*.safetensors"]
 
 
-def hub_folder(name: str) -> Path:
-    """The local folder of a model on the Hub, downloaded unless it is in the cache.
+def _snapshot(
+    name: str, files: list[str], weights: list[str], complete: Callable[[Path], bool]
+) -> Path:
+    """The local folder of a model on the Hub, downloaded unless a complete one is in the cache.
 
     Args:
-        name: "OWNER/NAME", or "OWNER/NAME@REVISION" with a branch, a tag or a hash.
+        name: as for `hub_folder`.   files: patterns.   weights: of these, the first that exists.
 
     Raises: FileError if the Hub cannot be reached or has no such model.
     """
@@ -50,20 +47,32 @@ def hub_folder(name: str) -> Path:
     fetch = partial(snapshot_download, repo, revision=revision)
     try:
         with suppress(LocalEntryNotFoundError):
-            folder = Path(fetch(allow_patterns=_FILES, local_files_only=True))
-            cached = {path.name for path in folder.iterdir()}
-            vocabulary = cached >= set(_PIECES) or VOCABULARIES[0] in cached
-            if "config.json" in cached and vocabulary and cached & set(_WEIGHTS):
+            folder = Path(fetch(allow_patterns=files, local_files_only=True))
+            if complete(folder):
                 return folder
         # The only way to list the files that does not retry for half a minute.
         there = {file.rfilename for file in model_info(repo, revision=revision).siblings or ()}
-        wanted = [*_FILES, *[file for file in _WEIGHTS if file in there][:1]]
-        return Path(fetch(allow_patterns=wanted))
-    except (
-        Exception
-    ) as error:  # the library has many kinds of errors, and its network library has more
+        return Path(fetch(allow_patterns=[*files, *[x for x in weights if x in there][:1]]))
+    except Exception as error:  # the library and its network library have many kinds of errors
         reason = str(error).strip().partition("\n")[0]
         raise FileError(f"{name}: expected a model of the Hub; got: {reason}") from error
+
+
+def hub_folder(name: str) -> Path:
+    """The local folder of a model on the Hub, downloaded unless it is in the cache.
+
+    Args:
+        name: "OWNER/NAME", or "OWNER/NAME@REVISION" with a branch, a tag or a hash.
+
+    Raises: FileError if the Hub cannot be reached or has no such model.
+    """
+
+    def complete(folder: Path) -> bool:
+        cached = {path.name for path in folder.iterdir()}
+        vocabulary = cached >= set(_PIECES) or VOCABULARIES[0] in cached
+        return "config.json" in cached and vocabulary and bool(cached & set(_WEIGHTS))
+
+    return _snapshot(name, _FILES, _WEIGHTS, complete)
 
 
 def language_model_folder(source: str | Path) -> Path:
@@ -72,33 +81,22 @@ def language_model_folder(source: str | Path) -> Path:
     Raises: InputError if it is neither; FileError if the Hub cannot be reached or has no such
         model.
     """
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
-
     if not isinstance(source, str | Path):
         raise InputError(f"expected a model as a string or a Path; got {type(source).__name__}")
     name = str(source)
-    local = os.path.exists(name.partition("/")[0])
-    if os.path.exists(name) or local or name.endswith(".gguf"):
+    if os.path.exists(name) or os.path.exists(name.partition("/")[0]) or name.endswith(".gguf"):
         return Path(name)
     if not _NAME.fullmatch(name):
         wanted = "a folder, a GGUF file, or a model of the Hub as OWNER/NAME"
         raise InputError(f"expected {wanted}; got {name[:80]!r}")
-    repo, _, revision = name.partition("@")
-    fetch = partial(snapshot_download, repo, revision=revision or "main", allow_patterns=_LANGUAGE)
-    try:
-        with suppress(LocalEntryNotFoundError):
-            folder = Path(fetch(local_files_only=True))
-            index = folder / _INDEX
-            parts = (
-                set(read_json(index, "weight_map")["weight_map"].values()) if index.exists() else ()
-            )
-            if all((folder / file).exists() for file in ("config.json", *(parts or _WEIGHTS[:1]))):
-                return folder
-        return Path(fetch())
-    except Exception as error:  # as in hub_folder
-        reason = str(error).strip().partition("\n")[0]
-        raise FileError(f"{name}: expected a model of the Hub; got: {reason}") from error
+
+    def complete(folder: Path) -> bool:
+        parts, index = {_WEIGHTS[0]}, folder / _INDEX
+        if index.exists():
+            parts = {*read_json(index, "weight_map")["weight_map"].values()}
+        return all((folder / file).exists() for file in ("config.json", *parts))
+
+    return _snapshot(name, _LANGUAGE, [], complete)
 
 
 def print_card(folder: Path, name: str, languages: list[str]) -> None:
@@ -148,12 +146,7 @@ def vocabulary_files(name: str | Path) -> list[Path]:
     """
     folder = model_folder(name)
     config = folder / "config.json"
-    published = is_firefox(folder)
-    if config.is_file():
-        published = "model_type" in read_json(config, "the configuration of a model")
-    if published:
-        wanted = (
-            "a model in the book's own format to continue training, as `annotated import` writes it"
-        )
-        raise InputError(f"expected {wanted}; got {name}")
+    if is_firefox(folder) or (config.is_file() and "model_type" in read_json(config, "a model")):
+        wanted = "a model in the book's own format to continue training"
+        raise InputError(f"expected {wanted}, as `annotated import` writes it; got {name}")
     return [folder / file for file in VOCABULARIES if (folder / file).exists()]
