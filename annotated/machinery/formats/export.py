@@ -20,6 +20,7 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from annotated.data import END, PAD, SPECIALS, START, UNK
+from annotated.machinery.checks import head_widths
 from annotated.machinery.corpora.vocabularies import write_tokenizers
 from annotated.machinery.errors import InputError, extra
 from annotated.machinery.files import write_text, writing_new_folder
@@ -124,14 +125,9 @@ def _export_graph(graph: _Graph, name: str, sizes: dict[str, int], path: Path) -
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
         program: Any = torch.onnx.export(
-            graph.eval(),
-            tuple(examples),
-            dynamo=True,
-            dynamic_shapes=tuple(shapes),
-            input_names=list(_INPUTS[name]),
-            output_names=list(_OUTPUTS[name]),
-            verbose=False,
-        )
+            graph.eval(), tuple(examples), dynamo=True, dynamic_shapes=tuple(shapes), verbose=False,
+            input_names=list(_INPUTS[name]), output_names=list(_OUTPUTS[name]),
+        )  # fmt: skip
         program.save(path)
 
 
@@ -151,14 +147,11 @@ def write_onnx(translator: Translator, folder: Path, half: bool = False) -> None
     model = _copy_to_export(translator.model, half)
     c = model.config
     positions = c.max_len if c.positions == "learned" else _POSITIONS
-    d_k, d_v = c.d_k or c.d_model // c.h, c.d_v or c.d_model // c.h
+    d_k, d_v = head_widths(c.h, c.d_model, c.d_k, c.d_v)
     sizes = {"N": c.N, "h": c.h, "d_k": d_k, "d_v": d_v, "tgt_vocab": c.tgt_vocab}
-    description: dict[str, Any] = {
-        "ids": {"start": START, "end": END, "padding": PAD, "unknown": UNK},
-        "positions": positions,
-        "sizes": sizes,
-        "floats": "float16" if half else "float32",
-    }
+    ids = {"start": START, "end": END, "padding": PAD, "unknown": UNK}
+    description: dict[str, Any] = {"ids": ids, "positions": positions, "sizes": sizes}
+    description["floats"] = "float16" if half else "float32"
     for name, graph in ("encoder", _EncoderGraph(model)), ("decoder", _DecoderGraph(model)):
         _export_graph(graph, name, sizes, folder / f"{name}.onnx")
         description[name] = {"inputs": _INPUTS[name], "outputs": _OUTPUTS[name]}
@@ -207,7 +200,7 @@ def ctranslate2_spec(model: EncoderDecoder, source: list[str], target: list[str]
         from ctranslate2.specs import TransformerSpec
         from ctranslate2.specs.common_spec import Activation
     model, c = _copy_to_export(model, half=False), model.config
-    widths = c.d_k or c.d_model // c.h, c.d_v or c.d_model // c.h
+    widths = head_widths(c.h, c.d_model, c.d_k, c.d_v)
     if set(widths) != {c.d_model / c.h}:
         wanted = f"d_k = d_v = d_model / h, as CTranslate2 requires, here {c.d_model / c.h:g}"
         raise InputError(f"expected {wanted}; got d_k, d_v = {widths}")
@@ -258,11 +251,8 @@ def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) 
     write_tokenizers(folder, source, target)
 
 
-FORMS: dict[str, Callable[[Translator, Path, bool], None]] = {
-    "onnx": write_onnx,
-    "ctranslate2": write_ctranslate2,
-    "huggingface": write_marian,
-}
+FORMS: dict[str, Callable[[Translator, Path, bool], None]]
+FORMS = {"onnx": write_onnx, "ctranslate2": write_ctranslate2, "huggingface": write_marian}
 
 
 _KNOWN = {  # options that the exporters below handle, or refuse themselves

@@ -146,7 +146,8 @@ def vocabulary_files(name: str | Path) -> list[Path]:
     """
     folder = model_folder(name)
     config = folder / "config.json"
-    if is_firefox(folder) or (config.is_file() and "model_type" in read_json(config, "a model")):
+    about = "the configuration of a model"
+    if is_firefox(folder) or (config.is_file() and "model_type" in read_json(config, about)):
         wanted = "a model in the book's own format to continue training"
         raise InputError(f"expected {wanted}, as `annotated import` writes it; got {name}")
     return [folder / file for file in VOCABULARIES if (folder / file).exists()]

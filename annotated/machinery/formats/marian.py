@@ -17,28 +17,11 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from annotated.data import END, PAD, SPECIALS, START, UNK
-from annotated.machinery.corpora.vocabularies import (
-    VOCABULARIES,
-    read_tokenizers,
-    with_end,
-    write_tokenizers,
-)
+from annotated.machinery import files
+from annotated.machinery.corpora import vocabularies
 from annotated.machinery.errors import FileError, InputError
-from annotated.machinery.files import (
-    read_json,
-    read_tensors,
-    reading,
-    settings,
-    write_tensors,
-    write_text,
-)
-from annotated.machinery.formats.own import (
-    LoadedModel,
-    check_weights,
-    empty_model,
-    parameter_shapes,
-    with_weights,
-)
+from annotated.machinery.files import reading, settings
+from annotated.machinery.formats import own
 from annotated.machinery.formats.piece_models import read_piece_model, unigram_tokenizer
 from annotated.model import TransformerConfig
 from annotated.positional import sinusoids
@@ -66,11 +49,8 @@ def _require(path: Path, contents: dict[str, Any], values: dict[str, Any]) -> No
 def _read_config(path: Path, contents: dict[str, Any]) -> TransformerConfig:
     """Our configuration of a published model. Raises: FileError that names the difference."""
     contents = _OPTIONAL | contents
-    decoder = {
-        name.replace("encoder", "decoder"): contents.get(name)
-        for name in _FIELDS.values()
-        if name.startswith("encoder")
-    }
+    both = [name for name in _FIELDS.values() if name.startswith("encoder")]
+    decoder = {name.replace("encoder", "decoder"): contents.get(name) for name in both}
     _require(path, contents, _REQUIRED | decoder)
     ours = {name: contents.get(published) for name, published in _FIELDS.items()}
     if ours["activation"] == "silu":  # another name for it
@@ -99,7 +79,7 @@ def _read_pieces(
     Raises: MissingFile or FileError that names the file.
     """
     path, models = folder / "vocab.json", [read_piece_model(folder / side) for side in _SIDES]
-    numbers = read_json(path, "the number of each piece")
+    numbers = files.read_json(path, "the number of each piece")
     whole = len(numbers) == vocab and all(type(number) is int for number in numbers.values())
     symbols = "</s>", "<pad>", "<unk>"
     if not whole or set(numbers.values()) != set(range(vocab)) or not numbers.keys() >= {*symbols}:
@@ -178,7 +158,7 @@ def _read_weights(folder: Path, d_model: int) -> tuple[Path, dict[str, Tensor]]:
             loaded = torch.load(path, "cpu", weights_only=True).items()
             found = {str(name): tensor for name, tensor in loaded if isinstance(tensor, Tensor)}
         else:
-            found, _ = read_tensors(path, expected)
+            found, _ = files.read_tensors(path, expected)
         for name in _COPIES:
             copy = found.pop(name, None)
             if copy is not None and not torch.equal(copy, found.setdefault(_SHARED, copy)):
@@ -197,7 +177,7 @@ NEVER = -100.0  # bias of pieces that must not be emitted; exp(-100) adds nothin
 _SYMBOLS = {"decoder_start_token_id": START, "eos_token_id": END, "pad_token_id": PAD}
 
 
-def read_marian(folder: Path, contents: dict[str, Any]) -> LoadedModel:
+def read_marian(folder: Path, contents: dict[str, Any]) -> own.LoadedModel:
     """Read a folder in the format of Hugging Face, with a model that was trained with Marian.
 
     Its vocabulary consists of two SentencePiece models and vocab.json, or is our own file if
@@ -211,18 +191,18 @@ def read_marian(folder: Path, contents: dict[str, Any]) -> LoadedModel:
     path, rows = folder / "config.json", None
     config = _read_config(path, contents)
     vocab, d_model = config.src_vocab, config.d_model
-    if not (folder / _SIDES[0]).exists() and (folder / VOCABULARIES[0]).exists():
+    if not (folder / _SIDES[0]).exists() and (folder / vocabularies.VOCABULARIES[0]).exists():
         _require(path, contents, _SYMBOLS)
-        source, target = read_tokenizers(folder, vocab, vocab)
+        source, target = vocabularies.read_tokenizers(folder, vocab, vocab)
     else:
         rows, source, target = _read_pieces(folder, contents, vocab)
         config = replace(config, src_vocab=len(rows), tgt_vocab=len(rows))
     weights_path, found = _read_weights(folder, d_model)
     found.setdefault(_LOGITS, torch.zeros(1, vocab))
-    model = empty_model(config, found, path)
+    model = own.empty_model(config, found, path)
     shapes = {_published_name(name): tuple(p.shape) for name, p in model.named_parameters()}
     shapes |= {_SHARED: (vocab, d_model), _LOGITS: (1, vocab)}
-    found = check_weights(weights_path, found, shapes)
+    found = own.check_weights(weights_path, found, shapes)
     found[_LOGITS] = found[_LOGITS][0]
     order = sines_first(d_model)
     weights = {
@@ -235,7 +215,7 @@ def read_marian(folder: Path, contents: dict[str, Any]) -> LoadedModel:
         again = [i for i, row in enumerate(rows) if first[row] != i]
         # Of several pieces with one vector, only the first is emitted.
         weights[_BIAS][again] = NEVER
-    return with_weights(model, weights), source, target
+    return own.with_weights(model, weights), source, target
 
 
 def _published_config(c: TransformerConfig) -> dict[str, Any]:
@@ -251,9 +231,8 @@ def _published_config(c: TransformerConfig) -> dict[str, Any]:
         ("d_k = d_v = d_model / h", {c.d_k or width, c.d_v or width} == {width}),
     ):
         if not holds:
-            raise InputError(
-                f"expected a model with {wanted}, as Marian's format requires; got {c}"
-            )
+            reason = "as Marian's format requires"
+            raise InputError(f"expected a model with {wanted}, {reason}; got {c}")
     config: dict[str, Any] = {published: getattr(c, name) for name, published in _FIELDS.items()}
     config |= {name.replace("encoder", "decoder"): value for name, value in config.items()}
     config |= {"architectures": ["MarianMTModel"], "max_position_embeddings": max(c.max_len, 512)}
@@ -272,9 +251,9 @@ def write_marian(translator: Any, folder: Path, half: bool = False) -> None:
     """
     model, c = translator.model, translator.model.config
     config = _published_config(c) | {"dtype": "float16" if half else "float32"}
-    own, back, weights = dict(model.named_parameters()), torch.argsort(sines_first(c.d_model)), {}
-    for name, shape in parameter_shapes(replace(c, bias=True)).items():
-        tensor = own.get(name, torch.zeros(shape)).detach().cpu()  # a bias that we lack is zero
+    ours, back, weights = dict(model.named_parameters()), torch.argsort(sines_first(c.d_model)), {}
+    for name, shape in own.parameter_shapes(replace(c, bias=True)).items():
+        tensor = ours.get(name, torch.zeros(shape)).detach().cpu()  # a bias that we lack is zero
         tensor = tensor.half() if half else tensor.float()
         weights[_published_name(name)] = reorder(name, tensor, back)
     weights[_LOGITS] = weights[_LOGITS].unsqueeze(0)
@@ -286,11 +265,9 @@ def write_marian(translator: Any, folder: Path, half: bool = False) -> None:
     # As in our search, none of these symbols is emitted. The search is greedy by default.
     search = {"suppress_tokens": [START, PAD, UNK], "max_length": 512, "num_beams": 1}
     search |= {name: value for name, value in config.items() if name.endswith("_token_id")}
-    write_tokenizers(folder, with_end(translator.tokenizer), translator.target_tokenizer)
-    for file, contents in (
-        ("tokenizer_config.json", tokenizer),
-        ("generation_config.json", search),
-        ("config.json", config),
-    ):
-        write_text(folder / file, json.dumps(contents, indent=2) + "\n")
-    write_tensors(folder / "model.safetensors", weights, {"format": "pt"})
+    source = vocabularies.with_end(translator.tokenizer)
+    vocabularies.write_tokenizers(folder, source, translator.target_tokenizer)
+    written = {"tokenizer_config.json": tokenizer, "generation_config.json": search}
+    for file, contents in (written | {"config.json": config}).items():
+        files.write_text(folder / file, json.dumps(contents, indent=2) + "\n")
+    files.write_tensors(folder / "model.safetensors", weights, {"format": "pt"})

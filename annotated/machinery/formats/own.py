@@ -24,17 +24,11 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
+from annotated.machinery import files
 from annotated.machinery.corpora.downloads import sha256_of
 from annotated.machinery.corpora.vocabularies import VOCABULARIES, read_tokenizers
 from annotated.machinery.errors import FileError, InputError
-from annotated.machinery.files import (
-    digest,
-    read_tensors,
-    reading,
-    settings,
-    write_tensors,
-    write_text,
-)
+from annotated.machinery.files import digest, reading, settings
 from annotated.machinery.parts import part_names
 from annotated.model import EncoderDecoder, TransformerConfig, build_model
 
@@ -172,7 +166,7 @@ def read_own(folder: Path, contents: dict[str, Any], build: Build | None = None)
     path, weights_path = folder / "config.json", folder / "model.safetensors"
     noted = contents.pop("parts", {})
     config = settings(TransformerConfig, contents, str(path))
-    found, header = read_tensors(weights_path, f"the weights of the model in {path}")
+    found, header = files.read_tensors(weights_path, f"the weights of the model in {path}")
     stored, found = found, _as_floats(weights_path, found)
     if noted and build is None:
         raise InputError(f"expected the parts of the model in {folder} again: {named_parts(noted)}")
@@ -263,8 +257,8 @@ def own_weights(model: EncoderDecoder) -> dict[str, Tensor]:
         if change := _difference(module, modules.get(name)):
             kind = type(modules[name]).__name__ if name in modules else "none"
             advice = "a part of your own is an argument of build_model and load_pretrained"
-            wanted = f"expected {name or 'the model'} {said}: {kind}"
-            raise InputError(f"{wanted}; got {change}; {advice}")
+            where = f"expected {name or 'the model'} {said}"
+            raise InputError(f"{where}: {kind}; got {change}; {advice}")
     for name in sorted(own.keys() | shapes.keys()):
         if name not in own or name not in shapes or own[name].shape != shapes[name].shape:
             got = tuple(own[name].shape) if name in own else "none"
@@ -340,5 +334,5 @@ def save_model(
         raise FileError(f"{folder}: expected the vocabulary of the model; got another")
     # A single entry in the header, because the library writes several in arbitrary order.
     header = {"model": json.dumps({"config": described} | sums)}
-    write_tensors(path, kept, header)
-    write_text(folder / "config.json", json.dumps(described, indent=2) + "\n")
+    files.write_tensors(path, kept, header)
+    files.write_text(folder / "config.json", json.dumps(described, indent=2) + "\n")
