@@ -39,6 +39,14 @@ def test_a_start_that_was_killed_before_its_end_may_begin_again(config: Training
     assert (folder / "annotated-a1b2c3d4.part").exists()
 
 
+def test_a_training_json_of_another_program_is_refused(config: TrainingConfig):
+    Path(config.out).mkdir()
+    Path(config.out, "training.json").write_text('{"epochs": 3}')
+    for begin in train, launch:
+        with pytest.raises(FileError, match=r"training\.json.*epochs"):
+            begin(config)
+
+
 def test_a_vocabulary_that_is_there_is_not_overwritten(config: TrainingConfig):
     train(config)
     folder = Path(config.out)
@@ -155,7 +163,7 @@ def test_a_start_that_is_refused_leaves_the_folder_to_another(config: TrainingCo
     for change in {"vocab_size": 6}, {"weights": "multi30k-en-de"}, {"src_tokens": 1}:
         with pytest.raises(InputError):
             train(replace(config, **change))
-        assert {path.name for path in Path(config.out).iterdir()} <= {".lock"}
+        assert not Path(config.out).exists()
     train(replace(config, updates=10))
 
 

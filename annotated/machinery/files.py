@@ -218,7 +218,7 @@ def new_folder(path: str | Path) -> Path:
     target = named_in_utf8(path)
     empty = target.is_dir() and all(map(is_part, target.iterdir()))
     if os.path.lexists(target) and not empty:
-        raise InputError(f"expected a new or an empty folder; got {path}, which is not empty")
+        raise InputError(f"expected a new or an empty folder; got {Path(path)}, which is not empty")
     return target
 
 
@@ -230,7 +230,7 @@ def writing_new_folder(path: str | Path) -> Iterator[Path]:
         written to, or another process has written there in the meantime. After any error in the
         block, nothing is left there.
     """
-    target = new_folder(path)
+    target, path = new_folder(path), Path(path)
     there = target.exists()  # keep the folder itself, which may be a mount or the current folder
     part = target
     try:

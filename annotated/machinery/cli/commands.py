@@ -54,7 +54,7 @@ def run_average(options: argparse.Namespace) -> None:
         raise InputError(f"expected the folder of a run with checkpoints; got {folder}")
     with run_lock(folder):
         average_run(folder, options.last)
-    print(options.folder)
+    print(folder)
 
 
 def run_translate(options: argparse.Namespace) -> None:
@@ -253,8 +253,6 @@ def _sentences(text: list[str], file: str | None = None) -> Iterable[str]:
 
     A file is read completely, so that an error in it is found before the work begins; standard
     input, which may be endless, is read line by line as needed.
-
-    Raises: InputError if the file or standard input cannot be read, or is not UTF-8.
     """
 
     def standard_input() -> Iterator[str]:
@@ -285,10 +283,7 @@ def _device(name: str | None) -> str:
 
 @contextmanager
 def _text_output(path: str | None) -> Iterator[TextIO]:
-    """A file that receives its name once it is complete, or standard output; always UTF-8.
-
-    Raises: InputError if standard output is closed; FileError if the file cannot be written.
-    """
+    """A file that receives its name once it is complete, or standard output; always UTF-8."""
     if path is None:
         if sys.stdout is None:
             raise InputError("expected --output, because standard output is closed")

@@ -65,10 +65,7 @@ def download(url: str, path: Path, sha256: str, size: int | None = None) -> Path
 
 
 def _fetch(url: str, path: Path, size: int | None, advice: str) -> None:
-    """Append the missing bytes to a file, in further attempts as long as each receives some.
-
-    Raises: FileError that names the URL, the bytes that are kept, and a remedy.
-    """
+    """Append the missing bytes to a file, in further attempts as long as each receives some."""
     while size is None or _bytes_in(path) != size:
         before = _bytes_in(path)
         try:
@@ -93,11 +90,7 @@ def _bytes_in(path: Path) -> int:
 
 
 def _fetch_rest(url: str, path: Path, size: int | None) -> None:
-    """Append the missing bytes to a file, in one attempt.
-
-    Raises: OSError, HTTPException or ValueError if the connection fails; FileError if the server
-        offers something else.
-    """
+    """Append the missing bytes to a file, in one attempt."""
     start = _bytes_in(path)
     headers = {"User-Agent": "annotated"} | ({"Range": f"bytes={start}-"} if start else {})
     request = urllib.request.Request(url, headers=headers)

@@ -266,10 +266,7 @@ class _Source:
 
 
 def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
-    """Write a prepared corpus into a new folder, atomically.
-
-    Raises: FileError if the disk is full; InputError for bad pairs or a split without pairs.
-    """
+    """Write a prepared corpus into a new folder, atomically."""
     config, pairs, dropped = source.config, dict[str, int](), dict[str, dict[str, int]]()
     inputs = {str(path): _sums(path) for path in source.files}
     with writing_new_folder(folder) as part:

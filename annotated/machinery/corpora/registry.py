@@ -277,9 +277,9 @@ def split_parts(
 
     Raises: ValueError for an unknown name; otherwise as `corpus_file`.
     """
-    if corpus not in known_corpora() and Path(corpus).is_dir():
-        one, other = (_folder_file(Path(corpus), f"{split}.{lang}") for lang in (src, tgt))
-        return [Part(f"{corpus}, {split}", "refuse" if on_bad == "auto" else on_bad, one, other)]
+    if corpus not in known_corpora() and (folder := Path(corpus)).is_dir():
+        one, other = (_folder_file(folder, f"{split}.{lang}") for lang in (src, tgt))
+        return [Part(f"{folder}, {split}", "refuse" if on_bad == "auto" else on_bad, one, other)]
     if "+" in corpus:
         more = split, src, tgt, on_bad, fetch
         return [part for name in corpus.split("+") for part in split_parts(name, *more)]

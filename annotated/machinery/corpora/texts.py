@@ -63,10 +63,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def _archive_members(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
-    """Name and content of each file in a tar or zip archive; files may be left unread.
-
-    Raises: the exception that Python raises for a damaged archive.
-    """
+    """Name and content of each file in a tar or zip archive; files may be left unread."""
     if path.suffix == ".zip":
         with zipfile.ZipFile(path) as archive:
             for info in archive.infolist():

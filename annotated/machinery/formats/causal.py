@@ -167,10 +167,7 @@ FAMILIES = {"llama": _LLAMA, "qwen3": _QWEN3, "gpt2": _GPT2, "gpt_neox": _NEOX}
 
 
 def _rotation(path: Path, contents: Mapping[str, Any]) -> dict[str, Any]:
-    """Our fields of RoPE from either notation: rope_theta and rope_scaling, or rope_parameters.
-
-    Raises: FileError that names a kind of scaling, or a parameter, that is not supported.
-    """
+    """Our fields of RoPE from either notation: rope_theta and rope_scaling, or rope_parameters."""
     given = {"rope_theta": contents.get("rope_theta", contents.get("rotary_emb_base", 10000.0))}
     given["partial_rotary_factor"] = contents.get("rotary_pct", 1.0)
     if contents.get("rope_scaling") and contents.get("rope_parameters"):
@@ -249,10 +246,7 @@ def _family(path: Path, contents: Mapping[str, Any]) -> _Family:
 
 
 def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
-    """The file that names all tensors, and the tensors of one file or of several.
-
-    Raises: MissingFile or FileError that names the file.
-    """
+    """The file that names all tensors, and the tensors of one file or of several."""
     expected = "the weights of a language model"
     path, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if path.exists() or not index.exists():
@@ -281,7 +275,7 @@ def _published_name(family: _Family, name: str) -> str:
 def _convert(
     path: Path, family: _Family, model: LanguageModel, found: dict[str, Tensor]
 ) -> dict[str, Tensor]:
-    """Our weights from the published tensors. Raises: FileError that names the file and tensor."""
+    """Our weights from the published tensors."""
     c = model.config
     found = {name.removeprefix("transformer."): tensor for name, tensor in found.items()}
     found = {name: tensor for name, tensor in found.items() if not _BUFFER.fullmatch(name)}
@@ -431,7 +425,7 @@ def _build(
 
 
 def _read_tokenizer(path: Path, vocab: int) -> Tokenizer | None:
-    """The tokenizer in a file, or None. Raises: FileError if it has more pieces than `vocab`."""
+    """The tokenizer in a file, or None."""
     if not path.exists():
         return None
     with reading(path, "a tokenizer"):

@@ -43,8 +43,6 @@ def _read_items(path: Path) -> dict[str, _Item]:
     All numbers are little-endian. The file contains a version and a count; four numbers per entry
     (length of its name, type, number of dimensions, number of bytes); all names; all shapes; a
     gap; and all data.
-
-    Raises: MissingFile or FileError that names the file.
     """
     with reading(path, "a model in Marian's binary format"):
         require_regular(path)
@@ -85,10 +83,7 @@ _FLOATS, _EIGHT_BITS, _TEXT = 0x404, 0x4101, 0x101  # types of entries
 
 
 def _tensor(path: Path, name: str, item: _Item) -> Tensor:
-    """The values of an entry: a single row as a vector, a matrix as torch stores it, (out, in).
-
-    Raises: FileError that names the file and the entry.
-    """
+    """The values of an entry: a single row as a vector, a matrix as torch stores it, (out, in)."""
     count, embedding = math.prod(item.shape), name.endswith("Wemb")  # which is (pieces, d_model)
     size = {_FLOATS: 4 * count, _EIGHT_BITS: count + 4}.get(item.kind)
     sound = len(item.shape) == 2 and min(item.shape) > 0
@@ -135,7 +130,7 @@ _ALLOWED: dict[str, tuple[str | None, ...]] = {
 
 
 def _read_settings(path: Path, items: dict[str, _Item]) -> dict[str, str]:
-    """The settings in a model's file, lists as one line. Raises: FileError"""
+    """The settings in a model's file, lists as one line."""
     name = "special:model.yml"
     with reading(path, f"settings in {name}"):
         item = items.pop(name)
@@ -149,10 +144,7 @@ def _read_settings(path: Path, items: dict[str, _Item]) -> dict[str, str]:
 def _read_config(
     path: Path, items: dict[str, _Item], vocabularies: tuple[int, int]
 ) -> TransformerConfig:
-    """Our configuration of a model; removes its settings from `items`.
-
-    Raises: FileError that names a setting that our model does not support.
-    """
+    """Our configuration of a model; removes its settings from `items`."""
     found = _read_settings(path, items)
     tied = found.get("tied-embeddings-all") == "true"
     allowed = _ALLOWED | {
@@ -206,7 +198,7 @@ def is_firefox(folder: Path) -> bool:
 
 
 def _the_file(folder: Path, pattern: str) -> Path:
-    """The only file whose name matches. Raises: FileError"""
+    """The only file whose name matches."""
     found = sorted(folder.glob(pattern))
     if len(found) != 1:
         got = ", ".join(path.name for path in found) or "none"
@@ -215,10 +207,7 @@ def _the_file(folder: Path, pattern: str) -> Path:
 
 
 def _read_tokenizer(path: Path) -> Tokenizer:
-    """A vocabulary that begins with our symbols; Marian's begins with </s> and <unk>.
-
-    Raises: MissingFile or FileError that names the file.
-    """
+    """A vocabulary that begins with our symbols; Marian's begins with </s> and <unk>."""
     model = read_piece_model(path, special=True)
     first, pieces = list(model.kinds)[:2], list(model.kinds)[2:]
     if first != ["</s>", "<unk>"]:

@@ -36,8 +36,6 @@ def _snapshot(
 
     Args:
         name: as for `hub_folder`.   files: patterns.   weights: of these, the first that exists.
-
-    Raises: FileError if the Hub cannot be reached or has no such model.
     """
     from huggingface_hub import model_info, snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError

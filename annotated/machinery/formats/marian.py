@@ -47,7 +47,7 @@ def _require(path: Path, contents: dict[str, Any], values: dict[str, Any]) -> No
 
 
 def _read_config(path: Path, contents: dict[str, Any]) -> TransformerConfig:
-    """Our configuration of a published model. Raises: FileError that names the difference."""
+    """Our configuration of a published model."""
     contents = _OPTIONAL | contents
     both = [name for name in _FIELDS.values() if name.startswith("encoder")]
     decoder = {name.replace("encoder", "decoder"): contents.get(name) for name in both}
@@ -75,8 +75,6 @@ def _read_pieces(
 
     Returns: for each of our ids, its row in the published embedding; tokenizers of source and
         target, with the same pieces.
-
-    Raises: MissingFile or FileError that names the file.
     """
     path, models = folder / "vocab.json", [read_piece_model(folder / side) for side in _SIDES]
     numbers = files.read_json(path, "the number of each piece")
@@ -143,10 +141,7 @@ _SAFE = "2.10"  # torch version from which weights_only is safe against pickles 
 
 
 def _read_weights(folder: Path, d_model: int) -> tuple[Path, dict[str, Tensor]]:
-    """The file of the weights and its tensors: the shared matrix once, no position table.
-
-    Raises: MissingFile or FileError that names the file.
-    """
+    """The file of the weights and its tensors: the shared matrix once, no position table."""
     path, pickled = folder / "model.safetensors", folder / "pytorch_model.bin"
     path = pickled if pickled.is_file() and not path.is_file() else path
     expected = "the weights of a published model"
@@ -219,10 +214,7 @@ def read_marian(folder: Path, contents: dict[str, Any]) -> own.LoadedModel:
 
 
 def _published_config(c: TransformerConfig) -> dict[str, Any]:
-    """The config.json of one of our models.
-
-    Raises: InputError unless the format can represent the whole model.
-    """
+    """The config.json of one of our models."""
     width = c.d_model / c.h
     for wanted, holds in (
         ("norm_first=False", not c.norm_first),

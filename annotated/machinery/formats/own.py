@@ -203,7 +203,7 @@ _MULTIPLIER = ".multiplier"
 
 
 def _as_floats(path: Path, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights, with 8-bit matrices divided by their multipliers. Raises: FileError"""
+    """Weights, with 8-bit matrices divided by their multipliers."""
     weights = dict(found)
     for name in found:
         if name.endswith(_MULTIPLIER):

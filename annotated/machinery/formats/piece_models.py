@@ -19,10 +19,7 @@ from annotated.machinery.files import reading
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
-    """Number and value of each field of a message; fixed-size numbers are returned as bytes.
-
-    Raises: ValueError or KeyError if this is not a message or ends too early.
-    """
+    """Number and value of each field of a message; fixed-size numbers are returned as bytes."""
     stream = io.BytesIO(message)
 
     def varint() -> int:  # seven bits per byte

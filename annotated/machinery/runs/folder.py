@@ -8,7 +8,9 @@ start must not destroy a run or anything else.
 
 import json
 import os
-from contextlib import AbstractContextManager
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -37,15 +39,22 @@ SAVED = ".saved"  # exists once there has been a checkpoint
 _LEFT = {".lock", "output.txt", "prepared"}
 
 
-def run_lock(folder: str | Path) -> AbstractContextManager[None]:
-    """Hold the lock of a run's folder.
+@contextmanager
+def run_lock(folder: Path) -> Iterator[None]:
+    """Hold the lock of a run's folder; if an error leaves a new folder empty, it is removed.
 
     Raises: InputError if the folder is neither new nor empty nor the folder of a run; FileError
         if another process trains there.
     """
-    check_folder(Path(folder))
-    advice = "wait until it ends, stop it, or choose another --out"
-    return locked(Path(folder) / ".lock", f"another process trains in {folder}; {advice}")
+    check_folder(folder)
+    new, advice = not folder.exists(), "wait until it ends, stop it, or choose another --out"
+    with locked(folder / ".lock", f"another process trains in {folder}; {advice}"):
+        try:
+            yield
+        except BaseException:
+            if new and os.listdir(folder) == [".lock"]:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
 
 
 def check_folder(folder: Path) -> None:

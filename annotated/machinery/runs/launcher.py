@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from annotated.machinery.runs.folder import run_lock
+from annotated.machinery.runs.folder import read_config, run_lock
 from annotated.training import TrainingConfig
 
 
@@ -35,12 +35,13 @@ def launch(config: TrainingConfig, processes: int = 0, resume: bool = False) -> 
     Returns: the process. `send_signal(signal.SIGINT)` makes it finish its update, save and stop;
         its log, log.csv, can be read at any time.
 
-    Raises: as `run_lock`.
+    Raises: as `run_lock`; FileError if the folder has a training.json that is not a run's.
     """
     processes = processes or torch.cuda.device_count() or min(2, os.cpu_count() or 1)
     folder = Path(config.out)
-    with run_lock(folder):
-        pass  # no other process trains there, and the folder contains nothing else
+    with run_lock(folder):  # no other process trains there, and the folder is new or a run's
+        if (folder / "training.json").exists():
+            read_config(folder)
     with (folder / "output.txt").open("a", encoding="utf-8") as output:
         return subprocess.Popen(
             train_command(config, processes, resume),
