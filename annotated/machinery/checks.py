@@ -25,7 +25,10 @@ _WIDEST, _LONGEST = 1000, 10_000  # hypotheses; tokens by which an output may ex
 def check_model_config(c: "TransformerConfig") -> None:
     """Raise InputError unless a configuration describes a model that can be built."""
     check_options(c)
-    head_widths(c.h, c.d_model, c.d_k, c.d_v, exact=True)
+    head_widths(c.h, c.d_model, c.d_k, c.d_v)
+    if not (c.d_k and c.d_v) and c.d_model % c.h:
+        wanted = "d_model divisible by h, or d_k and d_v given"
+        raise InputError(f"expected {wanted}; got d_model={c.d_model}, h={c.h}")
     for name in ("dropout", "attention_dropout"):
         if getattr(c, name) == 1:
             raise InputError(f"expected {name} in [0, 1); got {getattr(c, name)!r:.80}")
@@ -37,20 +40,12 @@ def check_model_config(c: "TransformerConfig") -> None:
         raise InputError(f"expected equal vocabularies for tie_embeddings=True; got {sizes}")
 
 
-def head_widths(
-    h: int, d_model: int, d_k: int | None, d_v: int | None, exact: bool = False
-) -> tuple[int, int]:
+def head_widths(h: int, d_model: int, d_k: int | None, d_v: int | None) -> tuple[int, int]:
     """Widths (d_k, d_v) of one head: those given, else d_model / h.
-
-    Args:
-        exact: d_model / h has to be a whole number where it is used.
 
     Raises: InputError unless h, d_k and d_v are whole numbers of at least 1.
     """
     check_whole("h", h)
-    if exact and not (d_k and d_v) and d_model % h:
-        wanted = "d_model divisible by h, or d_k and d_v given"
-        raise InputError(f"expected {wanted}; got d_model={d_model}, h={h}")
     d_k, d_v = d_k or d_model // h, d_v or d_model // h
     check_whole("d_k", min(d_k, d_v))  # 0 for more heads than d_model
     return d_k, d_v
@@ -75,13 +70,14 @@ def check_language_model_config(c: "LanguageModelConfig") -> None:
         "norm_first", "parallel", "gated", "qk_norm", "sink", "attention_bias",
         "feed_forward_bias", "tie_embeddings", "scale_embeddings",
     )  # fmt: skip
-    choices = {
-        **dict.fromkeys(flags, (True, False)),
-        "norm": ("layer", "rms"),
-        "positions": ("sinusoidal", "learned", "rope"),
-        "activation": ("relu", "swish", "gelu", "gelu_tanh"),
-    }
-    _check_choices(c, choices)
+    choices: dict[str, tuple] = dict.fromkeys(flags, (True, False))
+    choices |= {"norm": ("layer", "rms"), "positions": ("sinusoidal", "learned", "rope")}
+    choices |= {"activation": ("relu", "swish", "gelu", "gelu_tanh")}
+    for name, allowed in choices.items():
+        value = getattr(c, name)
+        if type(value) is not type(allowed[0]) or value not in allowed:
+            wanted = " or ".join(map(repr, allowed))
+            raise InputError(f"expected {wanted} for {name}; got {value!r:.80}")
     if c.parallel and not c.norm_first:
         raise InputError("expected norm_first=True for parallel=True; got norm_first=False")
     if c.positions == "rope":
@@ -116,9 +112,8 @@ def check_generation(
     """Raise InputError unless these are valid arguments of `generate`."""
     check_whole("max_new_tokens", max_new_tokens)
     if isinstance(temperature, (int, float)) and temperature == 0:
-        raise InputError(
-            "expected temperature above 0; got 0; top_k=1 always chooses the most probable token"
-        )
+        advice = "top_k=1 always chooses the most probable token"
+        raise InputError(f"expected temperature above 0; got 0; {advice}")
     check_real("temperature", temperature, 0.01, 100)
     check_whole("top_k", 1 if top_k is None else top_k)
     check_real("top_p", top_p, 1e-6, 1)
@@ -129,15 +124,6 @@ def check_generation(
         raise InputError(f"expected {wanted}; the prompt has {len(prompt):,}")
     for token in prompt:
         check_whole("each id of the prompt", token, least=0, most=c.vocab - 1)
-
-
-def _check_choices(c: object, choices: Mapping[str, tuple]) -> None:
-    """Raise InputError unless each field has one of its allowed values."""
-    for name, allowed in choices.items():
-        value = getattr(c, name)
-        if type(value) is not type(allowed[0]) or value not in allowed:
-            wanted = " or ".join(map(repr, allowed))
-            raise InputError(f"expected {wanted} for {name}; got {value!r:.80}")
 
 
 def check_ids(name: str, ids: Tensor) -> None:
@@ -162,9 +148,8 @@ def as_boolean_mask(mask: Tensor, name: str = "mask") -> Tensor:
     either = mask.is_floating_point() and not mask.any()
     if either or not ((mask == 0) | (mask == 1)).all():
         wanted = "False or 0 where attention is forbidden and True or 1 elsewhere"
-        raise InputError(
-            f"expected {name} with {wanted}; got other numbers, or only zeros of {mask.dtype}"
-        )
+        got = f"got other numbers, or only zeros of {mask.dtype}"
+        raise InputError(f"expected {name} with {wanted}; {got}")
     return mask.bool()
 
 

@@ -52,9 +52,8 @@ def check_options(config: Any) -> None:
                 wanted = " or ".join(map(repr, choices))
                 raise InputError(f"expected {wanted} for {name}; got {value!r:.80}")
         elif int in kinds:
-            check_whole(
-                name, value, 1 if (least := about["least"]) is None else least, about["most"]
-            )
+            least = 1 if about["least"] is None else about["least"]
+            check_whole(name, value, least, about["most"])
         elif float in kinds:
             check_real(name, value, about["least"] or 0, about["most"])
         elif type(value) not in kinds:
@@ -70,9 +69,7 @@ def allowed_types(field: Any) -> tuple[type, ...]:
 class LaterOptions:
     """What the paper's model does not have; the defaults are the paper's."""
 
-    norm_first: bool = option(
-        False, "normalize before each sub-layer; the paper normalizes after it"
-    )
+    norm_first: bool = option(False, "normalize before each sub-layer (in the paper: after it)")
     bias: bool = option(False, "bias in the projections and before the softmax; the paper has none")
     activation: str = option("relu", "activation of the feed-forward layers", tuple(ACTIVATIONS))
     norm_eps: float = option(1e-5, "constant that layer normalization adds to the variance", most=1)

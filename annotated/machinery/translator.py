@@ -5,7 +5,7 @@ itself and the check of its arguments are in `annotated.decoding.beam_search`.
 """
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -104,8 +104,13 @@ class Translator:
                     i for i, text in enumerate(texts)
                     if any(category(letter)[0] not in "ZC" for letter in text)
                 ]  # fmt: skip
-                numbered = {before + i + 1: texts[i] for i in filled}
-                ids = _encode_beginnings(self.tokenizer, numbered, longest)
+                ids = encode_source(self.tokenizer, [texts[i] for i in filled])
+                for i, row in zip(filled, ids, strict=True):
+                    if len(row) > longest:
+                        row[longest - 1 :] = [END]
+                        what = f"sentence {before + i + 1} ({texts[i][:20]!r}…)"
+                        more = f"has more than {longest:,} pieces; only these are translated"
+                        warnings.warn(f"{what} {more}", stacklevel=2)
                 order = sorted(range(len(ids)), key=lambda i: -len(ids[i]))
                 while order:
                     # The others are padded to the length of the first.
@@ -164,16 +169,3 @@ class Translator:
         with writing_new_folder(folder) as part:
             write_tokenizers(part, self.tokenizer, self.target_tokenizer)
             save_model(part, weights, self.model.config, half, self.model.parts, buffers)
-
-
-def _encode_beginnings(
-    tokenizer: Tokenizer, sentences: Mapping[int, str], most: int
-) -> list[list[int]]:
-    """Encode numbered sentences to at most `most` ids, end symbol included; warn of longer ones."""
-    encoded = encode_source(tokenizer, sentences.values())
-    for (number, text), ids in zip(sentences.items(), encoded, strict=True):
-        if len(ids) > most:
-            ids[most - 1 :] = [END]
-            what = f"sentence {number} ({text[:20]!r}…) has more than {most:,} pieces"
-            warnings.warn(f"{what}; only these are translated", stacklevel=2)
-    return encoded

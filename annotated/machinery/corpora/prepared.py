@@ -170,9 +170,7 @@ class PreparedCorpus:
             source.check(corpus)
             return corpus
         if processes > 1:
-            large = (
-                f"it has {source.size / 1e9:.1f} GB, and {processes} processes would wait for it"
-            )
+            large = f"it has {source.size / 1e9:.1f} GB, for which {processes} processes would wait"
             advice = "run first: annotated prepare with the same options, such as --preset"
             raise InputError(f"expected {config.data} to be prepared: {large}; {advice}")
         return cls.open(prepare(config))
@@ -180,9 +178,9 @@ class PreparedCorpus:
     def copy_vocabulary(self, folder: str | Path) -> None:
         """Write the vocabulary into a run's folder. Raises: FileError if it has another one."""
         for name in self.manifest.files.keys() & VOCABULARIES:
-            if (Path(folder) / name).exists():
-                self.check_vocabulary(folder)
-            write_text(Path(folder) / name, (self.folder / name).read_text("utf-8"))
+            if not (Path(folder) / name).exists():
+                write_text(Path(folder) / name, (self.folder / name).read_text("utf-8"))
+        self.check_vocabulary(folder)
 
     def check_vocabulary(self, folder: str | Path) -> None:
         """Raise MissingFile or FileError unless the vocabulary in a run's folder is this one."""

@@ -51,7 +51,7 @@ class _Family:
         fields: published fields by ours.   defaults: for published fields that may be absent.
         fixed: published fields that must have this value if they are present.
         ours: our fields in all models.   names: published names of tensors by ours, without
-            ".weight" and ".bias"; {} is the number of the layer.
+            ".weight" and ".bias"; in a layer, also without it.   layer: name of all layers.
         take: our tensor, from its name, the published tensor, and the configuration; None if they
             are equal.
     """
@@ -61,6 +61,7 @@ class _Family:
     fixed: Mapping[str, Any]
     ours: Mapping[str, Any]
     names: Mapping[str, str]
+    layer: str
     take: Callable[[str, Tensor, LanguageModelConfig], Tensor] | None = None
 
 
@@ -99,19 +100,16 @@ _LLAMA = _Family(
         "attention_bias": False, "mlp_bias": False,
     },
     fixed={"rope_interleaved": False},
-    ours={"norm": "rms", "norm_first": True, "positions": "rope", "gated": True}
-    | {"scale_embeddings": False},
+    ours={"norm": "rms", "positions": "rope", "gated": True},
     names={
         "embed.lut": "model.embed_tokens", "norm": "model.norm", "generator.proj": "lm_head",
-        "layers.{}.sublayer.0.norm": "model.layers.{}.input_layernorm",
-        "layers.{}.sublayer.1.norm": "model.layers.{}.post_attention_layernorm",
-        **{f"layers.{{}}.self_attn.w_{x}": f"model.layers.{{}}.self_attn.{x}_proj" for x in "qkvo"},
-        "layers.{}.self_attn.q_norm": "model.layers.{}.self_attn.q_norm",
-        "layers.{}.self_attn.k_norm": "model.layers.{}.self_attn.k_norm",
-        "layers.{}.feed_forward.w_1": "model.layers.{}.mlp.gate_proj",
-        "layers.{}.feed_forward.w_3": "model.layers.{}.mlp.up_proj",
-        "layers.{}.feed_forward.w_2": "model.layers.{}.mlp.down_proj",
+        "sublayer.0.norm": "input_layernorm", "sublayer.1.norm": "post_attention_layernorm",
+        **{f"self_attn.w_{x}": f"self_attn.{x}_proj" for x in "qkvo"},
+        "self_attn.q_norm": "self_attn.q_norm", "self_attn.k_norm": "self_attn.k_norm",
+        "feed_forward.w_1": "mlp.gate_proj", "feed_forward.w_3": "mlp.up_proj",
+        "feed_forward.w_2": "mlp.down_proj",
     },
+    layer="model.layers",
 )  # fmt: skip
 _QWEN3 = replace(
     _LLAMA,
@@ -131,16 +129,14 @@ _GPT2 = _Family(
         "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False,
         "add_cross_attention": False,
     },
-    ours={"norm_first": True, "positions": "learned", "attention_bias": True}
-    | {"scale_embeddings": False},
+    ours={"positions": "learned", "attention_bias": True},
     names={
         "embed.lut": "wte", "encoding": "wpe", "norm": "ln_f", "generator.proj": "lm_head",
-        "layers.{}.sublayer.0.norm": "h.{}.ln_1", "layers.{}.sublayer.1.norm": "h.{}.ln_2",
-        **{f"layers.{{}}.self_attn.w_{x}": "h.{}.attn.c_attn" for x in "qkv"},
-        "layers.{}.self_attn.w_o": "h.{}.attn.c_proj",
-        "layers.{}.feed_forward.w_1": "h.{}.mlp.c_fc",
-        "layers.{}.feed_forward.w_2": "h.{}.mlp.c_proj",
+        "sublayer.0.norm": "ln_1", "sublayer.1.norm": "ln_2",
+        **{f"self_attn.w_{x}": "attn.c_attn" for x in "qkv"}, "self_attn.w_o": "attn.c_proj",
+        "feed_forward.w_1": "mlp.c_fc", "feed_forward.w_2": "mlp.c_proj",
     },
+    layer="h",
     take=_gpt2_tensor,
 )  # fmt: skip
 _NEOX = _Family(
@@ -149,18 +145,15 @@ _NEOX = _Family(
     | {"attention_bias": "attention_bias"},
     defaults={"tie_word_embeddings": False, "use_parallel_residual": True, "attention_bias": True},
     fixed={"is_decoder": False},
-    ours={"norm_first": True, "positions": "rope", "scale_embeddings": False},
+    ours={"positions": "rope"},
     names={
         "embed.lut": "gpt_neox.embed_in", "norm": "gpt_neox.final_layer_norm",
-        "generator.proj": "embed_out",
-        "layers.{}.sublayer.0.norm": "gpt_neox.layers.{}.input_layernorm",
-        "layers.{}.sublayer.1.norm": "gpt_neox.layers.{}.post_attention_layernorm",
-        **{f"layers.{{}}.self_attn.w_{x}": "gpt_neox.layers.{}.attention.query_key_value"
-           for x in "qkv"},
-        "layers.{}.self_attn.w_o": "gpt_neox.layers.{}.attention.dense",
-        "layers.{}.feed_forward.w_1": "gpt_neox.layers.{}.mlp.dense_h_to_4h",
-        "layers.{}.feed_forward.w_2": "gpt_neox.layers.{}.mlp.dense_4h_to_h",
+        "generator.proj": "embed_out", "self_attn.w_o": "attention.dense",
+        "sublayer.0.norm": "input_layernorm", "sublayer.1.norm": "post_attention_layernorm",
+        **{f"self_attn.w_{x}": "attention.query_key_value" for x in "qkv"},
+        "feed_forward.w_1": "mlp.dense_h_to_4h", "feed_forward.w_2": "mlp.dense_4h_to_h",
     },
+    layer="gpt_neox.layers",
     take=_neox_tensor,
 )  # fmt: skip
 FAMILIES = {"llama": _LLAMA, "qwen3": _QWEN3, "gpt2": _GPT2, "gpt_neox": _NEOX}
@@ -219,7 +212,7 @@ def read_config(path: Path, contents: Mapping[str, Any]) -> LanguageModelConfig:
     if other := [kind for kind in kinds if kind != "full_attention"]:
         raise FileError(f"{path}: expected layer_types of full_attention; got {other[0]!r:.80}")
     values = {**family.defaults, **contents}
-    ours = dict(family.ours)
+    ours = {"norm_first": True, "scale_embeddings": False, **family.ours}
     for name, published in family.fields.items():
         if published not in values:
             raise FileError(f"{path}: expected {published}, which is missing")
@@ -266,10 +259,9 @@ def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
 def _published_name(family: _Family, name: str) -> str:
     """The published name of one of our parameters."""
     stem, _, kind = name.rpartition(".")
-    number = re.search(r"\.(\d+)\.", stem) if stem.startswith("layers.") else None
-    layer = number[1] if number else ""
-    ours = stem.replace(f"layers.{layer}.", "layers.{}.", 1) if layer else stem
-    return family.names[ours].format(layer) + (".bias" if kind == "bias" else ".weight")
+    inside = re.fullmatch(r"layers(\.\d+\.)(.+)", stem)
+    theirs = family.layer + inside[1] + family.names[inside[2]] if inside else family.names[stem]
+    return theirs + (".bias" if kind == "bias" else ".weight")
 
 
 def _convert(

@@ -26,8 +26,6 @@ from annotated.machinery.formats.own import LoadedModel, check_weights, empty_mo
 from annotated.machinery.formats.piece_models import read_piece_model, unigram_tokenizer
 from annotated.model import TransformerConfig
 
-# ------------------------------------------------------------------------------- the weights' file
-
 
 class _Item(NamedTuple):
     """An entry of the file, not yet decoded."""
@@ -100,15 +98,9 @@ def _tensor(path: Path, name: str, item: _Item) -> Tensor:
     return tensor.view(item.shape if embedding else item.shape[::-1]) / multiplier  # transposed
 
 
-# --------------------------------------------------------------------------- which model it is
-
 _SIZES = {  # fields of our configuration, with their names in special:model.yml
     "N": "enc-depth", "N_decoder": "dec-depth", "d_model": "dim-emb",
     "d_ff": "transformer-dim-ffn", "h": "transformer-heads",
-}  # fmt: skip
-_REQUIRED = {
-    "type": "transformer", "transformer-decoder-autoreg": "rnn", "dec-cell": "ssru",
-    "transformer-preprocess": "", "transformer-postprocess": "dan",
 }  # fmt: skip
 _OPTIONAL = {  # settings that may be absent, with the only value that our model supports
     "transformer-postprocess-emb": ("d", ""), "transformer-postprocess-top": ("",),
@@ -123,10 +115,11 @@ transformer-no-bias transformer-no-projection transformer-pool transformer-rnn-p
 transformer-train-position-embeddings ulr
 """
 _ALLOWED: dict[str, tuple[str | None, ...]] = {
-    **{name: (value,) for name, value in _REQUIRED.items()},
+    "type": ("transformer",), "transformer-decoder-autoreg": ("rnn",), "dec-cell": ("ssru",),
+    "transformer-preprocess": ("",), "transformer-postprocess": ("dan",),
     **{name: (*values, None) for name, values in _OPTIONAL.items()},
     **dict.fromkeys(_FALSE.split(), ("false", None)),
-}
+}  # fmt: skip
 
 
 def _read_settings(path: Path, items: dict[str, _Item]) -> dict[str, str]:
@@ -186,9 +179,6 @@ def _published_name(name: str, tied: bool) -> str:
         part = "rnn" if (stack, part) == ("decoder", "self_attn") else _PARTS[part]
         theirs = f"{part}_{'W' if kind == 'weight' else 'b'}{module[2:]}"  # w_q: Wq and bq
     return f"{stack}_l{int(layer) + 1}_{theirs}"
-
-
-# ------------------------------------------------------------------------------------ a folder
 
 
 def is_firefox(folder: Path) -> bool:

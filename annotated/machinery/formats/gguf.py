@@ -82,9 +82,8 @@ def _config(path: Path, keys: Mapping[str, Any]) -> dict[str, Any]:
         wanted = "expected the keys of a known model"
         raise FileError(f"{path}: {wanted}; got llama.{unknown[0]} as well")
     config = {_FIELDS[key]: value for key, value in own.items() if key in _FIELDS}
-    for name in ("hidden_size", "num_attention_heads", "rms_norm_eps"):
-        if name not in config:
-            key = next(key for key, field in _FIELDS.items() if field == name)
+    for key in "embedding_length", "attention.head_count", "attention.layer_norm_rms_epsilon":
+        if key not in own:
             raise FileError(f"{path}: expected llama.{key}, which is missing")
     config.setdefault("num_key_value_heads", config["num_attention_heads"])
     config.setdefault("vocab_size", len(keys.get("tokenizer.ggml.tokens", [])))

@@ -32,6 +32,7 @@ from annotated.machinery.files import digest, reading, settings
 from annotated.machinery.parts import part_names
 from annotated.model import EncoderDecoder, TransformerConfig, build_model
 
+Tensors = Mapping[str, Tensor]
 LoadedModel = tuple[EncoderDecoder, Tokenizer, Tokenizer | None]  # the arguments of a `Translator`
 
 
@@ -106,10 +107,7 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def check_weights(
-    path: Path,
-    found: Mapping[str, Tensor],
-    shapes: Mapping[str, Sequence[int]],
-    own: Mapping[str, Tensor] | None = None,
+    path: Path, found: Tensors, shapes: Mapping[str, Sequence[int]], own: Tensors | None = None
 ) -> dict[str, Tensor]:
     """Copy the tensors of a file in single precision; they no longer depend on the file.
 
@@ -143,7 +141,7 @@ def check_weights(
 _Model = TypeVar("_Model", bound=nn.Module)
 
 
-def with_weights(model: _Model, weights: Mapping[str, Tensor]) -> _Model:
+def with_weights(model: _Model, weights: Tensors) -> _Model:
     """Assign weights to a model on the meta device; tied weights stay tied."""
     names = {parameter: name for name, parameter in model.named_parameters()}
     ready = {name: nn.Parameter(weights[name]) for name in names.values()}
@@ -202,7 +200,7 @@ def named_parts(parts: Any) -> str:
 _MULTIPLIER = ".multiplier"
 
 
-def _as_floats(path: Path, found: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _as_floats(path: Path, found: Tensors) -> dict[str, Tensor]:
     """Weights, with 8-bit matrices divided by their multipliers."""
     weights = dict(found)
     for name in found:
@@ -286,7 +284,7 @@ _KNOWN = "annotated.", "torch.nn.modules."  # modules with classes that compute 
 
 
 def stored_weights(
-    weights: Mapping[str, Tensor], half: bool, buffers: Collection[str] = ()
+    weights: Tensors, half: bool, buffers: Collection[str] = ()
 ) -> dict[str, Tensor]:
     """Weights in half or single precision; buffers stay as they are.
 
@@ -303,7 +301,7 @@ def stored_weights(
 
 def save_model(
     folder: Path,
-    weights: Mapping[str, Tensor],
+    weights: Tensors,
     config: TransformerConfig,
     half: bool = True,
     parts: Mapping[str, str] | None = None,

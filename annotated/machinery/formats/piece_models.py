@@ -107,10 +107,9 @@ def unigram_tokenizer(model: PieceModel, pieces: list[str]) -> Tokenizer:
     spaces = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
     tokenizer.normalizer = normalizers.Sequence([*table, *spaces])
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    letters_of_bytes = [decoders.ByteFallback()] if bytes_ else []
-    tokenizer.decoder = decoders.Sequence(
-        [decoders.Replace(" ", ""), *letters_of_bytes, decoders.Metaspace()]
-    )
+    steps: list[Any] = [decoders.ByteFallback()] if bytes_ else []
+    steps = [decoders.Replace(" ", ""), *steps, decoders.Metaspace()]
+    tokenizer.decoder = decoders.Sequence(steps)
     tokenizer.add_special_tokens(SPECIALS)
     tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in whole])
     return tokenizer

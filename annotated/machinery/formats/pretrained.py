@@ -56,22 +56,19 @@ def load_pretrained(
     if parts:
         build = partial(build or build_model, **parts)
     folder = model_folder(name)
-    if is_firefox(folder):
-        if build:
-            raise InputError(f"expected no parts for {folder}, a model of the paper's; got some")
+    path, firefox = folder / "config.json", is_firefox(folder)
+    contents = {} if firefox else read_json(path, "the configuration of a model")
+    marian = "model_type" in contents  # our own format has no such field
+    if (firefox or marian) and build:
+        raise InputError(f"expected no parts for {folder}, a published model; got some")
+    if firefox:
         translator = Translator(*read_firefox(folder))
+    elif marian:
+        translator = Translator(*read_marian(folder, contents))
+        added = translator.tokenizer.get_added_tokens_decoder().values()
+        labels = [token.content for token in added if token.content.startswith(">>")]
+        print_card(folder, str(name), labels)
     else:
-        contents = read_json(folder / "config.json", "the configuration of a model")
-        published = "model_type" in contents  # our own format has no such field
-        if published and build:
-            raise InputError(f"expected no parts for {folder}, a published model; got some")
-        if published:
-            translator = Translator(*read_marian(folder, contents))
-        else:
-            translator = Translator(*read_own(folder, contents, build))
-        if published:
-            added = translator.tokenizer.get_added_tokens_decoder().values()
-            labels = [token.content for token in added if token.content.startswith(">>")]
-            print_card(folder, str(name), labels)
+        translator = Translator(*read_own(folder, contents, build))
     translator.to(device)
     return translator if engine == "torch" else EngineTranslator(translator, precision)
