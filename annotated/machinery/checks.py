@@ -25,10 +25,10 @@ _WIDEST, _LONGEST = 1000, 10_000  # hypotheses; tokens by which an output may ex
 def check_model_config(c: "TransformerConfig") -> None:
     """Raise InputError unless a configuration describes a model that can be built."""
     check_options(c)
-    head_widths(c.h, c.d_model, c.d_k, c.d_v)
     if not (c.d_k and c.d_v) and c.d_model % c.h:
         wanted = "d_model divisible by h, or d_k and d_v given"
         raise InputError(f"expected {wanted}; got d_model={c.d_model}, h={c.h}")
+    head_widths(c.h, c.d_model, c.d_k, c.d_v)
     for name in ("dropout", "attention_dropout"):
         if getattr(c, name) == 1:
             raise InputError(f"expected {name} in [0, 1); got {getattr(c, name)!r:.80}")

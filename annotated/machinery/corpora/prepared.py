@@ -301,10 +301,7 @@ _bar = partial(progress_bar, unit=" pairs", unit_scale=True, delay=3, leave=Fals
 
 
 def _choose_vocabularies(config: "TrainingConfig", train: list[Part]) -> tuple[int, list[str]]:
-    """The number of pairs, and one vocabulary, or two if the target is tokenized differently.
-
-    Returns: the vocabularies as JSON, from `config.weights` or newly learned.
-    """
+    """The number of pairs, and the vocabularies as JSON, from `config.weights` or learned."""
     lines = chain.from_iterable(part.lines() for part in train)
     total, sample = draw_lines(lines, 0 if config.weights else config.vocab_pairs)
     if config.weights:
@@ -338,10 +335,7 @@ _Encode = Callable[[Iterable[list[Line]]], Iterator[_Block]]
 def _write_split(
     folder: Path, split: str, parts: list[Part], encode: _Encode, bar: ProgressBar
 ) -> tuple[int, dict[str, dict[str, int]]]:
-    """Write the pairs of a split.
-
-    Returns: the number of pairs, and the numbers dropped from each part, by fault.
-    """
+    """Write the pairs of a split; returns their number, and those dropped per part and fault."""
     lengths: list[np.ndarray] = [np.zeros((0, 2), np.uint8)]
     dropped: dict[str, dict[str, int]] = {}
     dtype = np.dtype(np.uint8)

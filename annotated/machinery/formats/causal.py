@@ -51,7 +51,7 @@ class _Family:
         fields: published fields by ours.   defaults: for published fields that may be absent.
         fixed: published fields that must have this value if they are present.
         ours: our fields in all models.   names: published names of tensors by ours, without
-            ".weight" and ".bias"; in a layer, also without it.   layer: name of all layers.
+            ".weight" and ".bias"; inside a layer, relative to it.   layer: the list of layers.
         take: our tensor, from its name, the published tensor, and the configuration; None if they
             are equal.
     """

@@ -45,28 +45,22 @@ def _copy_to_export(model: EncoderDecoder, half: bool) -> EncoderDecoder:
 
 _FREE = "batch", "src_len", "past_len"  # axes of any size
 _Shapes = dict[str, tuple[str | int, ...]]
-_MEMORY: _Shapes = {
-    "memory_keys": ("N", "batch", "h", "src_len", "d_k"),
-    "memory_values": ("N", "batch", "h", "src_len", "d_v"),
-}
+
+
+def _keys_values(name: str, length: str) -> _Shapes:
+    axes = "N", "batch", "h", length
+    return {f"{name}keys": (*axes, "d_k"), f"{name}values": (*axes, "d_v")}
+
+
+_MEMORY, _PAST = _keys_values("memory_", "src_len"), _keys_values("past_", "past_len")
 _SRC_MASK: _Shapes = {"src_mask": ("batch", 1, "src_len")}
 _INPUTS: dict[str, _Shapes] = {
     "encoder": {"src": ("batch", "src_len"), **_SRC_MASK},
-    "decoder": {
-        "tgt": ("batch", 1),
-        **_SRC_MASK,
-        **_MEMORY,
-        "past_keys": ("N", "batch", "h", "past_len", "d_k"),
-        "past_values": ("N", "batch", "h", "past_len", "d_v"),
-    },
+    "decoder": {"tgt": ("batch", 1), **_SRC_MASK, **_MEMORY, **_PAST},
 }
 _OUTPUTS: dict[str, _Shapes] = {
     "encoder": _MEMORY,
-    "decoder": {
-        "log_probs": ("batch", "tgt_vocab"),
-        "keys": ("N", "batch", "h", "past_len + 1", "d_k"),
-        "values": ("N", "batch", "h", "past_len + 1", "d_v"),
-    },
+    "decoder": {"log_probs": ("batch", "tgt_vocab"), **_keys_values("", "past_len + 1")},
 }
 
 
@@ -105,11 +99,7 @@ class _DecoderGraph(_Graph):
 
 
 def _export_graph(graph: _Graph, name: str, sizes: dict[str, int], path: Path) -> None:
-    """Write one of the graphs of `_INPUTS` as an ONNX file.
-
-    Args:
-        sizes: sizes of the axes that are not in `_FREE`.
-    """
+    """Write one of the graphs of `_INPUTS` as an ONNX file; `sizes` has the axes not in `_FREE`."""
     from torch.export import Dim
 
     sizes = {"batch": 2, "src_len": 3, "past_len": 2} | sizes  # of the examples

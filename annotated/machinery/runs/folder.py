@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 from annotated.machinery.corpora.prepared import PreparedCorpus
@@ -22,6 +22,7 @@ from annotated.machinery.files import (
     locked,
     named_in_utf8,
     read_json,
+    reading,
     settings,
     write_text,
 )
@@ -82,30 +83,24 @@ def read_config(folder: Path) -> TrainingConfig:
     return settings(TrainingConfig, read_json(path, "the configuration of a run"), str(path))
 
 
-@dataclass(frozen=True)
-class CorpusNote:
-    """corpus.json in the folder of a run: the location of its prepared corpus, and its SHA-256.
-
-    The corpus may move: if it is prepared elsewhere, the same corpus has the same checksum.
-    """
-
-    folder: str
-    sha256: str
-
-
 def open_noted(run: Path, moved: str = "") -> PreparedCorpus:
     """The corpus of a run, from the location in corpus.json or from where it has moved.
+
+    If it is prepared elsewhere, the same corpus has the same SHA-256, which is noted as well.
 
     Raises: FileError if it, corpus.json, or the run's vocabulary is damaged or a different one.
     """
     path = run / "corpus.json"
-    note = settings(CorpusNote, read_json(path, "a note on the corpus of the run"), str(path))
+    expected = "the folder and the SHA-256 of the run's corpus"
+    note = read_json(path, expected)
+    with reading(path, expected):
+        place, checksum = run / note["folder"], note["sha256"]
     try:
-        corpus = PreparedCorpus.open(Path(moved) if moved else run / note.folder)
+        corpus = PreparedCorpus.open(moved or place)
     except MissingFile as error:
         advice = "if it has moved, name its new location with --prepared"
         raise MissingFile(f"{error}; {advice}") from error
-    if corpus.manifest.sha256 != note.sha256:
+    if corpus.manifest.sha256 != checksum:
         raise FileError(f"{corpus.folder}: expected the corpus with which the run began")
     corpus.check_vocabulary(run)
     return corpus
@@ -152,7 +147,7 @@ def note_run(config: TrainingConfig, corpus: PreparedCorpus) -> None:
     # A corpus inside the run's folder moves with the run.
     inside = os.path.realpath(corpus.folder.parent) == os.path.realpath(folder)
     place = corpus.folder.name if inside else os.path.realpath(corpus.folder)
-    note = asdict(CorpusNote(place, corpus.manifest.sha256))
+    note = {"folder": place, "sha256": corpus.manifest.sha256}
     write_text(folder / "corpus.json", json.dumps(note, indent=1) + "\n")
 
 
