@@ -34,21 +34,14 @@ from tokenizers import Tokenizer
 
 from annotated._version import __version__
 from annotated.data import learn_vocabulary
+from annotated.machinery import files
 from annotated.machinery.corpora.cleaning import Line, PairReport, good_pairs
 from annotated.machinery.corpora.downloads import cache_folder, sha256_of
 from annotated.machinery.corpora.encoding import EncodedPairs, PairEncoder
 from annotated.machinery.corpora.registry import Part, parse_data, split_parts
 from annotated.machinery.corpora.vocabularies import VOCABULARIES, read_tokenizer
 from annotated.machinery.errors import FileError, InputError, MissingFile, check_whole
-from annotated.machinery.files import (
-    locked,
-    new_folder,
-    read_json,
-    reading,
-    settings,
-    write_text,
-    writing_new_folder,
-)
+from annotated.machinery.files import reading, settings, write_text, writing_new_folder
 from annotated.machinery.formats.hub import vocabulary_files
 from annotated.machinery.progress import ProgressBar, progress_bar, say
 
@@ -113,7 +106,7 @@ class PreparedCorpus:
         path = folder / "manifest.json"
         if not path.exists():
             raise MissingFile(f"expected a prepared corpus in {folder}; it has no manifest.json")
-        contents = read_json(path, "the manifest of a prepared corpus", advice)
+        contents = files.read_json(path, "the manifest of a prepared corpus", advice)
         manifest = settings(Manifest, contents, str(path))
         for name, entry in manifest.files.items():
             path = folder / name
@@ -208,8 +201,8 @@ def prepare(config: "TrainingConfig", out: str | Path = "", processes: int = 1) 
     folder = Path(os.path.realpath(out)) if out else source.shared_folder
     lock, busy = Path(f"{folder}.lock"), f"another process prepares {folder}; waiting for it"
     if not lock.exists() and not (folder / "manifest.json").exists():
-        new_folder(folder)
-    with locked(lock, busy, timeout=-1):
+        files.new_folder(folder)
+    with files.locked(lock, busy, timeout=-1):
         found = (folder / "manifest.json").exists()
         if not found:
             _write_corpus(folder, source, processes)
@@ -237,17 +230,17 @@ class _Source:
         parts = {s: split_parts(corpus, s, src, tgt, on_bad[s]) for s in _SPLITS}
         every = list(chain.from_iterable(parts.values()))
         sides = chain.from_iterable((part.source, part.target) for part in every)
-        files = list(dict.fromkeys(path for path, _ in sides))
-        stats = [path.stat() for path in files]
+        paths = list(dict.fromkeys(path for path, _ in sides))
+        stats = [path.stat() for path in paths]
         rules = {name: getattr(config, name) for name in RULES if name != "data"}
         if config.weights:
             rules["weights"] = [sha256_of(path) for path in vocabulary_files(config.weights)]
         known = [[os.path.realpath(path), stat.st_size, stat.st_mtime_ns]
-                 for path, stat in zip(files, stats, strict=True)]  # fmt: skip
+                 for path, stat in zip(paths, stats, strict=True)]  # fmt: skip
         names = [part.name for part in every]
         made_of = [_FORMAT, tokenizers.__version__, (src, tgt), names, known, rules]
         key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
-        return cls(config, parts, files, sum(stat.st_size for stat in stats), key)
+        return cls(config, parts, paths, sum(stat.st_size for stat in stats), key)
 
     def check(self, corpus: PreparedCorpus) -> None:
         """Raise FileError unless the corpus was prepared from this source."""
@@ -286,12 +279,12 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
                     raise InputError(f"{wanted}; {config.data} has no {split}")
         if _Source.of(config).key != source.key:
             raise FileError(f"{config.data} was changed while it was read; prepare it again")
-        files = {path.name: _sums(path) for path in sorted(part.iterdir())}
+        written = {path.name: _sums(path) for path in sorted(part.iterdir())}
         rules = {name: getattr(config, name) for name in RULES}
         versions = {"annotated": __version__, "tokenizers": tokenizers.__version__,
                     "numpy": np.__version__}  # fmt: skip
-        all_sums = "".join(f"{about['sha256']}  {name}\n" for name, about in files.items())
-        manifest = Manifest(_FORMAT, source.key, rules, versions, inputs, pairs, dropped, files,
+        all_sums = "".join(f"{about['sha256']}  {name}\n" for name, about in written.items())
+        manifest = Manifest(_FORMAT, source.key, rules, versions, inputs, pairs, dropped, written,
                             hashlib.sha256(all_sums.encode()).hexdigest())  # fmt: skip
         write_text(part / "manifest.json", json.dumps(asdict(manifest), indent=1) + "\n")
 

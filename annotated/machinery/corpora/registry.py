@@ -159,10 +159,9 @@ def corpus_parts(corpus: Corpus, split: str, src: str, tgt: str) -> list[tuple[s
         role = "ref" if lang == "en" else "src"
         return part.format(lang=lang, foreign=foreign, role=role, **threes)
 
-    ours = [(side(part, src), side(part, tgt)) for part in local]
-    if ours and all(local_file(corpus, name) for pair in ours for name in pair):
-        return ours
-    return [(side(part, src), side(part, tgt)) for part in parts]
+    pairs, ours = ([(side(part, src), side(part, tgt)) for part in some] for some in (parts, local))
+    whole = ours and all(local_file(corpus, name) for pair in ours for name in pair)
+    return ours if whole else pairs
 
 
 def corpus_files(corpus: Corpus, splits: Iterable[str] = ()) -> Iterator[Path]:
