@@ -229,7 +229,7 @@ def test_corpora_add_up_in_order(tmp_path: Path):
             (tmp_path / folder / f"dev.{lang}").write_text(f"{lang} {line}\n", encoding="utf-8")
     both = f"{tmp_path / 'two'}+{tmp_path / 'one'}"
     assert load_pairs(both, "dev", "en", "de") == (["en 2", "en 1"], ["de 2", "de 1"])
-    with pytest.raises(ValueError, match="a folder, or a corpus out of multi30k.*'three'"):
+    with pytest.raises(ValueError, match=r"a folder, or a corpus out of multi30k.*'three'"):
         load_pairs(f"{both}+three", "dev", "en", "de")
 
 
