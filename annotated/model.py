@@ -166,7 +166,8 @@ def build_model(config: TransformerConfig, **parts: Callable[..., Any]) -> Encod
             attention(h, d_model, dropout), or encoder_attention, decoder_attention and
             source_attention; feed_forward(d_model, d_ff); norm(d_model);
             embedding(d_model, vocab); positions(d_model, dropout, max_len). An option of the
-            configuration that differs from the paper's is passed by name.
+            configuration that differs from the paper's is passed by name. Of the cells that
+            decoder="ssru" asks for, only decoder_attention takes the place.
 
     Returns: the model, in training mode.
 
