@@ -40,7 +40,6 @@ def delinearize(tokens: Iterable[str], words: list[str]) -> "Tree":
     """
     with extra("parse"):
         from nltk import Tree
-
     if not words:
         raise InputError("expected words for the tree; got none")
     left, top = iter(words), Tree("TOP", [])
