@@ -90,10 +90,7 @@ def make_model(
 
 
 class LayerNorm(nn.LayerNorm):
-    """torch's layer normalization: (..., features) to (..., features).
-
-    Args:
-        features: width.   eps: added to the variance.
+    """torch's layer normalization of (..., features), with eps added to the variance.
 
     Source: section 3.1.
     """

@@ -46,8 +46,7 @@ class Batch:
         self.src_mask = (src != pad).unsqueeze(-2)
         if tgt is not None:
             check_ids("tgt", tgt)
-            self.tgt = tgt[:, :-1]
-            self.tgt_y = tgt[:, 1:]
+            self.tgt, self.tgt_y = tgt[:, :-1], tgt[:, 1:]
             self.tgt_mask = self.make_std_mask(self.tgt, pad)
             self.ntokens = (self.tgt_y != pad).sum()
 
@@ -61,9 +60,8 @@ def untrained_tokenizer(model: Any) -> Tokenizer:
     """A tokenizer as both vocabularies need it: NFC, spaces as ▁, punctuation split off."""
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
-    )
+    splits = [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splits)
     tokenizer.decoder = decoders.Metaspace()
     return tokenizer
 

@@ -55,9 +55,7 @@ class TrainingConfig(ModelOptions):
     )
     vocabulary: str = option("bpe", "kind of pieces (section 5.1)", ("bpe", "wordpiece"))
     vocab_size: int = option(5000, "pieces in the shared vocabulary")
-    vocab_pairs: int = option(
-        500_000, "maximum number of pairs from which the vocabulary is learned"
-    )
+    vocab_pairs: int = option(500_000, "maximum number of pairs for learning the vocabulary")
     N: int = _other("N", 4)
     d_model: int = _other("d_model", 128)
     d_ff: int = _other("d_ff", 512)

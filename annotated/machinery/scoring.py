@@ -30,7 +30,6 @@ BLEU_KINDS = {
     "lower-tokenized": "lower-cased, tokenized",
 }  # the kinds of BLEU, and the text on which each is computed
 
-
 # Languages written without spaces, and sacreBLEU's tokenizer for each.
 _WITHOUT_SPACES = {"zh": "zh", **dict.fromkeys(["ja", "th", "lo", "km", "my", "bo", "dz"], "char")}
 

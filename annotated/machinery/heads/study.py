@@ -127,8 +127,7 @@ def best_relation_per_head(
     """For each head, the relation on which it gains most over a fixed position.
 
     Args:
-        first, second: arcs to choose on and to measure on, by their start, "dependent" or
-            "governor".
+        first, second: arcs to choose on and to measure on, by their start, as `observe_heads`.
 
     Returns: one row per head; `gain_when_chosen` is the gain on the first arcs. A head that gains
         on no relation there has none, and its p is 1.

@@ -21,6 +21,9 @@ from pathlib import Path
 from statistics import mode
 from typing import Any, NamedTuple
 
+from annotated.machinery.errors import extra
+from annotated.machinery.files import reading
+
 _LOST = "\ufffd"  # represents a letter of which nothing is known
 
 
@@ -253,8 +256,6 @@ def _extract(pdf: Path) -> dict[str, list[str]]:
 
 def check_pdf(pdf: Path) -> None:
     """Raise MissingFile or FileError unless a file can be read and is no larger than a paper."""
-    from annotated.machinery.files import reading
-
     with reading(pdf, "a PDF of the paper"):
         if pdf.stat().st_size > _LARGEST or not pdf.is_file():
             raise ValueError(f"no file, or one of more than {_LARGEST:,} bytes")
@@ -273,12 +274,8 @@ def extract_paper(pdf: str | Path) -> dict[str, list[str]]:
     Raises: MissingFile if the file does not exist; FileError if it is not a PDF, is encrypted or
         damaged, lacks parts of the paper, or takes too long; MissingExtra without the extra.
     """
-    from annotated.machinery.errors import extra
-    from annotated.machinery.files import reading
-
     with extra("paper"):
         import pdfminer  # noqa: F401
-
     check_pdf(Path(pdf))
     with reading(pdf, "a PDF of the paper"):
         command = [sys.executable, "-m", __name__, str(pdf)]

@@ -350,8 +350,7 @@ def start_run(
     """Begin a run, or continue one from its latest undamaged checkpoint.
 
     Args:
-        resume: continue the run in the folder, if there is one.
-        config, processes, build: as for `Trainer`.
+        resume: continue the run in its folder, if there is one.   others: as for `Trainer`.
 
     Raises: InputError if the folder contains a run and resume is False, or another run; as
         `Trainer`.

@@ -28,10 +28,7 @@ def _same(one: str, other: str, pairs: frozenset[frozenset[str]]) -> bool:
 
 @dataclass(frozen=True)
 class EvalbParams:
-    """The rules for the comparison of trees; the defaults are those of COLLINS.prm.
-
-    Source: EVALB's parameter file.
-    """
+    """EVALB's rules for the comparison of trees; the defaults are those of COLLINS.prm."""
 
     # Labels that do not count. Words with such a tag, punctuation and traces, are removed.
     deleted: frozenset[str] = frozenset(["TOP", "-NONE-", ",", ":", "``", "''", "."])
@@ -131,8 +128,6 @@ def evalb_summary(scores: list[EvalbScore], longest: int | None = None) -> dict[
     """Totals over the sentences of up to `longest` words, in EVALB's order and under its names.
 
     Returns: the sentences that were scored, their numbers, and shares in percent.
-
-    Source: EVALB.
     """
     scores = [score for score in scores if longest is None or score.length <= longest]
     valid = [score for score in scores if score.status == 0]
