@@ -59,10 +59,7 @@ def table_4() -> "pd.DataFrame":
 
 @dataclass(frozen=True)
 class Parser:
-    """A translator from words to trees.
-
-    Args:
-        translator: a model that was trained on lines as `write_treebank` writes them.
+    """A translator from words to trees, trained on lines as `write_treebank` writes them.
 
     Raises: InputError for a model whose vocabulary has no brackets.
     """

@@ -231,8 +231,7 @@ def evaluate(
 def score_files(output: Path, reference: Path, lang: str) -> list[dict[str, object]]:
     """Compute every kind of BLEU for a file of translations, one sentence per line.
 
-    Args:
-        output, reference: text files in the language `lang`, or compressed with gzip.
+    Both files may be compressed with gzip.
 
     Returns: one row per kind of BLEU.
 

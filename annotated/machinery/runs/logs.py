@@ -15,10 +15,7 @@ from annotated.machinery.files import reading, require_regular, write_text
 
 
 class RunLog:
-    """The log of a run: log.csv, and TensorBoard's files on request.
-
-    Args:
-        folder: of the run.   update: later rows are dropped.
+    """The log of a run: log.csv, without rows after `update`, and TensorBoard's files on request.
 
     Raises: FileError if it cannot be read or written.
     """

@@ -269,9 +269,8 @@ class Trainer:
                     last_save, self.since = time.monotonic(), time.perf_counter()
                 if stopping and update < config.updates:
                     self._save(checkpoints.INTERRUPTED)
-                    advice = f"annotated train --out {shlex.quote(config.out)} --resume"
-                    done = f"stopped after update {update} and saved"
-                    raise Stopped(f"{done}; to continue: {advice}")
+                    how = f"annotated train --out {shlex.quote(config.out)} --resume"
+                    raise Stopped(f"stopped after update {update} and saved; to continue: {how}")
 
     def _agree(self, update: int, stop: StopRequest, last_save: float) -> tuple[bool, bool]:
         """Whether all processes save after this update, and whether they stop.

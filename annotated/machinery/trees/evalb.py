@@ -163,9 +163,9 @@ def score_trees(
     gold tags decide; the brackets of the parser are not changed.
 
     Args:
-        lengths: words of the longest sentence that counts, None for all; one summary for each.
+        lengths: words of the longest sentence that counts, None for all.
 
-    Returns: for each length, the sentences that were scored and the result of `evalb_summary`.
+    Returns: the result of `evalb_summary` for each length.
 
     Raises: ValueError if a tree and its gold tree do not have the same number of words.
     """
