@@ -42,34 +42,12 @@ from annotated.stacks import (
 from annotated.training import update_weights
 
 __all__ = [
-    "Batch",
-    "Decoder",
-    "DecoderLayer",
-    "DummyOptimizer",
-    "DummyScheduler",
-    "Embeddings",
-    "Encoder",
-    "EncoderDecoder",
-    "EncoderLayer",
-    "Generator",
-    "LabelSmoothing",
-    "LayerNorm",
-    "MultiHeadedAttention",
-    "PositionalEncoding",
-    "PositionwiseFeedForward",
-    "SimpleLossCompute",
-    "SublayerConnection",
-    "TrainState",
-    "attention",
-    "average",
-    "clones",
-    "data_gen",
-    "greedy_decode",
-    "make_model",
-    "rate",
-    "run_epoch",
-    "subsequent_mask",
-]
+    "Batch", "Decoder", "DecoderLayer", "DummyOptimizer", "DummyScheduler", "Embeddings",
+    "Encoder", "EncoderDecoder", "EncoderLayer", "Generator", "LabelSmoothing", "LayerNorm",
+    "MultiHeadedAttention", "PositionalEncoding", "PositionwiseFeedForward",
+    "SimpleLossCompute", "SublayerConnection", "TrainState", "attention", "average", "clones",
+    "data_gen", "greedy_decode", "make_model", "rate", "run_epoch", "subsequent_mask",
+]  # fmt: skip
 
 
 class MultiHeadedAttention(paper_attention.MultiHeadedAttention):
@@ -112,10 +90,7 @@ def make_model(
 
 
 class LayerNorm(nn.LayerNorm):
-    """torch's layer normalization: (..., features) to (..., features).
-
-    Args:
-        features: width.   eps: added to the variance.
+    """torch's layer normalization of (..., features), with eps added to the variance.
 
     Source: section 3.1.
     """
@@ -148,9 +123,8 @@ class LabelSmoothing(regularization.LabelSmoothing):
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Sum of the loss; x: log-probabilities (positions, size)   target: ids (positions,)"""
         if x.size(-1) != self.size:
-            raise InputError(
-                f"expected {self.size} log-probabilities per position; got {x.size(-1)}"
-            )
+            wanted = f"expected {self.size} log-probabilities per position"
+            raise InputError(f"{wanted}; got {x.size(-1)}")
         symbol, target = torch.arange(self.size, device=x.device), target.unsqueeze(-1)
         even = torch.full_like(x, self.smoothing / (self.size - 2))
         spread = even.masked_fill(symbol == target, 1 - self.smoothing)
@@ -169,8 +143,7 @@ class SimpleLossCompute:
     """
 
     def __init__(self, generator: nn.Module, criterion: nn.Module) -> None:
-        self.generator = generator
-        self.criterion = criterion
+        self.generator, self.criterion = generator, criterion
 
     def __call__(self, x: Tensor, y: Tensor, norm: Tensor | float) -> tuple[Tensor, Tensor]:
         """x: (batch, len, d_model)   y: ids (batch, len)   norm: divides the sum.
@@ -184,17 +157,12 @@ class SimpleLossCompute:
 
 @dataclass
 class TrainState:
-    """Counters of a training.
+    """Counters of a training."""
 
-    Args:
-        step: batches processed.   accum_step: updates of the weights.
-        samples: sentence pairs processed.   tokens: target tokens processed.
-    """
-
-    step: int = 0
-    accum_step: int = 0
-    samples: int = 0
-    tokens: int = 0
+    step: int = 0  # batches processed
+    accum_step: int = 0  # updates of the weights
+    samples: int = 0  # sentence pairs processed
+    tokens: int = 0  # target tokens processed
 
 
 def run_epoch(

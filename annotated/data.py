@@ -46,8 +46,7 @@ class Batch:
         self.src_mask = (src != pad).unsqueeze(-2)
         if tgt is not None:
             check_ids("tgt", tgt)
-            self.tgt = tgt[:, :-1]
-            self.tgt_y = tgt[:, 1:]
+            self.tgt, self.tgt_y = tgt[:, :-1], tgt[:, 1:]
             self.tgt_mask = self.make_std_mask(self.tgt, pad)
             self.ntokens = (self.tgt_y != pad).sum()
 
@@ -57,29 +56,29 @@ class Batch:
         return (tgt != pad).unsqueeze(-2) & subsequent_mask(tgt.size(-1), tgt.device)
 
 
-def _options(texts: list[str], vocab_size: int) -> dict[str, Any]:
-    """Options that both trainers share.
+def untrained_tokenizer(model: Any) -> Tokenizer:
+    """A tokenizer as both vocabularies need it: NFC, spaces as ▁, punctuation split off."""
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.NFC()
+    splits = [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splits)
+    tokenizer.decoder = decoders.Metaspace()
+    return tokenizer
+
+
+def _train(model: Any, trainer: Any, sentences: Iterable[str], size: int, **more: Any) -> Tokenizer:
+    """Learn a vocabulary of `size` pieces with one of the library's models and its trainer.
 
     Text from the web contains thousands of letters, each of which would displace a longer piece.
     The alphabet is therefore limited to 1,000 letters, or to the letters that make up 99.95% of
     the text if these are more, as in Chinese.
     """
+    texts, tokenizer = list(each_text(sentences)), untrained_tokenizer(model)
     counts = Counter(chain.from_iterable(normalize("NFC", text) for text in texts))
     common = np.cumsum(sorted(counts.values(), reverse=True))
     needed = int((common < 0.9995 * counts.total()).sum()) + 1
-    letters = max(1000, min(needed, vocab_size // 2))
-    shared = {"special_tokens": SPECIALS, "show_progress": False}
-    return {"vocab_size": vocab_size, "limit_alphabet": letters, **shared}
-
-
-def untrained_tokenizer(model: Any) -> Tokenizer:
-    """A tokenizer as both vocabularies need it: NFC, spaces as ▁, punctuation split off."""
-    tokenizer = Tokenizer(model)
-    tokenizer.normalizer = normalizers.NFC()
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()]
-    )
-    tokenizer.decoder = decoders.Metaspace()
+    more |= {"limit_alphabet": max(1000, min(needed, size // 2)), "special_tokens": SPECIALS}
+    tokenizer.train_from_iterator(texts, trainer(vocab_size=size, show_progress=False, **more))
     return tokenizer
 
 
@@ -94,10 +93,7 @@ def train_bpe(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
 
     Source: section 5.1.
     """
-    texts = list(each_text(sentences))
-    tokenizer = untrained_tokenizer(models.BPE(unk_token="<unk>"))
-    tokenizer.train_from_iterator(texts, trainers.BpeTrainer(**_options(texts, vocab_size)))
-    return tokenizer
+    return _train(models.BPE(unk_token="<unk>"), trainers.BpeTrainer, sentences, vocab_size)
 
 
 def train_wordpiece(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
@@ -107,14 +103,9 @@ def train_wordpiece(sentences: Iterable[str], vocab_size: int) -> Tokenizer:
 
     Source: section 5.1.
     """
-    model = models.WordPiece(
-        unk_token="<unk>", continuing_subword_prefix="", max_input_chars_per_word=1000
-    )
-    texts = list(each_text(sentences))
-    tokenizer = untrained_tokenizer(model)
-    options = _options(texts, vocab_size) | {"continuing_subword_prefix": ""}
-    tokenizer.train_from_iterator(texts, trainers.WordPieceTrainer(**options))
-    return tokenizer
+    prefix = {"continuing_subword_prefix": ""}
+    model = models.WordPiece(unk_token="<unk>", max_input_chars_per_word=1000, **prefix)
+    return _train(model, trainers.WordPieceTrainer, sentences, vocab_size, **prefix)
 
 
 _VOCABULARIES = {"bpe": train_bpe, "wordpiece": train_wordpiece}
@@ -210,9 +201,8 @@ def token_batches(
         raise InputError(f"expected whole numbers (pairs, 2); got {lengths.dtype} {lengths.shape}")
     lengths = lengths.reshape(-1, 2)
     if (lengths < 1).any():
-        raise InputError(
-            f"expected tokens on both sides; pair {lengths.min(axis=1).argmin()} lacks them"
-        )
+        empty = lengths.min(axis=1).argmin()
+        raise InputError(f"expected tokens on both sides; pair {empty} lacks them")
     most = max(1, len(lengths) * int(lengths.max(initial=1)))  # enough for one batch of all pairs
     budget = np.array([min(src_tokens, most), min(tgt_tokens, most)])
     too_long = np.flatnonzero((lengths > budget).any(axis=1))

@@ -12,8 +12,7 @@ class Embeddings(nn.Module):
     """Token ids to vectors, scaled by √d_model.
 
     Args:
-        d_model: width of the vectors.
-        vocab: number of ids, 0 to vocab - 1.
+        d_model: width of the vectors.   vocab: number of ids, 0 to vocab - 1.
 
     Source: section 3.4.
     """
@@ -32,8 +31,7 @@ class Generator(nn.Module):
     """Decoder output to log-probabilities of the next token.
 
     Args:
-        d_model: width of the decoder output.
-        vocab: number of target ids.
+        d_model: width of the decoder output.   vocab: number of target ids.
         bias: add a bias to each logit (the paper mentions none).
 
     Source: section 3.4.

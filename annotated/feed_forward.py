@@ -13,8 +13,7 @@ class PositionwiseFeedForward(nn.Module):
     """Two linear maps with a ReLU between them, the same at every position.
 
     Args:
-        d_model: width of input and output.
-        d_ff: width of the inner layer.
+        d_model: width of input and output.   d_ff: width of the inner layer.
         dropout: probability of dropping an inner unit (the paper has none).
         activation: "relu", or "swish" instead of it.
 

@@ -14,12 +14,9 @@ def rate(step: int, model_size: int, factor: float = 1.0, warmup: int = 4000) ->
     """Learning rate by equation 3.
 
     Args:
-        step: number of the update, starting at 1; 0 counts as 1.
-        model_size: d_model.
+        step: number of the update, starting at 1; 0 counts as 1.   model_size: d_model.
         factor: multiplies the rate; 1 in the paper.
         warmup: number of updates during which the rate rises.
-
-    Returns: the learning rate.
 
     Raises: InputError for a model size or a warmup below 1, or a negative step or factor.
 
@@ -39,9 +36,7 @@ def paper_optimizer(
     """Adam with the paper's constants and the schedule of equation 3.
 
     Args:
-        model: the model to train, on the device where it will be trained.
-        model_size: d_model.
-        factor, warmup: see `rate`.
+        model: on the device where it will be trained.   model_size, factor, warmup: as for `rate`.
         done: number of earlier updates, if a run is continued.
 
     Returns: optimizer and scheduler; call the scheduler's step after the optimizer's.

@@ -14,6 +14,7 @@ from annotated.machinery.trees.linear import line_to_tree, words_to_line
 from annotated.machinery.trees.penn import is_tag
 
 if TYPE_CHECKING:
+    import pandas as pd
     from nltk import Tree
 
 
@@ -30,9 +31,6 @@ def linearize(tree: "Tree") -> list[str]:
     inside = [token for child in tree for token in linearize(child)]
     return [f"({tree.label()}", *inside, f"){tree.label()}"]
 
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _TABLE_4 = {
     "WSJ only, discriminative": {
@@ -55,17 +53,13 @@ def table_4() -> "pd.DataFrame":
     """
     with extra("viz"):
         import pandas as pd
-
     rows = [(name, how, f1) for how, group in _TABLE_4.items() for name, f1 in group.items()]
     return pd.DataFrame(rows, columns=["parser", "training", "F1"])
 
 
 @dataclass(frozen=True)
 class Parser:
-    """A translator from words to trees.
-
-    Args:
-        translator: a model that was trained on lines as `write_treebank` writes them.
+    """A translator from words to trees, trained on lines as `write_treebank` writes them.
 
     Raises: InputError for a model whose vocabulary has no brackets.
     """

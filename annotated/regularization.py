@@ -53,9 +53,8 @@ class LabelSmoothing(nn.Module):
     """Cross-entropy with a target that keeps 1 - ε and spreads ε over the vocabulary.
 
     Args:
-        size: size of the vocabulary.
+        size: of the vocabulary.   smoothing: ε.
         padding_idx: positions with this target are ignored.
-        smoothing: ε.
 
     Raises: ValueError if smoothing is outside [0, 1).
 
@@ -66,9 +65,7 @@ class LabelSmoothing(nn.Module):
         super().__init__()
         if not 0 <= smoothing < 1:
             raise ValueError(f"expected smoothing in [0, 1); got {smoothing}")
-        self.size = size
-        self.padding_idx = padding_idx
-        self.smoothing = smoothing
+        self.size, self.padding_idx, self.smoothing = size, padding_idx, smoothing
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Sum of the loss over all positions that are not padding, in nats.
@@ -93,17 +90,13 @@ def smoothed_cross_entropy(
 
     Args:
         logits: scores before the softmax (..., vocab)   target: ids (...)
-        padding_idx: positions with this target are ignored.
-        smoothing: ε.
+        padding_idx: positions with this target are ignored.   smoothing: ε.
 
     Returns: sum of the loss over all positions that are not padding, in nats.
 
     Source: section 5.4.
     """
+    logits, target = logits.flatten(0, -2), target.flatten()
     return F.cross_entropy(
-        logits.flatten(0, -2),
-        target.flatten(),
-        ignore_index=padding_idx,
-        label_smoothing=smoothing,
-        reduction="sum",
+        logits, target, ignore_index=padding_idx, label_smoothing=smoothing, reduction="sum"
     )

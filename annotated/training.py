@@ -19,10 +19,7 @@ from annotated.model import ModelOptions, TransformerConfig
 def update_weights(
     optimizer: Optimizer, scheduler: LRScheduler, scaler: GradScaler | None = None
 ) -> bool:
-    """Move the weights along the accumulated gradients, and reset the gradients.
-
-    Args:
-        scaler: the scaler of a loss in float16.
+    """Move the weights along the accumulated gradients, and reset these; scaler: for float16.
 
     Returns: whether the weights moved; they do not if a gradient overflows in float16.
     """
@@ -55,9 +52,7 @@ class TrainingConfig(ModelOptions):
     )
     vocabulary: str = option("bpe", "kind of pieces (section 5.1)", ("bpe", "wordpiece"))
     vocab_size: int = option(5000, "pieces in the shared vocabulary")
-    vocab_pairs: int = option(
-        500_000, "maximum number of pairs from which the vocabulary is learned"
-    )
+    vocab_pairs: int = option(500_000, "maximum number of pairs for learning the vocabulary")
     N: int = _other("N", 4)
     d_model: int = _other("d_model", 128)
     d_ff: int = _other("d_ff", 512)
@@ -150,10 +145,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def preset(name: str, **changes: Any) -> TrainingConfig:
-    """The configuration of a preset, in the folder runs/NAME unless `out` is given.
-
-    Args:
-        name: a key of PRESETS.   changes: fields that differ from the preset.
+    """The preset of PRESETS with this name and these changes, in runs/NAME unless `out` is given.
 
     Raises: InputError that lists the names if this is none of them.
 

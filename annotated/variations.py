@@ -76,10 +76,7 @@ SHAPE = ["N", "d_model", "d_ff", "h", "d_k", "d_v", "positions"]
 
 
 def row_config(name: str, vocab: int = 37000) -> TransformerConfig:
-    """The model of a row of Table 3 at full size.
-
-    Args:
-        vocab: number of pieces in the shared vocabulary.
+    """The model of a row of Table 3 at full size, with `vocab` pieces in the shared vocabulary.
 
     Raises: InputError if there is no such row.
     """
@@ -110,10 +107,7 @@ def run_folder(name: str) -> str:
 
 
 def small_config(name: str, seed: int = 1, **changes: Any) -> TrainingConfig:
-    """The small run of a row, on Multi30k, with a quarter of each width and half of the layers.
-
-    Args:
-        changes: other fields of the configuration, such as `updates`.
+    """The small run of a row on Multi30k: a quarter of each width, half of the layers, `changes`.
 
     Raises: InputError if there is no such row.
     """

@@ -32,7 +32,7 @@ MARKS = {
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on one claim of the paper, with the arguments of `claim` and one of MARKS."""
+    """The verdict on one claim, with the arguments of `claim` and one of MARKS."""
 
     id: str
     statement: str
@@ -83,12 +83,16 @@ def powers(text: str) -> str:
 def claim(
     id: str, statement: str, *, section: str, kind: str, holds: bool | None, evidence: str
 ) -> Verdict:
-    """Record whether a claim of the paper holds; use it as the last line of a cell.
+    """Record whether a claim holds; use it as the last line of a cell.
+
+    A page may make claims of the paper, and under "Since 2017" the book's own about later models.
 
     Args:
-        id: a short, unique name, such as "s2-constant".
+        id: a short name, such as "s2-constant" (section 2), "t3-params" (Table 3) or
+            "since-2017-sinks"; unique in the book, because links lead to #claim-ID.
         statement: the claim in one sentence, in our words.
-        section: where the paper makes the claim, such as "3.2.1", or "abstract".
+        section: where the paper makes the claim, such as "3.2.1" or "abstract"; "Since 2017" for
+            a claim of the book's own. The list of all claims is sorted by it.
         kind: the evidence, one of KINDS; "by construction" means a proof, a count or a property.
         holds: whether the claim is true, as computed; None if this cannot be decided here.
         evidence: the numbers that decide it, in a few words.

@@ -67,8 +67,7 @@ def linear_cross_entropy(
 
     Args:
         x: decoder output (..., d_model)   weight: of the generator (vocab, d_model)
-        target: ids (...)   padding_idx: positions with this target do not count.
-        smoothing: ε.
+        target: ids (...)   padding_idx: positions with this target do not count.   smoothing: ε.
 
     Returns: sum of the loss over all positions that are not padding, in nats.
 

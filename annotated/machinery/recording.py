@@ -1,7 +1,8 @@
 """Looking into a model, and changing it: attention weights, activations, heads switched off."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from threading import get_ident
 from typing import Any
 
@@ -36,25 +37,22 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     seen: dict[str, Tensor] = {}
     thread = get_ident()  # another thread may use the same model
 
-    def watcher(name: str) -> Callable[[Tensor | None], None]:
-        def watch(weights: Tensor | None) -> None:
-            if get_ident() == thread:
-                if weights is None:
-                    raise InputError(f"expected weights from the kernel of {name!r}; got None")
-                seen[name] = weights.detach()
+    def watch(name: str, weights: Tensor | None) -> None:
+        if get_ident() == thread:
+            if weights is None:
+                raise InputError(f"expected weights from the kernel of {name!r}; got None")
+            seen[name] = weights.detach()
 
-        return watch
-
-    watched = [
-        (m.watchers, watcher(name)) for name, m in model.named_modules() if hasattr(m, "watchers")
-    ]
-    for watchers, watch in watched:
-        watchers.append(watch)
-    try:
+    with ExitStack() as end:
+        for name, layer in _attention_layers(model).items():
+            layer.watchers.append(watcher := partial(watch, name))
+            end.callback(layer.watchers.remove, watcher)
         yield seen
-    finally:
-        for watchers, watch in watched:
-            watchers.remove(watch)
+
+
+def _attention_layers(model: nn.Module) -> dict[str, Any]:
+    """The layers of a model whose weights can be recorded, by name."""
+    return {name: m for name, m in model.named_modules() if hasattr(m, "watchers")}
 
 
 Change = Callable[[Tensor], Tensor | None]
@@ -86,26 +84,20 @@ def touch(model: nn.Module, parts: Mapping[str, Change]) -> Iterator[None]:
     for name in parts:
         if name.removesuffix(":in") not in modules:
             raise InputError(f"expected the name of a module of the model; got {name!r:.80}")
-    hooks = []
-    for name, change in parts.items():
-        module = modules[name.removesuffix(":in")]
-        if name.endswith(":in"):
-            hooks.append(module.register_forward_pre_hook(_before(change)))
-        else:
-            hooks.append(module.register_forward_hook(lambda _, __, out, f=change: f(out)))
-    try:
+    with ExitStack() as hooks:
+        for name, change in parts.items():
+            module = modules[name.removesuffix(":in")]
+            if name.endswith(":in"):
+                hook = module.register_forward_pre_hook(partial(_change_input, change))
+            else:
+                hook = module.register_forward_hook(lambda _, __, out, f=change: f(out))
+            hooks.enter_context(hook)
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
-def _before(change: Change) -> Callable[[nn.Module, tuple], tuple | None]:
-    def hook(_: nn.Module, given: tuple) -> tuple | None:
-        new = change(given[0])
-        return None if new is None else (new, *given[1:])
-
-    return hook
+def _change_input(change: Change, _: nn.Module, given: tuple) -> tuple | None:
+    new = change(given[0])
+    return None if new is None else (new, *given[1:])
 
 
 def take(new: Tensor | float, *at: slice | int) -> Callable[[Tensor], Tensor]:
@@ -136,7 +128,7 @@ def switch_off(model: nn.Module, heads: Mapping[str, Collection[int]]) -> Iterat
 
     Source: section 3.2.2.
     """
-    layers: dict[str, Any] = {n: m for n, m in model.named_modules() if hasattr(m, "watchers")}
+    layers = _attention_layers(model)
     for name, numbers in heads.items():
         if name not in layers:
             raise InputError(f"expected a layer out of {', '.join(layers)}; got {name!r:.80}")

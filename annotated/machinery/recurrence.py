@@ -16,13 +16,11 @@ from annotated.stacks import DecoderLayer
 class SSRU(nn.Module):
     """A running average of all inputs so far, weighted by a gate, then ReLU.
 
-    f = σ(W_f x + b),  c = f ⊙ c' + (1 - f) ⊙ W x,  y = ReLU(c), where c' is the previous state.
+    f = σ(W_f x + b),  c = f ⊙ c' + (1 - f) ⊙ W x,  y = ReLU(c), where c' is the previous state;
+    `size` is d_model, the width of all of them.
 
     Neither matrix product needs the previous state, so for a known output all gates are computed
     at once, and only the weighted sum proceeds position by position.
-
-    Args:
-        size: d_model, which is also the width of the state.
     """
 
     def __init__(self, size: int) -> None:

@@ -30,7 +30,6 @@ BLEU_KINDS = {
     "lower-tokenized": "lower-cased, tokenized",
 }  # the kinds of BLEU, and the text on which each is computed
 
-
 # Languages written without spaces, and sacreBLEU's tokenizer for each.
 _WITHOUT_SPACES = {"zh": "zh", **dict.fromkeys(["ja", "th", "lo", "km", "my", "bo", "dz"], "char")}
 
@@ -107,8 +106,7 @@ def bleu(
     """Score translations against one reference each.
 
     Args:
-        hypotheses, references: plain text, not tokenized.
-        lang: language of both.
+        hypotheses, references: plain text, not tokenized.   lang: language of both.
         kind: a key of `BLEU_KINDS`: "cased", "tokenized", "compound-split" (German) or
             "lower-tokenized"; a language without spaces, such as Chinese, has only "cased".
 
@@ -141,17 +139,12 @@ def _all_scores(
 class Likelihood(NamedTuple):
     """Measures of how well a model predicts references, one piece at a time.
 
-    Args:
-        nats: loss summed over all pieces, without smoothing. The end of a sentence is a piece.
-        right: number of pieces to which the model gave the highest probability.
-        pieces: number of all pieces.
-
     Source: section 6.2, Table 3 (perplexity); section 5.4 (accuracy).
     """
 
-    nats: float
-    right: int
-    pieces: int
+    nats: float  # loss summed over all pieces, without smoothing
+    right: int  # number of pieces to which the model gave the highest probability
+    pieces: int  # number of all pieces; the end of a sentence is one
 
     @property
     def perplexity(self) -> float:
@@ -173,8 +166,6 @@ def likelihood(
     Args:
         batch_tokens: tokens per batch on either side, padding included.
 
-    Returns: loss and number of correct predictions over all pieces of all references.
-
     Raises: ValueError if the numbers of sources and references differ or are zero.
 
     Source: section 6.2, Table 3; section 5.4.
@@ -193,11 +184,9 @@ def likelihood(
             out = model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
             log_probs, y = model.generator(out[real]), batch.tgt_y[real]  # (pieces, vocab)
         check_finite(log_probs.amax(dim=-1))
-        found = Likelihood(
-            found.nats + float(F.nll_loss(log_probs, y, reduction="sum")),
-            found.right + int((log_probs.argmax(dim=-1) == y).sum()),
-            found.pieces + len(y),
-        )
+        nats = found.nats + float(F.nll_loss(log_probs, y, reduction="sum"))
+        right = found.right + int((log_probs.argmax(dim=-1) == y).sum())
+        found = Likelihood(nats, right, found.pieces + len(y))
     return found
 
 
@@ -242,9 +231,7 @@ def evaluate(
 def score_files(output: Path, reference: Path, lang: str) -> list[dict[str, object]]:
     """Compute every kind of BLEU for a file of translations, one sentence per line.
 
-    Args:
-        output, reference: text files, or compressed with gzip.
-        lang: language of both.
+    Both files may be compressed with gzip.
 
     Returns: one row per kind of BLEU.
 
@@ -252,8 +239,7 @@ def score_files(output: Path, reference: Path, lang: str) -> list[dict[str, obje
     """
     hypotheses, references = read_lines(output), read_lines(reference)
     if (ours := len(hypotheses)) != (theirs := len(references)):
-        raise InputError(
-            f"expected as many lines in {output} as in {reference}; got {ours}, {theirs}"
-        )
+        wanted = f"expected as many lines in {output} as in {reference}"
+        raise InputError(f"{wanted}; got {ours}, {theirs}")
     shared = {"output": output.name, "reference": reference.name, "sentences": len(references)}
     return [shared | score for score in _all_scores(hypotheses, references, lang)]

@@ -62,16 +62,10 @@ def _as_doc(sentence: "TokenList", vocab: "Vocab") -> "Doc":
     from spacy.tokens import Doc, Span
 
     words = sentence.filter(id=lambda place: isinstance(place, int))
-    heads = [int(token["head"]) for token in words]
-    doc = Doc(
-        vocab,
-        words=[token["form"] for token in words],
-        spaces=_spaces(sentence),
-        heads=[head - 1 if head else i for i, head in enumerate(heads)],  # 0 is the root
-        deps=[token["deprel"] for token in words],
-        pos=[token["upos"] for token in words],
-        tags=[token["xpos"] for token in words],
-    )
+    column = lambda name: [token[name] for token in words]
+    heads = [head - 1 if head else i for i, head in enumerate(map(int, column("head")))]  # 0: root
+    deps, pos, tags = map(column, ("deprel", "upos", "xpos"))
+    doc = Doc(vocab, column("form"), _spaces(sentence), heads=heads, deps=deps, pos=pos, tags=tags)
     for entity, places in _mentions(words).items():
         doc.spans[entity] = [Span(doc, first, last + 1) for first, last in places]
     return doc
@@ -89,7 +83,6 @@ def read_conllu(text: str) -> Iterator["Doc"]:
         from conllu import parse  # isort: skip
         from conllu.exceptions import ParseException
         from conllu.parser import DEFAULT_FIELDS, parse_sentences
-
     verbatim = {name: (lambda line, i: line[i]) for name in ("xpos", "feats", "head", "deps")}
     vocab = Vocab()
     for number, block in enumerate(parse_sentences(StringIO(text)), start=1):
@@ -99,10 +92,8 @@ def read_conllu(text: str) -> Iterator["Doc"]:
                 raise ParseException("fewer or more")
             doc = _as_doc(sentence, vocab)
         except (ParseException, ValueError, OverflowError) as error:
-            raise ValueError(
-                f"sentence {number}: expected lines of ten fields, separated by tabs, that make "
-                f"a tree; got: {error}"
-            ) from None
+            wanted = "expected lines of ten fields, separated by tabs, that make a tree"
+            raise ValueError(f"sentence {number}: {wanted}; got: {error}") from None
         yield doc
 
 

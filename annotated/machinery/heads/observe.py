@@ -55,10 +55,7 @@ def most_attended(weights: Tensor) -> Tensor:
 
     Heads without a target often attend to the end symbol, so it does not count.
 
-    Args:
-        weights: (layers, h, len, len + 1), as from `word_attention`.
-
-    Returns: positions (layers, h, len).
+    Returns: positions (layers, h, len) for weights as from `word_attention`.
     """
     among = weights[..., :-1].clone()
     among.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
@@ -66,30 +63,18 @@ def most_attended(weights: Tensor) -> Tensor:
 
 
 class ArcHits(NamedTuple):
-    """The arcs of many trees, and the heads that follow them.
+    """The arcs of many trees, and the heads that follow them; all but `hits` are (arcs,)."""
 
-    Args:
-        relation, sentence, offset: (arcs,) label, number of the sentence, and distance in words
-            from the start of the arc to its end, positive to the right.
-        first, last: (arcs,), whether the arc ends at the first word, or at the last one that is
-            not punctuation.
-        hits: (arcs, layers, h), whether a head attends most from the start to the end of the arc.
-    """
-
-    relation: np.ndarray
-    sentence: np.ndarray
-    offset: np.ndarray
-    first: np.ndarray
-    last: np.ndarray
-    hits: np.ndarray
+    relation: np.ndarray  # label
+    sentence: np.ndarray  # number of the sentence
+    offset: np.ndarray  # words from the start of the arc to its end, positive to the right
+    first: np.ndarray  # whether it ends at the first word
+    last: np.ndarray  # whether it ends at the last word that is not punctuation
+    hits: np.ndarray  # (arcs, layers, h), whether a head attends most from its start to its end
 
 
 def arc_hits(docs: list["Doc"], tops: list[Tensor], back: bool = False) -> ArcHits:
-    """All arcs from dependent to governor; `back`: from governor to dependent.
-
-    Args:
-        tops: of each sentence, as from `most_attended`.
-    """
+    """All arcs from dependent to governor, or `back`; tops: `most_attended` of each sentence."""
     rows = []
     for number, (doc, top) in enumerate(zip(docs, tops, strict=True)):
         tokens = [token for token in doc if token.head.i != token.i]
@@ -127,15 +112,11 @@ def attention_places(doc: "Doc") -> np.ndarray:
 def attention_profile(docs: list["Doc"], weights: list[Tensor]) -> "pd.DataFrame":
     """Share of each head's attention that goes to each of `ATTENTION_PLACES`, over all words.
 
-    Args:
-        weights: of each sentence, as from `word_attention`.
-
     Returns: one row per layer and head; also `largest`, the mean over the words of the largest
         weight, which measures how concentrated a head is.
     """
     with extra("viz"):
         import pandas as pd
-
     total = np.zeros((*weights[0].shape[:2], len(ATTENTION_PLACES)))
     for doc, weight in zip(docs, weights, strict=True):
         where, seen = attention_places(doc), weight.numpy()
@@ -150,23 +131,15 @@ def attention_profile(docs: list["Doc"], weights: list[Tensor]) -> "pd.DataFrame
 
 
 class PronounHits(NamedTuple):
-    """Pronouns with an antecedent before them, and the heads that find it.
-
-    Args:
-        word, sentence: (pronouns,).
-        nearest, first, subject: (pronouns,), whether the nearest preceding noun, the first noun of
-            the sentence, or the nearest preceding subject is an antecedent.
-        chance: (pronouns,), share of the preceding nouns that are antecedents.
-        hits: (pronouns, layers, h), whether a head finds an antecedent.
-    """
+    """Pronouns with an antecedent before them, and the heads that find it; (pronouns,) each."""
 
     word: np.ndarray
     sentence: np.ndarray
-    nearest: np.ndarray
-    first: np.ndarray
-    subject: np.ndarray
-    chance: np.ndarray
-    hits: np.ndarray
+    nearest: np.ndarray  # whether the nearest preceding noun is an antecedent
+    first: np.ndarray  # whether the first noun of the sentence is
+    subject: np.ndarray  # whether the nearest preceding subject is
+    chance: np.ndarray  # share of the preceding nouns that are antecedents
+    hits: np.ndarray  # (pronouns, layers, h), whether a head finds an antecedent
 
 
 def antecedents(doc: "Doc") -> Iterator[tuple[int, list[int], set[int]]]:

@@ -127,8 +127,7 @@ def best_relation_per_head(
     """For each head, the relation on which it gains most over a fixed position.
 
     Args:
-        first, second: arcs to choose on and to measure on, by their start, "dependent" or
-            "governor".
+        first, second: arcs to choose on and to measure on, by their start, as `observe_heads`.
 
     Returns: one row per head; `gain_when_chosen` is the gain on the first arcs. A head that gains
         on no relation there has none, and its p is 1.
@@ -160,9 +159,7 @@ def best_head_per_pronoun(first: PronounHits, second: PronounHits) -> _Rows:
     rule = max(("nearest", "first", "subject"), key=lambda name: getattr(first, name).mean())
     rows = []
     for word in ["all", *frequent]:
-        chosen, asked = (
-            _only(found, (found.word == word) | (word == "all")) for found in (first, second)
-        )
+        chosen, asked = (_only(x, (x.word == word) | (word == "all")) for x in (first, second))
         share = chosen.hits.mean(axis=0)
         layer, head = np.unravel_index(share.argmax(), share.shape)
         hits, ruled = asked.hits[:, layer, head], getattr(asked, rule)
@@ -194,7 +191,6 @@ def head_study(
     """
     with extra("viz"):
         import pandas as pd
-
     if not chosen_on or not measured_on:
         raise ValueError("expected sentences to choose on and others to measure on; got none")
     first, pronouns, _ = observe_heads(translator, chosen_on)
@@ -251,6 +247,5 @@ def read_study(path: Path) -> dict[str, "pd.DataFrame"]:
     """The tables of a study written by `write_study`. Raises: MissingFile or FileError."""
     with extra("viz"):
         import pandas as pd
-
     found = read_json(path, "a study of heads")
     return {key: pd.DataFrame(rows) for key, rows in found.items() if isinstance(rows, list)}

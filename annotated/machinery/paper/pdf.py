@@ -21,6 +21,9 @@ from pathlib import Path
 from statistics import mode
 from typing import Any, NamedTuple
 
+from annotated.machinery.errors import extra
+from annotated.machinery.files import reading
+
 _LOST = "\ufffd"  # represents a letter of which nothing is known
 
 
@@ -183,13 +186,8 @@ _SPANS = (
     *(r"$\mathbf{z} = (z_1, \ldots, z_n)$", r"Given $\mathbf{z}$", r"$x_i, z_i \in \mathbb{R}^d$"),
     *(r"$\mathrm{LayerNorm}(x + \mathrm{Sublayer}(x))$", r"$\mathrm{Sublayer}(x)$"),
     *("$N = 6$", "$h = 8$", r"$d_{\text{model}}$", r"$\sqrt{d_{\text{model}}}$", "$d_{ff}$"),
-    *("$d_k$", "$d_v$", r"$\sqrt{d_k}$", r"$\frac{1}{\sqrt{d_k}}$"),
-    *(
-        r"$d_k = d_v = d_{\text{model}}/h$",
-        "matrix $Q$",
-        "matrices $K$ and $V$",
-        "values $h$ times",
-    ),
+    *("$d_k$", "$d_v$", r"$\sqrt{d_k}$", r"$\frac{1}{\sqrt{d_k}}$", "values $h$ times"),
+    *(r"$d_k = d_v = d_{\text{model}}/h$", "matrix $Q$", "matrices $K$ and $V$"),
     r"$W^Q_i \in \mathbb{R}^{d_{\text{model}} \times d_k}$",
     r"$W^K_i \in \mathbb{R}^{d_{\text{model}} \times d_k}$",
     r"$W^V_i \in \mathbb{R}^{d_{\text{model}} \times d_v}$",
@@ -258,8 +256,6 @@ def _extract(pdf: Path) -> dict[str, list[str]]:
 
 def check_pdf(pdf: Path) -> None:
     """Raise MissingFile or FileError unless a file can be read and is no larger than a paper."""
-    from annotated.machinery.files import reading
-
     with reading(pdf, "a PDF of the paper"):
         if pdf.stat().st_size > _LARGEST or not pdf.is_file():
             raise ValueError(f"no file, or one of more than {_LARGEST:,} bytes")
@@ -278,12 +274,8 @@ def extract_paper(pdf: str | Path) -> dict[str, list[str]]:
     Raises: MissingFile if the file does not exist; FileError if it is not a PDF, is encrypted or
         damaged, lacks parts of the paper, or takes too long; MissingExtra without the extra.
     """
-    from annotated.machinery.errors import extra
-    from annotated.machinery.files import reading
-
     with extra("paper"):
         import pdfminer  # noqa: F401
-
     check_pdf(Path(pdf))
     with reading(pdf, "a PDF of the paper"):
         command = [sys.executable, "-m", __name__, str(pdf)]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from annotated.machinery.errors import FileError
+from annotated.machinery.files import write_text, writing
 from annotated.machinery.paper.pdf import PARTS, check_pdf, extract_paper
 
 _FORMAT = b"5"  # increase this number when extraction changes, so that stored text is not reused
@@ -38,14 +39,6 @@ def paper_folder() -> Path:
     return user_cache_path("annotated") / "paper"
 
 
-def _write(path: Path, content: bytes) -> None:
-    """Write a file completely or not at all."""
-    from annotated.machinery.files import writing  # loads torch, which quotations do not need
-
-    with writing(path) as part:
-        part.write_bytes(content)
-
-
 def _is_paper(found: Any) -> bool:
     """Whether stored text has the form of a result of `extract_paper`."""
     whole = isinstance(found, dict) and found.keys() >= PARTS
@@ -63,7 +56,7 @@ def _read(pdf: Path) -> dict[str, list[str]]:
             return paper
     paper = extract_paper(pdf)
     with suppress(OSError):  # if the folder cannot be written, this only costs time
-        _write(stored, json.dumps(paper, ensure_ascii=False, indent=1).encode())
+        write_text(stored, json.dumps(paper, ensure_ascii=False, indent=1))
     return paper
 
 
@@ -105,7 +98,8 @@ def import_paper(pdf: str | Path) -> Path:
     pdf = Path(os.path.expanduser(pdf))
     _read(pdf)
     kept = paper_folder() / "paper.pdf"
-    _write(kept, pdf.read_bytes())
+    with writing(kept) as part:
+        part.write_bytes(pdf.read_bytes())
     return kept
 
 

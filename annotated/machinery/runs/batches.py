@@ -37,16 +37,11 @@ class MicroBatch(NamedTuple):
 
 
 class GlobalBatch(NamedTuple):
-    """The batches of one update.
+    """The batches of one update."""
 
-    Args:
-        micro_batches: of all processes.   tokens: their target tokens.
-        share: for each micro-batch of this process, the seed of its dropout and its source and
-            target ids, padded, on the device.
-    """
-
-    micro_batches: list[MicroBatch]
-    tokens: int
+    micro_batches: list[MicroBatch]  # of all processes
+    tokens: int  # their target tokens
+    # Of this process: the seed of the dropout, and padded source and target ids on the device.
     share: list[tuple[int, Tensor, Tensor]]
 
 
@@ -100,10 +95,7 @@ def padded_pair(
 
 
 class BatchStream:
-    """The training data of a run, batch by batch, epoch after epoch without end.
-
-    Args:
-        config: the run.   pairs: all its training pairs.   processes: this process among all.
+    """The training data of a run, all its pairs, batch by batch, epoch after epoch without end.
 
     Raises: InputError if `parts` cannot be shared evenly, or no pair is short enough.
     """

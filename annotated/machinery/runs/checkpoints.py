@@ -24,6 +24,7 @@ from annotated.machinery.formats.own import model_tensors
 from annotated.machinery.progress import say
 from annotated.training import TrainingConfig
 
+SAVED = ".saved"  # exists in the folder of a run once there has been a checkpoint
 INTERRUPTED = "interrupted.safetensors"  # written when a run is stopped; never averaged
 _MOMENTS = "step", "exp_avg", "exp_avg_sq"  # Adam's state for each parameter
 _CHECKPOINT = "a complete checkpoint"
@@ -48,10 +49,8 @@ def restore_tensors(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str
     """Restore a model and its optimizer from the tensors of `checkpoint_tensors`."""
     for name, tensor in model_tensors(model).items():
         tensor.data.copy_(tensors[f"model.{name}"])
-    moments = {
-        i: {key: tensors[f"{key}.{name}"] for key in _MOMENTS}
-        for i, (name, _) in enumerate(model.named_parameters())
-    }
+    names = [name for name, _ in model.named_parameters()]
+    moments = {i: {x: tensors[f"{x}.{name}"] for x in _MOMENTS} for i, name in enumerate(names)}
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
@@ -100,9 +99,8 @@ def newest_checkpoint(folder: Path) -> Path | None:
             say(f"{error}; renamed to {aside.name}; the run continues from the one before it")
         else:
             if path.name not in (INTERRUPTED, f"checkpoint-{made:08d}.safetensors"):
-                raise FileError(
-                    f"{path}: expected the checkpoint of that update; got that of {made}"
-                )
+                wanted = "expected the checkpoint of that update"
+                raise FileError(f"{path}: {wanted}; got that of {made}")
             return path
     return None
 
@@ -118,19 +116,15 @@ def check_options(path: Path, state: Mapping[str, Any], config: TrainingConfig) 
     """Raise FileError unless a checkpoint belongs to a run with these options."""
     for name, now in fixed_options(config).items():
         if (was := state["config"].get(name, now)) != now:
-            raise FileError(
-                f"{path}: expected a checkpoint of a run with {name}={now}, as in training.json; "
-                f"got {name}={was}; correct one, or move the other away"
-            )
+            wanted = f"a checkpoint of a run with {name}={now}, as in training.json"
+            advice = "correct one, or move the other away"
+            raise FileError(f"{path}: expected {wanted}; got {name}={was}; {advice}")
 
 
 def average_checkpoints(
     paths: list[Path], config: TrainingConfig | None = None
 ) -> dict[str, Tensor]:
-    """Mean of the weights of several checkpoints, by parameter name.
-
-    Args:
-        config: of the run to which they belong.
+    """Mean of the weights of several checkpoints, by parameter name; config: of their run.
 
     Raises: InputError if there is none; FileError if one is damaged or belongs to another run.
 

@@ -27,15 +27,9 @@ from annotated.machinery.files import (
     write_text,
 )
 from annotated.machinery.formats.own import save_model
-from annotated.machinery.runs.checkpoints import (
-    average_checkpoints,
-    fixed_options,
-    list_checkpoints,
-    read_checkpoint,
-)
+from annotated.machinery.runs import checkpoints
 from annotated.training import TrainingConfig, model_config
 
-SAVED = ".saved"  # exists once there has been a checkpoint
 # Files left by an aborted start, and by `launch` before it; they are not overwritten.
 _LEFT = {".lock", "output.txt", "prepared"}
 
@@ -65,7 +59,7 @@ def check_folder(folder: Path) -> None:
         return
     if not folder.is_dir():
         raise InputError(f"expected the folder of a run; got {folder}, a file")
-    if saved := list_checkpoints(folder):
+    if saved := checkpoints.list_checkpoints(folder):
         advice = "there is none; put it back, or choose another --out"
         raise FileError(f"{folder}: expected training.json beside {saved[-1].name}; {advice}")
     left = _LEFT if (folder / "prepared" / "manifest.json").exists() else _LEFT - {"prepared"}
@@ -106,16 +100,13 @@ def open_noted(run: Path, moved: str = "") -> PreparedCorpus:
     return corpus
 
 
-def find_or_prepare_corpus(
-    config: TrainingConfig, resume: bool, processes: int = 1
-) -> PreparedCorpus:
+def find_or_prepare_corpus(config: TrainingConfig, resume: bool, processes: int) -> PreparedCorpus:
     """The corpus of a new run, or of the run in the folder if it may continue.
 
     Only the first process calls this. It writes nothing except the corpus of a new run.
 
     Args:
-        config: the run.   resume: continue the run in its folder, if there is one.
-        processes: number of processes that wait for it.
+        resume: as for `start_run`.   processes: number of processes that wait for the corpus.
 
     Raises: InputError if the folder contains a run that is not to be continued, another run, or
         something else; as `PreparedCorpus.find_or_prepare` and `open_noted`.
@@ -132,7 +123,7 @@ def find_or_prepare_corpus(
     if not resume:
         advice = "continue it with --resume, or choose another --out"
         raise InputError(f"{folder} already holds a run; {advice}")
-    for name, was in fixed_options(read_config(folder)).items():
+    for name, was in checkpoints.fixed_options(read_config(folder)).items():
         if (now := getattr(config, name)) != was:
             raise InputError(f"the run in {folder} has {name}={was}; it cannot continue with {now}")
     return open_noted(folder, config.prepared)
@@ -152,21 +143,18 @@ def note_run(config: TrainingConfig, corpus: PreparedCorpus) -> None:
 
 
 def average_run(folder: Path, last: int = 0) -> None:
-    """Make the average of the last checkpoints of a run its model.
-
-    Args:
-        folder: of the run.   last: number of checkpoints; 0: as configured.
+    """Make the average of a run's `last` checkpoints its model; 0 takes as many as configured.
 
     Raises: InputError if it has fewer; FileError if one is damaged, or if there is no run.
 
     Source: section 6.1.
     """
-    config, found = read_config(folder), list_checkpoints(folder)
+    config, found = read_config(folder), checkpoints.list_checkpoints(folder)
     check_whole("last", last, least=0)
     if last > len(found):
         raise InputError(f"expected {last} checkpoints in {folder}; got {len(found)}")
-    mean = average_checkpoints(found[-(last or config.average) :], config)
-    tensors, state = read_checkpoint(found[-1])
+    mean = checkpoints.average_checkpoints(found[-(last or config.average) :], config)
+    tensors, state = checkpoints.read_checkpoint(found[-1])
     buffers = {name for name in mean if f"step.{name}" not in tensors}
     mean |= {name: tensors[f"model.{name}"] for name in buffers}
     save_model(folder, mean, model_config(config), parts=state.get("parts", {}), buffers=buffers)

@@ -17,11 +17,9 @@ def train_command(config: TrainingConfig, processes: int, resume: bool = False) 
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     words = [sys.executable, *torchrun, "-m", "annotated", "train", *["--resume"] * resume]
     for option in fields(config):
-        value, flag = getattr(config, option.name), option.name.replace("_", "-")
-        if isinstance(value, bool):
-            words += [f"--{flag}"] if value else []
-        elif value != option.default:
-            words += [f"--{flag}", str(value)]
+        value, flag = getattr(config, option.name), "--" + option.name.replace("_", "-")
+        if value != option.default:
+            words += [flag] if value is True else [flag, str(value)]
     return words
 
 
@@ -42,10 +40,9 @@ def launch(config: TrainingConfig, processes: int = 0, resume: bool = False) -> 
     with run_lock(folder):  # no other process trains there, and the folder is new or a run's
         if (folder / "training.json").exists():
             read_config(folder)
+    command = train_command(config, processes, resume)
     with (folder / "output.txt").open("a", encoding="utf-8") as output:
+        # Ctrl-C in the notebook does not reach the new session.
         return subprocess.Popen(
-            train_command(config, processes, resume),
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C in the notebook does not reach it
+            command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )

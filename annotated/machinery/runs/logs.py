@@ -15,10 +15,7 @@ from annotated.machinery.files import reading, require_regular, write_text
 
 
 class RunLog:
-    """The log of a run: log.csv, and TensorBoard's files on request.
-
-    Args:
-        folder: of the run.   update: later rows are dropped.   tensorboard: write its files.
+    """The log of a run: log.csv, without rows after `update`, and TensorBoard's files on request.
 
     Raises: FileError if it cannot be read or written.
     """
@@ -73,27 +70,18 @@ def read_log(path: Path) -> list[dict[str, str]]:
 
 @dataclass
 class Progress:
-    """The progress of a run.
-
-    Args:
-        update: number of updates.   skipped: updates that the schedule does not count, because
-            they left the weights unchanged (float16).
-        epoch, batch: position of the next batch in the data.
-        tokens: target tokens trained on.   seconds: wall-clock time without validation and saving.
-        row_loss, row_tokens, row_seconds: the same since the last row of the log.
-        row_waited: seconds of row_seconds spent waiting for data.
-    """
+    """The progress of a run; what begins with `row_` has been added since the log's last row."""
 
     update: int = 0
-    skipped: int = 0
-    epoch: int = 0
+    skipped: int = 0  # updates that left the weights unchanged (float16) and do not count
+    epoch: int = 0  # with `batch`, the position of the next batch in the data
     batch: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    row_loss: float = 0.0
+    tokens: int = 0  # target tokens trained on
+    seconds: float = 0.0  # wall-clock time without validation and saving
+    row_loss: float = 0.0  # summed over the tokens
     row_tokens: int = 0
     row_seconds: float = 0.0
-    row_waited: float = 0.0
+    row_waited: float = 0.0  # seconds of row_seconds spent waiting for data
 
     @property
     def tokens_per_second(self) -> float:

@@ -20,15 +20,11 @@ from torch import Tensor, distributed
 
 @dataclass(frozen=True)
 class Processes:
-    """This process among the processes that train together.
+    """This process among the processes that train together."""
 
-    Args:
-        rank: its number, from 0.   size: number of processes.   device: where it computes.
-    """
-
-    rank: int = 0
-    size: int = 1
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    rank: int = 0  # its number
+    size: int = 1  # number of processes
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))  # where it computes
 
     def all_reduce(self, x: Tensor, how: Any = distributed.ReduceOp.SUM) -> Tensor:
         """Sum (or another reduction) of a tensor over all processes, in place."""
@@ -62,9 +58,8 @@ def join_processes() -> Processes:
     if torch.cuda.is_available():
         local, gpus = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
         if local >= gpus:
-            raise ValueError(
-                f"expected a GPU for each process of a machine; got {gpus} and more processes"
-            )
+            wanted = "expected a GPU for each process of a machine"
+            raise ValueError(f"{wanted}; got {gpus} and more processes")
         device = torch.device("cuda", local)
         torch.cuda.set_device(device)
         torch.set_float32_matmul_precision("high")
@@ -76,13 +71,10 @@ def join_processes() -> Processes:
 
 
 class Readback:
-    """A number that is being copied from the device.
+    """A number, given as a scalar tensor, that is being copied from the device.
 
     Reading it with `.item()` would wait until the queue of the GPU is empty, and then the GPU would
     wait for Python. Therefore it is copied asynchronously and read when it has arrived.
-
-    Args:
-        x: the number, a scalar.
     """
 
     def __init__(self, x: Tensor) -> None:
@@ -127,11 +119,9 @@ class StopRequest:
     def __enter__(self) -> "StopRequest":
         self.old: dict[int, Any] = {}
         if threading.current_thread() is threading.main_thread():
-            numbers = [signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)]
+            numbers = {signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM)}
             heard = [n for n in numbers if signal.getsignal(n) != signal.SIG_IGN]  # as with nohup
-            self.old = {number: signal.getsignal(number) for number in heard}
-            for number in heard:
-                signal.signal(number, self.note)
+            self.old = {number: signal.signal(number, self.note) for number in heard}
         return self
 
     def note(self, number: int, frame: Any) -> None:

@@ -17,7 +17,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -35,6 +35,7 @@ from annotated.machinery.files import settings
 from annotated.machinery.formats.own import Build, built
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.progress import ProgressBar, progress_bar, say
+from annotated.machinery.runs import checkpoints
 from annotated.machinery.runs.batches import (
     BatchStream,
     GlobalBatch,
@@ -42,24 +43,7 @@ from annotated.machinery.runs.batches import (
     prefetch,
     share_parts,
 )
-from annotated.machinery.runs.checkpoints import (
-    INTERRUPTED,
-    check_options,
-    checkpoint_tensors,
-    delete_old_checkpoints,
-    fixed_options,
-    newest_checkpoint,
-    read_checkpoint,
-    restore_tensors,
-    write_checkpoint,
-)
-from annotated.machinery.runs.folder import (
-    SAVED,
-    average_run,
-    find_or_prepare_corpus,
-    note_run,
-    run_lock,
-)
+from annotated.machinery.runs.folder import average_run, find_or_prepare_corpus, note_run, run_lock
 from annotated.machinery.runs.logs import Progress, RunLog
 from annotated.machinery.runs.processes import (
     Processes,
@@ -89,8 +73,7 @@ class ModelLoss(nn.Module):
 
     def __init__(self, model: EncoderDecoder, smoothing: float) -> None:
         super().__init__()
-        self.model = model
-        self.smoothing = smoothing
+        self.model, self.smoothing = model, smoothing
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """ids (batch, src_len) and (batch, tgt_len + 1) to the loss, summed over target tokens."""
@@ -123,20 +106,11 @@ def compiled(loss: nn.Module) -> Any:
     return torch.compile(loss, dynamic=True, options={analysis: False} if known else None)
 
 
-class _Queued(NamedTuple):
-    """An update whose loss has not been read; `waited`: seconds when the device had no data."""
-
-    batch: GlobalBatch
-    loss: Readback
-    waited: float
-
-
 class Trainer:
     """A model in training.
 
     Args:
-        config: the run.
-        pairs, dev_pairs: for training and for validation.
+        config: the run.   pairs, dev_pairs: for training and for validation.
         processes: this process among all; default: a single process on the CPU.
         build: from the configuration of the model to the model, such as
             `partial(build_model, attention=MyAttention)`.
@@ -166,16 +140,16 @@ class Trainer:
                 self.loss, broadcast_buffers=False, gradient_as_bucket_view=True
             )
         self.run_loss = compiled(self.loss) if config.compile else self.loss
-        self.queue: deque[_Queued] = deque()
+        # Updates whose losses have not been read, with the seconds when the device had no data.
+        self.queue: deque[tuple[GlobalBatch, Readback, float]] = deque()
         self.since = time.perf_counter()  # end of the last update whose loss has been read
         self.start_optimizer()
 
     def start_optimizer(self) -> None:
         """Optimizer and schedule, at the update that the run has reached."""
         c, done = self.config, self.progress.update - self.progress.skipped
-        self.optimizer, self.scheduler = paper_optimizer(
-            self.model, c.d_model, c.factor, c.warmup, done
-        )
+        schedule = c.d_model, c.factor, c.warmup, done
+        self.optimizer, self.scheduler = paper_optimizer(self.model, *schedule)
 
     def train_step(self, batch: GlobalBatch) -> Readback:
         """Make one update of the weights; on a GPU, queue it.
@@ -219,9 +193,9 @@ class Trainer:
         """Queue one update on the next batches."""
         asked = time.perf_counter()
         batch = next(coming)
-        idle = not self.queue or self.queue[-1].loss.here()
+        idle = not self.queue or self.queue[-1][1].here()
         waited = time.perf_counter() - asked if idle else 0.0
-        self.queue.append(_Queued(batch, self.train_step(batch), waited))
+        self.queue.append((batch, self.train_step(batch), waited))
 
     def drain(self, keep: int = 0) -> None:
         """Read the losses of all queued updates except the last `keep`, and count these updates.
@@ -233,10 +207,9 @@ class Trainer:
             summed, now = float(loss), time.perf_counter()
             if not math.isfinite(summed):
                 first = batch.micro_batches[0]
-                raise InputError(
-                    f"expected a finite loss; got {summed} in update {self.progress.update + 1} "
-                    f"(from epoch {first.epoch + 1}, batch {first.batch + 1}). {_HELP}"
-                )
+                place = f"(from epoch {first.epoch + 1}, batch {first.batch + 1})"
+                where = f"in update {self.progress.update + 1} {place}"
+                raise InputError(f"expected a finite loss; got {summed} {where}. {_HELP}")
             self.progress.count(summed, batch.tokens, now - self.since, waited)
             last = batch.micro_batches[-1]
             self.progress.epoch, self.progress.batch = last.epoch, last.batch + 1
@@ -277,9 +250,8 @@ class Trainer:
         log = RunLog(Path(config.out), first - 1, config.tensorboard) if leader else None
         updates = self.stream.updates(self.progress.epoch, self.progress.batch)
         coming, last_save = prefetch(updates), time.monotonic()
-        bar = progress_bar(
-            total=config.updates, initial=first - 1, unit="update", disable=not leader
-        )
+        ends: Any = {"initial": first - 1, "total": config.updates}
+        bar = progress_bar(**ends, unit="update", disable=not leader)
         with StopRequest(self.processes.size == 1) as stop, bar:
             self.since = time.perf_counter()
             for update in range(first, config.updates + 1):
@@ -288,20 +260,17 @@ class Trainer:
                 due = update % config.log_updates == 0
                 self.drain(keep=0 if save or stopping or due else 1)
                 self._advance(bar)
-                if save:
-                    loss = {"dev_loss": round(self.dev_loss(), 4)}
+                measured = {"dev_loss": round(self.dev_loss(), 4)} if save else {}
                 if log and (save or due):
-                    row = self.progress.take_row(float(self.scheduler.get_last_lr()[0]))
-                    log.add(row | (loss if save else {}))
+                    rate = float(self.scheduler.get_last_lr()[0])
+                    log.add(self.progress.take_row(rate) | measured)
                 if save:
                     self._save(f"checkpoint-{update:08d}.safetensors")
                     last_save, self.since = time.monotonic(), time.perf_counter()
                 if stopping and update < config.updates:
-                    self._save(INTERRUPTED)
-                    advice = (
-                        f"to continue: annotated train --out {shlex.quote(config.out)} --resume"
-                    )
-                    raise Stopped(f"stopped after update {update} and saved; {advice}")
+                    self._save(checkpoints.INTERRUPTED)
+                    how = f"annotated train --out {shlex.quote(config.out)} --resume"
+                    raise Stopped(f"stopped after update {update} and saved; to continue: {how}")
 
     def _agree(self, update: int, stop: StopRequest, last_save: float) -> tuple[bool, bool]:
         """Whether all processes save after this update, and whether they stop.
@@ -320,14 +289,14 @@ class Trainer:
     def _save(self, name: str) -> None:
         """Write a checkpoint of the drained updates; all processes wait for the first one."""
         if self.processes.rank == 0:
-            path, config = Path(self.config.out) / name, fixed_options(self.config)
-            scaler = self.scaler.state_dict()
-            state = {"progress": asdict(self.progress), "scaler": scaler, "config": config}
-            state |= {"parts": self.model.parts}
-            write_checkpoint(path, checkpoint_tensors(self.model, self.optimizer), state)
-            (path.parent / SAVED).touch()
-            if name != INTERRUPTED:
-                delete_old_checkpoints(path.parent, self.config.average)
+            folder, config = Path(self.config.out), checkpoints.fixed_options(self.config)
+            state = {"progress": asdict(self.progress), "scaler": self.scaler.state_dict()}
+            state |= {"config": config, "parts": self.model.parts}
+            tensors = checkpoints.checkpoint_tensors(self.model, self.optimizer)
+            checkpoints.write_checkpoint(folder / name, tensors, state)
+            (folder / checkpoints.SAVED).touch()
+            if name != checkpoints.INTERRUPTED:
+                checkpoints.delete_old_checkpoints(folder, self.config.average)
         self.processes.barrier()
 
     def _advance(self, bar: ProgressBar) -> None:
@@ -344,8 +313,8 @@ class Trainer:
 
         Raises: FileError if it is damaged or of another run; then the trainer is unchanged.
         """
-        tensors, state = read_checkpoint(path)
-        check_options(path, state, self.config)
+        tensors, state = checkpoints.read_checkpoint(path)
+        checkpoints.check_options(path, state, self.config)
         if (parts := state.get("parts", {})) != self.model.parts:
             wanted = f"a run with the parts {self.model.parts or 'of the paper'}"
             raise FileError(f"{path}: expected a checkpoint of {wanted}; got {parts or 'these'}")
@@ -353,7 +322,7 @@ class Trainer:
         if state["scaler"]:  # empty unless written in float16
             self.scaler.load_state_dict(state["scaler"])
         self.start_optimizer()
-        restore_tensors(self.model, self.optimizer, tensors)
+        checkpoints.restore_tensors(self.model, self.optimizer, tensors)
 
     def load_weights(self, name: str) -> None:
         """Give the model the weights of a trained model, as found by `load_pretrained`.
@@ -380,9 +349,7 @@ def start_run(
     """Begin a run, or continue one from its latest undamaged checkpoint.
 
     Args:
-        config: the run.   resume: continue the run in its folder, if there is one.
-        processes: this process among all; default: a single process on the CPU.
-        build: makes the model, as for `Trainer`.
+        resume: continue the run in its folder, if there is one.   others: as for `Trainer`.
 
     Raises: InputError if the folder contains a run and resume is False, or another run; as
         `Trainer`.
@@ -394,8 +361,9 @@ def start_run(
         if processes.rank == 0:
             own = not (folder / "prepared").exists()
             corpus = find_or_prepare_corpus(config, resume, processes.size)
-            saved, place = newest_checkpoint(folder), corpus.folder
-            if not saved and any((folder / name).exists() for name in (SAVED, "model.safetensors")):
+            saved, place = checkpoints.newest_checkpoint(folder), corpus.folder
+            marks = checkpoints.SAVED, "model.safetensors"
+            if not saved and any((folder / name).exists() for name in marks):
                 advice = "put one back, or choose another --out"
                 raise FileError(f"{folder}: expected a checkpoint from which to continue; {advice}")
         saved, place = processes.broadcast((saved, place))
@@ -415,8 +383,7 @@ def start_run(
         if own:  # created by this start
             shutil.rmtree(folder / "prepared", ignore_errors=True)
         raise
-    count = len(corpus.train)
-    left_out = count - len(trainer.stream.kept)
+    left_out = (count := len(corpus.train)) - len(trainer.stream.kept)
     if processes.rank == 0 and left_out:
         say(f"{left_out:,} of {count:,} training pairs are too long and are left out")
     return trainer

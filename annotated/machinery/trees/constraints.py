@@ -24,18 +24,12 @@ _MOST_OPENED, _MOST_ALIKE = 8, 2
 
 
 class LineState(NamedTuple):
-    """The state of an unfinished line.
+    """The state of an unfinished line."""
 
-    Args:
-        ends: the pieces that will close the open phrases, the outermost first.
-        empty: number of innermost open phrases that are still empty.
-        words: number of words so far.   rest: the remaining pieces of the last one.
-    """
-
-    ends: tuple[int, ...] = ()
-    empty: int = 0
-    words: int = 0
-    rest: tuple[int, ...] = ()
+    ends: tuple[int, ...] = ()  # the pieces that will close the open phrases, outermost first
+    empty: int = 0  # number of innermost open phrases that are still empty
+    words: int = 0  # number of words so far
+    rest: tuple[int, ...] = ()  # the remaining pieces of the last word
 
 
 def tree_constraints(tokenizer: Tokenizer) -> Callable[[list[int]], Follow]:
@@ -49,11 +43,8 @@ def tree_constraints(tokenizer: Tokenizer) -> Callable[[list[int]], Follow]:
 
     Raises: InputError if the tokenizer has no pieces for brackets and tags.
     """
-    marks = {
-        piece[1:]: i
-        for piece, i in tokenizer.get_vocab().items()
-        if piece[0] == "▁" and is_marked(piece[1:])
-    }
+    pieces = tokenizer.get_vocab().items()
+    marks = {x[1:]: i for x, i in pieces if x[0] == "▁" and is_marked(x[1:])}
     tags = [i for mark, i in marks.items() if mark[0] == "→"]
     pairs = ((i, marks.get(f"↑{mark[1:]}")) for mark, i in marks.items() if mark[0] == "↓")
     closing = {i: end for i, end in pairs if end is not None}

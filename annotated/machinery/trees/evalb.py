@@ -28,18 +28,11 @@ def _same(one: str, other: str, pairs: frozenset[frozenset[str]]) -> bool:
 
 @dataclass(frozen=True)
 class EvalbParams:
-    """The rules for the comparison of trees; the defaults are those of COLLINS.prm.
+    """EVALB's rules for the comparison of trees; the defaults are those of COLLINS.prm."""
 
-    Args:
-        deleted: labels that do not count; words with such a tag are removed, so that punctuation
-            and traces have no positions.
-        same_labels, same_words: pairs that count as equal.
-
-    Source: EVALB's parameter file.
-    """
-
+    # Labels that do not count. Words with such a tag, punctuation and traces, are removed.
     deleted: frozenset[str] = frozenset(["TOP", "-NONE-", ",", ":", "``", "''", "."])
-    same_labels: frozenset[frozenset[str]] = frozenset([frozenset(["ADVP", "PRT"])])
+    same_labels: frozenset[frozenset[str]] = frozenset([frozenset(["ADVP", "PRT"])])  # pairs
     same_words: frozenset[frozenset[str]] = frozenset()
 
     def counts(self, label: str) -> bool:
@@ -57,11 +50,7 @@ class Bracketing(NamedTuple):
 
 
 def bracketing(trees: Iterable["Tree"], params: EvalbParams) -> Bracketing:
-    """Words and brackets of a sentence that count.
-
-    Args:
-        trees: the tree of a sentence; several, or none, if a parser left it in pieces.
-    """
+    """Words and brackets of a sentence that count; trees: as for `evalb_compare`."""
     trees, words, tags, brackets = list(trees), list[str](), list[str](), list[Bracket]()
 
     def visit(tree: "Tree") -> None:
@@ -136,14 +125,9 @@ def take_bracket(left: list[Bracket], bracket: Bracket, params: EvalbParams) -> 
 
 
 def evalb_summary(scores: list[EvalbScore], longest: int | None = None) -> dict[str, Any]:
-    """Totals over the sentences up to a length, in EVALB's order and under its names.
-
-    Args:
-        longest: words of the longest sentence that counts; None: all sentences count.
+    """Totals over the sentences of up to `longest` words, in EVALB's order and under its names.
 
     Returns: the sentences that were scored, their numbers, and shares in percent.
-
-    Source: EVALB.
     """
     scores = [score for score in scores if longest is None or score.length <= longest]
     valid = [score for score in scores if score.status == 0]
@@ -179,9 +163,9 @@ def score_trees(
     gold tags decide; the brackets of the parser are not changed.
 
     Args:
-        lengths: words of the longest sentence that counts, None for all; one summary for each.
+        lengths: words of the longest sentence that counts, None for all.
 
-    Returns: for each length, the sentences that were scored and the result of `evalb_summary`.
+    Returns: the result of `evalb_summary` for each length.
 
     Raises: ValueError if a tree and its gold tree do not have the same number of words.
     """

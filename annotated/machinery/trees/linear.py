@@ -40,7 +40,6 @@ def delinearize(tokens: Iterable[str], words: list[str]) -> "Tree":
     """
     with extra("parse"):
         from nltk import Tree
-
     if not words:
         raise InputError("expected words for the tree; got none")
     left, top = iter(words), Tree("TOP", [])
@@ -151,10 +150,7 @@ def line_to_tree(line: str, words: list[str]) -> "Tree":
 
 
 def write_treebank(corpus: str, folder: str | Path) -> str:
-    """Write a treebank as a corpus for the trainer: train and dev splits of words and trees.
-
-    Args:
-        corpus: as for `load_trees`.   folder: new or empty.
+    """Write train and dev of a treebank of `load_trees` as a corpus for the trainer.
 
     Returns: the value for the option `--data` of `annotated train`.
 

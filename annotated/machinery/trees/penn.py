@@ -22,17 +22,13 @@ _MOST_OPEN = 200  # nested brackets; Python's recursion has a limit
 
 
 def read_trees(lines: Iterable[str], where: str = "trees") -> Iterator["Tree"]:
-    """Trees in brackets, each on one line or on several.
-
-    Args:
-        where: name of the source, for errors.
+    """Trees in brackets, each on one line or on several; errors name `where` they are from.
 
     Raises: InputError that names the line in which a bracket is wrong or more than 200 are nested,
         or that reports that there is no tree.
     """
     with extra("parse"):
         from nltk import Tree
-
     stack: list[tuple[Tree, int]] = []  # open phrases, and the lines where they were opened
     number, found = 0, False
     for number, line in enumerate(lines, start=1):

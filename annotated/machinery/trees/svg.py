@@ -30,8 +30,7 @@ def _xml(text: str) -> str:
 def tree_svg(tree: "Tree", compared: Union["Tree", None] = None) -> str:
     """A drawing of a tree: words at the bottom, a phrase above the middle of its children.
 
-    Args:
-        compared: a tree of the same words; phrases that it lacks are drawn in red.
+    Phrases that `compared`, a tree of the same words, lacks are drawn in red.
 
     Returns: SVG, which can be a file or part of a page.
     """

@@ -152,13 +152,11 @@ def _marks(shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame) -> "l
     rule = lines.mark_rule(strokeWidth=alt.ExprRef("datum.shown < 3 ? 3 : 2"), strokeCap="round")
     pale = alt.Scale(domain=[0, 1], range=[0, 0.45])  # for on the cells stand the words
     shade = alt.FillOpacity("strength:Q", scale=pale, legend=None)
+    box = frame.at("left", "y", x2="right", y2="y2")
+    ends = frame.at("start", "y", x2="end", y2="y2")
     return [
-        cells.mark_rect().encode(
-            **frame.at("left", "y", x2="right", y2="y2"), **shared, fillOpacity=shade
-        ),
-        rule.encode(
-            **frame.at("start", "y", x2="end", y2="y2"), **shared, opacity=_opacity("strength")
-        ),
+        cells.mark_rect().encode(**box, **shared, fillOpacity=shade),
+        rule.encode(**ends, **shared, opacity=_opacity("strength")),
     ]
 
 
@@ -219,7 +217,6 @@ def attention_lines(
     """
     with extra("viz"):
         import altair as alt
-
     weights = weights.unsqueeze(0) if weights.dim() == 3 else weights
     shown = AttentionWeights(weights, readable_words(queries), readable_words(keys or queries))
     layers, h = weights.shape[:2]
@@ -235,16 +232,15 @@ def attention_lines(
     for expected, (given, fits) in allowed.items():
         if not fits:
             raise ValueError(f"expected {expected}; got {given}")
-    numbers = list(range(1, layers + 1))
+
     words = [f"{i + 1} {word}" for i, word in enumerate(shown.queries)]
     origins = [None, *range(len(words))]
     labels = ["every word", *words]
     from_word: Any = {"from": alt.binding_select(options=origins, labels=labels, name="From ")}
-    strengths = alt.binding_select(
-        options=sorted({0.1, 0.2, 0.5, 1.0, full}), name="Full color at "
-    )
+    levels = sorted({0.1, 0.2, 0.5, 1.0, full})
+    strengths = alt.binding_select(options=levels, name="Full color at ")
     least = alt.binding_range(min=0, max=0.5, step=0.01, name="Least weight drawn ")
-    choose = alt.binding_select(options=numbers, name="Layer ") if layers > 1 else alt.Undefined
+    numbers = alt.binding_select(options=list(range(1, layers + 1)), name="Layer ")
     pointer: dict[str, Any] = {"on": "rect:pointerover", "clear": "rect:pointerout"}
     legend = alt.selection_point(
         name="heads", fields=["head"], bind="legend", toggle="true",
@@ -265,7 +261,7 @@ def attention_lines(
         data=alt.Data(values=_weight_rows(weights)),
     )  # fmt: skip
     return chart.add_params(
-        alt.param(name="layer", value=layer, bind=choose),
+        alt.param(name="layer", value=layer, bind=numbers if layers > 1 else alt.Undefined),
         alt.param(name="threshold", value=threshold, bind=least),
         alt.param(name="full", value=full, bind=strengths),
     ).properties(
@@ -285,32 +281,28 @@ def heat_map(
     opposite.
 
     Args:
-        weights: (len_q, len_k).
-        queries, keys: the words; the keys default to the queries.
-        full: the weight from which a cell has its full color.
+        weights: (len_q, len_k).   queries, keys, full: as for `attention_lines`.
 
     Raises: ValueError if the numbers of words differ from those of the weights, or for an invalid
         `full`.
     """
     with extra("viz"):
         import altair as alt
-
     check_real("full", full, 1e-4, 1)
-    shown = AttentionWeights(
-        weights[None, None], readable_words(queries), readable_words(keys or queries)
-    )
+    words = readable_words(queries), readable_words(keys or queries)
+    shown = AttentionWeights(weights[None, None], *words)
     rows = [  # the numbers preserve the order of the words
         {"row": f"{q:03d} {a}", "column": f"{k:03d} {b}", "from": a, "to": b, "weight": round(w, 4)}
         for q, a in enumerate(shown.queries)
         for k, (b, w) in enumerate(zip(shown.keys, weights[q].tolist(), strict=True))
     ]
-    word: dict[str, Any] = {"labelExpr": "slice(datum.label, 4)", "title": None}
+    axis: dict[str, Any] = {"labelExpr": "slice(datum.label, 4)", "title": None}
     return (
         alt.Chart(alt.Data(values=rows))
         .mark_rect()
         .encode(
-            x=alt.X("column:O", axis=alt.Axis(**word, labelAngle=-90, orient="top")),
-            y=alt.Y("row:O", axis=alt.Axis(**word)),
+            x=alt.X("column:O", axis=alt.Axis(**axis, labelAngle=-90, orient="top")),
+            y=alt.Y("row:O", axis=alt.Axis(**axis)),
             opacity=_opacity("weight", full),
             tooltip=["from:N", "to:N", alt.Tooltip("weight:Q", format=".3f")],
         )

@@ -35,10 +35,8 @@ class AttentionWeights:
     def __post_init__(self) -> None:
         expected = len(self.queries), len(self.keys)
         if self.weights.dim() != 4 or expected != self.weights.shape[2:]:
-            raise ValueError(
-                f"expected weights (layers, h, {expected[0]}, {expected[1]}) for these words; "
-                f"got {tuple(self.weights.shape)}"
-            )
+            wanted = f"weights (layers, h, {expected[0]}, {expected[1]}) for these words"
+            raise ValueError(f"expected {wanted}; got {tuple(self.weights.shape)}")
         if not self.weights.isfinite().all():
             raise InputError("expected finite weights; got NaN or infinity among them")
 
@@ -127,17 +125,14 @@ def read_attention(
         model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
     src_names, tgt_names = map(_piece_names, tokenizers, (src, tgt))
     said = _piece_names(tokenizers[1], [START, *tgt[:-1]])
-    tokens = {
-        "encoder": (src_names, src_names), "decoder": (tgt_names, said),
-        "cross": (tgt_names, src_names),
-    }  # fmt: skip
+    kinds = {
+        "encoder": ("encoder", "self_attn", src_names, src_names),
+        "decoder": ("decoder", "self_attn", tgt_names, said),
+        "cross": ("decoder", "src_attn", tgt_names, src_names),
+    }
     found = {}
-    for kind, sides in tokens.items():
-        stack = "encoder" if kind == "encoder" else "decoder"
-        place = "src_attn" if kind == "cross" else "self_attn"
-        layers = range(len(getattr(model, stack).layers))
-        names = [f"{stack}.layers.{n}.{place}" for n in layers]
-        if names[0] in seen:
-            weights = torch.cat([seen[name] for name in names])
-            found[kind] = AttentionWeights(weights.cpu(), *sides)  # (layers, h, len_q, len_k)
+    for kind, (stack, place, *sides) in kinds.items():
+        layers = [seen[name] for name in seen if name.startswith(stack) and name.endswith(place)]
+        if layers:
+            found[kind] = AttentionWeights(torch.cat(layers).cpu(), *sides)
     return found
