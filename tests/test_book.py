@@ -414,8 +414,7 @@ def test_where_storage_is_refused_search_and_theme_work(browser) -> None:
 
 @pytest.mark.browser
 @pytest.mark.parametrize(
-    "page",
-    ["index", "3-model-architecture", "5-2-hardware-schedule", "attention-visualizations"],
+    "page", ["index", "3-model-architecture", "5-2-hardware-schedule", "attention-visualizations"]
 )
 def test_without_javascript_every_chart_and_live_part_leaves_a_sentence(browser, page) -> None:
     context = browser.new_context(java_script_enabled=False)

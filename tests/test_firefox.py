@@ -276,10 +276,7 @@ def test_what_cannot_be_trained_on_is_refused(one_vocabulary, tmp_path):
     translator = load_pretrained(folder)
     translator.save(tmp_path / "own")
     shape = {name: getattr(translator.model.config, name) for name in ("N", "d_model", "d_ff", "h")}
-    for weights, message in (
-        (folder, "format"),
-        (tmp_path / "own", "norm_eps=1e-05.*1e-09"),
-    ):
+    for weights, message in ((folder, "format"), (tmp_path / "own", "norm_eps=1e-05.*1e-09")):
         config = TrainingConfig(
             out=str(tmp_path / "run"),
             data=f"{data(tmp_path)}-en-de",

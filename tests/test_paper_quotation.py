@@ -159,11 +159,7 @@ def test_a_folder_that_cannot_be_written_only_costs_time(pdf, repository, monkey
 
 @pytest.mark.parametrize(
     "section, number, place",
-    [
-        ("3.2.1", 2, "§3.2.1 ¶2"),
-        ("abstract", 1, "Abstract"),
-        ("table-3", 1, "Table 3"),
-    ],
+    [("3.2.1", 2, "§3.2.1 ¶2"), ("abstract", 1, "Abstract"), ("table-3", 1, "Table 3")],
 )
 def test_a_quotation_is_a_block_with_its_citation(section, number, place, pdf):
     import_paper(pdf)

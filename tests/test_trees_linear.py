@@ -6,12 +6,7 @@ from hypothesis import strategies as st
 from treebanks import ANY_TREES, one
 
 from annotated.machinery.errors import InputError
-from annotated.machinery.trees.linear import (
-    delinearize,
-    line_to_tree,
-    tree_to_line,
-    words_to_line,
-)
+from annotated.machinery.trees.linear import delinearize, line_to_tree, tree_to_line, words_to_line
 from annotated.parsing import linearize
 
 

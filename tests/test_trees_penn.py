@@ -10,12 +10,7 @@ from serving import tar
 from treebanks import TREES, one
 
 from annotated.machinery.corpora.registry import find_corpus
-from annotated.machinery.trees.penn import (
-    load_trees,
-    read_trees,
-    strip_traces,
-    tree_to_brackets,
-)
+from annotated.machinery.trees.penn import load_trees, read_trees, strip_traces, tree_to_brackets
 
 
 @given(TREES)

@@ -26,8 +26,7 @@ def test_the_rows_of_a_chart_are_the_weights():
 
 
 @pytest.mark.parametrize(
-    "wrong",
-    [{"layer": 0}, {"heads": [5]}, {"query": 3}, {"full": 0.0}, {"threshold": 1}],
+    "wrong", [{"layer": 0}, {"heads": [5]}, {"query": 3}, {"full": 0.0}, {"threshold": 1}]
 )
 def test_a_first_view_of_what_is_not_there_is_refused(wrong):
     (name,) = wrong
