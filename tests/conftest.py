@@ -34,27 +34,24 @@ ROOT = Path(__file__).resolve().parent.parent
 WANTED = os.environ.get("ANNOTATED_BROWSER", "")
 REQUIRED = WANTED == "required"
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+PDF = os.environ.get("ANNOTATED_PAPER_PDF", "no") not in ("", "no")
+BUILT = REQUIRED or (ROOT / "_build" / "html" / "index.html").exists()
 AT_HAND = {
-    "paper": (
-        os.environ.get("ANNOTATED_PAPER_PDF", "no") not in ("", "no"),
-        "ANNOTATED_PAPER_PDF names no PDF of the paper",
-    ),
+    "paper": (PDF, "ANNOTATED_PAPER_PDF names no PDF of the paper"),
     "corpora": ("ANNOTATED_DATA" in os.environ, "ANNOTATED_DATA names no folder of corpora"),
-    "site": (
-        REQUIRED or (ROOT / "_build" / "html" / "index.html").exists(),
-        "the site is not built; run `make book`",
-    ),
-    "browser": (
-        REQUIRED or (WANTED != "none" and CHROMIUM is not None),
-        "no Chromium on this machine",
-    ),
+    "site": (BUILT, "the site is not built; run `make book`"),
+    "browser": (REQUIRED or (WANTED != "none" and CHROMIUM), "no Chromium on this machine"),
     "gpu": (torch.cuda.is_available(), "no GPU on this machine"),
 }
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest tests first: begun at the end, they would leave the other core idle."""
     items.sort(key=lambda item: "[5-2-hardware-schedule]" not in item.name)
+    for item in items:
+        if "browser" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
 
 
 @pytest.hookimpl(tryfirst=True)

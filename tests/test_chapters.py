@@ -133,8 +133,6 @@ def test_paragraphs_come_in_the_papers_order(page: str):
 def test_every_paragraph_of_the_paper_is_shown_once():
     from annotated.machinery.paper.quotation import find_paper
 
-    paper = find_paper()
-    assert paper is not None
     asked = [
         mark(cell.source)
         for page in PATHS
@@ -142,10 +140,9 @@ def test_every_paragraph_of_the_paper_is_shown_once():
         if cell.cell_type == "code" and "paper" in cell.metadata.get("tags", [])
     ]
     expected = []
-    for part, paragraphs in paper.items():
+    for part, paragraphs in find_paper().items():
         call = 'quote("{}", {})' if part[0].isdigit() else 'quote("{}")'
-        numbers = range(1, len(paragraphs) + 1)
-        expected += [mark(call.format(part, number)) for number in numbers]
+        expected += [mark(call.format(part, n)) for n in range(1, len(paragraphs) + 1)]
     assert sorted(asked) == sorted(expected)
 
 

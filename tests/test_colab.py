@@ -24,13 +24,8 @@ from packaging.requirements import Requirement
 
 PREINSTALLED = {"torch", "numpy", "pandas", "altair", "ipykernel", "nbclient"}
 CHAPTERS = [
-    "index",
-    "3-3-feed-forward",
-    "5-1-data-batching",
-    "5-2-hardware-schedule",
-    "6-1-machine-translation",
-    "6-3-constituency-parsing",
-    "attention-visualizations",
+    *("index", "3-3-feed-forward", "5-1-data-batching", "5-2-hardware-schedule"),
+    *("6-1-machine-translation", "6-3-constituency-parsing", "attention-visualizations"),
     "machinery/heads",
 ]
 
@@ -80,10 +75,8 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, s
     lend(closure(PREINSTALLED), folder / "lent")
     (site,) = (folder / "python").glob("lib/python*/site-packages")
     (site / "lent.pth").write_text(f"{folder / 'lent'}\n")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir"]
-    subprocess.run(
-        [*command, str(folder / "notebooks"), str(ROOT)], check=True, capture_output=True
-    )
+    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", str(ROOT), "--outdir"]
+    subprocess.run([*command, str(folder / "notebooks")], check=True, capture_output=True)
     write_notebooks(ROOT, folder / "notebooks", remote=None)
     (folder / "pins.txt").write_text(pins())
     ours = {key: value for key, value in os.environ.items() if not key.startswith("ANNOTATED_")}
@@ -103,7 +96,6 @@ def test_it_runs_from_top_to_bottom(machine: tuple[Path, dict[str, str]], name: 
     run = "from nbclient.cli import main; main()"
     python, notebook = folder / "python" / "bin" / "python", f"{Path(name).name}.ipynb"
     command = [python, "-c", run, "--timeout=600", notebook]
-    done = subprocess.run(
-        command, cwd=folder / "notebooks", env=variables, capture_output=True, text=True
-    )
+    options = {"cwd": folder / "notebooks", "env": variables}
+    done = subprocess.run(command, **options, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -51,14 +51,14 @@ def succeeds(clone: Path, *arguments: str, **variables: str) -> None:
     """Run Python in the copy, as a contributor would."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     paths = os.pathsep.join([str(clone), str(clone / "book")])
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=clone,
-        env=kept | {"PYTHONPATH": paths} | variables,
-        capture_output=True,
-        text=True,
-    )
+    env = kept | {"PYTHONPATH": paths} | variables
+    command = [sys.executable, *arguments]
+    done = subprocess.run(command, cwd=clone, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+
+
+def passes(clone: Path, *tests: str) -> None:
+    succeeds(clone, "-m", "pytest", "-p", "no:xdist", *tests)
 
 
 @pytest.fixture(scope="module")
@@ -83,13 +83,11 @@ def clone(tmp_path: Path) -> Path:
 
 def check(clone: Path) -> None:
     """As `make check`, without types and workflows, which no recipe concerns."""
-    for arguments in (
-        ["book/extract.py", "--check"],
-        ["book/lint.py"],
-        ["-m", "ruff", "check", "."],
-        ["-m", "ruff", "format", "--check", "."],
+    for command in (
+        *("book/extract.py --check", "book/lint.py"),
+        *("-m ruff check .", "-m ruff format --check ."),
     ):
-        succeeds(clone, *arguments)
+        succeeds(clone, *command.split())
 
 
 @pytest.mark.slow
@@ -98,10 +96,8 @@ def test_a_page_with_a_claim_and_a_number(recipes: dict[str, str], clone: Path):
     assert follow(recipes["page"], clone) == [page, "_toc.yml"]
     assert follow(recipes["claim"], clone) == follow(recipes["number"], clone) == [page]
     check(clone)
-    forms = ["tests/test_chapters.py", "tests/test_notebooks.py"]
-    succeeds(clone, "-m", "pytest", "-p", "no:xdist", "-m", f"not ({SLOW})", *forms)
-    run = "tests/test_chapters.py::test_a_chapter_runs[machinery/reach]"
-    succeeds(clone, "-m", "pytest", "-p", "no:xdist", run)
+    passes(clone, "-m", f"not ({SLOW})", "tests/test_chapters.py", "tests/test_notebooks.py")
+    passes(clone, "tests/test_chapters.py::test_a_chapter_runs[machinery/reach]")
 
 
 @pytest.mark.slow
@@ -110,7 +106,7 @@ def test_a_test(recipes: dict[str, str], clone: Path):
     check(clone)
     added = re.findall(r"^def (test_\w+)", (clone / name).read_text(encoding="utf-8"), re.M)[-1]
     assert added in recipes["test"]
-    succeeds(clone, "-m", "pytest", "-p", "no:xdist", f"{name}::{added}")
+    passes(clone, f"{name}::{added}")
 
 
 @pytest.mark.slow
@@ -146,7 +142,7 @@ else:
     succeeds(clone, "-c", code, PYTHONPATH=paths)
     succeeds(clone, "-m", "annotated", "train", "--help")
     run = ["tests/test_model.py", "tests/test_cli.py", "tests/test_training_config.py"]
-    succeeds(clone, "-m", "pytest", "-p", "no:xdist", "-m", f"not ({SLOW})", *run)
+    passes(clone, "-m", f"not ({SLOW})", *run)
 
 
 @pytest.mark.slow
@@ -162,5 +158,4 @@ def test_a_corpus(recipes: dict[str, str], clone: Path):
     read += "assert load_pairs(sys.argv[1], 'dev', 'en', 'de') == (['dev.en'], ['dev.de'])"
     succeeds(clone, "-c", read, "proverbs", ANNOTATED_DATA=str(folder.parent))
     succeeds(clone, "-c", read, str(folder))
-    run = ["-m", "pytest", "-p", "no:xdist", "-m", f"not ({SLOW})", "tests/test_corpora.py"]
-    succeeds(clone, *run)
+    passes(clone, "-m", f"not ({SLOW})", "tests/test_corpora.py")

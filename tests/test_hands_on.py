@@ -7,7 +7,6 @@ test_visualization_drawing).
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
@@ -18,16 +17,15 @@ from contents import ROOT
 from torch import Tensor
 from torch.nn import functional as F
 
-from annotated.data import START, encode_source, pad_ids
+from annotated.data import encode_source
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.translator import Translator
 from annotated.optimizer import rate
 from book.charts import words
 
 SITE = ROOT / "_build" / "html"
-ELSEWHERE = {"attention-visualizations"}  # pages with tests of their own
 
-pytestmark = [pytest.mark.site, pytest.mark.browser]
+pytestmark = pytest.mark.site
 
 
 def number(text: str) -> float:
@@ -133,19 +131,16 @@ class Chart:
         places = labels.evaluate_all(f"labels => labels.map((label) => {place})")
         return [text for text, _ in sorted(places, key=lambda each: each[1])]
 
-    def rectangles(self) -> list[tuple[str, float, float, float, float]]:
-        """Those without labels: what the legend calls their color, x, y, width, height; by row."""
+    def rectangles(self) -> list[str]:
+        """What the legend calls the colors of those without labels, row by row."""
         symbols = self.box.locator(".role-legend-symbol path")
         fills = symbols.evaluate_all("marks => marks.map((mark) => mark.getAttribute('fill'))")
         names = self.box.locator(".role-legend-label text").all_text_contents()
         meaning = dict(zip(fills, names, strict=True))
         drawn = "marks => marks.map((mark) => [mark.getAttribute('fill'), mark.getAttribute('d')])"
         paths = self.box.locator(".mark-rect.role-mark path").evaluate_all(drawn)
-        found = [
-            (meaning[fill], *map(float, re.findall(r"-?[\d.]+(?:e-\d+)?", d)[:4]))
-            for fill, d in paths
-        ]
-        return sorted(found, key=lambda rectangle: (rectangle[2], rectangle[1]))
+        place = lambda d: [*map(float, re.findall(r"-?[\d.]+(?:e-\d+)?", d)[:2])][::-1]
+        return [meaning[fill] for fill, d in sorted(paths, key=lambda path: place(path[1]))]
 
 
 @pytest.fixture(scope="module")
@@ -183,19 +178,6 @@ def translator() -> Translator:
     return load_pretrained("multi30k-en-de")
 
 
-@cache
-@torch.no_grad()
-def log_probs(text: str, starts: tuple[tuple[int, ...], ...]) -> Tensor:
-    """Of the piece that follows each start of a translation, (starts, vocab); no cache, no beam."""
-    model = translator().model
-    src = torch.tensor(encode_source(translator().tokenizer, [text])).expand(len(starts), -1)
-    tgt = pad_ids([[START, *start] for start in starts])  # padding comes after what looks back
-    mask = torch.ones(1, tgt.size(1), tgt.size(1), dtype=torch.bool).tril()
-    out = model(src, tgt, None, mask)
-    last = torch.tensor([len(start) for start in starts])
-    return model.generator(out[torch.arange(len(starts)), last])
-
-
 def names(tokenizer, ids: Iterable[int]) -> list[str]:
     return words([tokenizer.id_to_token(i) for i in ids])
 
@@ -207,14 +189,10 @@ def test_a_query_among_three_keys(chart) -> None:
 
     def check(x: float, y: float) -> None:
         told = "\n".join(opened.texts())
-        found = re.findall(r"(east|north|south-west): (\d\.\d\d) × (\d+)", told)
-        assert [(name, value) for name, _, value in found] == [
-            ("east", "10"), ("north", "20"), ("south-west", "30")
-        ]  # fmt: skip
+        found = re.findall(r"(?:east|north|south-west): (\d\.\d\d) × (?:10|20|30)", told)
         values = torch.cat([torch.eye(3), torch.tensor([[10.0], [20.0], [30.0]])], dim=1)
         expected = F.scaled_dot_product_attention(torch.tensor([[x, y]]), keys, values, scale=1.0)
-        shown = [float(weight) for _, weight, _ in found]
-        assert shown == pytest.approx(expected[0, :3].tolist(), abs=0.0051)
+        assert [*map(float, found)] == pytest.approx(expected[0, :3].tolist(), abs=0.0051)
         answer = float(re.search(r"answer (\d+\.\d)", told)[1])
         assert answer == pytest.approx(float(expected[0, 3]), abs=0.051)
 
@@ -261,7 +239,7 @@ def test_who_may_look_at_whom(chart) -> None:
             for row in future.tolist()
             for key, late in zip(keys, row, strict=False)
         ]
-        assert [kind for kind, *_ in opened.rectangles()] == expected
+        assert opened.rectangles() == expected
         assert ("<s>" in keys[0]) == use.startswith("decoder")  # who writes starts with it
         assert ("<s>" in queries[0]) == ("decoder " in use or "-decoder" in use)
 
@@ -329,20 +307,6 @@ def test_the_angle_between_the_hands_depends_on_the_offset_alone(chart) -> None:
     assert len(between) > 3 and all(len(shapes) == 1 for shapes in between.values())
 
 
-def test_the_stream_ends_in_what_the_translator_writes(chart) -> None:
-    opened = chart("3-assembly")
-    text, tokenizer = "A man is riding a bicycle.", translator().tokenizer
-    ids = tokenizer.encode(translator().translate(text), add_special_tokens=False).ids
-    last = [row for row in opened.marks("after", "probability") if row["after"] == "4 network"]
-    shown = {int(row["input piece"]): number(row["probability"]) for row in last}
-    best = [log_probs(text, (tuple(ids[:n]),))[0].exp().max() for n in range(len(ids) + 1)]
-    assert shown == pytest.approx(dict(enumerate(map(float, best))), abs=0.0051)
-    written = [
-        row["piece"] for row in opened.marks("after", "piece") if row["after"] == "4 network"
-    ]
-    assert written[: len(ids)] == names(tokenizer, ids)
-
-
 def test_table_1_as_curves(chart) -> None:
     opened, d, k = chart("4-why-self-attention", "Compare"), 512, 3
     formulas = {
@@ -361,18 +325,6 @@ def test_table_1_as_curves(chart) -> None:
             digits, unit = re.fullmatch(r"([\d.]+)(\D?)", row["value"]).groups()
             assert float(digits) * units[unit] == pytest.approx(max(1, expected), rel=0.006)
         assert ("n = d" in opened.texts()) == (compared == "work")
-
-
-def test_batches_of_similar_length_pad_less(chart) -> None:
-    opened = chart("5-1-data-batching")
-    halves: list[Counter[str]] = [Counter(), Counter()]
-    middle = opened.plot()[2] / 2
-    for what, left, _, width, height in opened.rectangles():
-        halves[left > middle][what] += width * height
-    shares = [areas["padding"] / areas.total() for areas in halves]
-    told = "\n".join(opened.texts())
-    assert all(f"{share:.0%} padding" in told for share in shares)
-    assert shares[1] < shares[0] / 2
 
 
 def test_the_highest_rate_and_the_way_to_it_with_keys_alone(chart) -> None:
@@ -413,21 +365,16 @@ def test_the_loss_is_least_where_the_target_is(chart) -> None:
         assert place == pytest.approx(target[0, 0].item(), abs=0.0051)
 
 
-@cache
-def complete(text: str, beam: int):
-    return next(translator().candidates([text], beam=beam, n_best=beam))
-
-
 def test_hypotheses_are_ranked_for_any_alpha(chart) -> None:
     opened, first = chart("6-1-machine-translation", "α"), {}
-    log_prob = {each.text: each.log_prob for each in complete("A woman is cooking dinner.", 8)}
+    found = next(translator().candidates(["A woman is cooking dinner."], beam=8, n_best=8))
+    log_prob = {each.text: each.log_prob for each in found}
     for (alpha,) in opened.by_hand():
         rows = opened.marks("output", "score (0 would be certainty)")
         rows.sort(key=lambda row: int(row["place"]))
         assert {row["output"] for row in rows} == set(log_prob)
-        scores = [
-            log_prob[row["output"]] / ((5 + int(row["n"])) / 6) ** float(alpha) for row in rows
-        ]
+        penalty = lambda row, alpha=float(alpha): ((5 + int(row["n"])) / 6) ** alpha
+        scores = [log_prob[row["output"]] / penalty(row) for row in rows]
         shown = [number(row["score (0 would be certainty)"]) for row in rows]
         assert shown == pytest.approx(scores, abs=1e-4) and shown == sorted(shown, reverse=True)
         first[float(alpha)] = int(rows[0]["n"])

@@ -42,6 +42,7 @@ SPHINX = {
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site") / "notebooks"
     write_notebooks(ROOT, folder, "https://github.com/someone/something")
+    assert sorted(path.stem for path in folder.iterdir()) == sorted(PATHS)
     return folder
 
 
@@ -56,12 +57,10 @@ def texts(notebook: nbformat.NotebookNode) -> str:
     return re.sub(r"(?<![}`])(`+)(?!`).+?(?<!`)\1(?!`)", "", text)
 
 
-def test_every_chapter_with_code_becomes_a_notebook(folder: Path):
-    assert sorted(path.stem for path in folder.iterdir()) == sorted(PATHS)
-
-
 @pytest.mark.parametrize("name", PATHS)
-def test_it_is_a_valid_notebook_without_sphinx(folder: Path, name: str):
+def test_it_is_a_valid_notebook_without_sphinx_whose_links_lead_to_notebooks(
+    folder: Path, name: str
+):
     notebook = read(folder, name)
     nbformat.validate(notebook)
     assert notebook.metadata.kernelspec.name == "python3"
@@ -70,10 +69,6 @@ def test_it_is_a_valid_notebook_without_sphinx(folder: Path, name: str):
         found = re.search(pattern, text, re.MULTILINE)
         assert not found, f"{what}: {text[found.start() - 60 : found.end() + 60]!r}"
 
-
-@pytest.mark.parametrize("name", PATHS)
-def test_links_to_chapters_lead_to_notebooks(folder: Path, name: str):
-    text = texts(read(folder, name))
     assert "](<" not in text
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if re.match(r"https?://", target):
@@ -195,19 +190,17 @@ claim("s1-two", "One and one are two.", section="1", kind="by construction", hol
 @pytest.fixture
 def small(tmp_path: Path) -> Path:
     """The root of a book of three pages with code and one without."""
-    (tmp_path / "chapters" / "figures").mkdir(parents=True)
-    (tmp_path / "book").mkdir()
-    (tmp_path / "book" / "references.bib").write_bytes(
-        (ROOT / "book" / "references.bib").read_bytes()
-    )
-    (tmp_path / "chapters" / "figures" / "one.svg").write_text("<svg/>")
-    (tmp_path / "chapters" / "1-one.md").write_text(CHAPTER, encoding="utf-8")
     code = "\n\n```{code-cell} ipython3\nx = 1\n```\n"
-    (tmp_path / "chapters" / "2-two.md").write_text(f"# 2 Two{code}", encoding="utf-8")
-    (tmp_path / "chapters" / "machinery").mkdir()
-    deep = f"# Deep\n\n(there)=\n[One](../1-one.md#here).{code}"
-    (tmp_path / "chapters" / "machinery" / "deep.md").write_text(deep, encoding="utf-8")
-    (tmp_path / "chapters" / "words.md").write_text("# Words\n", encoding="utf-8")
+    for name, text in {
+        "book/references.bib": (ROOT / "book" / "references.bib").read_text("utf-8"),
+        "chapters/figures/one.svg": "<svg/>",
+        "chapters/1-one.md": CHAPTER,
+        "chapters/2-two.md": f"# 2 Two{code}",
+        "chapters/machinery/deep.md": f"# Deep\n\n(there)=\n[One](../1-one.md#here).{code}",
+        "chapters/words.md": "# Words\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path
 
 
@@ -221,14 +214,6 @@ def test_what_becomes_of_each_construct(small: Path):
     assert "[here](#here), [two](2-two.ipynb), [a part](deep.ipynb#there) and" in text
     assert "and plain\nwords." in text  # a page without code has no notebook to link to
     assert "> [**§1 ¶1**](https://arxiv.org/pdf/1706.03762v5#page=1) What it says." in text
-    assert "remote = None" in notebook.cells[1].source
-    codes = [c.source.splitlines()[0] for c in notebook.cells if c.cell_type == "code"]
-    assert codes == [
-        "# @title Install the package",
-        "# @title The paper",
-        "# @title Solution",
-        "# @title Code",
-    ]
     assert 'alt="a &quot;good&quot; picture"' in text
     assert "annotated paper get" in notebook.cells[0].source  # for it quotes the paper
     deep = read(small / "out", "deep").cells
@@ -294,23 +279,18 @@ def test_a_notebook_installs_the_clone_around_it(install, tmp_path: Path):
     shutil.copy(ROOT / "pyproject.toml", tmp_path / "clone")
     (tmp_path / "clone" / "annotated").mkdir()
     for installs in (True, False):
-        assert install(folder, "https://e.org/x", installs) == [
-            "--editable",
-            f"{tmp_path / 'clone'}[chapters]",
-        ]
+        asked = install(folder, "https://e.org/x", installs)
+        assert asked == ["--editable", f"{tmp_path / 'clone'}[chapters]"]
         assert sys.path[0] == str(tmp_path / "clone")
 
 
-def test_a_notebook_installs_the_wheel_beside_it(install, tmp_path: Path):
+def test_a_notebook_installs_from_the_remote_or_the_wheel_beside_it(install, tmp_path: Path):
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "another"\n')
+    address = "annotated-attention[chapters] @ git+https://e.org/me/mine"
+    assert install(tmp_path, "https://e.org/me/mine") == [address]
     wheel = tmp_path / "annotated_attention-0.1.0-py3-none-any.whl"
     wheel.touch()
     assert install(tmp_path, "https://e.org/x") == [f"{wheel}[chapters]"]
-
-
-def test_a_notebook_installs_from_the_remote(install, tmp_path: Path):
-    address = "annotated-attention[chapters] @ git+https://e.org/me/mine"
-    assert install(tmp_path, "https://e.org/me/mine") == [address]
 
 
 @pytest.mark.parametrize("remote", [None, "https://e.org/me/mine"])

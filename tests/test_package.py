@@ -1,9 +1,6 @@
 """The package as a whole: quick to import, documented, and complete as a wheel."""
 
 import ast
-import importlib
-import importlib.util
-import inspect
 import os
 import re
 import shutil
@@ -21,39 +18,26 @@ import annotated
 from annotated import machinery
 
 ROOT = Path(__file__).resolve().parent.parent
-HEAVY = {"torch", "altair", "spacy", "sacrebleu", "pandas", "tokenizers", "numpy", "pdfminer"}
 MODULES = sorted(
     path.relative_to(ROOT / "annotated").with_suffix("").as_posix().replace("/", ".")
     for path in (ROOT / "annotated").rglob("[a-z]*.py")
 )
 
 
-def loaded(code: str) -> set[str]:
-    """Top-level modules in a new interpreter after some code."""
-    code = f"{code}\nimport sys\nprint(*{{name.split('.')[0] for name in sys.modules}})"
+def run(code: str) -> str:
+    """What code prints in a new interpreter."""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    return set(done.stdout.split())
-
-
-def test_importing_the_package_is_quick():
-    assert not loaded("import annotated; dir(annotated); annotated.__version__") & HEAVY
+    return done.stdout
 
 
 @pytest.mark.slow
-def test_building_a_model_needs_torch_alone():
-    code = "import annotated; annotated.make_model(5, 5, N=1, d_model=8, d_ff=8, h=2)"
-    modules = loaded(code)
-    assert "torch" in modules
-    assert not modules & {"altair", "spacy", "sacrebleu", "pandas", "pdfminer", "tokenizers"}
-
-
-def test_every_name_that_is_offered_has_a_docstring():
-    for name in annotated.__all__:
-        thing = getattr(annotated, name)
-        if inspect.isroutine(thing) or inspect.isclass(thing):
-            made = f"{name}("  # what dataclasses make
-            assert thing.__doc__ and not thing.__doc__.startswith(made), f"{name} has no docstring"
+def test_importing_the_package_is_quick_and_a_model_needs_torch_alone():
+    heavy = {"altair", "spacy", "sacrebleu", "pandas", "tokenizers", "pdfminer"}
+    code = "import annotated, sys; dir(annotated); annotated.__version__\n"
+    code += f"assert not {heavy | {'torch', 'numpy'}} & {{*sys.modules}}\n"
+    code += "annotated.make_model(5, 5, N=1, d_model=8, d_ff=8, h=2)\n"
+    run(code + f"assert not {heavy} & {{*sys.modules}}")
 
 
 BARE = """
@@ -68,20 +52,14 @@ PathFinder.find_spec = lambda name, *rest: (
 """
 
 
-def bare(code: str) -> str:
-    """What code prints in a new interpreter that has none of the extras."""
-    done = subprocess.run([sys.executable, "-c", BARE + code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.slow
 def test_without_extras_every_name_can_be_looked_up():
     code = "import annotated, importlib, pydoc, sys\n"
     code += f"for name in {MODULES}: importlib.import_module('annotated.' + name)\n"
-    code += "for name in annotated.__all__: pydoc.render_doc(getattr(annotated, name))\n"
-    code += "assert not hidden & set(sys.modules)\n"
-    bare(code)
+    code += "for name in annotated.__all__:\n    thing = getattr(annotated, name)\n"
+    code += "    assert not thing.__doc__.startswith(name + '('), name\n"  # as of a bare dataclass
+    code += "    pydoc.render_doc(thing)\n"
+    run(BARE + code + "assert not hidden & set(sys.modules)\n")
 
 
 @pytest.mark.slow
@@ -96,7 +74,7 @@ def test_without_extras_a_use_says_which_is_missing():
     code += "from annotated.machinery.heads import gold\n"
     code += "from annotated.machinery.trees import linear\n"
     code += "".join(f"try: {use}\nexcept MissingExtra as e: print(e)\n" for use in uses)
-    for said, (library, brought) in zip(bare(code).splitlines(), uses.values(), strict=True):
+    for said, (library, brought) in zip(run(BARE + code).splitlines(), uses.values(), strict=True):
         assert said.startswith(library) and f"annotated-attention[{brought}]" in said
 
 
@@ -105,7 +83,7 @@ def test_without_extras_a_model_translates_and_is_scored():
     code = "from annotated import bleu, load_pretrained\n"
     code += "said = load_pretrained('multi30k-en-de').translate(['A man is riding a bicycle.'])\n"
     code += "print(said, bleu(said, said, 'de')['score'])"
-    assert "Mann" in bare(code)
+    assert "Mann" in run(BARE + code)
 
 
 # ---------------------------------------------------------------------------------------- layers
@@ -152,29 +130,20 @@ def imports_of(name: str) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
             found.add(f"{node.value.id}.{node.attr}")
+    assert not {full.partition(".")[0] for full in found} & {"book", "benchmarks", "tests"}
     home = {thing: module for module, things in annotated._OFFERED.items() for thing in things}
     inside = {full.removeprefix("annotated.") for full in found if full.startswith("annotated.")}
     modules = {*MODULES, "_version"}
     return {x if x in modules else home.get(x, x.rpartition(".")[0]) for x in inside}
 
 
-def test_imports_have_no_cycle():
+def test_imports_have_no_cycle_and_the_paper_stands_on_what_is_below_it_alone():
     """Not even through imports inside functions; and each is from a module, not from a folder."""
     graph = {name: imports_of(name) for name in MODULES}
     for name, imported in graph.items():
         assert imported <= {*MODULES, "_version"}, name
+        assert name not in PAPER or imported <= PAPER | BELOW, name
     assert list(TopologicalSorter(graph).static_order())
-
-
-def test_the_package_imports_nothing_that_the_wheel_lacks():
-    lacking = re.compile(r"^\s*(?:from|import) (?:book|benchmarks|tests)\b", re.MULTILINE)
-    for path in (ROOT / "annotated").rglob("*.py"):
-        assert not lacking.search(path.read_text(encoding="utf-8")), path
-
-
-@pytest.mark.parametrize("name", sorted(PAPER))
-def test_the_paper_stands_on_what_is_below_it_alone(name: str):
-    assert imports_of(name) <= PAPER | BELOW
 
 
 @pytest.mark.parametrize(
@@ -189,19 +158,14 @@ def test_links_of_the_pages_on_github_lead_somewhere(page: str):
 # ----------------------------------------------------------------------------------- the wheel
 
 
-def need_build() -> None:
-    """Skip where packages cannot be built without a network."""
-    for name in "build", "hatchling", "hatch_fancy_pypi_readme":
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"needs {name}, of the extra `test`")
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str], Message]:
-    """The wheel, the names of the files in it, and its metadata."""
-    need_build()
+    """The wheel that is built from the source distribution, as `pip install` does of one; the
+    names of the files in it, and its metadata."""
+    for name in "build", "hatchling", "hatch_fancy_pypi_readme":
+        pytest.importorskip(name, reason="needs the extra `test`")
     folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder)]
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder)]
     done = subprocess.run([*command, str(ROOT)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = folder.glob("*.whl")
@@ -212,15 +176,12 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str], Mes
 
 @pytest.mark.slow
 def test_the_wheel_holds_the_package_and_its_data(wheel):
-    package = ROOT / "annotated"
-    inside = {path.relative_to(package).as_posix() for path in package.rglob("*.py*")}
-    inside = {name for name in inside if name.endswith((".py", ".pyi"))} | {"py.typed"}
-    data = {"corpora.toml"}
-    for kind in "models", "results":
-        files = [p for p in (ROOT / "data" / kind).rglob("*") if p.is_file()]
-        data |= {path.relative_to(ROOT / "data").as_posix() for path in files}
-    packaged = {name for name in wheel[1] if ".dist-info/" not in name}
-    assert packaged == {f"annotated/{name}" for name in inside | data}
+    package, data = ROOT / "annotated", ROOT / "data"
+    inside = [*package.rglob("*.py"), *package.rglob("*.pyi"), package / "py.typed"]
+    expected = {path.relative_to(ROOT).as_posix() for path in inside}
+    files = [*(data / "models").rglob("*"), *(data / "results").rglob("*"), data / "corpora.toml"]
+    expected |= {f"annotated/{p.relative_to(data).as_posix()}" for p in files if p.is_file()}
+    assert {name for name in wheel[1] if ".dist-info/" not in name} == expected
     assert wheel[0].stat().st_size < 60_000_000  # bytes
 
 
@@ -239,16 +200,6 @@ def test_the_description_leads_nowhere_inside_the_repository(wheel):
     targets = re.findall(r"\]\(([^)]*)\)", text)
     assert targets and all(target.startswith("https://") for target in targets)
     assert "Ten diffs turn" in text  # a link's words stay
-
-
-@pytest.mark.slow
-def test_a_wheel_can_be_built_from_the_source_distribution(tmp_path: Path):
-    """As `pip install` does of a source distribution, and `python -m build` by default."""
-    need_build()
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path)]
-    done = subprocess.run([*command, str(ROOT)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert {path.suffix for path in tmp_path.iterdir()} == {".whl", ".gz"}
 
 
 # ------------------------------------------------------------------------------------- make book

@@ -117,8 +117,7 @@ def test_the_named_file_comes_first_and_may_be_in_a_folder_above(pdf, repository
 
 def test_outside_a_repository_the_paper_has_a_folder_of_the_user(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert paper_folder().name == "paper"
-    assert tmp_path not in paper_folder().parents
+    assert paper_folder().name == "paper" and tmp_path not in paper_folder().parents
 
 
 def test_text_is_extracted_once_and_again_when_the_file_changes(pdf, extracted, monkeypatch):
@@ -131,22 +130,16 @@ def test_text_is_extracted_once_and_again_when_the_file_changes(pdf, extracted, 
     assert len(extracted) == 2
 
 
-OTHER = [
-    [],
-    {},
-    {"abstract": ["Text."]},
-    dict.fromkeys(PARTS, "Text."),
-    {part: [1] for part in PARTS},
-]
+OTHER = [], {"abstract": ["Text."]}, dict.fromkeys(PARTS, "Text."), {part: [1] for part in PARTS}
 
 
-@pytest.mark.parametrize("broken", [b"{", b"\xff", *(json.dumps(x).encode() for x in OTHER)])
-def test_broken_stored_text_is_replaced(broken, pdf):
+def test_broken_stored_text_is_replaced(pdf):
     import_paper(pdf)
     (text,) = paper_folder().glob("*.json")
-    text.write_bytes(broken)
-    assert find_paper() == PAPER
-    assert text.read_bytes() != broken
+    for broken in b"{", b"\xff", *(json.dumps(x).encode() for x in OTHER):
+        text.write_bytes(broken)
+        assert find_paper() == PAPER
+        assert text.read_bytes() != broken
 
 
 def test_a_folder_that_cannot_be_written_only_costs_time(pdf, repository, monkeypatch):
@@ -163,11 +156,9 @@ def test_a_folder_that_cannot_be_written_only_costs_time(pdf, repository, monkey
 )
 def test_a_quotation_is_a_block_with_its_citation(section, number, place, pdf):
     import_paper(pdf)
-    markdown = quote(section, number)._repr_markdown_()
-    text, empty, source = markdown.split("\n")
+    text, _, source = quote(section, number)._repr_markdown_().split("\n")
     assert text == f"> Text {number} of {section}."
-    assert empty == ">"
-    assert source == f"> — [Vaswani et al. (2017), {place}](https://arxiv.org/abs/1706.03762)"
+    assert f", {place}](https://arxiv.org/abs/1706.03762)" in source
     assert place in str(quote(section, number))
 
 
@@ -175,9 +166,7 @@ def test_markup_in_a_paper_is_text():
     hostile = "<b>a</b> [b](javascript:c) `d` {e}`f` $k < n$ \\g"
     shown = Quotation(hostile, "§1")._repr_markdown_().split("\n")[0]
     tokens = MarkdownIt().parse(shown.replace("$k < n$", "$k$"))[2].children
-    assert {token.type for token in tokens} == {"text", "text_special"} or all(
-        token.type == "text" for token in tokens
-    )
+    assert {token.type for token in tokens} <= {"text", "text_special"}
     assert "$k < n$" in shown
 
 
