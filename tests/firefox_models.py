@@ -75,9 +75,8 @@ def tiny_items(
         vector(f"{prefix}_ffn_b2", d)
         norm(f"{prefix}_ffn_ffn")
 
-    for name, size in [("Wemb", src)] if tgt is None else [
-        ("encoder_Wemb", src), ("decoder_Wemb", tgt)
-    ]:  # fmt: skip
+    two = {"encoder_Wemb": src, "decoder_Wemb": tgt}
+    for name, size in ({"Wemb": src} if tgt is None else two).items():
         matrix(name, size, d, transposed=False)
     vector("decoder_ff_logit_out_b", tgt or src)
     for i in range(1, 3):

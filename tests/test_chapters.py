@@ -75,7 +75,7 @@ def test_a_chapter_runs(page: str, monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.mark.parametrize("page", SECTIONS)
-def test_headings_carry_the_number_of_the_section(page: str):
+def test_headings_carry_the_number_of_the_section_and_every_exercise_has_a_solution(page: str):
     number = re.match(r"(\d+(?:-\d+)*)-", page)[1].replace("-", ".")
     headings = re.findall(r"^(#+) (.+)$", prose(page), re.MULTILINE)
     assert headings[0][0] == "#" and headings[0][1].startswith(f"{number} ")
@@ -83,6 +83,11 @@ def test_headings_carry_the_number_of_the_section(page: str):
     assert all(len(two) <= len(one) + 1 for (one, _), (two, _) in pairwise(headings))
     for _, text in headings:  # numbers are the paper's, and of this section
         assert not re.match(r"\d+(\.\d+)* ", text) or re.match(rf"{re.escape(number)}[ .]", text)
+    text = re.split(r"^##+ Exercises$", TEXTS[page], flags=re.MULTILINE)[-1]
+    exercises = re.findall(r"^\*\*Exercise (\d+)\.\*\*", text, re.MULTILINE)
+    assert exercises == [str(n) for n in range(1, len(exercises) + 1)] and exercises
+    solutions = text.count(":tags: [hide-cell, solution]") + text.count("<details>")
+    assert solutions >= len(exercises) and text.count("<details>") == text.count("</details>")
 
 
 def prose(page: str) -> str:
@@ -144,12 +149,3 @@ def test_every_paragraph_of_the_paper_is_shown_once():
         call = 'quote("{}", {})' if part[0].isdigit() else 'quote("{}")'
         expected += [mark(call.format(part, n)) for n in range(1, len(paragraphs) + 1)]
     assert sorted(asked) == sorted(expected)
-
-
-@pytest.mark.parametrize("page", SECTIONS)
-def test_every_exercise_has_a_solution(page: str):
-    text = re.split(r"^##+ Exercises$", TEXTS[page], flags=re.MULTILINE)[-1]
-    exercises = re.findall(r"^\*\*Exercise (\d+)\.\*\*", text, re.MULTILINE)
-    assert exercises == [str(n) for n in range(1, len(exercises) + 1)] and exercises
-    solutions = text.count(":tags: [hide-cell, solution]") + text.count("<details>")
-    assert solutions >= len(exercises) and text.count("<details>") == text.count("</details>")

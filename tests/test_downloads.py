@@ -41,25 +41,20 @@ def test_a_download_goes_on_where_it_broke_off(server: Server, tmp_path: Path, s
 
 
 @pytest.mark.parametrize(
-    ("part", "size", "asked"),
+    ("part", "size", "ranges", "asked"),
     [
-        (CONTENT[:1234], None, ["bytes=1234-"]),
-        (CONTENT, SIZE, []),
-        (CONTENT, None, [f"bytes={SIZE}-", None]),  # no such range: from the beginning
-        (CONTENT + b"x", SIZE, [f"bytes={SIZE + 1}-", None]),
+        (CONTENT[:1234], None, True, ["bytes=1234-"]),
+        (CONTENT, SIZE, True, []),
+        (CONTENT, None, True, [f"bytes={SIZE}-", None]),  # no such range: from the beginning
+        (CONTENT + b"x", SIZE, True, [f"bytes={SIZE + 1}-", None]),
+        (b"something else", SIZE, False, ["bytes=14-"]),  # a server without ranges starts anew
     ],
 )
-def test_a_part_of_an_earlier_download_is_used(server, tmp_path: Path, part, size, asked):
+def test_a_part_of_an_earlier_download_is_used(server, tmp_path: Path, part, size, ranges, asked):
+    server.ranges = ranges
     (tmp_path / "text.gz.part").write_bytes(part)
     assert download(server.url, tmp_path / "text.gz", SHA256, size).read_bytes() == CONTENT
     assert server.asked == asked and files(tmp_path) == ["text.gz"]
-
-
-def test_a_server_that_ignores_ranges_starts_anew(server: Server, tmp_path: Path):
-    server.ranges = False
-    (tmp_path / "text.gz.part").write_bytes(b"something else")
-    assert download(server.url, tmp_path / "text.gz", SHA256, SIZE).read_bytes() == CONTENT
-    assert server.asked == ["bytes=14-"]
 
 
 def test_a_connection_that_brings_little_is_given_up_and_nothing_lost(server, tmp_path: Path):
@@ -141,20 +136,24 @@ def test_what_does_not_go_on_where_it_should_is_refused(server, tmp_path: Path, 
     assert (tmp_path / "text.gz.part").read_bytes() == CONTENT[:100_000]
 
 
-def test_slow_is_not_dead(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(downloads, "_TIMEOUT", 0.5)
-    pieces = [CONTENT[i : i + 30_000] for i in range(0, SIZE, 30_000)]
-    server.says = [answer(length=SIZE), *(what for piece in pieces for what in (0.1, piece))]
-    assert download(server.url, tmp_path / "text.gz", SHA256).read_bytes() == CONTENT
-    assert server.asked == [None]
+PIECES = [CONTENT[i : i + 30_000] for i in range(0, SIZE, 30_000)]
+BEGUN = [answer(length=SIZE) + CONTENT[:20_001], 0.2]
 
 
-@pytest.mark.parametrize("end", [2.0, None], ids=["silence", "reset"])
-def test_a_dead_connection_is_replaced_and_none_of_it_lost(server, tmp_path, monkeypatch, end):
+@pytest.mark.parametrize(
+    ("says", "asked"),
+    [  # slow is not dead, and of a connection that is silent or reset nothing is lost
+        ([answer(length=SIZE), *(what for piece in PIECES for what in (0.1, piece))], [None]),
+        ([*BEGUN, 2.0], [None, "bytes=20001-"]),
+        ([*BEGUN, None], [None, "bytes=20001-"]),
+    ],
+    ids=["slow", "silence", "reset"],
+)
+def test_a_dead_connection_is_replaced(server, tmp_path: Path, monkeypatch, says: list, asked):
     monkeypatch.setattr(downloads, "_TIMEOUT", 0.5)
-    server.says = [answer(length=SIZE) + CONTENT[:20_001], 0.2, end]
+    server.says = says
     assert download(server.url, tmp_path / "text.gz", SHA256).read_bytes() == CONTENT
-    assert server.asked == [None, "bytes=20001-"]
+    assert server.asked == asked
 
 
 def test_threads_that_want_the_same_file_take_turns(server, tmp_path: Path, capsys):
@@ -171,15 +170,11 @@ def test_threads_that_want_the_same_file_take_turns(server, tmp_path: Path, caps
 def test_a_process_that_waits_for_another_goes_on_when_that_one_dies(server, tmp_path: Path):
     server.says = [answer(length=SIZE) + HALF, 60.0]  # to the first that comes
     place, part = tmp_path / "text.gz", tmp_path / "text.gz.part"
-    code = (
-        "import sys, pathlib; from annotated.machinery.corpora.downloads import download;"
-        "download(sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3])"
-    )
+    code = "import sys, pathlib; from annotated.machinery.corpora.downloads import download;"
+    code += "download(sys.argv[1], pathlib.Path(sys.argv[2]), sys.argv[3])"
     command = [sys.executable, "-c", code, server.url, str(place), SHA256]
-    with (
-        subprocess.Popen(command, stderr=subprocess.DEVNULL) as other,
-        ThreadPoolExecutor(1) as pool,
-    ):
+    begun = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+    with begun as other, ThreadPoolExecutor(1) as pool:
         while other.poll() is None and not (part.exists() and part.stat().st_size == len(HALF)):
             time.sleep(0.05)
         job = pool.submit(download, server.url, place, SHA256)

@@ -1,7 +1,6 @@
 """Firefox's translators, against the engine's own output and a forward pass by the definition."""
 
 import copy
-import gzip
 import json
 import os
 import random
@@ -10,6 +9,7 @@ import shutil
 import struct
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from safetensors.torch import load_file, save_file
 
 from annotated.data import END, PAD, START, encode_source, pad_ids
 from annotated.machinery.cli.main import main
+from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import resource_path
 from annotated.machinery.formats.export import FORMS, export_model
@@ -36,35 +37,19 @@ from annotated.training import TrainingConfig
 SHIPPED = resource_path("models") / "firefox-en-pt"
 # Sentences of Tatoeba (tatoeba.org, CC BY 2.0 FR), and what another engine that runs Firefox's
 # models makes of them.
-ENGLISH = """
-Do you believe us?
-God doesn't play dice!
-I'm a little calmer now.
-I say "I'm Tom".
-"This one?" "No, that one!"
-Please don't play here — she is trying to get to sleep!
-She was just like a little girl. She always wanted to be with me.
-The Great Wall of China is more than 5,500 miles long.
-There are more than 70 million Minecraft videos on YouTube.
-Tom was born on May 3rd,1990 and Mary was born on May 4th, 1990.
-What is the number of countries in Europe?
-This is why I dislike cats.
-"""
-PORTUGUESE = """
-Você acredita em nós?
-Deus não joga dados!
-Eu sou um pouco mais calmo agora.
-Eu digo "Eu sou Tom".
-"Este?" "Não, aquele!"
-Por favor, não jogue aqui - ela está tentando dormir!
-Ela era como uma menina. Ela sempre quis estar comigo.
-A Grande Muralha da China tem mais de 5.500 milhas de comprimento.
-Existem mais de 70 milhões de vídeos do Minecraft no YouTube.
-Tom nasceu em 3 de maio de 1990 e Mary nasceu em 4 de maio de 1990.
-Qual é o número de países na Europa?
-É por isso que não gosto de gatos.
-"""
-KNOWN = dict(zip(ENGLISH.split("\n")[1:-1], PORTUGUESE.split("\n")[1:-1], strict=True))
+KNOWN = {
+    "I'm a little calmer now.": "Eu sou um pouco mais calmo agora.",
+    'I say "I\'m Tom".': 'Eu digo "Eu sou Tom".',
+    '"This one?" "No, that one!"': '"Este?" "Não, aquele!"',
+    "Please don't play here — she is trying to get to sleep!":
+        "Por favor, não jogue aqui - ela está tentando dormir!",
+    "She was just like a little girl. She always wanted to be with me.":
+        "Ela era como uma menina. Ela sempre quis estar comigo.",
+    "The Great Wall of China is more than 5,500 miles long.":
+        "A Grande Muralha da China tem mais de 5.500 milhas de comprimento.",
+    "Tom was born on May 3rd,1990 and Mary was born on May 4th, 1990.":
+        "Tom nasceu em 3 de maio de 1990 e Mary nasceu em 4 de maio de 1990.",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -75,10 +60,6 @@ def shipped() -> Translator:
 # --------------------------------------------------------------------------------- what it says
 
 
-def test_the_shipped_model_says_what_the_engine_says(shipped):
-    assert shipped.translate(list(KNOWN), beam=1) == list(KNOWN.values())
-
-
 def raw_folder() -> Path:
     """The files as Firefox downloads them, among the corpora."""
     folder = Path(os.environ["ANNOTATED_DATA"]) / "firefox"
@@ -87,16 +68,12 @@ def raw_folder() -> Path:
     return folder
 
 
-def engine_lines(kind: str) -> list[str]:
-    path = raw_folder() / f"tatoeba-1000.{kind}.gz"
-    return gzip.decompress(path.read_bytes()).decode().splitlines()
-
-
 @pytest.mark.corpora
 @pytest.mark.slow
 def test_a_thousand_sentences_are_those_of_the_engine(shipped):
     """Where they are not, the engine's list of likely words lacks one that this model prefers."""
-    sources, engine, references = map(engine_lines, ("eng", "engine.por", "por"))
+    paths = (raw_folder() / f"tatoeba-1000.{kind}.gz" for kind in ("eng", "engine.por", "por"))
+    sources, engine, references = map(read_lines, paths)
     found = shipped.translate(sources, beam=1)
     others = [i for i in range(1000) if found[i] != engine[i]]
     assert len(others) <= 18
@@ -129,12 +106,10 @@ def test_the_shipped_model_is_the_imported_one(tmp_path):
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_the_shipped_model_is_in_eight_bits_and_comes_with_its_license():
-    found = load_file(SHIPPED / "model.safetensors")
-    assert all(
-        (tensor.dtype == torch.int8) == (tensor.dim() == 2)  # all matrices
-        for tensor in found.values()
-    )
+def test_the_shipped_model_says_what_the_engine_says_and_comes_with_its_license(shipped):
+    assert shipped.translate(list(KNOWN), beam=1) == list(KNOWN.values())
+    for tensor in load_file(SHIPPED / "model.safetensors").values():
+        assert (tensor.dtype == torch.int8) == (tensor.dim() == 2)  # all matrices
     assert "Mozilla Public License Version 2.0" in (SHIPPED / "LICENSE").read_text()
     card = (SHIPPED / "README.md").read_text(encoding="utf-8")
     assert "d968735704c75e33c2e183b9241f14c0b2a560d01d88a2728e5c0119a4d7fb22" in card
@@ -218,10 +193,8 @@ def test_every_kind_is_the_model_of_its_definition(one_vocabulary, tmp_path, opt
     translator.save(tmp_path / "own")
     back = load_pretrained(tmp_path / "own")
     assert back.model.config == translator.model.config
-    for (name, one), (_, other) in zip(
-        back.model.named_parameters(), translator.model.named_parameters(), strict=True
-    ):
-        assert torch.equal(one, other), name
+    pairs = zip(back.model.parameters(), translator.model.parameters(), strict=True)
+    assert all(torch.equal(one, other) for one, other in pairs)
     assert back.translate(LINES[:3], max_extra=3) == translator.translate(LINES[:3], max_extra=3)
 
 
@@ -238,13 +211,11 @@ def test_two_vocabularies(tmp_path):
     c = translator.model.config
     assert (c.src_vocab, c.tgt_vocab, c.tie_embeddings) == (src + 2, tgt + 2, False)
     compare(next(folder.glob("model*.bin")), translator, [5, 9, 9, 2, 0], [7, 7, 3, 8, 4, 6, 0])
-    import sentencepiece
-
-    for side, tokenizer, text in (
-        ("src", translator.tokenizer, "the cat ☃ sat\u00e9"),
-        ("trg", translator.target_tokenizer, "THE ☃☃ CAT"),
-    ):
-        theirs = sentencepiece.SentencePieceProcessor(str(folder / f"{side}vocab.xxyy.spm"))
+    sentencepiece = pytest.importorskip("sentencepiece")
+    texts = {"srcvocab": "the cat ☃ sat\u00e9", "trgvocab": "THE ☃☃ CAT"}
+    tokenizers = translator.tokenizer, translator.target_tokenizer
+    for (name, text), tokenizer in zip(texts.items(), tokenizers, strict=True):
+        theirs = sentencepiece.SentencePieceProcessor(str(folder / f"{name}.xxyy.spm"))
         (ids,) = encode_source(tokenizer, [text])
         assert [i - 2 for i in ids[:-1]] == theirs.encode(text)
         assert tokenizer.decode(ids) == text
@@ -258,42 +229,27 @@ def test_two_vocabularies(tmp_path):
 # ------------------------------------------------------------------------------ as any other
 
 
-def test_attention_is_read_from_it(shipped):
+def test_attention_is_read_from_it_and_it_is_not_exported(shipped, tmp_path):
     found = read_attention(shipped, "The cat sat on the mat.")
-    assert found.keys() == {"encoder", "cross"}  # the decoder does not attend to itself
-    assert found["encoder"].weights.shape[:2] == (6, 8)
-    assert found["cross"].weights.shape[:2] == (2, 8)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_it_is_not_exported(shipped, tmp_path, form):
-    with pytest.raises(InputError, match=f"{form}.*norm_eps=1e-09"):
-        export_model(shipped, form, tmp_path / "out")
+    shapes = {kind: each.weights.shape[:2] for kind, each in found.items()}
+    assert shapes == {"encoder": (6, 8), "cross": (2, 8)}  # the decoder has none to itself
+    for form in FORMS:
+        with pytest.raises(InputError, match=f"{form}.*norm_eps=1e-09"):
+            export_model(shipped, form, tmp_path / "out")
 
 
 def test_what_cannot_be_trained_on_is_refused(one_vocabulary, tmp_path):
     folder = with_model(one_vocabulary, tmp_path / "raw")
     translator = load_pretrained(folder)
     translator.save(tmp_path / "own")
-    shape = {name: getattr(translator.model.config, name) for name in ("N", "d_model", "d_ff", "h")}
+    for split, lang in product(("train", "dev"), ("en", "de")):
+        (tmp_path / f"{split}.{lang}").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    c = translator.model.config
+    given = {name: getattr(c, name) for name in ("N", "d_model", "d_ff", "h", "bias")}
+    given |= {"data": f"{tmp_path}-en-de", "out": str(tmp_path / "run"), "vocab_size": c.src_vocab}
     for weights, message in ((folder, "format"), (tmp_path / "own", "norm_eps=1e-05.*1e-09")):
-        config = TrainingConfig(
-            out=str(tmp_path / "run"),
-            data=f"{data(tmp_path)}-en-de",
-            weights=str(weights),
-            vocab_size=translator.model.config.src_vocab,
-            bias=True,
-            **shape,
-        )
         with pytest.raises(InputError, match=message):
-            train(config)
-
-
-def data(folder: Path) -> Path:
-    for split in "train", "dev":
-        for lang in "en", "de":
-            (folder / f"{split}.{lang}").write_text("\n".join(LINES) + "\n", encoding="utf-8")
-    return folder
+            train(TrainingConfig(weights=str(weights), **given))
 
 
 # ---------------------------------------------------------------------------------- hostile
@@ -344,7 +300,6 @@ REFUSED = [
     (rnn(0x4101, (16, 16), 259), RNN),
     (rnn(0x4101, (2**31 - 1,) * 4, 260), RNN),
     (rnn(0x4101, (-16, -16), 260), RNN),
-    (rnn(0x4101, (), 260), RNN),
     (rnn(0x8402, (16, 16), 2048), f"{RNN} .*0x8402"),
     (rnn(0x404, (8, 32), 1024), rf"{RNN} as \(16, 16\)"),
     (yml("dec-cell: ssru", "dec-cell: gru"), "dec-cell: 'ssru', .*; got 'gru'"),
@@ -415,12 +370,9 @@ def test_a_file_is_missing_or_there_twice(one_vocabulary, tmp_path, name):
         path.unlink()
     with pytest.raises(InputError, match=re.escape(kind) + "|folder"):
         load_pretrained(folder)
-
-
-def test_other_symbols_are_refused(one_vocabulary, tmp_path):
-    folder = with_model(one_vocabulary, tmp_path / "raw")
     vocabulary(folder / "vocab.xxyy.spm", LINES, eos_id=1, unk_id=0)
-    with pytest.raises(FileError, match=r"vocab\.xxyy\.spm.*<unk>"):
+    write(folder, tiny_items(one_vocabulary[1]))
+    with pytest.raises(FileError, match=r"vocab\.xxyy\.spm.*<unk>"):  # other symbols
         load_pretrained(folder)
 
 

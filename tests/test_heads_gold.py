@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from gum_sentence import ROWS, TEXT, parsed
-from serving import tar
+from serving import put, tar
 
 from annotated.machinery.errors import FileError
 from annotated.machinery.heads.gold import load_gum
@@ -28,8 +28,7 @@ def test_gum_is_read_from_either_shape(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"en_gum-ud-dev\.conllu"):
         load_gum("dev")
     folder = tmp_path / "gum"
-    folder.mkdir()
-    (folder / "en_gum-ud-dev.conllu").write_text(f"{ROWS}\n\n{BLANK}\n\n")
+    put(folder / "en_gum-ud-dev.conllu", f"{ROWS}\n\n{BLANK}\n\n".encode())
     assert [doc.text.strip() for doc in load_gum("dev")] == [TEXT]
     splits = "# Splits\n\n## dev\n\n  * GUM_b_one\n\n## test\n\n * GUM_b_two\n"
     members = {"./dep/": b"", "./dep/GUM_b_one.conllu": f"{ROWS}\n\n{ROWS}\n\n".encode()}
@@ -55,17 +54,16 @@ def test_gum_is_read_from_either_shape(tmp_path, monkeypatch):
 )
 def test_a_broken_file_of_gum_is_named(tmp_path, monkeypatch, rows, told):
     monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path))
-    (tmp_path / "gum").mkdir()
-    path = tmp_path / "gum" / "en_gum-ud-dev.conllu"
+    path, archive = (tmp_path / "gum" / x for x in ("en_gum-ud-dev.conllu", "gum-dep-coref.tar.xz"))
     content = rows.encode("utf-8", "surrogateescape")
-    path.write_bytes(content)
+    put(path, content)
     with pytest.raises(FileError, match=rf"en_gum-ud-dev\.conllu.*{told}"):
         load_gum("dev")
     path.unlink()
     members = {"splits.md": b"## dev\n * GUM_b_one\n", "dep/GUM_b_one.conllu": content}
-    tar(tmp_path / "gum" / "gum-dep-coref.tar.xz", members, "w:xz")
+    tar(archive, members, "w:xz")
     with pytest.raises(FileError, match=rf"tar\.xz: dep/GUM_b_one\.conllu.*{told}"):
         load_gum("dev")
-    (tmp_path / "gum" / "gum-dep-coref.tar.xz").write_bytes(b"no archive")
+    archive.write_bytes(b"no archive")
     with pytest.raises(FileError, match=r"gum-dep-coref\.tar\.xz"):
         load_gum("dev")

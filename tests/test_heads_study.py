@@ -11,22 +11,9 @@ import pytest
 import torch
 from gum_sentence import ROWS, parsed, small_translator
 
+from annotated.machinery.heads import study
 from annotated.machinery.heads.gold import read_conllu
 from annotated.machinery.heads.observe import ATTENTION_PLACES, ArcHits, PronounHits
-from annotated.machinery.heads.study import (
-    DISTANCES,
-    _distance,
-    _gain_p,
-    best_fixed_place,
-    best_head_per_pronoun,
-    best_heads,
-    best_relation_per_head,
-    bootstrap_ci,
-    head_study,
-    holm_adjusted,
-    reinitialized,
-    significant,
-)
 from annotated.machinery.translator import Translator
 from annotated.model import make_model
 
@@ -43,33 +30,30 @@ def arcs(relation, offset, hits, first=None, last=None) -> ArcHits:
     return ArcHits(np.array(relation), np.arange(n), np.array(offset), *ends, hits)
 
 
-def best_per_relation(first: ArcHits, second: ArcHits, least: int = 1) -> pd.DataFrame:
-    return pd.DataFrame(best_heads(first, second, lambda found: found.relation, least))
-
-
 def test_the_best_fixed_place_may_be_a_distance_or_an_end_of_the_sentence():
     yes = np.ones(4, dtype=bool)
     found = arcs(["det"] * 4, [-1, -1, 2, -4], ~yes)
-    place, ends = best_fixed_place(found)
+    place, ends = study.best_fixed_place(found)
     assert place == "-1" and ends.tolist() == [True, True, False, False]
-    place, ends = best_fixed_place(found._replace(first=yes))
+    place, ends = study.best_fixed_place(found._replace(first=yes))
     assert place == "first word" and ends.all()
-    assert best_fixed_place(found._replace(last=yes))[0] == "last word"
+    assert study.best_fixed_place(found._replace(last=yes))[0] == "last word"
 
 
 def test_full_stops_count_as_no_relation_and_rare_ones_are_left_out():
     found = arcs(["det"] * 50 + ["punct"] * 50, [1] * 100, [[False]] * 100)
-    assert best_per_relation(found, found, 50).name.tolist() == ["det"]
-    assert best_per_relation(found, found, 51).empty
+    for least, names in (50, ["det"]), (51, []):
+        rows = study.best_heads(found, found, lambda found: found.relation, least)
+        assert [row["name"] for row in rows] == names
 
 
 def test_the_interval_is_that_of_a_share():
     """Against the normal approximation, for sentences of one arc each."""
     hits = np.arange(2000) % 10 < 3
-    low, high = bootstrap_ci(hits, np.arange(2000))
+    low, high = study.bootstrap_ci(hits, np.arange(2000))
     half = 1.96 * (0.3 * 0.7 / 2000) ** 0.5
     assert [low, high] == pytest.approx([0.3 - half, 0.3 + half], abs=0.004)
-    wide = bootstrap_ci(hits, np.arange(2000) % 10)  # all or nothing
+    wide = study.bootstrap_ci(hits, np.arange(2000) % 10)  # all or nothing
     assert wide[1] - wide[0] > 5 * (high - low)
 
 
@@ -80,7 +64,7 @@ def test_each_head_gets_the_relation_that_it_follows_beyond_a_fixed_distance():
     found = arcs(relation, np.tile([1, 1, 2, 3], 100), hits)
     none = found._replace(hits=np.zeros_like(found.hits))
     for asked in {"dependent": found, "governor": none}, {"dependent": none, "governor": found}:
-        table = pd.DataFrame(best_relation_per_head(asked, asked, 100))
+        table = pd.DataFrame(study.best_relation_per_head(asked, asked, 100))
         assert table.relation.tolist() == ["obj", "det"] and (table.place == "+1").all()
         assert set(table["from"]) == {"dependent" if asked["dependent"] is found else "governor"}
         assert table.follows.tolist() == [1, 1] and table.fixed.tolist() == [0.5, 0.5]
@@ -94,7 +78,9 @@ def test_a_head_that_gains_on_no_relation_has_none():
     offset = np.concatenate([np.ones(200, dtype=int), np.arange(200) // 4 + 2])
     weak = (np.arange(400) % 20 < 19) & (relation == "det")  # 95 %, where a place has all
     found = arcs(relation, offset, np.stack([relation == "", weak, relation == "advcl"], axis=-1))
-    table = pd.DataFrame(best_relation_per_head({"governor": found}, {"governor": found}, 100))
+    table = pd.DataFrame(
+        study.best_relation_per_head({"governor": found}, {"governor": found}, 100)
+    )
     assert table.relation.isna().tolist() == [True, True, False]
     assert table.p.tolist()[:2] == [1, 1] and table.p[2] < 1e-9
     assert table.relation[2] == "advcl"
@@ -102,7 +88,7 @@ def test_a_head_that_gains_on_no_relation_has_none():
 
 
 def test_holms_method_multiplies_by_the_tests_that_are_left():
-    adjusted = holm_adjusted(np.array([0.01, 0.2, 0.03, 0.9]))
+    adjusted = study.holm_adjusted(np.array([0.01, 0.2, 0.03, 0.9]))
     assert adjusted.tolist() == pytest.approx([0.04, 0.4, 0.09, 0.9])  # by hand
 
 
@@ -110,7 +96,11 @@ def test_arcs_are_counted_by_their_length():
     offset = np.array([1, -1, 1, 2, -3, 4, 8, -5, 9, -40] * 2)
     hits = (abs(offset) >= 9)[:, None] & np.array([True, False])
     found = arcs(np.repeat(["obj", "punct"], 10), offset, hits)
-    table = pd.DataFrame(best_heads(found, found, _distance, 1)).set_index("name").loc[DISTANCES]
+    table = (
+        pd.DataFrame(study.best_heads(found, found, study._distance, 1))
+        .set_index("name")
+        .loc[study.DISTANCES]
+    )
     assert table.arcs.tolist() == [3, 1, 2, 2, 2]
     assert table.follows.tolist() == [0, 0, 0, 0, 1]
     assert table.fixed.tolist() == pytest.approx([2 / 3, 1, 0.5, 0.5, 0.5])
@@ -121,14 +111,14 @@ def test_pronouns_are_counted_together_and_one_by_one():
     hits = np.stack([word == "its", word == "she"], axis=-1)[:, None]
     first, subject, chance = word == "us", np.zeros(85, dtype=bool), np.full(85, 0.25)
     asked = PronounHits(word, np.arange(85), word == "she", first, subject, chance, hits)
-    table = pd.DataFrame(best_head_per_pronoun(asked, asked)).set_index("pronoun")
+    table = pd.DataFrame(study.best_head_per_pronoun(asked, asked)).set_index("pronoun")
     assert list(table.index) == ["all", "its", "she"]
     assert table["head"].tolist() == [1, 1, 2] and table.finds.tolist() == [40 / 85, 1, 1]
     assert table.ruled.tolist() == [40 / 85, 0, 1] and set(table.chance) == {0.25}
     assert set(table.rule) == {"nearest"}  # one rule, the best for all of them
     for rule, right in ("first", word != "she"), ("subject", word != "us"):
         asked = asked._replace(**{rule: right})
-        assert {row["rule"] for row in best_head_per_pronoun(asked, asked)} == {rule}
+        assert {row["rule"] for row in study.best_head_per_pronoun(asked, asked)} == {rule}
 
 
 def test_heads_are_chosen_on_the_first_part_and_measured_on_the_second():
@@ -136,10 +126,10 @@ def test_heads_are_chosen_on_the_first_part_and_measured_on_the_second():
     hits = np.array([[True, False]] * 40)
     first = arcs(["obj"] * 40, np.tile([1, 1, 1, 2], 10), hits)
     second = arcs(["obj"] * 40, np.tile([1, 2, 2, 2], 10), ~hits)
-    (row,) = best_heads(first, second, lambda found: found.relation, 1)
+    (row,) = study.best_heads(first, second, lambda found: found.relation, 1)
     assert (row["head"], row["follows"], row["when_chosen"]) == (1, 0, 1)
     assert row["place"] == "+2" and row["fixed"] == 0.75  # the best on the second part
-    table = pd.DataFrame(best_relation_per_head({"governor": first}, {"governor": second}, 1))
+    table = pd.DataFrame(study.best_relation_per_head({"governor": first}, {"governor": second}, 1))
     assert table.follows[0] == 0 and table.place[0] == "+2" and table.p[0] > 0.99
     assert table.gain_when_chosen[0] > 0 > table.gain_when_chosen[1]
     assert table.relation.isna().tolist() == [False, True] and table.p[1] == 1
@@ -148,7 +138,7 @@ def test_heads_are_chosen_on_the_first_part_and_measured_on_the_second():
         np.repeat(["its"], 40), first.sentence, yes, ~yes, ~yes, np.ones(40), first.hits
     )
     turned = asked._replace(nearest=~yes, first=yes, hits=second.hits)
-    (row, _) = best_head_per_pronoun(asked, turned)
+    (row, _) = study.best_head_per_pronoun(asked, turned)
     assert (row["head"], row["finds"], row["rule"], row["ruled"]) == (1, 0, "nearest", 0)
 
 
@@ -157,16 +147,16 @@ def test_a_gain_counts_by_sentence():
     gains = np.array([1.0, 0.0, 1.0, 1.0, -1.0, 1.0])
     error = (gains.var() / 6) ** 0.5
     above = NormalDist().cdf(-gains.mean() / error)
-    assert _gain_p(gains, np.arange(6)) == pytest.approx(above)
-    assert _gain_p(gains.repeat(2), np.arange(6).repeat(2)) == pytest.approx(above)
-    assert _gain_p(-gains, np.arange(6)) == pytest.approx(1 - above)
-    assert [_gain_p(np.full(3, x), np.arange(3)) for x in (1.0, 0.0, -1.0)] == [0, 0.5, 1]
+    assert study._gain_p(gains, np.arange(6)) == pytest.approx(above)
+    assert study._gain_p(gains.repeat(2), np.arange(6).repeat(2)) == pytest.approx(above)
+    assert study._gain_p(-gains, np.arange(6)) == pytest.approx(1 - above)
+    assert [study._gain_p(np.full(3, x), np.arange(3)) for x in (1.0, 0.0, -1.0)] == [0, 0.5, 1]
 
 
 def test_the_study_covers_every_head(translator: Translator, doc):
     more = ROWS.replace("1\tThe\tthe\tDET\tDT", "1\tcar\tcar\tNOUN\tNN")
     docs = [doc, *read_conllu(more)]
-    tables = head_study(translator, docs * 2, docs, least=1)
+    tables = study.head_study(translator, docs * 2, docs, least=1)
     assert set(tables) == {"relations", "distances", "pronouns", "heads"}
     assert len(tables["heads"]) == 8 and set(ATTENTION_PLACES) <= set(tables["heads"].columns)
     for name in "relations", "distances":
@@ -174,10 +164,10 @@ def test_the_study_covers_every_head(translator: Translator, doc):
     assert tables["heads"].pronouns.isin([0.0, 1.0]).all()  # there is one pronoun
     for name in "relations", "heads", "distances":
         found = tables[name]
-        np.testing.assert_array_equal(found.p_holm, holm_adjusted(found.p.to_numpy()))
-        assert len(significant(found)) == (found.p_holm < 0.05).sum()
+        np.testing.assert_array_equal(found.p_holm, study.holm_adjusted(found.p.to_numpy()))
+        assert len(study.significant(found)) == (found.p_holm < 0.05).sum()
     with pytest.raises(ValueError, match="measure on"):
-        head_study(translator, docs, [])
+        study.head_study(translator, docs, [])
 
 
 def test_the_control_is_the_model_before_training():
@@ -186,7 +176,7 @@ def test_the_control_is_the_model_before_training():
     trained = copy.deepcopy(before)
     for parameter in trained.parameters():
         parameter.data += 1  # nothing that was learned may stay, not even a bias
-    for name, parameter in reinitialized(trained, seed=3).named_parameters():
+    for name, parameter in study.reinitialized(trained, seed=3).named_parameters():
         assert torch.equal(parameter, before.get_parameter(name)), name
-    other = reinitialized(trained, seed=4)
+    other = study.reinitialized(trained, seed=4)
     assert not torch.equal(other.generator.proj.weight, before.generator.proj.weight)

@@ -176,8 +176,8 @@ def test_figure_1_stops_at_every_box_in_the_order_of_computation(js) -> None:
     assert len(stops) == 2 + 3 * 4 + 2 * (2 + 3 * 6 + 2)
     assert [stop["box"] for stop in stops[:8]] == [0, 1, 2, 3, 4, 5, 2, 3]
     assert [stop["box"] for stop in stops[-3:]] == [7, 8, 9]
-    order = [(stop["stack"] == "decoder", stop["pieces"], stop.get("layer", 0)) for stop in stops]
-    assert [each[:2] for each in order] == sorted(each[:2] for each in order)
+    order = [(stop["stack"] == "decoder", stop["pieces"]) for stop in stops]
+    assert order == sorted(order)
     for i, stop in enumerate(stops):
         assert js.call("figure1.indexOf", stops, {"layer": 0, **stop}) == i
         assert 100 < js.call("figure1.paceOf", stop, False) <= js.call("figure1.paceOf", stop, True)
@@ -271,11 +271,8 @@ def test_the_first_picture_s_curves_are_as_wide_as_the_weights_and_side_by_side(
         assert left == pytest.approx(-(curves[-1]["aside"] + right))
     example = {"source": ["A", "dog", "."], "target": ["Ein", "Hund"]}
     table = [[0.7, 0.26, 0.04], [0.02, 0.9, 0.08]]
-    for word, head, said in [
-        ([1, 1], None, "“Hund” attends to “dog” (90%) & the period (8%)."),
-        ([0, 1], [2, 0], "In layer 3, head 1, “dog” is attended to by “Hund” (90%) & “Ein” (26%)."),
-    ]:
-        assert js.call("hero.tell", word, example, table, head) == said
+    said = js.call("hero.tell", [0, 1], example, table, [2, 0])
+    assert said.startswith("In layer 3, head 1,") and "“Hund” (90%) & “Ein” (26%)" in said
     sinks = js.call("hero.tellSinks", {**example, "weights": [[table]]}, table, None)
     assert "6% of the weight is on the period" in sinks
 

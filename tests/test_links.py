@@ -14,13 +14,6 @@ from links import PAGES, link_parts, paper_url, parts, read_docstring
 CHAPTERS = set(sources())
 
 
-def test_every_mark_of_the_chapters_leads_to_a_page():
-    for path in sources().values():
-        text = path.read_text(encoding="utf-8")
-        for mark in re.findall(r"^> \*\*([^*]+)\*\*", text, re.MULTILINE):
-            assert re.fullmatch(r"https://arxiv\.org/pdf/1706\.03762v5#page=\d+", paper_url(mark))
-
-
 @pytest.mark.paper
 def test_the_pages_are_the_papers():
     from pdfminer.high_level import extract_pages
@@ -29,7 +22,6 @@ def test_the_pages_are_the_papers():
     from annotated.machinery.paper.quotation import find_paper
 
     paper = find_paper()
-    assert paper is not None
     texts = [
         "\n".join(box.get_text() for box in page if isinstance(box, LTTextContainer))
         for page in extract_pages(os.environ["ANNOTATED_PAPER_PDF"])
@@ -47,7 +39,10 @@ def test_the_pages_are_the_papers():
         assert page == found[0], part
 
 
-def test_parts_of_the_paper_stand_where_they_are_said_to():
+def test_parts_of_the_paper_stand_where_they_are_said_to_and_marks_lead_to_its_pages():
+    for path in sources().values():
+        for mark in re.findall(r"^> \*\*([^*]+)\*\*", path.read_text("utf-8"), re.MULTILINE):
+            assert re.fullmatch(r"https://arxiv\.org/pdf/1706\.03762v5#page=\d+", paper_url(mark))
     assert parts()["3.2.1"] == "3-2-attention.html#scaled-dot-product-attention"
     assert parts()["5"] == "5-1-data-batching.html"
     assert parts()["equation 3"] == "5-3-optimizer.html#eq-3"

@@ -29,20 +29,8 @@ x
 twice(x);
 ````
 """
-FORMATTED = CHAPTER.replace(
-    """\
-def twice( x ) :
-    return 2*x
-x = 'one'
-""",
-    """\
-def twice(x):
-    return 2 * x
-
-
-x = "one"
-""",
-)
+UGLY = "def twice( x ) :\n    return 2*x\nx = 'one'\n"
+FORMATTED = CHAPTER.replace(UGLY, 'def twice(x):\n    return 2 * x\n\n\nx = "one"\n')
 
 
 @pytest.fixture

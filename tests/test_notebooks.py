@@ -94,8 +94,11 @@ def test_the_code_is_the_chapters_and_folds_as_on_the_site(folder: Path, name: s
     code = [cell.source for cell in chapter.cells if cell.cell_type == "code"]
     first, *rest = [cell for cell in read(folder, name).cells if cell.cell_type == "code"]
     assert 'find_spec("annotated") is None' in first.source
-    if "sys.modules" in rest[0].source:  # the modules of the book that the chapter imports
-        assert rest.pop(0).metadata["jupyter"]["source_hidden"]
+    asked = re.findall(r"^from (book[\w.]*) import ", "\n".join(code), re.MULTILINE)
+    if asked:  # the modules of the book come with the notebook
+        brought = rest.pop(0)
+        assert brought.metadata["jupyter"]["source_hidden"]
+        assert all(f'_add_module("{module[5:]}' in brought.source for module in asked)
     assert [re.sub(r"\A# @title .*\n", "", cell.source) for cell in rest] == code
     for cell in rest:
         folded = bool({*cell.metadata.get("tags", [])} & {"paper", "hide-input", "hide-cell"})
@@ -105,33 +108,14 @@ def test_the_code_is_the_chapters_and_folds_as_on_the_site(folder: Path, name: s
         assert (cell.metadata.get("cellView") == "form") == folded
 
 
-def test_modules_of_the_book_come_with_the_notebooks_that_import_them(folder: Path, tmp_path: Path):
-    """In a folder where nothing else is; what they are is what the book has."""
-    imports = re.compile(r"^from book(?:\.[\w.]+)? import .+$", re.MULTILINE)
-    checked: set[str] = set()
-    for name, path in PATHS.items():
-        asked = imports.findall(path.read_text(encoding="utf-8"))
-        cells = [cell.source for cell in read(folder, name).cells if "ModuleType" in cell.source]
-        assert len(cells) == bool(asked), name
-        if set(asked) <= checked:
-            continue
-        checked |= {*asked}
-        (tmp_path / "cell.py").write_text("\n".join([*cells, *asked, SAME]), encoding="utf-8")
-        command = [sys.executable, "cell.py", str(ROOT / "book")]
-        subprocess.run(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": ""}, check=True)
-
-
-SAME = """
-from pathlib import Path
-for name, module in [item for item in sys.modules.items() if item[0].startswith("book.")]:
-    place = Path(sys.argv[1]) / f"{name[5:].replace('.', '/')}.py"
-    if place.with_suffix("").is_dir():
-        continue
-    alone = dict(__name__=name)
-    exec(place.read_text(encoding="utf-8"), alone)
-    assert not hasattr(module, "__file__") and module.__doc__ == alone["__doc__"]
-    assert {*vars(module)} >= {*alone}, name
-"""
+@pytest.mark.parametrize("name", PATHS)
+def test_pictures_are_inside(folder: Path, name: str):
+    pictures = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", PATHS[name].read_text(encoding="utf-8"))
+    text = "\n".join(c.source for c in read(folder, name).cells if c.cell_type == "markdown")
+    found = re.findall(r'<img alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]+)">', text)
+    shown = [(html.unescape(alt), base64.b64decode(data)) for alt, data in found]
+    place = PATHS[name].parent
+    assert shown == [(alt, (place / path).read_bytes()) for alt, path in pictures]
 
 
 @pytest.mark.parametrize("name", ["index", "claims"])
@@ -139,17 +123,6 @@ def test_what_only_the_site_has_is_named(folder: Path, name: str):
     text, source = texts(read(folder, name)), PATHS[name].read_text(encoding="utf-8")
     places = len(re.findall(r'^<div class="(?:scoreboard|claims-index)">', source, re.MULTILINE))
     assert text.count("On the site, the build") == places > 0 and "<div" not in text
-
-
-@pytest.mark.parametrize("name", PATHS)
-def test_pictures_are_inside(folder: Path, name: str):
-    pictures = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", PATHS[name].read_text(encoding="utf-8"))
-    text = "\n".join(c.source for c in read(folder, name).cells if c.cell_type == "markdown")
-    assert not re.search(r"!\[[^\]]*\]\((?!https?:|data:)", text)
-    found = re.findall(r'<img alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]+)">', text)
-    assert [html.unescape(alt) for alt, _ in found] == [alt for alt, _ in pictures]
-    for (_, data), (_, path) in zip(found, pictures, strict=True):
-        assert base64.b64decode(data) == (PATHS[name].parent / path).read_bytes()
 
 
 CHAPTER = """\

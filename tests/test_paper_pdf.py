@@ -11,15 +11,6 @@ import pytest
 from annotated.evaluation import table_2
 from annotated.machinery.errors import FileError
 from annotated.machinery.paper import pdf
-from annotated.machinery.paper.pdf import (
-    _CAPTIONS,
-    _HEADINGS,
-    _LOST,
-    _join_lines,
-    _known_words,
-    _typeset,
-    extract_paper,
-)
 from annotated.parsing import table_4
 from annotated.variations import _BASE, table_3
 
@@ -88,7 +79,7 @@ def set_paper(skip=()):
         for line in justified(label + text, width):
             put(line, x)
 
-    for n, name in enumerate(name for name in _HEADINGS if name not in skip):
+    for n, name in enumerate(name for name in pdf._HEADINGS if name not in skip):
         y -= 12
         put(name if name.isalpha() else f"{name} Of Attention", size=12, lead=20)
         for _ in range(0 if name in ("6", "References") else 3):
@@ -97,10 +88,10 @@ def set_paper(skip=()):
             y -= 6
         put("y = f x", x=240, lead=0)  # an equation and its number
         put("(9)", x=498, lead=22)
-        if n < len(_CAPTIONS):
-            kind, number = _CAPTIONS[n].split("-")
+        if n < len(pdf._CAPTIONS):
+            kind, number = pdf._CAPTIONS[n].split("-")
             put("a picture", x=260, lead=30, room=120)
-            paragraph(_CAPTIONS[n], f"{kind.capitalize()} {number}: ")
+            paragraph(pdf._CAPTIONS[n], f"{kind.capitalize()} {number}: ")
             put("23.75   1.0", x=150, lead=20)  # a row of a table
     expected["footnote-1"] = ["A note at the foot of the first page that goes on below."]
     pages[0] += [
@@ -115,7 +106,7 @@ def test_a_paper_set_here_is_read_whole_in_any_scale(tmp_path, move):
     pages, expected = set_paper()
     assert sum(text.endswith("-") for page in pages for *_, text in page) > 10
     (tmp_path / "made.pdf").write_bytes(pdf_bytes(pages, move))
-    assert len(pages) > 4 and extract_paper(tmp_path / "made.pdf") == expected
+    assert len(pages) > 4 and pdf.extract_paper(tmp_path / "made.pdf") == expected
 
 
 LOCK = b"/Encrypt<</Filter/Standard/V 1/R 2/O(%s)/U(%s)/P -44>>/ID[(a)(a)]" % (b"o" * 32, b"u" * 32)
@@ -136,7 +127,7 @@ def test_unusable_files_are_refused_in_one_line_by_name_and_reason(name, tmp_pat
     path = tmp_path / "some file.pdf"
     path.write_bytes(content)
     with pytest.raises(FileError, match=rf"some file\.pdf.*{reason}") as error:
-        extract_paper(path)
+        pdf.extract_paper(path)
     assert "\n" not in str(error.value) and not caplog.records
 
 
@@ -145,11 +136,11 @@ def test_a_pdf_has_limits_of_time_and_size(tmp_path, monkeypatch):
     path.write_bytes(pdf_bytes(set_paper()[0]))
     monkeypatch.setattr(pdf, "_SECONDS", 0.01)
     with pytest.raises(FileError, match=r"made\.pdf.*0\.01 seconds"):
-        extract_paper(path)
+        pdf.extract_paper(path)
     monkeypatch.setattr(pdf, "_LARGEST", 100)
     for wrong in path, tmp_path, "/dev/zero":
         with pytest.raises(FileError, match="100 bytes"):
-            extract_paper(wrong)
+            pdf.extract_paper(wrong)
 
 
 # ---------------------------------------------------------------------- words and formulas
@@ -167,7 +158,7 @@ def test_a_pdf_has_limits_of_time_and_size(tmp_path, monkeypatch):
     ],
 )
 def test_lines_join(lines, known, text):
-    assert _join_lines(lines, _known_words([known, "a broken exam-"])) == text
+    assert pdf._join_lines(lines, pdf._known_words([known, "a broken exam-"])) == text
 
 
 @pytest.mark.parametrize(
@@ -181,15 +172,18 @@ def test_lines_join(lines, known, text):
         ("q ⋅ k = dk i=1 qiki, has", r"$q \cdot k = \sum^{d_k}_{i=1} q_i k_i$, has"),
         ("uses O(k·n·d + n·d2).", r"uses $O(k \cdot n \cdot d + n \cdot d^2)$."),
         ("all warmup_steps of it", r"all $warmup\_steps$ of it"),
-        *((f"value {sign}ls = 0.1", r"value $\epsilon_{ls} = 0.1$") for sign in ("ϵ", "ε", _LOST)),
-        (f"value ϵls = 0{_LOST}1.", r"value $\epsilon_{ls} = 0.1$."),  # version 7
+        *(
+            (f"value {sign}ls = 0.1", r"value $\epsilon_{ls} = 0.1$")
+            for sign in ("ϵ", "ε", pdf._LOST)
+        ),
+        (f"value ϵls = 0{pdf._LOST}1.", r"value $\epsilon_{ls} = 0.1$."),  # version 7
         ("ϵ = 10-9", r"$\epsilon = 10^{-9}$"),
         ("at position t and gradients 4. To", "at position $t$ and gradients$^4$. To"),
         *[("What height has a dkny box, a quick one (2 by 5), of size large?",) * 2],  # no formulas
     ],
 )
 def test_formulas_become_latex(printed, wanted):
-    assert _typeset(printed) == wanted
+    assert pdf._typeset(printed) == wanted
 
 
 # -------------------------------------------------------------------------------- the paper itself
@@ -207,7 +201,7 @@ COUNTS = {
 
 @pytest.fixture(scope="module")
 def real():
-    return extract_paper(PDF)
+    return pdf.extract_paper(PDF)
 
 
 @pytest.fixture(scope="module")

@@ -46,11 +46,17 @@ def test_what_has_more_rows_keeps_them():
     assert mend_heads(plain) == plain
 
 
-def test_numbers_have_four_digits_that_count():
+def test_numbers_have_four_digits_that_count_and_a_real_minus_and_raised_powers():
     numbers = "14.400000", "16.700001", "4.76837158203125e-07", "12345.678901", "nan"
     page = "".join(f"<td>{number}</td>" for number in numbers)
     cells = mend_tables(page).split("<td>")[1:]
     assert [cell.partition("<")[0] for cell in cells] == ["14.4", "16.7", "4.768e-07", "12346", ""]
+    texts = ["-0.28 (-0.77 to +0.18)", "at most 3e-06, since 2026-11-21", '<a href="#a-1">en-2</a>']
+    frame = pd.DataFrame({"said": [*texts, "<code>-1</code>"]})
+    html = mend_tables(frame.to_html(escape=False))
+    assert re.findall("<td>(.*?)</td>", html)[1:] == [
+        "−0.28 (−0.77 to +0.18)", "at most 3×10⁻⁶, since 2026-11-21", texts[2], "<code>-1</code>",
+    ]  # fmt: skip
 
 
 def test_columns_of_numbers_are_marked_and_printed_as_one_prints_numbers():
@@ -68,21 +74,7 @@ def test_columns_of_numbers_are_marked_and_printed_as_one_prints_numbers():
     ]  # fmt: skip
 
 
-def test_numbers_among_words_have_a_real_minus_and_raised_powers():
-    texts = ["-0.28 (-0.77 to +0.18)", "at most 3e-06, since 2026-11-21", '<a href="#a-1">en-2</a>']
-    frame = pd.DataFrame({"said": [*texts, "<code>-1</code>"]})
-    html = mend_tables(frame.to_html(escape=False))
-    assert re.findall("<td>(.*?)</td>", html)[1:] == [
-        "−0.28 (−0.77 to +0.18)", "at most 3×10⁻⁶, since 2026-11-21", texts[2], "<code>-1</code>",
-    ]  # fmt: skip
-
-
-def test_no_line_breaks_a_formula():
-    assert typeset("if n &lt; d, for d = 64") == "if n\xa0&lt;\xa0d, for d\xa0=\xa064"
-    assert typeset(text := '<p style="a = b">Adam - in 2 steps</p>') == text
-
-
-def test_where_a_cell_has_many_words_each_cell_names_its_column():
+def test_where_a_cell_has_many_words_each_cell_names_its_column_and_no_line_breaks_a_formula():
     row = '<tr class="row-even">{}</tr>'
     cells = "".join(f"<td><p>{text}</p></td>" for text in ("5.1", "many words " * 6, ""))
     heads = "".join(f'<th class="head"><p>{name}</p></th>' for name in ("section", "said", "here"))
@@ -92,6 +84,8 @@ def test_where_a_cell_has_many_words_each_cell_names_its_column():
     assert html.count("wordy") == 1
     few = table.format(row.format(heads), row.format(re.sub("many|words", "", cells)))
     assert "data-head" not in mend_tables(few)
+    assert typeset("if n &lt; d, for d = 64") == "if n\xa0&lt;\xa0d, for d\xa0=\xa064"
+    assert typeset(text := '<p style="a = b">Adam - in 2 steps</p>') == text
 
 
 def test_a_table_of_many_columns_names_its_numbers_and_the_names_of_python_may_break():

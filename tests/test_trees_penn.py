@@ -6,7 +6,7 @@ import zipfile
 import pytest
 from hypothesis import given
 from nltk import Tree
-from serving import tar
+from serving import put, tar
 from treebanks import TREES, one
 
 from annotated.machinery.corpora.registry import find_corpus
@@ -59,9 +59,8 @@ def test_brackets_in_words_can_be_read_again():
 
 def test_a_treebank_is_found_in_its_folder(tmp_path):
     for section in "02", "22":
-        (tmp_path / "wsj" / section).mkdir(parents=True)
         file = tmp_path / "wsj" / section / f"WSJ_{section}01.MRG"
-        file.write_bytes(b"\xef\xbb\xbf( (S (NP-SBJ (NN a))) )\n")
+        put(file, b"\xef\xbb\xbf( (S (NP-SBJ (NN a))) )\n")
     with pytest.raises(ValueError, match=r"03/\*.mrg"):
         load_trees(str(tmp_path), "train")
     assert load_trees(str(tmp_path), "dev") == [one("(S (NP (NN a)))")]
@@ -93,15 +92,13 @@ def test_a_treebank_is_found_in_its_folder(tmp_path):
 def test_an_archive_without_trees_is_refused(tmp_path, monkeypatch, corpus, split, files, said):
     monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path))
     path = tmp_path / find_corpus(corpus).folder / next(iter(find_corpus(corpus).files))
-    path.parent.mkdir(parents=True)
     members = {name: text.encode("utf-8", "surrogateescape") for name, text in files.items()}
-    if not files:
-        path.write_bytes(b"no archive")
-    elif path.suffix == ".zip":
+    put(path, b"no archive")
+    if files and path.suffix == ".zip":
         with zipfile.ZipFile(path, "w") as archive:
             for name, content in members.items():
                 archive.writestr(name, content)
-    else:
+    elif files:
         tar(path, members, "w:gz")
     with pytest.raises(ValueError, match=rf"{re.escape(str(path))}.*{said}"):
         load_trees(corpus, split)
