@@ -10,7 +10,6 @@ import torch
 
 sentencepiece = pytest.importorskip("sentencepiece")
 transformers = pytest.importorskip("transformers")
-
 WORDS = "the cat sat on a mat and saw two dogs in park while it rained all day long"
 WORDS = WORDS.split()
 ENGLISH = [" ".join(WORDS[(i * j + j) % len(WORDS)] for j in range(2, 12)) for i in range(60)]

@@ -3,8 +3,6 @@
 import os
 import re
 import unicodedata
-from html import unescape
-from pathlib import Path
 
 import pytest
 
@@ -13,14 +11,11 @@ pytest.importorskip("sphinxcontrib.bibtex", reason="needs the extra `book`")
 from bibliography import labels
 from contents import ROOT, sources
 from pybtex.database import Entry, parse_file
-from small_books import build
 
 BIB = ROOT / "book" / "references.bib"
 ENTRIES = parse_file(str(BIB), bib_format="bibtex").entries
 NUMBERED = {int(e.fields["number"]): e for e in ENTRIES.values() if "number" in e.fields}
 LABELS = labels(BIB)
-
-
 assert sorted(NUMBERED) == list(range(1, 41))  # the paper's
 
 
@@ -31,9 +26,6 @@ def letters(text: str) -> str:
 
 def surnames(entry: Entry) -> list[str]:
     return [letters("".join(person.last_names)) for person in entry.persons["author"]]
-
-
-# ------------------------------------------------------------------------------------- the entries
 
 
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=list(ENTRIES))
@@ -47,9 +39,6 @@ def test_entry_is_complete(entry: Entry):
     assert re.fullmatch(r"\d{4}\.\d{4,5}", fields.get("eprint", "0000.0000"))
     assert re.fullmatch(r"https?://\S+", fields.get("url", "https://x"))
     assert re.fullmatch(r"\d+--\d+", fields.get("pages", "1--2"))
-
-
-# -------------------------------------------------------------------------------------- the labels
 
 
 def test_labels():
@@ -68,9 +57,6 @@ def test_chapters_cite_what_is_listed_and_all_of_it():
         for key in keys.split(",")
     }
     assert cited == set(ENTRIES)
-
-
-# --------------------------------------------------------------------------------------- the paper
 
 
 @pytest.fixture(scope="module")
@@ -111,35 +97,3 @@ def test_numbers_agree_with_the_paper(paper: str):
         assert all(map(str.endswith, names, ours)), f"[{number}]: {names}, {ours}"
         title = SHORTENED.get(number, entry.fields["title"])
         assert letters(title) in letters(text), number
-
-
-# ------------------------------------------------------------------------------------ the rendering
-
-PAGE = """\
-# Page
-
-One {cite}`bahdanau2015neural`, three {cite}`wu2016google,rush2018annotated,he2016deep`.
-
-```{bibliography}
-:filter: number != ""
-```
-
-```{bibliography}
-:filter: number == ""
-```
-"""
-
-
-@pytest.mark.slow
-def test_sphinx_renders_the_numbers(tmp_path: Path):
-    (tmp_path / "index.md").write_text(PAGE, encoding="utf-8")
-    styles = {"bibtex_default_style": "paper", "bibtex_reference_style": "label"}
-    extensions = "sphinxcontrib.bibtex", "bibliography"
-    assert build(tmp_path, *extensions, bibtex_bibfiles=[str(BIB)], **styles) == ""
-    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
-    text = unescape(re.sub("<[^>]+>", "", page))
-    assert "One [2], three [11, 38, Rush18]." in text
-    listed = re.findall(r'class="citation".*?class="label">(.*?)</span>\s*<[sp]', page, re.DOTALL)
-    names = [unescape(re.sub("<[^>]+>", "", label)) for label in listed]
-    assert names == [f"[{label}]" for label in LABELS.values()]
-    assert "Neural Computation, 9(8):1735–1780, 1997." in re.sub(r"\s+", " ", text)

@@ -14,6 +14,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import pytest
 import torch
+from bibliography import labels
 from contents import CHAPTERS, ROOT, pages
 from links import modules
 from playwright.sync_api import expect
@@ -26,7 +27,6 @@ from annotated.machinery.visualization.weights import merge_words, read_attentio
 from book.charts import LAYERS, chart_theme
 
 SITE = ROOT / "_build" / "html"
-
 pytestmark = pytest.mark.site
 
 
@@ -84,6 +84,9 @@ def test_a_page_is_in_form(page: str) -> None:
 
 def test_citations_and_the_paper_layer_have_the_papers_numbers() -> None:
     page = html("3-2-attention")
+    listed = re.findall(r'class="label">(.*?)</span>\s*<[sp]', html("bibliography"), re.DOTALL)
+    entries = labels(ROOT / "book" / "references.bib").values()
+    assert [re.sub("<[^>]+>", "", label) for label in listed] == [f"[{label}]" for label in entries]
     title = 'title="Dzmitry Bahdanau[^"]*"'  # a citation shows the paper's own number
     assert re.search(rf'href="bibliography.html#[^"]*" {title}>2</a>', page)
     marks = re.findall(r'class="mark[^"]*"[^>]*>([^<]+)<', page)
@@ -158,8 +161,6 @@ def visit(browser):
 
 
 LOOK = (Path(__file__).parent / "look.js").read_text(encoding="utf-8").partition("\n")[2]
-
-
 SHIFT = """window.shift = 0;
 new PerformanceObserver((list) => {
     for (const entry of list.getEntries()) if (!entry.hadRecentInput) window.shift += entry.value;
@@ -206,10 +207,6 @@ def open_live(tab) -> None:
             expect(result).not_to_be_empty()
 
 
-def test_the_site_is_not_heavy() -> None:
-    assert sum(path.stat().st_size for path in SITE.rglob("*") if path.is_file()) < 45_000_000
-
-
 @pytest.mark.parametrize("page", pages())
 def test_a_page_is_not_heavy(page: str) -> None:
     text = html(page)
@@ -220,6 +217,10 @@ def test_a_page_is_not_heavy(page: str) -> None:
     large = re.findall(r'data-spec="(\w+)"', text)  # charts that come when they are scrolled to
     for name in large:
         assert (SITE / "charts" / f"{name}.js").stat().st_size < 500_000
+
+
+def test_the_site_is_not_heavy() -> None:
+    assert sum(path.stat().st_size for path in SITE.rglob("*") if path.is_file()) < 45_000_000
 
 
 def specs(page: str) -> list[dict]:
@@ -292,9 +293,8 @@ def test_page_in_a_browser_without_network(browser, page: str, width: int, theme
         shift = min(shift, layout_shift(tab))
     weight = sum(Path(path).stat().st_size for path in asked if "/charts/" not in path)
     if theme == "light":  # those too that wait to be chosen
-        tab.evaluate(
-            "for (const e of document.querySelectorAll('.choice .chart')) e.hidden = false"
-        )
+        hidden = "document.querySelectorAll('.choice .chart')"
+        tab.evaluate(f"for (const e of {hidden}) e.hidden = false")
     tab.evaluate("dispatchEvent(new Event('beforeprint'))")  # draws all charts at once, in light
     tab.evaluate("dispatchEvent(new Event('afterprint'))")
     # Forty charts on one page, two pages at once. (The content policy forbids to wait by a script.)
@@ -451,13 +451,12 @@ def test_the_reference_shows_a_line_for_each_name_and_unfolds_where_a_link_leads
 
 
 def test_the_claims_fit_a_phone_and_begin_with_their_counts(visit) -> None:
-    tab = visit("claims", 390, height=844)
+    tab = visit("claims", 390, 844)
     bar = tab.locator(".scoreboard").bounding_box()
     assert bar["y"] + bar["height"] < 844
     told = tab.locator("article td").filter(has_text=re.compile(".{100}"))
     sizes = told.evaluate_all("cells => cells.map((cell) => [cell.clientWidth, cell.scrollWidth])")
-    assert len(sizes) > 40
-    assert all(width > 300 and shown <= width for width, shown in sizes)
+    assert len(sizes) > 40 and all(width > 300 and shown <= width for width, shown in sizes)
 
 
 def test_the_index_of_claims_is_filtered_by_the_address_and_by_hand(visit) -> None:
@@ -589,17 +588,6 @@ def test_what_is_too_wide_fades_and_its_button_covers_nothing_and_goes_when_it_f
     ), "the names of the rows stay"
 
 
-def test_on_paper_the_page_is_light_and_whole(visit) -> None:
-    tab = visit("5-3-optimizer", first="localStorage.setItem('mode', 'dark')")
-    theme = "document.documentElement.dataset.theme"
-    for event, expected in ("beforeprint", "light"), ("afterprint", "dark"):
-        tab.evaluate(f"dispatchEvent(new Event('{event}'))")
-        assert tab.evaluate(theme) == expected
-    tab.emulate_media(media="print")
-    cut = "[...document.querySelectorAll('pre')].filter((e) => e.scrollWidth > e.clientWidth)"
-    assert tab.evaluate(f"{cut}.length") == 0
-
-
 def test_the_book_becomes_one_pdf(browser, tmp_path: Path) -> None:
     pypdf = pytest.importorskip("pypdf", reason="needs the extra `pdf`")
     from pdf import bind, links, print_page
@@ -632,15 +620,14 @@ def test_a_chart_opens_as_large_as_the_window_and_as_it_was_set(visit) -> None:
     tab = visit("5-3-optimizer", 1600)
     chart = tab.locator("div.chart").first
     chart.locator("input[type=range]").first.press("End")
-    small = chart.locator("svg.marks")
     button = chart.get_by_role("button", name="Enlarge")
     button.press("Enter")
     dialog = tab.get_by_role("dialog")
-    large, box = dialog.locator("svg.marks"), small.bounding_box()
+    large, box = dialog.locator("svg.marks"), chart.locator("svg.marks").bounding_box()
     expect(large).to_have_css("transform", re.compile(r"matrix\(1\.[5-9]|matrix\(2"))
     assert large.bounding_box()["width"] > 1.5 * box["width"]
     slider = dialog.locator("input[type=range]").first
-    assert slider.input_value() == chart.locator("input[type=range]").first.input_value()
+    assert slider.input_value() == slider.get_attribute("max")
     said = large.locator("text", has_text="at most")
     before = said.inner_html()
     slider.press("Home")
@@ -665,10 +652,8 @@ def test_an_enlarged_chart_knows_where_the_pointer_is(visit) -> None:
 
 def test_a_short_read_leaves_out_the_laboratories_until_a_link_leads_there(visit) -> None:
     tab = visit(next(page for page in pages() if '<section id="laboratory">' in html(page)))
-    address = tab.url
-    button = tab.get_by_role("button", name="Short read")
-    laboratory = tab.locator("#laboratory")
-    entry = tab.locator(".bd-toc a[href='#laboratory']")
+    address, button = tab.url, tab.get_by_role("button", name="Short read")
+    laboratory, entry = tab.locator("#laboratory"), tab.locator(".bd-toc a[href='#laboratory']")
     expect(button).to_have_attribute("aria-pressed", "false")
     expect(laboratory).to_be_visible()
     button.click()
@@ -679,8 +664,9 @@ def test_a_short_read_leaves_out_the_laboratories_until_a_link_leads_there(visit
         expect(tab.locator(".left-out")).to_have_text(re.compile(r"^Laboratory: .+\. Show$"))
         tab.reload()
     inside = laboratory.locator("section[id]").last.get_attribute("id")
+    heading = tab.locator(f"#{inside} > :is(h3, h4)").first
     tab.evaluate(f"location.hash = '#{inside}'")
-    expect(tab.locator(f"#{inside} > :is(h3, h4)").first).to_be_in_viewport()
+    expect(heading).to_be_in_viewport()
     expect(button).to_have_attribute("aria-pressed", "false")
     tab.goto("about:blank")
     tab.goto(address)  # the choice holds for all pages
@@ -689,7 +675,7 @@ def test_a_short_read_leaves_out_the_laboratories_until_a_link_leads_there(visit
     expect(laboratory.locator("h2").first).to_be_focused()
     tab.goto("about:blank")
     tab.goto(f"{address}#{inside}")
-    expect(tab.locator(f"#{inside} > :is(h3, h4)").first).to_be_in_viewport()
+    expect(heading).to_be_in_viewport()
 
 
 def test_one_sentence_leads_from_page_to_page(visit) -> None:
@@ -704,43 +690,38 @@ def test_one_sentence_leads_from_page_to_page(visit) -> None:
         expect(heading).to_be_in_viewport()
 
 
-def test_solutions_unfold_and_charts_follow_the_theme(visit) -> None:
-    tab = visit("5-3-optimizer")
+def test_solutions_unfold_and_charts_follow_the_theme_and_paper_is_light(visit) -> None:
+    tab = visit("5-3-optimizer", first="localStorage.setItem('mode', 'dark')")
     solution = tab.locator("details.hide", has_text="Solution").first
     assert not solution.locator("pre").first.is_visible()
     solution.locator("summary").click()
     assert solution.locator("pre").first.is_visible()
-
     tab.locator("div.chart").first.scroll_into_view_if_needed()
     tab.wait_for_selector("div.chart.drawn svg")
     text = tab.locator("div.chart svg text").first
-    light = text.evaluate("(text) => getComputedStyle(text).fill")
+    dark = text.evaluate("(text) => getComputedStyle(text).fill")
     theme = "document.documentElement.dataset.theme"
-    tab.evaluate(f"{theme} = 'dark'")
-    expect(text).not_to_have_css("fill", light, timeout=30_000)
     tab.evaluate(f"{theme} = 'light'")
-    expect(text).to_have_css("fill", light, timeout=30_000)
+    expect(text).not_to_have_css("fill", dark, timeout=30_000)
+    tab.evaluate(f"{theme} = 'dark'")
+    expect(text).to_have_css("fill", dark, timeout=30_000)
+    for event, expected in ("beforeprint", "light"), ("afterprint", "dark"):
+        tab.evaluate(f"dispatchEvent(new Event('{event}'))")
+        assert tab.evaluate(theme) == expected
+    tab.emulate_media(media="print")
+    cut = "[...document.querySelectorAll('pre')].filter((e) => e.scrollWidth > e.clientWidth)"
+    assert tab.evaluate(f"{cut}.length") == 0
 
 
-# Figure 1, alive
+FIGURE_1 = r'<div class="alive">.*?<script type="application/json">(.*?)</script>'
 
 
-@cache
 def figure_1() -> dict:
-    (text,) = re.findall(
-        r'<div class="alive">.*?<script type="application/json">(.*?)</script>',
-        html("3-model-architecture"),
-        re.DOTALL,
-    )
-    return json.loads(text)
+    return json.loads(re.search(FIGURE_1, html("3-model-architecture"), re.DOTALL)[1])
 
 
-def whole_numbers(groups: torch.Tensor) -> list[int]:
-    return (127 * groups / groups.abs().max()).round().int().flatten().tolist()
-
-
-def close(one: list[int], two: list[int]) -> bool:
-    return len(one) == len(two) and max(abs(a - b) for a, b in zip(one, two, strict=True)) <= 1
+def strip_of(shown: dict, stack: str, number: int) -> list[int]:
+    return list(memoryview(b64decode(shown["strips"][stack][number])).cast("b"))
 
 
 @pytest.fixture(scope="module")
@@ -761,12 +742,10 @@ def test_figure_1_shows_the_vectors_and_weights_of_the_model(translator) -> None
         ("decoder", 2 + 18): "decoder.layers.3.self_attn",
         ("decoder", 2 + 23): "decoder.layers.3.sublayer.2",
     }
-    hooks = [
-        model.get_submodule(name).register_forward_hook(
-            lambda box, given, output, name=name: fired.setdefault(name, []).append(output[0])
-        )
-        for name in places.values()
-    ]
+    hooks = []
+    for name in places.values():
+        hook = lambda box, given, output, name=name: fired.setdefault(name, []).append(output[0])
+        hooks.append(model.get_submodule(name).register_forward_hook(hook))
     src = torch.tensor(encode_source(translator.tokenizer, ["A man is riding a bicycle."]))
     with record_attention(model) as seen:
         ys = greedy_decode(model, src, None, 20, START, END)  # step by step
@@ -776,14 +755,15 @@ def test_figure_1_shows_the_vectors_and_weights_of_the_model(translator) -> None
     assert all(len(texts) == n for texts, n in zip(shown["strips"].values(), (18, 27), strict=True))
     for (stack, number), name in places.items():
         newest = [step[-1:] for step in fired[name]] if stack == "decoder" else fired[name]
-        groups = torch.cat(newest).unflatten(-1, (32, 4)).mean(dim=-1)
-        there = list(memoryview(b64decode(shown["strips"][stack][number])).cast("b"))
-        assert close(there, whole_numbers(groups)), name
-    for kind, name in [
-        ("encoder", "encoder.layers.{}.self_attn"),
-        ("decoder", "decoder.layers.{}.self_attn"),
-        ("cross", "decoder.layers.{}.src_attn"),
-    ]:
+        groups = torch.cat(newest).unflatten(-1, (32, 4)).mean(dim=-1).flatten()
+        expected = 127 * groups / groups.abs().max()
+        found = torch.tensor(strip_of(shown, stack, number), dtype=torch.float32)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1.5)
+    attentions = {
+        "encoder": "encoder.layers.{}.self_attn",
+        "decoder": "decoder.layers.{}.self_attn",
+    }
+    for kind, name in (attentions | {"cross": "decoder.layers.{}.src_attn"}).items():
         for layer, rows in enumerate(shown["weights"][kind]):
             weights = 100 * seen[name.format(layer)][0].mean(dim=0)
             assert (torch.tensor(rows) - weights).abs().max() <= 0.51, name
@@ -802,15 +782,10 @@ def test_figure_1_is_clicked_marked_and_played(visit) -> None:
     box = lambda name: place.get_by_role("radio", name=name, exact=True)
     bicycle = shown["source"].index("bicycle")
 
-    def drawn(row) -> list[int]:
-        return row.locator(".strip rect").evaluate_all(
-            "(cells) => cells.map((cell) => Math.round(127 * cell.getAttribute('fill-opacity'))"
-            " * (cell.classList.contains('below') ? -1 : 1))"
-        )
-
-    def strip(stack: str, number: int, row: int) -> list[int]:
-        numbers = list(memoryview(b64decode(shown["strips"][stack][number])).cast("b"))
-        return numbers[32 * row : 32 * row + 32]
+    strip = lambda stack, number, row: strip_of(shown, stack, number)[32 * row : 32 * row + 32]
+    cells = """all => all.map((cell) => Math.round(127 * cell.getAttribute('fill-opacity'))
+        * (cell.classList.contains('below') ? -1 : 1))"""
+    drawn = lambda row: row.locator(".strip rect").evaluate_all(cells)
 
     tab.wait_for_selector(".alive .live svg")
     place.locator(".figure").evaluate("(figure) => figure.scrollIntoView()")
@@ -838,8 +813,7 @@ def test_figure_1_is_clicked_marked_and_played(visit) -> None:
     slider.press("End")
     expect(told).to_contain_text("Softmax, decoder.")
     expect(place.locator(".bars rect")).to_have_count(5)
-    written = " ".join(shown["written"])
-    expect(place.locator(".written")).to_have_text(written)
+    expect(place.locator(".written")).to_have_text(" ".join(shown["written"]))
     pieces.nth(1).press("ArrowDown")
     name, p = shown["likely"][2][0]
     expect(told).to_contain_text(f"the model expects “{name}” {p:.2f}")
@@ -869,14 +843,12 @@ def test_a_training_is_played_as_a_film(visit) -> None:
 
     def weights(number: int) -> torch.Tensor:
         """(layers, h, German, English)"""
-        texts = frames[number]["weights"]
-        numbers = [
-            [[[*map(int, row.split())] for row in head] for head in layer] for layer in texts
-        ]
-        return torch.tensor(numbers) / 100
+        rows = lambda head: [[*map(int, row.split())] for row in head]
+        layers = frames[number]["weights"]
+        return torch.tensor([[rows(head) for head in layer] for layer in layers]) / 100
 
-    def drawn(rects) -> list[float]:
-        return rects.evaluate_all("all => all.map((one) => +one.getAttribute('fill-opacity'))")
+    opacity = "all => all.map((one) => +one.getAttribute('fill-opacity'))"
+    drawn = lambda rects: rects.evaluate_all(opacity)
 
     def compare(number: int) -> None:
         frame, found = frames[number], weights(number)

@@ -10,7 +10,6 @@ import pytest
 from contents import ROOT, helpers, pages, sources
 
 jupytext = pytest.importorskip("jupytext", reason="needs the extra `test`")
-
 PATHS = sources()
 TEXTS = {page: path.read_text(encoding="utf-8") for page, path in PATHS.items()}
 NOTEBOOKS = [page for page in pages() if "```{code-cell}" in TEXTS.get(page, "")]
@@ -26,9 +25,6 @@ def cells(page: str) -> list:
 
 def test_the_contents_name_every_page_once():
     assert sorted(pages()) == sorted(PATHS)
-
-
-# -------------------------------------------------------------------------------------- execution
 
 
 def as_the_build_reads_it(page: str):
@@ -69,9 +65,6 @@ def test_a_chapter_runs(page: str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     where = {"metadata": {"path": str(PATHS[page].parent)}}
     nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3", resources=where).execute()
-
-
-# ------------------------------------------------------------------------------------------- form
 
 
 @pytest.mark.parametrize("page", SECTIONS)

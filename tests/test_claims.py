@@ -71,9 +71,6 @@ def test_a_notebook_and_the_build_get_their_own_form():
     assert shown.count(html.escape(text)) == 2 and "<b>" not in shown
 
 
-# -------------------------------------------------------------------------------- the collection
-
-
 @pytest.fixture
 def collector():
     """The book's own module; without the extra `book` the tests of it are skipped."""

@@ -28,7 +28,6 @@ CHAPTERS = [
     *("6-1-machine-translation", "6-3-constituency-parsing", "attention-visualizations"),
     "machinery/heads",
 ]
-
 pytestmark = [
     pytest.mark.colab,
     pytest.mark.skipif(

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def cell(module: str | None, source: str) -> str:
     """A code cell; `module` is where it is exported to."""
-    option = f":export: {module}\n" if module is not None else ""
+    option = f":export: {module}\n" if module else ""
     return f"```{{code-cell}} ipython3\n{option}{source}\n```\n"
 
 
@@ -81,9 +81,6 @@ def fresh(package: Path, code: str) -> str:
     return done.stdout
 
 
-# ------------------------------------------------------------------------------- what is written
-
-
 def test_a_module_of_two_chapters(book: Book):
     book.add(
         "1-one.md",
@@ -100,36 +97,14 @@ def test_a_module_of_two_chapters(book: Book):
         cell("shapes", "# Why four.\n_SIDES = {'square': 4}  # unit\n\nclass Shape:\n    pass"),
     )
     text = book.module("shapes")
-    assert ast.get_docstring(ast.parse(text)).splitlines()[:2] == [
-        "1 One (chapters/1-one.md).",
-        "2 Two: more (chapters/2-two.md).",
-    ]
+    said = ast.get_docstring(ast.parse(text)).splitlines()[:2]
+    assert said == ["1 One (chapters/1-one.md).", "2 Two: more (chapters/2-two.md)."]
     names = [getattr(node, "name", type(node).__name__) for node in ast.parse(text).body]
     # Docstring, imports once and on top, then the cells in the order of the chapters.
     assert names == ["Expr", "Import", "ImportFrom", "area", "ball", "Assign", "Shape"]
     assert text.count("import math") == 1 and "pandas" not in text and "area(2)" not in text
     assert "math.pi * r**2" in text  # formatted
     assert '# Why four.\n_SIDES = {"square": 4}  # unit\n' in text
-
-
-def test_every_kind_of_import_survives(book: Book):
-    source = (
-        "from __future__ import annotations\nimport os, sys\nimport json as j\nimport abc\n"
-        "from collections import (\n    Counter,  # counts\n    OrderedDict as Ordered,\n)\n"
-        "from pathlib import \\\n    Path\nimport gzip  # only here\n"
-        "everything = [os, sys, j, abc, Counter, Ordered, Path, gzip]"
-    )
-    again = "from collections import Counter, deque\nqueue = deque(Counter('ab'))"
-    book.add("1-one.md", "1 One", cell("one", source), cell("one", again))
-    text = book.module("one")
-    scope: dict = {}
-    exec(compile(text, "one.py", "exec"), scope)
-    names = [getattr(thing, "__name__", None) for thing in scope["everything"]]
-    assert names == ["os", "sys", "json", "abc", "Counter", "OrderedDict", "Path", "gzip"]
-    assert list(scope["queue"]) == ["a", "b"]
-    assert "# counts" in text and "# only here" in text
-    tops = [type(node).__name__.startswith("Import") for node in ast.parse(text).body[1:]]
-    assert tops == sorted(tops, reverse=True)  # no import below the first other statement
 
 
 STRING = '''\
@@ -151,9 +126,26 @@ def f():
 '''
 
 
-def test_strings_comments_and_inner_imports_are_left_alone(book: Book):
-    book.add("1-one.md", "1 One", cell("one", "import os\n\nHERE = os.curdir\n" + STRING))
-    assert book.module("one").endswith(STRING)
+def test_every_kind_of_import_survives(book: Book):
+    source = (
+        "from __future__ import annotations\nimport os, sys\nimport json as j\nimport abc\n"
+        "from collections import (\n    Counter,  # counts\n    OrderedDict as Ordered,\n)\n"
+        "from pathlib import \\\n    Path\nimport gzip  # only here\n"
+        "everything = [os, sys, j, abc, Counter, Ordered, Path, gzip]"
+    )
+    again = "from collections import Counter, deque\nqueue = deque(Counter('ab'))"
+    cells = [cell("one", part) for part in (source, again, STRING)]
+    book.add("1-one.md", "1 One", *cells)
+    text = book.module("one")
+    assert text.endswith(STRING)  # strings, comments and inner imports are left alone
+    scope: dict = {}
+    exec(compile(text, "one.py", "exec"), scope)
+    names = [getattr(thing, "__name__", None) for thing in scope["everything"]]
+    assert names == ["os", "sys", "json", "abc", "Counter", "OrderedDict", "Path", "gzip"]
+    assert list(scope["queue"]) == ["a", "b"]
+    assert "# counts" in text and "# only here" in text
+    tops = [type(node).__name__.startswith("Import") for node in ast.parse(text).body[1:]]
+    assert tops == sorted(tops, reverse=True)  # no import below the first other statement
 
 
 def test_names_are_offered_lazily(book: Book):
@@ -194,9 +186,6 @@ def test_a_module_without_a_chapter_is_removed_and_a_file_by_hand_is_never_touch
     assert "mine.py" in book.refusal()
 
 
-# ------------------------------------------------------------------------------ what is refused
-
-
 LOST = cell("one", "def last():\n    return lost")
 
 
@@ -234,9 +223,6 @@ def test_refusals_name_chapter_and_cell(book: Book, cells: list[str], said: list
         assert part in error
 
 
-# ------------------------------------------------------------------------------------- `--check`
-
-
 def replace(path: Path, old: str, new: str) -> None:
     path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
 
@@ -267,9 +253,6 @@ def test_check_fails_on_every_difference_and_only_shows_it(
     for line in shown:
         assert line in output.splitlines()
     assert book.run()[0] == 0 and book.run("--check")[0] == 0  # writing mends it
-
-
-# -------------------------------------------------------------------------------- the repository
 
 
 @pytest.mark.slow

@@ -24,7 +24,6 @@ from annotated.optimizer import rate
 from book.charts import words
 
 SITE = ROOT / "_build" / "html"
-
 pytestmark = pytest.mark.site
 
 
@@ -92,13 +91,6 @@ class Chart:
                 self.controls[name].evaluate(SET, value)
                 yield self.values()
 
-    def pull(self, *points: tuple[float, float]) -> None:
-        self.tab.mouse.move(*points[0])
-        self.tab.mouse.down()
-        for point in points[1:]:
-            self.tab.mouse.move(*point, steps=2)
-        self.tab.mouse.up()
-
     def texts(self) -> list[str]:
         return self.box.locator("svg.marks text").all_text_contents()
 
@@ -133,11 +125,10 @@ class Chart:
 
     def rectangles(self) -> list[str]:
         """What the legend calls the colors of those without labels, row by row."""
-        symbols = self.box.locator(".role-legend-symbol path")
-        fills = symbols.evaluate_all("marks => marks.map((mark) => mark.getAttribute('fill'))")
-        names = self.box.locator(".role-legend-label text").all_text_contents()
-        meaning = dict(zip(fills, names, strict=True))
         drawn = "marks => marks.map((mark) => [mark.getAttribute('fill'), mark.getAttribute('d')])"
+        symbols = self.box.locator(".role-legend-symbol path").evaluate_all(drawn)
+        names = self.box.locator(".role-legend-label text").all_text_contents()
+        meaning = {fill: name for (fill, _), name in zip(symbols, names, strict=True)}
         paths = self.box.locator(".mark-rect.role-mark path").evaluate_all(drawn)
         place = lambda d: [*map(float, re.findall(r"-?[\d.]+(?:e-\d+)?", d)[:2])][::-1]
         return [meaning[fill] for fill, d in sorted(paths, key=lambda path: place(path[1]))]
@@ -203,7 +194,10 @@ def test_a_query_among_three_keys(chart) -> None:
     one = height / 4.4  # from -2.2 to 2.2, and the same to the right
     points = [(left + one * (x + 2.2), top + one * (2.2 - y)) for x, y in path]
     for (start, end), (x, y) in zip(pairwise(points), path[1:], strict=True):
-        opened.pull(start, end)
+        opened.tab.mouse.move(*start)
+        opened.tab.mouse.down()
+        opened.tab.mouse.move(*end, steps=2)
+        opened.tab.mouse.up()
         assert [float(value) for value in opened.values()] == [x, y]
         check(x, y)
     finger = opened.tab.context.new_cdp_session(opened.tab)
@@ -251,13 +245,14 @@ def test_what_turns_a_unit_on(chart) -> None:
     (ids,) = encode_source(tokenizer, ["A man is riding a bicycle."])
     word = ids.index(tokenizer.token_to_id("▁bicycle"))
     seen: list[Tensor] = []
-    hook = layer.feed_forward.w_1.register_forward_hook(lambda *call: seen.append(call[2]))
+    hook = lambda *call: seen.append(call[2][:, word].relu())
+    hook = layer.feed_forward.w_1.register_forward_hook(hook)
     others = torch.tensor(ids).repeat(tokenizer.get_vocab_size(), 1)
     others[:, word] = torch.arange(len(others))
     for part in others.split(1000):  # every piece in the place of the bicycle
         layer(translator().model.src_embed(part), None)
     hook.remove()
-    values = torch.cat([part[:, word] for part in seen]).relu()  # (vocab, d_ff)
+    values = torch.cat(seen)  # (vocab, d_ff)
     strongest = values[ids[word]].argmax().item()
     named = {name: i for i, name in enumerate(names(tokenizer, range(len(values))))}
     assert opened.values() == [str(strongest)]

@@ -26,9 +26,7 @@ from book.charts import words
 
 STATIC = ROOT / "book" / "static"
 CAPTIONS, GENERAL, FIREFOX = "multi30k-en-de", "general-en-fr", "firefox-en-pt"
-
 live = pytest.importorskip("live", reason="needs the extra `book`")
-
 BOX, CAT = "A man is carrying a heavy box.", "A black dog chases a white cat."
 SITE = ROOT / "_build" / "html"
 TEXTS = {page: path.read_text(encoding="utf-8") for page, path in sources().items()}

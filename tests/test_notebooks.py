@@ -3,7 +3,6 @@
 import base64
 import html
 import importlib.util
-import os
 import re
 import shutil
 import subprocess
@@ -68,7 +67,8 @@ def test_it_is_a_valid_notebook_without_sphinx_whose_links_lead_to_notebooks(
     for what, pattern in SPHINX.items():
         found = re.search(pattern, text, re.MULTILINE)
         assert not found, f"{what}: {text[found.start() - 60 : found.end() + 60]!r}"
-
+    quotes = 'quote("' in PATHS[name].read_text(encoding="utf-8")
+    assert ("annotated paper get" in notebook.cells[0].source) == quotes
     assert "](<" not in text
     for target in re.findall(r"\]\(([^)\s]+)\)", text):
         if re.match(r"https?://", target):
@@ -118,84 +118,20 @@ def test_pictures_are_inside(folder: Path, name: str):
     assert shown == [(alt, (place / path).read_bytes()) for alt, path in pictures]
 
 
+def test_citations_and_marks_lead_to_the_papers_own_numbers_and_pages(folder: Path, tmp_path: Path):
+    text = texts(read(folder, "2-background"))
+    assert r"\[9\]" in text
+    assert "> [**§2 ¶1**](https://arxiv.org/pdf/1706.03762v5#page=2)" in text
+    write_notebooks(ROOT, tmp_path, "https://github.com/someone/something")  # again, the same
+    for path in tmp_path.iterdir():
+        assert path.read_bytes() == (folder / path.name).read_bytes()
+
+
 @pytest.mark.parametrize("name", ["index", "claims"])
 def test_what_only_the_site_has_is_named(folder: Path, name: str):
     text, source = texts(read(folder, name)), PATHS[name].read_text(encoding="utf-8")
     places = len(re.findall(r'^<div class="(?:scoreboard|claims-index)">', source, re.MULTILINE))
     assert text.count("On the site, the build") == places > 0 and "<div" not in text
-
-
-CHAPTER = """\
----
-kernelspec:
-  display_name: Python 3
-  language: python
-  name: python3
----
-
-# 1 One
-
-(here)=
-See {cite}`bahdanau2015neural, rush2018annotated`, {cite:p}`he2016deep`, [there](#there),
-[here](#here), [two](2-two.md), [a part](machinery/deep.md#there) and [plain
-words](words.md).
-
-![a "good" picture](figures/one.svg)
-
-> **§1 ¶1** What it says.
-
-```{code-cell} ipython3
-:tags: [paper]
-quote("1", 1)
-```
-
-```{code-cell} ipython3
-:tags: [hide-cell, solution]
-1 + 1
-```
-
-```{code-cell} ipython3
-claim("s1-two", "One and one are two.", section="1", kind="by construction", holds=True)
-```
-"""
-
-
-@pytest.fixture
-def small(tmp_path: Path) -> Path:
-    """The root of a book of three pages with code and one without."""
-    code = "\n\n```{code-cell} ipython3\nx = 1\n```\n"
-    for name, text in {
-        "book/references.bib": (ROOT / "book" / "references.bib").read_text("utf-8"),
-        "chapters/figures/one.svg": "<svg/>",
-        "chapters/1-one.md": CHAPTER,
-        "chapters/2-two.md": f"# 2 Two{code}",
-        "chapters/machinery/deep.md": f"# Deep\n\n(there)=\n[One](../1-one.md#here).{code}",
-        "chapters/words.md": "# Words\n",
-    }.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text, encoding="utf-8")
-    return tmp_path
-
-
-def test_what_becomes_of_each_construct(small: Path):
-    write_notebooks(small, small / "out", None)
-    assert sorted(os.listdir(small / "out")) == ["1-one.ipynb", "2-two.ipynb", "deep.ipynb"]
-    notebook = read(small / "out", "1-one")
-    text = "\n".join(c.source for c in notebook.cells if c.cell_type == "markdown")
-    assert '<a id="here"></a>' in text
-    assert r"See \[2\]\[Rush18\], \[11\], [there](deep.ipynb#there)," in text
-    assert "[here](#here), [two](2-two.ipynb), [a part](deep.ipynb#there) and" in text
-    assert "and plain\nwords." in text  # a page without code has no notebook to link to
-    assert "> [**§1 ¶1**](https://arxiv.org/pdf/1706.03762v5#page=1) What it says." in text
-    assert 'alt="a &quot;good&quot; picture"' in text
-    assert "annotated paper get" in notebook.cells[0].source  # for it quotes the paper
-    deep = read(small / "out", "deep").cells
-    assert "[One](1-one.ipynb#here)" in deep[2].source
-    assert "annotated paper get" not in deep[0].source
-    write_notebooks(small, small / "again", None)
-    first = (small / "again" / "1-one.ipynb").read_text(encoding="utf-8")
-    write_notebooks(small, small / "again", None)
-    assert (small / "again" / "1-one.ipynb").read_text(encoding="utf-8") == first
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,6 @@ def test_without_extras_a_model_translates_and_is_scored():
     assert "Mann" in run(BARE + code)
 
 
-# ---------------------------------------------------------------------------------------- layers
-
 # These know only one another, the errors, and the checks of arguments.
 PAPER = {"attention", "stacks", "feed_forward", "embeddings", "positional", "model"}
 PAPER |= {"regularization", "optimizer", "data", "decoding", "incremental"}
@@ -107,8 +105,7 @@ def test_the_map_of_the_machinery_names_what_exists():
 
 
 def test_no_two_modules_or_packages_can_be_mistaken_for_each_other():
-    """The last parts of their names differ, and by more than an s at the end: a sentence that
-    says `training` or `trees` can mean one of them only."""
+    """Their last parts differ, by more than an s: `trees` in a sentence can mean only one."""
     packages = {name.rpartition(".")[0] for name in MODULES if "." in name}
     names = sorted(name.rpartition(".")[2] for name in [*MODULES, *packages])
     assert len({name.removesuffix("s") for name in names}) == len(names), names
@@ -155,9 +152,6 @@ def test_links_of_the_pages_on_github_lead_somewhere(page: str):
     assert not [link for link in links if not (path.parent / link).exists()]
 
 
-# ----------------------------------------------------------------------------------- the wheel
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str], Message]:
     """The wheel that is built from the source distribution, as `pip install` does of one; the
@@ -185,24 +179,18 @@ def test_the_wheel_holds_the_package_and_its_data(wheel):
     assert wheel[0].stat().st_size < 60_000_000  # bytes
 
 
-def test_the_wheel_has_command_and_licenses(wheel):
+def test_the_wheel_has_command_and_licenses_and_its_description_leads_outside(wheel):
     _, names, metadata = wheel
     ends = {name.split(".dist-info/")[1] for name in names if ".dist-info/" in name}
     licenses = {"LICENSE", "data/README.md", "data/models/firefox-en-pt/LICENSE"}
     assert ends >= {"entry_points.txt", *(f"licenses/{path}" for path in licenses)}
     named = set(str(metadata["License-Expression"]).split(" AND "))
     assert named == {"MIT", "CC-BY-3.0", "MPL-2.0", "LicenseRef-Research-and-Education"}
-
-
-def test_the_description_leads_nowhere_inside_the_repository(wheel):
-    text = wheel[2].get_payload(decode=True).decode()
+    text = metadata.get_payload(decode=True).decode()
     assert text.startswith("# Attention Is All You Need") and "![" not in text
     targets = re.findall(r"\]\(([^)]*)\)", text)
     assert targets and all(target.startswith("https://") for target in targets)
     assert "Ten diffs turn" in text  # a link's words stay
-
-
-# ------------------------------------------------------------------------------------- make book
 
 
 @pytest.fixture
@@ -210,12 +198,10 @@ def make(tmp_path: Path):
     """Runs `make book` with programs that only write down how they were called."""
     if shutil.which("make") is None or sys.platform == "win32":
         pytest.skip("no make on this machine")
-    programs = tmp_path / "bin"
-    programs.mkdir()
     log = tmp_path / "log"
     for name in "python", "annotated", "jupyter-book":
         fails = "echo 'annotated: told why' >&2; exit 2" if name == "annotated" else ""
-        path = programs / name
+        (path := tmp_path / "bin" / name).parent.mkdir(exist_ok=True)
         path.write_text(f'#!/bin/sh\necho "{name} $ANNOTATED_PAPER_PDF" >> {log}\n{fails}\n')
         path.chmod(0o755)
     (tmp_path / ".installed-book").touch()

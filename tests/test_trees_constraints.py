@@ -27,11 +27,7 @@ SEEN = [
     nested("S NP", "(PRP we)"),
     "(S (NP (NP (NN f2)) (PP (IN of) (NP (NNS mice)))) (VP (VBP sleep)) (. .))",
 ]
-
-
 LINES = [line for text in SEEN for line in (tree_to_line(one(text)), " ".join(one(text).leaves()))]
-
-
 TOKENIZER = train_bpe(LINES * 40, 120)  # small, and each bracket is a piece all the same
 
 

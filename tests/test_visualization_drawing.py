@@ -48,8 +48,6 @@ def test_alternative_texts_name_the_strongest_weights():
     assert text.startswith("Attention of one head, from") and "b to a (0.90)" in text
 
 
-# ------------------------------------------------------------------------------ a reader's hand
-
 LINES = """() => [...document.querySelectorAll('.mark-rule.role-mark line')]
     .map(line => line.__data__.datum).map(d => [d.layer, d.head, d.query, d.key])"""
 WORDS = ["The", "dog", "sees", "a", "cat", "."]

@@ -6,8 +6,6 @@ from nltk import Tree
 from annotated.machinery.trees.penn import is_tag, read_trees
 
 LABELS, TAGS = st.sampled_from(["S", "NP", "VP", "-LRB-", "X"]), st.sampled_from(["DT", "NN", "."])
-
-
 LETTERS = "ab'.,-$·→↓↑\u00a0"
 
 
@@ -22,8 +20,6 @@ def trees_of(letters: str) -> st.SearchStrategy[Tree]:
 
 
 TREES = trees_of(LETTERS)  # as a file can hold them
-
-
 ANY_TREES = trees_of(LETTERS + "()[ \u2003\u2028\x85")
 
 
@@ -33,6 +29,4 @@ def one(text: str) -> Tree:
 
 
 SHORT = "(S (NP (DT the) (NN cat)) (VP (VBZ sleeps)) (. .))"
-
-
 LONG = "(S (NP (DT the) (NN dog)) (VP (VBZ sees) (NP (DT the) (NN cat))) (. .))"
