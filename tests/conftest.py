@@ -89,8 +89,6 @@ def browser():
         browser.close()
 
 
-# ----------------------------------------------------------------------------------- a small run
-
 EN = "zero one two three four five six seven eight nine".split()  # noqa: SIM905
 DE = "null eins zwei drei vier fünf sechs sieben acht neun".split()  # noqa: SIM905
 

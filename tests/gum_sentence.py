@@ -1,7 +1,5 @@
 """A sentence as GUM has it, made by hand, and a model small enough to read it in no time."""
 
-from __future__ import annotations
-
 import torch
 from spacy.tokens import Doc
 

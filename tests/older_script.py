@@ -53,25 +53,21 @@ twice = [add_and_norm(states, linear) for linear in clones(nn.Linear(32, 32), 2)
 # The copy task.
 torch.manual_seed(0)
 copier = make_model(V, V, N=2, d_model=32, d_ff=64, h=4, dropout=0.0)
-loss_compute = SimpleLossCompute(
-    copier.generator, LabelSmoothing(size=V, padding_idx=0, smoothing=0.0)
-)
+criterion = LabelSmoothing(size=V, padding_idx=0, smoothing=0.0)
+loss_compute = SimpleLossCompute(copier.generator, criterion)
 optimizer = Adam(copier.parameters(), lr=0.5, betas=(0.9, 0.98), eps=1e-9)
-scheduler = LambdaLR(
-    optimizer, lambda step: rate(step, copier.src_embed[0].d_model, factor=1.0, warmup=100)
-)
+d_model = copier.src_embed[0].d_model
+scheduler = LambdaLR(optimizer, lambda step: rate(step, d_model, factor=1.0, warmup=100))
 state, losses, measuring_changed_nothing = TrainState(), [], True
 for _ in range(12):
     copier.train()
     data = data_gen(V, batch_size=40, nbatches=20)
-    _, state = run_epoch(
-        data, copier, loss_compute, optimizer, scheduler, mode="train", train_state=state
-    )
+    driven = data, copier, loss_compute, optimizer, scheduler
+    _, state = run_epoch(*driven, mode="train", train_state=state)
     copier.eval()
     before, data = deepcopy(copier.state_dict()), data_gen(V, batch_size=40, nbatches=5)
-    held_out = run_epoch(
-        data, copier, loss_compute, DummyOptimizer(), DummyScheduler(), mode="eval"
-    )
+    nothing = DummyOptimizer(), DummyScheduler()
+    held_out = run_epoch(data, copier, loss_compute, *nothing, mode="eval")
     losses.append(float(held_out[0]))
     after = copier.state_dict()
     measuring_changed_nothing &= all(torch.equal(before[name], after[name]) for name in before)

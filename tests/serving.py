@@ -91,9 +91,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def answer(
-    body: bytes = b"", *headers: str, status: str = "200 OK", length: int | None = -1
-) -> bytes:
+def answer(body=b"", *headers: str, status: str = "200 OK", length: int | None = -1) -> bytes:
     """An answer to a request; its length is told, told wrong, or (None) not told."""
     told = [] if length is None else [f"Content-Length: {len(body) if length < 0 else length}"]
     head = "\r\n".join([f"HTTP/1.1 {status}", "Connection: close", *told, *headers])

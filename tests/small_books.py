@@ -8,6 +8,14 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace, patch_docutils
 
 
+def notebook(code: str) -> str:
+    """A page with one cell."""
+    head = (
+        "---\nfile_format: mystnb\norphan: true\nkernelspec:\n  name: python3\n---\n\n# Title\n\n"
+    )
+    return f"{head}```{{code-cell}} ipython3\n{code}\n```\n"
+
+
 def build(folder: Path, *extensions: Any, **config: object) -> str:
     """Build the pages of a folder into `folder / "out"`, and return the warnings.
 

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 import pytest
 import torch
 from bibliography import labels
+from cells import SYMBOLS
 from contents import CHAPTERS, ROOT, pages
 from links import modules
 from playwright.sync_api import expect
@@ -116,8 +117,6 @@ def test_every_claim_that_a_cell_makes_is_shown_there_and_in_the_index() -> None
 
 
 def test_symbols_lead_to_their_meaning() -> None:
-    from cells import SYMBOLS
-
     assert set(SYMBOLS.values()) <= anchors(SITE / "chapters" / "symbols.html")
     for page, anchor in ("3-2-attention", "d-k"), ("5-3-optimizer", "warmup"):
         link = rf'<a class="symbol[^"]*" href="symbols\.html#{anchor}"'
@@ -143,9 +142,7 @@ def visit(browser):
     """Opens pages of the site, and closes them at the end; a script of theirs that fails fails."""
     contexts, problems = [], list[str]()
 
-    def opened(
-        page: str, width: int = 1280, height: int = 900, query: str = "", first: str = "", **options
-    ):
+    def opened(page: str, width=1280, height=900, query="", first="", **options):
         size = {"width": width, "height": height}
         contexts.append(context := browser.new_context(viewport=size, **options))
         tab = context.new_page()
@@ -546,9 +543,7 @@ def test_a_docstring_shows_its_first_line_unfolds_and_is_copied_whole(visit) -> 
     expect(rest).to_be_hidden()
 
 
-def test_what_is_too_wide_fades_and_its_button_covers_nothing_and_goes_when_it_fits(
-    visit,
-) -> None:
+def test_what_is_too_wide_fades_and_its_button_goes_when_it_fits(visit) -> None:
     tab = visit("3-2-attention", 600)
     formulas = tab.locator("article div.math > div[tabindex='0']")
     assert formulas.count() == tab.locator("article div.math > div.fades").count()

@@ -1,9 +1,6 @@
 """Claims: which verdict a comparison gives, how it is shown, and that the build collects all."""
 
-from __future__ import annotations
-
 import html
-import importlib
 import re
 from pathlib import Path
 
@@ -12,6 +9,14 @@ import pytest
 import torch
 
 from book.claims import MARKS, Verdict, claim, powers
+
+pytest.importorskip("myst_nb", reason="needs the extra `book`")
+
+import small_books
+import verdicts
+from execution import execute_chapters
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+from sphinx.errors import ExtensionError
 
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
 STATEMENT = "Nine is odd."
@@ -71,17 +76,8 @@ def test_a_notebook_and_the_build_get_their_own_form():
     assert shown.count(html.escape(text)) == 2 and "<b>" not in shown
 
 
-@pytest.fixture
-def collector():
-    """The book's own module; without the extra `book` the tests of it are skipped."""
-    pytest.importorskip("myst_nb", reason="needs the extra `book`")
-    return importlib.import_module("verdicts")
-
-
 def notebook(*outputs: dict):
     """An executed notebook with an output for each cell, and one that prints."""
-    from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
-
     cells = [new_code_cell(outputs=[new_output("execute_result", data=data)]) for data in outputs]
     prints = new_code_cell(outputs=[new_output("stream", text="claim"), new_output("error")])
     return new_notebook(cells=[new_markdown_cell("# Title"), *cells, prints])
@@ -95,21 +91,19 @@ def notebooks(**chapters: list[Verdict]) -> dict:
     }
 
 
-def test_claims_come_by_section_and_in_the_order_of_their_pages(collector):
+def test_claims_come_by_section_and_in_the_order_of_their_pages():
     wanted = [("abstract", "a"), ("1", "b"), ("3.2", "c"), ("3.2.1", "d"), ("3.2.1", "e")]
     a, b, c, d, e = (made(section=section, id=id) for section, id in wanted)
     others = {"third": notebook({"text/plain": "None"})}
-    found = collector.collect(notebooks(first=[d, b, a], second=[e, c]) | others)
+    found = verdicts.collect(notebooks(first=[d, b, a], second=[e, c]) | others)
     assert [entry.page for entry in found] == ["first", "first", "second", "first", "second"]
     assert [entry.verdict for entry in found] == [a, b, c, d, e]
 
 
-def test_an_id_stands_for_one_claim(collector):
-    from sphinx.errors import ExtensionError
-
+def test_an_id_stands_for_one_claim():
     for chapters in {"first": [made()], "second": [made()]}, {"first": [made(), made()]}:
         with pytest.raises(ExtensionError, match=r"s9-odd.*first"):
-            collector.collect(notebooks(**chapters))
+            verdicts.collect(notebooks(**chapters))
 
 
 @pytest.mark.parametrize(
@@ -120,60 +114,38 @@ def test_an_id_stands_for_one_claim(collector):
         ({"verdict": "likely"}, "s9-odd.*likely"),
     ],
 )
-def test_a_claim_that_lacks_a_part_fails_the_build(collector, changed, told: str):
-    from sphinx.errors import ExtensionError
-
-    shown = {collector.MIME: {**GIVEN, "verdict": "measured here", **changed}}
+def test_a_claim_that_lacks_a_part_fails_the_build(changed, told: str):
+    shown = {verdicts.MIME: {**GIVEN, "verdict": "measured here", **changed}}
     with pytest.raises(ExtensionError, match=told):
-        collector.collect({"first": notebook(shown)})
+        verdicts.collect({"first": notebook(shown)})
 
 
-def test_the_index_escapes_and_leads_to_the_chapter_and_the_bar_counts_by_verdict(collector):
-    entry = collector.Entry("3-2-attention", made(statement="n < d", evidence="1 & -2"))
-    table = collector.index([entry])
+def test_the_index_escapes_and_leads_to_the_chapter_and_the_bar_counts_by_verdict():
+    entry = verdicts.Entry("3-2-attention", made(statement="n < d", evidence="1 & -2"))
+    table = verdicts.index([entry])
     assert "n\xa0&lt;\xa0d" in table and "1 &amp; −2" in table
     assert '<a href="3-2-attention.html#claim-s9-odd">§3.2.1</a>' in table
     assert '<tr data-section="3.2" data-verdict="measured here">' in table
-    bar = collector.scoreboard([entry, collector.Entry("x", made(holds=None)), entry])
+    bar = verdicts.scoreboard([entry, verdicts.Entry("x", made(holds=None)), entry])
     link = r'flex-grow: (\d+)" href="claims\.html\?([^"]*)#the-claims"'
     assert re.findall(link, bar) == [("2", "verdict=measured%20here"), ("1", "verdict=open")]
 
 
-CELL = """---
-file_format: mystnb
-orphan: true
-kernelspec:
-  name: python3
----
-
-# Title
-
-```{{code-cell}} ipython3
-{code}
-```
-
-```{{raw}} html
-<div class="{shows}"></div>
-```
-"""
-
-
-def build(folder: Path, collector, code: str) -> tuple[str, list[str]]:
+def build(folder: Path, code: str) -> tuple[str, list[str]]:
     """Build a book of a front page and a page of claims; its warnings, and what it wrote."""
-    import small_books
-    from execution import execute_chapters
-
     chapters = folder / "chapters"
     chapters.mkdir(exist_ok=True)
     for name, shows, source in ("index", "scoreboard", code), ("claims", "claims-index", "1 + 1"):
-        text = CELL.format(code=source, shows=shows)
+        text = (
+            small_books.notebook(source) + f'\n```{{raw}} html\n<div class="{shows}"></div>\n```\n'
+        )
         if not (file := chapters / f"{name}.md").exists() or file.read_text() != text:
             file.write_text(text)
 
     def extension(app) -> None:
-        app.add_post_transform(collector.Claims)
+        app.add_post_transform(verdicts.Claims)
         app.connect("env-before-read-docs", execute_chapters)
-        app.connect("env-updated", collector.collect_claims)
+        app.connect("env-updated", verdicts.collect_claims)
 
     config = {"root_doc": "chapters/index", "nb_execution_mode": "cache"}
     config |= {"suppress_warnings": ["mystnb.unknown_mime_type"]}
@@ -188,19 +160,17 @@ ODD = f'"odd", "Nine is odd.", section="1", {KIND}, holds=9 % 2 == {{}}, evidenc
 
 
 @pytest.mark.slow
-def test_the_build_collects_what_cells_show_and_says_what_they_break(
-    collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_the_build_collects_what_cells_show_and_says_what_they_break(tmp_path: Path, monkeypatch):
     """An error in the cell of a claim is an error, and no verdict."""
     monkeypatch.setenv("PYTHONPATH", str(CHAPTERS.parent))
-    said, (front, claims) = build(tmp_path, collector, MAKES.format(ODD.format(1)))
+    said, (front, claims) = build(tmp_path, MAKES.format(ODD.format(1)))
     assert said == ""
     assert 'id="claim-odd"' in front and "?verdict=holds%20by%20construction#the-claims" in front
     assert 'href="index.html#claim-odd"' in claims
     assert "≡</span> holds by construction" in claims
-    said, (front, claims) = build(tmp_path, collector, MAKES.format(ODD.format(0)))
+    said, (front, claims) = build(tmp_path, MAKES.format(ODD.format(0)))
     # The pages were not read anew.
     assert said == "" and "?verdict=differs#" in front and "✗</span> differs" in claims
-    said, (front, claims) = build(tmp_path, collector, MAKES.format(ODD.format("1 / 0")))
+    said, (front, claims) = build(tmp_path, MAKES.format(ODD.format("1 / 0")))
     assert "index.md: WARNING: Executing notebook failed" in said
     assert "claim-odd" not in front + claims

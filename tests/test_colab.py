@@ -28,12 +28,8 @@ CHAPTERS = [
     *("6-1-machine-translation", "6-3-constituency-parsing", "attention-visualizations"),
     "machinery/heads",
 ]
-pytestmark = [
-    pytest.mark.colab,
-    pytest.mark.skipif(
-        sys.platform == "win32", reason="Colab is a Linux; and links ask Windows for privileges"
-    ),
-]
+UNLIKE = pytest.mark.skipif(sys.platform == "win32", reason="links ask Windows for privileges")
+pytestmark = [pytest.mark.colab, UNLIKE]
 
 
 def closure(names: set[str]) -> set[str]:

@@ -17,25 +17,7 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from annotated.machinery.paper.quotation import Quotation
 
-NOTEBOOK = """---
-file_format: mystnb
-kernelspec:
-  name: python3
----
-
-# {name}
-
-```{{code-cell}} ipython3
-{code}
-```
-"""
-PROSE = """# The book
-
-```{toctree}
-first
-second
-```
-"""
+PAIRS = ("first", "second"), ("second", "first")
 MEET = """import time
 from pathlib import Path
 with Path("{name}.txt").open("a") as file:
@@ -49,23 +31,17 @@ else:
 print("{name} met", "{other}")"""
 
 
-def build(folder: Path, codes: dict[str, str]) -> str:
-    """A book of two notebooks and a page of prose; the warnings of its build."""
-    (folder / "index.md").write_text(PROSE, encoding="utf-8")
-    for name, other in ("first", "second"), ("second", "first"):
-        code = codes[name].format(name=name, other=other)
-        text = NOTEBOOK.format(name=name.title(), code=code)
-        (folder / f"{name}.md").write_text(text, encoding="utf-8")
-    execute = lambda app: app.connect("env-before-read-docs", execute_chapters)
-    return small_books.build(folder, execute, nb_execution_mode="cache")
-
-
 @pytest.mark.slow
 @pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="one core runs one chapter at a time")
 def test_chapters_run_side_by_side_and_once(tmp_path: Path) -> None:
     """Each of two waits for the other, so that neither could end alone."""
-    assert build(tmp_path, {"first": MEET, "second": MEET}) == ""
-    for name, other in ("first", "second"), ("second", "first"):
+    (tmp_path / "index.md").write_text("# The book\n", encoding="utf-8")
+    for name, other in PAIRS:
+        text = small_books.notebook(MEET.format(name=name, other=other))
+        (tmp_path / f"{name}.md").write_text(text, encoding="utf-8")
+    execute = lambda app: app.connect("env-before-read-docs", execute_chapters)
+    assert small_books.build(tmp_path, execute, nb_execution_mode="cache") == ""
+    for name, other in PAIRS:
         assert f"{name} met {other}" in (tmp_path / "out" / f"{name}.html").read_text()
         assert (tmp_path / f"{name}.txt").read_text() == "ran\n"
 
@@ -83,9 +59,7 @@ def kept(folder: Path, code: str) -> list[list[str]]:
     return [[str(output) for output in cell.outputs] for cell in found.cells]
 
 
-def test_a_chapter_that_asks_nothing_of_the_reader_keeps_its_results(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_chapter_that_asks_nothing_of_the_reader_keeps_its_results(tmp_path, monkeypatch) -> None:
     quotation = Quotation("Words of the paper.", "section 2")
     monkeypatch.setattr(execution, "quote", lambda section, number: quotation)
     words, result = kept(tmp_path, "print('computed')")

@@ -5,7 +5,6 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -241,9 +240,7 @@ def replace(path: Path, old: str, new: str) -> None:
     ],
     ids=["by hand", "stale", "missing", "the chapter"],
 )
-def test_check_fails_on_every_difference_and_only_shows_it(
-    book: Book, change: Callable, shown: list[str]
-):
+def test_check_fails_on_every_difference_and_only_shows_it(book: Book, change, shown: list[str]):
     book.add("1-one.md", "1 One", cell("one", "X = 1\n\n\ndef f():\n    return X"))
     assert book.run()[0] == 0 and book.run("--check") == (0, "", "")
     change(book.package)

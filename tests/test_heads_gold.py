@@ -1,7 +1,5 @@
 """Gold trees: a tree made by hand, files in either shape, and what is no CoNLL-U."""
 
-from __future__ import annotations
-
 import pytest
 from gum_sentence import ROWS, TEXT, parsed
 from serving import put, tar

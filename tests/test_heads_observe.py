@@ -1,7 +1,5 @@
 """What heads look at: weights against the model's own, shares against counting."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The study of heads: shares against counting, intervals and p-values against theory."""
 
-from __future__ import annotations
-
 import copy
 from statistics import NormalDist
 
@@ -96,11 +94,8 @@ def test_arcs_are_counted_by_their_length():
     offset = np.array([1, -1, 1, 2, -3, 4, 8, -5, 9, -40] * 2)
     hits = (abs(offset) >= 9)[:, None] & np.array([True, False])
     found = arcs(np.repeat(["obj", "punct"], 10), offset, hits)
-    table = (
-        pd.DataFrame(study.best_heads(found, found, study._distance, 1))
-        .set_index("name")
-        .loc[study.DISTANCES]
-    )
+    rows = study.best_heads(found, found, study._distance, 1)
+    table = pd.DataFrame(rows).set_index("name").loc[study.DISTANCES]
     assert table.arcs.tolist() == [3, 1, 2, 2, 2]
     assert table.follows.tolist() == [0, 0, 0, 0, 1]
     assert table.fixed.tolist() == pytest.approx([2 / 3, 1, 0.5, 0.5, 0.5])
@@ -134,9 +129,8 @@ def test_heads_are_chosen_on_the_first_part_and_measured_on_the_second():
     assert table.gain_when_chosen[0] > 0 > table.gain_when_chosen[1]
     assert table.relation.isna().tolist() == [False, True] and table.p[1] == 1
     yes = np.ones(40, dtype=bool)
-    asked = PronounHits(
-        np.repeat(["its"], 40), first.sentence, yes, ~yes, ~yes, np.ones(40), first.hits
-    )
+    its = np.repeat(["its"], 40)
+    asked = PronounHits(its, first.sentence, yes, ~yes, ~yes, np.ones(40), first.hits)
     turned = asked._replace(nearest=~yes, first=yes, hits=second.hits)
     (row, _) = study.best_head_per_pronoun(asked, turned)
     assert (row["head"], row["finds"], row["rule"], row["ruled"]) == (1, 0, "nearest", 0)

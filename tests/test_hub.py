@@ -74,15 +74,6 @@ def serving(folder: Path) -> Iterator[http.server.ThreadingHTTPServer]:
         server.shutdown()
 
 
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[http.server.ThreadingHTTPServer]:
-    folder = tmp_path / "served"
-    published(folder)
-    (folder / "README.md").write_text(CARD)
-    with serving(folder) as server:
-        yield server
-
-
 def started(words: list[str], tmp_path: Path, port: int) -> subprocess.CompletedProcess[str]:
     """Python in a process of its own, because the library reads its settings once."""
     own = {"HF_ENDPOINT": f"http://127.0.0.1:{port}", "HF_HOME": str(tmp_path / "cache")}
@@ -95,18 +86,20 @@ def translate(name: str, *place: Any) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_a_name_is_fetched_once_and_stays_what_it_was(hub, tmp_path):
-    port = hub.server_address[1]
-    first = translate("owner/tiny", tmp_path, port)
-    assert first.returncode == 0, first.stderr
-    assert f"owner/tiny, revision {REVISION}: license cc-by-4.0" in first.stderr
-    assert "owner/tiny: a text must begin with one of >>deu<<" in first.stderr
-    for name in "owner/none", "owner/tiny@other":
-        unknown = translate(name, tmp_path, port)
-        assert unknown.returncode == 2 and unknown.stderr.count("\n") == 1
-        assert unknown.stderr.startswith(f"annotated: {name}: expected a model of the Hub; got: ")
-    hub.shutdown()
-    hub.server_close()
+def test_a_name_is_fetched_once_and_stays_what_it_was(tmp_path):
+    published(tmp_path / "served")
+    (tmp_path / "served" / "README.md").write_text(CARD)
+    with serving(tmp_path / "served") as server:
+        port = server.server_address[1]
+        first = translate("owner/tiny", tmp_path, port)
+        assert first.returncode == 0, first.stderr
+        assert f"owner/tiny, revision {REVISION}: license cc-by-4.0" in first.stderr
+        assert "owner/tiny: a text must begin with one of >>deu<<" in first.stderr
+        for name in "owner/none", "owner/tiny@other":
+            unknown = translate(name, tmp_path, port)
+            assert unknown.returncode == 2 and unknown.stderr.count("\n") == 1
+            start = f"annotated: {name}: expected a model of the Hub; got: "
+            assert unknown.stderr.startswith(start)
     offline = translate("owner/other", tmp_path, port)
     assert offline.returncode == 2 and offline.stderr.count("\n") == 1, offline.stderr
     for name in "owner/tiny", f"owner/tiny@{REVISION}":

@@ -30,9 +30,8 @@ live = pytest.importorskip("live", reason="needs the extra `book`")
 BOX, CAT = "A man is carrying a heavy box.", "A black dog chases a white cat."
 SITE = ROOT / "_build" / "html"
 TEXTS = {page: path.read_text(encoding="utf-8") for page, path in sources().items()}
-PAGES = [  # whose first view needs a model at once
-    page for page, text in TEXTS.items() if re.search(r"```\{live\} (?!decoder|hero)", text)
-]
+AT_ONCE = re.compile(r"```\{live\} (?!decoder|hero)")  # these views need a model at once
+PAGES = [page for page, text in TEXTS.items() if AT_ONCE.search(text)]
 assert len(PAGES) > 2
 
 
@@ -206,8 +205,7 @@ def test_figure_1_tells_the_largest_weights_and_vectors(js) -> None:
 
 
 def test_the_film_counts_heads_and_words_as_python_does(js) -> None:
-    text = resource_path("results") / "film.json"
-    film = json.loads(text.read_text(encoding="utf-8"))
+    film = json.loads((resource_path("results") / "film.json").read_text(encoding="utf-8"))
     js.context.eval(f"const shown = film.read({json.dumps(film)})")
     rows = [
         [[[list(map(int, row.split())) for row in head] for head in layer] for layer in each]
@@ -557,10 +555,8 @@ def test_scores_before_and_after_the_softmax(tab, translators) -> None:
     d_k = attention.w_k.out_features // attention.h
     with torch.no_grad():
         states = translator.model.encoder.layers[0](translator.model.src_embed(src), None)[0]
-        queries, keys = (  # of the third head
-            w(states)[:, 2 * d_k : 3 * d_k] for w in (attention.w_q, attention.w_k)
-        )
-    product = keys @ queries[4]  # the fifth piece asks
+        part = slice(2 * d_k, 3 * d_k)  # the third head; the fifth piece asks
+        product = attention.w_k(states)[:, part] @ attention.w_q(states)[4, part]
     for name, size in ("√dₖ", d_k**0.5), ("1", 1.0):
         for label, option in ("Layer", "2"), ("Head", "3"), ("From", "5 a"), ("Divided by", name):
             place.get_by_label(label).select_option(option)
@@ -639,10 +635,9 @@ def test_the_reader_decodes_beside_the_beam(tab, translators) -> None:
     to_the_end()
     first = "groups => groups.flatMap((g) => g.querySelector('text')?.textContent ?? [])"
     names = place.locator("svg .own").evaluate_all(first)
-    vocab = translator.tokenizer.get_vocab()
-    known = sorted(vocab, key=lambda piece: not piece.startswith("▁"))  # for two "." the bare one
-    spelled = dict(zip(words(known), known, strict=True))
-    ids = [vocab[spelled[each]] for each in names]
+    vocab = sorted(translator.tokenizer.get_vocab().items(), key=lambda item: item[0][0] != "▁")
+    spelled = {words([piece])[0]: i for piece, i in vocab}  # for two "." the bare one
+    ids = [spelled[each] for each in names]
     assert name in names and ids[-1] == END
     src = torch.tensor(encode_source(translator.tokenizer, [BOX]))
     with torch.no_grad():
@@ -692,9 +687,8 @@ def test_a_page_of_the_site_loads_a_model_when_asked_and_stays_accessible(browse
         assert all(any(part in url for url in asked[before:]) for part in later)
         assert not any(url.startswith("http") for url in asked) and not reports
         # What is not looked at is walked through all the same: let it be short.
-        tab.evaluate(
-            "for (const e of document.querySelectorAll('pre, .chart svg')) e.innerHTML = ''"
-        )
+        large = "document.querySelectorAll('pre, .chart svg')"
+        tab.evaluate(f"for (const e of {large}) e.innerHTML = ''")
         found = Axe().run(tab, context={"include": [[".live"]]}).response["violations"]
         assert not [each["help"] for each in found if each["impact"] in ("serious", "critical")]
         assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")

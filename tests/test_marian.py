@@ -258,9 +258,7 @@ def writable(**options: Any) -> Translator:
     return Translator(with_biases(model), TOKENIZER)
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"bias": True, "activation": "swish"}], ids=["paper", "published"]
-)
+@pytest.mark.parametrize("options", [{}, {"bias": True, "activation": "swish"}], ids=str)
 def test_what_is_written_transformers_reads(tmp_path, options):
     ours = writable(**options)
     export_model(ours, "huggingface", tmp_path / "new")

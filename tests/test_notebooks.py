@@ -57,9 +57,7 @@ def texts(notebook: nbformat.NotebookNode) -> str:
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_it_is_a_valid_notebook_without_sphinx_whose_links_lead_to_notebooks(
-    folder: Path, name: str
-):
+def test_it_is_valid_without_sphinx_and_its_links_lead_to_notebooks(folder: Path, name: str):
     notebook = read(folder, name)
     nbformat.validate(notebook)
     assert notebook.metadata.kernelspec.name == "python3"
@@ -89,7 +87,13 @@ def anchors(notebook: nbformat.NotebookNode) -> set[str]:
 
 
 @pytest.mark.parametrize("name", PATHS)
-def test_the_code_is_the_chapters_and_folds_as_on_the_site(folder: Path, name: str):
+def test_code_and_pictures_are_the_chapters_and_fold_as_on_the_site(folder: Path, name: str):
+    pictures = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", PATHS[name].read_text(encoding="utf-8"))
+    text = "\n".join(c.source for c in read(folder, name).cells if c.cell_type == "markdown")
+    found = re.findall(r'<img alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]+)">', text)
+    shown = [(html.unescape(alt), base64.b64decode(data)) for alt, data in found]
+    place = PATHS[name].parent
+    assert shown == [(alt, (place / path).read_bytes()) for alt, path in pictures]
     chapter = jupytext.read(PATHS[name], fmt="md:myst")
     code = [cell.source for cell in chapter.cells if cell.cell_type == "code"]
     first, *rest = [cell for cell in read(folder, name).cells if cell.cell_type == "code"]
@@ -106,16 +110,6 @@ def test_the_code_is_the_chapters_and_folds_as_on_the_site(folder: Path, name: s
         assert cell.metadata.get("jupyter", {}).get("source_hidden", False) == folded
         assert cell.source.startswith("# @title ") == folded  # for Colab: a form needs its title
         assert (cell.metadata.get("cellView") == "form") == folded
-
-
-@pytest.mark.parametrize("name", PATHS)
-def test_pictures_are_inside(folder: Path, name: str):
-    pictures = re.findall(r"!\[([^\]]*)\]\(([^)]+)\)", PATHS[name].read_text(encoding="utf-8"))
-    text = "\n".join(c.source for c in read(folder, name).cells if c.cell_type == "markdown")
-    found = re.findall(r'<img alt="([^"]*)" src="data:image/svg\+xml;base64,([^"]+)">', text)
-    shown = [(html.unescape(alt), base64.b64decode(data)) for alt, data in found]
-    place = PATHS[name].parent
-    assert shown == [(alt, (place / path).read_bytes()) for alt, path in pictures]
 
 
 def test_citations_and_marks_lead_to_the_papers_own_numbers_and_pages(folder: Path, tmp_path: Path):
@@ -144,9 +138,7 @@ def test_what_only_the_site_has_is_named(folder: Path, name: str):
         (None, None),
     ],
 )
-def test_the_remote_of_a_notebook_is_open_to_everyone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: str | None, address: str | None
-):
+def test_the_remote_of_a_notebook_is_open_to_everyone(tmp_path, monkeypatch, origin, address):
     git = ["git", "-C", str(tmp_path)]
     subprocess.run([*git, "init", "--quiet"], check=True)
     if origin:
@@ -203,9 +195,7 @@ def test_a_notebook_installs_from_the_remote_or_the_wheel_beside_it(install, tmp
 
 
 @pytest.mark.parametrize("remote", [None, "https://e.org/me/mine"])
-def test_a_notebook_that_finds_no_package_explains_what_to_do(
-    install, tmp_path: Path, capsys: pytest.CaptureFixture[str], remote: str | None
-):
+def test_a_notebook_that_finds_no_package_explains_what_to_do(install, tmp_path, capsys, remote):
     with pytest.raises(ModuleNotFoundError, match="put the package's wheel"):
         install(tmp_path, remote, installs=False)
     assert ("no network" in capsys.readouterr().out) == (remote is not None)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import zipfile
 from email import message_from_bytes
-from email.message import Message
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -97,18 +96,10 @@ def test_the_map_of_the_machinery_names_what_exists():
     found = []
     for entry in re.findall(r"^- ((?:.|\n  )+)", machinery.__doc__, re.MULTILINE):
         names, modules = re.fullmatch(r"([\w, ]+): [^()]+?(?:\s\(([^()]+)\))?", entry).groups()
-        found += (
-            [f"{names}.{x}" for x in re.split(r",\s", modules)] if modules else names.split(", ")
-        )
+        inside = [f"{names}.{x}" for x in re.split(r",\s", modules or "")]
+        found += inside if modules else names.split(", ")
     exist = [name.removeprefix("machinery.") for name in MODULES if name.startswith("machinery.")]
     assert sorted(found) == exist
-
-
-def test_no_two_modules_or_packages_can_be_mistaken_for_each_other():
-    """Their last parts differ, by more than an s: `trees` in a sentence can mean only one."""
-    packages = {name.rpartition(".")[0] for name in MODULES if "." in name}
-    names = sorted(name.rpartition(".")[2] for name in [*MODULES, *packages])
-    assert len({name.removesuffix("s") for name in names}) == len(names), names
 
 
 def imports_of(name: str) -> set[str]:
@@ -143,44 +134,32 @@ def test_imports_have_no_cycle_and_the_paper_stands_on_what_is_below_it_alone():
     assert list(TopologicalSorter(graph).static_order())
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "CONTRIBUTING.md", *sorted(map(str, (ROOT / "data").rglob("README.md")))]
-)
-def test_links_of_the_pages_on_github_lead_somewhere(page: str):
-    path = ROOT / page
-    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8"))
-    assert not [link for link in links if not (path.parent / link).exists()]
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, set[str], Message]:
-    """The wheel that is built from the source distribution, as `pip install` does of one; the
-    names of the files in it, and its metadata."""
-    for name in "build", "hatchling", "hatch_fancy_pypi_readme":
-        pytest.importorskip(name, reason="needs the extra `test`")
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(folder)]
-    done = subprocess.run([*command, str(ROOT)], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (path,) = folder.glob("*.whl")
-    with zipfile.ZipFile(path) as file:
-        (name,) = [name for name in file.namelist() if name.endswith(".dist-info/METADATA")]
-        return path, set(file.namelist()), message_from_bytes(file.read(name))
+def test_links_of_the_pages_on_github_lead_somewhere():
+    for path in [*ROOT.glob("*.md"), *(ROOT / "data").rglob("README.md")]:
+        links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text("utf-8"))
+        assert not [link for link in links if not (path.parent / link).exists()], path
 
 
 @pytest.mark.slow
-def test_the_wheel_holds_the_package_and_its_data(wheel):
+def test_a_wheel_of_the_source_distribution_is_whole_and_leads_outside(tmp_path: Path):
+    """It holds the package, its data, the command, the licenses and a description."""
+    for name in "build", "hatchling", "hatch_fancy_pypi_readme":
+        pytest.importorskip(name, reason="needs the extra `test`")
+    command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(tmp_path)]
+    done = subprocess.run([*command, str(ROOT)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as file:
+        names = file.namelist()
+        (name,) = [name for name in names if name.endswith(".dist-info/METADATA")]
+        metadata = message_from_bytes(file.read(name))
     package, data = ROOT / "annotated", ROOT / "data"
     inside = [*package.rglob("*.py"), *package.rglob("*.pyi"), package / "py.typed"]
     expected = {path.relative_to(ROOT).as_posix() for path in inside}
     files = [*(data / "models").rglob("*"), *(data / "results").rglob("*"), data / "corpora.toml"]
     expected |= {f"annotated/{p.relative_to(data).as_posix()}" for p in files if p.is_file()}
-    assert {name for name in wheel[1] if ".dist-info/" not in name} == expected
-    assert wheel[0].stat().st_size < 60_000_000  # bytes
-
-
-def test_the_wheel_has_command_and_licenses_and_its_description_leads_outside(wheel):
-    _, names, metadata = wheel
+    assert {name for name in names if ".dist-info/" not in name} == expected
+    assert wheel.stat().st_size < 60_000_000  # bytes
     ends = {name.split(".dist-info/")[1] for name in names if ".dist-info/" in name}
     licenses = {"LICENSE", "data/README.md", "data/models/firefox-en-pt/LICENSE"}
     assert ends >= {"entry_points.txt", *(f"licenses/{path}" for path in licenses)}

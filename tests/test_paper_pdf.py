@@ -17,9 +17,6 @@ from annotated.variations import _BASE, table_3
 PDF = os.environ.get("ANNOTATED_PAPER_PDF")
 
 
-# ------------------------------------------------------------------------------- a paper set here
-
-
 def pdf_bytes(pages, move=b"", trailer=b""):
     """A PDF in Courier; a page is a list of (x, y, size, text) that `move` transforms."""
     kids = " ".join(f"{4 + 2 * i} 0 R" for i in range(len(pages)))
@@ -143,9 +140,6 @@ def test_a_pdf_has_limits_of_time_and_size(tmp_path, monkeypatch):
             pdf.extract_paper(wrong)
 
 
-# ---------------------------------------------------------------------- words and formulas
-
-
 @pytest.mark.parametrize(
     "lines, known, text",
     [
@@ -185,8 +179,6 @@ def test_lines_join(lines, known, text):
 def test_formulas_become_latex(printed, wanted):
     assert pdf._typeset(printed) == wanted
 
-
-# -------------------------------------------------------------------------------- the paper itself
 
 # How many paragraphs each part has, in order. Section 6 is a heading alone.
 COUNTS = {
@@ -253,9 +245,6 @@ def test_no_debris_is_left_and_all_mathematics_is_typeset(texts):
         assert plain.startswith(begins.get(place, plain[0].upper())), place
         assert plain[0].isalpha() or place in begins, place
         assert plain.endswith((".", ":", ends.get(place, "."))), place
-
-
-# ------------------------------------------------------------------------- its tables, as printed
 
 
 @pytest.fixture(scope="module")

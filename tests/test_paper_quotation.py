@@ -50,10 +50,6 @@ def pdf(tmp_path):
     return path
 
 
-def files(folder):
-    return {path.name: path.read_bytes() for path in folder.glob("*")} if folder.exists() else {}
-
-
 def test_without_a_paper_or_with_the_word_no_there_is_no_quotation(pdf, monkeypatch):
     assert quotation.find_paper() is None and quotation.quote("no such section", 99) is None
     quotation.import_paper(pdf)
@@ -63,7 +59,7 @@ def test_without_a_paper_or_with_the_word_no_there_is_no_quotation(pdf, monkeypa
     assert quotation.quote("abstract") is not None
 
 
-def test_import_keeps_a_copy(pdf, repository):
+def test_import_keeps_a_copy(pdf, repository, tmp_path, monkeypatch):
     kept = quotation.import_paper(pdf)
     assert kept == repository / "data" / "paper" / "paper.pdf" and kept.read_bytes() == MADE
     pdf.unlink()
@@ -71,17 +67,21 @@ def test_import_keeps_a_copy(pdf, repository):
     assert quotation.quote("3.2.1", 2).text == "Text 2 of 3.2.1."
     kept.rename(kept.with_name("1706.03762v7.pdf"))  # laid there by hand
     assert quotation.find_paper() == PAPER
+    monkeypatch.chdir(tmp_path)  # outside of a repository the user has a folder
+    folder = quotation.paper_folder()
+    assert folder.name == "paper" and tmp_path not in folder.parents
 
 
 def test_a_failed_import_changes_nothing(pdf, tmp_path, monkeypatch):
     quotation.import_paper(pdf)
-    before = files(quotation.paper_folder())
+    files = lambda: {path: path.read_bytes() for path in quotation.paper_folder().glob("*")}
+    before = files()
     wrong = tmp_path / "wrong.pdf"
     wrong.write_bytes(WRONG)
     for path in wrong, tmp_path / "none.pdf":
         with pytest.raises(OSError, match=path.name):
             quotation.import_paper(path)
-    assert files(quotation.paper_folder()) == before
+    assert files() == before
 
     def fail(*_):
         raise KeyboardInterrupt
@@ -90,7 +90,7 @@ def test_a_failed_import_changes_nothing(pdf, tmp_path, monkeypatch):
     pdf.write_bytes(MADE + b"% changed")
     with pytest.raises(KeyboardInterrupt):
         quotation.import_paper(pdf)
-    assert files(quotation.paper_folder()) == before
+    assert files() == before
 
 
 def test_the_named_file_comes_first_and_may_be_in_a_folder_above(pdf, repository, monkeypatch):
@@ -105,14 +105,6 @@ def test_the_named_file_comes_first_and_may_be_in_a_folder_above(pdf, repository
         quotation.quote("abstract")
     monkeypatch.setenv("ANNOTATED_PAPER_PDF", "")
     assert quotation.quote("abstract") is not None
-
-
-def test_outside_a_repository_the_paper_has_a_folder_of_the_user(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert (
-        quotation.paper_folder().name == "paper"
-        and tmp_path not in quotation.paper_folder().parents
-    )
 
 
 def test_text_is_extracted_once_and_again_when_the_file_changes(pdf, extracted, monkeypatch):

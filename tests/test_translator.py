@@ -33,8 +33,6 @@ SHIPPED = {  # bytes, and the logs of earlier runs
     "craft-parser": (12e6, {"log-first.csv"}),
 }
 
-# ----------------------------------------------------------------------------- from text to text
-
 SENTENCE = st.lists(st.sampled_from(WORDS.split()), max_size=6).map(" ".join)
 
 
@@ -139,9 +137,6 @@ def test_the_warning_names_the_line_and_its_neighbors_are_translated(recwarn):
     assert len(recwarn.list) == 1
     translator.translate("one two " * 700, max_extra=0)
     assert "more than 80 pieces" in str(recwarn.list[1].message)  # learned positions end there
-
-
-# ------------------------------------------------------------------------------------------ files
 
 
 def save(model: EncoderDecoder, folder: Path) -> None:

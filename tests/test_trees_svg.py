@@ -29,9 +29,7 @@ def test_a_drawing_has_all_words_and_shows_what_is_wrong():
     assert tree_svg(twice, gold).split("</style>")[1].count("tree-wrong") == 1
 
 
-@pytest.mark.parametrize(
-    "letter", ["\x00", "\x0b", "\x1b", "\ufffe", "\ud800", "<", "&", '"', "\x85"]
-)
+@pytest.mark.parametrize("letter", list('\x00\x0b\x1b\ufffe\ud800<&"\x85'))
 def test_a_drawing_is_well_formed_whatever_the_words(letter: str):
     tree = Tree(f"S{letter}", [Tree(f"N{letter}", [f"a{letter}b"])])
     root = ElementTree.fromstring(tree_svg(tree))

@@ -1,7 +1,5 @@
 """The weights that are drawn: against the model's own, in order, and still sums of one."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
