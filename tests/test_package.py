@@ -125,6 +125,13 @@ def imports_of(name: str) -> set[str]:
     return {x if x in modules else home.get(x, x.rpartition(".")[0]) for x in inside}
 
 
+def test_no_two_modules_or_packages_can_be_mistaken_for_each_other():
+    """The last parts of their names differ, and by more than an s at the end."""
+    packages = {name.rpartition(".")[0] for name in MODULES if "." in name}
+    names = sorted(name.rpartition(".")[2] for name in [*MODULES, *packages])
+    assert len({name.removesuffix("s") for name in names}) == len(names), names
+
+
 def test_imports_have_no_cycle_and_the_paper_stands_on_what_is_below_it_alone():
     """Not even through imports inside functions; and each is from a module, not from a folder."""
     graph = {name: imports_of(name) for name in MODULES}
