@@ -297,7 +297,8 @@ def test_check_fails_on_every_difference_and_only_shows_it(
 def test_no_line_of_an_export_cell_is_lost():
     """However extraction joins cells: their statements stand in the module, in order."""
     for module in extract.collect(ROOT / "chapters").values():
-        made = ast.parse((ROOT / "annotated" / module.path).read_text(encoding="utf-8")).body[1:]
+        text = (ROOT / "annotated" / f"{module.name}.py").read_text(encoding="utf-8")
+        made = ast.parse(text).body[1:]
         cells = [node for one in module.cells for node in one.tree().body]
         before, after = (
             [ast.unparse(n) for n in nodes if not isinstance(n, (ast.Import, ast.ImportFrom))]

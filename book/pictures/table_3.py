@@ -13,18 +13,17 @@ GROUPS = {
     "D": "(D) dropout, smoothing",
     "E": "(E) learned positions",
 }
-
-
 IN_WORDS = {
-    "h": "{} heads",
-    "d_k": "keys of {}",
-    "N": "{} layers",
-    "d_model": "width {}",
-    "d_ff": "inner width {}",
-    "dropout": "dropout {}",
-    "label_smoothing": "ε = {}",
+    "h": "{} heads", "d_k": "keys of {}", "N": "{} layers", "d_model": "width {}",
+    "d_ff": "inner width {}", "dropout": "dropout {}", "label_smoothing": "ε = {}",
     "positions": "{} positions",
-}
+}  # fmt: skip
+PLACES = {  # of a name, from its point, in pixels; to the left, it ends there
+    "base": (13, -7), "big": (13, 0), "A: h = 4": (9, -3), "A: h = 16": (-13, -5),
+    "A: h = 32": (9, 5), "B: d_k = 16": (9, 3), "C: N = 2": (-9, 0), "C: N = 4": (9, 5),
+    "C: N = 8": (-9, -3), "C: d_model = 256": (-9, 0), "D: label_smoothing = 0.0": (-9, 7),
+    "E: positions = learned": (11, 5),
+}  # fmt: skip
 
 
 def short(row: str) -> str:
@@ -41,28 +40,10 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
 
     rows: with the columns row, group, perplexity and BLEU
     """
-    # Where a name is, from its point, in pixels; to the left, it ends there.
-    places = {
-        "base": (13, -7),
-        "big": (13, 0),
-        "A: h = 16": (-13, -5),
-        "C: N = 8": (-9, -3),
-        "A: h = 32": (9, 5),
-        "D: label_smoothing = 0.0": (-9, 7),
-        "E: positions = learned": (11, 5),
-        "A: h = 4": (9, -3),
-        "C: N = 4": (9, 5),
-        "C: N = 2": (-9, 0),
-        "C: d_model = 256": (-9, 0),
-        "B: d_k = 16": (9, 3),
-    }
-    right, down = zip(*(places.get(row, (9, 0)) for row in rows["row"]), strict=True)
-    rows = rows.assign(
-        name=rows["row"].map(short).str.split(r":\s", regex=True).str[-1],
-        what=rows["group"].map(GROUPS).fillna("base and big"),
-        right=right,
-        down=down,
-    )
+    right, down = zip(*(PLACES.get(row, (9, 0)) for row in rows["row"]), strict=True)
+    name = rows["row"].map(short).str.split(r":\s", regex=True).str[-1]
+    what = rows["group"].map(GROUPS).fillna("base and big")
+    rows = rows.assign(name=name, what=what, right=right, down=down)
     chosen = "group == 'all' || datum.group == group || datum.group == 'base'"
     perplexity = alt.X("perplexity:Q").title("perplexity per piece (lower is better)")
     bleu = alt.Y("BLEU:Q").title("BLEU, newstest2013 (higher is better)")
