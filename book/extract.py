@@ -24,7 +24,6 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -228,7 +227,6 @@ def package(chapters: Path, folder: Path) -> dict[str, str]:
     """Every generated file of the package in `folder`, as file name to text."""
     modules = collect(chapters)
     texts = {f"{module.name}.py": module.text() for module in modules.values()}
-    check_names(modules, texts)
     names = offered(chapters, homes(folder, modules))
     by_hand = [name for name in ("compat", "machinery") if [*folder.glob(f"{name}*")]]
     top = [*sorted(modules), *by_hand]
@@ -238,21 +236,15 @@ def package(chapters: Path, folder: Path) -> dict[str, str]:
     lines = [f"from . import {name} as {name}" for name in top]
     lines += [f"from .{m} import {n} as {n}" for m in names for n in names[m]]
     texts["__init__.pyi"] = "\n".join([f"# {MARK}.", *lines]) + "\n"
-    with laid_out(texts) as place:
-        rules = ["--config", str(ROOT / "pyproject.toml")]
-        ruff(["check", "--select", "I", "--fix", "-q", *rules], place)
-        ruff(["format", "-q", *rules], place)
-        return {name: (place / name).read_text(encoding="utf-8") for name in sorted(texts)}
-
-
-@contextmanager
-def laid_out(texts: dict[str, str]) -> Iterator[Path]:
-    """The files in a temporary folder, so that one call to ruff processes all of them."""
-    with TemporaryDirectory() as place:
-        folder = Path(place).resolve()
+    with TemporaryDirectory() as place:  # one call to ruff processes all files
+        made = Path(place).resolve()
         for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8", newline="\n")
-        yield folder
+            (made / name).write_text(text, encoding="utf-8", newline="\n")
+        check_names(modules, made)
+        rules = ["--config", str(ROOT / "pyproject.toml")]
+        ruff(["check", "--select", "I", "--fix", "-q", *rules], made)
+        ruff(["format", "-q", *rules], made)
+        return {name: (made / name).read_text(encoding="utf-8") for name in sorted(texts)}
 
 
 def ruff(arguments: list[str], folder: Path) -> str:
@@ -264,10 +256,9 @@ def ruff(arguments: list[str], folder: Path) -> str:
     return done.stdout
 
 
-def check_names(modules: dict[str, Module], texts: dict[str, str]) -> None:
+def check_names(modules: dict[str, Module], folder: Path) -> None:
     """Reject names that are neither defined nor imported; the error names the cell."""
-    with laid_out(texts) as folder:
-        found = ruff(["check", "--select", "F821", "--output-format", "json", "--isolated"], folder)
+    found = ruff(["check", "--select", "F821", "--output-format", "json", "--isolated"], folder)
     for problem in json.loads(found):
         module = modules[Path(problem["filename"]).stem]
         where = module.origins.get(problem["location"]["row"], f"{module.name}.py")

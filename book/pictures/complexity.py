@@ -13,12 +13,8 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     known: the values of the other letters in it
     """
     # Curves may coincide, so their dashes differ; the first lies behind.
-    kinds = {
-        "self-attention": [1, 0],
-        "recurrent": [1, 0],
-        "convolutional": [10, 10],
-        "restricted self-attention": [3, 6],
-    }
+    kinds = {"self-attention": [1, 0], "recurrent": [1, 0], "convolutional": [10, 10]}
+    kinds["restricted self-attention"] = [3, 6]
     columns = {  # what a curve is, and what it shows
         "work": ["Operations of one layer", "Below n = d, self-attention computes less"],
         "waiting": [
@@ -75,11 +71,8 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
             (below, {"align": "left", "dx": 7, "dy": 10}),
         )
     ]
-    equal = (
-        alt.Chart(pd.DataFrame({"what": ["n = d"]}))
-        .transform_filter("column == 'work'")
-        .transform_calculate(n="d", both="pow(d, 3)")
-    )
+    equal = alt.Chart(pd.DataFrame({"what": ["n = d"]})).transform_filter("column == 'work'")
+    equal = equal.transform_calculate(n="d", both="pow(d, 3)")
     unit = alt.expr(f"{columns}[column][0]")
     return alt.layer(
         curves.mark_line(strokeWidth=3).encode(dashes),

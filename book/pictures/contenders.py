@@ -4,12 +4,9 @@ import altair as alt
 import pandas as pd
 
 SETTINGS = {
-    "best, float32": "best, 32 bits",
-    "own, float32": "own, 32 bits",
-    "best, bfloat16": "best, bfloat16",
-    "beam 4": "a beam of four",
-    "beam 1": "greedy",
-}
+    "best, float32": "best, 32 bits", "own, float32": "own, 32 bits",
+    "best, bfloat16": "best, bfloat16", "beam 4": "a beam of four", "beam 1": "greedy",
+}  # fmt: skip
 
 
 def draw_ratios(

@@ -16,12 +16,8 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     x = alt.X("p:Q").title("probability of the right token").axis(values=ticks)
     x = x.scale(domain=[0, 1.02], nice=False)
     y = alt.Y("loss:Q").title("loss (nats)").scale(domain=[0, 6])
-    curve = (
-        alt.Chart(alt.sequence(-4, 14, 0.05, as_="z"))
-        .transform_calculate(p="1 / (1 + exp(-datum.z))")
-        .transform_calculate(loss=loss)
-        .mark_line(clip=True)
-    )
+    curve = alt.Chart(alt.sequence(-4, 14, 0.05, as_="z")).mark_line(clip=True)
+    curve = curve.transform_calculate(p="1 / (1 + exp(-datum.z))").transform_calculate(loss=loss)
     target = alt.Chart(alt.Data(values=[{"from": 0}])).transform_calculate(p=right)
     rest = target.transform_calculate(one="1").mark_bar(color="#808080a0", height=18)
     best = target.transform_calculate(p="min(datum.p, 0.999999)").transform_calculate(loss=loss)
@@ -38,6 +34,7 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
             ("all others", "1 - datum.p", "right", grey, "width"),
         )
     ]
+    sizes = {"10": 10, "1,000": 1000, "37,000": 37_000}
     return alt.layer(
         curve.encode(x, y, order="p:Q"),
         target.mark_bar(height=18).encode(x="from:Q", x2="p:Q", y=alt.value(-26)),
@@ -57,7 +54,5 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
         "smoothing it is least where the bar changes color, and rises again toward certainty.",
     ).add_params(
         charts.slider("epsilon", 0.1, 0, 0.3, 0.05, "Smoothing ε"),
-        charts.menu(
-            "size", 37_000, [10, 1000, 37_000], "Tokens K", labels=["10", "1,000", "37,000"]
-        ),
+        charts.menu("size", 37_000, [*sizes.values()], "Tokens K", labels=[*sizes]),
     )

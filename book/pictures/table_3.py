@@ -6,13 +6,9 @@ import pandas as pd
 from book import charts
 
 GROUPS = {
-    "all": "all rows",
-    "A": "(A) heads",
-    "B": "(B) width of keys",
-    "C": "(C) size",
-    "D": "(D) dropout, smoothing",
-    "E": "(E) learned positions",
-}
+    "all": "all rows", "A": "(A) heads", "B": "(B) width of keys", "C": "(C) size",
+    "D": "(D) dropout, smoothing", "E": "(E) learned positions",
+}  # fmt: skip
 IN_WORDS = {
     "h": "{} heads", "d_k": "keys of {}", "N": "{} layers", "d_model": "width {}",
     "d_ff": "inner width {}", "dropout": "dropout {}", "label_smoothing": "ε = {}",
@@ -54,12 +50,8 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
     whats = ["base and big", *list(GROUPS.values())[1:]]
     shapes = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
     colors = [*charts.PALETTE[:5], charts.PALETTE[6]]
-    shown = lambda channel, marks: (
-        channel("what:N")
-        .title(None)
-        .legend(orient="top", labelLimit=220)
-        .scale(domain=whats, range=marks)
-    )
+    look = {"title": None, "legend": alt.Legend(orient="top", labelLimit=220)}
+    shown = lambda channel, marks: channel("what:N", **look).scale(domain=whats, range=marks)
     large = "datum.what == 'base and big'"  # another point lies in base's ring
     marks = points.mark_point(filled=False, strokeWidth=2).encode(
         shown(alt.Color, colors),
@@ -71,11 +63,8 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
     # The ends of the groups.
     few = "/^b|smooth|h = 1$|d_k = 16|N = 2|d_model = 256|dropout = 0.0|d_ff = 4096/"
     named = f"group == 'all' ? test({few}, datum.row) : " + chosen.split(" || ", 1)[1]
-    beside = {
-        "align": "datum.right < 0 ? 'right' : 'left'",
-        "dx": "datum.right",
-        "dy": "datum.down",
-    }
+    beside = {"dx": "datum.right", "dy": "datum.down"}
+    beside["align"] = "datum.right < 0 ? 'right' : 'left'"
     beside = {name: alt.ExprRef(expression) for name, expression in beside.items()}
     return alt.layer(
         marks,

@@ -211,13 +211,10 @@
       Object.defineProperty(event, "clientX", { value: left + (clientX - left) / scale });
       Object.defineProperty(event, "clientY", { value: top + (clientY - top) / scale });
     };
-    const acts = ["down", "move", "up", "over", "out"].flatMap((act) => [
-      `pointer${act}`,
-      `mouse${act}`,
-    ]);
-    for (const kind of [...acts, "click", "dblclick", "wheel"]) {
-      dialog.addEventListener(kind, move, true);
+    for (const what of ["down", "move", "up", "over", "out"]) {
+      for (const kind of ["pointer", "mouse"]) dialog.addEventListener(kind + what, move, true);
     }
+    for (const kind of ["click", "dblclick", "wheel"]) dialog.addEventListener(kind, move, true);
     dialog.addEventListener("close", () => {
       document.body.append(tip());
       view.finalize();

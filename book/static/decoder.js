@@ -39,11 +39,7 @@ window.decoder = (() => {
 
   const first = ({ next }) => next?.keys().next().value; // the likeliest piece
   // Where the likeliest piece leaves the path of the beam's output.
-  const partingOf = (path) =>
-    Math.max(
-      0,
-      path.findIndex((each, i) => path[i + 1]?.id !== first(each)),
-    );
+  const partingOf = (path) => path.findIndex((each, i) => path[i + 1]?.id !== first(each));
 
   function verdictOf(mine, best, alpha) {
     const [yours, theirs] = [mine, best].map((each) => minus(score(each, alpha)));
@@ -363,7 +359,7 @@ window.decoder = (() => {
         const [root, size] = [new Token(START), this.width.value];
         const steps = await this.reader.search(root, source, size);
         const { path } = bestOf(steps, this.alpha);
-        const time = isFirst ? partingOf(path) : 0;
+        const time = isFirst ? Math.max(0, partingOf(path)) : 0;
         const said = time
           ? `${time} pieces are written. Which one comes next?`
           : "Nothing is written yet. Which piece comes first?";

@@ -15,12 +15,8 @@ window.hero = (() => {
   // An example has words of both sides and weights (layers, heads, German, English). A head is a pair
   // of layer and number, a word a pair of side and place.
 
-  const read = ({ weights, ...example }) => ({
-    ...example,
-    weights: weights.map((heads) =>
-      heads.map((rows) => rows.map((row) => row.map((n) => n / 100))),
-    ),
-  });
+  const shares = (percent) => (Array.isArray(percent) ? percent.map(shares) : percent / 100);
+  const read = ({ weights, ...example }) => ({ ...example, weights: shares(weights) });
 
   // A translation that the model has found, in words: `merge_words` of the package.
   function inWords(token, ids, { transformer: { N_decoder, h }, names, wordGroups }) {

@@ -95,16 +95,13 @@
 
   // The order of the pieces, and whether the encoder is told of it.
   function orders({ run }) {
-    const keys = (ids) => ids.map((_, i) => (i * 37 + 11) % 61);
-    const ways = {
-      "as written": (ids) => ids,
-      backwards: (ids) => ids.toReversed(),
-      shuffled: (ids) =>
-        range(ids.length)
-          .sort(by(keys(ids)))
-          .map((i) => ids[i]),
+    const key = (i) => (i * 37 + 11) % 61;
+    const shuffled = (ids) => {
+      const order = range(ids.length).sort((one, two) => key(one) - key(two));
+      return order.map((i) => ids[i]);
     };
-    const by = (numbers) => (one, two) => numbers[one] - numbers[two];
+    const backwards = (ids) => ids.toReversed();
+    const ways = { "as written": (ids) => ids, backwards, shuffled };
     const order = choice("Order", ways, 0, run);
     const places = { "with positions": null, "all at position 0": 0 };
     const positions = choice("Encoder", places, 0, run);
@@ -118,12 +115,8 @@
   // What was read, in the order in which it was.
   function reading({ names }) {
     const element = make("p", { className: "note" });
-    return {
-      element,
-      finish: (_, ids) => {
-        element.textContent = `Read: ${names(ids).map(plain).join(" ")}`;
-      },
-    };
+    const finish = (_, ids) => element.replaceChildren(`Read: ${names(ids).map(plain).join(" ")}`);
+    return { element, finish };
   }
 
   // The complete hypotheses, the best first.
@@ -134,11 +127,8 @@
       const texts = [decode(token.ids), token.logProb.toFixed(2), score.toFixed(3)];
       return make("tr", {}, ...texts.map((textContent) => make("td", { textContent })));
     };
-    return {
-      element,
-      step: () => body.replaceChildren(),
-      finish: ({ hypotheses }) => body.replaceChildren(...hypotheses.map(row)),
-    };
+    const finish = ({ hypotheses }) => body.replaceChildren(...hypotheses.map(row));
+    return { element, step: () => body.replaceChildren(), finish };
   }
 
   // Cross-attention: a row for each piece that is written, a column for each that was read.
@@ -296,11 +286,8 @@
     const root = Math.sqrt(d_model / h);
     const [layer, head] = [choice("Layer", count(N), 0, draw), choice("Head", count(h), 0, draw)];
     const from = choice("From", { "": 0 }, 0, draw);
-    const divisors = [
-      ["√dₖ", 1],
-      ["1", root],
-      ["10 √dₖ", 0.1],
-    ];
+    const factors = [1, root, 0.1];
+    const divisors = ["√dₖ", "1", "10 √dₖ"].map((name, i) => [name, factors[i]]);
     const scale = choice("Divided by", divisors, 0, draw);
     const titles = ["piece", "score, less the largest", "", "weight", ""];
     const body = make("tbody");
