@@ -41,10 +41,11 @@ window.elements = (() => {
     return make("table", { className: "kept" }, make("thead", {}, make("tr", {}, ...cells)), body);
   }
 
-  // A button that chooses a head once it has the focus.
-  function headButton(title, choose, ...children) {
-    const means = { role: "radio", ariaLabel: title, title };
-    return button({ ...means, onfocus: choose, onclick: choose }, ...children);
+  // A button that chooses a head, one of several `layers`, once it has the focus.
+  function headButton(head, layers, choose, ...children) {
+    const [title, act] = [headName(head, layers), () => choose(head)];
+    const means = { role: "radio", ariaLabel: title, title, head };
+    return button({ ...means, onfocus: act, onclick: act }, ...children);
   }
   // Which one of several is chosen; the Tab key reaches it alone.
   function check(item, is) {

@@ -177,31 +177,28 @@ window.film = (() => {
 
   // A small matrix for each head, the last layer on top; `show` paints them, `choose` marks one.
   function drawHeads({ source, target, frames }, take) {
-    const { weights } = frames[0];
+    const [{ weights }] = frames;
+    const { length } = weights;
     const viewBox = `0 0 ${source.length} ${target.length}`;
     const small = { viewBox, preserveAspectRatio: "none", "aria-hidden": "true" };
-    const tiles = [];
-    const tile = (head, cells, ...children) => {
-      const made = headButton(headName(head, weights.length), () => take(head), ...children);
-      tiles.push({ button: made, head, cells });
-      return made;
+    const tile = (head) => {
+      const cells = drawCells({ source, target });
+      const made = headButton(head, length, take, shape("svg", small, ...cells));
+      return Object.assign(made, { cells });
     };
-    const layers = weights.map((heads, layer) => {
-      const buttons = heads.map((_, i) => {
-        const cells = drawCells({ source, target });
-        return tile([layer, i], cells, shape("svg", small, ...cells));
-      });
-      return make("div", {}, make("span", { textContent: `layer ${layer + 1}` }), ...buttons);
-    });
+    const tiles = weights.map((heads, layer) => heads.map((_, i) => tile([layer, i])));
+    const layers = tiles.map((row, layer) =>
+      make("div", {}, make("span", { textContent: `layer ${layer + 1}` }), ...row),
+    );
     const group = { className: "heads", role: "radiogroup", ariaLabel: "Attention heads" };
-    const all = tile(null, [], headName(null, weights.length));
+    const all = headButton(null, length, take, headName(null, length));
     const element = make("div", group, all, ...layers.reverse());
     rove(element);
     const show = (frame) => {
-      for (const { head, cells } of tiles) if (head) paint(cells, tableOf(frame, head));
+      for (const { head, cells } of tiles.flat()) paint(cells, tableOf(frame, head));
     };
     const choose = (chosen) => {
-      for (const { button, head } of tiles) check(button, String(head) === String(chosen));
+      for (const each of [all, ...tiles.flat()]) check(each, String(each.head) === String(chosen));
     };
     return { element, show, choose };
   }

@@ -90,11 +90,8 @@ window.hero = (() => {
   // A small drawing for each head, and one for the mean of the last layer.
   function drawHeads(example, choose) {
     const { weights } = example;
-    const tile = (head) => {
-      const title = headName(head, weights.length);
-      const made = headButton(title, () => choose(head), drawSmall(tableOf(example, head)));
-      return Object.assign(made, { head });
-    };
+    const tile = (head) =>
+      headButton(head, weights.length, choose, drawSmall(tableOf(example, head)));
     const group = (textContent, ...tiles) =>
       make("div", {}, make("span", { textContent }), ...tiles);
     const layers = weights.map((heads, n) =>
