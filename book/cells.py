@@ -23,8 +23,7 @@ def visit_details(translator, node) -> None:
     translator.body.append(f'<details class="{kind}"><summary>{node["summary"]}</summary>\n')
 
 
-def depart_details(translator, node) -> None:
-    translator.body.append("</details>\n")
+DETAILS = visit_details, lambda translator, node: translator.body.append("</details>\n")
 
 
 class Cells(SphinxPostTransform):

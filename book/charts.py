@@ -28,6 +28,18 @@ def words(pieces: list[str]) -> list[str]:
     return [names.get(piece) or inside(piece) for piece in pieces]
 
 
+def slider(name: str, value: float, low: float, high: float, step: float, label: str) -> Any:
+    """A parameter of Vega-Lite that the reader sets with a slider."""
+    bound = alt.binding_range(min=low, max=high, step=step, name=f"{label} ")
+    return alt.param(name, value=value, bind=bound)
+
+
+def menu(name: str, value: Any, options: list, label: str, **more: Any) -> Any:
+    """A parameter of Vega-Lite that the reader selects from a list; more: its `labels`."""
+    bound = alt.binding_select(options=options, name=f"{label} ", **more)
+    return alt.param(name, value=value, bind=bound)
+
+
 def chart_theme() -> Any:
     """The book's theme for Altair."""
     text = {"labelFontSize": 12, "titleFontSize": 13, "titleFontWeight": "normal"}
@@ -56,7 +68,7 @@ def chart_theme() -> Any:
     return {"config": config}
 
 
-with suppress(ModuleNotFoundError):  # without altair there is no theme to enable
+with suppress(ModuleNotFoundError):  # without altair there is no theme to enable, and no chart
     import altair as alt
 
     alt.theme.register("annotated", enable=True)(chart_theme)

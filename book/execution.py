@@ -99,10 +99,8 @@ def executed(env: BuildEnvironment, page: str) -> NotebookNode | None:
     """A chapter with the outputs of its cells; None if it has no code or failed."""
     path = env.doc2path(page)
     text = Path(path).read_text(encoding="utf-8")
-    reader = create_nb_reader(path, env.myst_config, env.mystnb_config, text)
-    if reader is None:
-        return None
-    cache = get_cache(env.mystnb_config.execution_cache_path)
-    with suppress(KeyError):
-        return cache.merge_match_into_notebook(reader.read(text))[1]
+    if reader := create_nb_reader(path, env.myst_config, env.mystnb_config, text):
+        with suppress(KeyError):
+            cache = get_cache(env.mystnb_config.execution_cache_path)
+            return cache.merge_match_into_notebook(reader.read(text))[1]
     return None

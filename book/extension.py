@@ -8,15 +8,7 @@ import re
 from pathlib import Path
 
 import vl_convert
-from cells import (
-    Cells,
-    InlineFigures,
-    LargeCharts,
-    PaperLayer,
-    Symbols,
-    depart_details,
-    visit_details,
-)
+from cells import DETAILS, Cells, InlineFigures, LargeCharts, PaperLayer, Symbols
 from execution import choose_cache, execute_chapters
 from finish import finish_pages, mend_body
 from head import add_buttons, colors, describe, drop_scripts, write_front_door
@@ -62,7 +54,7 @@ def prepare(app: Sphinx) -> None:
 def setup(app: Sphinx) -> dict[str, bool]:
     app.add_config_value("book_repository", repository(), "html")
     app.add_config_value("book_looks", looks(), "html")
-    app.add_node(details, html=(visit_details, depart_details))
+    app.add_node(details, html=DETAILS)
     app.add_directive("offered", Offered)
     app.add_directive("live", Live)
     at_cells = Cells, PaperLayer, Claims, Modules
@@ -73,14 +65,11 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", prepare)
     app.connect("env-before-read-docs", execute_chapters)
     app.connect("env-updated", collect_claims)
-    app.connect("html-page-context", add_buttons, priority=900)
-    app.connect("html-page-context", describe, priority=900)
-    app.connect("html-page-context", drop_scripts, priority=900)
-    app.connect("html-page-context", mend_body, priority=900)
-    app.connect("html-page-context", add_short_read, priority=900)
-    app.connect("html-page-context", add_way, priority=900)
+    for change in add_buttons, describe, drop_scripts, mend_body, add_short_read, add_way:
+        app.connect("html-page-context", change, priority=900)
     app.connect("build-finished", finish_pages)
     app.connect("build-finished", write_front_door)
     app.add_css_file("palette.css")
-    app.add_js_file("book.js", loading_method="defer")
+    for script in "elements.js", "book.js":
+        app.add_js_file(script, loading_method="defer")
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -24,7 +24,6 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -56,10 +55,8 @@ class Cell:
         try:
             return ast.parse(self.source)
         except SyntaxError as error:
-            raise ExtractionError(
-                f"{self}: does not parse: {error.msg}, line {error.lineno} of the cell: "
-                f"{(error.text or '').strip()}"
-            ) from None
+            told = f"{error.msg}, line {error.lineno} of the cell: {(error.text or '').strip()}"
+            raise ExtractionError(f"{self}: does not parse: {told}") from None
 
 
 @dataclass
@@ -69,11 +66,6 @@ class Module:
     name: str
     cells: list[Cell] = field(default_factory=list)
     origins: dict[int, Cell] = field(default_factory=dict)  # by line of `text`, from 1
-
-    @property
-    def path(self) -> str:
-        """The module's file, relative to the package."""
-        return f"{self.name}.py"
 
     def definitions(self) -> Iterator[tuple[str, Cell]]:
         """Every name that a cell defines at top level, with the cell."""
@@ -125,9 +117,8 @@ def split_imports(cell: Cell) -> tuple[list[str], list[str]]:
     for node, span in zip(body, spans, strict=True):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
             if any(used[row] > 1 for row in span):
-                raise ExtractionError(
-                    f"{cell}: put each import on a separate line: {lines[span.start].strip()}"
-                )
+                line = lines[span.start].strip()
+                raise ExtractionError(f"{cell}: put each import on a separate line: {line}")
             imports.append("\n".join(lines[row] for row in span))
             lines = ["" if row in span else line for row, line in enumerate(lines)]
     return lines, imports
@@ -155,13 +146,8 @@ def export_cells(chapter: Path) -> Iterator[Cell]:
 
 def is_module_name(name: object) -> bool:
     """Whether `from annotated.NAME import …` is valid Python and NAME is not reserved."""
-    return (
-        isinstance(name, str)
-        and name.isidentifier()
-        and not keyword.iskeyword(name)
-        and not name.startswith("_")
-        and name != "machinery"
-    )
+    valid = isinstance(name, str) and name.isidentifier() and not keyword.iskeyword(name)
+    return valid and not name.startswith("_") and name != "machinery"
 
 
 def collect(chapters: Path) -> dict[str, Module]:
@@ -240,33 +226,25 @@ def offered(chapters: Path, homes: dict[str, str]) -> dict[str, list[str]]:
 def package(chapters: Path, folder: Path) -> dict[str, str]:
     """Every generated file of the package in `folder`, as file name to text."""
     modules = collect(chapters)
-    texts = {module.path: module.text() for module in modules.values()}
-    check_names(modules, texts)
+    texts = {f"{module.name}.py": module.text() for module in modules.values()}
     names = offered(chapters, homes(folder, modules))
     by_hand = [name for name in ("compat", "machinery") if [*folder.glob(f"{name}*")]]
     top = [*sorted(modules), *by_hand]
     listed = {module: " ".join(found) for module, found in names.items()}
-    texts["__init__.py"] = INIT.format(
-        mark=MARK, names=listed, modules=textwrap.fill(" ".join(top), 100)
-    )
+    modules_text = textwrap.fill(" ".join(top), 100)
+    texts["__init__.py"] = INIT.format(mark=MARK, names=listed, modules=modules_text)
     lines = [f"from . import {name} as {name}" for name in top]
     lines += [f"from .{m} import {n} as {n}" for m in names for n in names[m]]
     texts["__init__.pyi"] = "\n".join([f"# {MARK}.", *lines]) + "\n"
-    with laid_out(texts) as place:
-        rules = ["--config", str(ROOT / "pyproject.toml")]
-        ruff(["check", "--select", "I", "--fix", "-q", *rules], place)
-        ruff(["format", "-q", *rules], place)
-        return {name: (place / name).read_text(encoding="utf-8") for name in sorted(texts)}
-
-
-@contextmanager
-def laid_out(texts: dict[str, str]) -> Iterator[Path]:
-    """The files in a temporary folder, so that one call to ruff processes all of them."""
-    with TemporaryDirectory() as place:
-        folder = Path(place).resolve()
+    with TemporaryDirectory() as place:  # one call to ruff processes all files
+        made = Path(place).resolve()
         for name, text in texts.items():
-            (folder / name).write_text(text, encoding="utf-8", newline="\n")
-        yield folder
+            (made / name).write_text(text, encoding="utf-8", newline="\n")
+        check_names(modules, made)
+        rules = ["--config", str(ROOT / "pyproject.toml")]
+        ruff(["check", "--select", "I", "--fix", "-q", *rules], made)
+        ruff(["format", "-q", *rules], made)
+        return {name: (made / name).read_text(encoding="utf-8") for name in sorted(texts)}
 
 
 def ruff(arguments: list[str], folder: Path) -> str:
@@ -278,17 +256,14 @@ def ruff(arguments: list[str], folder: Path) -> str:
     return done.stdout
 
 
-def check_names(modules: dict[str, Module], texts: dict[str, str]) -> None:
+def check_names(modules: dict[str, Module], folder: Path) -> None:
     """Reject names that are neither defined nor imported; the error names the cell."""
-    with laid_out(texts) as folder:
-        found = ruff(["check", "--select", "F821", "--output-format", "json", "--isolated"], folder)
+    found = ruff(["check", "--select", "F821", "--output-format", "json", "--isolated"], folder)
     for problem in json.loads(found):
         module = modules[Path(problem["filename"]).stem]
-        where = module.origins.get(problem["location"]["row"], module.path)
-        raise ExtractionError(
-            f"{where}: {problem['message']}; define or import it in an export cell "
-            f"of annotated/{module.path}"
-        )
+        where = module.origins.get(problem["location"]["row"], f"{module.name}.py")
+        told = f"define or import it in an export cell of annotated/{module.name}.py"
+        raise ExtractionError(f"{where}: {problem['message']}; {told}")
 
 
 def read(path: Path) -> str | None:
@@ -313,9 +288,8 @@ def write(files: dict[str, str], folder: Path) -> list[str]:
     changed = differences(files, folder)
     for name, (old, _) in changed.items():
         if old is not None and MARK not in old:
-            raise ExtractionError(
-                f"{folder / name}: not overwritten, because it was written by hand"
-            )
+            told = "not overwritten, because it was written by hand"
+            raise ExtractionError(f"{folder / name}: {told}")
     folder.mkdir(parents=True, exist_ok=True)
     for name, (_, new) in changed.items():
         if new is None:
@@ -336,9 +310,8 @@ def diff(name: str, old: str | None, new: str | None) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--check", action="store_true", help="compare only; fail on a difference")
     parser.add_argument("--chapters", type=Path, default=ROOT / "chapters", metavar="FOLDER")
     parser.add_argument("--package", type=Path, default=ROOT / "annotated", metavar="FOLDER")
@@ -347,11 +320,11 @@ def main(arguments: list[str] | None = None) -> int:
         files = package(options.chapters, options.package)
         if options.check:
             changed = differences(files, options.package)
-            for name, (old, new) in changed.items():
-                print(diff(name, old, new))
+            for name, texts in changed.items():
+                print(diff(name, *texts))
             if changed:
                 print("The package differs from the chapters; run: make extract", file=sys.stderr)
-            return 1 if changed else 0
+            return int(bool(changed))
         changed = write(files, options.package)
     except ExtractionError as error:
         print(f"extraction failed: {error}", file=sys.stderr)

@@ -28,11 +28,8 @@ RULES = ["--config", str(ROOT / "pyproject.toml")]
 
 def notebook(text: str) -> str:
     """The code cells of a chapter as the JSON of a notebook."""
-    cells = [
-        {"cell_type": "code", "source": cell[2].rstrip("\n"), "metadata": {}, "outputs": []}
-        | {"execution_count": None}
-        for cell in CELL.finditer(text)
-    ]
+    bare = {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None}
+    cells = [{**bare, "source": cell[2].rstrip("\n")} for cell in CELL.finditer(text)]
     return json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 4})
 
 
@@ -53,10 +50,8 @@ def formatted(texts: dict[str, str]) -> tuple[dict[str, str], list[str]]:
         with suppress(ExtractionError):  # a cell that does not parse, which is reported below
             ruff(["format", *RULES], folder)
         found = json.loads(ruff(["check", "--output-format", "json", *RULES], folder))
-        written = {
-            name: with_cells(texts[name], path.read_text(encoding="utf-8"))
-            for name, path in files.items()
-        }
+        made = {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+    written = {name: with_cells(texts[name], notebook) for name, notebook in made.items()}
     names = {str(path): name for name, path in files.items()}
     return written, [located(problem, names[problem["filename"]], written) for problem in found]
 

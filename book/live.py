@@ -169,10 +169,8 @@ def hero_place(model: str, sentences: list[str]) -> str:
 def model_script(name: str) -> str:
     """A trained model as a script, because a page opened from the disk can load nothing else."""
     folder = MODELS / name
-    model = {
-        part: json.loads((folder / f"{part}.json").read_text(encoding="utf-8"))
-        for part in ("config", "tokenizer")
-    }
+    read = lambda part: json.loads((folder / f"{part}.json").read_text(encoding="utf-8"))
+    model = {part: read(part) for part in ("config", "tokenizer")}
     packed = gzip.compress((folder / "model.safetensors").read_bytes(), mtime=0)
     model["weights"] = base64.b64encode(packed).decode()
     return f'(window.bookModels ??= {{}})["{name}"] = {json.dumps(model)};\n'

@@ -126,9 +126,8 @@ def write_notebooks(root: Path, folder: Path, remote: str | None) -> None:
     references = labels(root / "book" / "references.bib")
     folder.mkdir(parents=True, exist_ok=True)
     for path, notebook in notebooks.items():
-        text = partial(
-            plain_text, chapter=path, pages=pages, targets=targets, references=references
-        )
+        known = {"pages": pages, "targets": targets, "references": references}
+        text = partial(plain_text, chapter=path, **known)
         plain = plain_notebook(notebook, text, remote)
         nbformat.write(plain, folder / f"{path.stem}.ipynb")
 
@@ -207,9 +206,8 @@ def plain_text(
         source = ast.get_source_segment(text, node, padded=True) or ""
         return f"```python\n{textwrap.dedent(source)}\n```"
 
-    source = re.sub(
-        r"^```\{literalinclude\} (\S+)\n:pyobject: (\S+)\n```$", quoted, source, flags=re.M
-    )
+    included = r"^```\{literalinclude\} (\S+)\n:pyobject: (\S+)\n```$"
+    source = re.sub(included, quoted, source, flags=re.MULTILINE)
     raw = r"^```\{raw\} html\n<div class=\"(scoreboard|claims-index)\"></div>\n```$"
     source = re.sub(raw, ON_THE_SITE, source, flags=re.MULTILINE)
     source = re.sub(r"^```\{live\}.*?^```$", LIVE, source, flags=re.MULTILINE | re.DOTALL)

@@ -40,10 +40,8 @@ def add_way(app: Sphinx, page: str, template: str, context: dict, doctree) -> No
         return
     steps = []
     for station, title in STATIONS.items():
-        links = app.env.tocs.get(f"{folder}/{station}", nodes.bullet_list()).findall(
-            nodes.reference
-        )
-        anchors = (link.get("anchorname") or "" for link in links)
+        contents = app.env.tocs.get(f"{folder}/{station}", nodes.bullet_list())
+        anchors = (link.get("anchorname") or "" for link in contents.findall(nodes.reference))
         anchor = next((anchor for anchor in anchors if anchor.startswith("#one-sentence")), None)
         if anchor:
             here = ' aria-current="step"' * (station == name)

@@ -51,14 +51,10 @@ def picture(model: str = "multi30k-en-de", layer: int = 3) -> str:
                     f'stroke="{colour}" stroke-width="3" stroke-opacity="{weight:.2f}"/>'
                 )
     for place, word in zip(places, found.keys, strict=True):
-        parts += [
-            text(place, TOP - 12, word, 24, middle),
-            text(place, BOTTOM + 30, word, 24, middle),
-        ]
+        parts += [text(place, y, word, 24, middle) for y in (TOP - 12, BOTTOM + 30)]
     inside = "\n".join(parts)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{HEIGHT}">{inside}</svg>'
-    )
+    size = f'width="{WIDTH}" height="{HEIGHT}"'
+    return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{inside}</svg>'
 
 
 if __name__ == "__main__":

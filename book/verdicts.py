@@ -41,10 +41,8 @@ def claims_of(notebook: NotebookNode) -> list[Verdict]:
 
     Raises: ExtensionError for a claim that lacks a section or any other part.
     """
-    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    found = [
-        out.data[MIME] for cell in cells for out in cell.outputs if MIME in out.get("data", {})
-    ]
+    outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
+    found = [out.data[MIME] for out in outputs if MIME in out.get("data", {})]
     names = [field.name for field in fields(Verdict)]
     for given in found:
         if lacks := [name for name in names if not given.get(name)]:
@@ -86,8 +84,7 @@ def index(entries: list[Entry]) -> str:
 
 def row(entry: Entry) -> str:
     shown = {name: html.escape(value) for name, value in vars(entry.verdict).items()}
-    edge, section = entry.verdict.edge, shown["section"]
-    name = f"§{section}" if section[0].isdigit() else section
+    edge, name = entry.verdict.edge, html.escape(entry.verdict.place)
     return (
         f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
         f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{name}</a></td>'
@@ -116,9 +113,8 @@ def scoreboard(entries: list[Entry]) -> str:
             f'<a class="{kind}" style="{style}; flex-grow: {count}" href="{address}" '
             f'aria-label="{count}: {verdict}" title="{verdict}">{count}</a>'
         )
-        legend.append(
-            f'<li><span class="{kind}" style="{style}">{mark}</span> {linked(verdict)}</li>'
-        )
+        key = f'<span class="{kind}" style="{style}">{mark}</span>'
+        legend.append(f"<li>{key} {linked(verdict)}</li>")
     return (
         f'<div class="scoreboard"><p>{len(entries)} claims, by verdict</p>'
         f'<div class="parts">{"".join(parts)}</div><ul>{"".join(legend)}</ul></div>'

@@ -259,8 +259,9 @@ def test_no_line_of_an_export_cell_is_lost():
         ast.unparse(n) for n in nodes if not isinstance(n, ast.Import | ast.ImportFrom)
     ]
     for module in extract.collect(ROOT / "chapters").values():
-        made = ast.parse((ROOT / "annotated" / module.path).read_text(encoding="utf-8")).body[1:]
-        assert rest(made) == rest(node for one in module.cells for node in one.tree().body)
+        text = (ROOT / "annotated" / f"{module.name}.py").read_text(encoding="utf-8")
+        cells = (node for one in module.cells for node in one.tree().body)
+        assert rest(ast.parse(text).body[1:]) == rest(cells)
 
 
 def test_the_guide_says_which_modules_each_chapter_of_the_paper_writes():

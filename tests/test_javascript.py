@@ -307,8 +307,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (folder / "models" / f"{name}.js").write_text(live.model_script(name), encoding="utf-8")
     (folder / "_static" / "palette.css").write_text(colors(), encoding="utf-8")
     styles = (f'<link rel="stylesheet" href="_static/{name}.css">' for name in ("palette", "book"))
-    head = f'{"".join(styles)}<script defer src="_static/book.js">'
-    page = f'<html lang="en"><head><meta charset="utf-8">{head}</script></head>'
+    scripts = (f'<script defer src="_static/{name}.js"></script>' for name in ("elements", "book"))
+    head = "".join([*styles, *scripts])
+    page = f'<html lang="en"><head><meta charset="utf-8">{head}</head>'
     (folder / "page.html").write_text(f"{page}<body>{''.join(places)}</body></html>", "utf-8")
     return folder
 

@@ -9,6 +9,8 @@ from IPython.display import HTML
 
 from book import charts
 
+SIDES = {"English": -1, "German": 1}  # and their directions
+
 
 def boxed(pieces: list[str]) -> str:
     """Pieces in boxes, for a table; lines break only between words, and padding is counted."""
@@ -35,89 +37,59 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
     lengths: (pairs, 2), the pieces of each source and target
     orders: from the name of a way to its batches, which contain rows of `lengths`
     """
-    bars, notes, names = [], [], []
+    bars, notes = [], []
     for middle, (order, batches) in zip((-44, 44), orders.items(), strict=True):
         top, positions = 0, 0
         for number, batch in enumerate(batches, start=1):
             widest = lengths[batch].max(axis=0)
             positions += len(batch) * widest.sum()
             for pair in batch:
-                for side, sign, size, end in zip(
-                    ("English", "German"),
-                    (-1, 1),
-                    lengths[pair].tolist(),
-                    widest.tolist(),
-                    strict=True,
-                ):
-                    row = {
-                        "order": order,
-                        "batch": number,
-                        "side": side,
-                        "top": top,
-                        "bottom": top + 1,
-                    }
-                    ends = [middle + sign * place for place in (0, size, end)]
-                    bars.append(
-                        {**row, "what": "pieces", "count": size, "from": ends[0], "to": ends[1]}
-                    )
-                    bars.append(
-                        {
-                            **row,
-                            "what": "padding",
-                            "count": end - size,
-                            "from": ends[1],
-                            "to": ends[2],
-                        }
-                    )
+                sides = zip(SIDES.items(), lengths[pair].tolist(), widest.tolist(), strict=True)
+                for (side, sign), size, end in sides:
+                    row = {"order": order, "batch": number, "side": side, "top": top}
+                    row["bottom"] = top + 1
+                    for what, first, last in ("pieces", 0, size), ("padding", size, end):
+                        ends = {"from": middle + sign * first, "to": middle + sign * last}
+                        bars.append({**row, "what": what, "count": last - first, **ends})
                 top += 1
             top += 2  # a gap between batches
         padding = 1 - lengths.sum() / positions
-        notes.append(
-            {"from": middle, "text": [order, f"{len(batches)} batches, {padding:.0%} padding"]}
-        )
-        names += [{"from": middle - 1, "side": "English"}, {"from": middle + 1, "side": "German"}]
+        told = [order, f"{len(batches)} batches, {padding:.0%} padding"]
+        notes.append({"from": middle, "text": told})
+    names = pd.DataFrame(
+        [(middle + sign, side) for middle in (-44, 44) for side, sign in SIDES.items()],
+        columns=["from", "side"],
+    )
 
-    across = alt.X(
-        "from:Q",
-        title="pieces",
-        scale=alt.Scale(domain=[-85, 85], nice=False),
-        axis=alt.Axis(
-            values=[-74, -44, -14, 14, 44, 74], labelExpr="abs(abs(datum.value) - 44)", grid=False
-        ),
+    ticks = alt.Axis(
+        values=[-74, -44, -14, 14, 44, 74], labelExpr="abs(abs(datum.value) - 44)", grid=False
     )
-    drawn = (
-        alt.Chart(pd.DataFrame(bars))
-        .mark_rect()
-        .encode(
-            across,
-            x2="to:Q",
-            y=alt.Y("top:Q", scale=alt.Scale(reverse=True), axis=None),
-            y2="bottom:Q",
-            color=alt.Color(
-                "what:N",
-                title=None,
-                scale=alt.Scale(
-                    domain=["pieces", "padding"], range=[charts.PALETTE[0], "#80808070"]
-                ),
-                legend=alt.Legend(orient="top", offset=60),
-            ),
-            tooltip=["order:N", "batch:Q", "side:N", "what:N", "count:Q"],
-        )
-    )
+    across = alt.X("from:Q").title("pieces").axis(ticks).scale(domain=[-85, 85], nice=False)
+    colors = alt.Scale(domain=["pieces", "padding"], range=[charts.PALETTE[0], "#80808070"])
     font = alt.ExprRef("width < 400 ? 12 : 14")
-    note = (
-        alt.Chart(pd.DataFrame(notes))
-        .mark_text(fontSize=font, lineHeight=18)
-        .encode(across, y=alt.value(-44), text="text:N")
-    )
-    named = alt.Chart(pd.DataFrame(names)).encode(across, y=alt.value(-8), text="side:N")
+    named = alt.Chart(names).encode(across, y=alt.value(-8), text="side:N")
     left, right = (
         named.transform_filter(alt.datum.side == side).mark_text(
             align=align, fontSize=12, color=charts.PALETTE[6]
         )
         for side, align in (("English", "right"), ("German", "left"))
     )
-    return (drawn + note + left + right).properties(
+    return alt.layer(
+        alt.Chart(pd.DataFrame(bars))
+        .mark_rect()
+        .encode(
+            across,
+            alt.Y("top:Q").axis(None).scale(reverse=True),
+            alt.Color("what:N").title(None).scale(colors).legend(orient="top", offset=60),
+            x2="to:Q",
+            y2="bottom:Q",
+            tooltip=["order:N", "batch:Q", "side:N", "what:N", "count:Q"],
+        ),
+        alt.Chart(pd.DataFrame(notes))
+        .mark_text(fontSize=font, lineHeight=18)
+        .encode(across, y=alt.value(-44), text="text:N"),
+        left,
+        right,
         usermeta={"columns": 2},
         title=alt.Title(
             "Similar lengths in a batch more than halve the padding",
@@ -126,7 +98,6 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
         width="container",
         height=280,
         description="A hundred sentence pairs as horizontal bars, stacked into batches, twice. In "
-        "random order the batches are wide, and more "
-        "than a third of their positions are padding. By similar length the same pairs fill fewer "
-        "batches, with less than half as much padding.",
+        "random order the batches are wide, and more than a third of their positions are padding. "
+        "By similar length the same pairs fill fewer batches, with less than half as much padding.",
     )

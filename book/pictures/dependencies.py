@@ -6,24 +6,17 @@ from IPython.display import HTML
 from spacy.tokens import Doc, Span
 
 NAMED = {
-    "amod": "adjective",
-    "obl:tmod": "time",
-    "det": "article",
-    "nsubj": "subject",
-    "nmod:poss": "possessive",
-    "obj": "object",
-    "punct": "punctuation",
-}
+    "amod": "adjective", "obl:tmod": "time", "det": "article", "nsubj": "subject",
+    "nmod:poss": "possessive", "obj": "object", "punct": "punctuation",
+}  # fmt: skip
 
 
 def draw_sentence(doc: Doc, same: Iterable[Span]) -> HTML:
     """The words of a sentence, one below the other, and an arrow to each from its governor."""
     parts = []
     for token in doc:
-        y, own = (
-            16 + 27 * token.i,
-            'fill="var(--layer-text)" font-weight="600"' * any(token in span for span in same),
-        )
+        y = 16 + 27 * token.i
+        own = 'fill="var(--layer-text)" font-weight="600"' * any(token in span for span in same)
         parts.append(f'<text x="82" y="{y + 5}" text-anchor="end" {own}>{token.text}</text>')
         if token.head.i == token.i:
             continue

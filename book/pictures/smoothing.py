@@ -11,79 +11,48 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     loss: an expression of Vega with the letters `epsilon`, `size` and `datum.p`
     right: the part of the target that the right token has, as an expression without `datum.p`
     """
-    sliders = [
-        alt.param(
-            "epsilon",
-            value=0.1,
-            bind=alt.binding_range(min=0, max=0.3, step=0.05, name="Smoothing ε "),
-        ),
-        alt.param(
-            "size",
-            value=37_000,
-            bind=alt.binding_select(
-                options=[10, 1000, 37_000], labels=["10", "1,000", "37,000"], name="Tokens K "
-            ),
-        ),
-    ]
-    orange = charts.PALETTE[1]
-    x = alt.X(
-        "p:Q",
-        title="probability of the right token",
-        scale=alt.Scale(domain=[0, 1.02], nice=False),
-        axis=alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1]),
-    )
-    y = alt.Y("loss:Q", title="loss (nats)", scale=alt.Scale(domain=[0, 6]))
-    curve = (
-        alt.Chart(alt.sequence(-4, 14, 0.05, as_="z"))
-        .transform_calculate(p="1 / (1 + exp(-datum.z))")
-        .transform_calculate(loss=loss)
-        .mark_line(clip=True)
-        .encode(x=x, y=y, order="p:Q")
-    )
+    blue, orange, *_, grey = charts.PALETTE
+    ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
+    x = alt.X("p:Q").title("probability of the right token").axis(values=ticks)
+    x = x.scale(domain=[0, 1.02], nice=False)
+    y = alt.Y("loss:Q").title("loss (nats)").scale(domain=[0, 6])
+    curve = alt.Chart(alt.sequence(-4, 14, 0.05, as_="z")).mark_line(clip=True)
+    curve = curve.transform_calculate(p="1 / (1 + exp(-datum.z))").transform_calculate(loss=loss)
     target = alt.Chart(alt.Data(values=[{"from": 0}])).transform_calculate(p=right)
-    kept = target.mark_bar(height=18).encode(x=alt.X("from:Q"), x2="p:Q", y=alt.value(-26))
-    rest = (
-        target.transform_calculate(one="1")
-        .mark_bar(color="#808080a0", height=18)
-        .encode(x=x, x2="one:Q", y=alt.value(-26))
-    )
+    rest = target.transform_calculate(one="1").mark_bar(color="#808080a0", height=18)
     best = target.transform_calculate(p="min(datum.p, 0.999999)").transform_calculate(loss=loss)
-    point = best.mark_point(color=orange, size=110, opacity=1).encode(x=x, y=y)
-    down = best.mark_rule(color=orange, strokeDash=[4, 3]).encode(x=x, y=y, y2=alt.value(-17))
-    text = (
-        best.transform_calculate(
-            text="'least loss ' + format(datum.loss, '.2f') + ' at ' + format(datum.p, '.2f')"
-        )
-        .mark_text(
-            align="right",
-            dx=-10,
-            dy=alt.ExprRef("datum.loss < 0.5 ? -26 : 18"),
-            fontSize=13,
-            color=orange,
-        )
-        .encode(x=x, y=y, text="text:N")
+    said = best.transform_calculate(
+        text="'least loss ' + format(datum.loss, '.2f') + ' at ' + format(datum.p, '.2f')"
     )
+    over = alt.ExprRef("datum.loss < 0.5 ? -26 : 18")
     names = [
         target.transform_calculate(name=f"'{name} ' + format({share}, '.2f')")
         .mark_text(align=align, fontSize=12, color=color)
         .encode(x=alt.value(place), y=alt.value(-44), text="name:N")
         for name, share, align, color, place in (
-            ("the target: right token", "datum.p", "left", charts.PALETTE[0], 0),
-            ("all others", "1 - datum.p", "right", charts.PALETTE[6], "width"),
+            ("the target: right token", "datum.p", "left", blue, 0),
+            ("all others", "1 - datum.p", "right", grey, "width"),
         )
     ]
-    return (
-        alt.layer(curve, kept, rest, down, point, text, *names)
-        .add_params(*sliders)
-        .properties(
-            title=alt.Title("The loss is least at the target, not at certainty", offset=10),
-            width="container",
-            height=300,
-            description="Above, the target as a bar: the share of the right token and that of all "
-            "others. Below, the loss against the "
-            "probability that a model gives the right token and even shares for the rest. Without "
-            "smoothing the loss falls to zero "
-            "at certainty. With smoothing it is least where the bar changes color, and rises again "
-            "toward certainty.",
-        )
+    sizes = {"10": 10, "1,000": 1000, "37,000": 37_000}
+    return alt.layer(
+        curve.encode(x, y, order="p:Q"),
+        target.mark_bar(height=18).encode(x="from:Q", x2="p:Q", y=alt.value(-26)),
+        rest.encode(x, x2="one:Q", y=alt.value(-26)),
+        best.mark_rule(color=orange, strokeDash=[4, 3]).encode(x, y, y2=alt.value(-17)),
+        best.mark_point(color=orange, size=110, opacity=1).encode(x, y),
+        said.mark_text(align="right", dx=-10, dy=over, fontSize=13, color=orange).encode(
+            x, y, text="text:N"
+        ),
+        *names,
+        title=alt.Title("The loss is least at the target, not at certainty", offset=10),
+        width="container",
+        height=300,
+        description="Above, the target as a bar: the share of the right token and that of all "
+        "others. Below, the loss against the probability that a model gives the right token and "
+        "even shares for the rest. Without smoothing the loss falls to zero at certainty. With "
+        "smoothing it is least where the bar changes color, and rises again toward certainty.",
+    ).add_params(
+        charts.slider("epsilon", 0.1, 0, 0.3, 0.05, "Smoothing ε"),
+        charts.menu("size", 37_000, [*sizes.values()], "Tokens K", labels=[*sizes]),
     )

@@ -24,69 +24,48 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         "datum.layer == 'recurrent' ? 'Recurrent layer: ' + n + ' steps' : 'Self-attention: 1 step'"
     )
 
-    n = alt.param(
-        "n", value=6, bind=alt.binding_range(min=2, max=16, step=1, name="Length n (words) ")
-    )
     margin = "min(0.6, 40 * (n - 1) / (width - 80))"  # at most 40 pixels at either side
-    across = alt.Scale(
-        domainMin=alt.ExprRef(f"1 - {margin}"),
-        domainMax=alt.ExprRef(f"n + {margin}"),
-        nice=False,
-        zero=False,
-    )
-    x = alt.X("start:Q", axis=None, scale=across)
-    y, y2 = (
-        alt.Y(f"{name}:Q", axis=None, scale=alt.Scale(domain=[0, 11.6])) for name in ("y", "y2")
-    )
-    shades = alt.Scale(domain=list(floor), range=[charts.LAYERS[name] for name in floor])
-    color = alt.Color("layer:N", legend=None, scale=shades)
-    on_node = (
-        alt.when("datum.layer == 'recurrent'")
-        .then(alt.value("#18181b"))
-        .otherwise(alt.value("white"))
-    )
-    lines = (
-        alt.Chart(arrows)
-        .transform_filter("datum.start <= n && datum.end <= n")
-        .encode(x, y, x2="end", y2="y2")
-    )
+    ends = alt.ExprRef(f"1 - {margin}"), alt.ExprRef(f"n + {margin}")
+    x = alt.X("start:Q").axis(None)
+    x = x.scale(domainMin=ends[0], domainMax=ends[1], nice=False, zero=False)
+    y, y2 = (alt.Y(f"{name}:Q").axis(None).scale(domain=[0, 11.6]) for name in ("y", "y2"))
+    shades = [charts.LAYERS[name] for name in floor]
+    color = alt.Color("layer:N").legend(None).scale(domain=list(floor), range=shades)
+    on_node = alt.condition("datum.layer == 'recurrent'", alt.value("#18181b"), alt.value("white"))
+    lines = alt.Chart(arrows).transform_filter("datum.start <= n && datum.end <= n")
+    lines = lines.encode(x, y, x2="end", y2="y2")
     longest = lines.transform_filter(
         "datum.chain || datum.layer == 'self-attention' && datum.end == n"
     )
     nodes = alt.Chart(outputs).transform_filter("datum.start <= n")
     room = alt.ExprRef("min(600, pow(0.8 * width / n, 2))")  # circles do not touch on a phone
+    small = alt.ExprRef("width / n < 24 ? 8 : width / n > 70 ? 13 : 11")
     turn = {  # words that would not fit are slanted
         "angle": alt.ExprRef("width / n > 52 ? 0 : -50"),
         "align": alt.ExprRef("width / n > 52 ? 'center' : 'right'"),
+        "fontSize": alt.ExprRef("width / n > 70 ? 15 : 12"),
     }
-    return (
-        alt.layer(
-            lines.mark_rule(color="#9AA0A6", opacity=0.4),
-            longest.mark_rule(strokeWidth=2.5).encode(color),
-            nodes.mark_circle(size=room, opacity=1).encode(
-                x, y2, color, tooltip=["layer", "word", "step"]
-            ),
-            nodes.mark_text(
-                fontSize=alt.ExprRef("width / n < 24 ? 8 : width / n > 70 ? 13 : 11"),
-                fontWeight="bold",
-            ).encode(x, y2, color=on_node, text="step:Q"),
-            nodes.mark_text(
-                baseline="top", fontSize=alt.ExprRef("width / n > 70 ? 15 : 12"), **turn
-            ).encode(x, y, text="word"),
-            alt.Chart(outputs.drop_duplicates("layer"))
-            .transform_calculate(label=label, top="datum.y2 + 1")
-            .mark_text(align="left", fontSize=14, fontWeight="bold")
-            .encode(x=alt.value(0), y=alt.Y("top:Q"), text="label:N"),
-        )
-        .add_params(n)
-        .properties(
-            title="A step for each word, or one step for all",
-            description="The same sentence read by two layers; each output has the number of the "
-            "step in which it can be ready. "
-            "In the recurrent layer arrows lead from state to state and the numbers count up to "
-            "the length. In self-attention "
-            "arrows lead from every word to every output, and every output has the number 1.",
-            width="container",
-            height=315,
-        )
+    heads = alt.Chart(outputs.drop_duplicates("layer")).transform_calculate(
+        label=label, top="datum.y2 + 1"
     )
+    return alt.layer(
+        lines.mark_rule(color="#9AA0A6", opacity=0.4),
+        longest.mark_rule(strokeWidth=2.5).encode(color),
+        nodes.mark_circle(size=room, opacity=1).encode(
+            x, y2, color, tooltip=["layer", "word", "step"]
+        ),
+        nodes.mark_text(fontSize=small, fontWeight="bold").encode(
+            x, y2, color=on_node, text="step:Q"
+        ),
+        nodes.mark_text(baseline="top", **turn).encode(x, y, text="word"),
+        heads.mark_text(align="left", fontSize=14, fontWeight="bold").encode(
+            x=alt.value(0), y="top:Q", text="label:N"
+        ),
+        title="A step for each word, or one step for all",
+        description="The same sentence read by two layers; each output has the number of the "
+        "step in which it can be ready. In the recurrent layer arrows lead from state to state and "
+        "the numbers count up to the length. In self-attention arrows lead from every word to "
+        "every output, and every output has the number 1.",
+        width="container",
+        height=315,
+    ).add_params(charts.slider("n", 6, 2, 16, 1, "Length n (words)"))

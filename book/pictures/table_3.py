@@ -6,25 +6,20 @@ import pandas as pd
 from book import charts
 
 GROUPS = {
-    "all": "all rows",
-    "A": "(A) heads",
-    "B": "(B) width of keys",
-    "C": "(C) size",
-    "D": "(D) dropout, smoothing",
-    "E": "(E) learned positions",
-}
-
-
+    "all": "all rows", "A": "(A) heads", "B": "(B) width of keys", "C": "(C) size",
+    "D": "(D) dropout, smoothing", "E": "(E) learned positions",
+}  # fmt: skip
 IN_WORDS = {
-    "h": "{} heads",
-    "d_k": "keys of {}",
-    "N": "{} layers",
-    "d_model": "width {}",
-    "d_ff": "inner width {}",
-    "dropout": "dropout {}",
-    "label_smoothing": "ε = {}",
+    "h": "{} heads", "d_k": "keys of {}", "N": "{} layers", "d_model": "width {}",
+    "d_ff": "inner width {}", "dropout": "dropout {}", "label_smoothing": "ε = {}",
     "positions": "{} positions",
-}
+}  # fmt: skip
+PLACES = {  # of a name, from its point, in pixels; to the left, it ends there
+    "base": (13, -7), "big": (13, 0), "A: h = 4": (9, -3), "A: h = 16": (-13, -5),
+    "A: h = 32": (9, 5), "B: d_k = 16": (9, 3), "C: N = 2": (-9, 0), "C: N = 4": (9, 5),
+    "C: N = 8": (-9, -3), "C: d_model = 256": (-9, 0), "D: label_smoothing = 0.0": (-9, 7),
+    "E: positions = learned": (11, 5),
+}  # fmt: skip
 
 
 def short(row: str) -> str:
@@ -41,84 +36,48 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
 
     rows: with the columns row, group, perplexity and BLEU
     """
-    rows = rows.copy()
-    rows["name"] = rows["row"].map(short).str.split(r":\s", regex=True).str[-1]
-    rows["what"] = rows["group"].map(GROUPS).fillna("base and big")
-    group = alt.param(
-        "group",
-        value="all",
-        bind=alt.binding_select(options=list(GROUPS), labels=list(GROUPS.values()), name="Rows "),
-    )
+    right, down = zip(*(PLACES.get(row, (9, 0)) for row in rows["row"]), strict=True)
+    name = rows["row"].map(short).str.split(r":\s", regex=True).str[-1]
+    what = rows["group"].map(GROUPS).fillna("base and big")
+    rows = rows.assign(name=name, what=what, right=right, down=down)
     chosen = "group == 'all' || datum.group == group || datum.group == 'base'"
-    whats = ["base and big", *list(GROUPS.values())[1:]]
+    perplexity = alt.X("perplexity:Q").title("perplexity per piece (lower is better)")
+    bleu = alt.Y("BLEU:Q").title("BLEU, newstest2013 (higher is better)")
     points = alt.Chart(rows).encode(
-        x=alt.X(
-            "perplexity:Q",
-            title="perplexity per piece (lower is better)",
-            axis=alt.Axis(tickCount=5),
-        ).scale(domain=[4.2, 6.4], nice=False),
-        y=alt.Y(
-            "BLEU:Q", title="BLEU, newstest2013 (higher is better)", axis=alt.Axis(tickCount=6)
-        ).scale(domain=[23.4, 26.7], nice=False),
+        perplexity.axis(tickCount=5).scale(domain=[4.2, 6.4], nice=False),
+        bleu.axis(tickCount=6).scale(domain=[23.4, 26.7], nice=False),
     )
-    look = {"title": None, "legend": alt.Legend(orient="top", labelLimit=220)}
+    whats = ["base and big", *list(GROUPS.values())[1:]]
     shapes = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
     colors = [*charts.PALETTE[:5], charts.PALETTE[6]]
+    look = {"title": None, "legend": alt.Legend(orient="top", labelLimit=220)}
+    shown = lambda channel, marks: channel("what:N", **look).scale(domain=whats, range=marks)
+    large = "datum.what == 'base and big'"  # another point lies in base's ring
     marks = points.mark_point(filled=False, strokeWidth=2).encode(
-        size=alt.condition(
-            "datum.what == 'base and big'", alt.value(200), alt.value(80)
-        ),  # another point lies in base's ring
-        color=alt.Color("what:N", scale=alt.Scale(domain=whats, range=colors), **look),
-        shape=alt.Shape("what:N", scale=alt.Scale(domain=whats, range=shapes), **look),
+        shown(alt.Color, colors),
+        shown(alt.Shape, shapes),
+        size=alt.condition(large, alt.value(200), alt.value(80)),
         opacity=alt.condition(chosen, alt.value(1), alt.value(0.12)),
         tooltip=["row", "perplexity", "BLEU"],
     )
     # The ends of the groups.
     few = "/^b|smooth|h = 1$|d_k = 16|N = 2|d_model = 256|dropout = 0.0|d_ff = 4096/"
     named = f"group == 'all' ? test({few}, datum.row) : " + chosen.split(" || ", 1)[1]
-    # Where a name is, from its point, in pixels; to the left, it ends there.
-    places = {
-        "base": (13, -7),
-        "big": (13, 0),
-        "A: h = 16": (-13, -5),
-        "C: N = 8": (-9, -3),
-        "A: h = 32": (9, 5),
-        "D: label_smoothing = 0.0": (-9, 7),
-        "E: positions = learned": (11, 5),
-        "A: h = 4": (9, -3),
-        "C: N = 4": (9, 5),
-        "C: N = 2": (-9, 0),
-        "C: d_model = 256": (-9, 0),
-        "B: d_k = 16": (9, 3),
-    }
-    rows["right"], rows["down"] = zip(
-        *(places.get(row, (9, 0)) for row in rows["row"]), strict=True
-    )
-    names = (
-        points.transform_filter(named)
-        .mark_text(
-            align=alt.ExprRef("datum.right < 0 ? 'right' : 'left'"),
-            dx=alt.ExprRef("datum.right"),
-            dy=alt.ExprRef("datum.down"),
-            fontSize=12,
-        )
-        .encode(text="name:N")
-    )
-    return (
-        alt.layer(marks, names)
-        .add_params(group)
-        .properties(
-            usermeta={"columns": 2},
-            width="container",
-            height=400,
-            title=alt.Title(
-                "Better perplexity mostly means better BLEU",
-                subtitle="The rows of Table 3; choose a group to name its points",
-            ),
-            description="BLEU against perplexity for the twenty rows of Table 3. Most lie along a "
-            "line from the small models at the lower right "
-            "to the big model at the upper left. The rows on label smoothing depart from it: "
-            "without smoothing, perplexity is good and BLEU is not, and with twice as much the "
-            "reverse is true.",
-        )
-    )
+    beside = {"dx": "datum.right", "dy": "datum.down"}
+    beside["align"] = "datum.right < 0 ? 'right' : 'left'"
+    beside = {name: alt.ExprRef(expression) for name, expression in beside.items()}
+    return alt.layer(
+        marks,
+        points.transform_filter(named).mark_text(**beside, fontSize=12).encode(text="name:N"),
+        usermeta={"columns": 2},
+        width="container",
+        height=400,
+        title=alt.Title(
+            "Better perplexity mostly means better BLEU",
+            subtitle="The rows of Table 3; choose a group to name its points",
+        ),
+        description="BLEU against perplexity for the twenty rows of Table 3. Most lie along a line "
+        "from the small models at the lower right to the big model at the upper left. The rows on "
+        "label smoothing depart from it: without smoothing, perplexity is good and BLEU is not, "
+        "and with twice as much the reverse is true.",
+    ).add_params(charts.menu("group", "all", [*GROUPS], "Rows", labels=[*GROUPS.values()]))

@@ -24,61 +24,29 @@ def draw_counted(models: pd.DataFrame) -> alt.LayerChart:
         row.name: f"{short(row.counted)} of {short(row.published)}" for row in models.itertuples()
     }
     far = math.ceil(100 * models["off"].max())
-    across = alt.X(
-        "ratio",
-        title="weights, counted ÷ published",
-        scale=alt.Scale(domain=[0.95, 1.05], zero=False, nice=False),
-        axis=alt.Axis(format="%", values=[0.96, 1, 1.04]),
+    across = alt.X("ratio").title("weights, counted ÷ published")
+    across = across.scale(domain=[0.95, 1.05], zero=False, nice=False)
+    across = across.axis(format="%", values=[0.96, 1, 1.04])
+    sizes = [alt.Tooltip(size, format=",.0f") for size in ("counted", "published")]
+    counted = alt.Chart(models).encode(across, tooltip=["name", *sizes])
+    row = lambda title=None, **axis: alt.Y("name:N", sort=None, title=title).axis(
+        labelLimit=200, ticks=False, domain=False, **axis
     )
-    counted = alt.Chart(models).encode(
-        across,
-        tooltip=[
-            "name",
-            alt.Tooltip("counted", format=",.0f"),
-            alt.Tooltip("published", format=",.0f"),
-        ],
-    )
-    head = {
-        "title": "counted of published",
-        "titleAngle": 0,
-        "titleAlign": "right",
-        "titleX": 98,
-        "titleY": -9,
-        "titleFontWeight": "bold",
-    }
-    row = lambda title=None, **axis: alt.Y(
-        "name:N",
-        sort=None,
-        title=title,
-        axis=alt.Axis(labelLimit=200, ticks=False, domain=False, **axis),
-    )
-    return (
-        alt.layer(
-            alt.Chart(pd.DataFrame({"ratio": [1]})).mark_rule(strokeDash=[4, 3]).encode(across),
-            counted.mark_rule(color=charts.PALETTE[0], strokeWidth=3, opacity=0.5).encode(
-                alt.Y("name:N", sort=None, axis=None), x2=alt.datum(1)
-            ),
-            counted.mark_point(size=110, opacity=1).encode(
-                row(
-                    grid=True,
-                    gridOpacity=0.3,
-                    labelExpr="width < 400 ? replace(datum.label, / [(].*/, '') : datum.label",
-                )
-            ),
-            counted.mark_point(opacity=0).encode(
-                row(orient="right", **head, labelExpr=f"({json.dumps(numbers)})[datum.label]")
-            ),
-        )
-        .resolve_axis(y="independent")
-        .properties(
-            width="container",
-            height=alt.Step(30),
-            title=f"One rule counts the weights of ten models, to within {far}%",
-            description="Weights of ten models as the rule counts them, divided by the published "
-            "ones: "
-            + "; ".join(
-                f"{row.name} {numbers[row.name]}"
-                for row in models[["name"]].itertuples(index=False)
-            ),
-        )
-    )
+    short_name = "width < 400 ? replace(datum.label, / [(].*/, '') : datum.label"
+    head = {"titleAngle": 0, "titleAlign": "right", "titleX": 98, "titleY": -9}
+    head |= {"titleFontWeight": "bold", "labelExpr": f"({json.dumps(numbers)})[datum.label]"}
+    return alt.layer(
+        alt.Chart(pd.DataFrame({"ratio": [1]})).mark_rule(strokeDash=[4, 3]).encode(across),
+        counted.mark_rule(color=charts.PALETTE[0], strokeWidth=3, opacity=0.5).encode(
+            alt.Y("name:N", sort=None, axis=None), x2=alt.datum(1)
+        ),
+        counted.mark_point(size=110, opacity=1).encode(
+            row(grid=True, gridOpacity=0.3, labelExpr=short_name)
+        ),
+        counted.mark_point(opacity=0).encode(row("counted of published", orient="right", **head)),
+        width="container",
+        height=alt.Step(30),
+        title=f"One rule counts the weights of ten models, to within {far}%",
+        description="Weights of ten models as the rule counts them, divided by the published ones: "
+        + "; ".join(f"{name} {numbers[name]}" for name in models["name"]),
+    ).resolve_axis(y="independent")

@@ -1,5 +1,6 @@
 // Draws the charts of a page, in the colors of the theme, and draws them again when it changes.
 (() => {
+  const { make, button, controls, fade } = window.elements;
   const here = document.currentScript.src;
 
   const dark = () => document.documentElement.dataset.theme === "dark";
@@ -56,15 +57,11 @@
       domain: [...near, ...near.map((place) => height - place).reverse()],
       range: [...near, ...near.map((place) => ({ expr: `width - ${place}` })).reverse()],
     };
-    Object.assign(spec, {
-      width: upright ? 560 : "container",
-      height: upright || spec.usermeta.turned,
-    });
+    spec.width = upright ? 560 : "container";
+    spec.height = upright || spec.usermeta.turned;
     for (const { mark, encoding } of spec.layer) {
-      for (const [one, two] of [
-        ["x", "y"],
-        ["x2", "y2"],
-      ]) {
+      for (const end of ["", "2"]) {
+        const [one, two] = [`x${end}`, `y${end}`];
         [encoding[one], encoding[two]] = [encoding[two], encoding[one]];
       }
       for (const axis of ["x", "y"]) encoding[axis].scale.domain.reverse();
@@ -115,22 +112,19 @@
   // A finger drags a part of the chart: it does not scroll the page, and is seen where it is.
   function letDrag(svg) {
     svg.style.touchAction = "none";
-    svg.addEventListener("pointerdown", (event) =>
-      event.target.releasePointerCapture(event.pointerId),
-    );
+    svg.onpointerdown = ({ target, pointerId }) => target.releasePointerCapture(pointerId);
   }
 
   // Loads a script, by its place beside this one, once. Those that are not `async` run in their order.
   const scripts = {};
   function load(path, async = true) {
     scripts[path] ??= new Promise((resolve, reject) => {
-      const script = document.createElement("script");
+      const src = new URL(path, here);
       const onerror = () => {
         delete scripts[path];
-        reject(new Error(`expected a script at ${script.src}`));
+        reject(new Error(`expected a script at ${src}`));
       };
-      Object.assign(script, { src: new URL(path, here), async, onload: resolve, onerror });
-      document.head.append(script);
+      document.head.append(make("script", { src, async, onload: resolve, onerror }));
     });
     return scripts[path];
   }
@@ -151,13 +145,9 @@
     if (stacked) stack(spec);
     if (canvas.clientWidth < 500) fitPhone(spec, canvas.clientWidth);
     else if (spec.usermeta?.upright) turn(spec, spec.usermeta.upright);
-    const embed = () =>
-      vegaEmbed(canvas, spec, {
-        config: colors(),
-        renderer: "svg",
-        ast: true, // expressions are interpreted: the content policy forbids to compile them
-        ...options,
-      });
+    // Expressions are interpreted (`ast`): the content policy forbids to compile them.
+    const how = { config: colors(), renderer: "svg", ast: true, ...options };
+    const embed = () => vegaEmbed(canvas, spec, how);
     let { view } = await embed();
     const rest = canvas.clientWidth - canvas.querySelector("svg").width.baseVal.value;
     if (stacked && Math.abs(rest) > 4) {
@@ -171,16 +161,9 @@
 
   async function drawNow(chart) {
     if (!chart.canvas) {
-      chart.canvas = document.createElement("div");
-      const button = document.createElement("button");
+      chart.canvas = make("div");
       const onclick = () => enlarge(chart);
-      Object.assign(button, {
-        type: "button",
-        className: "enlarge",
-        textContent: "Enlarge",
-        onclick,
-      });
-      chart.append(chart.canvas, button);
+      chart.append(chart.canvas, button({ className: "enlarge", textContent: "Enlarge", onclick }));
       chart.onscroll = () => reach(chart);
     }
     chart.view = await drawIn(chart.canvas, await specOf(chart), { actions: false });
@@ -189,8 +172,7 @@
   // A chart as large as the window, set as on the page. Its shapes and letters grow with it, so each
   // event is told the place where it would be if they had not.
   async function enlarge(chart) {
-    const dialog = document.createElement("dialog");
-    Object.assign(dialog, { className: "enlarged", ariaLabel: chart.getAttribute("aria-label") });
+    const dialog = make("dialog", { className: "enlarged", ariaLabel: chart.ariaLabel });
     dialog.innerHTML = '<form method="dialog"><button>Close</button></form><div></div><div></div>';
     const [form, canvas, controls] = dialog.children;
     document.body.append(dialog);
@@ -229,9 +211,8 @@
       Object.defineProperty(event, "clientX", { value: left + (clientX - left) / scale });
       Object.defineProperty(event, "clientY", { value: top + (clientY - top) / scale });
     };
-    for (const kind of ["pointer", "mouse"]) {
-      for (const what of ["down", "move", "up", "over", "out"])
-        dialog.addEventListener(kind + what, move, true);
+    for (const what of ["down", "move", "up", "over", "out"]) {
+      for (const kind of ["pointer", "mouse"]) dialog.addEventListener(kind + what, move, true);
     }
     for (const kind of ["click", "dblclick", "wheel"]) dialog.addEventListener(kind, move, true);
     dialog.addEventListener("close", () => {
@@ -298,20 +279,14 @@
   function filter(index) {
     const rows = [...index.querySelectorAll("tbody tr")];
     const asked = new URLSearchParams(location.search);
-    const controls = document.createElement("p");
-    controls.className = "controls";
     const selects = ["section", "verdict"].map((name) => {
       const options = [...new Set(rows.map((row) => row.dataset[name]))];
-      const label = controls.appendChild(document.createElement("label"));
-      const select = document.createElement("select");
-      select.name = name;
-      select.append(new Option("all", ""), ...options.map((value) => new Option(value)));
+      const offered = options.map((value) => new Option(value));
+      const select = make("select", { name, onchange: show }, new Option("all", ""), ...offered);
       if (options.includes(asked.get(name))) select.value = asked.get(name);
-      label.append(`${name} `, select);
-      select.addEventListener("change", show);
       return select;
     });
-    const count = controls.appendChild(document.createElement("output"));
+    const count = make("output");
     function show() {
       const fits = (row, { name, value }) => !value || row.dataset[name] === value;
       rows.forEach((row) => {
@@ -319,7 +294,8 @@
       });
       count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} claims`;
     }
-    index.prepend(controls);
+    const labels = selects.map((select) => make("label", {}, `${select.name} `, select));
+    index.prepend(controls(...labels, count));
     show();
   }
 
@@ -331,7 +307,7 @@
     const tall = box.localName === "pre" && box.scrollHeight > box.clientHeight + 4;
     if (wide) box.tabIndex = 0;
     else box.removeAttribute("tabindex");
-    box.classList.toggle("fades", box.scrollLeft + box.clientWidth < box.scrollWidth - 4);
+    fade(box);
     box.classList.toggle("tall", tall);
     if (tall || (wide && box.localName === "pre")) box.button ??= letWrap(box);
     if (!box.button) return;
@@ -352,23 +328,19 @@
   });
 
   function letWrap(box) {
-    const button = document.createElement("button");
-    const onclick = () =>
-      button.setAttribute("aria-pressed", String(box.classList.toggle("wrapped")));
-    Object.assign(button, { type: "button", className: "wrap", onclick });
-    button.setAttribute("aria-pressed", "false");
-    box.after(button);
-    return button;
+    const onclick = () => {
+      made.ariaPressed = box.classList.toggle("wrapped");
+    };
+    const made = button({ className: "wrap", ariaPressed: "false", onclick });
+    box.after(made);
+    return made;
   }
 
   // Boxes are measured when their size changes: also when they unfold. Every button has a name.
   function makeReachable() {
-    const tables =
-      "article .pst-scrollable-table-container, article .output:has(> table, > div > table)";
-    const drawings = "article .output > [style*='overflow-x']";
-    const boxes = [
-      ...document.querySelectorAll(`${tables}, ${drawings}, article pre, div.math > div`),
-    ];
+    const outputs = ".output:has(> table, > div > table), .output > [style*='overflow-x'], pre";
+    const wide = `article :is(.pst-scrollable-table-container, ${outputs}), div.math > div`;
+    const boxes = [...document.querySelectorAll(wide)];
     const sizes = new ResizeObserver((entries) => {
       for (const { target } of entries) reach(target);
     });
@@ -407,19 +379,15 @@
       const here = places.findLast(above);
       for (const place of places) {
         place.link.classList.toggle("active", place === here);
-        if (place === here) place.link.setAttribute("aria-current", "true");
-        else place.link.removeAttribute("aria-current");
+        place.link.ariaCurrent = place === here ? "true" : null;
       }
     };
     let waiting;
-    addEventListener(
-      "scroll",
-      () => {
-        clearTimeout(waiting);
-        waiting = setTimeout(mark, 150);
-      },
-      { passive: true },
-    );
+    const wait = () => {
+      clearTimeout(waiting);
+      waiting = setTimeout(mark, 150);
+    };
+    addEventListener("scroll", wait, { passive: true });
   }
 
   // What a link leads to may be folded away, or in a laboratory that is left out.
@@ -436,7 +404,7 @@
   // back that of this page.
   function leaveOut(short) {
     document.documentElement.classList.toggle("short", short);
-    document.querySelector(".btn-short").setAttribute("aria-pressed", String(short));
+    document.querySelector(".btn-short").ariaPressed = short;
   }
 
   function offerShort() {
@@ -499,16 +467,14 @@
     offerShort();
     unfold();
     addEventListener("hashchange", unfold);
-    document.addEventListener(
-      "click",
-      ({ target }) => target.closest?.("a[href*='#']") && setTimeout(unfold),
-    );
+    document.addEventListener("click", ({ target }) => {
+      if (target.closest?.("a[href*='#']")) setTimeout(unfold);
+    });
     makeReachable();
     markPlace();
-    const needed = Object.keys(pictures).filter((script) =>
-      document.querySelector(pictures[script]),
-    );
-    if (needed.length) for (const script of ["elements.js", ...needed]) load(script, false);
+    for (const [script, filled] of Object.entries(pictures)) {
+      if (document.querySelector(filled)) load(script, false);
+    }
     document.querySelectorAll("div.claims-index").forEach(filter);
     const charts = [...document.querySelectorAll("div.chart")];
     if (charts.length === 0) return;

@@ -32,18 +32,14 @@ window.decoder = (() => {
       mean(range(weights.length / length).map((i) => weights[i * length + k])),
     );
 
-  const bestOf = (steps, alpha) =>
-    steps
-      .flat()
-      .filter(({ ended }) => ended)
-      .reduce((one, two) => (score(two, alpha) > score(one, alpha) ? two : one));
+  function bestOf(steps, alpha) {
+    const complete = steps.flat().filter(({ ended }) => ended);
+    return complete.reduce((one, two) => (score(two, alpha) > score(one, alpha) ? two : one));
+  }
 
+  const first = ({ next }) => next?.keys().next().value; // the likeliest piece
   // Where the likeliest piece leaves the path of the beam's output.
-  const partingOf = (path) =>
-    Math.max(
-      0,
-      path.findIndex((each, i) => path[i + 1]?.id !== each.next?.keys().next().value),
-    );
+  const partingOf = (path) => path.findIndex((each, i) => path[i + 1]?.id !== first(each));
 
   function verdictOf(mine, best, alpha) {
     const [yours, theirs] = [mine, best].map((each) => minus(score(each, alpha)));
@@ -170,9 +166,8 @@ window.decoder = (() => {
       await this.open();
       const { transformer, encode } = this.model;
       const { length } = source.source;
-      source.memory ??= await window.live.walk(
-        transformer.encode(source.ids ?? encode(source.text).ids),
-      );
+      const ids = source.ids ?? encode(source.text).ids;
+      source.memory ??= await window.live.walk(transformer.encode(ids));
       await window.live.breath();
       let row;
       for (const each of hypothesis.path) {
@@ -205,20 +200,20 @@ window.decoder = (() => {
         if (name === undefined) return;
         const probability = Math.exp(logProb);
         parts[0].textContent = name;
-        parts[1].style.setProperty("--share", probability.toFixed(4));
+        parts[1].style = `--share: ${probability.toFixed(4)}`;
         parts[2].textContent = probability.toFixed(3);
         element.classList.toggle("both", isKept);
-        const label = `${name}, ${probability.toFixed(3)}${isKept ? ", the beam keeps it" : ""}`;
-        element.setAttribute("aria-label", label);
-        element.setAttribute("aria-disabled", isOver);
+        const kept = isKept ? ", the beam keeps it" : "";
+        const ariaLabel = `${name}, ${probability.toFixed(3)}${kept}`;
+        Object.assign(element, { ariaLabel, ariaDisabled: isOver });
       };
       return { element, show };
     });
   }
 
   function drawLook(name, weight) {
-    const square = make("span", { className: "weight", title: weight.toFixed(2) });
-    square.style.setProperty("--share", weight.toFixed(3));
+    const style = `--share: ${weight.toFixed(3)}`;
+    const square = make("span", { className: "weight", title: weight.toFixed(2), style });
     return make("span", {}, square, name === "</s>" ? "end" : name.replaceAll("▁", ""));
   }
 
@@ -264,10 +259,8 @@ window.decoder = (() => {
 
   function drawKey() {
     const colors = { own: "yours", beam: "the beam’s", dropped: "not kept by the beam" };
-    const keys = Object.entries(colors).map(([className, textContent]) =>
-      make("span", { className, textContent }),
-    );
-    return make("p", { className: "key" }, ...keys);
+    const key = ([className, textContent]) => make("span", { className, textContent });
+    return make("p", { className: "key" }, ...Object.entries(colors).map(key));
   }
 
   // ------------------------------------------------------------------- what the reader does
@@ -312,6 +305,8 @@ window.decoder = (() => {
       const body = make("tbody", {}, ...this.cells.map((row) => make("tr", {}, ...row)));
       const told = (textContent, ...all) => make("div", {}, make("p", { textContent }), ...all);
       const buttons = this.pieces.map(({ element }) => element);
+      const next = told("Your next piece (blue: the beam keeps it)", ...buttons);
+      const looks = told("Where it looks (last layer, mean of the heads)", wide(this.looks));
       box.classList.add("decoder");
       box.append(
         make("p", {}, make("b", { textContent: "You against a beam search" })),
@@ -319,12 +314,7 @@ window.decoder = (() => {
         drawKey(),
         this.scroller,
         this.status,
-        make(
-          "div",
-          { className: "choosing" },
-          told("Your next piece (blue: the beam keeps it)", ...buttons),
-          told("Where it looks (last layer, mean of the heads)", wide(this.looks)),
-        ),
+        make("div", { className: "choosing" }, next, looks),
         wide(table(["decoder", "translation", "log P", "score"], body)),
         this.input.form,
         this.input.form.nextElementSibling,
@@ -369,7 +359,7 @@ window.decoder = (() => {
         const [root, size] = [new Token(START), this.width.value];
         const steps = await this.reader.search(root, source, size);
         const { path } = bestOf(steps, this.alpha);
-        const time = isFirst ? partingOf(path) : 0;
+        const time = isFirst ? Math.max(0, partingOf(path)) : 0;
         const said = time
           ? `${time} pieces are written. Which one comes next?`
           : "Nothing is written yet. Which piece comes first?";
@@ -387,7 +377,7 @@ window.decoder = (() => {
       return { ...this.state, mine, time: time + 1, said };
     }
     step() {
-      return this.isOver ? this.state : this.write(this.state.mine.next?.keys().next().value);
+      return this.isOver ? this.state : this.write(first(this.state.mine));
     }
     goBack() {
       const { state } = this;
@@ -402,10 +392,7 @@ window.decoder = (() => {
       this.play.textContent = "Play";
     }
     async toggle() {
-      if (this.timer) {
-        this.stop();
-        return;
-      }
+      if (this.timer) return this.stop();
       const go = async () => {
         await this.act(() => this.step());
         if (this.isOver) this.stop();
@@ -439,8 +426,8 @@ window.decoder = (() => {
         }
       }
       this.status.textContent = isOver ? verdictOf(mine, best, alpha) : said;
-      this.back.setAttribute("aria-disabled", time === 0);
-      this.next.setAttribute("aria-disabled", isOver);
+      this.back.ariaDisabled = time === 0;
+      this.next.ariaDisabled = isOver;
     }
   }
 

@@ -7,6 +7,10 @@ window.elements = (() => {
   const meanTable = (tables) =>
     tables[0].map((row, q) => row.map((_, k) => mean(tables.map((table) => table[q][k]))));
 
+  // The weights of one head among (layers, heads, rows, columns); of none, the mean of the last layer.
+  const tableOf = ({ weights }, head) =>
+    head ? weights[head[0]][head[1]] : meanTable(weights.at(-1));
+
   const plain = (piece) => (piece === "<EOS>" ? "end" : piece.replaceAll("▁", "") || "▁");
   // A head is a pair of layer and number, counted from zero; none stands for the mean of the last layer.
   const headName = (head, layers) =>
@@ -37,12 +41,24 @@ window.elements = (() => {
     return make("table", { className: "kept" }, make("thead", {}, make("tr", {}, ...cells)), body);
   }
 
-  // A button that chooses a head once it has the focus.
-  const headButton = (title, choose, ...children) =>
-    button(
-      { role: "radio", ariaLabel: title, title, onfocus: choose, onclick: choose },
-      ...children,
-    );
+  // A button that chooses a head, one of several `layers`, once it has the focus.
+  function headButton(head, layers, choose, ...children) {
+    const [title, act] = [headName(head, layers), () => choose(head)];
+    const means = { role: "radio", ariaLabel: title, title, head };
+    return button({ ...means, onfocus: act, onclick: act }, ...children);
+  }
+  // Which one of several is chosen; the Tab key reaches it alone.
+  function check(item, is) {
+    Object.assign(item, { ariaChecked: is, tabIndex: is ? 0 : -1 });
+  }
+
+  // From 0 to a number; arrows move it, and turn no page.
+  function slider(max, ariaLabel, change, more) {
+    const oninput = () => change(input.valueAsNumber);
+    const onkeydown = (event) => event.stopPropagation();
+    const input = make("input", { type: "range", max, ariaLabel, oninput, onkeydown, ...more });
+    return input;
+  }
 
   // A line of buttons and choices.
   const controls = (...all) =>
@@ -59,14 +75,8 @@ window.elements = (() => {
     };
     offer(Array.isArray(options) ? options : Object.entries(options), chosen);
     const element = make("label", {}, `${name} `, select);
-    return {
-      element,
-      select,
-      offer,
-      get value() {
-        return meanings[select.selectedIndex];
-      },
-    };
+    const value = { get: () => meanings[select.selectedIndex] };
+    return Object.defineProperty({ element, select, offer }, "value", value);
   }
 
   // A line to type a sentence in.
@@ -119,25 +129,7 @@ window.elements = (() => {
   const dataOf = (box) => JSON.parse(box.querySelector("script").textContent);
   const isCalm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-  return {
-    range,
-    sum,
-    mean,
-    meanTable,
-    plain,
-    headName,
-    make,
-    button,
-    shape,
-    table,
-    headButton,
-    controls,
-    choice,
-    sentenceForm,
-    fade,
-    wide,
-    rove,
-    dataOf,
-    isCalm,
-  };
+  const numbers = { range, sum, mean, meanTable, tableOf, plain, headName };
+  const parts = { make, button, shape, table, headButton, slider, controls, choice, sentenceForm };
+  return { ...numbers, ...parts, fade, wide, check, rove, dataOf, isCalm };
 })();

@@ -1,6 +1,6 @@
 // Figure 1, alive: the vectors of one sentence at every box. The numbers stand in the page.
 window.figure1 = (() => {
-  const { range, make, button, shape, controls, dataOf, isCalm } = window.elements;
+  const { range, make, button, shape, slider, controls, check, dataOf, isCalm } = window.elements;
   const [CELLS, WIDTH, ROW, NAMES, STRIPS, CELL] = [32, 340, 20, 66, 100, 7.5];
   const STACKS = ["encoder", "decoder"];
   // Boxes count from the bottom, as data-box says: embedding and positions, a layer's, two on top.
@@ -28,14 +28,11 @@ window.figure1 = (() => {
     return [...pass("encoder", 0), ...target.flatMap((_, i) => pass("decoder", i + 1))];
   }
 
-  const indexOf = (stops, { stack, box, layer, pieces }) =>
-    stops.findIndex(
-      (stop) =>
-        stop.stack === stack &&
-        stop.box === box &&
-        (stop.layer ?? layer) === layer &&
-        (stack === "encoder" || stop.pieces === pieces),
-    );
+  function indexOf(stops, { stack, box, layer, pieces }) {
+    const fits = (stop) =>
+      (stop.layer ?? layer) === layer && (stack === "encoder" || stop.pieces === pieces);
+    return stops.findIndex((stop) => stop.stack === stack && stop.box === box && fits(stop));
+  }
 
   // Milliseconds until the next stop: slowly where a box is new, then faster.
   function paceOf({ box, layer, pieces }, calm) {
@@ -83,12 +80,10 @@ window.figure1 = (() => {
     );
   }
 
-  const spell = (pairs) =>
-    pairs
-      .slice(0, 3)
-      .filter(([, p]) => p > 0)
-      .map(([word, p]) => `“${word}” ${p.toFixed(2)}`)
-      .join(", ");
+  function spell(pairs) {
+    const likely = pairs.slice(0, 3).filter(([, p]) => p > 0);
+    return likely.map(([word, p]) => `“${word}” ${p.toFixed(2)}`).join(", ");
+  }
 
   // What a view shows of its marked row, in a sentence.
   function tell(view, data, vectors) {
@@ -98,10 +93,8 @@ window.figure1 = (() => {
     const marked = markedOf(view, data);
     if (kind) {
       const names = kind === "cross" ? words.encoder : words[stack];
-      const weights = data.weights[kind][layer][marked].map((percent, k) => [
-        names[k],
-        percent / 100,
-      ]);
+      const row = data.weights[kind][layer][marked];
+      const weights = row.map((percent, k) => [names[k], percent / 100]);
       return `“${words[stack][marked]}” attends to ${spell(weights.sort(([, a], [, b]) => b - a))}.`;
     }
     if (box === SOFTMAX) {
@@ -117,27 +110,23 @@ window.figure1 = (() => {
   // One of several is chosen, by click or arrow key, as among radio buttons.
   function choose(group, label, items, take, up = -1) {
     const steps = { ArrowUp: up, ArrowDown: -up, ArrowLeft: -1, ArrowRight: 1, " ": 0, Enter: 0 };
-    group.setAttribute("role", "radiogroup");
-    group.setAttribute("aria-label", label);
+    Object.assign(group, { role: "radiogroup", ariaLabel: label });
     for (const [i, item] of items.entries()) {
-      item.setAttribute("role", "radio");
+      item.role = "radio";
       item.addEventListener("click", () => take(i));
       item.addEventListener("keydown", (event) => {
         const step = steps[event.key];
         if (step === undefined) return;
         event.preventDefault();
         event.stopPropagation(); // arrows would turn the page
-        const open = items.filter((each) => each.getAttribute("aria-hidden") !== "true");
+        const open = items.filter((each) => each.ariaHidden !== "true");
         const next = open[(open.indexOf(item) + step + open.length) % open.length];
         take(items.indexOf(next));
         next.focus();
       });
     }
     return (chosen) => {
-      for (const [i, item] of items.entries()) {
-        item.setAttribute("aria-checked", i === chosen);
-        item.setAttribute("tabindex", i === chosen ? 0 : -1);
-      }
+      for (const [i, item] of items.entries()) check(item, i === chosen);
     };
   }
 
@@ -145,13 +134,9 @@ window.figure1 = (() => {
     const size = { y: y + 3, width: CELL, height: ROW - 6 };
     const cells = range(CELLS).map((k) => shape("rect", { x: STRIPS + k * CELL, ...size }));
     const row = { class: "row", x: 1, y: y + 0.5, width: WIDTH - 2, height: ROW - 1, rx: 3 };
-    return shape(
-      "g",
-      { "aria-label": word },
-      shape("rect", row),
-      shape("text", { x: NAMES - 6, y: y + 14, "text-anchor": "end" }, word),
-      shape("g", { class: "strip" }, ...cells),
-    );
+    const text = shape("text", { x: NAMES - 6, y: y + 14, "text-anchor": "end" }, word);
+    const strip = shape("g", { class: "strip" }, ...cells);
+    return shape("g", { "aria-label": word }, shape("rect", row), text, strip);
   }
 
   // A key of a color, above the first row.
@@ -162,7 +147,7 @@ window.figure1 = (() => {
 
   function paint(rows, numbers, shown) {
     for (const [i, row] of rows.entries()) {
-      row.setAttribute("aria-hidden", i >= shown);
+      row.ariaHidden = i >= shown;
       for (const [k, cell] of row.lastChild.childNodes.entries()) {
         const value = numbers ? numbers[i * CELLS + k] : 0;
         cell.setAttribute("class", value < 0 ? "below" : "above");
@@ -208,13 +193,8 @@ window.figure1 = (() => {
       const data = dataOf(place);
       const drawing = document.querySelector("svg.fig1");
       const [encoder, decoder] = STACKS.map((stack) => data.strips[stack].map(unpack));
-      Object.assign(this, {
-        place,
-        data,
-        drawing,
-        strips: { encoder, decoder },
-        stops: stopsOf(data),
-      });
+      const strips = { encoder, decoder };
+      Object.assign(this, { place, data, drawing, strips, stops: stopsOf(data) });
       this.marks = { encoder: 5, decoder: 3 }; // "bicycle", and what writes "Fahrrad"
       this.view = { ...this.stops[0], layer: 0, marks: this.marks };
       this.calm = isCalm();
@@ -240,14 +220,9 @@ window.figure1 = (() => {
         this.follow();
       });
       this.next = button({ textContent: "Next", onclick: step });
-      this.slider = make("input", {
-        type: "range",
-        max: stops.length - 1,
-        ariaLabel: "Step of the computation",
-        oninput: stopAnd(() => this.go(this.slider.valueAsNumber)),
-        onchange: () => this.follow(),
-        onkeydown: (event) => event.stopPropagation(),
-      });
+      const jump = (index) => stopAnd(() => this.go(index))();
+      const onchange = () => this.follow();
+      this.slider = slider(stops.length - 1, "Step of the computation", jump, { onchange });
       this.reached = make("small");
       this.layers = make("select", {}, ...range(data.layers).map((i) => new Option(i + 1)));
       this.layers.onchange = stopAnd(() => this.change({ layer: this.layers.selectedIndex }));
@@ -290,11 +265,8 @@ window.figure1 = (() => {
         this.setMark[stack] = choose(group, labels[stack], rows, mark);
         this.picture.append(this.captions[stack], group);
       }
-      const keys = [
-        drawKey("below", "negative", WIDTH - 128),
-        drawKey("above", "positive", WIDTH - 60),
-      ];
-      this.picture.append(...keys.flat(), this.bars);
+      this.picture.append(...drawKey("below", "negative", WIDTH - 128));
+      this.picture.append(...drawKey("above", "positive", WIDTH - 60), this.bars);
     }
 
     // ----------------------------------------------------------------------------- one view
@@ -346,7 +318,7 @@ window.figure1 = (() => {
       const { here, stops } = this;
       this.layers.selectedIndex = this.view.layer;
       this.slider.value = here;
-      this.slider.setAttribute("aria-valuetext", name);
+      this.slider.ariaValueText = name;
       this.reached.textContent = `step ${here + 1} of ${stops.length}`;
       this.next.disabled = here === stops.length - 1;
       this.play.textContent = this.playing ? "Pause" : "Play";

@@ -1,8 +1,8 @@
 // A training as a film: its losses, three translations and the heads of the decoder at some of its
 // checkpoints. `python -m benchmarks.film` has written what the page holds.
 window.film = (() => {
-  const { range, sum, mean, meanTable, plain, headName, dataOf, isCalm } = window.elements;
-  const { make, button, shape, controls, headButton, rove } = window.elements;
+  const { range, sum, mean, tableOf, plain, headName, dataOf, isCalm } = window.elements;
+  const { make, button, shape, controls, slider, headButton, check, rove } = window.elements;
   const PACE = 500; // milliseconds for each checkpoint
   const [WIDTH, LEFT, RIGHT, PANEL, HIGH] = [352, 44, 20, 70, 43]; // of the curves, each panel, its drawing
   const [CELL, NAMES, TOP] = [21, 104, 62]; // of the matrix of weights
@@ -23,9 +23,6 @@ window.film = (() => {
     })),
   });
 
-  // The weights (German, English) of a head; without one, the mean of the last layer.
-  const rowsOf = ({ weights }, head) =>
-    head ? weights[head[0]][head[1]] : meanTable(weights.at(-1));
   // How much of its weight a head gives to the English words that a German word translates.
   const aligned = (rows, pairs) =>
     mean(Object.entries(pairs).map(([q, ks]) => sum(ks.map((k) => rows[q][k]))));
@@ -33,7 +30,7 @@ window.film = (() => {
   // What the three panels show of all checkpoints: a list of curves each.
   const curvesOf = ({ frames, pairs }, head) => [
     [frames.map(({ dev_loss }) => dev_loss), frames.map(({ train_loss }) => train_loss)],
-    [frames.map((frame) => aligned(rowsOf(frame, head), pairs))],
+    [frames.map((frame) => aligned(tableOf(frame, head), pairs))],
     [frames.map(({ learning_rate }) => learning_rate)],
   ];
 
@@ -180,103 +177,45 @@ window.film = (() => {
 
   // A small matrix for each head, the last layer on top; `show` paints them, `choose` marks one.
   function drawHeads({ source, target, frames }, take) {
-    const { weights } = frames[0];
+    const [{ weights }] = frames;
+    const { length } = weights;
     const viewBox = `0 0 ${source.length} ${target.length}`;
     const small = { viewBox, preserveAspectRatio: "none", "aria-hidden": "true" };
-    const tiles = [];
-    const tile = (head, cells, ...children) => {
-      const made = headButton(headName(head, weights.length), () => take(head), ...children);
-      tiles.push({ button: made, head, cells });
-      return made;
+    const tile = (head) => {
+      const cells = drawCells({ source, target });
+      const made = headButton(head, length, take, shape("svg", small, ...cells));
+      return Object.assign(made, { cells });
     };
-    const layers = weights.map((heads, layer) => {
-      const buttons = heads.map((_, i) => {
-        const cells = drawCells({ source, target });
-        return tile([layer, i], cells, shape("svg", small, ...cells));
-      });
-      return make("div", {}, make("span", { textContent: `layer ${layer + 1}` }), ...buttons);
-    });
+    const tiles = weights.map((heads, layer) => heads.map((_, i) => tile([layer, i])));
+    const layers = tiles.map((row, layer) =>
+      make("div", {}, make("span", { textContent: `layer ${layer + 1}` }), ...row),
+    );
     const group = { className: "heads", role: "radiogroup", ariaLabel: "Attention heads" };
-    const all = tile(null, [], headName(null, weights.length));
+    const all = headButton(null, length, take, headName(null, length));
     const element = make("div", group, all, ...layers.reverse());
     rove(element);
     const show = (frame) => {
-      for (const { head, cells } of tiles) if (head) paint(cells, rowsOf(frame, head));
+      for (const { head, cells } of tiles.flat()) paint(cells, tableOf(frame, head));
     };
     const choose = (chosen) => {
-      for (const { button, head } of tiles) {
-        const is = String(head) === String(chosen);
-        Object.assign(button, { ariaChecked: is, tabIndex: is ? 0 : -1 });
-      }
+      for (const each of [all, ...tiles.flat()]) check(each, String(each.head) === String(chosen));
     };
     return { element, show, choose };
   }
 
   // ------------------------------------------------------------------------------ the film
 
-  function fill(box) {
-    const film = read(dataOf(box));
-    const { frames, pairs, sentences } = film;
+  // Play, a slider and a counter. `show` draws a checkpoint; `said` speaks at the end only.
+  function drawPlayer({ frames }, first, said, show) {
     const last = frames.length - 1;
-    // It opens where the last layer has found the most translations; the first Play begins at the beginning.
-    const [, [found]] = curvesOf(film, null);
-    let [now, chosen, timer, seen] = [found.indexOf(Math.max(...found)), null, null, false];
-    let curves;
-
+    let [now, timer, seen] = [first, null, false];
     const play = button({ textContent: "Play", onclick: () => (timer ? pause() : start()) });
-    const slider = make("input", {
-      type: "range",
-      max: last,
-      ariaLabel: "Checkpoint",
-      oninput: () => move(slider.valueAsNumber),
-      onkeydown: (event) => event.stopPropagation(), // arrows would turn the page
-    });
+    const place = slider(last, "Checkpoint", move);
     const counter = make("span", { className: "counter" });
-    const said = make("p", { className: "note", role: "status" });
-    const drawing = drawCurves(film);
-    drawing.svg.onpointerdown = drawing.svg.onpointermove = (event) => {
-      if (event.buttons) move(drawing.nearest(event));
-    };
-    const written = sentences.map(() => make("dd", { lang: "de" }));
-    const translations = sentences.flatMap((textContent, i) => [
-      make("dt", { lang: "en", textContent }),
-      written[i],
-    ]);
-    const cells = drawCells(film);
-    const matrix = drawMatrix(film, cells);
-    const heads = drawHeads(film, look);
-
-    // What depends on the head that is chosen.
-    function look(head) {
-      chosen = head;
-      curves = curvesOf(film, head);
-      heads.choose(head);
-      show();
-    }
-
-    function show() {
-      const frame = frames[now];
-      drawing.show(now, curves, chosen);
-      for (const [i, german] of written.entries()) {
-        const words = compare(frame.translations[i], frames[last].translations[i]);
-        const span = ([word, right]) =>
-          make("span", { className: right ? "right" : "", textContent: `${word} ` });
-        german.replaceChildren(...words.map(span));
-      }
-      heads.show(frame);
-      paint(cells, rowsOf(frame, chosen));
-      const weight = curves[1][0][now].toFixed(2);
-      const label = `${headName(chosen, frame.weights.length)}: attention of the German words to the English words; the weight in the boxes is ${weight}`;
-      matrix.setAttribute("aria-label", label);
-      said.textContent = tell(frame, pairs);
-      counter.textContent = `update ${whole(frame.update)}`;
-      slider.value = now;
-      slider.setAttribute("aria-valuetext", counter.textContent);
-    }
 
     function go(index) {
       [seen, now] = [true, index];
-      show();
+      update();
     }
     function move(index) {
       pause();
@@ -285,7 +224,7 @@ window.film = (() => {
     function start() {
       if (now === last || !seen) go(0);
       play.textContent = "Pause";
-      said.ariaLive = "off"; // only the end is said
+      said.ariaLive = "off";
       const next = () => {
         if (now + 1 === last) pause();
         go(now + 1);
@@ -298,23 +237,73 @@ window.film = (() => {
       play.textContent = "Play";
       said.ariaLive = "polite";
     }
+    function update() {
+      show(now);
+      counter.textContent = place.ariaValueText = `update ${whole(frames[now].update)}`;
+      place.value = now;
+    }
+    return { element: controls(play, place, counter), move, update };
+  }
+
+  // The translations of a checkpoint, below the sentences; words that the last one has too are bold.
+  function drawTexts({ sentences, frames }) {
+    const written = sentences.map(() => make("dd", { lang: "de" }));
+    const told = (textContent, i) => [make("dt", { lang: "en", textContent }), written[i]];
+    const show = ({ translations }) => {
+      for (const [i, german] of written.entries()) {
+        const words = compare(translations[i], frames.at(-1).translations[i]);
+        const span = ([word, right]) =>
+          make("span", { className: right ? "right" : "", textContent: `${word} ` });
+        german.replaceChildren(...words.map(span));
+      }
+    };
+    return { element: make("dl", {}, ...sentences.flatMap(told)), show };
+  }
+
+  function fill(box) {
+    const film = read(dataOf(box));
+    let [chosen, curves] = [null, curvesOf(film, null)];
+    const said = make("p", { className: "note", role: "status" });
+    const drawing = drawCurves(film);
+    const cells = drawCells(film);
+    const matrix = drawMatrix(film, cells);
+    const texts = drawTexts(film);
+    const heads = drawHeads(film, look);
+    // It opens where the last layer has found the most translations; the first Play begins at the beginning.
+    const [found] = curves[1];
+    const player = drawPlayer(film, found.indexOf(Math.max(...found)), said, show);
+    drawing.svg.onpointerdown = drawing.svg.onpointermove = (event) => {
+      if (event.buttons) player.move(drawing.nearest(event));
+    };
+
+    function look(head) {
+      [chosen, curves] = [head, curvesOf(film, head)];
+      heads.choose(head);
+      player.update();
+    }
+    function show(now) {
+      const frame = film.frames[now];
+      drawing.show(now, curves, chosen);
+      texts.show(frame);
+      heads.show(frame);
+      paint(cells, tableOf(frame, chosen));
+      const weight = curves[1][0][now].toFixed(2);
+      matrix.ariaLabel = `${headName(chosen, frame.weights.length)}: attention of the German words to the English words; the weight in the boxes is ${weight}`;
+      said.textContent = tell(frame, film.pairs);
+    }
 
     const told = (className, textContent) => make("p", { className, textContent });
     const task =
       "Press Play, or move the slider: the weight of attention moves into the boxes, which mark words that translate each other.";
-    const key = make(
-      "p",
-      {},
-      make("b", { textContent: "Bold:" }),
-      " words that the last checkpoint writes too",
-    );
+    const bold = make("b", { textContent: "Bold:" });
+    const key = make("p", {}, bold, " words that the last checkpoint writes too");
     const left = make("div", {}, matrix, told("", "Where each German word looks"), heads.element);
-    const right = make("div", {}, drawing.svg, key, make("dl", {}, ...translations));
+    const right = make("div", {}, drawing.svg, key, texts.element);
     Object.assign(box, { role: "group", ariaLabel: "A training, checkpoint by checkpoint" });
     box.replaceChildren(
       told("title", "A small translator learns where to look"),
       told("", task),
-      controls(play, slider, counter),
+      player.element,
       said,
       make("div", { className: "columns" }, left, right),
     );
@@ -322,5 +311,5 @@ window.film = (() => {
   }
 
   for (const box of document.querySelectorAll("div.film")) fill(box);
-  return { read, rowsOf, aligned, curvesOf, most, scalesOf, compare, tell };
+  return { read, aligned, curvesOf, most, scalesOf, compare, tell };
 })();

@@ -1,8 +1,8 @@
 // The book's first picture: a sentence, its translation, and where each word looked while it was
 // written. The examples come with the page; the model is loaded for the reader's own sentence.
 window.hero = (() => {
-  const { range, sum, meanTable, headName, dataOf, isCalm } = window.elements;
-  const { make, button, shape, headButton, rove, sentenceForm } = window.elements;
+  const { range, sum, tableOf, headName, dataOf, isCalm } = window.elements;
+  const { make, button, shape, headButton, check, rove, sentenceForm } = window.elements;
   const BROADEST = 18; // pixels, of a curve whose weight is 1
   const LEAST = 0.03; // smaller weights are not drawn
   const PACE = 380; // milliseconds for each word
@@ -15,12 +15,8 @@ window.hero = (() => {
   // An example has words of both sides and weights (layers, heads, German, English). A head is a pair
   // of layer and number, a word a pair of side and place.
 
-  const read = ({ weights, ...example }) => ({
-    ...example,
-    weights: weights.map((heads) =>
-      heads.map((rows) => rows.map((row) => row.map((n) => n / 100))),
-    ),
-  });
+  const shares = (percent) => (Array.isArray(percent) ? percent.map(shares) : percent / 100);
+  const read = ({ weights, ...example }) => ({ ...example, weights: shares(weights) });
 
   // A translation that the model has found, in words: `merge_words` of the package.
   function inWords(token, ids, { transformer: { N_decoder, h }, names, wordGroups }) {
@@ -41,9 +37,6 @@ window.hero = (() => {
     return { source, target, weights };
   }
 
-  const tableOf = ({ weights }, head) =>
-    head ? weights[head[0]][head[1]] : meanTable(weights.at(-1));
-
   // For each German word the curves that end at it, side by side: from which word, how wide, and
   // how far beside its middle.
   const bundle = (table) =>
@@ -61,11 +54,8 @@ window.hero = (() => {
   function tell([side, i], { source, target }, table, head) {
     const row = side ? table[i] : table.map((each) => each[i]);
     const [own, others] = side ? [target, source] : [source, target];
-    const by = (a, b) => row[b] - row[a];
-    const best = range(row.length)
-      .sort(by)
-      .slice(0, 3)
-      .filter((j) => row[j] >= 0.05);
+    const order = range(row.length).sort((a, b) => row[b] - row[a]);
+    const best = order.slice(0, 3).filter((j) => row[j] >= 0.05);
     const list = new Intl.ListFormat("en");
     const names = list.format(best.map((j) => `${called(others[j])} (${percent(row[j])})`));
     const verb = side ? "attends to" : "is attended to by";
@@ -100,11 +90,8 @@ window.hero = (() => {
   // A small drawing for each head, and one for the mean of the last layer.
   function drawHeads(example, choose) {
     const { weights } = example;
-    const tile = (head) => {
-      const title = headName(head, weights.length);
-      const made = headButton(title, () => choose(head), drawSmall(tableOf(example, head)));
-      return Object.assign(made, { head });
-    };
+    const tile = (head) =>
+      headButton(head, weights.length, choose, drawSmall(tableOf(example, head)));
     const group = (textContent, ...tiles) =>
       make("div", {}, make("span", { textContent }), ...tiles);
     const layers = weights.map((heads, n) =>
@@ -161,13 +148,13 @@ window.hero = (() => {
       this.heads = make("div", group);
       const type = `Type your own (${box.dataset.megabytes} MB)`;
       this.own = button({ className: "own", textContent: type, onclick: () => this.open() });
-      this.buttons = examples.map((example) => {
-        const choose = () => {
-          this.turn++;
-          this.show(example, `In German: ${example.german}`);
-        };
-        return button({ textContent: example.english, onclick: choose });
-      });
+      const choose = (example) => {
+        this.turn++;
+        this.show(example, `In German: ${example.german}`);
+      };
+      this.buttons = examples.map((example) =>
+        button({ textContent: example.english, onclick: () => choose(example) }),
+      );
       const below = make("div", { className: "below" }, this.said, replay);
       const others = make("div", { className: "examples" }, ...this.buttons, this.own);
       const ariaLabel = "A translation, and what each of its words attends to";
@@ -184,25 +171,19 @@ window.hero = (() => {
       Object.assign(this, { shown: example, hovered: null, chosen: null });
       this.written = example.target.length;
       const word = (text, here) => {
-        const end = text === END;
         const choose = () => this.light({ chosen: here });
         const hover = (hovered) => this.light({ hovered });
-        return button({
-          textContent: end ? "end" : text,
-          className: end ? "end" : "",
-          tabIndex: here[1] ? -1 : 0,
-          onpointerenter: ({ pointerType }) => pointerType === "mouse" && hover(here),
-          onpointerleave: () => hover(null),
-          onfocus: choose,
-          onclick: choose,
-        });
+        const onpointerenter = ({ pointerType }) => pointerType === "mouse" && hover(here);
+        const events = { onpointerenter, onpointerleave: () => hover(null), onfocus: choose };
+        const end = text === END ? { textContent: "end", className: "end" } : {};
+        const tabIndex = here[1] ? -1 : 0;
+        return button({ textContent: text, tabIndex, ...events, onclick: choose, ...end });
       };
       const texts = [example.source, example.target];
       this.words = texts.map((row, side) => row.map((text, i) => word(text, [side, i])));
       for (const [i, side] of this.sides.entries()) side.replaceChildren(...this.words[i]);
-      for (const [i, each] of this.buttons.entries()) {
+      for (const [i, each] of this.buttons.entries())
         each.ariaPressed = example === this.examples[i];
-      }
       const choose = (head) => same(this.head, head) || this.look(head);
       this.heads.replaceChildren(...drawHeads(example, choose));
       this.draw();
@@ -214,10 +195,7 @@ window.hero = (() => {
       const { box, picture, sides, svg, words, head } = this;
       this.width = box.clientWidth;
       this.table = tableOf(this.shown, head);
-      for (const each of this.heads.querySelectorAll("button")) {
-        const is = same(head, each.head);
-        Object.assign(each, { ariaChecked: is, tabIndex: is ? 0 : -1 });
-      }
+      for (const each of this.heads.querySelectorAll("button")) check(each, same(head, each.head));
       picture.classList.remove("columns");
       const cut = ({ scrollWidth, clientWidth }) => scrollWidth > clientWidth;
       const columns = this.width < 600 || sides.some(cut);
@@ -327,5 +305,5 @@ window.hero = (() => {
   }
 
   for (const box of document.querySelectorAll("div.hero")) new Hero(box);
-  return { read, inWords, tableOf, bundle, tell, tellSinks };
+  return { read, inWords, bundle, tell, tellSinks };
 })();

@@ -12,6 +12,7 @@
   const AT_ENDS = new RegExp(`^${ENDS}|${ENDS}$`, "g");
   const BLANK = /^[\p{Z}\p{C}]*$/u; // for Python too such a sentence has an empty translation
   const colorOf = (head) => `var(--head-${head % 9})`;
+  const swatch = (style) => make("span", { className: "swatch", style });
 
   // ------------------------------------------------------------------------------ the model
 
@@ -94,16 +95,13 @@
 
   // The order of the pieces, and whether the encoder is told of it.
   function orders({ run }) {
-    const keys = (ids) => ids.map((_, i) => (i * 37 + 11) % 61);
-    const ways = {
-      "as written": (ids) => ids,
-      backwards: (ids) => ids.toReversed(),
-      shuffled: (ids) =>
-        range(ids.length)
-          .sort(by(keys(ids)))
-          .map((i) => ids[i]),
+    const key = (i) => (i * 37 + 11) % 61;
+    const shuffled = (ids) => {
+      const order = range(ids.length).sort((one, two) => key(one) - key(two));
+      return order.map((i) => ids[i]);
     };
-    const by = (numbers) => (one, two) => numbers[one] - numbers[two];
+    const backwards = (ids) => ids.toReversed();
+    const ways = { "as written": (ids) => ids, backwards, shuffled };
     const order = choice("Order", ways, 0, run);
     const places = { "with positions": null, "all at position 0": 0 };
     const positions = choice("Encoder", places, 0, run);
@@ -117,12 +115,8 @@
   // What was read, in the order in which it was.
   function reading({ names }) {
     const element = make("p", { className: "note" });
-    return {
-      element,
-      finish: (_, ids) => {
-        element.textContent = `Read: ${names(ids).map(plain).join(" ")}`;
-      },
-    };
+    const finish = (_, ids) => element.replaceChildren(`Read: ${names(ids).map(plain).join(" ")}`);
+    return { element, finish };
   }
 
   // The complete hypotheses, the best first.
@@ -133,11 +127,8 @@
       const texts = [decode(token.ids), token.logProb.toFixed(2), score.toFixed(3)];
       return make("tr", {}, ...texts.map((textContent) => make("td", { textContent })));
     };
-    return {
-      element,
-      step: () => body.replaceChildren(),
-      finish: ({ hypotheses }) => body.replaceChildren(...hypotheses.map(row)),
-    };
+    const finish = ({ hypotheses }) => body.replaceChildren(...hypotheses.map(row));
+    return { element, step: () => body.replaceChildren(), finish };
   }
 
   // Cross-attention: a row for each piece that is written, a column for each that was read.
@@ -160,10 +151,9 @@
     function rowOf(token, keys) {
       const name = plain(names([token.id])[0]);
       const cells = weightsOf(token.before, keys).map((weight, k) => {
-        const ariaLabel = weight.toFixed(2);
-        const cell = make("td", { title: `${name} → ${plain(keys[k])}: ${ariaLabel}`, ariaLabel });
-        cell.style.setProperty("--weight", `${(100 * weight).toFixed(1)}%`);
-        return cell;
+        const [ariaLabel, style] = [weight.toFixed(2), `--weight: ${(100 * weight).toFixed(1)}%`];
+        const title = `${name} → ${plain(keys[k])}: ${ariaLabel}`;
+        return make("td", { title, ariaLabel, style });
       });
       return make("tr", {}, make("th", { scope: "row", textContent: name }), ...cells);
     }
@@ -209,14 +199,12 @@
     const boxes = count(h).map(([text]) =>
       make("input", { type: "checkbox", checked: true, onchange: draw, title: text }),
     );
-    const labels = boxes.map((box, i) => {
-      const swatch = make("span", { className: "swatch" });
-      swatch.style.background = colorOf(i);
-      return make("label", {}, box, swatch, box.title);
-    });
+    const labels = boxes.map((box, i) =>
+      make("label", {}, box, swatch(`background: ${colorOf(i)}`), box.title),
+    );
     const legend = make("fieldset", {}, make("legend", { textContent: "Heads" }), ...labels);
     const drawing = wide();
-    let [read, groups, words, links, squares] = [null, [], [], [], []];
+    let [read, groups, words, columns] = [null, [], [], []];
 
     function finish({ source }, ids) {
       const pieces = names(ids);
@@ -234,63 +222,60 @@
         groups[query].map((q) => sum(groups[key].map((k) => read[layer.value][q][from + k]))),
       );
     }
+    const x = (i) => 11 + 22 * i;
+    // The lines from a word, and below each other word a square for each head.
+    function column(query, heads, top, bottom) {
+      const [lines, squares] = [shape("g"), shape("g")];
+      for (const [place, head] of heads.entries()) {
+        for (const key of words.keys()) {
+          const weight = given(head, query, key);
+          if (weight < 0.02) continue;
+          const [color, opacity] = [colorOf(head), Math.min(1, weight / full.value).toFixed(2)];
+          const ends = { x1: x(query), y1: top + 4, x2: x(key), y2: bottom - 4 };
+          const square = { x: x(key) - 11, y: bottom + 12 * place, width: 22, height: 12 };
+          lines.append(shape("line", { ...ends, stroke: color, "stroke-opacity": opacity }));
+          squares.append(shape("rect", { ...square, fill: color, "fill-opacity": opacity }));
+        }
+      }
+      return { lines, squares };
+    }
+    // A word above or below its lines, and the area that answers to the pointer.
+    function label(i, isTop, y, height) {
+      const transform = `translate(${x(i) + 4} ${isTop ? height : y}) rotate(-90)`;
+      const text = { transform, "text-anchor": isTop ? "start" : "end" };
+      const area = shape("rect", { x: x(i) - 11, y, width: 22, height, "fill-opacity": 0 });
+      if (isTop) {
+        area.onpointerenter = () => isolate(i);
+        area.onpointerleave = () => isolate(from.value);
+        area.onclick = () => {
+          from.select.selectedIndex = from.value === i ? 0 : i + 1;
+        };
+      }
+      return [shape("text", text, words[i]), area];
+    }
     function draw() {
       if (!read) return;
-      const longest = Math.max(...words.map((word) => word.length));
-      const top = Math.max(12 + 7 * longest, 12 * h);
+      const top = Math.max(12 + 7 * Math.max(...words.map((word) => word.length)), 12 * h);
       const [width, height, bottom] = [22 * words.length, 2 * top + 110, top + 110];
-      const x = (i) => 11 + 22 * i;
       const heads = range(h).filter((i) => boxes[i].checked);
-      const label =
+      columns = words.map((_, query) => column(query, heads, top, bottom));
+      const said =
         "Lines between the words of the sentence: what each word looks at, one color a head";
       const size = { viewBox: `0 0 ${width} ${height}`, width, height };
-      const svg = shape("svg", { ...size, role: "img", "aria-label": label });
-      [links, squares] = [[], []];
-      for (const query of words.keys()) {
-        const [link, square] = [shape("g"), shape("g")];
-        for (const [place, head] of heads.entries()) {
-          for (const key of words.keys()) {
-            const weight = given(head, query, key);
-            if (weight < 0.02) continue;
-            const [color, strength] = [colorOf(head), Math.min(1, weight / full.value).toFixed(2)];
-            const line = { x1: x(query), y1: top + 4, x2: x(key), y2: bottom - 4, stroke: color };
-            const rect = {
-              x: x(key) - 11,
-              y: bottom + 12 * place,
-              width: 22,
-              height: 12,
-              fill: color,
-            };
-            link.append(shape("line", { ...line, "stroke-opacity": strength }));
-            square.append(shape("rect", { ...rect, "fill-opacity": strength }));
-          }
-        }
-        links.push(link);
-        squares.push(square);
-        svg.append(link, square);
-      }
-      for (const [i, word] of words.entries()) {
-        for (const isTop of [true, false]) {
-          const at = `translate(${x(i) + 4} ${isTop ? top : bottom}) rotate(-90)`;
-          const text = { transform: at, "text-anchor": isTop ? "start" : "end" };
-          const place = { x: x(i) - 11, y: isTop ? 0 : bottom, width: 22, height: top };
-          const area = shape("rect", { ...place, "fill-opacity": 0 });
-          svg.append(shape("text", text, word), area);
-          if (!isTop) continue;
-          area.onpointerenter = () => isolate(i);
-          area.onpointerleave = () => isolate(from.value);
-          area.onclick = () => {
-            from.select.selectedIndex = from.value === i ? 0 : i + 1;
-          };
-        }
-      }
+      const svg = shape(
+        "svg",
+        { ...size, role: "img", "aria-label": said },
+        ...columns.flatMap(({ lines, squares }) => [lines, squares]),
+        ...words.flatMap((_, i) => [...label(i, true, 0, top), ...label(i, false, bottom, top)]),
+      );
       drawing.replaceChildren(svg);
       isolate(from.value);
     }
     function isolate(word) {
-      const shown = (i) => word === null || i === word;
-      for (const [i, group] of links.entries()) group.style.display = shown(i) ? "" : "none";
-      for (const [i, group] of squares.entries()) group.style.display = i === word ? "" : "none";
+      for (const [i, { lines, squares }] of columns.entries()) {
+        lines.style.display = word === null || i === word ? "" : "none";
+        squares.style.display = i === word ? "" : "none";
+      }
     }
     const element = make("div", {}, controls(layer, from, full), legend, drawing);
     return { element, options: () => ({ beam: 4 }), finish };
@@ -306,8 +291,7 @@
     const scale = choice("Divided by", divisors, 0, draw);
     const titles = ["piece", "score, less the largest", "", "weight", ""];
     const body = make("tbody");
-    let read;
-    let keys;
+    let [read, keys] = [null, []];
 
     function finish({ source }, ids) {
       [read, keys] = [source.weights, names(ids).map(plain)];
@@ -324,11 +308,8 @@
       const logs = row.map((weight) => scale.value * Math.log(weight / largest));
       const least = Math.min(-6, ...logs);
       const total = sum(logs.map(Math.exp));
-      const bar = (share) => {
-        const strip = make("div", { className: "bar" });
-        strip.style.width = `${(6 * share).toFixed(2)}rem`;
-        return strip;
-      };
+      const width = (share) => `width: ${(6 * share).toFixed(2)}rem`;
+      const bar = (share) => make("div", { className: "bar", style: width(share) });
       const rows = keys.map((key, k) => {
         const weight = Math.exp(logs[k]) / total;
         const score = [logs[k].toFixed(2), bar(1 - logs[k] / least)];
@@ -352,70 +333,71 @@
     const loss = new Map(
       losses.map(([kind, layer, head, value]) => [`${kind} ${layer} ${head}`, value]),
     );
-    const [whole, off, buttons] = [loss.get(" 0 0"), new Map(), []];
-    const cost = (kind, layer, head) => loss.get(`${kind} ${layer} ${head}`) - whole;
+    const [off, buttons] = [new Map(), []];
+    const cost = (kind, layer, head) => loss.get(`${kind} ${layer} ${head}`) - loss.get(" 0 0");
     const told = (by) =>
       `without it, ${Math.abs(by).toFixed(3)} nats per piece ${by < 0 ? "less" : "more"}`;
-    const strength = (by) =>
-      `${(13 * Math.min(3.5, Math.max(0, Math.log10(Math.max(by, 1e-9)) + 2.5))).toFixed(0)}%`;
+    const shade = (by) => {
+      const strength = Math.min(3.5, Math.max(0, Math.log10(Math.max(by, 1e-9)) + 2.5));
+      return `--weight: ${(13 * strength).toFixed(0)}%`;
+    };
     const said = make("p", { className: "note", role: "status" });
-    const shades = [0.003, 0.03, 0.3, 3].map((by) => {
-      const swatch = make("span", { className: "swatch" });
-      swatch.style.setProperty("--weight", strength(by));
-      return make("span", {}, swatch, ` ${by} `);
-    });
+    const shades = [0.003, 0.03, 0.3, 3].map((by) =>
+      make("span", {}, swatch(shade(by)), ` ${by} `),
+    );
     const about =
       "Click a head to switch it off. Shade: what the loss gains without it, in nats per piece: ";
     const legend = make("p", { className: "note legend" }, about, ...shades);
     const before = make("p", { className: "note" });
     let kept = {};
 
+    // Shows what is on, and says what was switched.
+    function change(text) {
+      for (const [one, heads] of buttons) {
+        one.ariaPressed = !heads.every(([name, head]) => off.get(name)?.has(head));
+      }
+      said.textContent = text;
+    }
     // Switches: a button for some heads, each a name of a layer and a number.
-    function switchOf(textContent, label, by, heads) {
+    function switchOf(textContent, ariaLabel, by, heads) {
       const onclick = () => {
         const on = heads.some(([name, head]) => off.get(name)?.has(head));
         for (const [name, head] of heads) {
           if (!off.has(name)) off.set(name, new Set());
           off.get(name)[on ? "delete" : "add"](head);
         }
-        show();
-        said.textContent = on ? `${label} on.` : `${label} off; ${told(by)}.`;
+        change(on ? `${ariaLabel} on.` : `${ariaLabel} off; ${told(by)}.`);
         run();
       };
-      const one = button({ textContent, title: `${label}: ${told(by)}`, onclick });
-      one.setAttribute("aria-label", label);
-      one.style.setProperty("--weight", strength(by));
+      const title = `${ariaLabel}: ${told(by)}`;
+      const one = button({ textContent, title, ariaLabel, style: shade(by), onclick });
       buttons.push([one, heads]);
       return one;
     }
-    function show() {
-      for (const [one, heads] of buttons) {
-        const all = heads.every(([name, head]) => off.get(name)?.has(head));
-        one.setAttribute("aria-pressed", String(!all));
-      }
-    }
-    const boards = kinds.map(([kind, title, layers, name]) => {
-      const heads = (n) => range(h).map((head) => [name(n), head]);
-      const rows = range(layers).map((n) => {
-        const row = `${title}, layer ${n + 1}`;
-        const all = switchOf(`layer ${n + 1}`, row, cost(kind, n + 1, 0), heads(n));
-        const each = heads(n).map((one, i) =>
-          switchOf(`${i + 1}`, `${row}, head ${i + 1}`, cost(kind, n + 1, i + 1), [one]),
-        );
-        const cells = each.map((one) => make("td", {}, one));
-        return make("tr", {}, make("th", { scope: "row" }, all), ...cells);
+    const row = ([kind, title, , name], n) => {
+      const label = `${title}, layer ${n + 1}`;
+      const heads = range(h).map((head) => [name(n), head]);
+      const all = switchOf(`layer ${n + 1}`, label, cost(kind, n + 1, 0), heads);
+      const cells = heads.map((one, i) => {
+        const by = cost(kind, n + 1, i + 1);
+        return make("td", {}, switchOf(`${i + 1}`, `${label}, head ${i + 1}`, by, [one]));
       });
-      const every = switchOf(title, title, cost(kind, 0, 0), range(layers).flatMap(heads));
-      return make("table", {}, make("caption", {}, every), make("tbody", {}, ...rows));
+      return make("tr", {}, make("th", { scope: "row" }, all), ...cells);
+    };
+    const boards = kinds.map((each) => {
+      const [kind, title, layers, name] = each;
+      const rows = range(layers).map((n) => row(each, n));
+      const heads = range(layers).flatMap((n) => range(h).map((head) => [name(n), head]));
+      const every = make("caption", {}, switchOf(title, title, cost(kind, 0, 0), heads));
+      return make("table", {}, every, make("tbody", {}, ...rows));
     });
     const onclick = () => {
       off.clear();
-      show();
-      said.textContent = "All heads on.";
+      change("All heads on.");
       run();
     };
     const reset = button({ textContent: "All on", onclick });
-    show();
+    change("");
     const options = () => {
       const list = [...off].filter(([, heads]) => heads.size);
       return { beam: 4, off: Object.fromEntries(list.map(([name, heads]) => [name, [...heads]])) };
@@ -423,8 +405,8 @@
     function finish(_, ids, text) {
       const key = ids.join(" ");
       if (!Object.keys(options().off).length) kept = { key, text };
-      before.textContent =
-        kept.key === key && kept.text !== text ? `With all heads on: ${kept.text}` : "";
+      const differs = kept.key === key && kept.text !== text;
+      before.textContent = differs ? `With all heads on: ${kept.text}` : "";
     }
     const board = wide(make("div", { className: "switchboard" }, ...boards));
     const element = make("div", {}, before, legend, board, controls(reset), said);

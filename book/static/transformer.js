@@ -18,9 +18,8 @@ window.Transformer = (() => {
   // whole numbers of 8 bits stands for them divided by its multiplier.
   function readTensors(bytes) {
     const start = 8 + new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true);
-    const { __metadata__, ...header } = JSON.parse(
-      new TextDecoder().decode(bytes.subarray(8, start)),
-    );
+    const text = new TextDecoder().decode(bytes.subarray(8, start));
+    const { __metadata__, ...header } = JSON.parse(text);
     const numbers = Float32Array.from({ length: 1 << 16 }, (_, bits) => fromHalf(bits));
     const tensors = {};
     for (const [name, { dtype, shape, data_offsets: place }] of Object.entries(header)) {
@@ -145,17 +144,11 @@ window.Transformer = (() => {
       const { norm_eps = 1e-5, decoder = "attention" } = config;
       const N_decoder = config.N_decoder ?? N;
       const known = { sinusoidal: d_model, endpoint: d_model - 2 };
-      if (
-        norm_first ||
-        !tie_embeddings ||
-        activation !== "relu" ||
-        !(positions in known) ||
-        !["attention", "ssru"].includes(decoder)
-      ) {
+      const plain = !norm_first && tie_embeddings && activation === "relu" && positions in known;
+      if (!plain || !["attention", "ssru"].includes(decoder))
         throw new Error(
           "expected post-norm, ReLU, sinusoids, tied embeddings, and a known decoder",
         );
-      }
       const tensors = readTensors(file);
       const table = tensors["src_embed.0.lut.weight"];
       const recurrent = decoder === "ssru";
@@ -183,9 +176,7 @@ window.Transformer = (() => {
 
     // Section 3.1: LayerNorm(x + y), where y is what the sub-layer made of x.
     addNorm(name, x, y) {
-      const [gain, bias] = ["weight", "bias"].map(
-        (part) => this.tensors[`${name}.norm.${part}`].data,
-      );
+      const [gain, bias] = ["weight", "bias"].map((w) => this.tensors[`${name}.norm.${w}`].data);
       const d = this.d_model;
       const total = x.map((number, i) => number + y[i]);
       for (const row of rowsOf(total, d)) {
@@ -268,18 +259,14 @@ window.Transformer = (() => {
 
     // Log-probabilities (vocab) of what follows each of some tokens, all at one position.
     decode(tokens, memory, off = {}) {
-      let x = this.embed(
-        tokens.map(({ id }) => id),
-        tokens.map(({ path }) => path.length - 1),
-      );
+      const ids = tokens.map(({ id }) => id);
+      const positions = tokens.map(({ length }) => length);
+      let x = this.embed(ids, positions);
       for (let n = 0; n < this.N_decoder; n++) {
         const layer = `decoder.layers.${n}`;
         const look = this.recurrent ? "recurrence" : "selfAttention";
-        x = this.addNorm(
-          `${layer}.sublayer.0`,
-          x,
-          this[look](`${layer}.self_attn`, x, tokens, n, off),
-        );
+        const own = this[look](`${layer}.self_attn`, x, tokens, n, off);
+        x = this.addNorm(`${layer}.sublayer.0`, x, own);
         const cross = this.attention(`${layer}.src_attn`, x, () => memory[n], off);
         for (const [i, token] of tokens.entries()) token.cross.push(cross.weights[i]);
         x = this.addNorm(`${layer}.sublayer.1`, x, cross.output);
