@@ -227,9 +227,13 @@ class Marian(Contender):
 
         with tempfile.TemporaryDirectory() as folder:
             write_marian(Translator(reference, train_bpe(["a"], 5)), Path(folder))
-            self.model = MarianMTModel.from_pretrained(folder, attn_implementation="sdpa").eval()
-        symbols = {"pad_token_id": PAD, "eos_token_id": END, "decoder_start_token_id": START}
-        self.model.generation_config = GenerationConfig(**symbols)
+            options = {"attn_implementation": "sdpa", "max_position_embeddings": 512}
+            options |= {"forced_eos_token_id": None}
+            self.model = MarianMTModel.from_pretrained(folder, **options).eval()
+        for stack in self.model.model.encoder, self.model.model.decoder:
+            stack.embed_positions.requires_grad_(False)  # it does not learn its sinusoids
+        config = GenerationConfig.from_model_config(self.model.config)
+        self.model.generation_config = config  # without the symbols that our search never emits
         self.model.final_logits_bias.copy_(work.bias())
 
     def logits(self, src: Tensor, tgt: Tensor) -> Tensor:

@@ -1,8 +1,10 @@
 """What the programs that write the logs of data/results share."""
 
 import argparse
+import ast
 import gzip
 import json
+import re
 from collections.abc import Callable, Iterable
 from itertools import product
 from pathlib import Path
@@ -11,23 +13,28 @@ from typing import Any
 import pandas as pd
 
 from annotated.machinery.corpora.registry import load_pairs
-from annotated.machinery.files import resource_path, write_text, writing
+from annotated.machinery.files import reading, resource_path, write_text, writing
 
 # The content of a file; rows become JSON.
 Log = pd.DataFrame | list[dict[str, Any]] | str
 Writers = dict[str, Callable[[Path], Log]]  # by the name of the file, from the folder of runs
 
 
-def log_parser(
-    program: str, description: str | None, writers: Writers, epilog: str = ""
-) -> argparse.ArgumentParser:
-    """Options of a program: which logs to write, where to, and where the runs are."""
-    parser = argparse.ArgumentParser(
+def make_parser(program: str, description: str | None, epilog: str = "") -> argparse.ArgumentParser:
+    """A parser of `python -m benchmarks.PROGRAM`, whose help keeps the lines of its texts."""
+    return argparse.ArgumentParser(
         prog=f"python -m benchmarks.{program}",
         description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
+
+
+def log_parser(
+    program: str, description: str | None, writers: Writers, epilog: str = ""
+) -> argparse.ArgumentParser:
+    """Options of a program: which logs to write, where to, and where the runs are."""
+    parser = make_parser(program, description, epilog)
     add = parser.add_argument
     add("--only", nargs="+", choices=list(writers), metavar="FILE", help="logs to write (all)")
     add("--runs", type=Path, default=Path("runs"), help="folder of runs, if any (%(default)s)")
@@ -48,6 +55,39 @@ def write_logs(options: argparse.Namespace, writers: Writers) -> None:
                 part.write_bytes(gzip.compress(log.encode(), mtime=0))
         else:
             write_text(path, log)
+
+
+def read_table(path: Path, columns: Iterable[str]) -> list[dict[str, Any]]:
+    """The rows of a CSV file of runs; none if there is no such file.
+
+    Raises: FileError if the file is not a table with these columns.
+    """
+    if not path.exists():
+        return []
+    with reading(path, "a table of runs"):
+        table = pd.read_csv(path, dtype={"variant": str})  # 2017 is a name, not a number
+        if missing := set(columns) - set(table.columns):
+            raise ValueError(f"no column {', '.join(sorted(missing))}")
+    return table.to_dict("records")
+
+
+def page_names(page: str, *constants: str) -> dict[str, Any]:
+    """The functions and classes of a page of chapters/machinery/, and some of its constants.
+
+    Nothing else of the page is executed.
+    """
+    path = Path(__file__).parents[1] / "chapters" / "machinery" / f"{page}.md"
+    cells = re.findall(r"^```\{code-cell}.*\n(?::.*\n)*([^`]*)", path.read_text("utf-8"), re.M)
+    module, names = ast.parse("".join(cells)), dict[str, Any]()
+    kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
+    module.body = [
+        node
+        for node in module.body
+        if isinstance(node, kinds)
+        or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in constants)
+    ]
+    exec(compile(module, path, "exec"), names)
+    return names
 
 
 def write_captions(
