@@ -64,7 +64,7 @@ def main(given: list[str] | None = None) -> None:
         "Reads multi30k, tatoeba, news, craft, and laws and php, which have to lie in "
         "$ANNOTATED_DATA."
     )
-    parser = make_parser("alignments", __doc__, epilog)
+    parser = make_parser("benchmarks.alignments", __doc__, epilog)
     default = resource_path("results") / "alignments.json"
     parser.add_argument("--out", type=Path, default=default, help="file to write")
     write_study(parser.parse_args(given).out, study())

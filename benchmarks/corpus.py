@@ -44,12 +44,9 @@ class Language:
     def sentences(self, lengths: np.ndarray, random: np.random.Generator) -> list[str]:
         """Sentences with the given numbers of words, with punctuation."""
         running = self.words[np.searchsorted(self.cumulated, random.random(lengths.sum()))]
-        running = np.where(random.random(len(running)) < 0.07, running + ",", running).tolist()
-        ends = np.cumsum(lengths).tolist()
-        begins = [0, *ends[:-1]]
-        return [
-            " ".join(running[a:b]).capitalize() + "." for a, b in zip(begins, ends, strict=True)
-        ]
+        running = np.where(random.random(len(running)) < 0.07, running + ",", running)
+        sentences = np.split(running, np.cumsum(lengths)[:-1])
+        return [" ".join(words).capitalize() + "." for words in sentences]
 
 
 def make_corpus(folder: Path, pairs: int, dev: int = 3000) -> None:

@@ -20,10 +20,10 @@ Log = pd.DataFrame | list[dict[str, Any]] | str
 Writers = dict[str, Callable[[Path], Log]]  # by the name of the file, from the folder of runs
 
 
-def make_parser(program: str, description: str | None, epilog: str = "") -> argparse.ArgumentParser:
-    """A parser of `python -m benchmarks.PROGRAM`, whose help keeps the lines of its texts."""
+def make_parser(name: str, description: str | None, epilog: str = "") -> argparse.ArgumentParser:
+    """A parser of `python -m NAME`, whose help keeps the lines of its texts."""
     return argparse.ArgumentParser(
-        prog=f"python -m benchmarks.{program}",
+        prog=f"python -m {name}",
         description=description,
         epilog=epilog,
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -34,7 +34,7 @@ def log_parser(
     program: str, description: str | None, writers: Writers, epilog: str = ""
 ) -> argparse.ArgumentParser:
     """Options of a program: which logs to write, where to, and where the runs are."""
-    parser = make_parser(program, description, epilog)
+    parser = make_parser(f"benchmarks.{program}", description, epilog)
     add = parser.add_argument
     add("--only", nargs="+", choices=list(writers), metavar="FILE", help="logs to write (all)")
     add("--runs", type=Path, default=Path("runs"), help="folder of runs, if any (%(default)s)")

@@ -402,7 +402,7 @@ class Queue:
 
 def arguments(given: list[str] | None = None) -> Namespace:
     parser = make_parser(
-        "since_2017",
+        "benchmarks.since_2017",
         __doc__,
         "For each variant, runs of a fifth of the length choose the learning rate; then the "
         "seeds follow.\nSet ANNOTATED_DATA to read the corpora multi30k and tatoeba from a folder; "

@@ -65,7 +65,7 @@ def vary(names: Sequence[str], seeds: Sequence[int], results: Path, **changes: A
 
 
 def main() -> None:
-    add = (parser := make_parser("variations", __doc__)).add_argument
+    add = (parser := make_parser("benchmarks.variations", __doc__)).add_argument
     add("--row", nargs="+", default=list(table_3().index), help="such as 'A: h = 1' (default: all)")
     told = "seeds, with one run for each (default: 1)"
     add("--seed", nargs="+", type=int, default=[1], help=told)
