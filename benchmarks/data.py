@@ -24,9 +24,8 @@ import numpy as np
 import pandas as pd
 
 from annotated.machinery.files import write_text
-from benchmarks.__main__ import machine
 from benchmarks.corpus import make_corpus, take
-from benchmarks.logs import make_parser
+from benchmarks.logs import machine, make_parser
 
 WHOLE = 4_520_617  # pairs of WMT 2014 English-German
 

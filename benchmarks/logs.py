@@ -4,6 +4,8 @@ import argparse
 import ast
 import gzip
 import json
+import os
+import platform
 import re
 from collections.abc import Callable, Iterable
 from itertools import product
@@ -11,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import torch
 
 from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.files import reading, resource_path, write_text, writing
@@ -88,6 +91,27 @@ def page_names(page: str, *constants: str) -> dict[str, Any]:
     ]
     exec(compile(module, path, "exec"), names)
     return names
+
+
+def machine(device: str) -> dict[str, Any]:
+    """The conditions that the times depend on, without names of machines or people."""
+    info = Path("/proc/cpuinfo")
+    model = re.search("model name.*: (.*)", info.read_text() if info.exists() else "")
+    described = {
+        "cpu": model[1] if model else platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+    return described | ({"gpu": torch.cuda.get_device_name()} if device == "cuda" else {})
+
+
+def write(path: Path, results: dict[str, Any]) -> None:
+    """Add results to those in a file, atomically: readers see the old file or the new one."""
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    write_text(path, json.dumps(known | results, indent=1, ensure_ascii=False) + "\n")
 
 
 def write_captions(
