@@ -45,19 +45,30 @@ def log_parser(
     return parser
 
 
+def files_parser(name: str, description: str, target: str) -> argparse.ArgumentParser:
+    """Options of a program that measures a translator on two files: these, and a log."""
+    add = (parser := make_parser(name, description)).add_argument
+    add("model", help="a model of the package, or a folder")
+    add("source", type=Path, help="file with one sentence per line")
+    add(target, type=Path, help="file with their translations")
+    add("--out", type=Path, required=True, help="CSV file to write")
+    return parser
+
+
 def write_logs(options: argparse.Namespace, writers: Writers) -> None:
     """Write the logs that were asked for."""
     for name in options.only or writers:
-        log, path = writers[name](options.runs), options.out / name
-        if isinstance(log, pd.DataFrame):
-            log = log.to_csv(index=False, lineterminator="\n")
-        elif not isinstance(log, str):
-            log = json.dumps(log, indent=2) + "\n"
-        if path.suffix == ".gz":
-            with writing(path) as part:
-                part.write_bytes(gzip.compress(log.encode(), mtime=0))
-        else:
-            write_text(path, log)
+        write_log(options.out / name, writers[name](options.runs))
+
+
+def write_log(path: Path, log: Log) -> None:
+    if isinstance(log, pd.DataFrame):
+        log = log.to_csv(index=False, lineterminator="\n")
+    elif not isinstance(log, str):
+        log = json.dumps(log, indent=2) + "\n"
+    content = log.encode()
+    with writing(path) as part:
+        part.write_bytes(gzip.compress(content, mtime=0) if path.suffix == ".gz" else content)
 
 
 def read_table(path: Path, columns: Iterable[str]) -> list[dict[str, Any]]:
