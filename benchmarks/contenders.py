@@ -234,13 +234,11 @@ class Marian(Contender):
             stack.embed_positions.requires_grad_(False)  # it does not learn its sinusoids
         config = GenerationConfig.from_model_config(self.model.config)
         self.model.generation_config = config  # without the symbols that our search never emits
-        self.model.final_logits_bias.copy_(work.bias())
+        self.bias = work.bias()
 
     def logits(self, src: Tensor, tgt: Tensor) -> Tensor:
         masks = {"attention_mask": src != PAD, "decoder_attention_mask": tgt != PAD}
-        out = self.model(input_ids=src, decoder_input_ids=tgt, use_cache=False, **masks)
-        # The bias is needed for the search and is not part of the comparison in training.
-        return out.logits if self.model.training else out.logits - self.model.final_logits_bias
+        return self.model(input_ids=src, decoder_input_ids=tgt, use_cache=False, **masks).logits
 
     def own_loss(self, src: Tensor, tgt: Tensor, right: Tensor, smoothing: float) -> Tensor:
         from transformers.trainer_pt_utils import LabelSmoother
@@ -251,9 +249,10 @@ class Marian(Contender):
     @torch.inference_mode()
     def search(self, src: Tensor, beam: int, steps: int) -> Ids:
         options: dict[str, Any] = {"num_beams": beam, "num_return_sequences": beam}
-        out = self.model.generate(
-            src, attention_mask=src != PAD, do_sample=False, max_new_tokens=steps, **options
-        )
+        options |= {"do_sample": False, "max_new_tokens": steps, "attention_mask": src != PAD}
+        self.model.final_logits_bias.copy_(self.bias)
+        out = self.model.generate(src, **options)
+        self.model.final_logits_bias.zero_()
         return out[:, 1:].unflatten(0, (-1, beam)).tolist()
 
 

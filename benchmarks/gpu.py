@@ -105,13 +105,6 @@ class ContenderLoss(nn.Module):
         return smoothed_cross_entropy(logits, tgt[:, 1:], PAD, self.smoothing)
 
 
-class WithoutBias(Workload):
-    """A workload that forbids no symbol, because there is no search."""
-
-    def bias(self) -> Tensor:
-        return torch.zeros(self.vocab)
-
-
 def other(name: str, config: TrainingConfig) -> Contender:
     """Another implementation with our weights, after its function has been compared with ours.
 
@@ -119,7 +112,7 @@ def other(name: str, config: TrainingConfig) -> Contender:
     """
     c = config
     shape = {"vocab": c.vocab_size, "N": c.N, "d_model": c.d_model, "d_ff": c.d_ff, "h": c.h}
-    work = WithoutBias(**shape, dropout=c.dropout, train_batch=(3, 8), shortest=5)
+    work = Workload(**shape, dropout=c.dropout, train_batch=(3, 8), shortest=5)
     reference = work.reference()
     contender = OTHERS[name](work, reference)
     check_training(work, contender, Annotated(work, reference))
@@ -198,19 +191,18 @@ def measure(
     """The rows of a setting, one per number of parts; a failed one has an error instead."""
     model, name, compiled = setting
     about = {"model": model, "contender": name, "compile": compiled}
-    trainer, todo = None, list(plan.parts)
+    parts, trainer = plan.parts[0], None
     try:
         if compiled:
             torch._dynamo.reset()
         start = time.perf_counter()
         trainer = trainer_of(name, replace(plan.models[model], compile=compiled), pairs, device)
-        while todo:
-            yield about | row(trainer, todo[0], plan, device_name)
-            todo.pop(0)
+        for parts in plan.parts:
+            yield about | row(trainer, parts, plan, device_name)
         took = f"{time.perf_counter() - start:.0f} s"
         print(f"{model}, {name}, compile={compiled}: {took}", file=sys.stderr)
     except Exception as error:  # a failure does not stop the others
-        yield about | {"parts": todo[0] if todo else 0, "error": said(error, name)}
+        yield about | {"parts": parts, "error": said(error, name)}
     finally:
         del trainer
         gc.collect()
@@ -220,14 +212,13 @@ def measure(
 
 def show(row: dict[str, Any]) -> None:
     kind = " compiled" if row["compile"] else ""
-    head = f"{row['model']:5}{row['parts']:2} parts  {row['contender'] + kind:30}"
-    if "error" in row:
-        print(head, row["error"], flush=True)
-        return
-    used = "" if row["utilisation"] is None else f"{row['utilisation']:7.1%} of the peak"
-    memory = "" if row["memory"] is None else f"{row['memory']:6.1f} GB"
-    speed = f"{row['tokens_per_second']:9,} tokens/s {row['milliseconds']:8.1f} ms/update"
-    print(f"{head}{speed} {row['waiting']:6.1%} waiting {used} {memory}", flush=True)
+    told = row.get("error")
+    if told is None:
+        told = f"{row['tokens_per_second']:9,} tokens/s {row['milliseconds']:8.1f} ms/update"
+        told += f" {row['waiting']:6.1%} waiting"
+        told += f" {row['utilisation']:7.1%} of the peak" if row["utilisation"] else ""
+        told += f" {row['memory']:6.1f} GB" if row["memory"] else ""
+    print(f"{row['model']:5}{row['parts']:2} parts  {row['contender'] + kind:30}{told}", flush=True)
 
 
 def arguments(given: list[str]) -> Namespace:

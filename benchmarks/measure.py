@@ -70,32 +70,33 @@ RESULTS = resource_path("results") / "benchmarks.json"
 # -------------------------------------------------------------------------------------- training
 
 
-class Training:
-    """Training steps of one model: forward pass, smoothed loss, backward pass, Adam.
+def training_step(
+    work: Workload, contender: Contender, setting: str, precision: torch.dtype
+) -> Callable[[], None]:
+    """A training step of one model: forward pass, smoothed loss, backward pass, Adam.
 
     Args:
         setting: "best", with the fastest forms of torch's loss and Adam for all, or
             "own", with the project's own loss and optimizer.
         precision: of the matrix products.
     """
+    best, model, device = setting == "best", contender.model.train(), work.source.device.type
+    measured = contender.loss if best else contender.own_loss
+    options = {
+        "betas": (0.9, 0.98),
+        "eps": 1e-9,
+        "fused": True if best or contender.fused else None,
+    }
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, **options)
 
-    def __init__(
-        self, work: Workload, contender: Contender, setting: str, precision: torch.dtype
-    ) -> None:
-        self.work, self.model, self.precision = work, contender.model.train(), precision
-        self.loss = contender.loss if setting == "best" else contender.own_loss
-        fused = True if setting == "best" or contender.fused else None
-        self.optimizer = torch.optim.Adam(
-            self.model.parameters(), lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=fused
-        )
-
-    def step(self) -> None:
-        work, device = self.work, self.work.source.device.type
-        with torch.autocast(device, self.precision, enabled=self.precision != torch.float32):
-            loss = self.loss(work.source, work.target[:, :-1], work.target[:, 1:], work.smoothing)
+    def step() -> None:
+        with torch.autocast(device, precision, enabled=precision != torch.float32):
+            loss = measured(work.source, work.target[:, :-1], work.target[:, 1:], work.smoothing)
         loss.backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
 
 
 @torch.no_grad()
@@ -130,7 +131,7 @@ def training(work: Workload, contenders: list[Contender]) -> list[Timed]:
         for c in learners:
             name = f"{setting}, {str(precision).removeprefix('torch.')}"
             row = Row(c.name, c.version, name, c.parameters, checks[c.name])
-            timed.append((row, Training(work, c, setting, precision).step))
+            timed.append((row, training_step(work, c, setting, precision)))
     return timed
 
 
