@@ -23,7 +23,7 @@ from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.progress import progress_bar
 from annotated.machinery.runs.checkpoints import average_checkpoints, list_checkpoints
 from annotated.machinery.scoring import BLEU_KINDS, evaluate, tokenize_for_bleu
-from benchmarks.logs import Writers, log_parser, write_captions, write_logs
+from benchmarks.logs import Writers, log_program, write_captions
 
 EPILOG = """\
 runs/tokenized holds the captions of Multi30k lower-cased and tokenized, as the corpus offers them
@@ -118,26 +118,19 @@ def recipe(runs: Path) -> list[dict[str, Any]]:
     return rows
 
 
+def write_lowered(runs: Path) -> None:
+    """Only write the folder lower of the runs, with lower-cased captions."""
+    lowered = lambda lines: [line.lower() for line in lines]
+    write_captions(runs / "lower", ("train", "dev", "test"), ("de", "fr"), lowered)
+
+
 WRITERS: Writers = {
     "multi30k-en-de-averages.csv": averages,
     "multi30k-en-de-search.csv.gz": search,
     "multi30k-lower.json": lower,
     "multi30k-recipe.json": recipe,
 }
-
-
-def main(given: list[str] | None = None) -> None:
-    parser = log_parser("bleu_settings", __doc__, WRITERS, EPILOG)
-    text = "only write the folder lower of the runs, with lower-cased captions"
-    parser.add_argument("--texts", action="store_true", help=text)
-    options = parser.parse_args(given)
-    if options.texts:
-        lowered = lambda lines: [line.lower() for line in lines]
-        splits = "train", "dev", "test"
-        write_captions(options.runs / "lower", splits, ("de", "fr"), lowered)
-    else:
-        write_logs(options, WRITERS)
-
+main = log_program("bleu_settings", __doc__, WRITERS, EPILOG, texts=write_lowered)
 
 if __name__ == "__main__":
     main()

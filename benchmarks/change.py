@@ -17,7 +17,7 @@ from annotated import build_model
 from annotated.machinery.runs.logs import read_log
 from annotated.machinery.runs.trainer import train
 from annotated.training import TrainingConfig
-from benchmarks.logs import Writers, log_parser, page_names, write_logs
+from benchmarks.logs import Writers, log_program, page_names
 
 SMALL: dict[str, Any] = {
     "data": "multi30k-en-de", "vocab_size": 2000, "N": 2, "d_model": 64, "d_ff": 256, "h": 4,
@@ -50,12 +50,7 @@ def change(runs: Path) -> pd.DataFrame:
 
 VARIANTS = page_names("change-it", "VARIANTS")["VARIANTS"]
 WRITERS: Writers = {"change.csv": change}
-
-
-def main(given: list[str] | None = None) -> None:
-    options = log_parser("change", __doc__, WRITERS).parse_args(given)
-    write_logs(options, WRITERS)
-
+main = log_program("change", __doc__, WRITERS)
 
 if __name__ == "__main__":
     main()

@@ -81,9 +81,6 @@ _SMALL = {
 SMOKE = Plan(_SMALL, parts=(2, 1), pairs=200, updates=2, rounds=2, warmup=1)
 
 
-# ----------------------------------------------------------------------------------- what is run
-
-
 def made_pairs(count: int, vocab: int) -> EncodedPairs:
     """Pairs of random ids with WMT's lengths: 29 pieces on average, rarely more than 100."""
     random = np.random.default_rng(0)
@@ -131,9 +128,6 @@ def trainer_of(name: str, config: TrainingConfig, pairs: EncodedPairs, device: s
             trainer.run_loss = compiled(trainer.loss)
         trainer.start_optimizer()
     return trainer
-
-
-# ------------------------------------------------------------------------------------ measuring
 
 
 def rounds(trainer: Trainer, parts: int, plan: Plan) -> list[Progress]:

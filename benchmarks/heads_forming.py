@@ -28,7 +28,7 @@ from annotated.machinery.recording import touch
 from annotated.machinery.runs.checkpoints import average_checkpoints, list_checkpoints
 from annotated.machinery.scoring import likelihood
 from annotated.machinery.translator import Translator
-from benchmarks.logs import Writers, log_parser, write_logs
+from benchmarks.logs import Writers, log_program
 
 EPILOG = """\
 runs/tokenized holds the captions of Multi30k lower-cased and tokenized, as the corpus offers them
@@ -147,12 +147,7 @@ WRITERS: Writers = {
     "heads-forming-words.csv": words,
     "heads-forming-without.csv": without,
 }
-
-
-def main(given: list[str] | None = None) -> None:
-    options = log_parser("heads_forming", __doc__, WRITERS, EPILOG).parse_args(given)
-    write_logs(options, WRITERS)
-
+main = log_program("heads_forming", __doc__, WRITERS, EPILOG)
 
 if __name__ == "__main__":
     main()

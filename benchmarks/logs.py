@@ -20,6 +20,7 @@ from annotated.machinery.files import reading, resource_path, write_text, writin
 
 # The content of a file; rows become JSON.
 Log = pd.DataFrame | list[dict[str, Any]] | str
+Command = Callable[[Path], None]
 Writers = dict[str, Callable[[Path], Log]]  # by the name of the file, from the folder of runs
 
 
@@ -33,16 +34,31 @@ def make_parser(name: str, description: str | None, epilog: str = "") -> argpars
     )
 
 
-def log_parser(
-    program: str, description: str | None, writers: Writers, epilog: str = ""
-) -> argparse.ArgumentParser:
-    """Options of a program: which logs to write, where to, and where the runs are."""
+def log_program(
+    program: str, description: str | None, writers: Writers, epilog: str = "", **more: Command
+) -> Callable[..., None]:
+    """The `main` of a program, with options that tell which logs to write and where the runs are.
+
+    Args:
+        more: by the name of an option, what it does with the folder of runs instead.
+    """
     parser = make_parser(f"benchmarks.{program}", description, epilog)
     add = parser.add_argument
     add("--only", nargs="+", choices=list(writers), metavar="FILE", help="logs to write (all)")
     add("--runs", type=Path, default=Path("runs"), help="folder of runs, if any (%(default)s)")
     add("--out", type=Path, default=resource_path("results"), help="folder of logs (data/results)")
-    return parser
+    for name, command in more.items():
+        add(f"--{name}", action="store_true", help=command.__doc__)
+
+    def main(given: list[str] | None = None) -> None:
+        options = parser.parse_args(given)
+        for name, command in more.items():
+            if getattr(options, name):
+                return command(options.runs)
+        for name in options.only or writers:
+            write_log(options.out / name, writers[name](options.runs))
+
+    return main
 
 
 def files_parser(name: str, description: str, target: str) -> argparse.ArgumentParser:
@@ -53,12 +69,6 @@ def files_parser(name: str, description: str, target: str) -> argparse.ArgumentP
     add(target, type=Path, help="file with their translations")
     add("--out", type=Path, required=True, help="CSV file to write")
     return parser
-
-
-def write_logs(options: argparse.Namespace, writers: Writers) -> None:
-    """Write the logs that were asked for."""
-    for name in options.only or writers:
-        write_log(options.out / name, writers[name](options.runs))
 
 
 def write_log(path: Path, log: Log) -> None:

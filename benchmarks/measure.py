@@ -64,12 +64,6 @@ def installed(
     return built
 
 
-RESULTS = resource_path("results") / "benchmarks.json"
-
-
-# -------------------------------------------------------------------------------------- training
-
-
 def training_step(
     work: Workload, contender: Contender, setting: str, precision: torch.dtype
 ) -> Callable[[], None]:
@@ -80,7 +74,7 @@ def training_step(
             "own", with the project's own loss and optimizer.
         precision: of the matrix products.
     """
-    best, model, device = setting == "best", contender.model.train(), work.source.device.type
+    best, model, device = setting == "best", contender.model.train(), work.device
     measured = contender.loss if best else contender.own_loss
     options = {
         "betas": (0.9, 0.98),
@@ -123,7 +117,7 @@ def training(work: Workload, contenders: list[Contender]) -> list[Timed]:
     """The rows that are timed in training."""
     ours, timed = contenders[0], []
     settings = [("best", torch.float32), ("own", torch.float32), ("best", torch.bfloat16)]
-    if work.source.device.type != "cpu":
+    if work.device != "cpu":
         settings = [("best", torch.bfloat16), ("own", torch.bfloat16)]
     learners = [contender for contender in contenders if contender.trains]
     checks = {c.name: check_training(work, c, ours) for c in learners}
@@ -133,9 +127,6 @@ def training(work: Workload, contenders: list[Contender]) -> list[Timed]:
             row = Row(c.name, c.version, name, c.parameters, checks[c.name])
             timed.append((row, training_step(work, c, setting, precision)))
     return timed
-
-
-# -------------------------------------------------------------------------------------- decoding
 
 
 def check_search(found: Ids, ours: Ids) -> str:
@@ -165,9 +156,6 @@ def decoding(work: Workload, contenders: list[Contender]) -> list[Timed]:
             call = lambda c=c, beam=beam: c.search(work.to_translate, beam, work.steps)
             timed.append((row, call))
     return timed
-
-
-# ---------------------------------------------------------------------------------------- engine
 
 
 def engine(captions: int) -> list[Timed]:
@@ -210,26 +198,13 @@ def engine(captions: int) -> list[Timed]:
     return timed
 
 
-# ---------------------------------------------------------------------------------------- timing
-
-
-def seconds(call: Callable[[], Any], device: str) -> float:
-    """Seconds that a call takes, until its work on the device is done."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    call()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
 def measure(timed: list[Timed], rounds: int, device: str) -> None:
-    """Fill the rows with times.
+    """Fill the rows with times, in seconds until the work on the device is done.
 
     Each contender is called once before it is timed, so that none starts with another's cache,
     and one that has used more than PATIENCE seconds is omitted from later rounds.
     """
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     spent = [0.0] * len(timed)
     gc.disable()  # a garbage collection would affect an arbitrary contender
     for number in progress_bar(range(-WARMUP, rounds), desc="rounds", leave=False):
@@ -238,7 +213,11 @@ def measure(timed: list[Timed], rounds: int, device: str) -> None:
             if spent[i] > PATIENCE and len(row.seconds) >= 3:
                 continue
             call()
-            took = seconds(call, device)
+            wait()
+            start = time.perf_counter()
+            call()
+            wait()
+            took = time.perf_counter() - start
             if number >= 0:
                 row.seconds.append(round(took, 5))
                 spent[i] += took
@@ -247,19 +226,15 @@ def measure(timed: list[Timed], rounds: int, device: str) -> None:
 
 def run(task: str, work: Workload, rounds: int, only: Iterable[str] = ()) -> list[dict[str, Any]]:
     """Measure a task of TASKS with all contenders installed."""
-    device = work.source.device.type
     if task == "engine":
         timed = engine(work.captions)
     else:
-        contenders = installed(work, work.reference(), device, only)
+        contenders = installed(work, work.reference(), work.device, only)
         timed = {"training": training, "decoding": decoding}[task](work, contenders)
     for row, _ in timed:
         say(f"{row.setting:15} {row.contender:22} {row.parameters:,} parameters; {row.check}")
-    measure(timed, rounds, device)
+    measure(timed, rounds, work.device)
     return [asdict(row) for row, _ in timed]
-
-
-# --------------------------------------------------------------------------------------- command
 
 
 def arguments(given: list[str]) -> Namespace:
@@ -300,7 +275,7 @@ python -m benchmarks --threads 2""",
     if options.quick:
         options.rounds = 3
     elif options.out is None:
-        options.out = RESULTS
+        options.out = resource_path("results") / "benchmarks.json"
     return options
 
 

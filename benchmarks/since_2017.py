@@ -7,7 +7,6 @@ the program can be stopped at any time and started again with the same command.
 
 import math
 import sys
-from argparse import Namespace
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -154,9 +153,6 @@ class Experts(nn.Module):
         return out.view_as(x)
 
 
-# ------------------------------------------------------------------------------------------ data
-
-
 @dataclass
 class Text:
     """Ids of the sentences of the three splits, each followed by the end symbol."""
@@ -198,9 +194,6 @@ def shuffled(sentences: list[Tensor], random: torch.Generator | None = None) -> 
     """All sentences in one row, in random order, or in a fixed order without `random`."""
     random = random or torch.Generator().manual_seed(0)
     return torch.cat([sentences[i] for i in torch.randperm(len(sentences), generator=random)])
-
-
-# -------------------------------------------------------------------------------------- training
 
 
 def optimizers(model: LanguageModel, muon: bool) -> list[torch.optim.Optimizer]:
@@ -261,9 +254,6 @@ def train(
     return model.eval(), {"curve": " ".join(curve), "tokens_per_cpu_second": speed}
 
 
-# ------------------------------------------------------------------------------------- measuring
-
-
 @torch.no_grad()
 def losses(model: LanguageModel, ids: Tensor, length: int) -> Tensor:
     """Loss in nats per token at each position (length,), on a text divided into rows.
@@ -316,8 +306,6 @@ def measure(model: LanguageModel, text: Text) -> dict[str, Any]:
     found["test_by_position"] = numbers(part.mean() for part in by_position.split(16))
     return found | looks(model, text.dev[: 64 * LENGTH].view(64, LENGTH))
 
-
-# ----------------------------------------------------------------------------------------- queue
 
 KEY = ["stage", "variant", "d_model", "seed", "rate", "tokens"]
 
@@ -400,7 +388,7 @@ class Queue:
                         self.run("operations", other, 0, peak, tokens)
 
 
-def arguments(given: list[str] | None = None) -> Namespace:
+def arguments(given: list[str] | None = None) -> Any:
     parser = make_parser(
         "benchmarks.since_2017",
         __doc__,
