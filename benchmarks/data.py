@@ -40,25 +40,6 @@ _SYLLABLES = [
 ]
 
 
-def arguments(given: list[str]) -> Namespace:
-    parser = make_parser(
-        "benchmarks data",
-        "Measure the preparation and reading of synthetic corpora of several sizes.",
-        "The run of the book: python -m benchmarks data --out data/results/data-path.json.\n"
-        "It takes twenty minutes and 3 GB of disk space; run nothing else in the meantime.",
-    )
-    add, sizes = parser.add_argument, [WHOLE // 4, WHOLE // 2, WHOLE]
-    add("--pairs", type=int, nargs="+", default=sizes, help="sizes (%(default)s)")
-    add("--vocab-size", type=int, default=37_000, help="pieces (%(default)s)")
-    add("--updates", type=int, default=1000, help="to time (%(default)s)")
-    told = "number of processes that encode (one per core)"
-    add("--processes", type=int, default=os.cpu_count() or 1, help=told)
-    told = "keep the corpora in this folder, and reuse those that it contains"
-    add("--folder", type=Path, help=told)
-    add("--out", type=Path, help="write the results to this JSON file")
-    return parser.parse_args(given)
-
-
 @dataclass
 class Language:
     """The spelling of the words of a language, and their frequencies.
@@ -212,7 +193,22 @@ def read(corpus: Path, vocab_size: int, updates: int) -> dict[str, float]:
 
 
 def main(given: list[str]) -> None:
-    chosen = arguments(given)
+    parser = make_parser(
+        "benchmarks data",
+        "Measure the preparation and reading of synthetic corpora of several sizes.",
+        "The run of the book: python -m benchmarks data --out data/results/data-path.json.\n"
+        "It takes twenty minutes and 3 GB of disk space; run nothing else in the meantime.",
+    )
+    add, sizes = parser.add_argument, [WHOLE // 4, WHOLE // 2, WHOLE]
+    add("--pairs", type=int, nargs="+", default=sizes, help="sizes (%(default)s)")
+    add("--vocab-size", type=int, default=37_000, help="pieces (%(default)s)")
+    add("--updates", type=int, default=1000, help="to time (%(default)s)")
+    told = "number of processes that encode (one per core)"
+    add("--processes", type=int, default=os.cpu_count() or 1, help=told)
+    told = "keep the corpora in this folder, and reuse those that it contains"
+    add("--folder", type=Path, help=told)
+    add("--out", type=Path, help="write the results to this JSON file")
+    chosen = parser.parse_args(given)
     sizes = sorted(chosen.pairs)
     with tempfile.TemporaryDirectory() as temporary:
         place, rows = chosen.folder or Path(temporary), []

@@ -8,7 +8,6 @@ import gc
 import re
 import sys
 import time
-from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date
@@ -215,7 +214,15 @@ def show(row: dict[str, Any]) -> None:
     print(f"{row['model']:5}{row['parts']:2} parts  {row['contender'] + kind:30}{told}", flush=True)
 
 
-def arguments(given: list[str]) -> Namespace:
+def dry_run(out: Path) -> None:
+    pairs = made_pairs(20_000, FULL.models["base"].vocab_size)
+    rows = dry.tables(pairs, FULL.models)
+    write(out, {"command": "python -m benchmarks gpu --dry", "launch": dry.LAUNCH, "rows": rows})
+    print(pd.json_normalize(rows).T.to_string(header=False))
+    print(f"written: {out}", file=sys.stderr)
+
+
+def main(given: list[str]) -> None:
     parser = make_parser(
         "benchmarks gpu",
         "Time whole updates of 25,000 tokens on one GPU in bfloat16, for the paper's base and big\n"
@@ -235,19 +242,6 @@ def arguments(given: list[str]) -> Namespace:
         parser.error(f"expected a GPU; got none; {advice}")
     if not options.smoke and options.out is None:
         options.out = RESULTS.with_stem("gpu-dry") if options.dry else RESULTS
-    return options
-
-
-def dry_run(out: Path) -> None:
-    pairs = made_pairs(20_000, FULL.models["base"].vocab_size)
-    rows = dry.tables(pairs, FULL.models)
-    write(out, {"command": "python -m benchmarks gpu --dry", "launch": dry.LAUNCH, "rows": rows})
-    print(pd.json_normalize(rows).T.to_string(header=False))
-    print(f"written: {out}", file=sys.stderr)
-
-
-def main(given: list[str]) -> None:
-    options = arguments(given)
     if options.dry:
         return dry_run(options.out)
     plan, device = (SMOKE, "cpu") if options.smoke else (FULL, "cuda")

@@ -4,7 +4,6 @@ import gc
 import statistics
 import sys
 import time
-from argparse import Namespace
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
 from datetime import date
@@ -237,7 +236,17 @@ def run(task: str, work: Workload, rounds: int, only: Iterable[str] = ()) -> lis
     return [asdict(row) for row, _ in timed]
 
 
-def arguments(given: list[str]) -> Namespace:
+def show(rows: list[dict[str, Any]]) -> None:
+    """Medians, and the median over the rounds of the ratio to our time in the same round."""
+    ours = {row["setting"]: row["seconds"] for row in rows if row["contender"] == "annotated"}
+    for row in rows:
+        pairs = zip(row["seconds"], ours[row["setting"]], strict=False)
+        ratio = statistics.median(theirs / mine for theirs, mine in pairs)
+        middle = statistics.median(row["seconds"])
+        print(f"{row['setting']:15} {row['contender']:22} {middle:7.3f} s {ratio:6.2f} × ours")
+
+
+def main(given: list[str]) -> None:
     parser = make_parser(
         "benchmarks",
         """\
@@ -276,21 +285,6 @@ python -m benchmarks --threads 2""",
         options.rounds = 3
     elif options.out is None:
         options.out = resource_path("results") / "benchmarks.json"
-    return options
-
-
-def show(rows: list[dict[str, Any]]) -> None:
-    """Medians, and the median over the rounds of the ratio to our time in the same round."""
-    ours = {row["setting"]: row["seconds"] for row in rows if row["contender"] == "annotated"}
-    for row in rows:
-        pairs = zip(row["seconds"], ours[row["setting"]], strict=False)
-        ratio = statistics.median(theirs / mine for theirs, mine in pairs)
-        middle = statistics.median(row["seconds"])
-        print(f"{row['setting']:15} {row['contender']:22} {middle:7.3f} s {ratio:6.2f} × ours")
-
-
-def main(given: list[str]) -> None:
-    options = arguments(given)
     if options.threads:
         torch.set_num_threads(options.threads)
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")

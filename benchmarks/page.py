@@ -8,7 +8,6 @@ import statistics
 import sys
 import tempfile
 import time
-from argparse import Namespace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -42,19 +41,6 @@ SEARCH = """async ([name, text, beam]) => {
     } while (!step.done);
     return [performance.now() - start, first];
 }"""
-
-
-def arguments(given: list[str]) -> Namespace:
-    parser = make_parser(
-        "benchmarks page",
-        "Time the model of the front page in Chromium and in PyTorch on one thread.",
-        "The run of the book: python -m benchmarks page --out data/results/page.json. It takes a\n"
-        "minute; run nothing else in the meantime.",
-    )
-    told = "number of timings of each sentence (%(default)s)"
-    parser.add_argument("--rounds", type=int, default=20, help=told)
-    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
-    return parser.parse_args(given)
 
 
 def write_page(folder: Path) -> Path:
@@ -95,7 +81,16 @@ def measure(browser: Any, page: Path, rounds: int) -> dict[str, Any]:
 
 
 def main(given: list[str]) -> None:
-    options = arguments(given)
+    parser = make_parser(
+        "benchmarks page",
+        "Time the model of the front page in Chromium and in PyTorch on one thread.",
+        "The run of the book: python -m benchmarks page --out data/results/page.json. It takes a\n"
+        "minute; run nothing else in the meantime.",
+    )
+    told = "number of timings of each sentence (%(default)s)"
+    parser.add_argument("--rounds", type=int, default=20, help=told)
+    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
+    options = parser.parse_args(given)
     from playwright.sync_api import sync_playwright
 
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:

@@ -388,7 +388,7 @@ class Queue:
                         self.run("operations", other, 0, peak, tokens)
 
 
-def arguments(given: list[str] | None = None) -> Any:
+def main(given: list[str] | None = None) -> None:
     parser = make_parser(
         "benchmarks.since_2017",
         __doc__,
@@ -410,11 +410,6 @@ def arguments(given: list[str] | None = None) -> Any:
     options = parser.parse_args(given)
     if options.tokens < 10_000:
         parser.error(f"expected at least 10000 tokens; got {options.tokens}")
-    return options
-
-
-def main(given: list[str] | None = None) -> None:
-    options = arguments(given)
     torch.set_num_threads(options.threads)
     kinds = [variants()[name] for name in options.only]
     lock = options.out.with_name(f".{options.out.name}.lock")
