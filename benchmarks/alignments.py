@@ -37,7 +37,7 @@ def pairs(corpus: str, split: str, lang: str) -> list[list[str]]:
 
 
 def study() -> dict[str, pd.DataFrame]:
-    page, errors, heads = page_names("alignments"), [], []
+    page, errors, heads = page_names("machinery/alignments"), [], []
     for model, (corpora, lang) in TEXTS.items():
         parts = [pairs(corpus, "dev", lang) for corpus in corpora]
         chosen = [[*chain(*sides)] for sides in zip(*parts, strict=True)]

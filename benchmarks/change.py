@@ -48,7 +48,7 @@ def change(runs: Path) -> pd.DataFrame:
     return pd.DataFrame(tried + whole)
 
 
-VARIANTS = page_names("change-it", "VARIANTS")["VARIANTS"]
+VARIANTS = page_names("machinery/change-it", "VARIANTS")["VARIANTS"]
 WRITERS: Writers = {"change.csv": change}
 main = log_program("change", __doc__, WRITERS)
 

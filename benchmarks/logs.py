@@ -96,13 +96,14 @@ def read_table(path: Path, columns: Iterable[str]) -> list[dict[str, Any]]:
 
 
 def page_names(page: str, *constants: str) -> dict[str, Any]:
-    """The functions and classes of a page of chapters/machinery/, and some of its constants.
+    """The functions and classes of a page of chapters/, and some of its constants.
 
     Nothing else of the page is executed.
     """
-    path = Path(__file__).parents[1] / "chapters" / "machinery" / f"{page}.md"
-    cells = re.findall(r"^```\{code-cell}.*\n(?::.*\n)*([^`]*)", path.read_text("utf-8"), re.M)
-    module, names = ast.parse("".join(cells)), dict[str, Any]()
+    path = Path(__file__).parents[1] / "chapters" / f"{page}.md"
+    cell = r"^```\{code-cell}.*\n(?::.*\n)*((?:(?!```).*\n)*)"
+    code = "".join(re.findall(cell, path.read_text("utf-8"), re.M))
+    module, names = ast.parse(code), dict[str, Any]()
     kinds = ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef
     module.body = [
         node
