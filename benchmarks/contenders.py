@@ -375,14 +375,14 @@ def open_engine(folder: str, device: str, threads: int) -> None:
 
     # Two libraries with thread pools slow each other down, so torch has none here.
     torch.set_num_threads(1)
-    search_engine.model = ctranslate2.Translator(  # type: ignore[attr-defined]
+    search_engine.model = ctranslate2.Translator(
         folder, device, compute_type="float32", intra_threads=threads
     )
 
 
 def search_engine(words: list[list[str]], beam: int, steps: int) -> list[list[list[str]]]:
     """The hypotheses of each sentence, in pieces."""
-    found = search_engine.model.translate_batch(  # type: ignore[attr-defined]
+    found = search_engine.model.translate_batch(
         words, beam_size=beam, num_hypotheses=beam, max_decoding_length=steps
     )
     return [row.hypotheses for row in found]

@@ -73,7 +73,7 @@ def training_step(
             "own", with the project's own loss and optimizer.
         precision: of the matrix products.
     """
-    best, model, device = setting == "best", contender.model.train(), work.device
+    best, model, device = setting == "best", contender.model.train(), work.source.device.type
     measured = contender.loss if best else contender.own_loss
     options = {
         "betas": (0.9, 0.98),
@@ -116,7 +116,7 @@ def training(work: Workload, contenders: list[Contender]) -> list[Timed]:
     """The rows that are timed in training."""
     ours, timed = contenders[0], []
     settings = [("best", torch.float32), ("own", torch.float32), ("best", torch.bfloat16)]
-    if work.device != "cpu":
+    if work.source.device.type != "cpu":
         settings = [("best", torch.bfloat16), ("own", torch.bfloat16)]
     learners = [contender for contender in contenders if contender.trains]
     checks = {c.name: check_training(work, c, ours) for c in learners}
@@ -228,11 +228,11 @@ def run(task: str, work: Workload, rounds: int, only: Iterable[str] = ()) -> lis
     if task == "engine":
         timed = engine(work.captions)
     else:
-        contenders = installed(work, work.reference(), work.device, only)
+        contenders = installed(work, work.reference(), work.source.device.type, only)
         timed = {"training": training, "decoding": decoding}[task](work, contenders)
     for row, _ in timed:
         say(f"{row.setting:15} {row.contender:22} {row.parameters:,} parameters; {row.check}")
-    measure(timed, rounds, work.device)
+    measure(timed, rounds, work.source.device.type)
     return [asdict(row) for row, _ in timed]
 
 

@@ -161,7 +161,7 @@ def beams(generator: TextGenerator) -> Iterator[dict[str, Any]]:
             yield {
                 "beginning": beginning, "width": name, "per_token": round(log_prob / len(ids), 4),
                 "repeated": round(1 - len(set(parts)) / len(parts), 4),
-                "text": generator.tokenizer.decode(ids),  # type: ignore[union-attr]
+                "text": generator.tokenizer.decode(ids),
             }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ KINDS = {
 def switches(model: object) -> Iterator[tuple[str, int, int, dict[str, list[int]]]]:
     """Kind, layer, head, and the heads to switch off: none, each head, each layer, each kind."""
     yield "", 0, 0, {}
-    modules = dict(model.named_modules())  # type: ignore[attr-defined]
+    modules = dict(model.named_modules())
     for kind, pattern in KINDS.items():
         names = (pattern.format(n) for n in range(len(modules)))
         every = {name: list(range(modules[name].h)) for name in names
