@@ -6,12 +6,8 @@ head, the best layer and the diagonal on the first pairs of held-out texts, and 
 head on the pairs on which the best were chosen.
 """
 
-import argparse
-import ast
-import re
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,24 +19,14 @@ from annotated.machinery.heads.study import reinitialized, write_study
 from annotated.machinery.translator import Translator
 from annotated.machinery.trees.linear import tree_to_line, words_to_line
 from annotated.machinery.trees.penn import load_trees
+from benchmarks.logs import make_parser, page_names
 
-PAGE = Path(__file__).parents[1] / "chapters" / "machinery" / "alignments.md"
 TEXTS = {
     "general-en-fr": (["laws", "tatoeba", "php", "multi30k"], "fr"),  # and news, to measure on
     "multi30k-en-de": (["multi30k"], "de"),
     "multi30k-en-fr": (["multi30k"], "fr"),
     "craft-parser": (["craft"], "tree"),
 }
-
-
-def page_functions() -> dict[str, Any]:
-    """The functions of the page, such as `link_hits`."""
-    cells = re.findall(r"^```\{code-cell}.*\n(?::.*\n)*([^`]*)", PAGE.read_text("utf-8"), re.M)
-    module, names = ast.parse("".join(cells)), dict[str, Any]()
-    kept = ast.Import | ast.ImportFrom | ast.FunctionDef
-    module.body = [node for node in module.body if isinstance(node, kept)]
-    exec(compile(module, PAGE, "exec"), names)
-    return names
 
 
 def pairs(corpus: str, split: str, lang: str) -> list[list[str]]:
@@ -51,7 +37,7 @@ def pairs(corpus: str, split: str, lang: str) -> list[list[str]]:
 
 
 def study() -> dict[str, pd.DataFrame]:
-    page, errors, heads = page_functions(), [], []
+    page, errors, heads = page_names("machinery/alignments"), [], []
     for model, (corpora, lang) in TEXTS.items():
         parts = [pairs(corpus, "dev", lang) for corpus in corpora]
         chosen = [[*chain(*sides)] for sides in zip(*parts, strict=True)]
@@ -74,13 +60,11 @@ def study() -> dict[str, pd.DataFrame]:
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.alignments",
-        description=__doc__,
-        epilog="Reads multi30k, tatoeba, news, craft, and laws and php, which have to lie in "
-        "$ANNOTATED_DATA.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    epilog = (
+        "Reads multi30k, tatoeba, news, craft, and laws and php, which have to lie in "
+        "$ANNOTATED_DATA."
     )
+    parser = make_parser("benchmarks.alignments", __doc__, epilog)
     default = resource_path("results") / "alignments.json"
     parser.add_argument("--out", type=Path, default=default, help="file to write")
     write_study(parser.parse_args(given).out, study())

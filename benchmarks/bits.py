@@ -6,17 +6,14 @@ the table has the number of bits (0: unchanged), BLEU (sacreBLEU, 13a), the shar
 are the same as without rounding, and the number of sentences.
 """
 
-import argparse
-from pathlib import Path
-
 import pandas as pd
 import torch
 from sacrebleu.metrics import BLEU
 
 from annotated import load_pretrained
 from annotated.machinery.corpora.texts import read_lines
-from annotated.machinery.files import write_text
 from annotated.machinery.progress import progress_bar
+from benchmarks.logs import files_parser, write_log
 
 
 @torch.no_grad()
@@ -30,15 +27,9 @@ def round_matrices(model: torch.nn.Module, bits: int) -> None:
 
 
 def main() -> None:
-    """Measure, and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("model", help="a model of the package, or a folder")
-    parser.add_argument("source", type=Path, help="file with one sentence per line")
-    parser.add_argument("reference", type=Path, help="file with their translations")
-    parser.add_argument(
-        "--bits", type=int, nargs="+", default=[8, 7, 6, 5, 4], help="numbers of bits per weight"
-    )
-    parser.add_argument("--out", type=Path, required=True, help="CSV file to write")
+    add = (parser := files_parser("benchmarks.bits", __doc__, "reference")).add_argument
+    told = "numbers of bits per weight"
+    add("--bits", type=int, nargs="+", default=[8, 7, 6, 5, 4], help=told)
     options = parser.parse_args()
     source, reference = read_lines(options.source), read_lines(options.reference)
     rows, whole = [], list[str]()
@@ -51,8 +42,7 @@ def main() -> None:
         same = sum(map(str.__eq__, found, whole)) / len(found)
         score = BLEU().corpus_score(found, [reference]).score
         rows.append((bits, round(score, 2), round(same, 4), len(found)))
-    table = pd.DataFrame(rows, columns=["bits", "BLEU", "same", "sentences"])
-    write_text(options.out, table.to_csv(index=False, lineterminator="\n"))
+    write_log(options.out, pd.DataFrame(rows, columns=["bits", "BLEU", "same", "sentences"]))
 
 
 if __name__ == "__main__":

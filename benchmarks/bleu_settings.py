@@ -9,8 +9,9 @@ multi30k-lower.json: scores of models that learned from lower-cased captions.
 multi30k-recipe.json: the same with the settings of Wu et al. (2021).
 """
 
-import itertools
+from collections.abc import Callable
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.progress import progress_bar
 from annotated.machinery.runs.checkpoints import average_checkpoints, list_checkpoints
 from annotated.machinery.scoring import BLEU_KINDS, evaluate, tokenize_for_bleu
-from benchmarks.logs import Writers, log_parser, write_captions, write_logs
+from benchmarks.logs import Writers, log_program, write_captions
 
 EPILOG = """\
 runs/tokenized holds the captions of Multi30k lower-cased and tokenized, as the corpus offers them
@@ -43,7 +44,7 @@ annotated train --data runs/lower-en-fr --weights multi30k-en-fr --precision flo
   --factor 0.1 --warmup 300 --updates 2000 --save-updates 60 --seed 3 --out runs/shipped-on
 """
 ALPHAS = 0.6, 1.0, 1.5, 2.0, 2.5
-SEARCHES = [(1, 0), *itertools.product([2, 4, 8, 16], [0, 0.3, 0.6, 1, 1.5])]  # beam and alpha
+SEARCHES = [(1, 0), *product([2, 4, 8, 16], [0, 0.3, 0.6, 1, 1.5])]  # beam and alpha
 THEIRS = {"theirs": "theirs", "theirs, and on": "on"}
 
 
@@ -52,8 +53,8 @@ def averages(runs: Path) -> pd.DataFrame:
     for count in (1, 2, 5, 10):
         tensors = average_checkpoints(list_checkpoints(runs / "en-de")[-count:])
         translator.model.load_state_dict(tensors, strict=False)  # tied weights have one name
-        score = evaluate(translator, "multi30k", "dev", "en", "de")[-1]
-        rows.append((count, score["perplexity"], score["accuracy"], score["score"]))
+        found = evaluate(translator, "multi30k", "dev", "en", "de")[-1]
+        rows.append((count, found["perplexity"], found["accuracy"], found["score"]))
     return pd.DataFrame(rows, columns=["checkpoints", "perplexity", "accuracy", "BLEU"])
 
 
@@ -70,47 +71,57 @@ def search(runs: Path) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["beam", "alpha", "words", "reference", 1, 2, 3, 4])
 
 
+Row = Callable[[str, float], dict[str, Any]]  # the scores on a split with a penalty
+
+
+def scorer(run: Path, tgt: str) -> Row:
+    translator, corpus = load_pretrained(run), str(run.parent / "lower")
+    return lambda split, alpha: evaluate(translator, corpus, split, "en", tgt, alpha=alpha)[-1]
+
+
+def with_penalties(row: Row) -> list[dict[str, Any]]:
+    """A row of dev for each penalty, and of test for 0.6 and the best of them."""
+    tried = {alpha: row("dev", alpha) for alpha in ALPHAS}
+    best = max(tried, key=lambda alpha: tried[alpha]["score"])
+    return [*tried.values(), *(row("test", alpha) for alpha in sorted({0.6, best}))]
+
+
 def lower(runs: Path) -> list[dict[str, Any]]:
-    rows = []
-    for tgt in ("de", "fr"):
-        translator = load_pretrained(runs / f"lower-{tgt}")
-        score = partial(evaluate, translator, str(runs / "lower"), src="en", tgt=tgt)
-        tried = {alpha: score("dev", alpha=alpha)[-1] for alpha in ALPHAS}
-        best = max(tried, key=lambda alpha: tried[alpha]["score"])
-        rows += [
-            *tried.values(),
-            *(score("test", alpha=alpha)[-1] for alpha in sorted({0.6, best})),
-        ]
-    return rows
+    scorers = [scorer(runs / f"lower-{tgt}", tgt) for tgt in ("de", "fr")]
+    return [row for each in scorers for row in with_penalties(each)]
 
 
 def recipe(runs: Path) -> list[dict[str, Any]]:
     rows = []
-    for tgt, run in itertools.product(("de", "fr"), THEIRS):
+    for tgt, run in product(("de", "fr"), THEIRS):
         translator = load_pretrained(runs / f"{THEIRS[run]}-{tgt}")
 
         def row(split, alpha, run=run, tgt=tgt, translator=translator):
             sources, references = load_pairs(str(runs / "tokenized"), split, "en", tgt)
             outputs = translator.translate(sources, beam=5, alpha=alpha)
             metric = BLEU(tokenize="none", force=True)
-            score = metric.corpus_score(outputs, [references]).score
             return {
                 "run": run, "pair": f"en-{tgt}", "split": split,
-                "search": f"beam 5, alpha {alpha}", "score": score,
+                "search": f"beam 5, alpha {alpha}",
+                "score": metric.corpus_score(outputs, [references]).score,
                 "signature": str(metric.get_signature()), "text": BLEU_KINDS["lower-tokenized"],
             }  # fmt: skip
 
-        tried = {alpha: row("dev", alpha) for alpha in ALPHAS}
-        rows += tried.values()
-        if run == "theirs, and on":
-            best = max(tried, key=lambda alpha: tried[alpha]["score"])
-            rows += [row("test", alpha) for alpha in sorted({0.6, best})]
-    translator = load_pretrained(runs / "shipped-on")
-    for split, alphas in ("dev", ALPHAS), ("test", (0.6, 1.0)):
-        for alpha in alphas:
-            score = evaluate(translator, str(runs / "lower"), split, "en", "fr", alpha=alpha)[-1]
-            rows.append({"run": "shipped, and on"} | {key: score[key] for key in [*rows[0]][1:]})
+        if run == "theirs":
+            rows += [row("dev", alpha) for alpha in ALPHAS]
+        else:
+            rows += with_penalties(row)
+    score = scorer(runs / "shipped-on", "fr")
+    for split, alpha in [*product(["dev"], ALPHAS), ("test", 0.6), ("test", 1.0)]:
+        found = score(split, alpha)
+        rows.append({"run": "shipped, and on"} | {key: found[key] for key in [*rows[0]][1:]})
     return rows
+
+
+def write_lowered(runs: Path) -> None:
+    """Only write the folder lower of the runs, with lower-cased captions."""
+    lowered = lambda lines: [line.lower() for line in lines]
+    write_captions(runs / "lower", ("train", "dev", "test"), ("de", "fr"), lowered)
 
 
 WRITERS: Writers = {
@@ -119,20 +130,7 @@ WRITERS: Writers = {
     "multi30k-lower.json": lower,
     "multi30k-recipe.json": recipe,
 }
-
-
-def main(given: list[str] | None = None) -> None:
-    parser = log_parser("bleu_settings", __doc__, WRITERS, EPILOG)
-    text = "only write the folder lower of the runs, with lower-cased captions"
-    parser.add_argument("--texts", action="store_true", help=text)
-    options = parser.parse_args(given)
-    if options.texts:
-        lowered = lambda lines: [line.lower() for line in lines]
-        splits = "train", "dev", "test"
-        write_captions(options.runs / "lower", splits, ("de", "fr"), lowered)
-    else:
-        write_logs(options, WRITERS)
-
+main = log_program("bleu_settings", __doc__, WRITERS, EPILOG, texts=write_lowered)
 
 if __name__ == "__main__":
     main()

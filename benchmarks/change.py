@@ -6,8 +6,6 @@ four learning rates, and after 1,500 with three seeds at the best of them. Stopp
 started again.
 """
 
-import ast
-import re
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -19,28 +17,14 @@ from annotated import build_model
 from annotated.machinery.runs.logs import read_log
 from annotated.machinery.runs.trainer import train
 from annotated.training import TrainingConfig
-from benchmarks.logs import Writers, log_parser, write_logs
+from benchmarks.logs import Writers, log_program, page_names
 
-PAGE = Path(__file__).parents[1] / "chapters" / "machinery" / "change-it.md"
 SMALL: dict[str, Any] = {
     "data": "multi30k-en-de", "vocab_size": 2000, "N": 2, "d_model": 64, "d_ff": 256, "h": 4,
     "dropout": 0.1, "src_tokens": 1000, "tgt_tokens": 1000, "warmup": 200,
     "save_updates": 300, "log_updates": 100, "average": 1, "precision": "float32",
 }  # fmt: skip
 FACTORS, SEEDS, SHORT, LONG = (0.25, 0.5, 1.0, 2.0), (1, 2, 3), 600, 1500
-
-
-def page_variants() -> dict[str, dict[str, Any]]:
-    """The parts of each variant of the page, by its name."""
-    cells = re.findall(r"^```\{code-cell}.*\n(?::.*\n)*([^`]*)", PAGE.read_text("utf-8"), re.M)
-    module, names = ast.parse("".join(cells)), dict[str, Any]()
-    wanted = lambda node: (
-        isinstance(node, ast.Import | ast.ImportFrom | ast.ClassDef)
-        or (isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "VARIANTS")
-    )
-    module.body = [node for node in module.body if wanted(node)]
-    exec(compile(module, PAGE, "exec"), names)
-    return names["VARIANTS"]
 
 
 def run(runs: Path, name: str, factor: float, seed: int, updates: int) -> dict[str, Any]:
@@ -64,14 +48,9 @@ def change(runs: Path) -> pd.DataFrame:
     return pd.DataFrame(tried + whole)
 
 
-VARIANTS = page_variants()
+VARIANTS = page_names("machinery/change-it", "VARIANTS")["VARIANTS"]
 WRITERS: Writers = {"change.csv": change}
-
-
-def main(given: list[str] | None = None) -> None:
-    options = log_parser("change", __doc__, WRITERS).parse_args(given)
-    write_logs(options, WRITERS)
-
+main = log_program("change", __doc__, WRITERS)
 
 if __name__ == "__main__":
     main()

@@ -5,12 +5,12 @@ cheapest masks. If its architecture is the paper's, it computes the same functio
 """
 
 import copy
-import math
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from multiprocessing import get_context
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,11 +18,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from annotated.data import END, PAD, START, UNK, Batch
+from annotated.data import END, PAD, SPECIALS, START, UNK, Batch, train_bpe
 from annotated.decoding import beam_search
-from annotated.embeddings import Generator
 from annotated.machinery.blockwise_loss import linear_cross_entropy
 from annotated.machinery.formats.export import ctranslate2_spec
+from annotated.machinery.formats.marian import write_marian
+from annotated.machinery.translator import Translator
 from annotated.model import EncoderDecoder
 from annotated.positional import sinusoids
 from benchmarks.workload import Workload
@@ -89,21 +90,6 @@ class Contender:
             return ""
 
 
-# ------------------------------------------------------------------------------------- our model
-
-
-class ForbiddingGenerator(nn.Module):
-    """A generator that avoids some symbols, like the bias of the other models' logits."""
-
-    def __init__(self, generator: Generator, bias: Tensor) -> None:
-        super().__init__()
-        self.proj = generator.proj
-        self.register_buffer("bias", bias)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.proj.weight, self.bias).log_softmax(dim=-1)
-
-
 class Annotated(Contender):
     """The model of this book."""
 
@@ -115,19 +101,18 @@ class Annotated(Contender):
     def __init__(self, work: Workload, reference: EncoderDecoder) -> None:
         self.model = copy.deepcopy(reference).eval()
         self.for_search = copy.deepcopy(self.model)
-        self.for_search.generator = ForbiddingGenerator(self.for_search.generator, work.bias())
+        self.for_search.generator.proj.bias = nn.Parameter(work.bias())
+
+    def decode(self, src: Tensor, tgt: Tensor) -> Tensor:
+        batch = Batch(src, F.pad(tgt, (0, 1), value=PAD))
+        return self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
 
     def logits(self, src: Tensor, tgt: Tensor) -> Tensor:
-        batch = Batch(src, F.pad(tgt, (0, 1), value=PAD))
-        out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-        return self.model.generator.proj(out)
+        return self.model.generator.proj(self.decode(src, tgt))
 
     def loss(self, src: Tensor, tgt: Tensor, right: Tensor, smoothing: float) -> Tensor:
-        batch = Batch(src, F.pad(tgt, (0, 1), value=PAD))
-        out = self.model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask)
-        weight = self.model.generator.proj.weight
-        total = linear_cross_entropy(out, weight, right, PAD, smoothing)
-        return total / (right != PAD).sum()
+        out, weight = self.decode(src, tgt), self.model.generator.proj.weight
+        return linear_cross_entropy(out, weight, right, PAD, smoothing) / (right != PAD).sum()
 
     def to(self, device: str) -> None:
         self.model.to(device)
@@ -140,31 +125,27 @@ class Annotated(Contender):
         return [[hypothesis.ids for hypothesis in group] for group in found]
 
 
-# ----------------------------------------------------------------------------------- other models
-
-
-def pairs_of_parts(ours: EncoderDecoder, encoder: Iterable, decoder: Iterable) -> Iterator:
-    """Pairs of layers: (ours, the other model's, whether they are in the decoder)."""
-    yield from ((a, b, False) for a, b in zip(ours.encoder.layers, encoder, strict=True))
-    yield from ((a, b, True) for a, b in zip(ours.decoder.layers, decoder, strict=True))
-
-
 @torch.no_grad()
-def copy_parts(ours: Iterable[nn.Module], theirs: Iterable[nn.Module]) -> None:
-    """Copy linear maps and normalizations; biases that our model lacks become zero."""
-    for a, b in zip(ours, theirs, strict=True):
-        b.weight.copy_(a.weight)
-        if b.bias is not None:
-            b.bias.zero_() if a.bias is None else b.bias.copy_(a.bias)
+def copy_layers(
+    reference: EncoderDecoder, layers: Iterable[Any], parts: Callable[[Any], Iterable[Any]]
+) -> None:
+    """Copy the weights of our layers; biases that our model lacks become zero.
 
-
-def projections(attention: nn.Module) -> list[nn.Module]:
-    return [attention.w_q, attention.w_k, attention.w_v, attention.w_o]
-
-
-def rest(layer: nn.Module) -> list[nn.Module]:
-    """The normalizations and the feed-forward maps of one of our layers."""
-    return [*(s.norm for s in layer.sublayer), layer.feed_forward.w_1, layer.feed_forward.w_2]
+    Args:
+        layers: another model's, those of the encoder first.
+        parts: from such a layer to its linear maps and normalizations in our order: for each
+            attention queries, keys, values and output, then all normalizations, then both
+            feed-forward maps.
+    """
+    ours = [*reference.encoder.layers, *reference.decoder.layers]
+    for layer, other in zip(ours, layers, strict=True):
+        attentions = [layer.self_attn, *([layer.src_attn] if hasattr(layer, "src_attn") else [])]
+        maps = [getattr(attention, f"w_{x}") for attention in attentions for x in "qkvo"]
+        norms, network = [sublayer.norm for sublayer in layer.sublayer], layer.feed_forward
+        for a, b in zip([*maps, *norms, network.w_1, network.w_2], parts(other), strict=True):
+            b.weight.copy_(a.weight)
+            if b.bias is not None:
+                b.bias.zero_() if a.bias is None else b.bias.copy_(a.bias)
 
 
 class Torch(Contender):
@@ -178,54 +159,45 @@ class Torch(Contender):
         shape = work.d_model, work.h, work.d_ff
         encoder = nn.TransformerEncoderLayer(*shape, **options)
         decoder = nn.TransformerDecoderLayer(*shape, **options)
-        self.model = nn.Transformer(
-            *shape[:2],
-            batch_first=True,
-            # No additional normalization at the end of a post-norm stack, and no nested tensors,
-            # which are for inference.
-            custom_encoder=nn.TransformerEncoder(encoder, work.N, enable_nested_tensor=False),
-            custom_decoder=nn.TransformerDecoder(decoder, work.N),
+        # No additional normalization at the end of a post-norm stack, and no nested tensors,
+        # which are for inference.
+        stacks = {
+            "custom_encoder": nn.TransformerEncoder(encoder, work.N, enable_nested_tensor=False),
+            "custom_decoder": nn.TransformerDecoder(decoder, work.N),
+        }
+        self.model = nn.Transformer(*shape[:2], batch_first=True, **stacks)
+        self.model.lut = nn.Embedding.from_pretrained(
+            reference.generator.proj.weight.clone(), False
         )
-        self.model.lut = nn.Embedding(work.vocab, work.d_model)
         self.model.drop = nn.Dropout(work.dropout)
         self.model.register_buffer("pe", sinusoids(512, work.d_model))
         self.model.register_buffer("bias", work.bias())
         self.scale = work.d_model**0.5
-        self.load(reference)
+        layers = [*self.model.encoder.layers, *self.model.decoder.layers]
+        copy_layers(reference, layers, self.parts)
         self.model.eval()
 
-    @torch.no_grad()
-    def load(self, reference: EncoderDecoder) -> None:
-        self.model.lut.weight.copy_(reference.generator.proj.weight)
-        layers = self.model.encoder.layers, self.model.decoder.layers
-        for ours, theirs, crosses in pairs_of_parts(reference, *layers):
-            # Dropout on the attention weights and inside the feed-forward layer, which the paper
-            # does not have, costs time, so it is switched off.
-            theirs.dropout.p = 0.0
-            attentions = [(ours.self_attn, theirs.self_attn)]
-            norms = [theirs.norm1, theirs.norm2]
-            if crosses:
-                attentions.append((ours.src_attn, theirs.multihead_attn))
-                norms.append(theirs.norm3)
-            for a, b in attentions:
-                b.dropout = 0.0
-                b.in_proj_weight.copy_(torch.cat([p.weight for p in projections(a)[:3]]))
-                b.in_proj_bias.zero_()
-                copy_parts([a.w_o], [b.out_proj])
-            copy_parts(rest(ours), [*norms, theirs.linear1, theirs.linear2])
+    def parts(self, layer: Any) -> Iterator[Any]:
+        # Dropout on the attention weights and inside the feed-forward layer, which the paper does
+        # not have, costs time, so it is switched off.
+        layer.dropout.p = 0.0
+        crosses = hasattr(layer, "multihead_attn")
+        for attention in [layer.self_attn, *([layer.multihead_attn] if crosses else [])]:
+            attention.dropout = 0.0
+            each = attention.in_proj_weight.chunk(3), attention.in_proj_bias.chunk(3)
+            for weight, bias in zip(*each, strict=True):
+                yield SimpleNamespace(weight=weight, bias=bias)
+            yield attention.out_proj
+        yield from [layer.norm1, layer.norm2, *([layer.norm3] if crosses else [])]
+        yield from [layer.linear1, layer.linear2]
 
     def embed(self, ids: Tensor) -> Tensor:
         return self.model.drop(self.model.lut(ids) * self.scale + self.model.pe[: ids.size(1)])
 
     def decode(self, memory: Tensor, src: Tensor, tgt: Tensor) -> Tensor:
         causal = nn.Transformer.generate_square_subsequent_mask(tgt.size(1), device=tgt.device)
-        return self.model.decoder(
-            self.embed(tgt),
-            memory,
-            tgt_mask=causal,
-            tgt_is_causal=True,
-            memory_key_padding_mask=src == PAD,
-        )
+        masks = {"tgt_mask": causal, "memory_key_padding_mask": src == PAD}
+        return self.model.decoder(self.embed(tgt), memory, tgt_is_causal=True, **masks)
 
     def logits(self, src: Tensor, tgt: Tensor) -> Tensor:
         memory = self.model.encoder(self.embed(src), src_key_padding_mask=src == PAD)
@@ -251,55 +223,22 @@ class Marian(Contender):
     fused = True  # the default of its trainer
 
     def __init__(self, work: Workload, reference: EncoderDecoder) -> None:
-        from transformers import MarianConfig, MarianMTModel
+        from transformers import GenerationConfig, MarianMTModel
 
-        config = MarianConfig(
-            vocab_size=work.vocab,
-            d_model=work.d_model,
-            encoder_layers=work.N,
-            decoder_layers=work.N,
-            encoder_attention_heads=work.h,
-            decoder_attention_heads=work.h,
-            encoder_ffn_dim=work.d_ff,
-            decoder_ffn_dim=work.d_ff,
-            dropout=work.dropout,
-            activation_function="relu",
-            scale_embedding=True,
-            max_position_embeddings=512,
-            pad_token_id=PAD,
-            bos_token_id=START,
-            eos_token_id=END,
-            decoder_start_token_id=START,
-            forced_eos_token_id=None,
-            attn_implementation="sdpa",
-        )
-        self.model = MarianMTModel(config).eval()
-        self.load(work, reference)
-
-    @torch.no_grad()
-    def load(self, work: Workload, reference: EncoderDecoder) -> None:
-        model = self.model.model
-        model.shared.weight.copy_(reference.generator.proj.weight)
-        self.model.final_logits_bias.copy_(work.bias())
-        for stack in model.encoder, model.decoder:  # it stores all sines before all cosines
-            stack.embed_positions.weight.copy_(sinusoids(512, work.d_model))
-        for ours, theirs, crosses in pairs_of_parts(
-            reference, model.encoder.layers, model.decoder.layers
-        ):
-            attentions = [(ours.self_attn, theirs.self_attn)]
-            norms = [theirs.self_attn_layer_norm, theirs.final_layer_norm]
-            if crosses:
-                attentions.append((ours.src_attn, theirs.encoder_attn))
-                norms.insert(1, theirs.encoder_attn_layer_norm)
-            for a, b in attentions:
-                copy_parts(projections(a), [b.q_proj, b.k_proj, b.v_proj, b.out_proj])
-            copy_parts(rest(ours), [*norms, theirs.fc1, theirs.fc2])
+        with tempfile.TemporaryDirectory() as folder:
+            write_marian(Translator(reference, train_bpe(["a"], 5)), Path(folder))
+            options = {"attn_implementation": "sdpa", "max_position_embeddings": 512}
+            options |= {"forced_eos_token_id": None}
+            self.model = MarianMTModel.from_pretrained(folder, **options).eval()
+        for stack in self.model.model.encoder, self.model.model.decoder:
+            stack.embed_positions.requires_grad_(False)  # it does not learn its sinusoids
+        config = GenerationConfig.from_model_config(self.model.config)
+        self.model.generation_config = config  # without the symbols that our search never emits
+        self.bias = work.bias()
 
     def logits(self, src: Tensor, tgt: Tensor) -> Tensor:
         masks = {"attention_mask": src != PAD, "decoder_attention_mask": tgt != PAD}
-        out = self.model(input_ids=src, decoder_input_ids=tgt, use_cache=False, **masks)
-        # The bias is needed for the search and is not part of the comparison in training.
-        return out.logits if self.model.training else out.logits - self.model.final_logits_bias
+        return self.model(input_ids=src, decoder_input_ids=tgt, use_cache=False, **masks).logits
 
     def own_loss(self, src: Tensor, tgt: Tensor, right: Tensor, smoothing: float) -> Tensor:
         from transformers.trainer_pt_utils import LabelSmoother
@@ -310,9 +249,10 @@ class Marian(Contender):
     @torch.inference_mode()
     def search(self, src: Tensor, beam: int, steps: int) -> Ids:
         options: dict[str, Any] = {"num_beams": beam, "num_return_sequences": beam}
-        out = self.model.generate(
-            src, attention_mask=src != PAD, do_sample=False, max_new_tokens=steps, **options
-        )
+        options |= {"do_sample": False, "max_new_tokens": steps, "attention_mask": src != PAD}
+        self.model.final_logits_bias.copy_(self.bias)
+        out = self.model.generate(src, **options)
+        self.model.final_logits_bias.zero_()
         return out[:, 1:].unflatten(0, (-1, beam)).tolist()
 
 
@@ -328,31 +268,18 @@ class XTransformers(Contender):
         from x_transformers import AutoregressiveWrapper, Decoder, Encoder, TransformerWrapper
 
         layers = {
-            "dim": work.d_model,
-            "depth": work.N,
-            "heads": work.h,
-            "attn_dim_head": work.d_model // work.h,
-            "attn_flash": True,
-            "ff_mult": work.d_ff // work.d_model,
-            "ff_custom_activation": nn.ReLU(),
-            "ff_dropout": work.dropout,
-            "pre_norm": False,
-        }
-        outside = {
-            "num_tokens": work.vocab,
-            "max_seq_len": 512,
-            "emb_dropout": work.dropout,
-            "scaled_sinu_pos_emb": True,
-        }
-        encoder = TransformerWrapper(
-            attn_layers=Encoder(**layers), return_only_embed=True, **outside
-        )
-        decoder = TransformerWrapper(
-            attn_layers=Decoder(cross_attend=True, **layers),
-            token_emb=encoder.token_emb,
-            tie_embedding=True,
-            **outside,
-        )
+            "dim": work.d_model, "depth": work.N, "heads": work.h,
+            "attn_dim_head": work.d_model // work.h, "attn_flash": True,
+            "ff_mult": work.d_ff // work.d_model, "ff_custom_activation": nn.ReLU(),
+            "ff_dropout": work.dropout, "pre_norm": False,
+        }  # fmt: skip
+        outside = {"num_tokens": work.vocab, "max_seq_len": 512, "emb_dropout": work.dropout}
+        outside |= {"scaled_sinu_pos_emb": True}
+        encoder = Encoder(**layers)
+        encoder = TransformerWrapper(attn_layers=encoder, return_only_embed=True, **outside)
+        outside |= {"token_emb": encoder.token_emb, "tie_embedding": True}
+        decoder = Decoder(cross_attend=True, **layers)
+        decoder = TransformerWrapper(attn_layers=decoder, **outside)
         generator = AutoregressiveWrapper(decoder, pad_value=PAD)
         self.model = nn.ModuleDict({"encoder": encoder, "decoder": generator}).eval()
 
@@ -384,53 +311,36 @@ class JoeyNMT(Contender):
         from joeynmt.model import Model
 
         options = {
-            "hidden_size": work.d_model,
-            "ff_size": work.d_ff,
-            "num_layers": work.N,
-            "num_heads": work.h,
-            "dropout": work.dropout,
-            "emb_dropout": work.dropout,
+            "hidden_size": work.d_model, "ff_size": work.d_ff, "num_layers": work.N,
+            "num_heads": work.h, "dropout": work.dropout, "emb_dropout": work.dropout,
             "layer_norm": "post",
-        }
+        }  # fmt: skip
         vocabulary = SimpleNamespace(
-            pad_index=PAD,
-            bos_index=START,
-            eos_index=END,
-            unk_index=UNK,
-            sep_index=None,
-            specials=[],
-            lang_tags=[],
-        )
+            pad_index=PAD, bos_index=START, eos_index=END, unk_index=UNK, sep_index=None,
+            specials=[], lang_tags=[],
+        )  # fmt: skip
         embed = Embeddings(work.d_model, scale=True, vocab_size=work.vocab, padding_idx=PAD)
         decoder = TransformerDecoder(vocab_size=work.vocab, **options)
         decoder.output_layer.weight = embed.lut.weight
         encoder = TransformerEncoder(**options)
         self.model = Model(encoder, decoder, embed, embed, vocabulary, vocabulary).eval()
-        self.load(reference)
+        embed.lut.weight.data.copy_(reference.generator.proj.weight)
+        copy_layers(reference, [*encoder.layers, *decoder.layers], self.parts)
 
-    @torch.no_grad()
-    def load(self, reference: EncoderDecoder) -> None:
-        model = self.model
-        model.src_embed.lut.weight.copy_(reference.generator.proj.weight)
-        for ours, theirs, crosses in pairs_of_parts(
-            reference, model.encoder.layers, model.decoder.layers
-        ):
-            ff = theirs.feed_forward
-            # This additional dropout, which the paper does not have, costs time.
-            ff.pwff_layer[2].p = 0.0
-            if crosses:
-                attentions = [
-                    (ours.self_attn, theirs.trg_trg_att),
-                    (ours.src_attn, theirs.src_trg_att),
-                ]
-                norms = [theirs.x_layer_norm, theirs.dec_layer_norm, ff.layer_norm]
-            else:
-                attentions = [(ours.self_attn, theirs.src_src_att)]
-                norms = [theirs.layer_norm, ff.layer_norm]
-            for a, b in attentions:
-                b.dropout.p = 0.0
-                copy_parts(projections(a), [b.q_layer, b.k_layer, b.v_layer, b.output_layer])
-            copy_parts(rest(ours), [*norms, ff.pwff_layer[0], ff.pwff_layer[3]])
+    def parts(self, layer: Any) -> Iterator[Any]:
+        ff = layer.feed_forward
+        # This additional dropout, which the paper does not have, costs time.
+        ff.pwff_layer[2].p = 0.0
+        if hasattr(layer, "trg_trg_att"):
+            attentions = [layer.trg_trg_att, layer.src_trg_att]
+            norms = [layer.x_layer_norm, layer.dec_layer_norm]
+        else:
+            attentions, norms = [layer.src_src_att], [layer.layer_norm]
+        for attention in attentions:
+            attention.dropout.p = 0.0
+            yield from [attention.q_layer, attention.k_layer, attention.v_layer]
+            yield attention.output_layer
+        yield from [*norms, ff.layer_norm, ff.pwff_layer[0], ff.pwff_layer[3]]
 
     def own_loss(self, src: Tensor, tgt: Tensor, right: Tensor, smoothing: float) -> Tensor:
         from joeynmt.loss import XentLoss
@@ -465,14 +375,14 @@ def open_engine(folder: str, device: str, threads: int) -> None:
 
     # Two libraries with thread pools slow each other down, so torch has none here.
     torch.set_num_threads(1)
-    search_engine.model = ctranslate2.Translator(  # type: ignore[attr-defined]
+    search_engine.model = ctranslate2.Translator(
         folder, device, compute_type="float32", intra_threads=threads
     )
 
 
 def search_engine(words: list[list[str]], beam: int, steps: int) -> list[list[list[str]]]:
     """The hypotheses of each sentence, in pieces."""
-    found = search_engine.model.translate_batch(  # type: ignore[attr-defined]
+    found = search_engine.model.translate_batch(
         words, beam_size=beam, num_hypotheses=beam, max_decoding_length=steps
     )
     return [row.hypotheses for row in found]
@@ -490,44 +400,25 @@ class CTranslate2(Contender):
     searches = (1, 4)
 
     def __init__(self, work: Workload, reference: EncoderDecoder) -> None:
-        self.words = ["<s>", "</s>", "<pad>", "<unk>", *(f"w{i}" for i in range(4, work.vocab))]
+        self.model = reference  # to count its parameters
+        self.words = [*SPECIALS, *(f"w{i}" for i in range(len(SPECIALS), work.vocab))]
         self.numbers = {word: i for i, word in enumerate(self.words)}
-        spec = self.specification(work, reference)
+        spec = ctranslate2_spec(reference, self.words, self.words)
+        spec.decoder.projection.bias = work.bias().numpy()
+        spec.validate()
+        spec.optimize()
         self.folder = tempfile.TemporaryDirectory()
         spec.save(self.folder.name)
         self.to(work.device)
 
     def to(self, device: str) -> None:  # the process begins with the first search
-        self.process = ProcessPoolExecutor(
-            1,
-            get_context("spawn"),
-            open_engine,
-            (self.folder.name, device, torch.get_num_threads()),
-        )
-
-    def specification(self, work: Workload, reference: EncoderDecoder) -> Any:
-        """The model that `annotated export` writes, with an added bias of the logits."""
-        spec = ctranslate2_spec(reference, self.words, self.words)
-        embedding = reference.generator.proj.weight
-        spec.decoder.projection.bias = work.bias().numpy()
-        spec.validate()
-        sizes = [
-            math.prod(variable.shape)
-            for name, variable in spec.variables().items()
-            if name.endswith(("/weight", "/bias", "/gamma", "/beta"))
-        ]
-        self._parameters = sum(sizes) - 2 * embedding.numel() - work.vocab  # one matrix, no bias
-        spec.optimize()
-        return spec
+        given = self.folder.name, device, torch.get_num_threads()
+        self.process = ProcessPoolExecutor(1, get_context("spawn"), open_engine, given)
 
     def search(self, src: Tensor, beam: int, steps: int) -> Ids:
         words = [[self.words[i] for i in ids if i != PAD] for ids in src.tolist()]
         found = self.process.submit(search_engine, words, beam, steps).result()
         return [[[self.numbers[w] for w in ids] for ids in row] for row in found]
-
-    @property
-    def parameters(self) -> int:
-        return self._parameters
 
 
 CONTENDERS = [Annotated, Torch, Marian, XTransformers, JoeyNMT, CTranslate2]

@@ -1,10 +1,10 @@
 """The data path at the scale of WMT: `python -m benchmarks data`.
 
-Corpora are generated, prepared by the command, and read as in training, each in a separate process.
-The largest is generated once; a smaller one is its beginning.
+Corpora with the sentence and word lengths of a real one are generated, prepared by the command, and
+read as in training, each in a separate process. The largest is generated once; a smaller one is its
+beginning.
 """
 
-import argparse
 import json
 import os
 import resource
@@ -13,59 +13,94 @@ import sys
 import tempfile
 import threading
 import time
+from argparse import Namespace
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import date
+from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import pandas as pd
 
-from benchmarks.corpus import make_corpus, take
+from annotated.machinery.files import write_text
+from benchmarks.logs import machine, make_parser
 
 WHOLE = 4_520_617  # pairs of WMT 2014 English-German
-FRENCH = 41_000_000
-TARGETS = {  # measured quantity: unit, maximum at WHOLE, maximum at FRENCH
-    "prepare": ("s", 360, 3600),
-    "prepare_memory": ("GB", 3, 6),
-    "disk": ("GB", 0.7, 6.5),
-    "first_batch": ("s", 2, 3),
-    "plan": ("s", 2, 12),
-    "update_median": ("ms", 2, 2),
-    "update_p99": ("ms", 10, 10),
-    "private_memory": ("GB", 0.2, 1),
-}
-CONSTANT = "update_median", "update_p99"  # by design; everything else grows with the corpus
+WORDS = 25.75  # mean length of its English sentences
+BLOCK = 50_000  # number of sentences that are generated together
+_SYLLABLES = [
+    begin + vowel + end
+    for begin in "b d f g h k l m n p r s t v w z st sch tr br".split()  # noqa: SIM905
+    for vowel in "aeiouäöü"
+    for end in ["", "n", "r", "s", "l", "t"]
+]
 
 
-def arguments(given: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks data",
-        description="Measure the preparation and reading of synthetic corpora of several sizes.",
-        epilog="The run of the book: python -m benchmarks data --out data/results/data-path.json. "
-        "It takes twenty minutes and 3 GB of disk space; run nothing else in the meantime.",
-    )
-    sizes = [WHOLE // 4, WHOLE // 2, WHOLE]
-    parser.add_argument("--pairs", type=int, nargs="+", default=sizes, help="sizes (%(default)s)")
-    parser.add_argument("--vocab-size", type=int, default=37_000, help="pieces (%(default)s)")
-    parser.add_argument("--updates", type=int, default=1000, help="to time (%(default)s)")
-    cores = os.cpu_count() or 1
-    parser.add_argument(
-        "--processes",
-        type=int,
-        default=cores,
-        help="number of processes that encode (one per core)",
-    )
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        help="keep the corpora in this folder, and reuse those that it contains",
-    )
-    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
-    return parser.parse_args(given)
+@dataclass
+class Language:
+    """The spelling of the words of a language, and their frequencies.
+
+    Args:
+        types: number of different words.   steepness: exponent of Zipf's law.
+        syllables: number of syllables; fewer make longer words. With the numbers used, word
+            lengths, and the number of different words in 13,573 sentences, agree with the test
+            sets of WMT 2008 to 2012.
+    """
+
+    types: int
+    steepness: float
+    syllables: int
+
+    def __post_init__(self) -> None:
+        random = np.random.default_rng(self.syllables)
+        some = random.choice(np.array(_SYLLABLES, object), self.syllables, replace=False)
+        ranks = np.arange(self.types)
+        self.words = some[ranks % self.syllables]
+        while (ranks := ranks // self.syllables).any():
+            self.words = self.words + np.where(ranks > 0, some[ranks % self.syllables], "")
+        share = 1 / (np.arange(self.types) + 2.7) ** self.steepness
+        self.cumulated = np.cumsum(share) / share.sum()
+
+    def sentences(self, lengths: np.ndarray, random: np.random.Generator) -> list[str]:
+        """Sentences with the given numbers of words, with punctuation."""
+        running = self.words[np.searchsorted(self.cumulated, random.random(lengths.sum()))]
+        running = np.where(random.random(len(running)) < 0.07, running + ",", running)
+        sentences = np.split(running, np.cumsum(lengths)[:-1])
+        return [" ".join(words).capitalize() + "." for words in sentences]
 
 
-# ------------------------------------------------------------------------------------- preparing
+def make_corpus(folder: Path, pairs: int, dev: int = 3000) -> None:
+    """Write train.en, train.de, dev.en and dev.de; equal numbers yield equal files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    random = np.random.default_rng(0)
+    known = {"en": Language(1_000_000, 1.2, 150), "de": Language(2_000_000, 1.17, 60)}
+    spread = 0.6  # standard deviation of the logarithm of a length
+    for split, number in ("train", pairs), ("dev", dev):
+        files = {lang: (folder / f"{split}.{lang}").open("w", encoding="utf-8") for lang in known}
+        for start in range(0, number, BLOCK):
+            size = min(BLOCK, number - start)
+            mean = np.log(WORDS) - spread**2 / 2
+            english = np.clip(random.lognormal(mean, spread, size).round(), 1, 150).astype(int)
+            german = np.clip((english * random.normal(0.95, 0.12, size)).round(), 1, 150)
+            for lang, lengths in ("en", english), ("de", german.astype(int)):
+                lines = known[lang].sentences(lengths, random)
+                files[lang].write("".join(f"{line}\n" for line in lines))
+        for file in files.values():
+            file.close()
+
+
+def take(source: Path, folder: Path, pairs: int) -> None:
+    """A corpus of the first pairs of another one, with all its dev pairs."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split in "train", "dev":
+        for lang in "en", "de":
+            name, most = f"{split}.{lang}", pairs if split == "train" else None
+            with (source / name).open("rb") as lines, (folder / name).open("wb") as some:
+                some.writelines(islice(lines, most))
 
 
 def family(process: int) -> Iterator[int]:
@@ -94,18 +129,13 @@ def watch(process: subprocess.Popen, peak: list[int]) -> None:
         time.sleep(0.25)
 
 
-def options(corpus: Path, vocab_size: int) -> list[str]:
-    """Options of the commands that prepare a corpus and train on it."""
-    return ["--data", f"{corpus}-en-de", "--vocab-size", str(vocab_size)]
-
-
-def prepare(corpus: Path, given: argparse.Namespace) -> dict[str, float]:
-    """Prepare a corpus with the command; returns seconds, memory and disk space."""
+def prepare(corpus: Path, given: Namespace) -> dict[str, float]:
+    """Prepare a corpus with the command; returns seconds, GB of memory and GB of disk space."""
     folder, command = corpus / "prepared", [sys.executable, "-m", "annotated", "prepare"]
-    command += [*options(corpus, given.vocab_size), "--out", str(folder)]
+    command += ["--data", f"{corpus}-en-de", "--vocab-size", str(given.vocab_size)]
+    command += ["--out", str(folder), "--processes", str(given.processes)]
     before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    running = subprocess.Popen([*command, "--processes", str(given.processes)])
-    peak = [0]
+    running, peak = subprocess.Popen(command), [0]
     thread = threading.Thread(target=watch, args=(running, peak))
     thread.start()
     if running.wait():
@@ -115,25 +145,13 @@ def prepare(corpus: Path, given: argparse.Namespace) -> dict[str, float]:
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     disk = sum(path.stat().st_size for path in folder.iterdir())
-    return {
-        "prepare": seconds,
-        "prepare_cpu": cpu,
-        "prepare_memory": max(peak) / 1e9,
-        "disk": disk / 1e9,
-    }
+    measured = {"prepare": seconds, "prepare_cpu": cpu}
+    return measured | {"prepare_memory": max(peak) / 1e9, "disk": disk / 1e9}
 
 
-# --------------------------------------------------------------------------------------- reading
-
-
-class Clock:
+def clock() -> np.ndarray:
     """Wall-clock time and CPU time; other programs affect the latter less."""
-
-    def __init__(self) -> None:
-        self.began = time.perf_counter(), time.process_time()
-
-    def passed(self) -> tuple[float, float]:
-        return time.perf_counter() - self.began[0], time.process_time() - self.began[1]
+    return np.array([time.perf_counter(), time.process_time()])
 
 
 def read(corpus: Path, vocab_size: int, updates: int) -> dict[str, float]:
@@ -151,73 +169,49 @@ def read(corpus: Path, vocab_size: int, updates: int) -> dict[str, float]:
             "base-en-de", out=folder, data=f"{corpus}-en-de", vocab_size=vocab_size,
             prepared=str(corpus / "prepared"), **tiny,
         )  # fmt: skip
-        held, clock = memory(os.getpid(), "Private_Dirty"), Clock()
+        held, began = memory(os.getpid(), "Private_Dirty"), clock()
         trainer = start_run(config)
         stream = trainer.stream.updates(0, 0)
         next(stream)
-        first = clock.passed()
-    updates_took = []
+        first, times = clock() - began, [clock()]
     for _ in range(updates):
-        clock = Clock()
         next(stream)
-        updates_took.append(clock.passed())
+        times.append(clock())
     private = memory(os.getpid(), "Private_Dirty") - held
-    clock, batches = Clock(), 0
+    began, batches = clock(), 0
     for batch in trainer.stream.micro_batches(0, 0):
         if batch.epoch:
             break
         batches += 1
     result: dict[str, float] = {"batches": batches, "private_memory": private / 1e9}
-    plan, took = clock.passed(), np.array(updates_took) * 1000
+    plan, took = clock() - began, 1000 * np.diff(times, axis=0)
     for i, kind in enumerate(("", "_cpu")):
         result |= {f"first_batch{kind}": first[i], f"plan{kind}": plan[i]}
-        result[f"update_median{kind}"] = float(np.median(took[:, i]))
-        result[f"update_p99{kind}"] = float(np.quantile(took[:, i], 0.99))
+        result[f"update_median{kind}"] = np.median(took[:, i])
+        result[f"update_p99{kind}"] = np.quantile(took[:, i], 0.99)
     return result
 
 
-def read_apart(corpus: Path, given: argparse.Namespace) -> dict[str, float]:
-    """`read`, in a separate process."""
-    call = f"read(Path({str(corpus)!r}), {given.vocab_size}, {given.updates})"
-    code = "import json; from pathlib import Path; from benchmarks.data import read; "
-    command = [sys.executable, "-c", f"{code}print(json.dumps({call}))"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        raise SystemExit(done.stderr)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-# ----------------------------------------------------------------------------------- the results
-
-
-def extrapolate(rows: list[dict[str, Any]], name: str, pairs: int = FRENCH) -> float:
-    """Linear extrapolation of the measurements to a corpus of `pairs` pairs.
-
-    Reading, encoding and writing process every pair once, and the index has an entry for each, so
-    their costs grow in proportion. The cost of learning the vocabulary stops growing at its
-    sample size, which the smallest corpus should reach.
-    """
-    if name in CONSTANT or len(rows) == 1:
-        return max(row[name] for row in rows)
-    slope, start = np.polyfit([row["pairs"] for row in rows], [row[name] for row in rows], 1)
-    return float(start + slope * pairs)
-
-
-def show(rows: list[dict[str, Any]]) -> None:
-    """A table of the measurements at each size, extrapolated to FRENCH, next to the targets."""
-    names = [f"{row['pairs']:,}" for row in rows]
-    print("".join(f"{name:>12}" for name in ["", *names, "most", f"~{FRENCH:,}", "most"]))
-    for name, (unit, most, most_french) in TARGETS.items():
-        values = [*(row[name] for row in rows), most, extrapolate(rows, name), most_french]
-        print(f"{name + ', ' + unit:>22}" + "".join(f"{value:12.3g}" for value in values))
-
-
 def main(given: list[str]) -> None:
-    chosen = arguments(given)
+    parser = make_parser(
+        "benchmarks data",
+        "Measure the preparation and reading of synthetic corpora of several sizes.",
+        "The run of the book: python -m benchmarks data --out data/results/data-path.json.\n"
+        "It takes twenty minutes and 3 GB of disk space; run nothing else in the meantime.",
+    )
+    add, sizes = parser.add_argument, [WHOLE // 4, WHOLE // 2, WHOLE]
+    add("--pairs", type=int, nargs="+", default=sizes, help="sizes (%(default)s)")
+    add("--vocab-size", type=int, default=37_000, help="pieces (%(default)s)")
+    add("--updates", type=int, default=1000, help="to time (%(default)s)")
+    told = "number of processes that encode (one per core)"
+    add("--processes", type=int, default=os.cpu_count() or 1, help=told)
+    told = "keep the corpora in this folder, and reuse those that it contains"
+    add("--folder", type=Path, help=told)
+    add("--out", type=Path, help="write the results to this JSON file")
+    chosen = parser.parse_args(given)
     sizes = sorted(chosen.pairs)
     with tempfile.TemporaryDirectory() as temporary:
-        place = chosen.folder or Path(temporary)
-        rows: list[dict[str, Any]] = []
+        place, rows = chosen.folder or Path(temporary), []
         whole = place / str(sizes[-1])
         if not whole.exists():
             make_corpus(whole, sizes[-1])
@@ -225,13 +219,13 @@ def main(given: list[str]) -> None:
             corpus = place / str(pairs)
             if not corpus.exists():
                 take(whole, corpus, pairs)
-            rows.append({"pairs": pairs, **prepare(corpus, chosen), **read_apart(corpus, chosen)})
-            print(json.dumps(rows[-1]), file=sys.stderr)
-    show(rows)
+            row = {"pairs": pairs, **prepare(corpus, chosen)}
+            with ProcessPoolExecutor(1, get_context("spawn")) as apart:
+                row |= apart.submit(read, corpus, chosen.vocab_size, chosen.updates).result()
+            rows.append(row)
+            print(json.dumps(row), file=sys.stderr)
+    print(pd.DataFrame(rows).set_index("pairs").T.to_string(float_format="%.3g"))
     if chosen.out:
-        from annotated.machinery.files import write_text
-        from benchmarks.__main__ import machine
-
         facts = {"date": date.today().isoformat(), "machine": machine("cpu")}
         result = facts | {"processes": chosen.processes, "rows": rows}
         write_text(chosen.out, json.dumps(result, indent=1) + "\n")

@@ -29,7 +29,10 @@ from annotated.regularization import without_dropout
 from annotated.training import TrainingConfig, model_config
 
 META = torch.device("meta")
-PEAKS = {"T4": 65e12, "A100": 312e12, "H100": 989e12}  # FLOPs per second, dense, in 16 bits
+PEAKS = {  # FLOPs per second, dense, in 16 bits where the card has fast ones
+    "P100": 9.5e12, "T4": 65e12, "A100": 312e12, "H100": 989e12, "H200": 989e12,
+}  # fmt: skip
+CARDS = "T4", "A100", "H100"
 MEMORIES = 16, 24, 80, 141  # GB of usual cards
 STATE = 16  # bytes per weight: itself, its gradient, and Adam's two means, in single precision
 WORKSPACE = 12 * 2**27  # bytes of a block of logits and what is made of it (`blockwise_loss`)
@@ -90,12 +93,6 @@ class Operators(TorchDispatchMode):
         super().__init__()
         self.count, self.on = 0, True
 
-    def pause(self) -> None:
-        self.on = False
-
-    def resume(self) -> None:
-        self.on = True
-
     def __torch_dispatch__(
         self, function: Any, types: Any, given: Any = (), named: Any = None
     ) -> Any:
@@ -106,43 +103,27 @@ class Operators(TorchDispatchMode):
         return function(*given, **(named or {}))
 
 
-@dataclass
-class Kept:
-    """Counts the bytes that autograd keeps for the backward pass, each storage once.
+@contextmanager
+def kept_bytes(parameters: set[int]) -> Iterator[list[int]]:
+    """Count the bytes that autograd keeps in the block for the backward pass, each storage once.
 
     Args:
         parameters: storages that are there anyway.
+
+    Yields: a list of one number, which is complete when the block ends.
     """
+    seen: dict[int, Tensor] = {}  # holds each, so that no storage gets the name of another
+    total = [0]
 
-    parameters: set[int]
+    def keep(x: Tensor) -> Tensor:
+        storage = x.untyped_storage()
+        if storage._cdata not in parameters | seen.keys():
+            seen[storage._cdata] = x
+            total[0] += storage.nbytes()
+        return x
 
-    @contextmanager
-    def counting(self) -> Iterator[list[int]]:
-        """In the block; the one number is complete when the block ends."""
-        seen: dict[int, Tensor] = {}  # holds each, so that no storage gets the name of another
-        total = [0]
-
-        def keep(x: Tensor) -> Tensor:
-            storage = x.untyped_storage()
-            if storage._cdata not in self.parameters | seen.keys():
-                seen[storage._cdata] = x
-                total[0] += storage.nbytes()
-            return x
-
-        with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
-            yield total
-
-
-@contextmanager
-def on_meta() -> Iterator[None]:
-    """The trainer takes the device `meta`: nothing is pinned, and no loss is read."""
-    with (
-        mock.patch.object(training, "Readback", lambda total: total),
-        mock.patch.object(Tensor, "pin_memory", lambda x: x),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore")
-        yield
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda x: x):
+        yield total
 
 
 def meta_model(config: TrainingConfig) -> EncoderDecoder:
@@ -150,11 +131,18 @@ def meta_model(config: TrainingConfig) -> EncoderDecoder:
         return build_model(model_config(config))
 
 
-def meta_trainer(config: TrainingConfig, pairs: EncodedPairs) -> training.Trainer:
-    """A trainer whose model and batches have no numbers."""
+@contextmanager
+def meta_trainer(config: TrainingConfig, pairs: EncodedPairs) -> Iterator[training.Trainer]:
+    """A trainer whose model and batches have no numbers: nothing is pinned, no loss is read."""
     model = meta_model(config)
-    with mock.patch.object(training, "built", lambda build, config: model):
-        return training.Trainer(config, pairs, pairs, Processes(device=META))
+    with (
+        mock.patch.object(training, "built", lambda build, config: model),
+        mock.patch.object(training, "Readback", lambda total: total),
+        mock.patch.object(Tensor, "pin_memory", lambda x: x),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        yield training.Trainer(config, pairs, pairs, Processes(device=META))
 
 
 @dataclass
@@ -184,10 +172,6 @@ class Report:
         free = (gigabytes - RESERVED) * 1e9 - STATE * self.weights - WORKSPACE
         return max(0, int(free / (self.kept / self.part_tokens)))
 
-    def launch_limit(self, peak: float) -> float:
-        """Share of a card's peak above which launching operators takes longer than computing."""
-        return self.flops / peak / (self.operators * LAUNCH)
-
 
 def update(config: TrainingConfig, pairs: EncodedPairs, parts: int = 1) -> Report:
     """Make one update of the trainer, and count.
@@ -195,20 +179,20 @@ def update(config: TrainingConfig, pairs: EncodedPairs, parts: int = 1) -> Repor
     Raises: RuntimeError or NotImplementedError if the code asks for a number, or mixes devices.
     """
     config = replace(config, precision="float32", parts=parts, compile=False)
-    with on_meta():
-        trainer = meta_trainer(config, pairs)
+    with meta_trainer(config, pairs) as trainer:
         batch: GlobalBatch = next(trainer.stream.updates(0, 0))
         weights = list(trainer.model.parameters())
-        kept = Kept({p.untyped_storage()._cdata for p in weights})
+        known = {p.untyped_storage()._cdata for p in weights}
         operators, flops = Operators(), FlopCounterMode(display=False)
-        trainer.optimizer.register_step_pre_hook(lambda *_: operators.pause())
-        trainer.optimizer.register_step_post_hook(lambda *_: operators.resume())
+        count = lambda on: lambda *_: setattr(operators, "on", on)
+        trainer.optimizer.register_step_pre_hook(count(False))
+        trainer.optimizer.register_step_post_hook(count(True))
         with AsAutocast() as cast, operators, flops:
             run, parts_kept = trainer.run_loss, []
 
             def counted(src: Tensor, tgt: Tensor) -> Tensor:
                 cast.weights.clear()
-                with kept.counting() as total:
+                with kept_bytes(known) as total:
                     loss = run(src, tgt)
                 parts_kept.append((total[0], tgt[:, 1:].numel()))
                 return loss
@@ -252,11 +236,11 @@ def tables(pairs: EncodedPairs, configs: dict[str, TrainingConfig]) -> list[dict
             row |= {"tokens": r.tokens, "flops": float(f"{r.flops:.4g}")}
             row |= {"kept_per_token": round(r.kept / r.part_tokens), "weights": r.weights}
             row["largest_part"] = {str(size): r.largest_part(size) for size in MEMORIES}
-            for card, peak in PEAKS.items():
-                row[card] = {
-                    "milliseconds_at_peak": round(1000 * r.flops / peak, 1),
-                    "launch_limit": round(r.launch_limit(peak), 2),
-                }
+            for card in CARDS:
+                least = r.flops / PEAKS[card]  # seconds
+                # The share of the peak above which launching takes longer than computing.
+                limit = round(least / (r.operators * LAUNCH), 2)
+                row[card] = {"milliseconds_at_peak": round(1000 * least, 1), "launch_limit": limit}
             row["search_step"] = {str(beam): search_step(config, beam) for beam in (1, 4)}
             rows.append(row)
     return rows

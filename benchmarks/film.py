@@ -4,12 +4,12 @@ What section 5.2 shows as a film: the losses and the learning rate of a run, wha
 three sentences, and where the heads of its decoder look in one of them.
 """
 
-import argparse
-import math
+import itertools
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from annotated import load_pretrained
@@ -20,7 +20,7 @@ from annotated.machinery.runs.checkpoints import average_checkpoints, list_check
 from annotated.machinery.runs.folder import read_config
 from annotated.machinery.runs.logs import read_log
 from annotated.machinery.visualization.weights import merge_words, read_attention
-from benchmarks.logs import as_json
+from benchmarks.logs import as_json, make_parser
 
 FRAMES = 24
 SENTENCES = (  # the first and the last are of the test set
@@ -36,14 +36,11 @@ PAIRS = {0: [0], 1: [1, 2], 2: [3, 4], 4: [5], 5: [7], 6: [8], 7: [5], 8: [6]}
 
 def spread(updates: list[int], count: int) -> list[int]:
     """Some of the updates, evenly on a logarithmic scale, the first and the last among them."""
-    wanted = min(count, len(updates))
-    first, last = math.log(updates[0]), math.log(updates[-1])
-    for steps in range(max(1, wanted - 1), 100 * len(updates) + 2):  # places may share a checkpoint
-        places = [first + (last - first) * i / steps for i in range(steps + 1)]
-        near = {min(updates, key=lambda update: abs(math.log(update) - x)) for x in places}
-        if len(near) >= wanted:
-            break
-    return sorted(near)
+    places, wanted = np.log(updates), min(count, len(updates))
+    for steps in itertools.count(wanted):  # until enough, because several may share a checkpoint
+        even = np.linspace(places[0], places[-1], steps)[:, None]
+        if len(near := set(abs(places - even).argmin(axis=1))) >= wanted:
+            return [updates[i] for i in sorted(near)]
 
 
 def frames(run: Path, count: int = FRAMES) -> dict[str, Any]:
@@ -66,19 +63,16 @@ def frames(run: Path, count: int = FRAMES) -> dict[str, Any]:
         if not log.get(update, {}).get("dev_loss"):
             raise InputError(f"expected a row with dev_loss for update {update} in {run}/log.csv")
         weights = average_checkpoints([known[update]], config)
-        with torch.no_grad():
-            for name, parameter in translator.model.named_parameters():
-                parameter.copy_(weights[name])
+        translator.model.load_state_dict(weights, strict=False)  # tied weights have one name
         words = merge_words(read_attention(translator, SENTENCES[-1], REFERENCE)["cross"])
         percent = (100 * words.weights).round().int().tolist()
+        rates = "learning_rate", "train_loss", "dev_loss"
         made.append({
             "update": update,
-            **{name: float(f"{float(log[update][name]):.4g}")
-               for name in ("learning_rate", "train_loss", "dev_loss")},
+            **{name: float(f"{float(log[update][name]):.4g}") for name in rates},
             "translations": translator.translate(SENTENCES, beam=1),
-            "weights": [
-                [[" ".join(map(str, row)) for row in head] for head in layer] for layer in percent
-            ],
+            "weights": [[[" ".join(map(str, row)) for row in head] for head in layer]
+                        for layer in percent],
         })  # fmt: skip
     return {
         "sentences": list(SENTENCES), "source": words.keys, "target": words.queries,
@@ -87,11 +81,11 @@ def frames(run: Path, count: int = FRAMES) -> dict[str, Any]:
 
 
 def main(given: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.film",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="""A run is a folder of `annotated train`, with all checkpoints that were written.
+    parser = make_parser(
+        "benchmarks.film",
+        __doc__,
+        """\
+A run is a folder of `annotated train`, with all checkpoints that were written.
 That of the book is made by three commands. Each goes on where the one before it ends, and writes
 fewer checkpoints:
 

@@ -4,7 +4,6 @@ Each setting is a run of the trainer, so that the time includes loader, loss, op
 Another implementation replaces the model and the loss; everything else is the same.
 """
 
-import argparse
 import gc
 import re
 import sys
@@ -16,24 +15,27 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from annotated.data import PAD
 from annotated.evaluation import model_cost
 from annotated.machinery.corpora.encoding import EncodedPairs
+from annotated.machinery.files import resource_path
 from annotated.machinery.runs.batches import prefetch
 from annotated.machinery.runs.logs import Progress
 from annotated.machinery.runs.processes import Processes
 from annotated.machinery.runs.trainer import Trainer, compiled
 from annotated.regularization import smoothed_cross_entropy
 from annotated.training import TrainingConfig, model_config, preset
-from benchmarks.__main__ import machine, write
+from benchmarks import dry
 from benchmarks.contenders import Annotated, Contender, Marian, Torch
+from benchmarks.logs import machine, make_parser, write
 from benchmarks.measure import check_training
 from benchmarks.workload import Workload
 
-RESULTS = Path(__file__).parents[1] / "data" / "results" / "gpu.json"
+RESULTS = resource_path("results") / "gpu.json"
 OTHERS: dict[str, type[Contender]] = {kind.name: kind for kind in (Torch, Marian)}
 
 
@@ -71,20 +73,11 @@ class Plan:
 
 FULL = Plan({name: preset(f"{name}-en-de", precision="bfloat16") for name in ("base", "big")})
 _TINY = {"N": 1, "h": 2, "d_ff": 32, "vocab_size": 60, "src_tokens": 800, "tgt_tokens": 800}
-SMOKE = Plan(
-    {
-        name: preset(f"{name}-en-de", precision="bfloat16", d_model=width, **_TINY)
-        for name, width in (("base", 16), ("big", 32))
-    },
-    parts=(2, 1),
-    pairs=200,
-    updates=2,
-    rounds=2,
-    warmup=1,
-)
-
-
-# ----------------------------------------------------------------------------------- what is run
+_SMALL = {
+    name: preset(f"{name}-en-de", precision="bfloat16", d_model=width, **_TINY)
+    for name, width in (("base", 16), ("big", 32))
+}
+SMOKE = Plan(_SMALL, parts=(2, 1), pairs=200, updates=2, rounds=2, warmup=1)
 
 
 def made_pairs(count: int, vocab: int) -> EncodedPairs:
@@ -108,13 +101,6 @@ class ContenderLoss(nn.Module):
         return smoothed_cross_entropy(logits, tgt[:, 1:], PAD, self.smoothing)
 
 
-class WithoutBias(Workload):
-    """A workload that forbids no symbol, because there is no search."""
-
-    def bias(self) -> Tensor:
-        return torch.zeros(self.vocab)
-
-
 def other(name: str, config: TrainingConfig) -> Contender:
     """Another implementation with our weights, after its function has been compared with ours.
 
@@ -122,7 +108,7 @@ def other(name: str, config: TrainingConfig) -> Contender:
     """
     c = config
     shape = {"vocab": c.vocab_size, "N": c.N, "d_model": c.d_model, "d_ff": c.d_ff, "h": c.h}
-    work = WithoutBias(**shape, dropout=c.dropout, train_batch=(3, 8), shortest=5)
+    work = Workload(**shape, dropout=c.dropout, train_batch=(3, 8), shortest=5)
     reference = work.reference()
     contender = OTHERS[name](work, reference)
     check_training(work, contender, Annotated(work, reference))
@@ -143,9 +129,6 @@ def trainer_of(name: str, config: TrainingConfig, pairs: EncodedPairs, device: s
     return trainer
 
 
-# ------------------------------------------------------------------------------------ measuring
-
-
 def rounds(trainer: Trainer, parts: int, plan: Plan) -> list[Progress]:
     """The progress in each round of updates that are split into `parts` parts."""
     trainer.stream.parts, speeds = parts, []
@@ -162,23 +145,20 @@ def rounds(trainer: Trainer, parts: int, plan: Plan) -> list[Progress]:
     return speeds[1:]
 
 
-PEAK_TFLOPS = {"P100": 9.5, "T4": 65.0, "A100": 312.0, "H100": 989.0, "H200": 989.0}
-
-
-def peak_tflops(device: str) -> float | None:
+def peak_flops(device: str) -> float | None:
     """The peak of a GPU with this name; None if it is unknown, or a slower variant or slice."""
     words = set(re.split(r"[\s-]+", device))
     if {word.upper() for word in words} & {"PCIE", "NVL", "MIG"}:
         return None
-    return next((tflops for name, tflops in PEAK_TFLOPS.items() if name in words), None)
+    return next((flops for name, flops in dry.PEAKS.items() if name in words), None)
 
 
 def row(trainer: Trainer, parts: int, plan: Plan, device_name: str) -> dict[str, Any]:
     """The table row of one setting; the speed is from the median round."""
     speeds = sorted(rounds(trainer, parts, plan), key=lambda speed: speed.tokens_per_second)
     speed = speeds[len(speeds) // 2]
-    peak, cost = peak_tflops(device_name), model_cost(model_config(trainer.config))
-    used = peak and speed.tokens_per_second * cost / (peak * 1e12)
+    peak, cost = peak_flops(device_name), model_cost(model_config(trainer.config))
+    used = peak and speed.tokens_per_second * cost / peak
     cuda = trainer.device.type == "cuda"
     return {
         "parts": parts,
@@ -204,21 +184,18 @@ def measure(
     """The rows of a setting, one per number of parts; a failed one has an error instead."""
     model, name, compiled = setting
     about = {"model": model, "contender": name, "compile": compiled}
-    trainer, todo = None, list(plan.parts)
+    parts, trainer = plan.parts[0], None
     try:
         if compiled:
             torch._dynamo.reset()
         start = time.perf_counter()
         trainer = trainer_of(name, replace(plan.models[model], compile=compiled), pairs, device)
-        while todo:
-            yield about | row(trainer, todo[0], plan, device_name)
-            todo.pop(0)
-        print(
-            f"{model}, {name}, compile={compiled}: {time.perf_counter() - start:.0f} s",
-            file=sys.stderr,
-        )
+        for parts in plan.parts:
+            yield about | row(trainer, parts, plan, device_name)
+        took = f"{time.perf_counter() - start:.0f} s"
+        print(f"{model}, {name}, compile={compiled}: {took}", file=sys.stderr)
     except Exception as error:  # a failure does not stop the others
-        yield about | {"parts": todo[0] if todo else 0, "error": said(error, name)}
+        yield about | {"parts": parts, "error": said(error, name)}
     finally:
         del trainer
         gc.collect()
@@ -228,69 +205,43 @@ def measure(
 
 def show(row: dict[str, Any]) -> None:
     kind = " compiled" if row["compile"] else ""
-    head = f"{row['model']:5}{row['parts']:2} parts  {row['contender'] + kind:30}"
-    if "error" in row:
-        print(head, row["error"], flush=True)
-        return
-    used = "" if row["utilisation"] is None else f"{row['utilisation']:7.1%} of the peak"
-    memory = "" if row["memory"] is None else f"{row['memory']:6.1f} GB"
-    speed = f"{row['tokens_per_second']:9,} tokens/s {row['milliseconds']:8.1f} ms/update"
-    print(f"{head}{speed} {row['waiting']:6.1%} waiting {used} {memory}", flush=True)
+    told = row.get("error")
+    if told is None:
+        told = f"{row['tokens_per_second']:9,} tokens/s {row['milliseconds']:8.1f} ms/update"
+        told += f" {row['waiting']:6.1%} waiting"
+        told += f" {row['utilisation']:7.1%} of the peak" if row["utilisation"] else ""
+        told += f" {row['memory']:6.1f} GB" if row["memory"] else ""
+    print(f"{row['model']:5}{row['parts']:2} parts  {row['contender'] + kind:30}{told}", flush=True)
 
 
-def arguments(given: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks gpu",
-        description="Time whole updates of 25,000 tokens on one GPU in bfloat16, for the paper's "
-        "base and big models and, for comparison, torch.nn.Transformer and Hugging Face's Marian.",
-        epilog="To run the tests that need a GPU: python -m pytest -m gpu",
+def dry_run(out: Path) -> None:
+    pairs = made_pairs(20_000, FULL.models["base"].vocab_size)
+    rows = dry.tables(pairs, FULL.models)
+    write(out, {"command": "python -m benchmarks gpu --dry", "launch": dry.LAUNCH, "rows": rows})
+    print(pd.json_normalize(rows).T.to_string(header=False))
+    print(f"written: {out}", file=sys.stderr)
+
+
+def main(given: list[str]) -> None:
+    parser = make_parser(
+        "benchmarks gpu",
+        "Time whole updates of 25,000 tokens on one GPU in bfloat16, for the paper's base and big\n"
+        "models and, for comparison, torch.nn.Transformer and Hugging Face's Marian.",
+        "To run the tests that need a GPU: python -m pytest -m gpu",
     )
-    parser.add_argument("--smoke", action="store_true", help="a trial with tiny models on the CPU")
-    parser.add_argument(
-        "--dry",
-        action="store_true",
-        help="without a GPU: count what one would compute, in a minute",
-    )
-    parser.add_argument(
-        "--minutes",
-        type=float,
-        default=7.5,
-        help="minutes after which no new setting is begun (%(default)s)",
-    )
-    parser.add_argument("--out", type=Path, help="a JSON file (data/results/gpu.json)")
+    add = parser.add_argument
+    add("--smoke", action="store_true", help="a trial with tiny models on the CPU")
+    told = "without a GPU: count what one would compute, in a minute"
+    add("--dry", action="store_true", help=told)
+    told = "minutes after which no new setting is begun (%(default)s)"
+    add("--minutes", type=float, default=7.5, help=told)
+    add("--out", type=Path, help="a JSON file (data/results/gpu.json)")
     options = parser.parse_args(given)
     if not (options.smoke or options.dry or torch.cuda.is_available()):
         advice = "--dry counts what it would compute, and --smoke runs a trial on the CPU"
         parser.error(f"expected a GPU; got none; {advice}")
     if not options.smoke and options.out is None:
         options.out = RESULTS.with_stem("gpu-dry") if options.dry else RESULTS
-    return options
-
-
-def dry_run(out: Path) -> None:
-    from benchmarks import dry
-
-    pairs = made_pairs(20_000, FULL.models["base"].vocab_size)
-    rows = dry.tables(pairs, FULL.models)
-    write(out, {"command": "python -m benchmarks gpu --dry", "launch": dry.LAUNCH, "rows": rows})
-    for row in rows:
-        print(
-            f"{row['model']:5}{row['parts']:2} parts: {row['operators']:,} operators an update, "
-            f"{row['flops']:.3g} FLOPs, {row['kept_per_token'] / 1000:.0f} kB kept per token"
-        )
-        sizes = (f"{size} GB {tokens:,}" for size, tokens in row["largest_part"].items())
-        print("   largest part, in target tokens:", "; ".join(sizes))
-        for card in dry.PEAKS:
-            found = row[card]
-            limit = f"launches are the limit from {found['launch_limit']:.0%} of the peak on"
-            if found["launch_limit"] >= 1:
-                limit = "launches are never the limit"
-            print(f"   {card}: {found['milliseconds_at_peak']} ms at its peak; {limit}")
-    print(f"written: {out}", file=sys.stderr)
-
-
-def main(given: list[str]) -> None:
-    options = arguments(given)
     if options.dry:
         return dry_run(options.out)
     plan, device = (SMOKE, "cpu") if options.smoke else (FULL, "cuda")

@@ -24,10 +24,11 @@ from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.heads.observe import attention_profile, word_attention
 from annotated.machinery.heads.study import reinitialized
 from annotated.machinery.progress import progress_bar
+from annotated.machinery.recording import touch
 from annotated.machinery.runs.checkpoints import average_checkpoints, list_checkpoints
 from annotated.machinery.scoring import likelihood
 from annotated.machinery.translator import Translator
-from benchmarks.logs import Writers, log_parser, write_logs
+from benchmarks.logs import Writers, log_program
 
 EPILOG = """\
 runs/tokenized holds the captions of Multi30k lower-cased and tokenized, as the corpus offers them
@@ -134,10 +135,9 @@ def without(runs: Path) -> pd.DataFrame:
         pairs = first_pairs(runs / "tokenized", run[-2:]) if run else first_pairs("multi30k")
         largest = sharpness(translator, read(pairs[0]))["largest"]
         rows.append((model, 0, math.log(likelihood(translator, *pairs).perplexity), None))
-        for number, layer in enumerate(translator.model.encoder.layers):
-            removed = layer.self_attn.register_forward_hook(lambda *given: zeros_like(given[-1]))
-            loss = math.log(likelihood(translator, *pairs).perplexity)
-            removed.remove()
+        for number in range(len(largest)):
+            with touch(translator.model, {f"encoder.layers.{number}.self_attn": zeros_like}):
+                loss = math.log(likelihood(translator, *pairs).perplexity)
             rows.append((model, number + 1, loss, largest[number]))
     return pd.DataFrame(rows, columns=["model", "layer", "loss", "largest"]).round(6)
 
@@ -147,12 +147,7 @@ WRITERS: Writers = {
     "heads-forming-words.csv": words,
     "heads-forming-without.csv": without,
 }
-
-
-def main(given: list[str] | None = None) -> None:
-    options = log_parser("heads_forming", __doc__, WRITERS, EPILOG).parse_args(given)
-    write_logs(options, WRITERS)
-
+main = log_program("heads_forming", __doc__, WRITERS, EPILOG)
 
 if __name__ == "__main__":
     main()

@@ -1,9 +1,14 @@
 """Timing: all contenders in turn, round after round, so that a disturbance affects all alike."""
 
 import gc
+import statistics
+import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from datetime import date
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,13 +16,17 @@ import torch
 from annotated._version import __version__
 from annotated.data import PAD, encode_source
 from annotated.machinery.corpora.registry import load_pairs
+from annotated.machinery.files import resource_path
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.progress import progress_bar, say
 from annotated.model import EncoderDecoder
 from benchmarks.contenders import CONTENDERS, Contender, Ids
+from benchmarks.logs import machine, make_parser, write
 from benchmarks.workload import Workload
 
+TASKS = "training", "decoding", "engine"
 WARMUP = 2  # rounds that are not counted
+PATIENCE = 20.0  # seconds that a contender may take
 TOLERANCE = 1e-3  # between two computations of the same logits in float32
 
 
@@ -54,38 +63,33 @@ def installed(
     return built
 
 
-# -------------------------------------------------------------------------------------- training
-
-
-class Training:
-    """Training steps of one model: forward pass, smoothed loss, backward pass, Adam.
+def training_step(
+    work: Workload, contender: Contender, setting: str, precision: torch.dtype
+) -> Callable[[], None]:
+    """A training step of one model: forward pass, smoothed loss, backward pass, Adam.
 
     Args:
         setting: "best", with the fastest forms of torch's loss and Adam for all, or
             "own", with the project's own loss and optimizer.
         precision: of the matrix products.
     """
+    best, model, device = setting == "best", contender.model.train(), work.source.device.type
+    measured = contender.loss if best else contender.own_loss
+    options = {
+        "betas": (0.9, 0.98),
+        "eps": 1e-9,
+        "fused": True if best or contender.fused else None,
+    }
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, **options)
 
-    def __init__(
-        self, work: Workload, contender: Contender, setting: str, precision: torch.dtype
-    ) -> None:
-        self.work, self.model, self.precision = work, contender.model.train(), precision
-        self.loss = contender.loss if setting == "best" else contender.own_loss
-        self.optimizer = torch.optim.Adam(
-            self.model.parameters(),
-            lr=1e-4,
-            betas=(0.9, 0.98),
-            eps=1e-9,
-            fused=True if setting == "best" or contender.fused else None,
-        )
-
-    def step(self) -> None:
-        work, device = self.work, self.work.source.device.type
-        with torch.autocast(device, self.precision, enabled=self.precision != torch.float32):
-            loss = self.loss(work.source, work.target[:, :-1], work.target[:, 1:], work.smoothing)
+    def step() -> None:
+        with torch.autocast(device, precision, enabled=precision != torch.float32):
+            loss = measured(work.source, work.target[:, :-1], work.target[:, 1:], work.smoothing)
         loss.backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
 
 
 @torch.no_grad()
@@ -120,11 +124,8 @@ def training(work: Workload, contenders: list[Contender]) -> list[Timed]:
         for c in learners:
             name = f"{setting}, {str(precision).removeprefix('torch.')}"
             row = Row(c.name, c.version, name, c.parameters, checks[c.name])
-            timed.append((row, Training(work, c, setting, precision).step))
+            timed.append((row, training_step(work, c, setting, precision)))
     return timed
-
-
-# -------------------------------------------------------------------------------------- decoding
 
 
 def check_search(found: Ids, ours: Ids) -> str:
@@ -151,13 +152,9 @@ def decoding(work: Workload, contenders: list[Contender]) -> list[Timed]:
                 steps = work.steps - (c is not contenders[0])
                 check = check_search(c.search(work.to_translate, beam, steps), expected)
             row = Row(c.name, c.version, f"beam {beam}", c.parameters, check)
-            timed.append(
-                (row, lambda c=c, beam=beam: c.search(work.to_translate, beam, work.steps))
-            )
+            call = lambda c=c, beam=beam: c.search(work.to_translate, beam, work.steps)
+            timed.append((row, call))
     return timed
-
-
-# ---------------------------------------------------------------------------------------- engine
 
 
 def engine(captions: int) -> list[Timed]:
@@ -170,13 +167,10 @@ def engine(captions: int) -> list[Timed]:
 
     model, texts = "multi30k-en-de", load_pairs("multi30k", "test", "en", "de")[0][:captions]
     ours = load_pretrained(model)
-    engines = {
-        "annotated": ours,
-        "annotated, CTranslate2": load_pretrained(model, engine="ctranslate2"),
-        "annotated, CTranslate2, int8": load_pretrained(
-            model, engine="ctranslate2", precision="int8"
-        ),
-    }
+    engines = {"annotated": ours}
+    for form, name in ("float32", ""), ("int8", ", int8"):
+        engine = load_pretrained(model, engine="ctranslate2", precision=form)
+        engines[f"annotated, CTranslate2{name}"] = engine
     bare: Any = engines["annotated, CTranslate2"]
     numbers, decode = ours.tokenizer.token_to_id, ours.tokenizer.decode
 
@@ -189,75 +183,119 @@ def engine(captions: int) -> list[Timed]:
         )  # fmt: skip
         return [decode([numbers(piece) for piece in row.hypotheses[0]]) for row in found]
 
-    timed: list[Timed] = []
+    timed, weights = list[Timed](), sum(p.numel() for p in ours.model.parameters())
     for beam in (1, 4):
-        calls = {
-            name: lambda t=t, beam=beam: t.translate(texts, beam=beam)
-            for name, t in engines.items()
-        }
-        calls["CTranslate2 alone"] = lambda beam=beam: alone(beam)
+        translate = lambda t, beam=beam: t.translate(texts, beam=beam)
+        calls = {name: partial(translate, t) for name, t in engines.items()}
+        calls["CTranslate2 alone"] = partial(alone, beam)
         expected = calls["annotated"]()
         for name, call in calls.items():
             same = sum(map(str.__eq__, call(), expected))
             version = __version__ if name == "annotated" else ctranslate2.__version__
-            weights = sum(p.numel() for p in ours.model.parameters())
             check = f"{same} of {len(texts)} outputs as ours"
             timed.append((Row(name, version, f"beam {beam}", weights, check), call))
     return timed
 
 
-# ---------------------------------------------------------------------------------------- timing
+def measure(timed: list[Timed], rounds: int, device: str) -> None:
+    """Fill the rows with times, in seconds until the work on the device is done.
 
-
-def seconds(call: Callable[[], Any], device: str) -> float:
-    """Seconds that a call takes, until its work on the device is done."""
-    if device == "cuda":
-        torch.cuda.synchronize()
-    start = time.perf_counter()
-    call()
-    if device == "cuda":
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
-def measure(timed: list[Timed], rounds: int, device: str, patience: float) -> None:
-    """Fill the rows with times.
-
-    Each contender is called once before it is timed, so that none starts with another's cache.
-
-    Args:
-        patience: seconds per contender; one that has used more is omitted from later rounds.
+    Each contender is called once before it is timed, so that none starts with another's cache,
+    and one that has used more than PATIENCE seconds is omitted from later rounds.
     """
+    wait = torch.cuda.synchronize if device == "cuda" else lambda: None
     spent = [0.0] * len(timed)
     gc.disable()  # a garbage collection would affect an arbitrary contender
     for number in progress_bar(range(-WARMUP, rounds), desc="rounds", leave=False):
         gc.collect()
         for i, (row, call) in enumerate(timed):
-            if spent[i] > patience and len(row.seconds) >= 3:
+            if spent[i] > PATIENCE and len(row.seconds) >= 3:
                 continue
             call()
-            took = seconds(call, device)
+            wait()
+            start = time.perf_counter()
+            call()
+            wait()
+            took = time.perf_counter() - start
             if number >= 0:
                 row.seconds.append(round(took, 5))
                 spent[i] += took
     gc.enable()
 
 
-def run(
-    task: str,
-    work: Workload,
-    rounds: int,
-    only: Iterable[str] = (),
-    patience: float = 20.0,
-) -> list[dict[str, Any]]:
-    """Measure a task, "training", "decoding" or "engine", with all contenders installed."""
-    device = work.source.device.type
+def run(task: str, work: Workload, rounds: int, only: Iterable[str] = ()) -> list[dict[str, Any]]:
+    """Measure a task of TASKS with all contenders installed."""
     if task == "engine":
         timed = engine(work.captions)
     else:
-        contenders = installed(work, work.reference(), device, only)
+        contenders = installed(work, work.reference(), work.source.device.type, only)
         timed = {"training": training, "decoding": decoding}[task](work, contenders)
     for row, _ in timed:
         say(f"{row.setting:15} {row.contender:22} {row.parameters:,} parameters; {row.check}")
-    measure(timed, rounds, device, patience)
+    measure(timed, rounds, work.source.device.type)
     return [asdict(row) for row, _ in timed]
+
+
+def show(rows: list[dict[str, Any]]) -> None:
+    """Medians, and the median over the rounds of the ratio to our time in the same round."""
+    ours = {row["setting"]: row["seconds"] for row in rows if row["contender"] == "annotated"}
+    for row in rows:
+        pairs = zip(row["seconds"], ours[row["setting"]], strict=False)
+        ratio = statistics.median(theirs / mine for theirs, mine in pairs)
+        middle = statistics.median(row["seconds"])
+        print(f"{row['setting']:15} {row['contender']:22} {middle:7.3f} s {ratio:6.2f} × ours")
+
+
+def main(given: list[str]) -> None:
+    parser = make_parser(
+        "benchmarks",
+        """\
+Time this book's Transformer and others of the same shape: a training step, a search with a beam of
+4, and CTranslate2 as the engine of this book's translator. Contenders that are not installed are
+skipped: `pip install -e '.[bench]'` installs all except JoeyNMT, which
+`pip install --no-deps joeynmt` adds.""",
+        """\
+Each of these has its own --help:
+
+python -m benchmarks data        preparing and reading corpora
+python -m benchmarks gpu         whole updates of the paper's models on one GPU
+python -m benchmarks page        the model on the front page
+python -m benchmarks mutations   faults that the tests should notice
+
+Run nothing else in the meantime. A first trial: python -m benchmarks --quick. The run of the book:
+python -m benchmarks --threads 2""",
+    )
+    add = parser.add_argument
+    add("tasks", nargs="*", metavar="TASK", help=f"{', '.join(TASKS)} (default: all)")
+    told = "number of timings per contender (%(default)s)"
+    add("--rounds", type=int, default=12, help=told)
+    add("--threads", type=int, help="number of CPU threads (torch's default)")
+    add("--device", help="cpu or cuda (default: cuda if there is one; not yet tested)")
+    told = "classes of benchmarks/contenders.py to compare with our model, such as Torch Marian"
+    add("--only", nargs="+", default=[], metavar="NAME", help=told)
+    told = "3 rounds of a small task; nothing is written unless --out is given"
+    add("--quick", action="store_true", help=told)
+    told = "results, a JSON file (data/results/benchmarks.json); a task that is not run keeps its "
+    add("--out", type=Path, help=f"{told}results in the file")
+    options = parser.parse_args(given)
+    options.tasks = options.tasks or list(TASKS)
+    if unknown := set(options.tasks) - set(TASKS):
+        parser.error(f"expected {' or '.join(TASKS)}; got {', '.join(sorted(unknown))}")
+    if options.quick:
+        options.rounds = 3
+    elif options.out is None:
+        options.out = resource_path("results") / "benchmarks.json"
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
+    small = {"captions": 20, "vocab": 500, "N": 2, "d_model": 64, "d_ff": 128, "h": 4, "steps": 30}
+    work = Workload(device=device, **small if options.quick else {})
+    for task in options.tasks:
+        print(f"{task} on {device}, {torch.get_num_threads()} threads", file=sys.stderr)
+        rows = run(task, work, options.rounds, options.only)
+        show(rows)
+        facts = {"date": str(date.today()), "device": device, "rounds": options.rounds}
+        facts |= {"machine": machine(device), "work": work.numbers(), "rows": rows}
+        if options.out:
+            write(options.out, {task: facts})
+            print(f"written: {options.out}", file=sys.stderr)

@@ -3,7 +3,6 @@
 Chromium opens a page from the disk, as a reader does; the package translates the same sentences.
 """
 
-import argparse
 import shutil
 import statistics
 import sys
@@ -12,6 +11,11 @@ import time
 from datetime import date
 from pathlib import Path
 from typing import Any
+
+import torch
+
+from annotated import load_pretrained
+from benchmarks.logs import machine, make_parser, write
 
 ROOT = Path(__file__).parents[1]
 MODEL = "multi30k-en-de"
@@ -39,20 +43,6 @@ SEARCH = """async ([name, text, beam]) => {
 }"""
 
 
-def arguments(given: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks page",
-        description="Time the model of the front page in Chromium and in PyTorch on one thread.",
-        epilog="The run of the book: python -m benchmarks page --out data/results/page.json. It "
-        "takes a minute; run nothing else in the meantime.",
-    )
-    parser.add_argument(
-        "--rounds", type=int, default=20, help="number of timings of each sentence (%(default)s)"
-    )
-    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
-    return parser.parse_args(given)
-
-
 def write_page(folder: Path) -> Path:
     """A page with a live model, next to the files that it loads."""
     sys.path.insert(0, str(ROOT / "book"))
@@ -70,10 +60,6 @@ def write_page(folder: Path) -> Path:
 
 def measure(browser: Any, page: Path, rounds: int) -> dict[str, Any]:
     """Milliseconds until the model is ready, and per sentence on the page and in Python."""
-    import torch
-
-    from annotated import load_pretrained
-
     torch.set_num_threads(1)  # a page has one event loop
     translator, ready = load_pretrained(MODEL), []
     for _ in range(5):
@@ -95,17 +81,22 @@ def measure(browser: Any, page: Path, rounds: int) -> dict[str, Any]:
 
 
 def main(given: list[str]) -> None:
-    options = arguments(given)
+    parser = make_parser(
+        "benchmarks page",
+        "Time the model of the front page in Chromium and in PyTorch on one thread.",
+        "The run of the book: python -m benchmarks page --out data/results/page.json. It takes a\n"
+        "minute; run nothing else in the meantime.",
+    )
+    told = "number of timings of each sentence (%(default)s)"
+    parser.add_argument("--rounds", type=int, default=20, help=told)
+    parser.add_argument("--out", type=Path, help="write the results to this JSON file")
+    options = parser.parse_args(given)
     from playwright.sync_api import sync_playwright
-
-    from benchmarks.__main__ import machine, write
 
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         page = write_page(Path(folder))
-        browser = playwright.chromium.launch(
-            executable_path=shutil.which("chromium") or shutil.which("chromium-browser"),
-            args=["--no-sandbox"],
-        )
+        path = shutil.which("chromium") or shutil.which("chromium-browser")
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         milliseconds = measure(browser, page, options.rounds)
         version = browser.version
     for name, took in milliseconds.items():

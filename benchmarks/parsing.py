@@ -24,7 +24,7 @@ from annotated.machinery.progress import progress_bar
 from annotated.machinery.trees.evalb import score_trees
 from annotated.machinery.trees.penn import is_tag, load_trees, tree_to_brackets
 from annotated.parsing import linearize, load_parser
-from benchmarks.logs import Writers, log_parser, write_logs
+from benchmarks.logs import Writers, log_program
 
 
 def right_branching(words: list[str], tags: list[str], label: str = "NP") -> Tree:
@@ -168,11 +168,7 @@ WRITERS: Writers = {
     "craft-test-trees.txt": gold_trees,
     "wsj-sample-lengths.csv": lengths,
 }
-
-
-def main(given: list[str] | None = None) -> None:
-    write_logs(log_parser("parsing", __doc__, WRITERS).parse_args(given), WRITERS)
-
+main = log_program("parsing", __doc__, WRITERS)
 
 if __name__ == "__main__":
     main()

@@ -15,7 +15,7 @@ from annotated import load_pretrained
 from annotated.machinery.runs.trainer import train
 from annotated.machinery.scoring import evaluate
 from annotated.training import TrainingConfig
-from benchmarks.logs import Writers, log_parser, write_captions, write_logs
+from benchmarks.logs import Writers, log_program, write_captions
 
 SMALL: dict[str, Any] = {
     "N": 2, "vocab_size": 4000, "updates": 4000, "log_updates": 80, "save_updates": 80,
@@ -38,12 +38,7 @@ def regularization(runs: Path) -> pd.DataFrame:
 
 
 WRITERS: Writers = {"regularization.csv": regularization}
-
-
-def main(given: list[str] | None = None) -> None:
-    options = log_parser("regularization", __doc__, WRITERS).parse_args(given)
-    write_logs(options, WRITERS)
-
+main = log_program("regularization", __doc__, WRITERS)
 
 if __name__ == "__main__":
     main()

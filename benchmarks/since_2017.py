@@ -5,14 +5,12 @@ English captions and everyday sentences. A run that the file of results contains
 the program can be stopped at any time and started again with the same command.
 """
 
-import argparse
-import json
 import math
 import sys
-import time
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import pandas as pd
@@ -24,11 +22,12 @@ from annotated.language_model import FeedForward, LanguageModel, LanguageModelCo
 from annotated.machinery.blockwise_loss import linear_cross_entropy
 from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.errors import InputError
-from annotated.machinery.files import locked, reading, write_tensors, write_text
+from annotated.machinery.files import locked, write_text
 from annotated.machinery.progress import progress_bar
-from annotated.machinery.recording import record_attention
+from annotated.machinery.recording import record_attention, touch
 from annotated.model import initialize
 from annotated.optimizer import rate
+from benchmarks.logs import make_parser, read_table
 
 TOKENS = 1_500_000  # per run: nearly one epoch
 SWEEP = 5  # factor by which runs that only choose a rate are shorter
@@ -57,8 +56,7 @@ STEPS: dict[str, dict[str, Any]] = {  # the diffs, in the order of the chapter
     "Muon": {"muon": True},
 }
 TODAY = {"norm_first": True, "norm": "rms", "positions": "rope", **SWIGLU}
-# Without d_ff, there are as many weights as in 2017.
-TODAY |= {"kv_heads": 2, "qk_norm": True, "sink": True, "d_ff": None}
+TODAY |= {"kv_heads": 2, "qk_norm": True, "sink": True, "as_heavy": True}
 
 
 @dataclass(frozen=True)
@@ -78,10 +76,7 @@ class Variant:
 
     def at(self, d_model: int) -> "Variant":
         """The same variant at another width, with heads of a quarter of the width."""
-        config = replace(self.config, d_model=d_model, d_ff=4 * d_model)
-        if self.config.gated:
-            config = as_heavy(replace(config, d_ff=8 * d_model // 3), d_model)
-        return replace(self, config=config)
+        return replace(self, config=as_heavy(replace(self.config, d_model=d_model)))
 
     def model(self) -> LanguageModel:
         model = LanguageModel(self.config)
@@ -92,19 +87,9 @@ class Variant:
         return model
 
 
-def variant(name: str, changes: dict[str, Any]) -> Variant:
-    training = {key: changes[key] for key in ("experts", "muon") if key in changes}
-    fields = {key: value for key, value in changes.items() if key not in training}
-    if fields.get("d_ff", 0) is None:
-        config = as_heavy(replace(PAPER, **fields | {"d_ff": 342}), PAPER.d_model)
-    else:
-        config = replace(PAPER, **fields)
-    return Variant(name, config, **training)
-
-
-def as_heavy(config: LanguageModelConfig, d_model: int) -> LanguageModelConfig:
+def as_heavy(config: LanguageModelConfig) -> LanguageModelConfig:
     """The configuration with the d_ff that yields as many weights as the paper's model has."""
-    wanted = count(replace(PAPER, d_model=d_model, d_ff=4 * d_model))
+    wanted = count(replace(PAPER, d_model=config.d_model, d_ff=4 * config.d_model))
     each = count(replace(config, d_ff=config.d_ff + 1)) - count(config)
     return replace(config, d_ff=config.d_ff + round((wanted - count(config)) / each))
 
@@ -128,7 +113,14 @@ def variants() -> dict[str, Variant]:
         together = together | changes
         if name != "pre-norm":  # already included as a single diff
             found[f"+ {name}"] = together
-    return {name: variant(name, changes) for name, changes in found.items()}
+    return {name: variant(name, **changes) for name, changes in found.items()}
+
+
+def variant(
+    name: str, experts: int = 0, muon: bool = False, as_heavy: bool = False, **changes: Any
+) -> Variant:
+    kind = Variant(name, replace(PAPER, **changes), experts, muon)
+    return kind.at(PAPER.d_model) if as_heavy else kind
 
 
 class Experts(nn.Module):
@@ -161,9 +153,6 @@ class Experts(nn.Module):
         return out.view_as(x)
 
 
-# ------------------------------------------------------------------------------------------ data
-
-
 @dataclass
 class Text:
     """Ids of the sentences of the three splits, each followed by the end symbol."""
@@ -171,7 +160,6 @@ class Text:
     train: list[Tensor]
     dev: Tensor
     test: Tensor
-    tokenizer: Any
 
     @classmethod
     def load(cls) -> "Text":
@@ -183,11 +171,11 @@ class Text:
         held_out = {*parts["dev"], *parts["test"]}
         parts["train"] = [line for line in parts["train"] if line not in held_out]
         tokenizer = learn_vocabulary("bpe", parts["train"], PAPER.vocab)
-        ids = {
-            split: [torch.tensor(row) for row in encode_source(tokenizer, lines)]
-            for split, lines in parts.items()
-        }
-        return cls(ids["train"], shuffled(ids["dev"]), shuffled(ids["test"]), tokenizer)
+        train, dev, test = (
+            [torch.tensor(row) for row in encode_source(tokenizer, lines)]
+            for lines in parts.values()
+        )
+        return cls(train, shuffled(dev), shuffled(test))
 
     def batches(self, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
         """Ids and the ids that follow them, each (BATCH, LENGTH), in an order set by the seed."""
@@ -208,26 +196,19 @@ def shuffled(sentences: list[Tensor], random: torch.Generator | None = None) -> 
     return torch.cat([sentences[i] for i in torch.randperm(len(sentences), generator=random)])
 
 
-# -------------------------------------------------------------------------------------- training
-
-
 def optimizers(model: LanguageModel, muon: bool) -> list[torch.optim.Optimizer]:
     """Adam with the paper's constants; with `muon`, Muon optimizes the layers' matrices."""
-    named = dict(model.named_parameters())
-    matrices = [
-        name
-        for name, p in named.items()
-        if muon and name.startswith("layers") and p.dim() == 2 and "router" not in name
-    ]
-    others = [p for name, p in named.items() if name not in matrices]
-    found: list[torch.optim.Optimizer] = [
-        torch.optim.Adam(others, betas=(0.9, 0.98), eps=1e-9, fused=True)
-    ]
-    if matrices:
-        hidden = [named[name] for name in matrices]
-        # Updates as large as Adam's, so that the same rates can be compared.
-        found.append(torch.optim.Muon(hidden, weight_decay=0.0, adjust_lr_fn="match_rms_adamw"))
-    return found
+    parts: tuple[list[Tensor], list[Tensor]] = [], []
+    for name, p in model.named_parameters():
+        is_matrix = name.startswith("layers") and p.dim() == 2 and "router" not in name
+        parts[muon and is_matrix].append(p)
+    others, matrices = parts
+    adam = torch.optim.Adam(others, betas=(0.9, 0.98), eps=1e-9, fused=True)
+    if not muon:
+        return [adam]
+    # Updates as large as Adam's, so that the same rates can be compared.
+    options = {"weight_decay": 0.0, "adjust_lr_fn": "match_rms_adamw"}
+    return [adam, torch.optim.Muon(matrices, **options)]
 
 
 def train(
@@ -250,19 +231,17 @@ def train(
     curve, spent = [], 0.0
     bar = progress_bar(total=updates, desc=label, unit="update")
     for step, (ids, following) in zip(range(1, updates + 1), text.batches(seed), strict=False):
-        start = time.process_time()
+        start = process_time()
+        x, weight = model.decode(ids), model.generator.proj.weight
+        loss = linear_cross_entropy(x, weight, following, -1) / ids.numel()
+        balance = sum(m.balance for m in model.modules() if isinstance(m, Experts))
+        (loss + BALANCE * balance).backward()
         for optimizer in opts:
             for group in optimizer.param_groups:
                 group["lr"] = rate(step, d_model, factor, warmup)
-        x, weight = model.decode(ids), model.generator.proj.weight
-        loss = linear_cross_entropy(x, weight, following, -1) / ids.numel()
-        balances = [m.balance for m in model.modules() if isinstance(m, Experts)]
-        total = loss + BALANCE * sum(balance for balance in balances if balance is not None)
-        total.backward()
-        for optimizer in opts:
             optimizer.step()
             optimizer.zero_grad()
-        spent += time.process_time() - start
+        spent += process_time() - start
         bar.update()
         if step in marks:
             heard = losses(model, text.dev[: 8 * 1024 + 1], LENGTH).mean().item()
@@ -273,9 +252,6 @@ def train(
     bar.close()
     speed = round(bar.n * BATCH * LENGTH / spent)
     return model.eval(), {"curve": " ".join(curve), "tokens_per_cpu_second": speed}
-
-
-# ------------------------------------------------------------------------------------- measuring
 
 
 @torch.no_grad()
@@ -302,15 +278,10 @@ def looks(model: LanguageModel, ids: Tensor) -> dict[str, str]:
         and elsewhere.
     """
     norms: list[Tensor] = []
-    layers: list[Any] = list(model.layers)
-    hooks = [
-        layer.register_forward_hook(lambda _, __, x: norms.append(x.norm(dim=-1)))
-        for layer in layers
-    ]
-    with record_attention(model) as seen:
+    layers = [f"layers.{n}" for n in range(len(model.layers))]
+    keep = lambda x: norms.append(x.norm(dim=-1))
+    with touch(model, dict.fromkeys(layers, keep)), record_attention(model) as seen:
         model(ids)
-    for hook in hooks:
-        hook.remove()
     weights = list(seen.values())
     first = [w[:, :, 1:, 0].mean(dim=(0, 2)) for w in weights]  # (h,) each
     return {
@@ -336,42 +307,7 @@ def measure(model: LanguageModel, text: Text) -> dict[str, Any]:
     return found | looks(model, text.dev[: 64 * LENGTH].view(64, LENGTH))
 
 
-# ----------------------------------------------------------------------------------------- queue
-
 KEY = ["stage", "variant", "d_model", "seed", "rate", "tokens"]
-
-
-class Results:
-    """The file of results: one line per completed run.
-
-    Raises: FileError if the file is not such a table.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.rows = path, list[dict[str, Any]]()
-        if path.exists():
-            with reading(path, "a table of runs"):
-                table = pd.read_csv(path, dtype={"variant": str})  # 2017 is a name, not a number
-                if missing := set(KEY) - set(table.columns):
-                    raise ValueError(f"no column {', '.join(sorted(missing))}")
-                self.rows = table.to_dict("records")
-
-    def has(self, **key: Any) -> bool:
-        return any(all(row[name] == key[name] for name in KEY) for row in self.rows)
-
-    def add(self, row: dict[str, Any]) -> None:
-        self.rows.append(row)
-        write_text(self.path, pd.DataFrame(self.rows).to_csv(index=False))
-
-    def losses(self, name: str, d_model: int, tokens: int) -> dict[float, float]:
-        """Loss by rate for the runs that choose one; infinite if training failed."""
-        chosen = {
-            row["rate"]: row["dev_loss"]
-            for row in self.rows
-            if (row["stage"], row["variant"]) == ("rates", name)
-            and (row["d_model"], row["tokens"]) == (d_model, tokens)
-        }
-        return {peak: loss if loss < math.inf else math.inf for peak, loss in chosen.items()}
 
 
 @dataclass
@@ -379,66 +315,57 @@ class Queue:
     """All runs in their order, and the function that makes them.
 
     Args:
-        text: the data.   results: the file.   keep: folder for weights, or None.
+        text: the data.   path: the file of results, with a line per completed run.
         tokens: of a full run.
+
+    Raises: FileError if the file is not such a table.
     """
 
     text: Text
-    results: Results
-    keep: Path | None
+    path: Path
     tokens: int
 
-    def run(self, stage: str, kind: Variant, seed: int, peak: float, tokens: int) -> None:
-        """Make a run unless the file contains it."""
+    def __post_init__(self) -> None:
+        self.rows = read_table(self.path, KEY)
+
+    def run(self, stage: str, kind: Variant, seed: int, peak: float, tokens: int) -> float:
+        """Make a run unless the file contains it; returns its loss on the development set."""
         key = {"stage": stage, "variant": kind.name, "d_model": kind.config.d_model}
         key |= {"seed": seed, "rate": peak, "tokens": tokens}
-        if self.results.has(**key):
-            return
+        for row in self.rows:
+            if key.items() <= row.items():
+                return row["dev_loss"]
         label = f"{kind.name}, {stage}, d_model {kind.config.d_model}, seed {seed}, rate {peak:g}"
         points = 0 if stage == "rates" else POINTS
-        model, row = train(kind, self.text, seed, peak, tokens, points, label)
-        weights = sum(p.numel() for p in model.parameters())
-        unused = sum(
-            p.numel() * (len(m.experts) - 2) // len(m.experts)
-            for m in model.modules()
-            if isinstance(m, Experts)
-            for p in m.experts.parameters()
-        )
+        model, made = train(kind, self.text, seed, peak, tokens, points, label)
+        used = weights = sum(p.numel() for p in model.parameters())
+        for layer in model.layers if kind.experts else ():
+            idle = layer.feed_forward.experts[2:]
+            used -= sum(p.numel() for p in idle.parameters())
         loss = losses(model, self.text.dev, LENGTH).mean().item()
-        row = {
-            **key,
+        row = key | {
             "dev_loss": round(loss, 4) if math.isfinite(loss) else math.inf,
             "weights": weights,
-            "weights_used": weights - unused,
+            "weights_used": used,
             "d_ff": kind.config.d_ff,
             "cache_bytes": cache_bytes(kind.config),
-            "operations": 6 * (weights - unused) * tokens,
-            **row,
+            "operations": 6 * used * tokens,
         }
-        if stage != "rates":
-            row |= measure(model, self.text)
-        if self.keep and (stage, seed) == ("runs", 0) and kind.name in ("2017", "2025"):
-            described = {"config": json.dumps(asdict(kind.config))}
-            path = self.keep / f"{kind.name}.safetensors"
-            write_tensors(path, dict(model.named_parameters()), described)
-            write_text(self.keep / "tokenizer.json", self.text.tokenizer.to_str())
-        self.results.add(row)
+        row |= made | (measure(model, self.text) if stage != "rates" else {})
+        self.rows.append(row)
+        write_text(self.path, pd.DataFrame(self.rows).to_csv(index=False))
+        return row["dev_loss"]
 
     def best_rate(self, kind: Variant) -> float:
         """The rate with the lowest loss in shorter runs; rates are added while it is at an edge."""
-        tokens, d_model = self.tokens // SWEEP, kind.config.d_model
-        wanted = list(RATES)
-        while True:
+        known, wanted = dict[float, float](), list(RATES)
+        while wanted:
             for peak in wanted:
-                self.run("rates", kind, 0, peak, tokens)
-            known = self.results.losses(kind.name, d_model, tokens)
+                known[peak] = self.run("rates", kind, 0, peak, self.tokens // SWEEP)
             best = min(known, key=lambda peak: known[peak])
-            if best == max(known) and 2 * best <= HIGHEST:
-                wanted = [2 * best]
-            elif best == min(known) and best / 2 >= LOWEST:
-                wanted = [best / 2]
-            else:
-                return best
+            edges = {max(known): 2 * best, min(known): best / 2}
+            wanted = [peak for peak in [edges.get(best, 0)] if LOWEST <= peak <= HIGHEST]
+        return best
 
     def work(self, kinds: Iterable[Variant], seeds: Iterable[int], widths: Iterable[int]) -> None:
         """Each variant with its first seed, then the other seeds, other rates, and other widths."""
@@ -461,69 +388,34 @@ class Queue:
                         self.run("operations", other, 0, peak, tokens)
 
 
-def estimate(text: Text, kinds: list[Variant], seeds: int, widths: int, tokens: int) -> str:
-    """Estimated duration of the queue on an idle machine, from updates of the paper's model."""
-    _, timed = train(variant("2017", {}), text, 0, 1e-3, 20 * BATCH * LENGTH, 0, "timing")
-    speed = timed["tokens_per_cpu_second"]
-    runs = len(kinds) * (seeds + 5 / SWEEP)
-    runs += 2 * sum(kind.name in ("2017", "pre-norm", "2025") for kind in kinds)
-    named = sum(kind.name in ("2017", "2025, Adam") for kind in kinds)
-    runs += 1.7 * named * widths * 2  # width 256 takes three times as long, width 32 a quarter
-    hours = 1.1 * runs * tokens / speed / 3600  # a tenth more for measurements
-    minutes = tokens / speed / 60
-    return f"{speed:,} tokens/s; a run takes {minutes:.1f} minutes, all runs {hours:.1f} hours"
-
-
-def arguments(given: list[str] | None = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.since_2017",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog="For each variant, runs of a fifth of the length choose the learning rate; then the "
+def main(given: list[str] | None = None) -> None:
+    parser = make_parser(
+        "benchmarks.since_2017",
+        __doc__,
+        "For each variant, runs of a fifth of the length choose the learning rate; then the "
         "seeds follow.\nSet ANNOTATED_DATA to read the corpora multi30k and tatoeba from a folder; "
         "otherwise they\nare downloaded. A first trial, which takes a minute:\n\n"
         "  python -m benchmarks.since_2017 --only 2017 --tokens 50000 --seeds 0 --widths "
         "--out runs/try.csv\n\nVariants: " + ", ".join(variants()),
     )
-    add = parser.add_argument
+    add, names, numbers = parser.add_argument, list(variants()), {"type": int, "metavar": "N"}
     add("--out", type=Path, required=True, help="CSV file to which each run adds a line")
-    add("--keep", type=Path, help="folder for the weights of 2017 and 2025 with seed 0")
-    add(
-        "--only",
-        nargs="+",
-        metavar="NAME",
-        help="variants to train (default: all), such as RoPE '+ RoPE'",
-    )
-    add("--seeds", nargs="+", type=int, default=list(SEEDS), help="(0 1 2)")
-    add(
-        "--widths",
-        nargs="*",
-        type=int,
-        default=list(WIDTHS),
-        help="widths in addition to 128 (%(default)s)",
-    )
-    add("--tokens", type=int, default=TOKENS, help="tokens per run (%(default)s)")
-    add("--threads", type=int, default=1, help="number of CPU threads (%(default)s)")
+    told = "variants to train (default: all), such as RoPE '+ RoPE'"
+    add("--only", nargs="+", choices=names, default=names, metavar="NAME", help=told)
+    add("--seeds", nargs="+", **numbers, default=SEEDS, help="(0 1 2)")
+    told = "widths in addition to 128 (%(default)s)"
+    add("--widths", nargs="*", **numbers, default=WIDTHS, help=told)
+    add("--tokens", **numbers, default=TOKENS, help="tokens per run (%(default)s)")
+    add("--threads", **numbers, default=1, help="number of CPU threads (%(default)s)")
     options = parser.parse_args(given)
-    options.only = options.only or list(variants())
-    if unknown := [name for name in options.only if name not in variants()]:
-        parser.error(f"expected variants out of {', '.join(variants())}; got {unknown[0]!r}")
     if options.tokens < 10_000:
         parser.error(f"expected at least 10000 tokens; got {options.tokens}")
-    return options
-
-
-def main(given: list[str] | None = None) -> None:
-    options = arguments(given)
     torch.set_num_threads(options.threads)
     kinds = [variants()[name] for name in options.only]
     lock = options.out.with_name(f".{options.out.name}.lock")
     try:
         with locked(lock, f"another program writes {options.out}"):
-            results, text = Results(options.out), Text.load()
-            sizes = len(options.seeds), len(options.widths)
-            print(estimate(text, kinds, *sizes, options.tokens), file=sys.stderr, flush=True)
-            queue = Queue(text, results, options.keep, options.tokens)
+            queue = Queue(Text.load(), options.out, options.tokens)
             queue.work(kinds, options.seeds, options.widths)
     except InputError as error:
         sys.exit(f"error: {error}")

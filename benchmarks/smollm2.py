@@ -4,7 +4,6 @@ The measurements of SmolLM2-135M-Instruct on the pages "A model that speaks" and
 do": texts, beam search, drafts by n-gram lookup, mistakes of a loader, and the attention of heads.
 """
 
-import argparse
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,13 +12,14 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from annotated.language_model import LanguageModel
 from annotated.machinery.files import write_text
 from annotated.machinery.formats.causal import TextGenerator, load_language_model
 from annotated.machinery.progress import progress_bar
-from annotated.machinery.recording import record_attention
-from benchmarks.logs import as_json
+from annotated.machinery.recording import record_attention, touch
+from benchmarks.logs import as_json, make_parser
 
 QUESTIONS = (
     "What is the capital of France?",
@@ -161,7 +161,7 @@ def beams(generator: TextGenerator) -> Iterator[dict[str, Any]]:
             yield {
                 "beginning": beginning, "width": name, "per_token": round(log_prob / len(ids), 4),
                 "repeated": round(1 - len(set(parts)) / len(parts), 4),
-                "text": generator.tokenizer.decode(ids),  # type: ignore[union-attr]
+                "text": generator.tokenizer.decode(ids),
             }  # fmt: skip
 
 
@@ -218,13 +218,13 @@ def mistakes(generator: TextGenerator) -> Iterator[dict[str, Any]]:
         "ε = 1e-6 for 1e-5": {"epsilon": 1e-6},
     }
     for name, change in kinds.items():
-        config = replace(model.config, **(change if isinstance(change, dict) else {}))
+        config = model.config if callable(change) else replace(model.config, **change)
         other = LanguageModel(config).eval()
         other.load_state_dict(model.state_dict())
         if callable(change):
             change(other)
         logits = other(ids)
-        loss = torch.nn.functional.cross_entropy(logits[0, :-1], ids[0, 1:]).item()
+        loss = cross_entropy(logits[0, :-1], ids[0, 1:]).item()
         same = (logits.argmax(dim=-1) == right.argmax(dim=-1)).float().mean().item()
         yield {
             "mistake": name, "difference": round((logits - right).abs().max().item(), 4),
@@ -265,76 +265,53 @@ def heads(generator: TextGenerator) -> dict[str, Any]:
     """The attention of each head, the lengths of the vectors, and weights to draw."""
     model, ids = generator.model, torch.tensor([generator.encode(TEXT)])
     norms, values = [], []
-    layers: list[Any] = list(model.layers)
-    hooks = [
-        layer.register_forward_hook(lambda _, __, x: norms.append(x[0].norm(dim=-1)))
-        for layer in layers
-    ]
-    hooks += [
-        layer.self_attn.w_v.register_forward_hook(
-            lambda _, __, v: values.append(v[0].unflatten(-1, (-1, 64)).norm(dim=-1).mean(dim=-1))
-        )
-        for layer in layers
-    ]
-    with record_attention(model) as seen:
+    lengths = {
+        f"layers.{n}": lambda x: norms.append(x[0].norm(dim=-1)) for n in range(len(model.layers))
+    }
+    of_head = lambda v: v[0].unflatten(-1, (-1, 64)).norm(dim=-1).mean(dim=-1)
+    lengths |= {f"{name}.self_attn.w_v": lambda v: values.append(of_head(v)) for name in lengths}
+    with touch(model, lengths), record_attention(model) as seen:
         model(ids)
     text = torch.stack([weights[0] for weights in seen.values()])  # (layers, h, len, len)
-    for hook in hooks:
-        hook.remove()
     random = torch.Generator().manual_seed(0)
     half = torch.randint(1000, 40_000, (8, 50), generator=random)
     twice = torch.cat([half, half], dim=1)
     with record_attention(model) as seen:
-        logits = model(twice)
+        logits = model(twice).transpose(1, 2)
     repeated = torch.stack([weights.mean(dim=0) for weights in seen.values()])
-    losses = torch.nn.functional.cross_entropy(
-        logits[:, :-1].transpose(1, 2), twice[:, 1:], reduction="none"
-    ).mean(dim=0)
+    losses = cross_entropy(logits[..., :-1], twice[:, 1:], reduction="none").mean(dim=0)
     # The weight on the token that came next.
     after = repeated.diagonal(-49, dim1=-2, dim2=-1)[..., 1:].mean(dim=-1)
     before = text.diagonal(-1, dim1=-2, dim2=-1).mean(dim=-1)
     first = text[:, :, 1:, 0].mean(dim=-1)
+    kinds = {"induction": after, "previous": before, "first": first}
     rows = [
-        {"layer": i + 1, "head": j + 1, "induction": round(after[i, j].item(), 4),
-         "previous": round(before[i, j].item(), 4), "first": round(first[i, j].item(), 4)}
+        {"layer": i + 1, "head": j + 1, **{kind: rounded(w[i, j], 4) for kind, w in kinds.items()}}
         for i in range(first.size(0)) for j in range(first.size(1))
     ]  # fmt: skip
-    # Lengths at the first position, and the mean at the others.
-    pairs = {"": norms, "value_": values}
     vectors = [
-        {"layer": layer + 1}
-        | {f"{name}first": round(found[layer][0].item(), 3) for name, found in pairs.items()}
-        | {
-            f"{name}others": round(found[layer][1:].mean().item(), 3)
-            for name, found in pairs.items()
-        }
-        for layer in range(len(norms))
-    ]
+        {"layer": layer, "first": rounded(norm[0]), "others": rounded(norm[1:].mean()),
+         "value_first": rounded(value[0]), "value_others": rounded(value[1:].mean())}
+        for layer, (norm, value) in enumerate(zip(norms, values, strict=True), start=1)
+    ]  # fmt: skip
     sentence = generator.encode(DRAWN)
     with record_attention(model) as seen:
         model(torch.tensor([sentence]))
     best = int(after.max(dim=1).values.argmax())
-    assert generator.tokenizer is not None
-    return {
-        "heads": rows, "vectors": vectors,
-        "repeated": [round(loss, 3) for loss in losses.tolist()],
-        "drawing": {
-            "tokens": [generator.tokenizer.decode([i]) for i in sentence], "layer": best + 1,
-            "weights": rounded(list(seen.values())[best][0]),
-        },
-    }  # fmt: skip
+    pieces = [generator.tokenizer.decode([i]) for i in sentence]
+    drawn = {"tokens": pieces, "layer": best + 1, "weights": rounded(list(seen.values())[best][0])}
+    return {"heads": rows, "vectors": vectors, "repeated": rounded(losses), "drawing": drawn}
 
 
 DRAWN = "Mrs. Tavistock met Mr. Quillfeather in Oldbury, and a year later Mrs. Tavistock met Mr. Qu"
 
 
-def rounded(weights: Tensor) -> list:
-    return [[[round(w, 3) for w in row] for row in head] for head in weights.tolist()]
+def rounded(x: Tensor, places: int = 3) -> Any:
+    return x.double().numpy().round(places).tolist()
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.smollm2", description=__doc__)
-    add = parser.add_argument
+    add = (parser := make_parser("benchmarks.smollm2", __doc__)).add_argument
     name = "HuggingFaceTB/SmolLM2-135M-Instruct"
     add("--model", default=name, help="a model of the Hub, a folder or a GGUF file (%(default)s)")
     add("--out", type=Path, required=True, help="JSON file to replace; takes an hour on a CPU")
@@ -342,11 +319,9 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     generator = load_language_model(options.model)
-    found: dict[str, Any] = {"model": Path(options.model).name}
-    parts = {"mistakes": mistakes, "texts": texts, "drafts": drafts, "beams": beams}
-    found |= heads(generator)
-    for part, measure in parts.items():
-        found[part] = list(measure(generator))
+    found = {"model": Path(options.model).name, **heads(generator)}
+    for part in mistakes, texts, drafts, beams:
+        found[part.__name__] = list(part(generator))
         write_text(options.out, as_json(found))
 
 

@@ -4,7 +4,6 @@ The runs of section 6.2 are made one after another. A run that the file of resul
 repeated, so the command can be stopped and started again.
 """
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +12,13 @@ import pandas as pd
 
 from annotated.machinery.corpora.registry import parse_data
 from annotated.machinery.errors import InputError
-from annotated.machinery.files import reading, write_text
+from annotated.machinery.files import write_text
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.runs.logs import read_log
 from annotated.machinery.runs.trainer import train
 from annotated.machinery.scoring import evaluate
 from annotated.variations import count_parameters, small_config, table_3
+from benchmarks.logs import make_parser, read_table
 
 _MEASURE = "cased, tokenized, compounds split"  # the paper's BLEU for English-German
 
@@ -41,46 +41,34 @@ def vary(names: Sequence[str], seeds: Sequence[int], results: Path, **changes: A
     """
     wanted = [(name, seed) for seed in seeds for name in names]
     configs = {run: small_config(*run, **changes) for run in wanted}
-    done = pd.DataFrame(columns=["row", "seed", "updates"])
-    if results.exists():
-        with reading(results, "a table of runs"):
-            done = pd.read_csv(results)
-            if missing := {"row", "seed", "updates"} - set(done.columns):
-                raise ValueError(f"no column {', '.join(sorted(missing))}")
+    done = read_table(results, ["row", "seed", "updates"])
     for (name, seed), config in configs.items():
-        same = done[(done.row == name) & (done.seed == seed)]
-        if len(same) and same.updates.iloc[0] != config.updates:
+        same = [row for row in done if (row["row"], row["seed"]) == (name, seed)]
+        if same and same[0]["updates"] != config.updates:
             told = f"expected {config.updates} updates of {name}; {results} has another run"
             raise InputError(told)
-        if len(same):
+        if same:
             continue
         folder = train(config, resume=True)
         translator, (corpus, src, tgt) = load_pretrained(folder), parse_data(config.data)
         scores = {row["text"]: row for row in evaluate(translator, corpus, "dev", src, tgt)}
-        line = {
-            "row": name,
-            "seed": seed,
-            "updates": config.updates,
-            "target_tokens": int(read_log(folder / "log.csv")[-1]["target_tokens"]),
+        score, log = scores[_MEASURE], read_log(folder / "log.csv")
+        done.append({
+            "row": name, "seed": seed, "updates": config.updates,
+            "target_tokens": int(log[-1]["target_tokens"]),
             "parameters": count_parameters(translator.model),
-            "perplexity": scores[_MEASURE]["perplexity"],
-            "accuracy": scores[_MEASURE]["accuracy"],
-            "BLEU": scores[_MEASURE]["score"],
-        }
-        done = pd.DataFrame([*done.to_dict("records"), line])
-        write_text(results, done.to_csv(index=False))
-    return done
+            "perplexity": score["perplexity"], "accuracy": score["accuracy"],
+            "BLEU": score["score"],
+        })  # fmt: skip
+        write_text(results, pd.DataFrame(done).to_csv(index=False))
+    return pd.DataFrame(done)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    add = parser.add_argument
+    add = (parser := make_parser("benchmarks.variations", __doc__)).add_argument
     add("--row", nargs="+", default=list(table_3().index), help="such as 'A: h = 1' (default: all)")
-    add(
-        "--seed", nargs="+", type=int, default=[1], help="seeds, with one run for each (default: 1)"
-    )
+    told = "seeds, with one run for each (default: 1)"
+    add("--seed", nargs="+", type=int, default=[1], help=told)
     add("--updates", type=int, default=2000, help="updates of each run (default: %(default)s)")
     add("--precision", default="auto", help="as for `annotated train` (default: %(default)s)")
     add("--results", type=Path, default=Path("runs/variations.csv"), help="file to append to")

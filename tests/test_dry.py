@@ -72,9 +72,8 @@ def test_parts_share_an_update(pairs):
 def test_a_step_of_search_never_waits(beam: int, monkeypatch: pytest.MonkeyPatch):
     assert dry.search_step(SMALL, beam) > 10
     real = decoding.next_log_probs
-    monkeypatch.setattr(
-        dry, "next_log_probs", lambda *given: real(*given) + real(*given).max().item()
-    )
+    reads = lambda *given: real(*given) + real(*given).max().item()
+    monkeypatch.setattr(dry, "next_log_probs", reads)
     with pytest.raises(RuntimeError):
         dry.search_step(SMALL, beam)
 
@@ -83,7 +82,7 @@ def test_the_bytes_that_are_kept_are_those_of_the_definition():
     first, second = (nn.Linear(*sizes, device="meta") for sizes in ((8, 32), (32, 8)))
     weights = {p.untyped_storage()._cdata for m in (first, second) for p in m.parameters()}
     x = torch.empty(5, 8, device="meta")
-    with dry.Kept(weights).counting() as total:
+    with dry.kept_bytes(weights) as total:
         second(first(x).relu()).sum()
     assert total[0] == 4 * (5 * 8 + 5 * 32)  # the input, and what the ReLU left
 

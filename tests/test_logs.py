@@ -30,17 +30,16 @@ SMALL = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "warmup": 
 def multi30k(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Numbers, digit by digit, as Multi30k, and as every other corpus and pair of languages."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setenv("ANNOTATED_DATA", "data")
     numbers = [str(n * n + 7) for n in range(3, 83)]
     parts = {"train": numbers[:60], "val": numbers[60:68], "test_2016_flickr": numbers[68:72]}
     Path("data/multi30k").mkdir(parents=True)
     for name, part in parts.items():
         for lang, words in ("en", EN), ("de", DE), ("fr", DE):
-            text = "".join(
-                f"{' '.join(words[int(n)] for n in number)}.\n".title() for number in part
-            )
-            file = Path(f"data/multi30k/{name}.{lang}.gz")
-            file.write_bytes(gzip.compress(text.encode()))
+            lines = [" ".join(words[int(n)] for n in number).title() for number in part]
+            text = "".join(f"{line}.\n" for line in lines).encode()
+            Path(f"data/multi30k/{name}.{lang}.gz").write_bytes(gzip.compress(text))
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +56,7 @@ def runs(made: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree("runs/lower", "runs/tokenized")
     run = made["folder"] / "run"
     if not run.exists():
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-        config = TrainingConfig(out=str(run), data="runs/tokenized-en-de", average=3, **SMALL)
-        train(config)
+        train(TrainingConfig(out=str(run), data="runs/tokenized-en-de", average=3, **SMALL))
     for name in names:
         Path("runs", name).symlink_to(run)
     for module in alignments, bleu_settings, heads_forming:
@@ -117,9 +114,8 @@ def test_bleu_settings(runs: Path, monkeypatch: pytest.MonkeyPatch):
     translator = load_pretrained(runs / "en-de")  # the mean of all three checkpoints
     score = evaluate(translator, "multi30k", "dev", "en", "de")[-1]
     last = averages.iloc[-1]
-    assert (last.checkpoints, last.BLEU, last.perplexity) == pytest.approx(
-        (10, score["score"], score["perplexity"]), rel=1e-4
-    )
+    expected = pytest.approx((10, score["score"], score["perplexity"]), rel=1e-4)
+    assert (last.checkpoints, last.BLEU, last.perplexity) == expected
     rows = search[search["beam"] == 4]
     found = [int(rows[str(n)].sum()) for n in range(1, 5)]
     possible = [int((rows["words"] - n).clip(lower=0).sum()) for n in range(4)]
@@ -145,9 +141,7 @@ def test_alignments(runs: Path, monkeypatch: pytest.MonkeyPatch):
         {name: pd.DataFrame(rows) for name, rows in json.loads(path.read_text()).items()}
         for path in (Path("alignments.json"), resource_path("results") / "alignments.json")
     )
-    assert {name: [*log] for name, log in found.items()} == {
-        name: [*log] for name, log in known.items()
-    }
+    assert [*map(list, found.values())] == [*map(list, known.values())] and [*found] == [*known]
     errors = found["errors"].query("corpus == 'news' and who == 'the diagonal' and kind == 'all'")
     assert errors["reader"].tolist() == ["trained", "untrained"]
     lines = [line.rstrip(".").split() for line in load_pairs("runs/lower", "dev", "en", "fr")[0]]
@@ -157,7 +151,6 @@ def test_alignments(runs: Path, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.slow
 def test_regularization(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(regularization, "SMALL", SMALL | {"updates": 10, "average": 1})
     (log,) = written(regularization, "regularization.csv")
     assert len(log) == 4 * 2
@@ -170,7 +163,6 @@ def test_regularization(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.slow
 def test_change(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     small = {key: value for key, value in SMALL.items() if key != "updates"}
     monkeypatch.setattr(change, "SMALL", small | {"average": 1, "data": "multi30k-en-de"})
     for name, value in ("FACTORS", (0.5, 2.0)), ("SEEDS", (1, 2)), ("SHORT", 10), ("LONG", 20):

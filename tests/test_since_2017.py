@@ -8,8 +8,7 @@ import pytest
 import torch
 
 import benchmarks.since_2017 as since
-from annotated.data import learn_vocabulary
-from benchmarks.since_2017 import Experts, Queue, Results, Text, count, looks, losses, variants
+from benchmarks.since_2017 import Experts, Queue, Text, count, looks, losses, variants
 
 
 @pytest.fixture
@@ -20,8 +19,7 @@ def text(monkeypatch: pytest.MonkeyPatch) -> Text:
     monkeypatch.setattr(since, "SWIGLU", since.SWIGLU | {"d_ff": 43})
     sentences = [torch.arange(start, start + 9) % 20 for start in range(600)]
     held_out = since.shuffled(sentences)
-    tokenizer = learn_vocabulary("bpe", ["one two three"] * 2, 20)
-    return Text(sentences, held_out, held_out, tokenizer)
+    return Text(sentences, held_out, held_out)
 
 
 def test_variants_differ_by_what_their_names_say():
@@ -87,9 +85,7 @@ def test_a_queue_goes_on_where_its_file_ends(
     monkeypatch.setattr(since, "train", lambda *given: made.append(given[-1]) or train(*given))
     monkeypatch.setattr(since, "HIGHEST", 8e-3)
     kinds = [variants()["2017"], variants()["MoE 2 of 8"]]
-    work = lambda seeds: Queue(text, Results(path), tmp_path / "kept", 5 * 4096).work(
-        kinds, seeds, []
-    )
+    work = lambda seeds: Queue(text, path, 5 * 4096).work(kinds, seeds, [])
     work([0])
     first = pd.read_csv(path, dtype={"variant": str})
     assert len(made) == len(first)
@@ -97,27 +93,13 @@ def test_a_queue_goes_on_where_its_file_ends(
     for name in ("2017", "MoE 2 of 8"):
         rates = first[(first.stage == "rates") & (first.variant == name)].set_index("rate").dev_loss
         best = rates.idxmin()
-        assert best == rates.index.max() == 8e-3 or best not in (
-            rates.index.min(),
-            rates.index.max(),
-        )
+        least, most = rates.index.min(), rates.index.max()
+        assert best == most == 8e-3 or best not in (least, most)
         (run,) = first[(first.stage == "runs") & (first.variant == name)].itertuples()
         assert run.rate == best and run.test_64 < 2.5 and len(run.curve.split()) == since.POINTS
     experts = first[first.variant == "MoE 2 of 8"].iloc[0]
     assert experts.weights_used < experts.weights
-    assert sorted(p.name for p in (tmp_path / "kept").iterdir()) == [
-        "2017.safetensors",
-        "tokenizer.json",
-    ]
     work([0, 1])
     second = pd.read_csv(path, dtype={"variant": str})
     assert len(second) == len(first) + 2 == len(made)
     pd.testing.assert_frame_equal(second[: len(first)], first)
-
-
-def test_a_file_with_numbers_for_names_is_known_again(tmp_path: Path):
-    key = {"stage": "rates", "variant": "2017", "d_model": 128, "seed": 0, "rate": 5e-4}
-    key |= {"tokens": 300_000}
-    Results(tmp_path / "runs.csv").add({**key, "dev_loss": 5.0})
-    again = Results(tmp_path / "runs.csv")
-    assert again.has(**key) and again.losses("2017", 128, 300_000) == {5e-4: 5.0}
