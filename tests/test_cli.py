@@ -424,8 +424,7 @@ def test_a_mistake_gets_one_line_and_status_2(captions: None, model, capsys, lin
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["", "sing", "train --updates many", "translate", "translate x --temperature 1", "data"],
+    "line", ["", "sing", "train --updates many", "translate", "translate x --temperature 1", "data"]
 )
 def test_wrong_usage_gets_status_2(capsys, line: str):
     with pytest.raises(SystemExit) as end:
@@ -646,10 +645,7 @@ def test_a_sentence_without_end_is_not_parsed(nouns, capsys):
     assert capsys.readouterr() == ("(S (NN a) (NN cat))\n", f"annotated: {told}\n")
 
 
-@pytest.mark.parametrize(
-    "more",
-    [["--out", "x.json"], ["--treebank", "craft", "--svg", "x.svg"]],
-)
+@pytest.mark.parametrize("more", [["--out", "x.json"], ["--treebank", "craft", "--svg", "x.svg"]])
 def test_options_of_parse_that_would_do_nothing_are_refused(nouns, capsys, more):
     assert "--treebank" in refused(capsys, "parse", "a cat", *more)
 

@@ -12,11 +12,7 @@ from torch import nn
 from torch.distributions import Categorical, kl_divergence
 
 from annotated import compat
-from annotated.compat import (
-    Batch,
-    LabelSmoothing,
-    make_model,
-)
+from annotated.compat import Batch, LabelSmoothing, make_model
 from annotated.machinery.errors import InputError
 
 SCRIPT = Path(__file__).with_name("older_script.py")

@@ -123,8 +123,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    "path",
-    ["folder", "", ".", "/dev/null", "link-to-null", "pipe", "read-only", "loop", "kept/x"],
+    "path", ["folder", "", ".", "/dev/null", "link-to-null", "pipe", "read-only", "loop", "kept/x"]
 )
 def test_only_files_are_written_and_replaced(place: Path, path: str):
     before = {found.name: found.lstat() for found in place.iterdir()}

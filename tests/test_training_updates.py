@@ -140,10 +140,7 @@ def test_the_loss_in_blocks_is_that_of_the_generator(bias: bool):
     src, tgt = torch.randint(4, V, (3, 5)), torch.randint(3, V, (3, 6))
     batch = Batch(src, tgt)  # 2 is padding there, and occurs in neither
     logits = model.generator.proj(model(src, batch.tgt, batch.src_mask, batch.tgt_mask))
-    losses = (
-        smoothed_cross_entropy(logits, batch.tgt_y, 2, 0.1),
-        ModelLoss(model, 0.1)(src, tgt),
-    )
+    losses = (smoothed_cross_entropy(logits, batch.tgt_y, 2, 0.1), ModelLoss(model, 0.1)(src, tgt))
     torch.testing.assert_close(*losses)
     gradients = (torch.autograd.grad(loss, list(model.parameters())) for loss in losses)
     torch.testing.assert_close(*gradients, atol=1e-5, rtol=1e-4)
