@@ -1,6 +1,7 @@
 """Section 3.2 against torch's attention, plain loops, and the paper's formula head by head."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
@@ -27,47 +28,34 @@ def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
     torch.testing.assert_close(actual, expected, atol=tolerance, rtol=tolerance)
 
 
-def loops(query: list, key: list, value: list, mask: list) -> list:
-    """Equation 1 for one sentence in Python floats, one number at a time."""
-    output = []
-    for i in range(len(query)):
-        exps = []
-        for j in range(len(key)):
-            score = sum(query[i][d] * key[j][d] for d in range(len(query[i])))
-            exps.append(math.exp(score / math.sqrt(len(query[i]))) if mask[i][j] else 0.0)
-        total = sum(exps) or 1.0  # nothing allowed: all weights are zero
-        columns = range(len(value[0]))
-        output.append(
-            [sum(e / total * v[c] for e, v in zip(exps, value, strict=True)) for c in columns]
-        )
-    return output
+def weights_by_hand(query: list, key: list, mask: list) -> list:
+    """The softmax of equation 1 for one head in Python floats, one number at a time."""
+    rows = []
+    for q, allowed in zip(query, mask, strict=True):
+        scores = [sum(map(float.__mul__, q, k)) / math.sqrt(len(q)) for k in key]
+        exps = [math.exp(x) if ok else 0.0 for x, ok in zip(scores, allowed, strict=True)]
+        rows.append([e / (sum(exps) or 1.0) for e in exps])  # nothing allowed: all are zero
+    return rows
 
 
 @st.composite
-def problems(draw, masked: bool = True):
+def problems(draw):
     """Queries, keys, values of any small shape, and a mask in any shape that broadcasts."""
     batch, h, len_q, len_k, d_k, d_v = (draw(st.integers(1, 4)) for _ in range(6))
     torch.manual_seed(draw(st.integers(0, 10_000)))
     scale = draw(st.sampled_from([0.1, 1.0, 5.0]))
-    query = scale * torch.randn(batch, h, len_q, d_k)
-    key = scale * torch.randn(batch, h, len_k, d_k)
-    value = torch.randn(batch, h, len_k, d_v)
-    if not masked:
-        return query, key, value
+    query, key = (scale * torch.randn(batch, h, length, d_k) for length in (len_q, len_k))
     shapes = [(batch, h, len_q, len_k), (batch, 1, 1, len_k), (1, 1, len_q, len_k), (len_q, len_k)]
     shape = draw(st.sampled_from([None, *shapes]))
     density = draw(st.sampled_from([0.2, 0.5, 0.9]))  # at 0.2 many rows see nothing
     mask = None if shape is None else torch.rand(shape) < density
-    return query, key, value, mask
+    return query, key, torch.randn(batch, h, len_k, d_v), mask
 
 
 def test_subsequent_mask_allows_the_past_and_the_present():
     mask = subsequent_mask(5)
-    assert mask.shape == (1, 5, 5)
     assert mask.dtype == torch.bool
-    for i in range(5):
-        for j in range(5):
-            assert mask[0, i, j].item() == (j <= i)
+    assert mask.tolist() == [[[j <= i for j in range(5)] for i in range(5)]]
 
 
 @given(problems())
@@ -75,43 +63,13 @@ def test_both_paths_follow_the_definition(problem):
     query, key, value, mask = problem
     full = torch.ones(*query.shape[:-1], key.size(-2), dtype=torch.bool)
     full = full if mask is None else full & mask
-    expected = torch.tensor(
-        [
-            [
-                loops(query[b, i].tolist(), key[b, i].tolist(), value[b, i].tolist(), m.tolist())
-                for i, m in enumerate(heads)
-            ]
-            for b, heads in enumerate(full)
-        ]
-    )
-    close(explicit(query, key, value, mask), expected)
-    close(F.scaled_dot_product_attention(query, key, value, mask), expected)
-
-
-@given(problems())
-def test_weights_are_distributions_over_what_is_allowed(problem):
-    query, key, value, mask = problem
+    heads = zip(*(x.flatten(0, 1).tolist() for x in (query, key, full)), strict=True)
+    expected = torch.tensor([weights_by_hand(*head) for head in heads]).view_as(full)
     output, weights = scaled_dot_product(query, key, value, mask)
-    allowed = torch.ones_like(weights, dtype=torch.bool)
-    allowed = allowed if mask is None else allowed & mask
-    close(weights.sum(-1), allowed.any(-1).float())
-    assert (weights >= 0).all()
-    assert (weights[~allowed] == 0).all()
-    close(output, weights @ value)
-
-
-@given(problems())
-def test_both_paths_are_equal_in_value_and_gradient(problem):
-    *inputs, mask = problem
-    results = []
-    for attend in explicit, F.scaled_dot_product_attention:
-        leaves = [x.clone().requires_grad_() for x in inputs]
-        output = attend(*leaves, mask)
-        weighting = torch.arange(output.numel()).reshape(output.shape).cos()
-        gradients = torch.autograd.grad((output * weighting).sum(), leaves)
-        results.append((output, *gradients))
-    for one, other in zip(*results, strict=True):
-        close(one, other)
+    assert (weights[~full] == 0).all()
+    close(weights, expected)
+    close(output, expected @ value)
+    close(F.scaled_dot_product_attention(query, key, value, mask), expected @ value)
 
 
 @PATHS
@@ -120,24 +78,6 @@ def test_gradient_is_the_numerical_gradient_also_where_rows_are_blind(attend):
     mask = torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1]]).bool()
     leaves = [x.requires_grad_() for x in (query, key, value)]
     assert torch.autograd.gradcheck(lambda q, k, v: attend(q, k, v, mask), leaves)
-
-
-@PATHS
-@pytest.mark.parametrize("shape", [(2, 1, 5), (2, 3, 5)])
-@pytest.mark.filterwarnings("ignore:Anomaly Detection")
-def test_blind_rows_give_zeros_and_no_nan(attend, shape):
-    query, key, value = torch.randn(2, 3, 4), torch.randn(2, 5, 4), torch.randn(2, 5, 6)
-    leaves = [x.requires_grad_() for x in (query, key, value)]
-    mask = torch.ones(shape, dtype=torch.bool)
-    mask[0] = False
-    output = attend(*leaves, mask)
-    assert (output[0] == 0).all()
-    assert (output[1] != 0).all()
-    with torch.autograd.detect_anomaly(check_nan=True):
-        output.square().sum().backward()
-    for x in leaves:
-        assert (x.grad[0] == 0).all()
-        assert x.grad[1].isfinite().all() and x.grad[1].any()
 
 
 def test_dropout_falls_on_the_weights():
@@ -167,9 +107,8 @@ def torch_twin(ours: MultiHeadedAttention, d_model: int) -> nn.MultiheadAttentio
 @pytest.mark.parametrize("bias", [False, True])
 def test_multi_head_equals_torch(h, kind, bias):
     query, key, value = torch.randn(3, 5, 16), torch.randn(3, 7, 16), torch.randn(3, 7, 16)
-    mask = {"none": None, "padding": torch.rand(3, 1, 7) < 0.6, "full": torch.rand(3, 5, 7) < 0.6}[
-        kind
-    ]
+    mask = {"none": None, "padding": torch.rand(3, 1, 7) < 0.6, "full": torch.rand(3, 5, 7) < 0.6}
+    mask = mask[kind]
     forbidden = None
     if mask is not None:
         mask[..., 0] = True
@@ -229,21 +168,6 @@ def test_multi_head_equals_the_formula_head_by_head(d_k, d_v):
     close(attention(Q[None], K[None], V[None])[0], expected)
 
 
-@pytest.mark.parametrize("h, d_model, d_k, d_v", [(8, 512, 16, 64), (3, 8, 5, 2), (1, 4, 9, 7)])
-def test_d_k_and_d_v_are_free(h, d_model, d_k, d_v):
-    attention = MultiHeadedAttention(h, d_model, d_k=d_k, d_v=d_v)
-    assert attention(*[torch.randn(2, 3, d_model)] * 3).shape == (2, 3, d_model)
-    count = sum(p.numel() for p in attention.parameters())
-    assert count == 2 * d_model * h * d_k + 2 * d_model * h * d_v
-
-
-def test_heads_cost_the_same_however_many():
-    counts = {
-        sum(p.numel() for p in MultiHeadedAttention(h, 16).parameters()) for h in (1, 2, 4, 16)
-    }
-    assert counts == {4 * 16 * 16}
-
-
 def test_mask_may_be_zero_one_or_boolean_and_broadcasts_over_the_batch():
     attention = MultiHeadedAttention(2, 8)
     x = torch.randn(3, 4, 8)
@@ -252,37 +176,21 @@ def test_mask_may_be_zero_one_or_boolean_and_broadcasts_over_the_batch():
         assert torch.equal(attention(x, x, x, mask), attention(x, x, x, boolean))
 
 
-@pytest.mark.parametrize("forbidden", [-math.inf, -1e9, 0.5, 0.0])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("forbidden", "dtype"),
+    [*product([-math.inf, -1e9, 0.5, 0.0], [torch.float32, torch.bfloat16]), (-9999, torch.int32)],
+)
 def test_a_mask_that_is_to_be_added_is_refused(forbidden: float, dtype: torch.dtype):
     """In it 0 allows, so that zeros alone could mean either."""
     attention, x = MultiHeadedAttention(2, 8), torch.randn(1, 4, 8)
     mask = torch.zeros(1, 4, 4, dtype=dtype).masked_fill(~subsequent_mask(4), forbidden)
     for attend in attention, scaled_dot_product:
-        with pytest.raises(ValueError, match="expected mask with False or 0 where"):
+        with pytest.raises(InputError, match="expected mask with False or 0 where"):
             attend(x, x, x, mask)
-
-
-def test_a_mask_of_whole_numbers_that_is_to_be_added_is_refused():
-    attention, x = MultiHeadedAttention(2, 8), torch.randn(1, 4, 8)
-    mask = torch.zeros(1, 4, 4, dtype=torch.int32).masked_fill(~subsequent_mask(4), -10_000)
-    with pytest.raises(InputError, match="expected mask with False or 0 where"):
-        attention(x, x, x, mask)
-
-
-def test_attention_dropout_acts_in_training_only():
-    attention = MultiHeadedAttention(2, 8, dropout=0.5)
-    x = torch.randn(1, 6, 8)
-    assert not torch.equal(attention(x, x, x), attention(x, x, x))
-    attention.eval()
-    plain = MultiHeadedAttention(2, 8)
-    plain.load_state_dict(attention.state_dict())
-    assert torch.equal(attention(x, x, x), plain(x, x, x))
 
 
 @pytest.mark.parametrize("how", ["autocast", "weights"])
 def test_sixteen_bits_go_in_and_come_out(how: str):
-    torch.manual_seed(0)
     layer, x = MultiHeadedAttention(4, 32).eval(), torch.randn(2, 7, 32)
     exact = layer(x, x, x)
     if how == "autocast":
