@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file as tensors
 from torch import Tensor, nn
 
 from annotated.machinery.cli.main import main
@@ -30,10 +30,6 @@ EXACT = "update", "epoch", "target_tokens", "learning_rate", "train_loss", "dev_
 def exact(config: TrainingConfig) -> list[list[str]]:
     """The log without its clock."""
     return [[row[key] for key in EXACT] for row in rows(config)]
-
-
-def tensors(path: Path) -> dict[str, np.ndarray]:
-    return load_file(path)
 
 
 def same(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
@@ -69,11 +65,11 @@ def half_written(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str
     raise OSError("no space left on device")
 
 
-def refused(config: TrainingConfig, capsys: pytest.CaptureFixture[str]) -> str:
-    """What the command says when it will not go on with a run: one line, and exit status 2."""
+def refused(run: TrainingConfig | str, capsys: pytest.CaptureFixture[str]) -> str:
+    """What a command says, or `train` when it will not go on with a run: a line, and status 2."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as end:
-        main(["train", "--out", config.out, "--resume"])
+        main(run.split() if isinstance(run, str) else ["train", "--out", run.out, "--resume"])
     said = [line for line in capsys.readouterr().err.splitlines() if line]
     assert end.value.code == 2 and said[-1].startswith("annotated: ")
     assert not any("Traceback" in line for line in said)

@@ -45,14 +45,14 @@ import pytest
 import torch
 from foreign_parts import CHANGES, PARTS, Distances, Factorized, LinearAttention, Silent, TorchStack
 from safetensors import safe_open
-from small_runs import assert_same_run
+from small_runs import assert_same_run, refused
 from test_runs_processes import assert_close
 from tiny import TOKENIZER, never_end
 from torch import Tensor, nn
 
 from annotated.attention import subsequent_mask
 from annotated.data import END, PAD, START, UNK, encode_source
-from annotated.decoding import beam_search, greedy_decode, length_penalty
+from annotated.decoding import beam_search, greedy_decode
 from annotated.incremental import DecoderCache
 from annotated.machinery.cli.main import main
 from annotated.machinery.errors import FileError, InputError
@@ -75,9 +75,8 @@ HEADER, *_ = TABLE.values()
 
 def build(config: TransformerConfig, row: str) -> EncoderDecoder:
     """A model of a row; tied or not as the row says."""
-    return build_model(
-        replace(config, tie_embeddings=said(row, "embeddings") == "tied"), **PARTS[row]
-    )
+    tied = said(row, "embeddings") == "tied"
+    return build_model(replace(config, tie_embeddings=tied), **PARTS[row])
 
 
 def said(row: str, column: str) -> str:
@@ -158,24 +157,6 @@ def test_every_search_finds_what_the_model_says(row: str):
 
 @each
 @torch.no_grad()
-def test_a_wide_beam_finds_all_outputs_in_their_order(row: str):
-    model, scores = lively(row), {}
-    (found,) = beam_search(model, SRC[:1], beam=40, n_best=31, max_len=3)
-
-    def extend(ids: tuple[int, ...], log_prob: Tensor) -> None:
-        following = model.generator(model(SRC[:1], torch.tensor([[START, *ids]])))[0, -1] + log_prob
-        scores[ids] = float(following[END]) / length_penalty(len(ids) + 1, 0.6)
-        for token in [4, 5, 6, 7, 8] if len(ids) < 2 else []:
-            extend((*ids, token), following[token])
-
-    extend((), torch.zeros(()))
-    assert [tuple(one.ids) for one in found] == sorted(scores, key=scores.get, reverse=True)
-    expected = torch.tensor([scores[tuple(one.ids)] for one in found])
-    close(torch.tensor([one.score for one in found]), expected)
-
-
-@each
-@torch.no_grad()
 def test_recorded_weights_are_those_that_mix_the_values(row: str):
     """Those of the layer's own kernel, from which its output follows."""
     model = lively(row)
@@ -222,18 +203,22 @@ def test_activations_and_heads_are_changed_by_name(row: str):
         weight.copy_(kept)
 
 
+def is_refused(translator: Translator, told: str, folder: Path, *more: Callable) -> None:
+    """By all other programs, and by `more`."""
+    exports = [partial(export_model, translator, form) for form in FORMS]
+    for store in [*exports, *more, lambda _: engine.EngineTranslator(translator)]:
+        with pytest.raises(InputError, match=told) as error:
+            store(folder / "new")
+        assert "\n" not in str(error.value)
+
+
 @each
 def test_other_programs_refuse_by_name(row: str, tmp_path: Path, monkeypatch):
     """Even an engine that has a model with the same weights and configuration already."""
     monkeypatch.setattr(engine, "cache_folder", lambda: tmp_path)
     monkeypatch.setattr(engine, "digest", lambda *_: "here")
     (tmp_path / "ctranslate2" / "here").mkdir(parents=True)
-    translator = Translator(lively(row, 60), TOKENIZER)
-    for form in FORMS:
-        with pytest.raises(InputError, match=name_of(row)):
-            export_model(translator, form, tmp_path / "out")
-    with pytest.raises(InputError, match=name_of(row)):
-        engine.EngineTranslator(translator)
+    is_refused(Translator(lively(row, 60), TOKENIZER), name_of(row), tmp_path)
     assert os.listdir(tmp_path) == ["ctranslate2"]
 
 
@@ -244,12 +229,7 @@ def test_a_model_built_by_hand_translates_and_is_not_stored(row: str, tmp_path: 
     ours, hand = Translator(model, TOKENIZER), Translator(EncoderDecoder(*places), TOKENIZER)
     assert hand.translate(texts, max_len=9) == ours.translate(texts, max_len=9)
     assert likelihood(hand, texts, texts) == likelihood(ours, texts, texts)
-    for store in hand.save, *(partial(export_model, hand, form) for form in FORMS):
-        with pytest.raises(InputError, match="expected a model from build_model") as error:
-            store(tmp_path / "new")
-        assert "\n" not in str(error.value)
-    with pytest.raises(InputError, match="expected a model from build_model"):
-        engine.EngineTranslator(hand)
+    is_refused(hand, "expected a model from build_model", tmp_path, hand.save)
     assert not os.listdir(tmp_path)
 
 
@@ -264,11 +244,7 @@ def test_what_changes_a_built_model_belongs_to_its_build(change: Callable, tmp_p
 
     config = TransformerConfig(60, 60, N=2, d_model=16, d_ff=32, h=2)
     translator = Translator(changed(config), TOKENIZER)
-    for store in translator.save, *(partial(export_model, translator, form) for form in FORMS):
-        with pytest.raises(InputError, match=CHANGES[change]):
-            store(tmp_path / "new")
-    with pytest.raises(InputError, match=CHANGES[change]):
-        engine.EngineTranslator(translator)
+    is_refused(translator, CHANGES[change], tmp_path, translator.save)
 
     translator = Translator(built(changed, config), TOKENIZER)
     translator.save(tmp_path / "new")
@@ -314,16 +290,6 @@ def maker(row: str) -> Callable[[TransformerConfig], EncoderDecoder]:
     return partial(build_model, **PARTS[row]) if tied else partial(build, row=row)
 
 
-def command_refuses(words: list[str], capsys: pytest.CaptureFixture[str]) -> str:
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as end:
-        main(words)
-    err = capsys.readouterr().err
-    (said,) = [line for line in err.splitlines() if line]
-    assert end.value.code == 2 and said.startswith("annotated: ")
-    return said
-
-
 @pytest.mark.slow
 @each
 def test_a_run_goes_on_and_its_model_is_loaded(row: str, config, tmp_path: Path, capsys):
@@ -334,16 +300,16 @@ def test_a_run_goes_on_and_its_model_is_loaded(row: str, config, tmp_path: Path,
     for stranger in build_model, partial(build_model, source_attention=LinearAttention):
         with pytest.raises(FileError, match=name):
             train(stopped, resume=True, build=stranger)
-    assert name in command_refuses(["train", "--out", stopped.out, "--resume"], capsys)
+    assert name in refused(stopped, capsys)
     train(stopped, resume=True, build=make)
     assert_same_run(config, stopped)
 
     for stranger in {}, {"source_attention": LinearAttention}:
         with pytest.raises(InputError, match=name):
             load_pretrained(config.out, **stranger)
-    assert name in command_refuses(["translate", config.out, "one two"], capsys)
-    words = ["export", config.out, "--to", "onnx", "--out", str(tmp_path / "new")]
-    assert name in command_refuses(words, capsys)
+    export = f"export {config.out} --to onnx --out {tmp_path / 'new'}"
+    for command in f"translate {config.out} one", export:
+        assert name in refused(command, capsys)
     main(["average", config.out, "--last", "1"])  # which needs no part
     model = make(model_config(config)).eval()
     with safe_open(list_checkpoints(config.out)[-1], "pt") as file:
