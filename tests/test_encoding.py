@@ -1,12 +1,11 @@
 """Encoded pairs: the ids that the tokenizer gives, in flat arrays."""
 
-import re
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from test_data import BPE, TEXT, UNITS
 from tokenizers import Tokenizer, models, normalizers
 
 from annotated.data import (
@@ -30,15 +29,6 @@ from annotated.machinery.corpora.encoding import (
 )
 from annotated.machinery.files import resource_path
 
-TEXT = [
-    "The naïve café: two men (one old, one young) ride bicycles!",
-    "Zwei Männer fahren Rad – „schön“, sagt der Ältere; übrigens: 3.5 km/h.",
-    "Un garçon saute par-dessus l'eau ...  deux  fois?\tOui.",
-    "cafe\u0301 u\u0308ber 5 m², ½ ﬁn…",
-]
-BPE = train_bpe(TEXT, 150)
-# Letters and signs of the text, each with the marks that belong to it.
-UNITS = sorted(set(re.findall(r".[\u0300-\u036f]*", " ".join(TEXT))))
 SENTENCES = st.lists(st.lists(st.sampled_from(UNITS), max_size=8).map("".join), max_size=12)
 
 
@@ -47,13 +37,10 @@ def encoded(tokenizer: Tokenizer, source: list[str], target: list[str]) -> Encod
     return PairEncoder(tokenizer).encode(pairs)
 
 
-def every_pair(pairs: EncodedPairs) -> list[tuple[list[int], list[int]]]:
-    return [pairs[i] for i in range(len(pairs))]
-
-
 def test_encoded_pairs_are_a_sequence():
     pairs = encoded(BPE, ["un", "eau"], ["", "old"])
-    assert pairs[-1] == pairs[1] and pairs[-2] == pairs[0] and list(pairs) == every_pair(pairs)
+    assert pairs[-1] == pairs[1] and pairs[-2] == pairs[0]
+    assert list(pairs) == [pairs[0], pairs[1]]
     for i in (2, -3):
         with pytest.raises(IndexError):
             pairs[i]
@@ -70,7 +57,7 @@ def test_ids_and_lengths_have_the_smallest_type_that_holds_them():
     large = Tokenizer(models.WordLevel(words, unk_token="<unk>"))  # not ours: no ▁, whole texts
     pairs = encoded(large, ["69995", "1 2"], ["7", ""])
     assert pairs.ids.dtype == np.uint32
-    assert every_pair(pairs) == [([69_999, END], [START, 11, END]), ([UNK, END], [START, END])]
+    assert [*pairs] == [([69_999, END], [START, 11, END]), ([UNK, END], [START, END])]
 
 
 # What a word could be mistaken for: spaces, ▁, accents apart, symbols, other scripts, no text.
@@ -94,8 +81,8 @@ def test_words_encoded_once_have_the_ids_of_whole_sentences(tokenizer: Tokenizer
     assert splits_at_spaces(tokenizer)
     pairs = encoded(tokenizer, texts, texts[::-1])
     source, target = encode_source(tokenizer, texts), encode_target(tokenizer, texts[::-1])
-    assert every_pair(pairs) == list(zip(source, target, strict=True))
-    assert pairs.lengths.tolist() == [[len(a), len(b)] for a, b in every_pair(pairs)]
+    assert [*pairs] == list(zip(source, target, strict=True))
+    assert pairs.lengths.tolist() == [[len(a), len(b)] for a, b in pairs]
 
 
 def test_words_that_are_not_kept_are_encoded_anew(monkeypatch: pytest.MonkeyPatch):
