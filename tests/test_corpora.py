@@ -57,12 +57,8 @@ def test_bad_pairs_are_dropped_and_reported():
     assert report.good == 2 and report.bad == {
         "not UTF-8": [2, 5], "with an empty side": [3, 6, 7], "without a partner": [8],
     }  # fmt: skip
-    assert str(report) == (
-        "text: 2 good pairs of 8; 2 not UTF-8 (lines 2, 5); 3 with an empty side (lines 3, 6, 7); "
-        "1 without a partner (line 8)"
-    )
     report.check("drop")
-    with pytest.raises(ValueError, match="2 good pairs of 8"):
+    with pytest.raises(ValueError, match=r"2 good pairs of 8.* \(lines 3, 6, 7\); 1 without"):
         report.check("refuse")
     with pytest.raises(ValueError, match="'ignore'"):
         report.check("ignore")
@@ -109,18 +105,13 @@ def test_wmts_training_data_is_read_part_by_part(data_folder: Path):
 
 def test_wmts_test_data_is_freed_of_its_markup(data_folder: Path):
     sgm = '<srcset>\n<p>\n<seg id="1"> A &amp; b. </seg>\n<seg id="2">C</seg>\n</p>\n'
-    members = {
-        "dev/newstest2014-deen-ref.en.sgm": sgm,
-        "dev/newstest2014-deen-src.de.sgm": sgm.lower(),
-    }
+    sides = {"ref.en": sgm, "src.de": sgm.lower()}
+    members = {f"dev/newstest2014-deen-{x}.sgm": text.encode() for x, text in sides.items()}
     (data_folder / "wmt").mkdir(parents=True)
-    content = {name: text.encode() for name, text in members.items()}
-    tar(data_folder / "wmt" / "dev.tgz", content, "w:gz")
-    assert load_pairs("wmt14-en-de", "test", "en", "de") == (
-        ["A &amp; b.", "C"],
-        ["a &amp; b.", "c"],
-    )
-    assert load_pairs("news", "test", "de", "en")[1] == ["A &amp; b.", "C"]
+    tar(data_folder / "wmt" / "dev.tgz", members, "w:gz")
+    found = load_pairs("wmt14-en-de", "test", "en", "de")
+    assert found == (["A &amp; b.", "C"], ["a &amp; b.", "c"])
+    assert load_pairs("news", "test", "de", "en") == found[::-1]
 
 
 def test_iwslt_is_divided_as_usual(data_folder: Path):
@@ -161,11 +152,11 @@ def test_no_english_sentence_of_tatoeba_crosses_splits(data_folder: Path, shape:
     splits = {s: load_pairs("tatoeba", s, "en", "de") for s in ("train", "dev", "test")}
     pairs = [pair for split in splits.values() for pair in zip(*split, strict=True)]
     assert sorted(pairs) == sorted(tuple(line.split("\t")) for line in TATOEBA)
-    words = {
-        s: {re.sub(r"\W", "", e).lower() for e in english} for s, (english, _) in splits.items()
-    }
-    assert not words["train"] & (words["dev"] | words["test"]) and not words["dev"] & words["test"]
-    assert 0 < len(words["dev"]) < 30 and 0 < len(words["test"]) < 30
+    train, dev, test = (
+        {re.sub(r"\W", "", line).lower() for line in english} for english, _ in splits.values()
+    )
+    assert not train & (dev | test) and not dev & test
+    assert 0 < len(dev) < 30 and 0 < len(test) < 30
     assert load_pairs("tatoeba", "dev", "de", "en") == splits["dev"][::-1]
 
 
@@ -184,17 +175,10 @@ def test_the_end_of_the_laws_is_held_out(data_folder: Path):
     assert [line for split in splits for line in split] == [f"article {n}" for n in range(1, 5001)]
 
 
-@pytest.fixture
-def local(data_folder: Path) -> Path:
-    """The folder of Multi30k under an ANNOTATED_DATA of our own."""
-    (data_folder / "multi30k").mkdir(parents=True)
-    return data_folder / "multi30k"
-
-
-def test_sides_of_unequal_length_are_refused(local: Path, monkeypatch):
-    monkeypatch.chdir(local.parent)  # where there is a folder of the name
-    (local / "val.en").write_text("one\ntwo\n", encoding="utf-8")
-    (local / "val.de").write_text("eins\nzwei\ndrei\n", encoding="utf-8")
+def test_sides_of_unequal_length_are_refused(data_folder: Path, monkeypatch):
+    put(data_folder / "multi30k" / "val.en", b"one\ntwo\n")
+    put(data_folder / "multi30k" / "val.de", b"eins\nzwei\ndrei\n")
+    monkeypatch.chdir(data_folder)  # where there is a folder of the name
     with pytest.raises(ValueError, match=r"multi30k dev, val.en.gz: .*\(line 3\)"):
         load_pairs("multi30k", "dev", "en", "de")
     with pytest.warns(UserWarning, match=r"2 good pairs of 3.*\(line 3\)"):
@@ -206,9 +190,8 @@ def test_sides_of_unequal_length_are_refused(local: Path, monkeypatch):
 
 def test_a_folder_of_ones_own_is_a_corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     texts = tmp_path / "texts"
-    texts.mkdir()
-    (texts / "train.en").write_text("\ufeffone\ntwo\n\n", encoding="utf-8")  # with its mark
-    (texts / "train.is.xz").write_bytes(lzma.compress(b"einn\ntveir\n\xc3\xberir\n"))
+    put(texts / "train.en", "\ufeffone\ntwo\n\n".encode())  # with its mark
+    put(texts / "train.is.xz", lzma.compress(b"einn\ntveir\n\xc3\xberir\n"))
     with pytest.raises(ValueError, match=r"texts, train: .*line 3"):
         load_pairs(str(texts), "train", "en", "is")
     with pytest.warns(UserWarning, match="2 good pairs of 3"):
@@ -223,10 +206,8 @@ def test_a_folder_of_ones_own_is_a_corpus(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_corpora_add_up_in_order(tmp_path: Path):
-    for folder, line in ("one", "1"), ("two", "2"):
-        (tmp_path / folder).mkdir()
-        for lang in "en", "de":
-            (tmp_path / folder / f"dev.{lang}").write_text(f"{lang} {line}\n", encoding="utf-8")
+    for (folder, line), lang in product([("one", "1"), ("two", "2")], ["en", "de"]):
+        put(tmp_path / folder / f"dev.{lang}", f"{lang} {line}\n".encode())
     both = f"{tmp_path / 'two'}+{tmp_path / 'one'}"
     assert load_pairs(both, "dev", "en", "de") == (["en 2", "en 1"], ["de 2", "de 1"])
     with pytest.raises(ValueError, match=r"a folder, or a corpus out of multi30k.*'three'"):
@@ -253,9 +234,9 @@ def test_data_is_named_with_its_languages():
         (("tatoeba", "dev", "de", "fr"), ["English on one side of tatoeba", "'de', 'fr'"]),
     ],
 )
-def test_unknown_names_are_refused_with_the_known(local: Path, arguments, named):
+def test_unknown_names_are_refused_with_the_known(data_folder: Path, arguments, named):
     for lang in "en", "de":
-        (local / f"val.{lang}").write_text("x\n", encoding="utf-8")
+        put(data_folder / "multi30k" / f"val.{lang}", b"x\n")
     with pytest.raises(ValueError) as error:
         load_pairs(*arguments)
     assert all(part in str(error.value) for part in named)

@@ -8,13 +8,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from tokenizers import Tokenizer
 
 from annotated.data import encode_source, encode_target, train_bpe
 from annotated.machinery.cli.main import main
@@ -134,20 +136,21 @@ def test_a_small_corpus_is_its_own_sample():
 
 
 def test_each_line_has_the_same_chance_to_be_drawn():
-    total, drawn = draw_lines(((n, "", "") for n in range(20_000)), 2000)
-    numbers = sorted(line[0] for line in drawn)
-    assert total == 20_000 and len(set(numbers)) == 2000
-    for tenth in range(10):  # 200 expected in each, give or take five standard deviations
-        assert abs(sum(2000 * tenth <= n < 2000 * (tenth + 1) for n in numbers) - 200) < 70
-    assert draw_lines(((n, "", "") for n in range(20_000)), 2000) == (total, drawn)
+    lines = [(n, "", "") for n in range(20_000)]
+    total, drawn = draw_lines(iter(lines), 2000)
+    assert total == 20_000 and len({n for n, *_ in drawn}) == 2000
+    counts = np.bincount([n // 2000 for n, *_ in drawn], minlength=10)
+    assert (abs(counts - 200) < 70).all()  # give or take five standard deviations
+    assert draw_lines(iter(lines), 2000) == (total, drawn)
 
 
 def test_the_vocabulary_is_learned_from_the_sample(asked: TrainingConfig):
-    few = PreparedCorpus.open(prepare(replace(asked, vocab_pairs=1)))
-    whole = PreparedCorpus.open(prepare(asked))
-    sizes = [len(json.loads((c.folder / "tokenizer.json").read_text("utf-8"))["model"]["vocab"])
-             for c in (few, whole)]  # fmt: skip
-    assert sizes[0] < sizes[1] and len(few.train) == len(whole.train) == 40
+    sizes = []
+    for config in replace(asked, vocab_pairs=1), asked:
+        corpus = PreparedCorpus.open(prepare(config))
+        assert len(corpus.train) == 40
+        sizes.append(Tokenizer.from_file(str(corpus.folder / "tokenizer.json")).get_vocab_size())
+    assert sizes[0] < sizes[1]
 
 
 def test_other_rules_make_another_corpus(asked: TrainingConfig):
@@ -179,13 +182,8 @@ def test_two_at_once_are_one_after_the_other(asked: TrainingConfig, monkeypatch)
         real(*given)
 
     monkeypatch.setattr(prepared, "_write_corpus", slow)
-    folders: list[Path] = []
-    threads = [threading.Thread(target=lambda: folders.append(prepare(asked))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(written) == 1 and len(folders) == 3 and len(set(folders)) == 1
+    with ThreadPoolExecutor(3) as pool:
+        assert len(set(pool.map(prepare, [asked] * 3))) == 1 and len(written) == 1
 
 
 def test_the_command_prepares_and_prints_the_folder(asked, tmp_path: Path, capsys):
@@ -260,10 +258,7 @@ def test_a_split_without_pairs_is_refused(asked: TrainingConfig, texts: Path, ca
 @pytest.mark.parametrize("at", [(np.lib.format, "write_array_header_1_0"), (np, "save"),
                                 (prepared, "write_text")])  # fmt: skip
 def test_a_full_disk_is_reported_and_leaves_nothing(asked, cache: Path, monkeypatch, at: tuple):
-    def full(*given: object, **more: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(*at, full)
+    monkeypatch.setattr(*at, Mock(side_effect=OSError(28, "No space left on device")))
     refused(asked, FileError, "No space left on device", cache)
 
 
@@ -313,21 +308,17 @@ def test_a_manifest_with_other_content_is_refused(asked: TrainingConfig):
 def test_a_flipped_id_in_a_large_file_is_seen_by_the_command(asked, monkeypatch):
     folder = prepare(asked)
     monkeypatch.setattr(prepared, "_QUICK", 0)
+    whole, lengths = (folder / "dev.lengths.npy").read_bytes(), np.load(folder / "dev.lengths.npy")
+    lengths[1, 0] += 1
+    np.save(folder / "dev.lengths.npy", lengths)  # which do not add up
+    with pytest.raises(FileError, match="lengths"):
+        PreparedCorpus.open(folder)
+    (folder / "dev.lengths.npy").write_bytes(whole)
     path = folder / "train.ids.npy"
     path.write_bytes(damages(path.read_bytes())["flipped"])
     PreparedCorpus.open(folder)  # too large to be read each time
     with pytest.raises(FileError, match=r"train\.ids\.npy: .*SHA-256"):
         prepare(asked)
-
-
-def test_lengths_that_do_not_add_up_are_refused(asked: TrainingConfig, monkeypatch):
-    folder = prepare(asked)
-    monkeypatch.setattr(prepared, "_QUICK", 0)
-    lengths = np.load(folder / "dev.lengths.npy")
-    lengths[1, 0] += 1
-    np.save(folder / "dev.lengths.npy", lengths)
-    with pytest.raises(FileError, match="lengths"):
-        PreparedCorpus.open(folder)
 
 
 @pytest.mark.processes
@@ -341,10 +332,10 @@ def test_a_killed_preparation_is_never_half_used(
     whole = contents(prepare(asked, tmp_path / "whole"))
     out = tmp_path / "killed"
     words = [sys.executable, "-m", "annotated", "prepare", "--data", asked.data]
-    words += ["--vocab-size", "90"]
+    words += ["--vocab-size", "90", "--out", str(out)]
     chance = random.Random(0)
     for _ in range(4):
-        running = subprocess.Popen([*words, "--out", str(out)], stderr=subprocess.DEVNULL)
+        running = subprocess.Popen(words, stderr=subprocess.DEVNULL)
         while running.poll() is None and not list(tmp_path.glob("*.part/killed")):
             time.sleep(0.02)
         time.sleep(chance.uniform(0, 1.5))

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from annotated.machinery.recurrence import SSRU
-from annotated.model import make_model
 
 
 @given(st.integers(1, 5), st.integers(1, 4), st.integers(0, 99))
@@ -24,17 +23,3 @@ def test_the_cell_is_its_equation(length: int, size: int, seed: int):
             f = [1 / (1 + math.exp(-g)) for g in gate]
             c = [f[i] * c[i] + (1 - f[i]) * new[i] for i in range(size)]
             assert found[row, t].tolist() == pytest.approx([max(0, v) for v in c], abs=1e-5)
-
-
-def test_a_recurrent_decoder_can_be_trained():
-    """It learns to repeat a word for as long as it takes."""
-    model = make_model(9, 9, N=1, d_model=16, d_ff=16, h=2, dropout=0.0, decoder="ssru")
-    adam = torch.optim.Adam(model.parameters(), lr=0.01)
-    src, tgt = torch.tensor([[4, 1], [5, 1]]), torch.tensor([[0, 4, 4, 4, 1], [0, 5, 5, 5, 1]])
-    for _ in range(60):
-        log_probs = model.generator(model(src, tgt[:, :-1]))
-        loss = -log_probs.gather(-1, tgt[:, 1:, None]).mean()
-        adam.zero_grad()
-        loss.backward()
-        adam.step()
-    assert loss < 0.1

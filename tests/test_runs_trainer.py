@@ -5,13 +5,14 @@ import math
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from small_runs import assert_same_run, equal, exact, rows, same, tensors
+from small_runs import assert_same_run, exact, rows, same, tensors
 from torch import nn
 
 from annotated.data import make_batch
@@ -37,29 +38,45 @@ def test_a_run_that_stopped_goes_on_as_if_it_had_not(config, tmp_path: Path, par
     assert_same_run(config, stopped)
 
 
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> dict[int, Callable[[], None]]:
+    """What shall happen in which step, counted from 1; the count itself is at 0."""
+    real, happens = Trainer.train_step, {0: 0}
+
+    def train_step(trainer: Trainer, batch: GlobalBatch) -> Readback:
+        happens[0] += 1
+        return happens.get(happens[0], lambda: None)() or real(trainer, batch)
+
+    monkeypatch.setattr(Trainer, "train_step", train_step)
+    return happens
+
+
+def press() -> None:
+    os.kill(os.getpid(), signal.SIGINT)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("at", [13, 15, 20])  # between rows; at a row; at a checkpoint
-def test_ctrl_c_finishes_the_update_saves_and_says_how(config, tmp_path, monkeypatch, at):
+def test_ctrl_c_finishes_the_update_saves_and_says_how(config, tmp_path, steps, at):
     train(config)
+    steps |= {0: 0, at: press}
     stopped = replace(config, out=str(tmp_path / "stopped"))
     before = signal.getsignal(signal.SIGINT)
-    real, count = Trainer.train_step, 0
-
-    def press(trainer: Trainer, batch: GlobalBatch) -> Readback:
-        nonlocal count
-        count += 1
-        if count == at:
-            os.kill(os.getpid(), signal.SIGINT)
-        return real(trainer, batch)
-
-    monkeypatch.setattr(Trainer, "train_step", press)
     with pytest.raises(KeyboardInterrupt, match=rf"update {at}\b.*--resume"):
         train(stopped)
     assert signal.getsignal(signal.SIGINT) is before
     assert (Path(stopped.out) / INTERRUPTED).exists()
     train(stopped, resume=True)
-    assert count == 30 and not (Path(stopped.out) / INTERRUPTED).exists()
+    assert steps[0] == 30 and not (Path(stopped.out) / INTERRUPTED).exists()
     assert_same_run(config, stopped)
+
+
+@pytest.mark.parametrize("at", [10, 13])  # at a checkpoint; where the run is told to stop
+def test_nothing_is_saved_after_a_loss_that_is_not_finite(config, steps, at: int):
+    steps[at] = lambda: (press() if at == 13 else None) or Readback(torch.tensor(math.nan))
+    with pytest.raises(InputError, match=f"nan.*update {at}"):
+        train(config)
+    assert len(list(Path(config.out).glob("*.safetensors"))) == (at > 10)
 
 
 def test_what_a_run_leaves_behind(config: TrainingConfig, corpus: Path):
@@ -144,26 +161,6 @@ def test_checkpoints_by_the_clock(config: TrainingConfig, monkeypatch: pytest.Mo
     assert saved == [7, 14, 21, 28, 30]
 
 
-@pytest.mark.parametrize("at", [10, 13])  # at a checkpoint; where the run is told to stop
-def test_nothing_is_saved_after_a_loss_that_is_not_finite(config, monkeypatch, at: int):
-    real, count = Trainer.train_step, 0
-
-    def spoil(trainer: Trainer, batch: GlobalBatch) -> Readback:
-        nonlocal count
-        count += 1
-        if count == at:
-            real(trainer, batch)
-            if at == 13:
-                os.kill(os.getpid(), signal.SIGINT)
-            return Readback(torch.tensor(math.nan))
-        return real(trainer, batch)
-
-    monkeypatch.setattr(Trainer, "train_step", spoil)
-    with pytest.raises(InputError, match=f"nan.*update {at}"):
-        train(config)
-    assert len(list(Path(config.out).glob("*.safetensors"))) == (at > 10)
-
-
 def test_weights_that_are_not_finite_are_never_saved(config: TrainingConfig, monkeypatch):
     """Even if the losses of training are."""
     real = Trainer.dev_loss
@@ -225,13 +222,3 @@ def test_an_update_that_float16_skips_does_not_move_the_schedule(config: Trainin
     assert again.scheduler.get_last_lr() == trainer.scheduler.get_last_lr()
     assert again.progress == trainer.progress
     assert again.scaler.get_scale() == trainer.scaler.get_scale()
-
-
-def test_a_run_can_be_saved_before_its_first_step(config: TrainingConfig):
-    trainer = start_run(config)
-    assert not trainer.optimizer.state
-    trainer._save("checkpoint-00000000.safetensors")
-    again = start_run(config, resume=True)
-    for one in trainer, again:
-        one.train_step(next(one.stream.updates(0, 0)))
-    assert equal(trainer.model, again.model)

@@ -23,10 +23,7 @@ from annotated.machinery.errors import FileError, MissingFile
     ("raw", "lines"),
     [
         (b"a\r\nb\r\n", ["a", "b"]),
-        (
-            "\x85 \u2028 \u2029 \x0b \x0c \x1c\n\n".encode(),
-            ["\x85 \u2028 \u2029 \x0b \x0c \x1c", ""],
-        ),
+        ("a\x85\u2028\u2029\x0b\x0c\x1c\n\n".encode(), ["a\x85\u2028\u2029\x0b\x0c\x1c", ""]),
         (b"a\nb", ["a", "b"]),
         (b" a \n\tb\n\n", [" a ", "\tb", ""]),
         ("\ufeff\u00a0ä\n\ufeffruns\n".encode(), ["\u00a0ä", "\ufeffruns"]),  # the first: a mark
