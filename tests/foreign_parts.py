@@ -252,26 +252,15 @@ PARTS: dict[str, dict[str, Any]] = {
 }
 
 
-def exchange_norm(model: EncoderDecoder) -> None:
-    model.encoder.layers[1].sublayer[0].norm = nn.LayerNorm(16, eps=0.1)
-
-
-def exchange_attention(model: EncoderDecoder) -> None:
-    model.decoder.layers[0].self_attn.__class__ = Distances
-
-
-def patch_kernel(model: EncoderDecoder) -> None:
-    layer = model.decoder.layers[0].self_attn
-    layer.kernel = partial(Distances.kernel, layer)
-
-
-def set_activation(model: EncoderDecoder) -> None:
-    model.encoder.layers[0].feed_forward.activation = F.silu
-
-
-CHANGES = {
-    exchange_norm: "encoder.layers.1.sublayer.0.norm .* got eps=0.1",
-    exchange_attention: "decoder.layers.0.self_attn .* got Distances",
-    patch_kernel: "decoder.layers.0.self_attn .* got another kernel",
-    set_activation: "encoder.layers.0.feed_forward .* got activation=silu",
-}
+def changes(model: EncoderDecoder) -> dict[str, tuple[nn.Module, str, Any]]:
+    """How it is refused, and what does it: another attribute of a part that is built."""
+    encoder, attention = model.encoder.layers, model.decoder.layers[0].self_attn
+    kernel = partial(Distances.kernel, attention)
+    return {
+        "encoder.layers.1.sublayer.0.norm .* got eps=0.1":
+            (encoder[1].sublayer[0], "norm", nn.LayerNorm(16, eps=0.1)),
+        "decoder.layers.0.self_attn .* got Distances": (attention, "__class__", Distances),
+        "decoder.layers.0.self_attn .* got another kernel": (attention, "kernel", kernel),
+        "encoder.layers.0.feed_forward .* got activation=silu":
+            (encoder[0].feed_forward, "activation", F.silu),
+    }  # fmt: skip

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.numpy import load_file as tensors
-from torch import Tensor, nn
+from torch import nn
 
 from annotated.machinery.cli.main import main
 from annotated.machinery.runs.checkpoints import list_checkpoints
@@ -58,11 +58,6 @@ def start(config: TrainingConfig, processes: int = 0) -> subprocess.Popen:
 def last_update(log: Path) -> int:
     saved = read_log(log)
     return int(saved[-1]["update"]) if saved else 0
-
-
-def half_written(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str]) -> None:
-    Path(path).write_bytes(b"half of a fi")
-    raise OSError("no space left on device")
 
 
 def refused(run: TrainingConfig | str, capsys: pytest.CaptureFixture[str]) -> str:

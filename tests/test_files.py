@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from annotated.machinery.errors import FileError, InputError, MissingFile
 from annotated.machinery.files import (
@@ -160,26 +160,19 @@ def test_permissions_are_those_of_the_system_or_of_the_file_before(tmp_path: Pat
 
 
 @pytest.mark.parametrize("there", [False, True])
-def test_of_two_that_write_one_file_the_first_wins(tmp_path: Path, there: bool):
-    file = tmp_path / "file"
+@pytest.mark.parametrize("kind", ["file", "folder"])
+def test_of_two_that_write_one_place_the_first_wins(tmp_path: Path, kind: str, there: bool):
+    """Another process comes in between."""
+    place = tmp_path / "place"
+    where = place if kind == "file" else place / "b"
     if there:
-        file.write_text("old")
-    with pytest.raises(FileError, match="file"), writing(file) as part:
-        part.write_text("second")
-        write_text(file, "first")
-    assert file.read_text() == "first" and os.listdir(tmp_path) == ["file"]
-
-
-@pytest.mark.parametrize("there", [False, True])
-def test_of_two_that_write_one_folder_one_wins_whole(tmp_path: Path, there: bool):
-    folder = tmp_path / "folder"
-    if there:
-        folder.mkdir()
-    with pytest.raises(FileError, match="folder"), writing_new_folder(folder) as one:
-        (one / "a").write_text("second")
-        folder.mkdir(exist_ok=True)  # another process comes in between
-        (folder / "b").write_text("first")
-    assert os.listdir(folder) == ["b"] and os.listdir(tmp_path) == ["folder"]
+        place.write_text("old") if kind == "file" else place.mkdir()
+    write = writing if kind == "file" else writing_new_folder
+    with pytest.raises(FileError, match="place"), write(place) as part:
+        (part if kind == "file" else part / "a").write_text("second")
+        write_text(where, "first")
+    assert where.read_text() == "first" and os.listdir(tmp_path) == ["place"]
+    assert kind == "file" or os.listdir(place) == ["b"]
 
 
 def test_an_empty_folder_that_is_there_stays_what_it_is(tmp_path: Path, monkeypatch):
@@ -228,13 +221,6 @@ def test_an_output_is_no_input(tmp_path: Path):
     output_file(tmp_path / "other", source, tmp_path)
 
 
-def test_what_a_killed_process_left_is_in_nobodys_way(tmp_path: Path):
-    (tmp_path / "annotated-a1b2c3d4.part").mkdir()
-    with writing_new_folder(tmp_path) as part:
-        write_text(part / "a", "text")
-    assert (tmp_path / "a").read_text() == "text"
-
-
 def test_a_lock_empties_no_file(tmp_path: Path):
     (tmp_path / "a.lock").write_text("mine")
     os.symlink("a.lock", tmp_path / "b.lock")
@@ -262,9 +248,11 @@ def test_a_folder_is_whole_or_absent(tmp_path: Path):
             raise error
     assert os.listdir(folder.parent) == []
     folder.mkdir()  # an empty one may be there
+    (folder / "annotated-a1b2c3d4.part").mkdir()  # and what a killed process left
     with writing_new_folder(folder) as part:
         write_text(part / "a.txt", "whole")
-    assert os.listdir(folder) == ["a.txt"] and os.listdir(folder.parent) == ["folder"]
+    assert {*os.listdir(folder)} == {"a.txt", "annotated-a1b2c3d4.part"}
+    assert os.listdir(folder.parent) == ["folder"]
     with pytest.raises(InputError, match="folder"), writing_new_folder(folder):
         pass
 
@@ -286,17 +274,13 @@ def test_a_full_disk_is_reported_and_nothing_is_lost(tmp_path: Path):
     assert os.listdir(tmp_path) == ["a.safetensors"]
 
 
-def test_tensors_come_back(tmp_path: Path):
+def test_tensors_come_back_and_a_file_that_is_cut_anywhere_is_refused(tmp_path: Path):
     tensors = {"a": torch.randn(2, 3), "b": torch.randn(4, dtype=torch.float64).half()}
     write_tensors(tmp_path / "t", tensors, {"format": "pt"})
     found, metadata = read_tensors(tmp_path / "t", "weights")
     assert metadata == {"format": "pt"}
     assert all(torch.equal(found[name], tensors[name]) for name in tensors)
-
-
-def test_a_file_of_tensors_that_is_cut_anywhere_is_refused(tmp_path: Path):
-    save_file({"a": torch.zeros(2, 3)}, tmp_path / "whole")
-    whole = (tmp_path / "whole").read_bytes()
+    whole = (tmp_path / "t").read_bytes()
     for size in range(len(whole)):
         (tmp_path / "t").write_bytes(whole[:size])
         with pytest.raises(FileError):

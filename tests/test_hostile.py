@@ -76,10 +76,9 @@ def limited() -> Iterator[None]:
         signal.signal(signal.SIGALRM, old)
 
 
-Case = tuple[str, Callable[[], Any]]
-
-
-def judge(cases: Iterable[Case], right: Callable[[Any], bool], least: int) -> None:
+def judge(
+    cases: Iterable[tuple[str, Callable[[], Any]]], right: Callable[[Any], bool], least: int
+) -> None:
     """Run at least so many cases; each must give a right result or one of our errors."""
     wrong, total = [], 0
     for name, act in cases:
@@ -99,29 +98,14 @@ def judge(cases: Iterable[Case], right: Callable[[Any], bool], least: int) -> No
     assert total >= least
 
 
-def spoilt(
-    whole: bytes, cuts: int, flips: int, rng: random.Random, end: int = 0
-) -> Iterator[tuple[str, bytes]]:
-    """The same bytes cut short, and with one byte altered (before `end`)."""
+def spoilt(whole: bytes, cuts: int, flips: int, rng: random.Random) -> Iterator[tuple[str, bytes]]:
+    """The same bytes cut short, and with one byte altered."""
     for size in [0, 1, len(whole) - 1, *(rng.randrange(len(whole)) for _ in range(cuts - 3))]:
         yield f"cut to {size} of {len(whole)} bytes", whole[:size]
     for _ in range(flips):
-        place, altered = rng.randrange(end or len(whole)), bytearray(whole)
+        place, altered = rng.randrange(len(whole)), bytearray(whole)
         altered[place] ^= 1 << rng.randrange(8)
         yield f"byte {place} altered", bytes(altered)
-
-
-def files(
-    path: Path, contents: Iterable[tuple[str, bytes]], read: Callable[[Path], Any]
-) -> Iterator[Case]:
-    """Cases that read a file of each of these contents."""
-    for name, content in contents:
-
-        def act(content: bytes = content) -> Any:
-            path.write_bytes(content)
-            return read(path)
-
-        yield f"{path.name}, {name}", act
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from unittest.mock import Mock
 import numpy as np
 import pytest
 import torch
-from small_runs import assert_same_run, equal, half_written, last_update, refused, start, tensors
+from small_runs import assert_same_run, equal, last_update, refused, start, tensors
 from torch import nn
 
 from annotated.machinery.cli.main import main
@@ -94,6 +94,11 @@ def test_a_run_cut_off_between_log_and_checkpoint(config: TrainingConfig, tmp_pa
         file.write("25,3,0.0")
     train(cut, resume=True)
     assert_same_run(config, cut)
+
+
+def half_written(tensors: dict, path: Path, metadata: dict[str, str]) -> None:
+    path.write_bytes(b"half of a fi")
+    raise OSError("no space left on device")
 
 
 @pytest.mark.slow
