@@ -12,7 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models
+from tokenizers import Tokenizer
 
 from annotated.data import (
     END,
@@ -34,7 +34,6 @@ from annotated.machinery.checks import each_text
 from annotated.machinery.corpora.cleaning import PairReport, good_pairs
 from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.files import resource_path
-from annotated.training import model_config, preset
 
 TEXT = [
     "The naïve café: two men (one old, one young) ride bicycles!",
@@ -119,19 +118,6 @@ def test_a_symbol_that_somebody_types_is_text(symbol: str):
         assert all(i not in (START, PAD) for row in ids for i in row)
         assert all(row.count(END) == 1 and row[-1] == END for row in ids)
     assert known.decode(encode_source(known, [text])[0]) == text
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "size"),
-    [("base-en-de", models.BPE, 37_000), ("big-en-fr", models.WordPiece, 32_000)],
-)
-def test_the_papers_vocabularies_are_shared_pieces_of_two_kinds(name: str, kind: type, size: int):
-    config = preset(name)
-    learned = learn_vocabulary(config.vocabulary, TEXT, 130)
-    train = train_bpe if kind is models.BPE else train_wordpiece
-    assert isinstance(learned.model, kind) and learned.to_str() == train(TEXT, 130).to_str()
-    built = model_config(config)
-    assert built.tie_embeddings and built.src_vocab == built.tgt_vocab == config.vocab_size == size
 
 
 @pytest.mark.parametrize("train", [train_bpe, train_wordpiece])

@@ -71,7 +71,9 @@ HARD = [
 @pytest.fixture(scope="module", params=["bpe", "wordpiece", "multi30k-en-de", "general-en-fr"])
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     if request.param in ("bpe", "wordpiece"):
-        return learn_vocabulary(request.param, [*TEXT, " ".join(HARD)] * 2, 300)
+        vocabulary = learn_vocabulary(request.param, [*TEXT, " ".join(HARD)] * 2, 300)
+        assert type(vocabulary.model).__name__.lower() == request.param
+        return vocabulary
     return Tokenizer.from_file(str(resource_path("models") / request.param / "tokenizer.json"))
 
 

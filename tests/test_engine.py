@@ -1,5 +1,6 @@
 """CTranslate2 behind `load_pretrained(engine=…)`, against the book's own search."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -79,20 +80,17 @@ def test_a_model_is_exported_once(theirs, cache: Path, monkeypatch: pytest.Monke
         engine.exported(other)
 
 
-def test_what_cannot_be_is_refused(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.slow
+def test_what_cannot_be_is_refused(theirs, monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(InputError, match="out of torch, ctranslate2; got 'onnx'"):
         load_pretrained(GERMAN, engine="onnx")
     with pytest.raises(InputError, match="'float32' with the engine torch; got 'int8'"):
         load_pretrained(GERMAN, precision="int8")
     with pytest.raises(InputError, match="norm_eps=1e-05"):
         load_pretrained("firefox-en-pt", engine="ctranslate2")
-
-
-@pytest.mark.slow
-def test_an_unknown_precision_and_a_missing_library_are_named(theirs, monkeypatch):
     with pytest.raises(InputError, match=r"precision out of .*float32.*; got 'int7'"):
         load_pretrained(GERMAN, engine="ctranslate2", precision="int7")
-    monkeypatch.setitem(__import__("sys").modules, "ctranslate2", None)
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
     with pytest.raises(MissingExtra, match=r"annotated-attention\[export\]"):
         load_pretrained(GERMAN, engine="ctranslate2")
 

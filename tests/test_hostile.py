@@ -14,7 +14,6 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from functools import partial
 from operator import eq
@@ -60,20 +59,9 @@ def is_ours(error: BaseException) -> bool:
     return raised and bool(str(error).strip()) and "\n" not in str(error) and len(str(error)) < 2000
 
 
-@contextmanager
-def limited() -> Iterator[None]:
-    """Ends a case that hangs."""
-
-    def stop(number: int, frame: object) -> None:
-        raise TimeoutError(f"took more than {SECONDS} seconds")
-
-    old = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(SECONDS)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, old)
+def hung(number: int, frame: object) -> None:
+    """Ends a case."""
+    raise TimeoutError(f"took more than {SECONDS} seconds")
 
 
 def judge(
@@ -81,10 +69,12 @@ def judge(
 ) -> None:
     """Run at least so many cases; each must give a right result or one of our errors."""
     wrong, total = [], 0
+    signal.signal(signal.SIGALRM, hung)
     for name, act in cases:
         total += 1
+        signal.alarm(SECONDS)
         try:
-            with limited(), warnings.catch_warnings():
+            with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 result = act()
             if not right(result):
@@ -94,6 +84,7 @@ def judge(
                 last = traceback.extract_tb(error.__traceback__)[-1]
                 place = f"{Path(last.filename).name}:{last.lineno}"
                 wrong.append(f"{name}: {type(error).__name__} in {place}: {str(error)[:150]}")
+    signal.alarm(0)
     assert not wrong, f"{len(wrong)} of {total}:\n" + "\n".join(wrong[:40])
     assert total >= least
 

@@ -1,5 +1,6 @@
 """The folder of a run: what does not belong to the run, or is damaged, is named."""
 
+import itertools
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -53,25 +54,17 @@ def test_a_training_json_of_another_program_is_refused(config: TrainingConfig):
             begin(config)
 
 
-@pytest.mark.parametrize("left", [".saved", "model.safetensors"])
-def test_a_run_whose_checkpoints_are_gone_does_not_begin_anew(config: TrainingConfig, left: str):
-    train(config)
-    folder = Path(config.out)
-    for path in [*folder.glob("checkpoint*"), folder / ".saved", folder / "model.safetensors"]:
-        if path.name != left:
-            path.unlink()
-    before = contents(config)
-    with pytest.raises(FileError, match="checkpoint"):
-        train(replace(config, updates=40), resume=True)
-    assert {name: text for name, text in contents(config).items() if name in before} == before
+SHIPPED = "checkpoint*", "corpus.json", ".saved"  # what the shipped models and tidied runs lack
 
 
-@pytest.mark.parametrize("resume", [False, True])
-def test_a_model_with_its_configuration_is_not_trained_over(config, tmp_path: Path, resume: bool):
-    """As the shipped models have it, or who has tidied a run."""
-    train(config)
-    folder = Path(config.out)
-    for path in (*folder.glob("checkpoint*"), folder / "corpus.json", folder / ".saved"):
+@pytest.mark.parametrize(
+    ("gone", "resume"),
+    [(SHIPPED, False), (SHIPPED, True), (("checkpoint*", "model.safetensors"), True),
+     (("checkpoint*", ".saved"), True)],
+)  # fmt: skip
+def test_a_run_whose_checkpoints_are_gone_does_not_begin_anew(config, gone, resume: bool):
+    folder = train(config)
+    for path in itertools.chain(*map(folder.glob, gone)):
         path.unlink()
     before = contents(config)
     with pytest.raises(InputError):

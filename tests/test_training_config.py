@@ -41,6 +41,8 @@ def test_the_papers_presets():
     assert (base.out, big.out) == ("runs/base-en-de", "x")
     assert model_config(base) == TransformerConfig.base(37000, max_len=512)
     assert model_config(big) == TransformerConfig.big(37000, max_len=512)
+    assert (base.vocabulary, preset("big-en-fr").vocabulary) == ("bpe", "wordpiece")
+    assert preset("big-en-fr").vocab_size == 32_000
     for name in PRESETS.keys() - {"craft-parser", "parser-wsj", "parser-semi"}:
         assert preset(name).data.rsplit("-", 2)[1:] == name.rsplit("-", 2)[1:]
     with pytest.raises(InputError, match="multi30k-en-de"):
