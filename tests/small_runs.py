@@ -55,6 +55,18 @@ def start(config: TrainingConfig, processes: int = 0) -> subprocess.Popen:
     return subprocess.Popen(words, env=environment, **pipes)
 
 
+def run_script(code: str, run: TrainingConfig, *words: str) -> subprocess.CompletedProcess:
+    """A script in two processes of torchrun, which finds these tests."""
+    script, here = Path(run.out).with_name("script.py"), Path(__file__).parent
+    script.write_text(code, encoding="utf-8")
+    torchrun = train_command(run, 2)
+    command = [*torchrun[: torchrun.index("-m", 3)], str(script), *words]
+    paths = os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    options = {"capture_output": True, "text": True, "check": False, "timeout": 300}
+    return subprocess.run(command, env=environment | {"PYTHONPATH": paths}, **options)
+
+
 def last_update(log: Path) -> int:
     saved = read_log(log)
     return int(saved[-1]["update"]) if saved else 0

@@ -129,8 +129,6 @@ def test_rare_letters_take_no_place_from_pieces(train):
     assert tokenizer.encode("ride bicycles").ids.count(UNK) == 0
 
 
-# Batches
-
 LENGTHS = st.lists(st.tuples(st.integers(1, 12), st.integers(2, 12)), max_size=60)
 BUDGETS = st.tuples(st.integers(12, 50), st.integers(12, 50))
 SEEDS = st.none() | st.integers(0, 5)

@@ -56,9 +56,6 @@ def test_the_start_symbol_is_not_an_end():
     assert search(wild(), [[4, 5]], 6, end=START).shape[1] > 1
 
 
-# ------------------------------------------------------------------------------------ beam search
-
-
 def batched(
     model: EncoderDecoder, rows: list[list[int]], **options: object
 ) -> list[list[Hypothesis]]:
@@ -192,9 +189,6 @@ def test_each_sentence_is_held_to_its_own_rule():
 def test_a_rule_that_allows_nothing_is_an_error():
     with pytest.raises(ValueError, match="no finite numbers"):
         batched(wild(), [[4]], follow=[lambda ids: []])
-
-
-# --------------------------------------------------------------------------------- when it stops
 
 
 def wins(
@@ -333,9 +327,6 @@ def test_masks_may_be_missing_zeros_and_ones_or_one_for_all_sentences(mask, same
     model = wild()
     same(*(beam_search(model, IDS, given, max_extra=3) for given in (mask, same_mask)))
     assert torch.equal(*(greedy_decode(model, IDS, m, 5, START) for m in (mask, same_mask)))
-
-
-# ----------------------------------------------------------------------------------------- caches
 
 
 def test_the_source_is_projected_once_and_not_once_a_hypothesis():

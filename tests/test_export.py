@@ -4,7 +4,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -44,19 +43,14 @@ def all_log_probs(model: EncoderDecoder, batch: Batch) -> Tensor:
     return model.generator(model(batch.src, batch.tgt, batch.src_mask, batch.tgt_mask))
 
 
-# ------------------------------------------------------------------------------------------ ONNX
-
-
 class Graphs:
     """Both graphs in ONNX Runtime, fed as model.json says."""
 
     def __init__(self, folder: Path) -> None:
         onnxruntime = pytest.importorskip("onnxruntime", reason="needs the extra `test`")
         self.said = json.loads((folder / "model.json").read_text())
-        names = "encoder", "decoder"
-        self.encoder, self.decoder = (
-            onnxruntime.InferenceSession(folder / f"{name}.onnx") for name in names
-        )
+        self.encoder = onnxruntime.InferenceSession(folder / "encoder.onnx")
+        self.decoder = onnxruntime.InferenceSession(folder / "decoder.onnx")
 
     def open(self, src: Tensor, src_mask: Tensor) -> None:
         given = {"src": src.numpy(), "src_mask": src_mask.numpy()}
@@ -112,9 +106,6 @@ def test_what_onnx_needs_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         write_onnx(tiny(), tmp_path)
 
 
-# ----------------------------------------------------------------------------------- CTranslate2
-
-
 @pytest.mark.parametrize(("half", "close"), [(False, 1e-4), (True, 0.05)])
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
 def test_ctranslate2_computes_what_we_compute(tmp_path: Path, kind: dict, half, close):
@@ -130,20 +121,12 @@ def test_ctranslate2_computes_what_we_compute(tmp_path: Path, kind: dict, half, 
         both = ours[: len(theirs.log_probs)], torch.tensor(theirs.log_probs)
         apart = max(apart, float((both[0] - both[1]).abs().max()))
     assert apart < close and half == (apart > 1e-4)
-    if not half:
-        same_search(
-            translator.model, engine, [*ENGLISH, LONG] if kind == KINDS["paper"] else ENGLISH
-        )
-
-
-def same_search(model: EncoderDecoder, engine: Any, sentences: list[str]) -> None:
-    """Both find the same greedy outputs."""
     never = {"disable_unk": True, "suppress_sequences": [["<s>"], ["<pad>"]]}
-    for sentence, src in zip(sentences, encode_source(TOKENIZER, sentences), strict=True):
+    for sentence in [*ENGLISH, *[LONG] * (kind == KINDS["paper"])] * (not half):
+        (src,), pieces = encode_source(TOKENIZER, [sentence]), TOKENIZER.encode(sentence).tokens
         most = {"max_decoding_length": len(src) + 2}  # an end symbol may follow
-        pieces = TOKENIZER.encode(sentence).tokens
         (found,) = engine.translate_batch([pieces], beam_size=1, **most, **never)
-        ((ours,),) = beam_search(model, torch.tensor([src]), beam=1, max_extra=3)
+        ((ours,),) = beam_search(translator.model, torch.tensor([src]), beam=1, max_extra=3)
         assert found.hypotheses[0] == [NAMES[i] for i in ours.ids]
 
 
@@ -162,9 +145,6 @@ def test_what_ctranslate2_cannot_take_is_said(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "ctranslate2.specs", None)
     with pytest.raises(MissingExtra, match=r"ctranslate2.*\[export\]"):
         export_model(tiny(), "ctranslate2", tmp_path / "out")
-
-
-# ------------------------------------------------------------------------------------ the folder
 
 
 def test_what_is_there_is_left_alone(tmp_path: Path):

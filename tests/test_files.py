@@ -75,9 +75,8 @@ def test_broken_and_missing_json(tmp_path: Path):
 
 
 def test_settings_become_a_dataclass():
-    assert settings(Example, {"size": 2, "rate": 1, "names": ["a"]}, "x") == Example(
-        2, 1, False, ["a"]
-    )
+    found = settings(Example, {"size": 2, "rate": 1, "names": ["a"]}, "x")
+    assert found == Example(2, 1, False, ["a"])
 
 
 @pytest.mark.parametrize(

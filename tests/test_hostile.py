@@ -138,9 +138,7 @@ def test_texts(translator: Translator):
         return translator.translate(["A dog runs.", text], max_extra=3)[0]
 
     texts = hostile_texts(random.Random(1))
-    judge(
-        ((repr(text)[:60], lambda text=text: act(text)) for text in texts), partial(eq, good), 240
-    )
+    judge(((repr(text)[:60], partial(act, text)) for text in texts), partial(eq, good), 240)
 
 
 @pytest.mark.slow
@@ -174,17 +172,11 @@ def test_arguments(translator: Translator):
     def right(result: Any) -> bool:
         """Nothing computed from nonsense."""
         if isinstance(result, (TransformerConfig, TrainingConfig)):
-            return all(
-                value is None or (isinstance(value, (int, float, str)) and value == value)
-                for value in asdict(result).values()
-            )
+            whole = lambda value: isinstance(value, (int, float, str)) and value == value
+            return all(value is None or whole(value) for value in asdict(result).values())
         return result is not None
 
-    cases = (
-        (f"{name} of {value!r}", lambda call=call, value=value: call(value))
-        for name, call in calls.items()
-        for value in ODD
-    )
+    cases = ((f"{name} of {v!r}", partial(calls[name], v)) for name in calls for v in ODD)
     judge(cases, right, 900)
 
 

@@ -65,9 +65,6 @@ OPTIONS = st.fixed_dictionaries(
 LENGTHS = st.integers(1, 7)
 
 
-# Which output may depend on which input
-
-
 @given(OPTIONS, LENGTHS, LENGTHS, st.data())
 def test_a_target_token_never_changes_what_comes_before_it(options, src_len, tgt_len, data):
     model = tiny(**options)
@@ -102,9 +99,6 @@ def test_a_source_that_is_all_padding_makes_no_nan_and_disturbs_nobody(options):
     close(out[[0, 2]], log_probs(model, src[[0, 2]], tgt[[0, 2]]))
     out.square().mean().backward()
     assert all(p.grad.isfinite().all() for p in model.parameters())
-
-
-# Sizes
 
 
 def count(model: nn.Module) -> int:
@@ -162,15 +156,9 @@ def test_shapes_are_those_added_up_by_hand_and_known_before_a_model_is_built(opt
     assert len(model.state_dict()) == len([*model.named_parameters(remove_duplicate=False)])
 
 
-# Tying
-
-
 def matrices(model: EncoderDecoder) -> list[Tensor]:
-    return [
-        model.src_embed[0].lut.weight,
-        model.tgt_embed[0].lut.weight,
-        model.generator.proj.weight,
-    ]
+    tables = [embed[0].lut.weight for embed in (model.src_embed, model.tgt_embed)]
+    return [*tables, model.generator.proj.weight]
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -196,9 +184,6 @@ def test_a_copy_computes_the_same_and_shares_nothing(tied):
         assert len({w.data_ptr() for w in matrices(other)}) == (1 if tied else 3)
         places = [{p.data_ptr() for p in one.parameters()} for one in (model, other)]
         assert not places[0] & places[1]
-
-
-# Options
 
 
 def test_make_model_builds_what_its_arguments_say():
@@ -231,9 +216,6 @@ def test_dropout_of_attention_acts_in_training_alone():
     plain.load_state_dict(model.state_dict())
     model.eval()
     assert torch.equal(log_probs(model, src, tgt), log_probs(plain, src, tgt))
-
-
-# Errors say what was expected and what was given
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,6 @@ a factorized embedding           cache   6        6      untied      refused
 
 import json
 import os
-import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, replace
@@ -45,7 +44,7 @@ import pytest
 import torch
 from foreign_parts import PARTS, Distances, Factorized, LinearAttention, Silent, TorchStack, changes
 from safetensors import safe_open
-from small_runs import assert_same_run, refused
+from small_runs import assert_same_run, refused, run_script
 from test_runs_processes import assert_close
 from tiny import TOKENIZER, never_end
 from torch import Tensor, nn
@@ -62,7 +61,6 @@ from annotated.machinery.formats.own import built, model_tensors
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.recording import record_attention, switch_off, take, touch
 from annotated.machinery.runs.checkpoints import list_checkpoints
-from annotated.machinery.runs.launcher import train_command
 from annotated.machinery.runs.trainer import train
 from annotated.machinery.scoring import likelihood
 from annotated.machinery.translator import Translator
@@ -343,15 +341,8 @@ with leave(join):  # once for all runs
 @pytest.mark.processes
 def test_two_processes_train_what_one_does(config: TrainingConfig, tmp_path: Path):
     config = replace(config, parts=2, updates=4, save_updates=2, log_updates=2)
-    script, here = tmp_path / "script.py", Path(__file__).parent
-    script.write_text(SCRIPT)
     two = replace(config, out=str(tmp_path / "two"))
-    words = train_command(two, 2)
-    words = [*words[: words.index("-m", 3)], str(script), json.dumps(asdict(two))]
-    paths = os.pathsep.join([str(here), str(here.parent), os.environ.get("PYTHONPATH", "")])
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    environment |= {"PYTHONPATH": paths}
-    ended = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    ended = run_script(SCRIPT, two, json.dumps(asdict(two)))
     assert ended.returncode == 0, ended.stderr
     for number, row in enumerate(PARTS):
         one = replace(config, out=str(tmp_path / f"one{number}"))

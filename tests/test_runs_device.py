@@ -16,6 +16,7 @@ from annotated.machinery.runs.trainer import Trainer
 from annotated.training import TrainingConfig
 
 SHAPES = [(3, 8, 9), (5, 16, 9), (2, 24, 33), (7, 8, 25)]  # batch, src_len, tgt_len + 1
+PAIRS = SimpleNamespace(lengths=np.full((4, 2), 9))
 
 
 def global_batch(device: torch.device, shapes: list[tuple[int, int, int]]) -> GlobalBatch:
@@ -27,9 +28,6 @@ def global_batch(device: torch.device, shapes: list[tuple[int, int, int]]) -> Gl
         share.append((seed, src.to(device), tgt.to(device)))
     tokens = sum(batch * (tgt_len - 1) - 2 for batch, _, tgt_len in shapes)
     return GlobalBatch([MicroBatch(0, i, [i]) for i in range(len(share))], tokens, share)
-
-
-# ----------------------------------------- a device of which no number can be had: tensors without
 
 
 class NoWaiting(TorchDispatchMode):
@@ -46,25 +44,17 @@ class NoWaiting(TorchDispatchMode):
         return result
 
 
-def trainer_without_numbers(config: TrainingConfig, monkeypatch: pytest.MonkeyPatch) -> Trainer:
+def test_nothing_in_an_update_waits_for_the_device(config: TrainingConfig, monkeypatch):
     import torch._dynamo  # what it finds when it is imported it keeps: so before torch is patched
 
     monkeypatch.setattr(module, "Readback", lambda x: x)
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda device: False)  # unknown there
-    pairs = SimpleNamespace(lengths=np.full((4, 2), 9))
-    return Trainer(config, pairs, pairs, Processes(device=torch.device("meta")))
-
-
-def test_nothing_in_an_update_waits_for_the_device(config: TrainingConfig, monkeypatch):
-    trainer = trainer_without_numbers(config, monkeypatch)
+    trainer = Trainer(config, PAIRS, PAIRS, Processes(device=torch.device("meta")))
     batch = global_batch(trainer.device, SHAPES)
     trainer.train_step(batch)  # moves the table of positions
     with NoWaiting():
         losses = [trainer.train_step(batch) for _ in range(3)]
     assert all(loss.is_meta for loss in losses) and trainer.scheduler.last_epoch == 4
-
-
-# ----------------------------------------------------------------------------------- torch.compile
 
 
 @pytest.mark.slow
@@ -74,9 +64,8 @@ def test_a_compiled_update_is_the_same_and_compiled_once(config: TrainingConfig)
 
     torch._dynamo.reset()
     counters.clear()
-    pairs = SimpleNamespace(lengths=np.full((4, 2), 9))
     kinds = (replace(config, dropout=0.0, compile=compiled) for compiled in (False, True))
-    eager, compiled = (Trainer(kind, pairs, pairs) for kind in kinds)
+    eager, compiled = (Trainer(kind, PAIRS, PAIRS) for kind in kinds)
     shapes = [(9, 8, 12), (9, 9, 12), (4, 7, 7), *SHAPES, (12, 31, 5), (2, 2, 3), (30, 40, 41)]
     for shape in shapes:
         batch = global_batch(torch.device("cpu"), [shape])
@@ -87,19 +76,15 @@ def test_a_compiled_update_is_the_same_and_compiled_once(config: TrainingConfig)
         torch.testing.assert_close(a, b, atol=1e-3, rtol=1e-3)
 
 
-# ---------------------------------------------------------------------------------- on a real GPU
-
-
 @pytest.fixture
 def on(tmp_path: Path):
     """Makes a trainer on a device. What waits for a GPU can be made an error after that."""
     shape = {"vocab_size": 60, "N": 2, "d_model": 64, "d_ff": 128, "h": 2, "warmup": 20}
     config = TrainingConfig(out=str(tmp_path), data=f"{tmp_path}-en-de", **shape)
-    pairs = SimpleNamespace(lengths=np.full((4, 2), 9))
 
     def make(device: torch.device | str, **changes: object) -> Trainer:
         processes = Processes(device=torch.device(device))
-        return Trainer(replace(config, **changes), pairs, pairs, processes)
+        return Trainer(replace(config, **changes), PAIRS, PAIRS, processes)
 
     yield make
     torch.cuda.set_sync_debug_mode("default")

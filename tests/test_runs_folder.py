@@ -201,9 +201,6 @@ def test_what_is_damaged_or_of_another_run_is_named(config, capsys, name, conten
     train(replace(config, updates=20), resume=True)
 
 
-# ------------------------------------------------------------------------------ prepared elsewhere
-
-
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(prepared, "cache_folder", lambda: tmp_path / "cache")

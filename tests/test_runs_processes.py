@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small_runs import exact, start, tensors
+from small_runs import exact, run_script, start, tensors
 
 from annotated.machinery.runs.checkpoints import list_checkpoints
 from annotated.machinery.runs.launcher import train_command
@@ -71,9 +70,8 @@ def assert_close(one: TrainingConfig, two: TrainingConfig) -> None:
     """The logs of two runs agree to the printed digits, the weights to rounding."""
     for a, b in zip(exact(one), exact(two), strict=True):
         assert a[:4] == b[:4]
-        assert [float(x or 0) for x in a[4:]] == pytest.approx(
-            [float(x or 0) for x in b[4:]], abs=2e-4
-        )
+        one_loss, two_loss = ([float(x or 0) for x in row[4:]] for row in (a, b))
+        assert one_loss == pytest.approx(two_loss, abs=2e-4)
     a, b = (tensors(list_checkpoints(config.out)[-1]) for config in (one, two))
     for name in a:
         np.testing.assert_allclose(a[name], b[name], atol=1e-3, rtol=1e-2, err_msg=name)
@@ -112,15 +110,10 @@ main(sys.argv[1:])
 
 
 @pytest.mark.processes
-def test_the_failure_of_one_process_ends_the_run(config: TrainingConfig, tmp_path: Path):
+def test_the_failure_of_one_process_ends_the_run(config: TrainingConfig):
     long = replace(config, updates=100_000, save_updates=10**6, parts=2)
-    script = tmp_path / "failing.py"
-    script.write_text(FAILING)
     words = train_command(long, 2)
-    words = [*words[: words.index("-m", 3)], str(script), *words[words.index("train") :]]
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
-    pipes = {"capture_output": True, "text": True, "check": False}
-    ended = subprocess.run(words, env=environment, timeout=120, **pipes)
+    ended = run_script(FAILING, long, *words[words.index("train") :])
     assert ended.returncode != 0 and "annotated: out of memory" in ended.stderr
 
 
