@@ -82,9 +82,6 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return error
 
 
-# ------------------------------------------------------------------------------------------- help
-
-
 def test_help_names_every_command(capsys):
     text = helped(capsys)
     for command in _COMMANDS:
@@ -133,9 +130,6 @@ def test_options_arrive_as_they_are_typed(trained, capsys):
         preset("big-en-fr", updates=7),
     ]
     assert trained[2].out == "runs/big-en-fr"
-
-
-# --------------------------------------------------------------------------------------- training
 
 
 def test_train_continues_a_run_and_neither_loses_nor_changes_it(run: Path, capsys):
@@ -202,9 +196,6 @@ def test_average(run: Path, capsys):
         torch.testing.assert_close(x, mean.half(), atol=1e-3, rtol=1e-3)
     load_pretrained(str(run)).translate("red dog")
     assert "99" in refused(capsys, "average", str(run), "--last", "99")
-
-
-# -------------------------------------------------------------------------------------- translate
 
 
 @pytest.fixture(scope="module")
@@ -365,9 +356,6 @@ def test_the_examples_of_the_help_can_be_typed():
     assert texts == [["A dog runs.", "A cat sleeps."], [], ["A dog runs."]]
 
 
-# ------------------------------------------------------------------------------ corpora and paper
-
-
 def test_data_list(capsys):
     text = said(capsys, "data", "list")
     for corpus in known_corpora().values():
@@ -384,9 +372,6 @@ def test_data_get_names_the_files(captions: None, tmp_path: Path, capsys):
     for splits in ["train", "dev", "test"], ["dev"]:
         paths = [Path(line) for line in said(capsys, *command, *splits).splitlines()]
         assert len(set(paths)) == 3 * len(splits) and all(path.is_file() for path in paths)
-
-
-# ----------------------------------------------------------------------------------------- errors
 
 
 MISTAKES = {
@@ -445,6 +430,7 @@ def test_a_preset_is_not_forgotten_when_a_run_goes_on(trained, tmp_path: Path):
         (MemoryError(), 2, "out of memory"),
         (OSError(13, "Permission denied", "a/b"), 2, "Permission denied: 'a/b'\n"),
         (ValueError("one\n  two\u2028three"), 2, "annotated: one two three\n"),
+        (ValueError("\x1b[31m" + "x" * 9999), 2, "[31mxxx"),
         (ValueError(), 2, "annotated: ValueError\n"),
         (ModuleNotFoundError("No module named 'x'", name="x"), 2, "'x'"),
     ],
@@ -456,6 +442,7 @@ def test_an_error_is_one_line_and_a_status(monkeypatch, capsys, error, status: i
         main(["train"])
     out, line = capsys.readouterr()
     assert (end.value.code, out, line.count("\n")) == (status, "", 1) and said in line
+    assert "\x1b" not in line and len(line) < 1100  # it commands no terminal
     if status != 130:
         for arguments in ["--debug", "train"], ["train", "--debug", "--seed", "3"]:
             with pytest.raises(type(error)):
@@ -536,11 +523,6 @@ def test_outputs_are_checked_before_the_work(tmp_path, capsys, monkeypatch):
         "export M --to onnx --out full", "score full --ref full --out ''", "import M --out ''",
     ):  # fmt: skip
         assert "expected " in refused(capsys, *shlex.split(line))
-
-
-def test_names_command_no_terminal(capsys):
-    error = refused(capsys, "score", "\x1b[31m\nannotated: " + "x" * 9999, "--ref", "x")
-    assert "\x1b" not in error and len(error) < 1100
 
 
 @pytest.mark.slow

@@ -9,8 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tiny import TOKENIZER, WORDS, V, never_end, wild
-from torch import nn
+from tiny import TOKENIZER, WORDS, V, never_end, wild, with_biases
 
 from annotated.data import END, PAD, START, Batch, encode_source, pad_ids
 from annotated.decoding import Hypothesis, beam_search, can_win, greedy_decode
@@ -39,17 +38,15 @@ def search(model: EncoderDecoder, rows: list[list[int]], max_len: int, end: int 
 SOURCES = st.lists(st.lists(st.integers(4, V - 1), min_size=1, max_size=7), min_size=1, max_size=4)
 
 
-ENDS = st.none() | st.integers(3, V - 1)  # any symbol can be the end
-
-
-@given(SOURCES, st.integers(1, 12), st.integers(0, 29), ENDS)
-def test_search_says_what_a_plain_loop_says(sources, max_len, seed, end):
+@given(SOURCES, st.integers(1, 12), st.integers(0, 29), st.integers(3, V - 1))
+def test_search_says_what_a_plain_loop_says(sources, max_len, seed, any_symbol):
     """With an end, a plain loop stops there, and a row of a batch repeats it."""
     model = wild(seed=seed)
-    expected = [step_by_step(model, src, max_len, end) for src in sources]
-    longest = max(map(len, expected))
-    rows = [row + [end] * (longest - len(row)) for row in expected]
-    assert search(model, sources, max_len, end).tolist() == rows
+    for end in None, any_symbol:
+        expected = [step_by_step(model, src, max_len, end) for src in sources]
+        longest = max(map(len, expected))
+        rows = [row + [end] * (longest - len(row)) for row in expected]
+        assert search(model, sources, max_len, end).tolist() == rows
 
 
 def test_the_start_symbol_is_not_an_end():
@@ -168,10 +165,8 @@ def test_what_is_cached_follows_hypotheses_that_change_their_parents(decoder: st
 @pytest.mark.parametrize("norm_first", [False, True])
 @pytest.mark.parametrize("bias", [False, True])
 def test_every_kind_of_model_can_be_searched(positions: str, norm_first: bool, bias: bool):
-    model = wild(norm_first=norm_first, positions=positions, bias=bias, d_k=5, d_v=3)
-    for name, parameter in model.named_parameters():
-        if name.endswith("bias"):
-            nn.init.normal_(parameter)
+    options = {"norm_first": norm_first, "positions": positions, "bias": bias}
+    model = with_biases(wild(**options, d_k=5, d_v=3))
     sources = [[4, 5, 6, 7], [8]]
     plain = [plain_beam_search(model, src, 4, 0.6, 9) for src in sources]
     same(batched(model, sources, max_extra=9, n_best=4), plain)
@@ -184,11 +179,6 @@ def test_each_sentence_is_held_to_its_own_rule():
     first, second, third = (group[0].ids for group in batched(model, sources, follow=rules))
     assert first == sorted(first) and len(first) > 1
     assert second == [] and third == [5] * (len(sources[2]) + 50 - 1)  # the limit ends it
-
-
-def test_a_rule_that_allows_nothing_is_an_error():
-    with pytest.raises(ValueError, match="no finite numbers"):
-        batched(wild(), [[4]], follow=[lambda ids: []])
 
 
 def wins(
@@ -260,8 +250,10 @@ def test_a_limit_is_that_of_its_own_sentence():
 
 
 @pytest.mark.parametrize("broken", ["generator.proj", "encoder.layers.0.feed_forward.w_1"])
-def test_a_broken_model_is_an_error(broken: str):
-    model = wild()
+def test_a_broken_model_and_a_rule_that_allows_nothing_are_errors(broken: str):
+    model, rule = wild(), {"follow": [lambda ids: []]}
+    with pytest.raises(ValueError, match="no finite numbers"):
+        batched(model, [[4]], **rule)
     with torch.no_grad():
         model.get_submodule(broken).weight[0, 0] = math.nan
     for find in lambda: batched(model, [[4]], max_extra=3), lambda: search(model, [[4]], 5):

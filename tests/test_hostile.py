@@ -53,9 +53,8 @@ ODD: list[Any] = [
 def is_ours(error: BaseException) -> bool:
     """Whether the package raised an error deliberately, with a message of one line."""
     last = traceback.extract_tb(error.__traceback__)[-1]
-    raised = isinstance(error, InputError) or (
-        isinstance(error, (ValueError, OSError)) and PACKAGE in Path(last.filename).parents
-    )
+    from_us = PACKAGE in Path(last.filename).parents and isinstance(error, (ValueError, OSError))
+    raised = from_us or isinstance(error, InputError)
     return raised and bool(str(error).strip()) and "\n" not in str(error) and len(str(error)) < 2000
 
 

@@ -65,9 +65,6 @@ def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
     torch.testing.assert_close(actual, expected, atol=tolerance, rtol=tolerance)
 
 
-# ------------------------------------------------------------------------------------- the model
-
-
 @torch.no_grad()
 def test_the_model_of_2017_is_the_papers_stack_under_a_causal_mask():
     model = built(SMALL)
@@ -82,18 +79,12 @@ def test_the_model_of_2017_is_the_papers_stack_under_a_causal_mask():
 
 @pytest.mark.parametrize("config", KINDS)
 @torch.no_grad()
-def test_a_cache_changes_nothing(config: LanguageModelConfig):
+def test_a_cache_changes_nothing_and_no_token_reads_a_later_one(config: LanguageModelConfig):
     model, text = built(config), ids()
-    close(in_parts(model, text, 7, 1, 1, 11), model(text))
-
-
-@pytest.mark.parametrize("config", KINDS)
-@torch.no_grad()
-def test_no_token_reads_a_later_one(config: LanguageModelConfig):
-    model, text = built(config), ids()
-    other = text.clone()
-    other[:, 10:] = ids(10)
-    close(model(other)[:, :10], model(text)[:, :10])
+    expected = model(text)
+    close(in_parts(model, text, 7, 1, 1, 11), expected)
+    text[:, 10:] = ids(10)
+    close(model(text)[:, :10], expected[:, :10])
 
 
 @torch.no_grad()
@@ -174,9 +165,6 @@ def test_a_configuration_that_cannot_be_built_is_refused(changes: dict, message:
         replace(SMALL, **changes)
 
 
-# -------------------------------------------------------------------------------------- generate
-
-
 @torch.no_grad()
 def test_greedy_text_is_the_likeliest_token_each_time():
     model, text = built(TODAY), [3, 1, 4]
@@ -243,8 +231,6 @@ def test_a_text_that_cannot_be_written_is_refused(arguments: dict, message: str)
     with pytest.raises(InputError, match=message):
         list(generate(built(TODAY), **{"prompt": [1], "max_new_tokens": 5, **arguments}))
 
-
-# ------------------------------------------------------------------------------ published models
 
 SHAPE = {
     "vocab_size": V, "hidden_size": 16, "num_attention_heads": 4, "num_hidden_layers": 2,
@@ -415,8 +401,6 @@ def test_a_missing_file_is_named(tmp_path: Path):
     told(InputError, "a folder, a GGUF file, or a model of the Hub as OWNER/NAME", "no-such-model")
 
 
-# -------------------------------------------------------------------------------------- the text
-
 TEMPLATE = (
     "{% for m in messages %}<user>{{ m['content'] }}<end>{% endfor %}"
     "{% if add_generation_prompt %}<model>{% endif %}"
@@ -486,9 +470,6 @@ def test_the_command_writes_what_the_model_says(speaking: Path, capsys: pytest.C
     with pytest.raises(SystemExit):
         main(["generate", str(speaking), "a" * 1_000_000])
     assert "the prompt has 1,000,000" in capsys.readouterr().err
-
-
-# ------------------------------------------------------------------------------------------ GGUF
 
 
 def write_gguf(path: Path, model: nn.Module, **more: object) -> None:

@@ -18,17 +18,8 @@ from torch import nn
 
 from annotated.machinery.cli.main import main
 from annotated.machinery.errors import FileError, InputError
-from annotated.machinery.runs.checkpoints import (
-    INTERRUPTED,
-    average_checkpoints,
-    checkpoint_tensors,
-    delete_old_checkpoints,
-    list_checkpoints,
-    newest_checkpoint,
-    read_checkpoint,
-    restore_tensors,
-    write_checkpoint,
-)
+from annotated.machinery.runs import checkpoints
+from annotated.machinery.runs.checkpoints import INTERRUPTED, list_checkpoints, write_checkpoint
 from annotated.machinery.runs.trainer import train
 from annotated.model import TransformerConfig
 from annotated.optimizer import paper_optimizer
@@ -75,7 +66,7 @@ def test_a_damaged_checkpoint_is_set_aside(config: TrainingConfig, tmp_path: Pat
         path.write_bytes(damage(whole))
         assert path.read_bytes() != whole
         with pytest.raises(ValueError, match=path.name):
-            read_checkpoint(path)
+            checkpoints.read_checkpoint(path)
         train(hurt, resume=True)
         said = "".join(capsys.readouterr())
         assert f"{path}: " in said
@@ -139,9 +130,9 @@ def test_a_restored_model_takes_the_same_next_step(tmp_path: Path, done: int):
     adam, others = (paper_optimizer(each, 16)[0] for each in (model, other))
     for i in range(done + 1):
         if i == done:
-            write_checkpoint(path, checkpoint_tensors(model, adam), {"update": done})
-            tensors, state = read_checkpoint(path)
-            restore_tensors(other, others, tensors)
+            write_checkpoint(path, checkpoints.checkpoint_tensors(model, adam), {"update": done})
+            tensors, state = checkpoints.read_checkpoint(path)
+            checkpoints.restore_tensors(other, others, tensors)
             assert equal(model, other) and state == {"update": done}
         x = torch.randn(3, 2)
         for each, optimizer in (model, adam), (other, others):
@@ -165,7 +156,7 @@ def test_checkpoints_that_nothing_needs_are_deleted(tmp_path: Path, average: int
     names = [f"checkpoint-{n:08d}.safetensors" for n in range(1, 5)]
     for name in [*names, INTERRUPTED]:
         (tmp_path / name).touch()
-    delete_old_checkpoints(tmp_path, average)
+    checkpoints.delete_old_checkpoints(tmp_path, average)
     assert sorted(os.listdir(tmp_path)) == [names[n - 1] for n in kept]
 
 
@@ -220,10 +211,10 @@ def test_a_checkpoint_with_another_number_is_refused(config: TrainingConfig, cap
                    ("safetensors", "safetensors.damaged"))  # fmt: skip
     shutil.copy(path, other)
     with pytest.raises(FileError, match=r"-00000099\..*30"):
-        newest_checkpoint(Path(config.out))
+        checkpoints.newest_checkpoint(Path(config.out))
     other.write_bytes(b"damaged")
     kept.write_text("kept")
-    assert newest_checkpoint(Path(config.out)) == path
+    assert checkpoints.newest_checkpoint(Path(config.out)) == path
     assert kept.read_text() == "kept" and not other.exists()
     assert str(other) in capsys.readouterr().err
 
@@ -234,10 +225,10 @@ def test_only_checkpoints_of_one_model_are_averaged(tmp_path: Path):
     write_checkpoint(two, {"model.a": torch.ones(1, 4)}, {})
     for wrong in [one, two], []:
         with pytest.raises(InputError):
-            average_checkpoints(wrong)
+            checkpoints.average_checkpoints(wrong)
     for name, other in ("seed", 2), ("data", "laws-en-fr"), ("weights", "multi30k-en-de"):
         for path, options in (one, {"seed": 1, "data": "texts-en-de"}), (two, {name: other}):
             state = {"config": {"seed": 1, "data": "texts-en-de", "weights": ""} | options}
             write_checkpoint(path, {"model.a": torch.ones(3, 4)}, state)
         with pytest.raises(InputError, match=r"two.*one"):
-            average_checkpoints([one, two])
+            checkpoints.average_checkpoints([one, two])
