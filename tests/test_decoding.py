@@ -49,8 +49,11 @@ def test_search_says_what_a_plain_loop_says(sources, max_len, seed, any_symbol):
         assert search(model, sources, max_len, end).tolist() == rows
 
 
-def test_the_start_symbol_is_not_an_end():
-    assert search(wild(), [[4, 5]], 6, end=START).shape[1] > 1
+def test_the_start_symbol_is_not_an_end_and_without_one_nothing_is():
+    model = wild()
+    assert search(model, [[4, 5]], 6, end=START).shape[1] > 1
+    model.generator.register_forward_hook(lambda *x: x[2].index_fill(-1, torch.tensor(END), 9.0))
+    assert search(model, [[4, 5]], 6).tolist() == [[START, *[END] * 5]]
 
 
 def batched(
@@ -200,7 +203,7 @@ def test_what_can_win_is_not_given_up(alpha: float):
     length, limit, log_prob = 3, 12, -2.0
     reached = max(log_prob / penalty(n, alpha) for n in range(length + 1, limit + 1))
     assert wins(log_prob, length, limit, [reached - 1e-5], alpha)
-    assert not wins(log_prob, length, limit, [reached + 1e-5], alpha)
+    assert not wins(log_prob, length, limit, [-99.0, reached + 1e-5], alpha)
     assert wins(-99.0, length, limit, [-0.1], alpha, n_best=2)  # a second is still wanted
     assert not wins(-math.inf, length, limit, [], alpha)  # nothing is open
 
