@@ -21,6 +21,7 @@ from sphinx.errors import ExtensionError
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
 STATEMENT = "Nine is odd."
 GIVEN = {"id": "s9-odd", "statement": STATEMENT, "section": "3.2.1", "evidence": "9 = 2·4 + 1"}
+GIVEN["control"] = "a half of 9 that is whole"
 
 
 def made(**changed) -> Verdict:
@@ -44,6 +45,8 @@ def test_evidence_has_powers_of_ten() -> None:
         (False, "at small scale", "not reproduced here"),
         (False, "by construction", "differs"),
         (None, "measured here", "open"),
+        (None, "on the paper's hardware", "needs the paper's hardware"),
+        (False, "on the paper's hardware", "differs"),
         (np.float64(1) > 2, "measured here", "differs"),
     ],
 )
@@ -67,7 +70,7 @@ def test_a_claim_says_what_decides_it(changed: dict, error: type[Exception], tol
 
 def test_a_notebook_and_the_build_get_their_own_form():
     bundle = made(holds=False)._repr_mimebundle_()
-    assert bundle["text/plain"] == "✗ differs (§3.2.1): Nine is odd.\n  9 = 2·4 + 1"
+    assert bundle["text/plain"] .startswith("✗ differs (§3.2.1): Nine is odd.\n  9 = 2·4 + 1\n")
     assert bundle["application/vnd.annotated.claim+json"] == {**GIVEN, "verdict": "differs"}
     words = re.sub(r"<[^>]*>", " ", bundle["text/html"])
     assert " ".join(words.split()) == "✗ differs · §3.2.1 · Nine is odd. 9 = 2·4 + 1"
