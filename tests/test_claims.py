@@ -2,6 +2,7 @@
 
 import html
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -100,7 +101,8 @@ def test_claims_come_by_section_and_in_the_order_of_their_pages():
     wanted = [("abstract", "a"), ("1", "b"), ("3.2", "c"), ("3.2.1", "d"), ("3.2.1", "e")]
     a, b, c, d, e = (made(section=section, id=id) for section, id in wanted)
     others = {"third": notebook({"text/plain": "None"})}
-    found = verdicts.collect(notebooks(first=[d, b, a], second=[e, c]) | others)
+    several = notebook({verdicts.MIME: [asdict(each) for each in (d, b, a)]})  # in one output
+    found = verdicts.collect({"first": several} | notebooks(second=[e, c]) | others)
     assert [entry.page for entry in found] == ["first", "first", "second", "first", "second"]
     assert [entry.verdict for entry in found] == [a, b, c, d, e]
 
@@ -161,7 +163,7 @@ def build(folder: Path, code: str) -> tuple[str, list[str]]:
 
 MAKES = "from book.claims import claim\n\nclaim({})"
 KIND = 'kind="by construction"'
-ODD = f'"odd", "Nine is odd.", section="1", {KIND}, holds=9 % 2 == {{}}, evidence="1 is left"'
+ODD = f'"odd", "Nine is odd.", section="1", {KIND}, holds=9 % 2 == {{}}, evidence="1", control="0"'
 
 
 @pytest.mark.slow

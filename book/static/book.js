@@ -292,6 +292,11 @@
       rows.forEach((row) => {
         row.hidden = !selects.every((select) => fits(row, select));
       });
+      const asks = selects.some((select) => select.value);
+      for (const group of index.querySelectorAll("details")) {
+        group.hidden = !group.querySelector("tbody tr:not([hidden])");
+        if (asks && !group.hidden) group.open = true;
+      }
       count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} claims`;
     }
     const labels = selects.map((select) => make("label", {}, `${select.name} `, select));
