@@ -1,8 +1,8 @@
 """The steps that stacks of convolutions need to copy a symbol from one or eight tokens before.
 
 `python -m benchmarks.recall --out FILE` trains the stacks of chapters/2-background.md for at most
-4,000 steps instead of 250. A row of the table has the stack, its number of layers, the distance, the
-seed, and the steps until 95 % of a batch were right, or 4,000.
+4,000 steps instead of 250. A row of the table has the stack, its number of layers, the distance,
+the seed, and the steps until 95 % of a batch were right, or 4,000.
 """
 
 from itertools import product

@@ -1,9 +1,9 @@
 """A trained translator with another scale of its dot products: BLEU, and which outputs stay.
 
-`python -m benchmarks.scales MODEL SOURCE REFERENCE --out FILE` translates a file of lines with greedy
-search, with the dot products of some attention divided by another number than √d_k. A row of the
-table has the kind of attention ("encoder", "cross" or "decoder"; "all" of them), the number, BLEU
-(sacreBLEU, 13a), the share of outputs that are the same as with √d_k, and the number of sentences.
+`python -m benchmarks.scales MODEL SOURCE REFERENCE --out FILE` translates a file of lines with
+greedy search, with dot products divided by another number than √d_k. A row of the table has the
+kind of attention ("encoder", "cross", "decoder", or "all"), the number, BLEU (sacreBLEU, 13a), the
+share of outputs that are the same as with √d_k, and the number of sentences.
 """
 
 import math
@@ -16,25 +16,20 @@ from annotated import load_pretrained
 from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.progress import progress_bar
 from benchmarks.logs import files_parser, write_log
+from benchmarks.switches import KINDS
 
-KINDS = {
-    "encoder": ["encoder.layers.{}.self_attn"],
-    "cross": ["decoder.layers.{}.src_attn"],
-    "decoder": ["decoder.layers.{}.self_attn"],
-}
-KINDS["all"] = sum(KINDS.values(), [])
-DIVISORS = {"√dₖ": 1.0, "√dₖ / 2": 0.5, "2 √dₖ": 2.0, "10 √dₖ": 10.0, "1": None}
-RUNS = [*(("all", divisor) for divisor in DIVISORS), *((kind, "1") for kind in list(KINDS)[:3])]
+MULTIPLES = {"√dₖ": 1.0, "√dₖ / 2": 0.5, "2 √dₖ": 2.0, "10 √dₖ": 10.0}
+RUNS = [("all", divisor) for divisor in [*MULTIPLES, "1"]] + [(kind, "1") for kind in KINDS]
 
 
 @torch.no_grad()
 def divide(model: torch.nn.Module, kind: str, divisor: str) -> None:
-    """Divide the dot products of one kind of attention by another number: its queries shrink."""
-    for pattern in KINDS[kind]:
+    """Divide the dot products of a kind of attention by another number, through the queries."""
+    for pattern in KINDS.values() if kind == "all" else [KINDS[kind]]:
         for layer in range(model.config.N):
             attention = model.get_submodule(pattern.format(layer))
             root = math.sqrt(attention.w_q.out_features / attention.h)
-            attention.w_q.weight.div_(DIVISORS[divisor] or 1 / root)
+            attention.w_q.weight.div_(MULTIPLES.get(divisor, 1 / root))
 
 
 def main() -> None:
