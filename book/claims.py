@@ -103,7 +103,7 @@ def claim(
     A page may make claims of the paper, and under "Since 2017" the book's own about later models.
 
     Args:
-        id: a short name, such as "s2-constant" (section 2), "t3-params" (Table 3) or
+        id: a short name, such as "s2-convolutions" (section 2), "t3-params" (Table 3) or
             "since-2017-sinks"; unique in the book, because links lead to #claim-ID.
         statement: the claim in one sentence, in our words.
         section: where the paper makes the claim, such as "3.2.1" or "abstract"; "Since 2017" for
