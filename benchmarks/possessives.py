@@ -1,14 +1,14 @@
 """Which possessive a German translator writes for *his*, *her* and *its*, with and without a head.
 
-`python -m benchmarks.possessives MODEL SOURCE REFERENCE --out FILE` reads English captions and
-keeps those with exactly one of the three words whose translation has exactly one of *sein* and
-*ihr* in any form. A row of the table has the pronoun, how many captions with it were kept, for how
-many of these the model writes *sein* and *ihr*, and the largest number of captions in which the
-stem changes when one head of the encoder is replaced by its mean over the other captions, with that
-head.
+`python -m benchmarks.possessives MODEL SOURCE --out FILE` reads English captions and keeps those
+with exactly one of the three words whose translation has exactly one of *sein* and *ihr* in any
+form. A row of the table has the pronoun, how many captions with it were kept, for how many of these
+the model writes *sein* and *ihr*, and the largest number of captions in which the stem changes when
+one head of the encoder is replaced by its mean over the other captions, with that head.
 """
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -18,7 +18,7 @@ from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.progress import progress_bar
 from annotated.machinery.recording import touch
 from benchmarks.ablations import mean_outputs, replaced
-from benchmarks.logs import files_parser, write_log
+from benchmarks.logs import make_parser, write_log
 
 
 def stems(text: str) -> list[str]:
@@ -27,7 +27,11 @@ def stems(text: str) -> list[str]:
 
 
 def main() -> None:
-    options = files_parser("benchmarks.possessives", __doc__, "reference").parse_args()
+    add = (parser := make_parser("benchmarks.possessives", __doc__)).add_argument
+    add("model", help="a model of the package, or a folder")
+    add("source", type=Path, help="file with one English caption per line")
+    add("--out", type=Path, required=True, help="CSV file to write")
+    options = parser.parse_args()
     translator, english = load_pretrained(options.model), read_lines(options.source)
     asked = [re.findall(r"\b(his|her|its)\b", text.lower()) for text in english]
     texts = [text for text, words in zip(english, asked, strict=True) if len(words) == 1]
