@@ -19,7 +19,7 @@ def text(monkeypatch: pytest.MonkeyPatch) -> Text:
     monkeypatch.setattr(since, "SWIGLU", since.SWIGLU | {"d_ff": 43})
     sentences = [torch.arange(start, start + 9) % 20 for start in range(600)]
     held_out = since.shuffled(sentences)
-    return Text(sentences, held_out, held_out)
+    return Text("sentences", sentences, held_out, held_out)
 
 
 def test_variants_differ_by_what_their_names_say():
@@ -37,7 +37,9 @@ def test_variants_differ_by_what_their_names_say():
         feed_forward_bias=False, d_ff=342, kv_heads=2, qk_norm=True, tie_embeddings=False,
         sink=True,
     )  # fmt: skip
-    assert since.cache_bytes(last.config) * 2 == since.cache_bytes(known["2017"].config)
+    cache = {name: since.cache_bytes(known[name], 256) for name in known}
+    assert 2 * cache["+ Muon"] == 4 * cache["latent 64"] == cache["2017"]
+    assert cache["window 32, 4 of 4 layers"] * 8 == cache["2017"]  # 32 of 256 tokens
 
 
 @torch.no_grad()
@@ -60,6 +62,32 @@ def test_batches_follow_one_another_and_their_seed(text: Text):
     assert next(batches)[0][0, 0] == following[-1, -1]
     assert torch.equal(next(text.batches(1))[0], ids)
     assert not torch.equal(next(text.batches(2))[0], ids)
+
+
+def test_rows_of_running_text_are_in_order_and_of_one_corpus():
+    corpora = [torch.arange(5000) % 20, 20 + torch.arange(3000) % 20]
+    batches = Text("running", corpora, *corpora).batches(1)
+    for _ in range(20):  # more than an epoch
+        ids, following = next(batches)
+        assert ids.shape == (4, 256) and torch.equal(following // 20, ids // 20)
+        assert torch.equal(following % 20, (ids + 1) % 20)
+        assert (ids // 20 == ids[:, :1] // 20).all()
+
+
+@torch.no_grad()
+def test_a_window_hides_what_is_32_tokens_away_and_latent_keys_are_of_rank_64():
+    x = torch.randn(1, 50, 128)
+    changed = x.clone()
+    changed[:, 10] += 1
+    local = since.LocalAttention(since.PAPER)
+    mask = torch.ones(1, 50, 50, dtype=torch.bool).tril()
+    moved = (local(x, x, x, mask) - local(changed, changed, changed, mask)).abs().amax(dim=(0, 2))
+    assert moved.nonzero().flatten().tolist() == list(range(10, 42))
+    keys, values = since.LatentAttention(since.PAPER, 64).keys_values(
+        *2 * [torch.randn(1, 300, 128)]
+    )
+    both = torch.cat([keys, values], dim=-1).transpose(1, 2).flatten(2)[0]  # (300, 256)
+    assert torch.linalg.matrix_rank(both) == 64
 
 
 @torch.no_grad()
