@@ -1,4 +1,4 @@
-"""The runs of the page "Ten Diffs": equal weights, experts, rates, and a queue that goes on."""
+"""The runs of the page "Twelve Diffs": equal weights, experts, rates, and a queue that goes on."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import benchmarks.since_2017 as since
+import book.pictures.since_2017 as pictures
 from benchmarks.since_2017 import Experts, Queue, Text, count, looks, losses, variants
 
 
@@ -131,3 +132,13 @@ def test_a_queue_goes_on_where_its_file_ends(
     second = pd.read_csv(path, dtype={"variant": str})
     assert len(second) == len(first) + 2 == len(made)
     pd.testing.assert_frame_equal(second[: len(first)], first)
+
+
+def test_runs_are_told_apart_by_their_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pictures, "resource_path", lambda name: tmp_path)
+    table = pd.DataFrame({"variant": ["2017", "RoPE"], "dev_loss": [4.0, 3.9]})
+    table.to_csv(tmp_path / "since-2017.csv", index=False)  # as before there was a second text
+    assert len(pictures.small_runs()) == 2 and pictures.small_runs("running").empty
+    table.assign(text=[None, "running"]).to_csv(tmp_path / "since-2017.csv", index=False)
+    assert list(pictures.small_runs()["variant"]) == ["2017"]
+    assert list(pictures.small_runs("running")["variant"]) == ["RoPE"]
