@@ -8,8 +8,9 @@ from book import charts
 
 
 def small_runs(text: str = "sentences") -> pd.DataFrame:
-    """The stored runs on one text: "sentences" or "running"."""
-    runs = pd.read_csv(resource_path("results") / "since-2017.csv", dtype={"variant": str})
+    """The stored runs on one text, "sentences" or "running"; rows without a text read sentences."""
+    files = sorted(resource_path("results").glob("since-2017*.csv"))
+    runs = pd.concat([pd.read_csv(file, dtype={"variant": str}) for file in files])
     texts = runs.get("text", pd.Series(index=runs.index, dtype=str)).fillna("sentences")
     return runs[texts == text]
 
