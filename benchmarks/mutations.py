@@ -20,7 +20,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 MODULES = "attention stacks positional model decoding incremental optimizer batches checkpoints"
 TESTS = {  # where they are not in tests/test_MODULE.py alone
-    "stacks": "stacks model", "incremental": "decoding", "batches": "runs_batches",
+    "attention": "attention decoding", "stacks": "stacks model decoding",
+    "positional": "positional model", "incremental": "decoding parts", "batches": "runs_batches",
     "checkpoints": "runs_checkpoints runs_trainer runs_folder",
 }  # fmt: skip
 QUICK = "not (slow or processes or colab or gpu or site or browser or corpora or paper)"

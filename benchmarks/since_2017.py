@@ -1,14 +1,16 @@
 """Small runs of the paper's model and its successors: `python -m benchmarks.since_2017 --help`.
 
-The stored runs of the page "Ten Diffs". Each trains a decoder-only model of 1.3 million weights on
-English captions and everyday sentences. A run that the file of results contains is not repeated, so
-the program can be stopped at any time and started again with the same command.
+The stored runs of the page on what came after 2017. Each trains a decoder-only model of 1.3 million
+weights, on running text (law, a manual, news) or on single sentences (captions, everyday English),
+before which nothing helps. A run that the file of results contains is not repeated, so the program
+can be stopped at any time and started again with the same command.
 """
 
 import math
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -18,7 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from annotated.data import encode_source, learn_vocabulary
-from annotated.language_model import FeedForward, LanguageModel, LanguageModelConfig
+from annotated.language_model import FeedForward, GroupedAttention, LanguageModel
+from annotated.language_model import LanguageModelConfig as Config
 from annotated.machinery.blockwise_loss import linear_cross_entropy
 from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.errors import InputError
@@ -33,15 +36,18 @@ TOKENS = 1_500_000  # per run: nearly one epoch
 SWEEP = 5  # factor by which runs that only choose a rate are shorter
 # Rates at the end of the warmup; if the best is at an edge, another is added.
 RATES = (5e-4, 1e-3, 2e-3, 4e-3)
-LOWEST, HIGHEST = 1.25e-4, 3.2e-2
+LOWEST, HIGHEST = 1.25e-4, 0.512
 SEEDS = 0, 1, 2
-BATCH, LENGTH, LONGEST = 16, 64, 256  # rows, tokens per row, tokens of the longest test
+BATCH, LONGEST = 1024, 1024  # tokens per update, tokens of the longest test
+LENGTHS = {"sentences": 64, "running": 256}  # tokens per row
+HELD_OUT = 20 * LONGEST  # tokens of each corpus of running text, in dev and in test
 WARMUP = 0.1  # share of the updates; afterwards the rate falls as in equation 3
 POINTS = 15  # per curve
+WINDOW = 32  # tokens
 BALANCE = 0.01  # weight of the load-balancing loss of the experts (arXiv:2101.03961)
 WIDTHS = 32, 64, 192, 256  # in addition to 128
 
-PAPER = LanguageModelConfig(4096, N=4, d_model=128, d_ff=512, h=4, max_len=LONGEST)
+PAPER = Config(4096, N=4, d_model=128, d_ff=512, h=4, max_len=LONGEST)
 SWIGLU = {"gated": True, "activation": "swish", "feed_forward_bias": False, "d_ff": 342}
 STEPS: dict[str, dict[str, Any]] = {  # the diffs, in the order of the chapter
     "pre-norm": {"norm_first": True},
@@ -55,6 +61,13 @@ STEPS: dict[str, dict[str, Any]] = {  # the diffs, in the order of the chapter
     "MoE 2 of 8": {"experts": 8},
     "Muon": {"muon": True},
 }
+OTHERS: dict[str, dict[str, Any]] = {  # neither in 2025 nor in the cumulative diffs
+    "learned positions": {"positions": "learned"},
+    "GQA 1 of 4": {"kv_heads": 1},
+    "latent 64": {"latent": 64},
+    "window 32, 2 of 4 layers": {"local": (0, 2)},
+    "window 32, 4 of 4 layers": {"local": (0, 1, 2, 3)},
+}
 TODAY = {"norm_first": True, "norm": "rms", "positions": "rope", **SWIGLU}
 TODAY |= {"kv_heads": 2, "qk_norm": True, "sink": True, "as_heavy": True}
 
@@ -67,12 +80,16 @@ class Variant:
         name: in the results.   config: the model.
         experts: number of feed-forward layers of half the width, two of which each token uses.
         muon: use Muon instead of Adam for the matrices of the layers.
+        latent: width of the vector from which keys and values are computed; 0 is none.
+        local: the layers, from 0, whose queries see no key that is WINDOW or more tokens away.
     """
 
     name: str
-    config: LanguageModelConfig
+    config: Config
     experts: int = 0
     muon: bool = False
+    latent: int = 0
+    local: tuple[int, ...] = ()
 
     def at(self, d_model: int) -> "Variant":
         """The same variant at another width, with heads of a quarter of the width."""
@@ -80,34 +97,41 @@ class Variant:
 
     def model(self) -> LanguageModel:
         model = LanguageModel(self.config)
-        if self.experts:
-            for layer in model.layers:
+        for number, layer in enumerate(model.layers):
+            if self.experts:
                 layer.feed_forward = Experts(self.config, self.experts)
+            if self.latent:
+                layer.self_attn = LatentAttention(self.config, self.latent)
+            if number in self.local:
+                layer.self_attn = LocalAttention(self.config)
+        if self.experts or self.latent or self.local:
             initialize(model)
         return model
 
 
-def as_heavy(config: LanguageModelConfig) -> LanguageModelConfig:
+def as_heavy(config: Config) -> Config:
     """The configuration with the d_ff that yields as many weights as the paper's model has."""
     wanted = count(replace(PAPER, d_model=config.d_model, d_ff=4 * config.d_model))
     each = count(replace(config, d_ff=config.d_ff + 1)) - count(config)
     return replace(config, d_ff=config.d_ff + round((wanted - count(config)) / each))
 
 
-def count(config: LanguageModelConfig) -> int:
+def count(config: Config) -> int:
     with torch.device("meta"):
         return sum(p.numel() for p in LanguageModel(config).parameters())
 
 
-def cache_bytes(c: LanguageModelConfig) -> int:
-    """Bytes of cache per token in single precision."""
-    return 4 * 2 * c.N * (c.kv_heads or c.h) * c.head_width
+def cache_bytes(kind: Variant, length: int) -> int:
+    """Bytes of cache per token in single precision, in a text of `length` tokens."""
+    c = kind.config
+    each = kind.latent or 2 * (c.kv_heads or c.h) * c.head_width
+    return 4 * each * (c.N * length - len(kind.local) * max(0, length - WINDOW)) // length
 
 
 def variants() -> dict[str, Variant]:
     """All variants, the most informative first: 2017 and today, single diffs, cumulative diffs."""
     found = {"2017": {}, "2025": TODAY | {"muon": True}, "2025, Adam": TODAY} | STEPS
-    found |= {"learned positions": {"positions": "learned"}, "GQA 1 of 4": {"kv_heads": 1}}
+    found |= OTHERS
     together: dict[str, Any] = {}
     for name, changes in STEPS.items():
         together = together | changes
@@ -116,11 +140,39 @@ def variants() -> dict[str, Variant]:
     return {name: variant(name, **changes) for name, changes in found.items()}
 
 
-def variant(
-    name: str, experts: int = 0, muon: bool = False, as_heavy: bool = False, **changes: Any
-) -> Variant:
-    kind = Variant(name, replace(PAPER, **changes), experts, muon)
+def variant(name: str, as_heavy: bool = False, **changes: Any) -> Variant:
+    own = {
+        key: changes.pop(key) for key in ("experts", "muon", "latent", "local") if key in changes
+    }
+    kind = Variant(name, replace(PAPER, **changes), **own)
     return kind.at(PAPER.d_model) if as_heavy else kind
+
+
+class LatentAttention(GroupedAttention):
+    """Keys and values are linear maps of one short vector, which is all that a cache has to keep.
+
+    Source: arXiv:2405.04434, without its separate rotated part.
+    """
+
+    def __init__(self, c: Config, width: int) -> None:
+        super().__init__(c)
+        self.w_c = nn.Linear(c.d_model, width, bias=False)
+        self.w_k, self.w_v = (nn.Linear(width, c.d_model, bias=False) for _ in "kv")
+
+    def keys_values(self, key: Tensor, value: Tensor, start: int = 0) -> tuple[Tensor, Tensor]:
+        latent = self.w_c(key)  # (batch, len, width)
+        return super().keys_values(latent, latent, start)
+
+
+class LocalAttention(GroupedAttention):
+    """Each query sees the last WINDOW tokens, its own included (arXiv:2004.05150)."""
+
+    def kernel(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        newest = key.size(2) - query.size(2)
+        near = torch.ones(query.size(2), key.size(2), dtype=torch.bool).triu(newest - WINDOW + 1)
+        return super().kernel(query, key, value, near if mask is None else mask & near)
 
 
 class Experts(nn.Module):
@@ -131,7 +183,7 @@ class Experts(nn.Module):
     Source: arXiv:2401.04088, with the load-balancing loss of arXiv:2101.03961.
     """
 
-    def __init__(self, c: LanguageModelConfig, count: int) -> None:
+    def __init__(self, c: Config, count: int) -> None:
         super().__init__()
         half = replace(c, d_ff=c.d_ff // 2)
         self.experts = nn.ModuleList(FeedForward(half) for _ in range(count))
@@ -153,41 +205,86 @@ class Experts(nn.Module):
         return out.view_as(x)
 
 
+SOURCES = {  # corpus, the language beside English, lines of train
+    "sentences": (("multi30k", "de", None), ("tatoeba", "de", None)),
+    "running": (("laws", "fr", 60_000), ("php", "fr", None), ("news", "de", None)),
+}
+
+
 @dataclass
 class Text:
-    """Ids of the sentences of the three splits, each followed by the end symbol."""
+    """Ids of a text.
 
+    Args:
+        name: of its kind.   train: sentences, or whole corpora of running text.
+        dev, test: (tokens,)
+    """
+
+    name: str
     train: list[Tensor]
     dev: Tensor
     test: Tensor
 
+    @property
+    def length(self) -> int:
+        """Tokens per row."""
+        return LENGTHS[self.name]
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest test."""
+        return 4 * self.length
+
     @classmethod
-    def load(cls) -> "Text":
-        """Captions and everyday English, each sentence once; train excludes dev and test."""
-        parts = {}
+    def load(cls, name: str) -> "Text":
+        """Read a text; each sentence ends with the end symbol.
+
+        Captions and everyday sentences are in random order, each once. Of running text, all
+        sentences are in their order; dev and test are stretches at the ends of the corpora.
+        """
+        lines: dict[str, list[list[str]]] = {}  # of each corpus
         for split in ("train", "dev", "test"):
-            corpora = (load_pairs(name, split, "en", "de")[0] for name in ("multi30k", "tatoeba"))
-            parts[split] = list(dict.fromkeys(line for lines in corpora for line in lines))
-        held_out = {*parts["dev"], *parts["test"]}
-        parts["train"] = [line for line in parts["train"] if line not in held_out]
-        tokenizer = learn_vocabulary("bpe", parts["train"], PAPER.vocab)
+            lines[split] = [
+                english(corpus, split, other)[: most if split == "train" else None]
+                for corpus, other, most in SOURCES[name]
+            ]
+        if name == "sentences":
+            lines = {split: [list(dict.fromkeys(chain(*parts)))] for split, parts in lines.items()}
+            held_out = {*lines["dev"][0], *lines["test"][0]}
+            lines["train"] = [[line for line in lines["train"][0] if line not in held_out]]
+        tokenizer = learn_vocabulary("bpe", list(chain(*lines["train"])), PAPER.vocab)
         train, dev, test = (
-            [torch.tensor(row) for row in encode_source(tokenizer, lines)]
-            for lines in parts.values()
+            [[torch.tensor(row) for row in encode_source(tokenizer, part)] for part in parts]
+            for parts in lines.values()
         )
-        return cls(train, shuffled(dev), shuffled(test))
+        if name == "sentences":
+            return cls(name, train[0], shuffled(dev[0]), shuffled(test[0]))
+        held = (torch.cat([torch.cat(x)[: HELD_OUT + 1] for x in parts]) for parts in (dev, test))
+        return cls(name, [torch.cat(part) for part in train], *held)
 
     def batches(self, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Ids and the ids that follow them, each (BATCH, LENGTH), in an order set by the seed."""
+        """Ids and the ids that follow them, each (rows, length), in an order set by the seed."""
         random, rest = torch.Generator().manual_seed(seed), torch.zeros(0, dtype=torch.long)
-        size = BATCH * LENGTH
+        length = self.length
+        while self.name == "running":  # rows of one corpus each, in random order
+            rows = torch.cat([part.unfold(0, length + 1, length) for part in self.train])
+            for chosen in torch.randperm(len(rows), generator=random).split(BATCH // length):
+                if len(chosen) == BATCH // length:
+                    yield rows[chosen, :-1], rows[chosen, 1:]
         while True:
             stream = torch.cat([rest, shuffled(self.train, random)])
-            whole = (len(stream) - 1) // size
-            for start in range(0, whole * size, size):
-                part = stream[start : start + size + 1]
-                yield part[:-1].view(BATCH, LENGTH), part[1:].view(BATCH, LENGTH)
-            rest = stream[whole * size :]
+            whole = (len(stream) - 1) // BATCH
+            for start in range(0, whole * BATCH, BATCH):
+                part = stream[start : start + BATCH + 1]
+                yield part[:-1].view(-1, length), part[1:].view(-1, length)
+            rest = stream[whole * BATCH :]
+
+
+def english(corpus: str, split: str, other: str) -> list[str]:
+    """The lines of a split; dev and test of the news are the halves of newstest2013."""
+    half = corpus == "news" and split != "train"
+    lines = load_pairs(corpus, "dev" if half else split, "en", other)[0]
+    return lines[slice(1500) if split == "dev" else slice(1500, None)] if half else lines
 
 
 def shuffled(sentences: list[Tensor], random: torch.Generator | None = None) -> Tensor:
@@ -224,7 +321,7 @@ def train(
     """
     torch.manual_seed(seed)
     model = kind.model().train()
-    opts, updates = optimizers(model, kind.muon), math.ceil(tokens / (BATCH * LENGTH))
+    opts, updates = optimizers(model, kind.muon), math.ceil(tokens / BATCH)
     warmup, d_model = max(1, round(WARMUP * updates)), kind.config.d_model
     factor = peak * math.sqrt(d_model * warmup)  # so that the largest rate is `peak`
     marks = {round(updates * point / points) for point in range(1, points + 1)}
@@ -244,27 +341,27 @@ def train(
         spent += process_time() - start
         bar.update()
         if step in marks:
-            heard = losses(model, text.dev[: 8 * 1024 + 1], LENGTH).mean().item()
-            curve.append(f"{step * BATCH * LENGTH}:{heard:.4f}")
+            heard = losses(model, text.dev[: 8 * 1024 + 1], text.length, text.longest).mean().item()
+            curve.append(f"{step * BATCH}:{heard:.4f}")
             bar.set_postfix(loss=f"{heard:.3f}", refresh=False)
         if not loss.isfinite():
             break
     bar.close()
-    speed = round(bar.n * BATCH * LENGTH / spent)
+    speed = round(bar.n * BATCH / spent)
     return model.eval(), {"curve": " ".join(curve), "tokens_per_cpu_second": speed}
 
 
 @torch.no_grad()
-def losses(model: LanguageModel, ids: Tensor, length: int) -> Tensor:
+def losses(model: LanguageModel, ids: Tensor, length: int, longest: int = LONGEST) -> Tensor:
     """Loss in nats per token at each position (length,), on a text divided into rows.
 
-    The text is truncated to a multiple of LONGEST, so that all lengths use the same tokens.
+    The text is truncated to a multiple of the longest, so that all lengths use the same tokens.
     """
-    whole = (len(ids) - 1) // LONGEST * LONGEST
+    whole = (len(ids) - 1) // longest * longest
     rows = ids[:whole].view(-1, length), ids[1 : whole + 1].view(-1, length)
     parts = [
         nn.functional.cross_entropy(model(x).transpose(1, 2), y, reduction="none")
-        for x, y in zip(*(part.split(2048 // length) for part in rows), strict=True)
+        for x, y in zip(*(part.split(4096 // length) for part in rows), strict=True)
     ]
     return torch.cat(parts).mean(dim=0)
 
@@ -297,17 +394,25 @@ def numbers(values: Iterable[Tensor]) -> str:
     return " ".join(f"{value.item():.4f}" for value in values)
 
 
-def measure(model: LanguageModel, text: Text) -> dict[str, Any]:
+def measure(kind: Variant, model: LanguageModel, text: Text) -> dict[str, Any]:
     """The measurements of a trained model, in addition to its loss on the development set."""
     found: dict[str, Any] = {}
-    for length in (LENGTH, 2 * LENGTH, LONGEST):
-        by_position = losses(model, text.test, length)
+    lengths = [length for length in (16, 64, 128, 256, 512, 1024) if length <= text.longest]
+    for length in lengths:
+        by_position = losses(model, text.test, length, text.longest)
         found[f"test_{length}"] = round(by_position.mean().item(), 4)
     found["test_by_position"] = numbers(part.mean() for part in by_position.split(16))
-    return found | looks(model, text.dev[: 64 * LENGTH].view(64, LENGTH))
+    for factor in (2, 4, 8, 16) if kind.config.positions == "rope" else ():
+        slower = replace(kind.config, theta=kind.config.theta * factor)  # with the same weights
+        longer = replace(kind, config=slower).model().eval()
+        longer.load_state_dict(model.state_dict())
+        for length in lengths[-3:]:
+            loss = losses(longer, text.test, length, text.longest).mean().item()
+            found[f"test_{length}_theta_{factor}"] = round(loss, 4)
+    return found | looks(model, text.dev[: BATCH * 4].view(-1, text.length))
 
 
-KEY = ["stage", "variant", "d_model", "seed", "rate", "tokens"]
+KEY = ["text", "stage", "variant", "d_model", "seed", "rate", "tokens"]
 
 
 @dataclass
@@ -330,8 +435,8 @@ class Queue:
 
     def run(self, stage: str, kind: Variant, seed: int, peak: float, tokens: int) -> float:
         """Make a run unless the file contains it; returns its loss on the development set."""
-        key = {"stage": stage, "variant": kind.name, "d_model": kind.config.d_model}
-        key |= {"seed": seed, "rate": peak, "tokens": tokens}
+        key = {"text": self.text.name, "stage": stage, "variant": kind.name}
+        key |= {"d_model": kind.config.d_model, "seed": seed, "rate": peak, "tokens": tokens}
         for row in self.rows:
             if key.items() <= row.items():
                 return row["dev_loss"]
@@ -342,16 +447,16 @@ class Queue:
         for layer in model.layers if kind.experts else ():
             idle = layer.feed_forward.experts[2:]
             used -= sum(p.numel() for p in idle.parameters())
-        loss = losses(model, self.text.dev, LENGTH).mean().item()
+        loss = losses(model, self.text.dev, self.text.length, self.text.longest).mean().item()
         row = key | {
             "dev_loss": round(loss, 4) if math.isfinite(loss) else math.inf,
             "weights": weights,
             "weights_used": used,
             "d_ff": kind.config.d_ff,
-            "cache_bytes": cache_bytes(kind.config),
+            "cache_bytes": cache_bytes(kind, self.text.length),
             "operations": 6 * used * tokens,
         }
-        row |= made | (measure(model, self.text) if stage != "rates" else {})
+        row |= made | (measure(kind, model, self.text) if stage != "rates" else {})
         self.rows.append(row)
         write_text(self.path, pd.DataFrame(self.rows).to_csv(index=False))
         return row["dev_loss"]
@@ -393,8 +498,8 @@ def main(given: list[str] | None = None) -> None:
         "benchmarks.since_2017",
         __doc__,
         "For each variant, runs of a fifth of the length choose the learning rate; then the "
-        "seeds follow.\nSet ANNOTATED_DATA to read the corpora multi30k and tatoeba from a folder; "
-        "otherwise they\nare downloaded. A first trial, which takes a minute:\n\n"
+        "seeds follow.\nSet ANNOTATED_DATA to read the corpora from a folder; otherwise they are "
+        "downloaded if they\ncan be. A first trial, which takes some minutes:\n\n"
         "  python -m benchmarks.since_2017 --only 2017 --tokens 50000 --seeds 0 --widths "
         "--out runs/try.csv\n\nVariants: " + ", ".join(variants()),
     )
@@ -402,6 +507,8 @@ def main(given: list[str] | None = None) -> None:
     add("--out", type=Path, required=True, help="CSV file to which each run adds a line")
     told = "variants to train (default: all), such as RoPE '+ RoPE'"
     add("--only", nargs="+", choices=names, default=names, metavar="NAME", help=told)
+    told = "laws, a manual and news, or captions and everyday sentences (%(default)s)"
+    add("--text", choices=list(SOURCES), default="running", help=told)
     add("--seeds", nargs="+", **numbers, default=SEEDS, help="(0 1 2)")
     told = "widths in addition to 128 (%(default)s)"
     add("--widths", nargs="*", **numbers, default=WIDTHS, help=told)
@@ -415,7 +522,7 @@ def main(given: list[str] | None = None) -> None:
     lock = options.out.with_name(f".{options.out.name}.lock")
     try:
         with locked(lock, f"another program writes {options.out}"):
-            queue = Queue(Text.load(), options.out, options.tokens)
+            queue = Queue(Text.load(options.text), options.out, options.tokens)
             queue.work(kinds, options.seeds, options.widths)
     except InputError as error:
         sys.exit(f"error: {error}")

@@ -18,6 +18,7 @@ KINDS = {
     "in the paper's own numbers": "holds in the paper's own numbers",
     "measured here": "measured here",
     "at small scale": "measured at small scale",
+    "on the paper's hardware": "measured here",
 }  # kind of evidence → verdict on a claim that holds
 MARKS = {
     "holds by construction": ("≡", "#9b8ae0"),
@@ -26,8 +27,11 @@ MARKS = {
     "measured at small scale": ("≈", COLORS["sky"]),
     "not reproduced here": ("≉", COLORS["orange"]),
     "differs": ("✗", COLORS["vermilion"]),
+    "needs the paper's hardware": ("◇", "#b58900"),
     "open": ("○", "#999999"),
 }  # sign and color of each verdict; the sign is for readers who cannot distinguish the colors
+
+REFUTED = "What would have refuted it"
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Verdict:
     section: str
     verdict: str
     evidence: str
+    control: str
 
     @property
     def place(self) -> str:
@@ -52,7 +57,8 @@ class Verdict:
 
     def __str__(self) -> str:
         mark, _ = MARKS[self.verdict]
-        return f"{mark} {self.verdict} ({self.place}): {self.statement}\n  {self.evidence}"
+        told = f"{mark} {self.verdict} ({self.place}): {self.statement}\n  {self.evidence}"
+        return f"{told}\n  {REFUTED}: {self.control}"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         mark, _ = MARKS[self.verdict]
@@ -64,7 +70,9 @@ class Verdict:
             f'style="border-left: {self.edge}; margin: 0.5em 0; padding: 0 0 0 0.8em">'
             f'<p style="margin: 0"><strong>{mark} {text["verdict"]}</strong> · {self.place} · '
             f"{text['statement']}</p>"
-            f'<p style="margin: 0; font-size: 0.9em">{text["evidence"]}</p></aside>'
+            f'<p style="margin: 0; font-size: 0.9em">{text["evidence"]}</p>'
+            f'<p style="margin: 0; font-size: 0.9em"><em>{REFUTED}:</em> {text["control"]}</p>'
+            "</aside>"
         )
         return {
             "text/plain": str(self),
@@ -81,14 +89,21 @@ def powers(text: str) -> str:
 
 
 def claim(
-    id: str, statement: str, *, section: str, kind: str, holds: bool | None, evidence: str
+    id: str,
+    statement: str,
+    *,
+    section: str,
+    kind: str,
+    holds: bool | None,
+    evidence: str,
+    control: str,
 ) -> Verdict:
     """Record whether a claim holds; use it as the last line of a cell.
 
     A page may make claims of the paper, and under "Since 2017" the book's own about later models.
 
     Args:
-        id: a short name, such as "s2-constant" (section 2), "t3-params" (Table 3) or
+        id: a short name, such as "s2-convolutions" (section 2), "t3-params" (Table 3) or
             "since-2017-sinks"; unique in the book, because links lead to #claim-ID.
         statement: the claim in one sentence, in our words.
         section: where the paper makes the claim, such as "3.2.1" or "abstract"; "Since 2017" for
@@ -96,6 +111,9 @@ def claim(
         kind: the evidence, one of KINDS; "by construction" means a proof, a count or a property.
         holds: whether the claim is true, as computed; None if this cannot be decided here.
         evidence: the numbers that decide it, in a few words.
+        control: what would have refuted the claim, in a phrase: what was compared with what (an
+            untrained model, shuffled labels, other heads, the mean of other sentences), and the
+            result that the experiment could have had.
 
     Returns: the verdict; a small training run without the effect is "not reproduced here".
 
@@ -105,5 +123,6 @@ def claim(
     if not (holds is None or isinstance(holds, (bool, np.bool_))):
         raise TypeError(f"claim {id}: expected True, False or None for holds; got {holds!r}")
     held, failed = KINDS[kind], "not reproduced here" if kind == "at small scale" else "differs"
-    verdict = "open" if holds is None else held if holds else failed
-    return Verdict(id, statement, section, verdict, powers(evidence))
+    undecided = "needs the paper's hardware" if kind == "on the paper's hardware" else "open"
+    verdict = undecided if holds is None else held if holds else failed
+    return Verdict(id, statement, section, verdict, powers(evidence), powers(control))

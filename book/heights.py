@@ -38,8 +38,8 @@ def height(spec: dict[str, Any], width: int) -> int:
 
 
 def _turned(spec: dict[str, Any], narrow: bool) -> int | None:
-    """The height of an attention drawing whose words stand in two columns."""
-    return spec.get("usermeta", {}).get("turned" if narrow else "upright")
+    """The height on a phone of an attention drawing, whose words stand in two columns there."""
+    return spec.get("usermeta", {}).get("turned") if narrow else None
 
 
 def least(spec: dict[str, Any], narrow: bool) -> int:

@@ -213,6 +213,8 @@ def plain_text(
     source = re.sub(r"^```\{live\}.*?^```$", LIVE, source, flags=re.MULTILINE | re.DOTALL)
     source = re.sub(r"^\(([\w-]+)\)=$", r'<a id="\1"></a>\n', source, flags=re.MULTILINE)
     source = re.sub(r"\{cite(?::\w+)?\}`([^`]+)`", cite, source)
+    download = r"\{download\}`([^`<]+) <(?:\.\./)+([^>]+)>`"
+    source = re.sub(download, r"\1 (`\2` in the repository)", source)
     source = re.sub(r"\]\(#([\w-]+)\)", link, source)
     source = re.sub(r"\[([^\]]+)\]\((?:[\w.]+/)?([\w-]+)\.md(#[\w-]+)?\)", link_page, source)
     source = re.sub(r"!\[([^\]]*)\]\(([\w/-]+\.svg)\)", image, source)

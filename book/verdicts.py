@@ -42,7 +42,8 @@ def claims_of(notebook: NotebookNode) -> list[Verdict]:
     Raises: ExtensionError for a claim that lacks a section or any other part.
     """
     outputs = [out for cell in notebook.cells for out in cell.get("outputs", [])]
-    found = [out.data[MIME] for out in outputs if MIME in out.get("data", {})]
+    shown = [out.data[MIME] for out in outputs if MIME in out.get("data", {})]
+    found = [each for one in shown for each in (one if isinstance(one, list) else [one])]
     names = [field.name for field in fields(Verdict)]
     for given in found:
         if lacks := [name for name in names if not given.get(name)]:
@@ -74,23 +75,31 @@ def place(section: str) -> list[int]:
     return [] if section == "abstract" else [99]
 
 
+OPENED = "differs", "not reproduced here", "open"
+
+
 def index(entries: list[Entry]) -> str:
-    """The claims as an HTML table, whose rows `static/book.js` filters."""
-    head = "".join(f"<th>{name}</th>" for name in ("section", "claim", "verdict", "evidence"))
-    body = "\n".join(map(row, entries))
-    table = f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table>"
-    return f'<div class="claims-index">{table}</div>'
+    """The claims as HTML tables, one for each verdict, whose rows `static/book.js` filters."""
+    head = "".join(f"<th>{name}</th>" for name in ("section", "claim", "evidence"))
+    groups = []
+    for verdict in dict.fromkeys([*OPENED, *MARKS]):
+        rows = [row(entry) for entry in entries if entry.verdict.verdict == verdict]
+        opened, body = " open" * (verdict in OPENED), "\n".join(rows)
+        name = f"{sign(verdict)} {verdict}: {len(rows)}"
+        groups += [
+            f'<details{opened} style="--color: {MARKS[verdict][1]}"><summary>{name}</summary>'
+            f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></details>"
+        ] * bool(rows)
+    return f'<div class="claims-index">{"".join(groups)}</div>'
 
 
 def row(entry: Entry) -> str:
     shown = {name: html.escape(value) for name, value in vars(entry.verdict).items()}
-    edge, name = entry.verdict.edge, html.escape(entry.verdict.place)
+    name = html.escape(entry.verdict.place)
     return (
         f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
         f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{name}</a></td>'
-        f"<td>{typeset(shown['statement'])}</td>"
-        f'<td><span class="verdict" style="border-left: {edge}">{sign(entry.verdict.verdict)} '
-        f"{shown['verdict']}</span></td><td>{typeset(shown['evidence'])}</td></tr>"
+        f"<td>{typeset(shown['statement'])}</td><td>{typeset(shown['evidence'])}</td></tr>"
     )
 
 

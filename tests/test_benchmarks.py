@@ -11,6 +11,7 @@ import torch
 import benchmarks.gpu as gpu
 from annotated.data import END, PAD, START
 from benchmarks.__main__ import main
+from benchmarks.bits import round_matrices
 from benchmarks.contenders import CONTENDERS, Annotated, Torch
 from benchmarks.logs import page_names
 from benchmarks.measure import check_search, check_training
@@ -148,3 +149,19 @@ def test_the_pairs_of_the_gpu_benchmark_are_as_long_as_those_of_wmt():
     assert lengths.min() >= 3 and lengths.max() <= 200
     assert 27 < lengths.mean() < 31
     assert np.corrcoef(lengths.T)[0, 1] > 0.9
+
+
+def test_what_is_rounded_twice_shrinks_and_a_factor_undoes_it():
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(300, 300, bias=False)
+    torch.nn.init.normal_(linear.weight)  # most integers are small
+    once = round_matrices(linear, 8)
+    kept = linear.weight.detach().clone()
+    (twice,) = round_matrices(linear, 7)
+    assert 0.002 < twice < 0.05 and abs(once[0]) < twice / 10
+    with torch.no_grad():
+        linear.weight.copy_(kept)
+        round_matrices(linear, 7, undone=True)
+    slope = (kept * linear.weight).sum() / kept.square().sum()
+    assert slope.item() == pytest.approx(1, abs=1e-5)
+    assert len(linear.weight.detach().unique()) <= 127

@@ -2,6 +2,7 @@
 
 import html
 import re
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,7 @@ from sphinx.errors import ExtensionError
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
 STATEMENT = "Nine is odd."
 GIVEN = {"id": "s9-odd", "statement": STATEMENT, "section": "3.2.1", "evidence": "9 = 2·4 + 1"}
+GIVEN["control"] = "a half of 9 that is whole"
 
 
 def made(**changed) -> Verdict:
@@ -44,6 +46,8 @@ def test_evidence_has_powers_of_ten() -> None:
         (False, "at small scale", "not reproduced here"),
         (False, "by construction", "differs"),
         (None, "measured here", "open"),
+        (None, "on the paper's hardware", "needs the paper's hardware"),
+        (False, "on the paper's hardware", "differs"),
         (np.float64(1) > 2, "measured here", "differs"),
     ],
 )
@@ -67,10 +71,12 @@ def test_a_claim_says_what_decides_it(changed: dict, error: type[Exception], tol
 
 def test_a_notebook_and_the_build_get_their_own_form():
     bundle = made(holds=False)._repr_mimebundle_()
-    assert bundle["text/plain"] == "✗ differs (§3.2.1): Nine is odd.\n  9 = 2·4 + 1"
+    refuted = "What would have refuted it: a half of 9 that is whole"
+    told = f"✗ differs (§3.2.1): Nine is odd.\n  9 = 2·4 + 1\n  {refuted}"
+    assert bundle["text/plain"] == told
     assert bundle["application/vnd.annotated.claim+json"] == {**GIVEN, "verdict": "differs"}
-    words = re.sub(r"<[^>]*>", " ", bundle["text/html"])
-    assert " ".join(words.split()) == "✗ differs · §3.2.1 · Nine is odd. 9 = 2·4 + 1"
+    words = re.sub(r"<[^>]*>", " ", bundle["text/html"]).replace(" :", ":")
+    assert " ".join(words.split()) == f"✗ differs · §3.2.1 · Nine is odd. 9 = 2·4 + 1 {refuted}"
     text = 'n < d & "k" > <b>1</b>'
     shown = made(statement=text, evidence=text)._repr_mimebundle_()["text/html"]
     assert shown.count(html.escape(text)) == 2 and "<b>" not in shown
@@ -95,7 +101,8 @@ def test_claims_come_by_section_and_in_the_order_of_their_pages():
     wanted = [("abstract", "a"), ("1", "b"), ("3.2", "c"), ("3.2.1", "d"), ("3.2.1", "e")]
     a, b, c, d, e = (made(section=section, id=id) for section, id in wanted)
     others = {"third": notebook({"text/plain": "None"})}
-    found = verdicts.collect(notebooks(first=[d, b, a], second=[e, c]) | others)
+    several = notebook({verdicts.MIME: [asdict(each) for each in (d, b, a)]})  # in one output
+    found = verdicts.collect({"first": several} | notebooks(second=[e, c]) | others)
     assert [entry.page for entry in found] == ["first", "first", "second", "first", "second"]
     assert [entry.verdict for entry in found] == [a, b, c, d, e]
 
@@ -156,7 +163,7 @@ def build(folder: Path, code: str) -> tuple[str, list[str]]:
 
 MAKES = "from book.claims import claim\n\nclaim({})"
 KIND = 'kind="by construction"'
-ODD = f'"odd", "Nine is odd.", section="1", {KIND}, holds=9 % 2 == {{}}, evidence="1 is left"'
+ODD = f'"odd", "Nine is odd.", section="1", {KIND}, holds=9 % 2 == {{}}, evidence="1", control="0"'
 
 
 @pytest.mark.slow

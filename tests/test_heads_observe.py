@@ -44,6 +44,11 @@ def test_arcs_are_followed_where_the_largest_weight_is(doc):
     cat = next(token.i for token in doc if token.text == "cat")  # the last word, but for the stop
     assert back.last.tolist() == [token.i == cat for token in doc if token.head.i != token.i]
     assert not there.first.any() and there.last.sum() == 1  # "the cat"
+    assert there.tag[:3].tolist() == ["NOUN", "VERB", "NOUN"] and there.nearest[:3].all()
+    far = [i for i, name in enumerate(back.relation) if name == "conj"]  # from "lost" to "see"
+    assert back.tag[far].tolist() == ["VERB"] and back.nearest[far].all()
+    stop = [i for i, name in enumerate(back.relation) if name == "punct"]  # from "lost" to "."
+    assert back.nearest[stop].tolist() == [True, False]
 
 
 def test_profiles_add_up_the_weights_of_each_place(translator: Translator, doc):

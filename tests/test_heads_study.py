@@ -19,13 +19,13 @@ doc = pytest.fixture(parsed, scope="module")
 translator = pytest.fixture(small_translator, scope="module")
 
 
-def arcs(relation, offset, hits, first=None, last=None) -> ArcHits:
+def arcs(relation, offset, hits, tag=None, nearest=None) -> ArcHits:
     """Arcs, each of another sentence; hits are those of heads in one layer (arcs, h)."""
     n = len(relation)
     never = np.zeros(n, dtype=bool)
-    ends = (never if end is None else end for end in (first, last))
+    ends = np.repeat("X", n) if tag is None else tag, never if nearest is None else nearest
     hits = np.array(hits, dtype=bool).reshape(n, 1, -1)
-    return ArcHits(np.array(relation), np.arange(n), np.array(offset), *ends, hits)
+    return ArcHits(np.array(relation), np.arange(n), np.array(offset), never, never, *ends, hits)
 
 
 def test_the_best_fixed_place_may_be_a_distance_or_an_end_of_the_sentence():
@@ -90,15 +90,17 @@ def test_holms_method_multiplies_by_the_tests_that_are_left():
     assert adjusted.tolist() == pytest.approx([0.04, 0.4, 0.09, 0.9])  # by hand
 
 
-def test_arcs_are_counted_by_their_length():
-    offset = np.array([1, -1, 1, 2, -3, 4, 8, -5, 9, -40] * 2)
-    hits = (abs(offset) >= 9)[:, None] & np.array([True, False])
-    found = arcs(np.repeat(["obj", "punct"], 10), offset, hits)
-    rows = study.best_heads(found, found, study._distance, 1)
-    table = pd.DataFrame(rows).set_index("name").loc[study.DISTANCES]
-    assert table.arcs.tolist() == [3, 1, 2, 2, 2]
-    assert table.follows.tolist() == [0, 0, 0, 0, 1]
-    assert table.fixed.tolist() == pytest.approx([2 / 3, 1, 0.5, 0.5, 0.5])
+def test_long_arcs_are_compared_with_places_that_do_not_know_their_length():
+    """Of 300 subjects a third is long: -6 mostly; head 1 follows half of the long ones."""
+    offset = np.repeat([1, -6, -7, 9], [200, 60, 20, 20])
+    hits = np.stack([(abs(offset) > 1) & (np.arange(300) % 2 == 0), offset == 1], axis=-1)
+    found = arcs(["nsubj"] * 300, offset, hits, np.where(offset < 0, "VERB", "NOUN"), offset != -7)
+    (row,) = study.best_heads_far(found, found, 5, least=100)
+    assert (row["head"], row["arcs"], row["follows"]) == (1, 100, 0.5)
+    assert (row["place"], row["fixed"], row["informed"]) == ("+1", 0, 0.6)
+    assert (row["rule"], row["ruled"]) == ("VERB before", 0.6)
+    assert row["lead_low"] < -0.1 < row["lead_high"] < 0.1 < row["gain_low"]
+    assert not study.best_heads_far(found, found, 9, least=100)
 
 
 def test_pronouns_are_counted_together_and_one_by_one():
@@ -151,12 +153,12 @@ def test_the_study_covers_every_head(translator: Translator, doc):
     more = ROWS.replace("1\tThe\tthe\tDET\tDT", "1\tcar\tcar\tNOUN\tNN")
     docs = [doc, *read_conllu(more)]
     tables = study.head_study(translator, docs * 2, docs, least=1)
-    assert set(tables) == {"relations", "distances", "pronouns", "heads"}
+    assert set(tables) == {"relations", "far", "pronouns", "heads"}
     assert len(tables["heads"]) == 8 and set(ATTENTION_PLACES) <= set(tables["heads"].columns)
-    for name in "relations", "distances":
+    for name in "relations", "far":
         assert set(tables[name]["from"]) == {"dependent", "governor"}
     assert tables["heads"].pronouns.isin([0.0, 1.0]).all()  # there is one pronoun
-    for name in "relations", "heads", "distances":
+    for name in "relations", "heads", "far":
         found = tables[name]
         np.testing.assert_array_equal(found.p_holm, study.holm_adjusted(found.p.to_numpy()))
         assert len(study.significant(found)) == (found.p_holm < 0.05).sum()

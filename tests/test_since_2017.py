@@ -1,4 +1,4 @@
-"""The runs of the page "Ten Diffs": equal weights, experts, rates, and a queue that goes on."""
+"""The runs of the page "Twelve Diffs": equal weights, experts, rates, and a queue that goes on."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import benchmarks.since_2017 as since
+import book.pictures.since_2017 as pictures
 from benchmarks.since_2017 import Experts, Queue, Text, count, looks, losses, variants
 
 
@@ -19,7 +20,7 @@ def text(monkeypatch: pytest.MonkeyPatch) -> Text:
     monkeypatch.setattr(since, "SWIGLU", since.SWIGLU | {"d_ff": 43})
     sentences = [torch.arange(start, start + 9) % 20 for start in range(600)]
     held_out = since.shuffled(sentences)
-    return Text(sentences, held_out, held_out)
+    return Text("sentences", sentences, held_out, held_out)
 
 
 def test_variants_differ_by_what_their_names_say():
@@ -37,7 +38,9 @@ def test_variants_differ_by_what_their_names_say():
         feed_forward_bias=False, d_ff=342, kv_heads=2, qk_norm=True, tie_embeddings=False,
         sink=True,
     )  # fmt: skip
-    assert since.cache_bytes(last.config) * 2 == since.cache_bytes(known["2017"].config)
+    cache = {name: since.cache_bytes(known[name], 256) for name in known}
+    assert 2 * cache["+ Muon"] == 4 * cache["latent 64"] == cache["2017"]
+    assert cache["window 32, 4 of 4 layers"] * 8 == cache["2017"]  # 32 of 256 tokens
 
 
 @torch.no_grad()
@@ -60,6 +63,32 @@ def test_batches_follow_one_another_and_their_seed(text: Text):
     assert next(batches)[0][0, 0] == following[-1, -1]
     assert torch.equal(next(text.batches(1))[0], ids)
     assert not torch.equal(next(text.batches(2))[0], ids)
+
+
+def test_rows_of_running_text_are_in_order_and_of_one_corpus():
+    corpora = [torch.arange(5000) % 20, 20 + torch.arange(3000) % 20]
+    batches = Text("running", corpora, *corpora).batches(1)
+    for _ in range(20):  # more than an epoch
+        ids, following = next(batches)
+        assert ids.shape == (4, 256) and torch.equal(following // 20, ids // 20)
+        assert torch.equal(following % 20, (ids + 1) % 20)
+        assert (ids // 20 == ids[:, :1] // 20).all()
+
+
+@torch.no_grad()
+def test_a_window_hides_what_is_32_tokens_away_and_latent_keys_are_of_rank_64():
+    x = torch.randn(1, 50, 128)
+    changed = x.clone()
+    changed[:, 10] += 1
+    local = since.LocalAttention(since.PAPER)
+    mask = torch.ones(1, 50, 50, dtype=torch.bool).tril()
+    moved = (local(x, x, x, mask) - local(changed, changed, changed, mask)).abs().amax(dim=(0, 2))
+    assert moved.nonzero().flatten().tolist() == list(range(10, 42))
+    keys, values = since.LatentAttention(since.PAPER, 64).keys_values(
+        *2 * [torch.randn(1, 300, 128)]
+    )
+    both = torch.cat([keys, values], dim=-1).transpose(1, 2).flatten(2)[0]  # (300, 256)
+    assert torch.linalg.matrix_rank(both) == 64
 
 
 @torch.no_grad()
@@ -103,3 +132,14 @@ def test_a_queue_goes_on_where_its_file_ends(
     second = pd.read_csv(path, dtype={"variant": str})
     assert len(second) == len(first) + 2 == len(made)
     pd.testing.assert_frame_equal(second[: len(first)], first)
+
+
+def test_runs_are_told_apart_by_their_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(pictures, "resource_path", lambda name: tmp_path)
+    table = pd.DataFrame({"variant": ["2017", "RoPE"], "dev_loss": [4.0, 3.9]})
+    table.to_csv(tmp_path / "since-2017.csv", index=False)  # as before there was a second text
+    assert len(pictures.small_runs()) == 2 and pictures.small_runs("running").empty
+    more = table.assign(text="running", dev_loss=5.0)
+    more.to_csv(tmp_path / "since-2017-running.csv", index=False)
+    assert set(pictures.small_runs()["dev_loss"]) == {4.0, 3.9}
+    assert set(pictures.small_runs("running")["dev_loss"]) == {5.0}

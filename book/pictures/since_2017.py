@@ -1,24 +1,38 @@
-"""Loss of small language models by learning rate, for the page on the changes since 2017."""
+"""Losses of small language models, for the pages on the changes since 2017."""
 
 import altair as alt
 import pandas as pd
 
+from annotated.machinery.files import resource_path
 from book import charts
 
 
+def small_runs(text: str = "sentences") -> pd.DataFrame:
+    """The stored runs on one text, "sentences" or "running"; rows without a text read sentences."""
+    files = sorted(resource_path("results").glob("since-2017*.csv"))
+    runs = pd.concat([pd.read_csv(file, dtype={"variant": str}) for file in files])
+    texts = runs.get("text", pd.Series(index=runs.index, dtype=str)).fillna("sentences")
+    return runs[texts == text]
+
+
 def draw_losses(
-    tried: pd.DataFrame, ends: pd.DataFrame, base: str, shown: list[str], domain: list[float]
+    tried: pd.DataFrame,
+    ends: pd.DataFrame,
+    base: str,
+    shown: list[str],
+    at_rates: list[float],
+    domain: list[float],
 ) -> alt.HConcatChart:
     """The losses at every rate that was tried, and the final loss of each seed at the best.
 
     tried, ends: with the columns model, variant, rate, seed and dev_loss
     base: the variant that the others are compared with
     shown: the models in order
-    domain: least and largest final loss
+    at_rates, domain: least and largest loss on the left, and on the right
     """
-    top = 5.3
+    top = at_rates[1]
     color = alt.Color("model").legend(None).scale(domain=shown, range=charts.PALETTE)
-    loss = alt.Y("dev_loss").title("loss (nats)").axis(values=[4, 4.5, 5])
+    loss = alt.Y("dev_loss").title("loss (nats)").axis(tickCount=3)
     rate = alt.X("rate").title("largest learning rate")
     rate = rate.axis(values=[0.0005, 0.001, 0.002, 0.004, 0.008, 0.016])
     told = lambda digits: alt.Tooltip("dev_loss", title="loss", format=f".{digits}f")
@@ -27,7 +41,7 @@ def draw_losses(
         .mark_line(point=True, clip=True)
         .encode(
             rate.scale(type="log", domain=[0.0004, 0.022], nice=False),
-            loss.scale(domain=[3.9, top], nice=False),
+            loss.scale(domain=at_rates, nice=False),
             color,
             tooltip=["model", "rate", told(2)],
         )
@@ -64,7 +78,7 @@ def draw_losses(
         labelExpr="length(datum.label) > 15 ? split(datum.label, ' ') : datum.label",
     )
     across = alt.X("dev_loss").title("loss (nats)").scale(domain=domain, nice=False)
-    across = across.axis(values=[3.55, 3.6, 3.65], format=".2f")
+    across = across.axis(tickCount=3, format=".2f")
     seeds = (
         alt.Chart(ends)
         .mark_point(size=60, filled=True, opacity=0.8)
@@ -88,4 +102,73 @@ def draw_losses(
     return alt.hconcat(left, right, spacing=25).properties(
         description="Loss by learning rate, and the final loss of each seed. Mean over seeds: "
         + "; ".join(f"{name} {loss:.2f}" for name, loss in means.items())
+    )
+
+
+def draw_lengths(runs: pd.DataFrame, trained: int) -> alt.LayerChart:
+    """Loss of the models with sinusoids and with RoPE, by the length of the texts.
+
+    runs: full runs of both
+    trained: tokens of a text in training
+    """
+    runs = runs.assign(positions=runs["variant"].replace({"2017": "sinusoids"}))
+    columns = runs.filter(regex=r"^test_\d+$").dropna(axis="columns").columns
+    rows = runs.melt(["positions", "seed"], columns, var_name="length", value_name="loss")
+    rows["length"] = rows["length"].str.removeprefix("test_").astype(int)
+    mean = rows.groupby(["positions", "length"])["loss"].mean()
+    longest = rows["length"].max()
+    lines = alt.Chart(rows).encode(
+        alt.X("length", title="length of the texts, in tokens")
+        .scale(type="log", base=2, domain=[0.93 * rows["length"].min(), 1.2 * longest], nice=False)
+        .axis(values=sorted(set(rows["length"]))),
+        alt.Y("loss", title="loss, nats per token").scale(zero=False).axis(tickCount=4),
+        alt.Color("positions", sort=["sinusoids", "RoPE"], legend=None),
+        tooltip=["positions", "seed", "length", alt.Tooltip("loss", format=".3f")],
+    )
+    ends = rows[(rows["seed"] == 0) & (rows["length"] == longest)]
+    names = (
+        lines.mark_text(align="right", dx=dx, dy=dy, fontSize=13, fontWeight=600)
+        .encode(text="positions")
+        .properties(data=ends[ends["positions"] == name])
+        for name, dx, dy in (("sinusoids", -36, -6), ("RoPE", 0, 20))
+    )
+    edge = alt.Chart(pd.DataFrame({"length": [trained]})).mark_rule(strokeDash=[4, 4])
+    return alt.layer(
+        edge.encode(x="length"), lines.mark_line(point=True).encode(detail="seed"), *names
+    ).properties(
+        width="container",
+        height=220,
+        title="At positions beyond those of training, RoPE loses less",
+        description=f"Loss by length of the texts; in training, {trained} tokens: "
+        + "; ".join(f"{kind}, {n} tokens: {loss:.2f}" for (kind, n), loss in mean.items()),
+    )
+
+
+def draw_deep(rows: pd.DataFrame) -> alt.LayerChart:
+    """The loss of 16 layers by learning rate, of each order, with and without a warmup.
+
+    rows: with the columns order, warmup (1: none), rate, seed and loss
+    """
+    rows = rows.assign(kind=rows["order"].where(rows["warmup"] == 1, rows["order"] + ", warmup"))
+    mean = rows.groupby(["kind", "order", "rate"], as_index=False)["loss"].mean()
+    kinds = ["post-norm", "post-norm, warmup", "pre-norm", "pre-norm, warmup"]
+    chart = alt.Chart(rows).encode(
+        alt.X("rate:O", title="learning rate", axis=alt.Axis(labelAngle=0)),
+        alt.Y("loss", title="loss, nats per token").axis(values=[0, 1, 2, 3]),
+        alt.Color("order", sort=["post-norm", "pre-norm"], legend=None),
+        alt.StrokeDash("kind", legend=None).scale(domain=kinds, range=[[1, 0], [5, 4]] * 2),
+        tooltip=["kind", "rate", "seed", alt.Tooltip("loss", format=".2f")],
+    )
+    lines = chart.mark_line(strokeWidth=2).properties(data=mean).encode(tooltip=alt.value(None))
+    names = (
+        chart.mark_text(align="left", dx=dx, dy=dy, fontSize=13, fontWeight=600)
+        .encode(text="order", tooltip=alt.value(None))
+        .properties(data=mean[(mean["kind"] == order) & (mean["rate"] == rate)])
+        for order, rate, dx, dy in (("post-norm", 0.004, 10, 14), ("pre-norm", 0.004, 10, -14))
+    )
+    return alt.layer(lines, chart.mark_point(size=50, filled=True, opacity=0.8), *names).properties(
+        width="container",
+        height=220,
+        description="Mean loss of 16 layers by order and rate: "
+        + "; ".join(f"{row.kind}, {row.rate:g}: {row.loss:.2f}" for row in mean.itertuples()),
     )

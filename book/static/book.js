@@ -48,25 +48,16 @@
     Object.assign(spec.config?.mark ?? {}, { color: layer });
   }
 
-  // The words of an attention drawing stand in two columns: its rows become columns. Where there is
-  // room, they are as wide as the words, and the lines have the rest.
-  function turn(spec, upright) {
-    const { height } = spec;
-    const near = [0, height / 2 - 55, height / 2 - 52]; // words, then lines, as in Python
-    const wide = {
-      domain: [...near, ...near.map((place) => height - place).reverse()],
-      range: [...near, ...near.map((place) => ({ expr: `width - ${place}` })).reverse()],
-    };
-    spec.width = upright ? 560 : "container";
-    spec.height = upright || spec.usermeta.turned;
+  // On a phone, the words of an attention drawing stand in two columns: its rows become columns.
+  function turn(spec) {
+    spec.width = "container";
+    spec.height = spec.usermeta.turned;
     for (const { mark, encoding } of spec.layer) {
       for (const end of ["", "2"]) {
         const [one, two] = [`x${end}`, `y${end}`];
         [encoding[one], encoding[two]] = [encoding[two], encoding[one]];
       }
       for (const axis of ["x", "y"]) encoding[axis].scale.domain.reverse();
-      if (upright) Object.assign(encoding.x.scale, wide);
-      if (upright && mark.type === "text") mark.fontSize = 14;
       if (mark.type === "text")
         Object.assign(mark, { angle: 0, align: { left: "right", right: "left" }[mark.align] });
     }
@@ -144,7 +135,6 @@
     const stacked = spec.hconcat && canvas.clientWidth < 600;
     if (stacked) stack(spec);
     if (canvas.clientWidth < 500) fitPhone(spec, canvas.clientWidth);
-    else if (spec.usermeta?.upright) turn(spec, spec.usermeta.upright);
     // Expressions are interpreted (`ast`): the content policy forbids to compile them.
     const how = { config: colors(), renderer: "svg", ast: true, ...options };
     const embed = () => vegaEmbed(canvas, spec, how);
@@ -292,6 +282,11 @@
       rows.forEach((row) => {
         row.hidden = !selects.every((select) => fits(row, select));
       });
+      const asks = selects.some((select) => select.value);
+      for (const group of index.querySelectorAll("details")) {
+        group.hidden = !group.querySelector("tbody tr:not([hidden])");
+        if (asks && !group.hidden) group.open = true;
+      }
       count.textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} claims`;
     }
     const labels = selects.map((select) => make("label", {}, `${select.name} `, select));

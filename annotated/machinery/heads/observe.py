@@ -70,6 +70,8 @@ class ArcHits(NamedTuple):
     offset: np.ndarray  # words from the start of the arc to its end, positive to the right
     first: np.ndarray  # whether it ends at the first word
     last: np.ndarray  # whether it ends at the last word that is not punctuation
+    tag: np.ndarray  # part of speech of its end
+    nearest: np.ndarray  # whether no other word of this part of speech is between start and end
     hits: np.ndarray  # (arcs, layers, h), whether a head attends most from its start to its end
 
 
@@ -83,7 +85,11 @@ def arc_hits(docs: list["Doc"], tops: list[Tensor], back: bool = False) -> ArcHi
         last = max((token.i for token in doc if token.pos_ != "PUNCT"), default=len(doc) - 1)
         hits = top.numpy()[..., start].transpose(2, 0, 1) == end[:, None, None]
         relation = np.array([token.dep_ for token in tokens], dtype=str)
-        rows.append((relation, np.full(len(end), number), end - start, end == 0, end == last, hits))
+        tags = [token.pos_ for token in doc]
+        between = (tags[min(pair) + 1 : max(pair)] for pair in ends)
+        nearest = [tags[i] not in skipped for (_, i), skipped in zip(ends, between, strict=True)]
+        ends_at = end == 0, end == last, np.array(tags)[end], np.array(nearest, dtype=bool)
+        rows.append((relation, np.full(len(end), number), end - start, *ends_at, hits))
     return ArcHits(*map(np.concatenate, zip(*rows, strict=True)))
 
 

@@ -10,6 +10,7 @@ are treated as independent, which those of one text are not quite: true interval
 import json
 import math
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _Questions = TypeVar("_Questions", bound=NamedTuple)
 _Rows = list[dict[str, Any]]
+FAR = 5, 9  # words from which an arc is long
 
 
 def _only(found: _Questions, chosen: np.ndarray) -> _Questions:
@@ -64,15 +66,6 @@ def holm_adjusted(p: np.ndarray) -> np.ndarray:
     return raised
 
 
-DISTANCES = ["1", "2", "3 or 4", "5 to 8", "9 or more"]  # lengths of arcs, in words
-
-
-def _distance(arcs: ArcHits) -> np.ndarray:
-    """The length of each arc as one of DISTANCES; punctuation is a separate group."""
-    names = np.array(DISTANCES)[np.digitize(abs(arcs.offset), [2, 3, 5, 9])]
-    return np.where(arcs.relation == "punct", "punct", names)
-
-
 def _common(first: np.ndarray, second: np.ndarray, least: int) -> list[str]:
     """Labels with at least `least` questions in both parts, except punctuation."""
     names, counts = np.unique(first, return_counts=True)
@@ -85,15 +78,26 @@ def best_fixed_place(found: ArcHits) -> tuple[str, np.ndarray]:
 
     It is an offset such as "+1" or "-2", "first word", or "last word".
     """
-    places = {f"{offset:+d}": found.offset == offset for offset in np.unique(found.offset)}
-    places |= {"first word": found.first, "last word": found.last}
+    names = [f"{offset:+d}" for offset in np.unique(found.offset)] + ["first word", "last word"]
+    places = {place: _ends_at(found, place) for place in names}
     return max(places.items(), key=lambda place: place[1].mean())
 
 
-def _against_place(found: ArcHits, layer: int, head: int) -> dict[str, Any]:
-    """Shares of arcs that a head (layer and head from 0) and the best fixed position predict."""
-    place, fixed = best_fixed_place(found)
-    hits = found.hits[:, layer, head]
+def _ends_at(found: ArcHits, place: str) -> np.ndarray:
+    """Which arcs end at a fixed position, as `best_fixed_place` names it."""
+    ends = {"first word": found.first, "last word": found.last}
+    return ends[place] if place in ends else found.offset == int(place)
+
+
+def _against_place(
+    found: ArcHits, layer: int, head: int, place: str | None = None
+) -> dict[str, Any]:
+    """Shares of arcs that a head (layer and head from 0) and a fixed position predict.
+
+    By default, it is the position that is best for these arcs.
+    """
+    place = place or best_fixed_place(found)[0]
+    fixed, hits = _ends_at(found, place), found.hits[:, layer, head]
     gain = hits.astype(float) - fixed
     low, high = bootstrap_ci(hits, found.sentence)
     gain_low, gain_high = bootstrap_ci(gain, found.sentence)
@@ -118,6 +122,37 @@ def best_heads(
         layer, head = (int(i) for i in np.unravel_index(share.argmax(), share.shape))
         best = {"name": name, "layer": layer + 1, "head": head + 1, "when_chosen": share.max()}
         rows.append(best | _against_place(measured, layer, head))
+    return rows
+
+
+def _nearest(found: ArcHits, tag: str, side: int) -> np.ndarray:
+    """Which arcs end at the nearest word of a part of speech, before (-1) or after (1) it."""
+    return found.nearest & (found.tag == tag) & (np.sign(found.offset) == side)
+
+
+def best_heads_far(first: ArcHits, second: ArcHits, words: int, least: int) -> _Rows:
+    """For each relation, the head that follows most of its arcs of at least `words` words.
+
+    Returns: rows as from `best_heads`, whose `place` is the best one for the relation's arcs of all
+        lengths, so that it does not know that these are long. `informed` is the share of the best
+        place for these arcs. `rule` is the nearest word of a part of speech, such as "VERB after",
+        chosen like the head; `ruled` is its share and `lead_low` to `lead_high` the interval of the
+        head's lead over it.
+    """
+    far = lambda arcs: np.where(abs(arcs.offset) >= words, arcs.relation, "punct")
+    rows = []
+    for row in best_heads(first, second, far, least):
+        chosen, measured = (_only(arcs, far(arcs) == row["name"]) for arcs in (first, second))
+        place, _ = best_fixed_place(_only(second, second.relation == row["name"]))
+        layer, head = row["layer"] - 1, row["head"] - 1
+        rules = [(tag, side) for tag in np.unique(chosen.tag) for side in (-1, 1)]
+        tag, side = max(rules, key=lambda rule: _nearest(chosen, *rule).mean())
+        ruled = _nearest(measured, tag, side)
+        lead = bootstrap_ci(measured.hits[:, layer, head].astype(float) - ruled, measured.sentence)
+        rows.append(row | {"words": words, "informed": row["fixed"]}
+                    | _against_place(measured, layer, head, place)
+                    | {"rule": f"{tag} {'before' if side < 0 else 'after'}", "ruled": ruled.mean(),
+                       "lead_low": lead[0], "lead_high": lead[1]})  # fmt: skip
     return rows
 
 
@@ -180,11 +215,11 @@ def head_study(
 
     Args:
         chosen_on, measured_on: sentences of different texts.
-        least: arcs that a relation must have in each part.
+        least: arcs that a relation must have in each part; half as many among the long ones.
 
     Raises: ValueError if either part is empty.
 
-    Returns: the tables "relations", "distances", "pronouns" and "heads". All but "pronouns" have
+    Returns: the tables "relations", "far", "pronouns" and "heads". All but "pronouns" have
         `p_holm`, the p-values adjusted for the number of rows.
 
     Source: section 4 and the captions of Figures 3, 4 and 5.
@@ -196,20 +231,18 @@ def head_study(
     first, pronouns, _ = observe_heads(translator, chosen_on)
     second, measured, profile = observe_heads(translator, measured_on)
 
-    def both_ways(column: str, label: Callable[[ArcHits], np.ndarray], least: int) -> pd.DataFrame:
-        rows = [
-            row | {"from": start}
-            for start in first
-            for row in best_heads(first[start], second[start], label, least)
-        ]
-        return pd.DataFrame(rows).rename(columns={"name": column})
+    def both_ways(best: Callable[[ArcHits, ArcHits], _Rows]) -> pd.DataFrame:
+        rows = [row | {"from": way} for way in first for row in best(first[way], second[way])]
+        return pd.DataFrame(rows).rename(columns={"name": "relation"})
 
     heads = pd.DataFrame(best_relation_per_head(first, second, least))
     heads["pronouns"] = measured.hits.mean(axis=0).flatten()
     heads["pronouns_when_chosen"] = pronouns.hits.mean(axis=0).flatten()
     tables = {
-        "relations": both_ways("relation", lambda arcs: arcs.relation, least),
-        "distances": both_ways("distance", _distance, 1),
+        "relations": both_ways(lambda *of: best_heads(of[0], of[1], lambda x: x.relation, least)),
+        "far": pd.concat(
+            both_ways(partial(best_heads_far, words=words, least=least // 2)) for words in FAR
+        ).reset_index(drop=True),
         "heads": heads.join(profile, on=["layer", "head"]),
     }
     for name, table in tables.items():

@@ -1,0 +1,39 @@
+"""The steps that stacks of convolutions need to copy a symbol from one or eight tokens before.
+
+`python -m benchmarks.recall --out FILE` trains the stacks of chapters/2-background.md for at most
+4,000 steps instead of 250. A row of the table has the stack, its number of layers, the distance,
+the seed, and the steps until 95 % of a batch were right, or 4,000.
+"""
+
+from itertools import product
+from pathlib import Path
+
+import pandas as pd
+import torch
+
+from annotated.machinery.progress import progress_bar
+from benchmarks.logs import make_parser, page_names, write_log
+
+STACKS = {("contiguous", 8): [1] * 8, ("dilated", 8): [1, 2, 4, 8] * 2,
+          ("contiguous", 16): [1] * 16, ("dilated", 16): [1, 2, 4, 8] * 4}  # fmt: skip
+
+
+def main() -> None:
+    parser = make_parser("benchmarks.recall", __doc__)
+    parser.add_argument("--out", type=Path, required=True, help="CSV file to write")
+    parser.add_argument("--limit", type=int, default=4000, help="most steps (default: 4,000)")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    page, rows = page_names("2-background"), []
+    for stack, layers in progress_bar(list(STACKS), unit=" stack"):
+        for distance, seed in product((1, 8), range(3)):
+            torch.manual_seed(seed)
+            mixers = [page["Convolution"](32, dilation=step) for step in STACKS[stack, layers]]
+            steps = page["steps_to_learn"](page["Recall"](mixers), distance, limit=options.limit)
+            rows.append((stack, layers, distance, seed, steps))
+    columns = ["stack", "layers", "distance", "seed", "steps"]
+    write_log(options.out, pd.DataFrame(rows, columns=columns))
+
+
+if __name__ == "__main__":
+    main()
