@@ -132,7 +132,7 @@ def test_the_benchmark_of_a_gpu_tried_on_the_cpu(tmp_path: Path, monkeypatch, ca
     table, failed = page_names("benchmarks")["gpu_table"](results["rows"])
     assert len(table) + len(failed) == len(results["rows"]) and set(failed.parts) == {2}
     speeds = [row["tokens_per_second"] for row in results["rows"] if "error" not in row]
-    assert table["tokens/s"].tolist() == speeds
+    assert table["tokens/s"].tolist() == [f"{speed:,}" for speed in speeds]
 
 
 def test_the_benchmark_of_a_gpu_stops_in_time_and_asks_for_a_gpu(monkeypatch, capsys):
