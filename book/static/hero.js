@@ -97,7 +97,7 @@ window.hero = (() => {
     const layers = weights.map((heads, n) =>
       group(`layer ${n + 1}, heads 1–${heads.length}`, ...heads.map((_, i) => tile([n, i]))),
     );
-    return [group(`layer ${weights.length}, mean`, tile(null)), ...layers];
+    return [group("mean", tile(null)), ...layers];
   }
 
   // Where the words of both sides touch the curves: in two rows, or in two columns.
