@@ -5,17 +5,25 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from tiny import TOKENIZER, wild
 
 import benchmarks.gpu as gpu
-from annotated.data import END, PAD, START
+from annotated.data import END, PAD, START, encode_source
+from annotated.machinery.recording import record_attention, touch
+from annotated.machinery.translator import Translator
+from benchmarks import recall
 from benchmarks.__main__ import main
+from benchmarks.ablations import mean_outputs, replaced
 from benchmarks.bits import round_matrices
 from benchmarks.contenders import CONTENDERS, Annotated, Torch
 from benchmarks.logs import page_names
 from benchmarks.measure import check_search, check_training
 from benchmarks.mutations import faults
+from benchmarks.possessives import stems
+from benchmarks.scales import divide
 from benchmarks.workload import Workload
 
 
@@ -165,3 +173,52 @@ def test_what_is_rounded_twice_shrinks_and_a_factor_undoes_it():
     slope = (kept * linear.weight).sum() / kept.square().sum()
     assert slope.item() == pytest.approx(1, abs=1e-5)
     assert len(linear.weight.detach().unique()) <= 127
+
+
+def test_a_replaced_head_is_a_constant_beside_the_others():
+    """Its output's columns of W^O are gone, and its value times them is a bias."""
+    model, h, layer, head = wild(), 2, 1, 0
+    src, value = torch.tensor([[3, 4, 5, 6]]), torch.randn(16)
+    with touch(model, replaced(layer, head, h, value)):
+        found = model.encode(src)
+    w_o = model.encoder.layers[layer].self_attn.w_o
+    with torch.no_grad():
+        constant = w_o.weight[:, :8] @ value[:8]
+        w_o.weight[:, :8] = 0
+    handle = w_o.register_forward_hook(lambda _module, _inputs, out: out + constant)
+    torch.testing.assert_close(found, model.encode(src))
+    handle.remove()
+
+
+def test_the_mean_of_one_sentence_is_that_of_its_positions():
+    translator = Translator(wild(TOKENIZER.get_vocab_size()), TOKENIZER)
+    pieces = torch.tensor(encode_source(TOKENIZER, ["one two three"]))
+    seen: list[torch.Tensor] = []
+    w_o = translator.model.encoder.layers[1].self_attn.w_o
+    w_o.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0]))
+    translator.model.encode(pieces)
+    found = mean_outputs(translator, ["one two three"])[1]
+    torch.testing.assert_close(found, seen[0].mean(dim=(0, 1)))
+
+
+def test_another_divisor_multiplies_the_differences_of_the_logits():
+    model, src = wild(), torch.tensor([[3, 4, 5, 6]])
+    with record_attention(model) as before:
+        model.encode(src)
+    divide(model, "encoder", "√dₖ / 2")
+    with record_attention(model) as after:
+        model.encode(src)
+    one, two = (next(iter(found.values())).log() for found in (before, after))
+    torch.testing.assert_close(two.diff(), 2 * one.diff(), rtol=1e-3, atol=1e-3)
+
+
+def test_stems_of_possessives_are_found_in_every_form():
+    assert stems("Sein Hund und ihre Katze mit ihrem Ball") == ["sein", "ihr", "ihr"]
+    assert stems("Ihnen gehört seines; die Seife seit ihrer Seite") == ["sein", "ihr"]
+
+
+def test_stacks_that_may_not_learn_long_are_all_at_the_limit(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["recall", "--limit", "2", "--out", str(tmp_path / "r.csv")])
+    recall.main()
+    table = pd.read_csv(tmp_path / "r.csv")
+    assert len(table) == 4 * 2 * 3 and (table["steps"] == 2).all()

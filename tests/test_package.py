@@ -217,3 +217,17 @@ def test_a_book_is_made_without_the_paper_unless_it_is_named(make, arguments, pd
     assert lines == called
     assert (done.returncode == 0) == any("jupyter-book" in line for line in called)
     assert ("annotated: told why" in done.stderr) == (done.returncode != 0)
+
+
+def test_every_log_names_its_command_and_a_commit():
+    table = (ROOT / "data" / "README.md").read_text(encoding="utf-8")
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if "| `results/" in line]
+    named = [file for row in rows for file in re.findall(r"`results/([^`]+)`", row[0])]
+    assert sorted(named) == sorted(path.name for path in (ROOT / "data" / "results").iterdir())
+    commits = {commit for row in rows for commit in re.findall(r"`(\w{7,})`", row[3])}
+    assert all(row[2] and re.search(r"`\w{7,}`", row[3]) for row in rows)
+    git = ["git", "-C", str(ROOT), "rev-parse", "--quiet", "--verify"]
+    if subprocess.run([*git, "da5f7a0^{commit}"], capture_output=True).returncode:
+        pytest.skip("the history is not here")
+    for commit in commits:
+        assert not subprocess.run([*git, f"{commit}^{{commit}}"], capture_output=True).returncode
