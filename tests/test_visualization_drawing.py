@@ -29,7 +29,7 @@ def test_alternative_texts_name_the_strongest_weights():
     assert text.startswith("Attention of one head, from") and "b to a (0.90)" in text
 
 
-LINES = """() => [...document.querySelectorAll('.mark-rule.role-mark line')]
+LINES = """() => [...document.querySelectorAll('.mark-symbol.role-mark path')]
     .map(line => line.__data__.datum).map(d => [d.layer, d.head, d.query, d.key])"""
 WORDS = ["The", "dog", "sees", "a", "cat", "."]
 
@@ -113,7 +113,7 @@ def test_the_keyboard_reaches_layer_and_word(tab, weights: Tensor):
     origin.focus()
     tab.keyboard.press("ArrowDown")
     assert drawn(tab) == {line for line in strong(weights, 2) if line[2] == 0}
-    opacity = "() => document.querySelector('.mark-rule.role-mark line').getAttribute('opacity')"
+    opacity = "() => document.querySelector('.mark-symbol.role-mark path').getAttribute('opacity')"
     before = float(tab.evaluate(opacity))
     full.select_option(label="0.5")
     drawn(tab)
@@ -143,6 +143,10 @@ def test_the_heads_shown_share_the_height_of_the_words(weights: Tensor, heads: l
     for top, low, head in cells:
         place = heads.index(int(head))
         assert [float(top), float(low)] == pytest.approx(edges[place : place + 2])
-    starts = re.findall(r'<line [^>]*transform="translate\(([\d.]+),', drawing)
-    assert len(starts) == len(heads) * len(WORDS)
+    curve = r'transform="translate\(([\d.]+),[\d.]+\)" d="M[^"]*?,(-?[\d.]+),104C'
+    curves = [tuple(map(float, found)) for found in re.findall(curve, drawing)]
+    assert len(curves) == len(heads) * len(WORDS)
+    for i, (_, across) in enumerate(curves):  # from the third word to the key, in pixels
+        assert across == 100 * (i % len(WORDS) - 2)
+    starts = [start for start, _ in curves]
     assert len(set(starts)) == len(heads)  # side by side, as one on another would mix their colors

@@ -52,6 +52,7 @@
   function turn(spec) {
     spec.width = "container";
     spec.height = spec.usermeta.turned;
+    spec.params.find(({ name }) => name === "turned").value = true;
     for (const { mark, encoding } of spec.layer) {
       for (const end of ["", "2"]) {
         const [one, two] = [`x${end}`, `y${end}`];

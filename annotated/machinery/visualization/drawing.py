@@ -105,7 +105,7 @@ def _opacity(strength: str, full: float = 1.0) -> "alt.Opacity":
 
 
 def _marks(shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame) -> "list[alt.Chart]":
-    """Lines between words and, if a word is isolated, one cell per head under each key."""
+    """Curves between words and, if a word is isolated, one cell per head under each key."""
     import altair as alt
 
     word = lambda words, place: f"{json.dumps(words)}[datum.{place}]"
@@ -126,11 +126,10 @@ def _marks(shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame) -> "l
             strength="min(1, datum.weight / full)",
         )
     )  # fmt: skip
+    colors = alt.Scale(domain=list(range(1, frame.h + 1)), range=HEADS)
+    legend = alt.Legend(columns=frame.h, symbolType="square")
     shared: dict[str, Any] = {
-        "color": alt.Color(
-            "head:N", title="head", legend=alt.Legend(columns=frame.h, symbolType="square"),
-            scale=alt.Scale(domain=list(range(1, frame.h + 1)), range=HEADS),
-        ),
+        "color": alt.Color("head:N", title="head", legend=legend, scale=colors),
         "tooltip": [
             alt.Tooltip("head:N"), alt.Tooltip("from_word:N", title="from"),
             alt.Tooltip("to_word:N", title="to"), alt.Tooltip("weight:Q", format=".3f"),
@@ -138,10 +137,22 @@ def _marks(shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame) -> "l
     }  # fmt: skip
     # The heads share the width of a word, so that no line hides that of another head.
     apart = "min(0.2, 0.7 / datum.shown) * (datum.rank - (datum.shown + 1) / 2)"
-    lines = seen.transform_calculate(
-        y=str(frame.top + 3), y2=str(frame.bottom - 3),
-        start=f"datum.query + {apart}", end=f"datum.key + {apart}",
-    )  # fmt: skip
+    # A curve is the shape of a point: it tapers from the word that attends, and has an outline,
+    # without which it would be too thin where it is steep.
+    breadth = "(datum.shown < 3 ? 2 : 1)"
+    aside, half, end = "datum.aside", "datum.end/2", "datum.end"
+    corners = [
+        (breadth, "0"), (breadth, half), (aside, half), (aside, end),
+        (aside, half), (f"-{breadth}", half), (f"-{breadth}", "0"),
+    ]  # fmt: skip
+    places = [f"(turned ? {y}+','+{x} : {x}+','+{y})" for x, y in corners]
+    path = "'M'+{}+'C'+{}+' '+{}+' '+{}+'C'+{}+' '+{}+' '+{}+'Z'".format(*places)
+    lines = seen.transform_calculate(  # in pixels; a unit across is a word, and one down a pixel
+        y=str(frame.top + 3),
+        start=f"datum.query + {apart}",
+        aside=f"round((datum.key - datum.query) * (turned ? height : width) / {frame.columns})",
+        end=f"{_GAP - 6} * (turned ? width / {frame.height} : 1)",
+    ).transform_calculate(path=path)
     height = f"{frame.top} / datum.shown"  # the displayed heads share the height of the words
     cells = seen.transform_filter(_isolated(otherwise="false")).transform_calculate(
         left="datum.key - 0.5",
@@ -149,14 +160,18 @@ def _marks(shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame) -> "l
         y=f"{frame.bottom} + {height} * (datum.rank - 1)",
         y2=f"{frame.bottom} + {height} * datum.rank",
     )
-    rule = lines.mark_rule(strokeWidth=alt.ExprRef("datum.shown < 3 ? 3 : 2"), strokeCap="round")
     pale = alt.Scale(domain=[0, 1], range=[0, 0.45])  # for on the cells stand the words
     shade = alt.FillOpacity("strength:Q", scale=pale, legend=None)
     box = frame.at("left", "y", x2="right", y2="y2")
-    ends = frame.at("start", "y", x2="end", y2="y2")
     return [
         cells.mark_rect().encode(**box, **shared, fillOpacity=shade),
-        rule.encode(**ends, **shared, opacity=_opacity("strength")),
+        lines.mark_point(size=4, filled=True, opacity=1, strokeWidth=1.2, aria=False).encode(
+            **frame.at("start", "y"),
+            **shared,
+            opacity=_opacity("strength"),
+            shape=alt.Shape("path:N", scale=None),
+            stroke=alt.Stroke("head:N", legend=None, scale=colors),
+        ),
     ]
 
 
@@ -264,6 +279,7 @@ def attention_lines(
         alt.param(name="layer", value=layer, bind=numbers if layers > 1 else alt.Undefined),
         alt.param(name="threshold", value=threshold, bind=least),
         alt.param(name="full", value=full, bind=strengths),
+        alt.param(name="turned", value=False),  # in two columns of words, as on a phone
     ).properties(
         width="container" if frame.columns <= 36 else 18 * frame.columns,
         height=frame.height,
