@@ -46,7 +46,7 @@ def draw_counted(models: pd.DataFrame) -> alt.LayerChart:
         counted.mark_point(opacity=0).encode(row("counted of published", orient="right", **head)),
         width="container",
         height=alt.Step(30),
-        title=f"One rule counts the weights of ten models, to within {far}%",
+        title=f"One rule, with amendments, counts ten models to within {far}%",
         description="Weights of ten models as the rule counts them, divided by the published ones: "
         + "; ".join(f"{name} {numbers[name]}" for name in models["name"]),
     ).resolve_axis(y="independent")
