@@ -25,7 +25,8 @@ def arcs(relation, offset, hits, tag=None, nearest=None) -> ArcHits:
     never = np.zeros(n, dtype=bool)
     ends = np.repeat("X", n) if tag is None else tag, never if nearest is None else nearest
     hits = np.array(hits, dtype=bool).reshape(n, 1, -1)
-    return ArcHits(np.array(relation), np.arange(n), np.array(offset), never, never, *ends, hits)
+    looks = np.where(hits, np.array(offset)[:, None, None], 99)
+    return ArcHits(np.array(relation), np.arange(n), np.array(offset), never, never, *ends, looks)
 
 
 def test_the_best_fixed_place_may_be_a_distance_or_an_end_of_the_sentence():
@@ -60,7 +61,7 @@ def test_each_head_gets_the_relation_that_it_follows_beyond_a_fixed_distance():
     relation = np.repeat(["obj", "det"], 200)
     hits = np.stack([relation == "obj", relation == "det"], axis=-1)
     found = arcs(relation, np.tile([1, 1, 2, 3], 100), hits)
-    none = found._replace(hits=np.zeros_like(found.hits))
+    none = found._replace(looks=np.full_like(found.looks, 99))
     for asked in {"dependent": found, "governor": none}, {"dependent": none, "governor": found}:
         table = pd.DataFrame(study.best_relation_per_head(asked, asked, 100))
         assert table.relation.tolist() == ["obj", "det"] and (table.place == "+1").all()
@@ -98,6 +99,7 @@ def test_long_arcs_are_compared_with_places_that_do_not_know_their_length():
     (row,) = study.best_heads_far(found, found, 5, least=100)
     assert (row["head"], row["arcs"], row["follows"]) == (1, 100, 0.5)
     assert (row["place"], row["fixed"], row["informed"]) == ("+1", 0, 0.6)
+    assert row["shuffled"] == pytest.approx(0.3 * 0.6 + 0.1 * 0.2 + 0.1 * 0.2)
     assert (row["rule"], row["ruled"]) == ("VERB before", 0.6)
     assert row["lead_low"] < -0.1 < row["lead_high"] < 0.1 < row["gain_low"]
     assert not study.best_heads_far(found, found, 9, least=100)

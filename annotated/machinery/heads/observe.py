@@ -63,7 +63,7 @@ def most_attended(weights: Tensor) -> Tensor:
 
 
 class ArcHits(NamedTuple):
-    """The arcs of many trees, and the heads that follow them; all but `hits` are (arcs,)."""
+    """The arcs of many trees, and where heads look from their starts; all but that are (arcs,)."""
 
     relation: np.ndarray  # label
     sentence: np.ndarray  # number of the sentence
@@ -72,7 +72,12 @@ class ArcHits(NamedTuple):
     last: np.ndarray  # whether it ends at the last word that is not punctuation
     tag: np.ndarray  # part of speech of its end
     nearest: np.ndarray  # whether no other word of this part of speech is between start and end
-    hits: np.ndarray  # (arcs, layers, h), whether a head attends most from its start to its end
+    looks: np.ndarray  # (arcs, layers, h), offset of the word to which a head attends most
+
+    @property
+    def hits(self) -> np.ndarray:
+        """Whether a head follows an arc, that is, attends most to its end; (arcs, layers, h)."""
+        return self.looks == self.offset[:, None, None]
 
 
 def arc_hits(docs: list["Doc"], tops: list[Tensor], back: bool = False) -> ArcHits:
@@ -83,13 +88,13 @@ def arc_hits(docs: list["Doc"], tops: list[Tensor], back: bool = False) -> ArcHi
         ends = [(token.head.i, token.i) if back else (token.i, token.head.i) for token in tokens]
         start, end = np.array(ends, dtype=int).reshape(-1, 2).T
         last = max((token.i for token in doc if token.pos_ != "PUNCT"), default=len(doc) - 1)
-        hits = top.numpy()[..., start].transpose(2, 0, 1) == end[:, None, None]
+        looks = top.numpy()[..., start].transpose(2, 0, 1) - start[:, None, None]
         relation = np.array([token.dep_ for token in tokens], dtype=str)
         tags = [token.pos_ for token in doc]
         between = (tags[min(pair) + 1 : max(pair)] for pair in ends)
         nearest = [tags[i] not in skipped for (_, i), skipped in zip(ends, between, strict=True)]
         ends_at = end == 0, end == last, np.array(tags)[end], np.array(nearest, dtype=bool)
-        rows.append((relation, np.full(len(end), number), end - start, *ends_at, hits))
+        rows.append((relation, np.full(len(end), number), end - start, *ends_at, looks))
     return ArcHits(*map(np.concatenate, zip(*rows, strict=True)))
 
 

@@ -135,9 +135,10 @@ def best_heads_far(first: ArcHits, second: ArcHits, words: int, least: int) -> _
 
     Returns: rows as from `best_heads`, whose `place` is the best one for the relation's arcs of all
         lengths, so that it does not know that these are long. `informed` is the share of the best
-        place for these arcs. `rule` is the nearest word of a part of speech, such as "VERB after",
-        chosen like the head; `ruled` is its share and `lead_low` to `lead_high` the interval of the
-        head's lead over it.
+        place for these arcs, and `shuffled` what the head would follow if they exchanged their
+        lengths. `rule` is the nearest word of a part of speech, such as "VERB after", chosen like
+        the head; `ruled` is its share and `lead_low` to `lead_high` the interval of the head's lead
+        over it.
     """
     far = lambda arcs: np.where(abs(arcs.offset) >= words, arcs.relation, "punct")
     rows = []
@@ -149,7 +150,9 @@ def best_heads_far(first: ArcHits, second: ArcHits, words: int, least: int) -> _
         tag, side = max(rules, key=lambda rule: _nearest(chosen, *rule).mean())
         ruled = _nearest(measured, tag, side)
         lead = bootstrap_ci(measured.hits[:, layer, head].astype(float) - ruled, measured.sentence)
-        rows.append(row | {"words": words, "informed": row["fixed"]}
+        looks = measured.looks[:, layer, head]
+        shuffled = np.mean([(looks == offset).mean() for offset in measured.offset])
+        rows.append(row | {"words": words, "informed": row["fixed"], "shuffled": shuffled}
                     | _against_place(measured, layer, head, place)
                     | {"rule": f"{tag} {'before' if side < 0 else 'after'}", "ruled": ruled.mean(),
                        "lead_low": lead[0], "lead_high": lead[1]})  # fmt: skip
