@@ -241,7 +241,7 @@ def main(given: list[str]) -> None:
         advice = "--dry counts what it would compute, and --smoke runs a trial on the CPU"
         parser.error(f"expected a GPU; got none; {advice}")
     if not options.smoke and options.out is None:
-        options.out = RESULTS.with_stem("gpu-dry") if options.dry else RESULTS
+        options.out = Path("runs/gpu-dry.json") if options.dry else RESULTS
     if options.dry:
         return dry_run(options.out)
     plan, device = (SMOKE, "cpu") if options.smoke else (FULL, "cuda")
