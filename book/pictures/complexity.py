@@ -16,13 +16,16 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     kinds = {"self-attention": [1, 0], "recurrent": [1, 0], "convolutional": [10, 10]}
     kinds["restricted self-attention"] = [3, 6]
     columns = {  # what a curve is, and what it shows
-        "work": ["Operations of one layer", "Below n = d, self-attention computes less"],
+        "work": [
+            "Operations of one layer, without constants",
+            "Below n = d, bare self-attention computes less",
+        ],
         "waiting": [
             "Operations that have to wait for one another",
             "Only recurrence has to wait at every word",
         ],
         "distance": [
-            "Layers or steps from one end to the other",
+            "Layers or steps from end to end, without constants",
             "Self-attention joins both ends in one layer",
         ],
     }
