@@ -235,7 +235,11 @@ def main(given: list[str]) -> None:
     add("--dry", action="store_true", help=told)
     told = "minutes after which no new setting is begun (%(default)s)"
     add("--minutes", type=float, default=7.5, help=told)
-    add("--out", type=Path, help="a JSON file (data/results/gpu.json)")
+    add(
+        "--out",
+        type=Path,
+        help="a JSON file (data/results/gpu.json; with --dry, runs/gpu-dry.json)",
+    )
     options = parser.parse_args(given)
     if not (options.smoke or options.dry or torch.cuda.is_available()):
         advice = "--dry counts what it would compute, and --smoke runs a trial on the CPU"

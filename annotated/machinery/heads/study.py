@@ -242,7 +242,7 @@ def head_study(
     heads["pronouns"] = measured.hits.mean(axis=0).flatten()
     heads["pronouns_when_chosen"] = pronouns.hits.mean(axis=0).flatten()
     tables = {
-        "relations": both_ways(lambda *of: best_heads(of[0], of[1], lambda x: x.relation, least)),
+        "relations": both_ways(lambda a, b: best_heads(a, b, lambda arcs: arcs.relation, least)),
         "far": pd.concat(
             both_ways(partial(best_heads_far, words=words, least=least // 2)) for words in FAR
         ).reset_index(drop=True),
