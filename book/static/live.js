@@ -324,7 +324,7 @@
 
   // A switch for each head, in a row for each layer. What is off passes nothing on, and the sentence is
   // translated again. losses: rows of kind, layer, head (0: all of them) and loss, measured before.
-  function switchboard({ transformer: { N, N_decoder, h, recurrent }, run, losses }) {
+  function switchboard({ transformer: { N, N_decoder, h, d_model, recurrent }, run, losses }) {
     const kinds = [
       ["encoder", "Encoder, at its own words", N, (n) => `encoder.layers.${n}.self_attn`],
       ["cross", "Decoder, at the source", N_decoder, (n) => `decoder.layers.${n}.src_attn`],
@@ -398,13 +398,17 @@
     };
     const reset = button({ textContent: "All on", onclick });
     change("");
+    const silence = (heads) => (rows) => {
+      for (const row of rows)
+        for (const head of heads) row.fill(0, (head * d_model) / h, ((head + 1) * d_model) / h);
+    };
     const options = () => {
-      const list = [...off].filter(([, heads]) => heads.size);
-      return { beam: 4, off: Object.fromEntries(list.map(([name, heads]) => [name, [...heads]])) };
+      const list = [...off].map(([name, heads]) => [`${name}.w_o:in`, silence(heads)]);
+      return { beam: 4, touch: Object.fromEntries(list) };
     };
     function finish(_, ids, text) {
       const key = ids.join(" ");
-      if (!Object.keys(options().off).length) kept = { key, text };
+      if (![...off.values()].some(({ size }) => size)) kept = { key, text };
       const differs = kept.key === key && kept.text !== text;
       before.textContent = differs ? `With all heads on: ${kept.text}` : "";
     }

@@ -114,8 +114,8 @@ window.Transformer = (() => {
   // ------------------------------------------------------------------------------ the model
 
   // Equation 1 for one query (d_model) and h heads: adds to output, and returns the weights (h, len).
-  // pairs are what it may look at, keys and values; heads that are off add nothing.
-  function attend(query, pairs, h, output, off) {
+  // pairs are what it may look at, keys and values.
+  function attend(query, pairs, h, output) {
     const d_k = query.length / h;
     const weights = new Float32Array(h * pairs.length);
     rowsOf(weights, pairs.length).forEach((row, head) => {
@@ -128,7 +128,6 @@ window.Transformer = (() => {
         row[k] = score / Math.sqrt(d_k);
       }
       softmax(row);
-      if (off?.includes(head)) return;
       for (let k = 0; k < pairs.length; k++) {
         const { value } = pairs[k];
         const weight = row[k];
@@ -202,28 +201,33 @@ window.Transformer = (() => {
       return keys.map((key, i) => ({ key, value: values[i] }));
     }
 
-    // Section 3.2.2: row i of x looks at the keys and values of seen(i). off: lists of heads, by the
-    // names of layers, which are switched off.
-    attention(name, x, seen, off) {
+    // Section 3.2.2: row i of x looks at the keys and values of seen(i). Functions in touch see, and
+    // may change, rows of numbers (d_model): what the model computes under their names, which are
+    // src_embed, encoder.layers.0, encoder.layers.0.self_attn.w_o:in (the heads side by side) and so
+    // on, and decoder.layers.0.self_attn where it is recurrent.
+    attention(name, x, seen, touch) {
       const y = new Float32Array(x.length);
       const weights = rowsOf(this.linear(`${name}.w_q`, x), this.d_model).map((query, i) =>
-        attend(query, seen(i), this.h, y.subarray(i * this.d_model), off[name]),
+        attend(query, seen(i), this.h, y.subarray(i * this.d_model)),
       );
+      touch[`${name}.w_o:in`]?.(rowsOf(y, this.d_model));
       return { output: this.linear(`${name}.w_o`, y), weights };
     }
 
     // From ids to memory, the keys and values that each layer of the decoder looks at, and weights
     // (h, len) of each layer and token. It pauses after each layer: a page has other things to do.
-    *encode(ids, positions = [...ids.keys()], off = {}) {
+    *encode(ids, positions = [...ids.keys()], touch = {}) {
       let x = this.embed(ids, positions);
+      touch.src_embed?.(rowsOf(x, this.d_model));
       const weights = [];
       const memory = [];
       for (let n = 0; n < this.N; n++) {
         const layer = `encoder.layers.${n}`;
         const all = this.keysAndValues(`${layer}.self_attn`, x);
-        const self = this.attention(`${layer}.self_attn`, x, () => all, off);
+        const self = this.attention(`${layer}.self_attn`, x, () => all, touch);
         x = this.addNorm(`${layer}.sublayer.0`, x, self.output);
         x = this.addNorm(`${layer}.sublayer.1`, x, this.feedForward(`${layer}.feed_forward`, x));
+        touch[layer]?.(rowsOf(x, this.d_model));
         weights.push(self.weights);
         yield {};
       }
@@ -234,18 +238,18 @@ window.Transformer = (() => {
     }
 
     // Each token looks at those of its path.
-    selfAttention(name, x, tokens, n, off) {
+    selfAttention(name, x, tokens, n, touch) {
       const own = this.keysAndValues(name, x);
       for (const [i, token] of tokens.entries()) token.pairs.push(own[i]);
       const path = (i) => tokens[i].path.map((token) => token.pairs[n]);
-      const { output, weights } = this.attention(name, x, path, off);
+      const { output, weights } = this.attention(name, x, path, touch);
       for (const [i, token] of tokens.entries()) token.self.push(weights[i]);
       return output;
     }
 
     // In its place, in Firefox's translators: c = f ⊙ c' + (1 - f) ⊙ W x, where c' is the state of
     // the token before and f = σ(W_f x + b); the output is ReLU(c).
-    recurrence(name, x, tokens, n) {
+    recurrence(name, x, tokens, n, touch) {
       const gates = this.linear(`${name}.w_f`, x);
       const added = this.linear(`${name}.w`, x);
       const states = gates.map((gate, i) => {
@@ -254,20 +258,22 @@ window.Transformer = (() => {
         return f * (before ? before.states[n][i % this.d_model] : 0) + (1 - f) * added[i];
       });
       for (const [i, row] of rowsOf(states, this.d_model).entries()) tokens[i].states.push(row);
-      return states.map((c) => Math.max(0, c));
+      const output = states.map((c) => Math.max(0, c));
+      touch[name]?.(rowsOf(output, this.d_model));
+      return output;
     }
 
     // Log-probabilities (vocab) of what follows each of some tokens, all at one position.
-    decode(tokens, memory, off = {}) {
+    decode(tokens, memory, touch = {}) {
       const ids = tokens.map(({ id }) => id);
       const positions = tokens.map(({ length }) => length);
       let x = this.embed(ids, positions);
       for (let n = 0; n < this.N_decoder; n++) {
         const layer = `decoder.layers.${n}`;
         const look = this.recurrent ? "recurrence" : "selfAttention";
-        const own = this[look](`${layer}.self_attn`, x, tokens, n, off);
+        const own = this[look](`${layer}.self_attn`, x, tokens, n, touch);
         x = this.addNorm(`${layer}.sublayer.0`, x, own);
-        const cross = this.attention(`${layer}.src_attn`, x, () => memory[n], off);
+        const cross = this.attention(`${layer}.src_attn`, x, () => memory[n], touch);
         for (const [i, token] of tokens.entries()) token.cross.push(cross.weights[i]);
         x = this.addNorm(`${layer}.sublayer.1`, x, cross.output);
         x = this.addNorm(`${layer}.sublayer.2`, x, this.feedForward(`${layer}.feed_forward`, x));
@@ -277,8 +283,8 @@ window.Transformer = (() => {
     }
 
     // Log-probabilities (vocab) of what may follow: no special token, and at the limit only the end.
-    continuations(tokens, memory, limit, off) {
-      const rows = this.decode(tokens, memory, off);
+    continuations(tokens, memory, limit, touch) {
+      const rows = this.decode(tokens, memory, touch);
       for (const [i, row] of rows.entries()) {
         const end = row[END];
         if (tokens[i].length + 1 === limit) row.fill(-Infinity);
@@ -290,13 +296,13 @@ window.Transformer = (() => {
 
     // ids end with the end symbol. After each step it gives the last tokens of the open hypotheses,
     // the most probable first; at the end the complete ones with the best scores.
-    *search(ids, { beam = 4, alpha = 0.6, maxExtra = 50, nBest = 1, positions, off } = {}) {
-      const source = yield* this.encode(ids, positions, off);
+    *search(ids, { beam = 4, alpha = 0.6, maxExtra = 50, nBest = 1, positions, touch } = {}) {
+      const source = yield* this.encode(ids, positions, touch);
       const limit = ids.length + maxExtra;
       const found = new Beam(new Token(START), { beam, alpha, limit, nBest });
       while (found.canWin()) {
         const { open } = found;
-        const rows = this.continuations(open, source.memory, limit, off);
+        const rows = this.continuations(open, source.memory, limit, touch);
         open.forEach((token, i) => {
           token.next = rows[i];
         });
