@@ -22,6 +22,7 @@ from annotated.machinery.files import resource_path
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.recording import record_attention, switch_off
 from annotated.machinery.translator import Translator
+from benchmarks.logs import page_names
 from book.charts import words
 
 STATIC = ROOT / "book" / "static"
@@ -389,6 +390,61 @@ def test_search_and_attention_are_those_of_python(tab, translators, name, many, 
             numbers = [getattr(h, key) for h in expected]
             assert [h[key] for h in found["hypotheses"]] == pytest.approx(numbers, abs=1e-3)
         check_attention(translator.model, ids, expected[0].ids, found)
+
+
+PATCH = """async ([name, ids, others, beginning, pair, parts]) => {
+    const { transformer } = await window.liveModel(name);
+    const end = (steps) => {
+        for (;;) {
+            const { done, value } = steps.next();
+            if (done) return value;
+        }
+    };
+    return parts.map(([part, row, from, to]) => {
+        const [kept, at] = [[], { step: 0 }];
+        const keep = { [part]: (rows) => kept.push(rows.map((x) => x.slice())) };
+        const clean = end(transformer.contrast(others, beginning, pair, keep));
+        const take = (rows) => {
+            const source = kept[at.step++];
+            for (const [i, x] of rows.entries())
+                if (row === null || i === row) x.set(source[i].subarray(from, to), from);
+        };
+        return [clean, end(transformer.contrast(ids, beginning, pair, { [part]: take }))];
+    });
+}"""
+
+
+@pytest.mark.slow
+def test_what_is_patched_has_the_effect_that_it_has_in_python(tab, translators) -> None:
+    translator, page = translators[FIREFOX], page_names("who-is-it")
+    sources = ["When I saw the chair, it fell.", "When I saw the car, it fell."]
+    begin, words = "Quando eu vi a cadeira,", ("ela", "ele")
+    rows = encode_source(translator.tokenizer, sources)
+    ids = translator.tokenizer.encode(begin).ids
+    pair = [translator.tokenizer.encode(word).ids[0] for word in words]
+    whole, head = slice(None), slice(0, 32)
+    parts = {  # the word, a head of the encoder and of the decoder, three cells of memory
+        "encoder.layers.0": ([4, 0, 256], (whole, 4)),
+        "encoder.layers.1.self_attn.w_o:in": ([None, 0, 32], (whole, whole, head)),
+        "decoder.layers.1.src_attn.w_o:in": ([None, 192, 224], (whole, whole, slice(192, 224))),
+        "decoder.layers.1.self_attn": ([None, 150, 256], (whole, whole, slice(150, 256))),
+    }
+    asked = [[name, *place] for name, (place, _) in parts.items()]
+    found = tab.evaluate(PATCH, [FIREFOX, *rows, ids, pair, asked])
+    one, other = ([text] for text in sources)
+    clean = page["contrast"](translator, other, [begin], words).item()
+    expected = page["patch"](
+        translator,
+        one,
+        other,
+        [begin],
+        words,
+        {name: [(name, *at)] for name, (_, at) in parts.items()},
+    )
+    for (plain, patched), value in zip(found, expected.values(), strict=True):
+        assert plain == pytest.approx(clean, abs=1e-4)
+        assert patched == pytest.approx(value.item(), abs=1e-4)
+    assert len({round(patched, 3) for _, patched in found}) == len(parts)
 
 
 def check_attention(model, src: list[int], tgt: list[int], found: dict) -> None:

@@ -263,8 +263,8 @@ window.Transformer = (() => {
       return output;
     }
 
-    // Log-probabilities (vocab) of what follows each of some tokens, all at one position.
-    decode(tokens, memory, touch = {}) {
+    // What the decoder makes of some tokens, all at one position: rows (d_model), side by side.
+    states(tokens, memory, touch = {}) {
       const ids = tokens.map(({ id }) => id);
       const positions = tokens.map(({ length }) => length);
       let x = this.embed(ids, positions);
@@ -278,8 +278,32 @@ window.Transformer = (() => {
         x = this.addNorm(`${layer}.sublayer.1`, x, cross.output);
         x = this.addNorm(`${layer}.sublayer.2`, x, this.feedForward(`${layer}.feed_forward`, x));
       }
+      return x;
+    }
+
+    // Log-probabilities (vocab) of what follows each of them.
+    decode(tokens, memory, touch) {
+      const x = this.states(tokens, memory, touch);
       const logits = linear(this.table, x, this.tensors["generator.proj.bias"]);
       return rowsOf(logits, this.table.shape[0]).map((row) => softmax(row, true));
+    }
+
+    // How much likelier the first of two ids is than the second, in nats, after the given beginning
+    // of an output.
+    *contrast(ids, beginning, pair, touch) {
+      const { memory } = yield* this.encode(ids, undefined, touch);
+      let token = new Token(START);
+      let x = this.states([token], memory, touch);
+      for (const id of beginning) {
+        token = token.follow(id, 0);
+        x = this.states([token], memory, touch);
+      }
+      const bias = this.tensors["generator.proj.bias"]?.data;
+      const [first, second] = pair.map((id) => {
+        const row = this.table.data.subarray(id * this.d_model, (id + 1) * this.d_model);
+        return row.reduce((sum, number, i) => sum + number * x[i], bias?.[id] ?? 0);
+      });
+      return first - second;
     }
 
     // Log-probabilities (vocab) of what may follow: no special token, and at the limit only the end.
