@@ -75,7 +75,7 @@ def live_place(show: str, model: str, sentences: list[str], word: str = "") -> s
         "megabytes": round(len(model_script(model)) / 1e6),
         "sentences": json.dumps(sentences, ensure_ascii=False),
         "word": word,
-        "result": load_pretrained(model).translate(sentences[0]),
+        "result": " | ".join(load_pretrained(model).translate(sentences[0].split(" | "))),
     }
     if show == "switchboard":
         with (MODELS.parent / "results" / f"{model}-switches.csv").open(encoding="utf-8") as file:

@@ -29,6 +29,7 @@ STATIC = ROOT / "book" / "static"
 CAPTIONS, GENERAL, FIREFOX = "multi30k-en-de", "general-en-fr", "firefox-en-pt"
 live = pytest.importorskip("live", reason="needs the extra `book`")
 BOX, CAT = "A man is carrying a heavy box.", "A black dog chases a white cat."
+CHAIR = "When I saw the chair, it fell. | When I saw the car, it fell."
 SITE = ROOT / "_build" / "html"
 TEXTS = {page: path.read_text(encoding="utf-8") for page, path in sources().items()}
 AT_ONCE = re.compile(r"```\{live\} (?!decoder|hero)")  # these views need a model at once
@@ -302,6 +303,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         live.live_place("lines", GENERAL, ["The law is new."]),
         live.live_place("decoder", CAPTIONS, [BOX]),
         *(live.live_place(kind, CAPTIONS, [CAT]) for kind in ("order", "scores", "switchboard")),
+        live.live_place("circuit", FIREFOX, [CHAIR]),
     ]
     (folder / "models").mkdir()
     for name in CAPTIONS, GENERAL, FIREFOX:
@@ -564,6 +566,28 @@ def test_what_is_switched_off_is_missing_in_python_too(tab, translators) -> None
     settle(place)
     assert place.locator(".translation").inner_text() == translator.translate(text)
     assert place.locator("[aria-pressed=false]").count() == 0
+
+
+@pytest.mark.slow
+def test_the_map_shows_where_the_gender_of_a_noun_is(tab, translators) -> None:
+    place, translator = tab.locator(".live").nth(6), translators[FIREFOX]
+    one, other = CHAIR.split(" | ")
+    place.get_by_role("button", name="Compare").click()
+    place.get_by_text("Choose a cell").wait_for(timeout=60_000)
+    whole = translator.translate([one, other], beam=1)
+    assert place.locator(".translation").inner_text() == " | ".join(whole)
+    rows = place.locator("tbody tr").all()
+    assert len(rows) == 7 and rows[-1].locator("th").inner_text() == "embedding"
+    found = [[cell.inner_text() for cell in row.get_by_role("button").all()] for row in rows]
+    assert found[-1][4] == "1.00" and set(found[-1][:4] + found[-1][5:]) == {"0.00"}
+    place.get_by_role("button", name="embedding, chair → car: 1.00").click()
+    place.get_by_text("from the other sentence:").wait_for(timeout=60_000)
+    said = place.locator("[role=status]").inner_text()
+    assert said.endswith(translator.translate(other))  # all that differs was taken over
+    place.locator("input").nth(1).fill("When I saw the big car, it fell.")
+    place.get_by_role("button", name="Compare").click()
+    place.get_by_text("have 10 and 11 pieces").wait_for(timeout=60_000)
+    assert place.locator("table").count() == 0
 
 
 @pytest.mark.slow
