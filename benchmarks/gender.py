@@ -68,7 +68,8 @@ its | I like the {n} and its color. | Eu gosto {d} {p} e da cor | dela dele
 """  # noqa: E501
 ALL = slice(None)
 ENCODER, CROSS = "encoder.layers.{}.self_attn", "decoder.layers.{}.src_attn"
-MEMORY = "decoder.layers.{}.self_attn"  # recurrent in firefox-en-pt
+MEMORY = "decoder.layers.{}.self_attn"  # recurrent in firefox-en-pt, attention in others
+KINDS = {"E": ENCODER, "X": CROSS, "D": MEMORY}
 MAPPED = (
     "The {n} is old.",
     "When I saw the {n}, it fell.",
@@ -84,13 +85,16 @@ Nouns = dict[str, list[tuple[str, str]]]  # by gender: English and Portuguese
 class Template(NamedTuple):
     kind: str
     english: str
-    portuguese: str
+    target: str
     words: tuple[str, str]
+    forms: dict[str, dict[str, str]]
 
     @classmethod
-    def read(cls) -> "list[Template]":
-        lines = [map(str.strip, line.split("|")) for line in TEMPLATES.strip().splitlines()]
-        return [cls(kind, source, target, tuple(words.split()))
+    def read(
+        cls, text: str = TEMPLATES, forms: dict[str, dict[str, str]] = FORMS
+    ) -> "list[Template]":
+        lines = [map(str.strip, line.split("|")) for line in text.strip().splitlines()]
+        return [cls(kind, source, target, tuple(words.split()), forms)
                 for kind, source, target, words in lines]  # fmt: skip
 
     def sources(self, nouns: Nouns) -> dict[str, list[str]]:
@@ -98,7 +102,7 @@ class Template(NamedTuple):
 
     def beginnings(self, nouns: Nouns) -> dict[str, list[str]]:
         """What is written, by the gender that it shows; the same if it shows none."""
-        return {g: [self.portuguese.format(p=p, **FORMS[g]) for _, p in nouns[g]] for g in "fm"}
+        return {g: [self.target.format(p=p, **self.forms[g]) for _, p in nouns[g]] for g in "fm"}
 
 
 def read_nouns(half: str) -> Nouns:
@@ -134,9 +138,11 @@ def contrasts(translator: Translator, template: Template, nouns: Nouns) -> dict[
             for s in "fm" for w in "fm"}  # fmt: skip
 
 
-def abilities(translator: Translator, nouns: Nouns) -> Iterator[dict[str, Any]]:
+def abilities(
+    translator: Translator, templates: list[Template], nouns: Nouns
+) -> Iterator[dict[str, Any]]:
     """For each template, the effects of both nouns and how often the right word is likelier."""
-    for template in progress_bar(Template.read(), unit=" templates"):
+    for template in progress_bar(templates, unit=" templates"):
         c = contrasts(translator, template, nouns)
         right = ((c["ff"] > 0).mean() + (c["mm"] < 0).mean()) / 2
         yield {
@@ -209,15 +215,21 @@ def maps(translator: Translator, nouns: Nouns) -> Iterator[dict[str, Any]]:
                    **interval(ratio, values, whole)}  # fmt: skip
 
 
-def heads(translator: Translator, choose: Nouns, read: Nouns) -> Iterator[dict[str, Any]]:
+def heads(
+    translator: Translator,
+    templates: list[Template],
+    parts: Parts,
+    choose: Nouns,
+    read: Nouns,
+    written: bool = False,
+) -> Iterator[dict[str, Any]]:
     """Shares of all heads on the first half of the nouns, and of the largest on the second."""
-    parts = head_parts(translator, {"E": ENCODER, "X": CROSS})
-    templates = [t for t in Template.read() if t.kind in ("first", "far", "it")]
     for template in progress_bar(templates, unit=" templates"):
-        moved, whole = shares(translator, template, choose, parts)
+        moved, whole = shares(translator, template, choose, parts, written)
         share = {part: ratio(values, whole) for part, values in moved.items()}
         best = sorted(share, key=lambda part: -share[part])[:4]
-        again, all_again = shares(translator, template, read, {part: parts[part] for part in best})
+        few = {part: parts[part] for part in best}
+        again, all_again = shares(translator, template, read, few, written)
         yield {
             "kind": template.kind, "english": template.english,
             "chosen": {part: round(float(value), 4) for part, value in share.items()},
@@ -254,7 +266,7 @@ def mean_outputs(translator: Translator, texts: list[str]) -> dict[str, Tensor]:
 
 def replaced(translator: Translator, means: dict[str, Tensor], off: list[str]) -> dict[str, Any]:
     """For `touch`: each of the heads has its mean as output."""
-    parts, changes = head_parts(translator, {"E": ENCODER, "X": CROSS}), {}
+    parts, changes = head_parts(translator, KINDS), {}
     masks: dict[str, Tensor] = {}
     for head in off:
         ((name, *_, at),) = parts[head]
@@ -298,11 +310,13 @@ def weights(
     return found
 
 
-def sorting(translator: Translator, choose: Nouns, read: Nouns) -> Iterator[dict[str, Any]]:
+def sorting(
+    translator: Translator, templates: list[Template], choose: Nouns, read: Nouns
+) -> Iterator[dict[str, Any]]:
     """Which head's weight from "it" tells the noun's gender best, before and after training."""
     models = {"trained": translator.model}
     models |= {f"untrained {n}": reinitialized(translator.model, n) for n in range(SETS)}
-    for template in [t for t in Template.read() if t.kind == "it"]:
+    for template in templates:
         for name, model in models.items():
             one, two = (weights(translator, template, half, model) for half in (choose, read))
             layers, h = one["f"].shape[1:]
@@ -390,6 +404,50 @@ def bleu(
                "same": equal(found, whole)}  # fmt: skip
 
 
+# source without its last word | beginning | two endings, with the words between which they decide,
+# and the noun of which they are true
+WINOGRAD = """
+The {a} did not fit into the {b} because it was too | {A} {a_} não coube n{b} {b_} porque era muito | long longa longo a, narrow estreita estreito b
+I poured water from the {a} into the {b} until it was | Eu derramei água d{a} {a_} n{b} {b_} até que estivesse | empty vazia vazio a, full cheia cheio b
+I could not put the {a} on the {b} because it was too | Eu não pude colocar {a} {a_} n{b} {b_} porque era muito | heavy pesada pesado a, weak fraca fraco b
+"""  # noqa: E501
+
+
+def winograd(translator: Translator, nouns: Nouns) -> Iterator[dict[str, Any]]:
+    """How often the adjective agrees with the noun of which it is true, of two of either gender."""
+    for line in WINOGRAD.strip().splitlines():
+        source, target, endings = map(str.strip, line.split("|"))
+        for ending in endings.split(","):
+            adjective, feminine, masculine, true = ending.split()
+            c = {}
+            for first, second in ("fm", "mf"):
+                pairs = list(zip(nouns[first], nouns[second], strict=True))
+                sources = [f"{source} {adjective}.".format(a=a, b=b) for (a, _), (b, _) in pairs]
+                form = {"A": FORMS[first]["A"], "a": FORMS[first]["a"], "b": FORMS[second]["a"]}
+                begun = [target.format(a_=a, b_=b, **form) for (_, a), (_, b) in pairs]
+                c[first] = contrast(translator, sources, begun, (feminine, masculine)).numpy()
+            one, two = (c["f"], c["m"]) if true == "a" else (c["m"], c["f"])
+            yield {
+                "source": source, "adjective": adjective, "of": "subject" if true == "a" else "other",
+                "right": interval(lambda f, m: float((f > 0).mean() + (m < 0).mean()) / 2, one, two),
+                "auc": interval(auc, one, two),
+            }  # fmt: skip
+
+
+PEOPLE = (
+    "doctor nurse teacher lawyer judge engineer writer director author minister secretary singer "
+    "scientist driver student worker"
+).split()
+
+
+def people(translator: Translator) -> Iterator[dict[str, Any]]:
+    """Free translations in which the pronoun alone tells the gender of a person."""
+    for pronoun in ("she", "he"):
+        sources = [f"The {person} said that {pronoun} was tired." for person in PEOPLE]
+        for person, text in zip(PEOPLE, translator.translate(sources), strict=True):
+            yield {"person": person, "pronoun": pronoun, "translation": text}
+
+
 FREE = """\
 The {n} is broken. I will repair it.
 If the {n} is good, I will buy it.
@@ -432,7 +490,9 @@ def main() -> None:
     means = mean_outputs(translator, source[600:800])
     known = json.loads(options.out.read_text("utf-8")) if options.out.exists() else {}
     if not known.get("heads") or "heads" in (options.only or ()):
-        write(options.out, known | {"heads": list(heads(translator, choose, read))})
+        some = [t for t in Template.read() if t.kind in ("first", "far", "it")]
+        parts = head_parts(translator, {"E": ENCODER, "X": CROSS})
+        write(options.out, {"heads": list(heads(translator, some, parts, choose, read))})
         known = json.loads(options.out.read_text("utf-8"))
     chosen = {kind: pd.DataFrame([row["chosen"] for row in known["heads"] if row["kind"] == kind])
               for kind in ("first", "it")}  # fmt: skip
@@ -443,14 +503,17 @@ def main() -> None:
     others = [draw.sample([head for head in every if head not in pair], 2) for _ in range(SETS)]
     sets = {"none": [], "pair": pair} | {" ".join(two): two for two in others}
     off = {name: replaced(translator, means, some) for name, some in sets.items()}
+    pronouns = [t for t in Template.read() if t.kind == "it"]
     sections: dict[str, Callable[[], Any]] = {
-        "templates": lambda: abilities(translator, read),
+        "templates": lambda: abilities(translator, Template.read(), read),
         "maps": lambda: maps(translator, read),
         "routes": lambda: routes(translator, read, pair),
         "without": lambda: without(translator, read, means, sets | singles(pair, every)),
-        "sorting": lambda: sorting(translator, choose, read),
+        "sorting": lambda: sorting(translator, pronouns, choose, read),
         "cells": lambda: cells(translator, choose, read),
         "flips": lambda: flips(translator, read, means, article),
+        "winograd": lambda: winograd(translator, read),
+        "people": lambda: people(translator),
         "free": lambda: free(translator, read, off),
         "bleu": lambda: bleu(translator, source[:600], target[:600],
                              off | {article: replaced(translator, means, [article])}),
