@@ -131,6 +131,11 @@ def auc(feminine: np.ndarray, masculine: np.ndarray) -> float:
     return float((first > second).mean() + (first == second).mean() / 2)
 
 
+def agreeing(feminine: np.ndarray, masculine: np.ndarray) -> float:
+    """How often the word of the right gender is likelier; 0.5 is chance."""
+    return float((feminine > 0).mean() + (masculine < 0).mean()) / 2
+
+
 def contrasts(translator: Translator, template: Template, nouns: Nouns) -> dict[str, np.ndarray]:
     """The contrasts of each pair, by the gender of the source's noun and of the written one."""
     sources, beginnings = template.sources(nouns), template.beginnings(nouns)
@@ -144,10 +149,9 @@ def abilities(
     """For each template, the effects of both nouns and how often the right word is likelier."""
     for template in progress_bar(templates, unit=" templates"):
         c = contrasts(translator, template, nouns)
-        right = ((c["ff"] > 0).mean() + (c["mm"] < 0).mean()) / 2
         yield {
-            "kind": template.kind, "english": template.english, "right": round(float(right), 4),
-            "auc": round(auc(c["ff"], c["mm"]), 4),
+            "kind": template.kind, "english": template.english,
+            "right": round(agreeing(c["ff"], c["mm"]), 4), "auc": round(auc(c["ff"], c["mm"]), 4),
             "source": interval(np.mean, (c["ff"] - c["mf"] + c["fm"] - c["mm"]) / 2),
             "written": interval(np.mean, (c["ff"] - c["fm"] + c["mf"] - c["mm"]) / 2),
         }  # fmt: skip
@@ -428,23 +432,23 @@ def winograd(translator: Translator, nouns: Nouns) -> Iterator[dict[str, Any]]:
                 c[first] = contrast(translator, sources, begun, (feminine, masculine)).numpy()
             one, two = (c["f"], c["m"]) if true == "a" else (c["m"], c["f"])
             yield {
-                "source": source, "adjective": adjective, "of": "subject" if true == "a" else "other",
-                "right": interval(lambda f, m: float((f > 0).mean() + (m < 0).mean()) / 2, one, two),
-                "auc": interval(auc, one, two),
+                "source": source, "adjective": adjective,
+                "of": "subject" if true == "a" else "other",
+                "right": interval(agreeing, one, two), "auc": interval(auc, one, two),
             }  # fmt: skip
 
 
-PEOPLE = (
-    "doctor nurse teacher lawyer judge engineer writer director author minister secretary singer "
-    "scientist driver student worker"
-).split()
+PEOPLE = """
+doctor nurse teacher lawyer judge engineer writer director
+author minister secretary singer scientist driver student worker
+"""
 
 
 def people(translator: Translator) -> Iterator[dict[str, Any]]:
     """Free translations in which the pronoun alone tells the gender of a person."""
     for pronoun in ("she", "he"):
-        sources = [f"The {person} said that {pronoun} was tired." for person in PEOPLE]
-        for person, text in zip(PEOPLE, translator.translate(sources), strict=True):
+        sources = [f"The {person} said that {pronoun} was tired." for person in PEOPLE.split()]
+        for person, text in zip(PEOPLE.split(), translator.translate(sources), strict=True):
             yield {"person": person, "pronoun": pronoun, "translation": text}
 
 

@@ -17,7 +17,7 @@ from annotated.data import encode_source
 from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.translator import Translator
 from benchmarks import gender
-from benchmarks.gender import KINDS, SETS, Nouns, Template, interval
+from benchmarks.gender import KINDS, SETS, Nouns, Template, agreeing, interval
 from benchmarks.logs import files_parser, write
 
 FORMS = {"f": {"A": "La", "a": "la"}, "m": {"A": "Le", "a": "le"}}
@@ -44,11 +44,11 @@ def known_nouns(translator: Translator) -> dict[str, Nouns]:
         sources = [f"The {noun} is small." for noun in english]
         found: Nouns = {"f": [], "m": []}
         for noun, source, text in zip(english, sources, translator.translate(sources), strict=True):
-            match = re.fullmatch(r"(La|Le) (\S+) est (petite|petit)\.", text)
-            one_piece = match and len(tokenizer.encode(match[2]).ids) == 1
-            if one_piece and len(encode_source(tokenizer, [source])[0]) == 6:
-                if (match[1] == "La") == (match[3] == "petite"):
-                    found["f" if match[1] == "La" else "m"].append((noun, match[2]))
+            match = re.fullmatch(r"La (\S+) est petite\.|Le (\S+) est petit\.", text)
+            target = match and (match[1] or match[2])
+            sizes = len(encode_source(tokenizer, [source])[0]), len(tokenizer.encode(target or ""))
+            if target and sizes == (6, 1):
+                found["f" if match[1] else "m"].append((noun, target))
         count = min(map(len, found.values()))
         halves[half] = {g: random.Random(0).sample(nouns, count) for g, nouns in found.items()}
     return halves
@@ -67,9 +67,8 @@ def without(
         for off in ["", head, *others]:
             with touch(translator.model, gender.replaced(translator, means, [off] if off else [])):
                 c = gender.contrasts(translator, template, nouns)
-            right = lambda f, m: float((f > 0).mean() + (m < 0).mean()) / 2
             yield {"english": template.english, "off": off or "none",
-                   "right": interval(right, c["ff"], c["mm"])}  # fmt: skip
+                   "right": interval(agreeing, c["ff"], c["mm"])}  # fmt: skip
 
 
 def main() -> None:
