@@ -26,7 +26,7 @@ def follow(recipe: str, clone: Path) -> list[str]:
         if language == "diff":
             text = apply(block, path.read_text(encoding="utf-8"))
         elif name == "_toc.yml":
-            neighbor = "      - file: chapters/machinery/heads\n"
+            neighbor = "      - file: chapters/machinery/paper-figures\n"
             text = path.read_text(encoding="utf-8").replace(neighbor, neighbor + block)
         elif path.exists():
             apart = "\n\n\n" if path.suffix == ".py" else "\n\n"

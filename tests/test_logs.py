@@ -20,7 +20,7 @@ from annotated.machinery.files import resource_path
 from annotated.machinery.runs.trainer import train
 from annotated.machinery.scoring import evaluate
 from annotated.training import TrainingConfig
-from benchmarks import alignments, bleu_settings, change, heads_forming, parsing, regularization
+from benchmarks import alignments, bleu_settings, change, parsing, regularization
 
 SMALL = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "warmup": 20, "updates": 30,
          "src_tokens": 120, "tgt_tokens": 120, "save_updates": 10, "log_updates": 5}  # fmt: skip
@@ -50,7 +50,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 @pytest.fixture
 def runs(made: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run of three checkpoints, under every name, and in place of the models of the package."""
-    names = ["captions-de", "captions-fr", "captions-fr-slow", "en-de", "shipped-on"]
+    names = ["en-de", "shipped-on"]
     names += [f"{name}-{tgt}" for name in ("lower", "theirs", "on") for tgt in ("de", "fr")]
     bleu_settings.main(["--texts"])
     shutil.copytree("runs/lower", "runs/tokenized")
@@ -59,12 +59,9 @@ def runs(made: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> Path:
         train(TrainingConfig(out=str(run), data="runs/tokenized-en-de", average=3, **SMALL))
     for name in names:
         Path("runs", name).symlink_to(run)
-    for module in alignments, bleu_settings, heads_forming:
+    for module in alignments, bleu_settings:
         load = lambda name: load_pretrained(name if Path(name).exists() else run)
         monkeypatch.setattr(module, "load_pretrained", load)
-    for module in alignments, heads_forming:
-        any_corpus = lambda name, *about: load_pairs(name if "/" in name else "multi30k", *about)
-        monkeypatch.setattr(module, "load_pairs", any_corpus)
     return Path("runs")
 
 
@@ -83,27 +80,6 @@ def written(module, *names: str) -> list[pd.DataFrame]:
     for name, log in zip(names, found, strict=True):
         assert list(log.columns) == list(stored(name).columns), name
     return found
-
-
-@pytest.mark.slow
-def test_heads_forming(runs: Path):
-    forming, words, without = written(heads_forming, *heads_forming.WRITERS)
-    log = pd.read_csv("runs/en-de/log.csv").set_index("update")
-    first = forming[forming.model == "captions to German"].astype({"update": int})
-    assert first["update"].tolist() == [0, 20]  # every second
-    assert first["millions"].iloc[1] == log.loc[20, "target_tokens"] / 1e6
-    sentences = load_pairs("multi30k", "dev", "en", "de")[0]
-    length = sum(len(line.split()) + 1 for line in sentences) / len(sentences)
-    assert forming["words"].dropna().tolist() == pytest.approx([length] * 4, abs=0.1)
-    assert (first["largest"] > 1 / (length + 2)).all() and (first["largest"] <= 1).all()
-    assert len(words) == 6 and words["there"].add(words["of_it"]).between(0, 2).all()
-    translator = load_pretrained(runs / "en-de")
-    heads_forming.at_checkpoint(translator, sorted(runs.glob("en-de/checkpoint-*"))[-1])
-    loss = without.set_index(["model", "layer"])["loss"]["captions to German"]
-    assert loss[0] == pytest.approx(log["dev_loss"].iloc[-1], abs=1e-4)
-    translator.model.encoder.layers[0].self_attn.w_o.weight.data.zero_()
-    removed = heads_forming.likelihood(translator, *load_pairs("runs/tokenized", "dev", "en", "de"))
-    assert loss[1] == pytest.approx(removed.nats / removed.pieces, abs=1e-5)
 
 
 @pytest.mark.slow
@@ -131,12 +107,26 @@ def test_bleu_settings(runs: Path, monkeypatch: pytest.MonkeyPatch):
     assert recipe["score"][1] == pytest.approx(theirs)
 
 
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("The government and the governments", "Le gouvernement", []),  # resembles two words
+        ("We go on the ration", "On y va nation", []),  # short words; another first letter
+        ("provided province", "province", [(1, 0, "same")]),  # equal words come first
+        ("ELEPHANT 12345", "12346 éléphant", [(0, 1, "same")]),  # a number is equal, or no link
+        ("before April 1", "avant le 1 avril", [(2, 2, "number"), (1, 3, "cognate")]),
+    ],
+)
+def test_spelling_links(source: str, target: str, expected: list[tuple[int, int, str]]):
+    assert alignments.spelling_links(source.split(), target.split()) == expected
+
+
 @pytest.mark.slow
 def test_alignments(runs: Path, monkeypatch: pytest.MonkeyPatch):
     copied = lambda *about: [load_pairs("runs/lower", *about[1:])[0]] * 2  # each word has its place
     monkeypatch.setattr(alignments, "load_pairs", copied)
     monkeypatch.setattr(alignments, "load_trees", lambda *_: [one(SHORT), one(LONG)])
-    alignments.main(["--out", "alignments.json"])
+    alignments.main(["data/multi30k/val.en.gz"] * 2 + ["--out", "alignments.json"])
     found, known = (
         {name: pd.DataFrame(rows) for name, rows in json.loads(path.read_text()).items()}
         for path in (Path("alignments.json"), resource_path("results") / "alignments.json")
