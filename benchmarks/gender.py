@@ -98,11 +98,12 @@ class Template(NamedTuple):
                 for kind, source, target, words in lines]  # fmt: skip
 
     def sources(self, nouns: Nouns) -> dict[str, list[str]]:
-        return {g: [self.english.format(n=n) for n, _ in nouns[g]] for g in "fm"}
+        return {g: [self.english.format(n=n) for n, _ in some] for g, some in nouns.items()}
 
     def beginnings(self, nouns: Nouns) -> dict[str, list[str]]:
         """What is written, by the gender that it shows; the same if it shows none."""
-        return {g: [self.target.format(p=p, **self.forms[g]) for _, p in nouns[g]] for g in "fm"}
+        return {g: [self.target.format(p=p, **self.forms[g]) for _, p in some]
+                for g, some in nouns.items()}  # fmt: skip
 
 
 def read_nouns(half: str) -> Nouns:
@@ -111,10 +112,10 @@ def read_nouns(half: str) -> Nouns:
             for g, rows in table.groupby("gender")}  # fmt: skip
 
 
-def interval(of: Callable[..., float], *values: np.ndarray) -> dict[str, float]:
-    """A statistic of arrays (pairs, ...) and its 95 % interval by a bootstrap over pairs."""
-    random_ = np.random.default_rng(0)
-    drawn = (random_.integers(0, len(values[0]), len(values[0])) for _ in range(1000))
+def interval(of: Callable[..., float], *values: np.ndarray, axes: int = 1) -> dict[str, float]:
+    """A statistic of arrays (pairs, ...) and its 95 % interval by a bootstrap over some axes."""
+    random_, sizes = np.random.default_rng(0), values[0].shape[:axes]
+    drawn = (np.ix_(*(random_.integers(0, n, n) for n in sizes)) for _ in range(1000))
     found = [of(*(v[rows] for v in values)) for rows in drawn]
     low, high = np.percentile(found, [2.5, 97.5])
     return {"value": round(float(of(*values)), 4), "low": round(float(low), 4),
@@ -136,11 +137,22 @@ def agreeing(feminine: np.ndarray, masculine: np.ndarray) -> float:
     return float((feminine > 0).mean() + (masculine < 0).mean()) / 2
 
 
-def contrasts(translator: Translator, template: Template, nouns: Nouns) -> dict[str, np.ndarray]:
+def contrasts(
+    translator: Translator, template: Template, nouns: Nouns, changes: dict[str, Any] | None = None
+) -> dict[str, np.ndarray]:
     """The contrasts of each pair, by the gender of the source's noun and of the written one."""
     sources, beginnings = template.sources(nouns), template.beginnings(nouns)
-    return {s + w: contrast(translator, sources[s], beginnings[w], template.words).numpy()
-            for s in "fm" for w in "fm"}  # fmt: skip
+    words, changes = template.words, changes or {}
+    return {s + w: contrast(translator, sources[s], beginnings[w], words, changes).numpy()
+            for s in nouns for w in nouns}  # fmt: skip
+
+
+def source_effect(
+    translator: Translator, template: Template, nouns: Nouns, changes: dict[str, Any] | None = None
+) -> np.ndarray:
+    """The effect of the source's noun, whatever is written: (pairs,)."""
+    (one, two), c = nouns, contrasts(translator, template, nouns, changes)
+    return (c[one + one] - c[two + one] + c[one + two] - c[two + two]) / 2
 
 
 def abilities(
@@ -166,10 +178,11 @@ def shares(
         noun on the other side, and the whole effect, (pairs,).
     """
     sources, beginnings = template.sources(nouns), template.beginnings(nouns)
-    kept = beginnings["f"] != beginnings["m"]  # else there is nothing on the other side
-    moved, whole = dict.fromkeys(parts, np.zeros(len(nouns["f"]))), np.zeros(len(nouns["f"]))
-    for side in "fm" if written or kept else "f":
-        for here, there, sign in (("f", "m", 1), ("m", "f", -1)):
+    one, two = nouns
+    kept = beginnings[one] != beginnings[two]  # else there is nothing on the other side
+    moved, whole = dict.fromkeys(parts, np.zeros(len(nouns[one]))), np.zeros(len(nouns[one]))
+    for side in nouns if written or kept else (one,):
+        for here, there, sign in ((one, two, 1), (two, one, -1)):
             if written:
                 src, begin, other = sources[side], beginnings[here], beginnings[there]
                 clean = contrast(translator, src, begin, template.words)
@@ -199,6 +212,13 @@ def head_parts(translator: Translator, kinds: dict[str, str]) -> Parts:
 def tokens(translator: Translator, template: Template, noun: str) -> list[str]:
     found = translator.tokenizer.encode(template.english.format(n=noun)).tokens
     return [token.removeprefix("▁") for token in found] + ["end"]
+
+
+def places(translator: Translator, template: Template, nouns: Nouns, word: str) -> tuple[int, int]:
+    """The positions of a word of the template and of the noun."""
+    first = next(iter(nouns.values()))[0][0]
+    found = translator.tokenizer.encode(template.english.format(n=first)).tokens
+    return found.index("▁" + word), found.index("▁" + first)
 
 
 def maps(translator: Translator, nouns: Nouns) -> Iterator[dict[str, Any]]:
@@ -241,18 +261,22 @@ def heads(
         }  # fmt: skip
 
 
+def ways(translator: Translator, head: str) -> Parts:
+    """What a head of the encoder says by where it looks, by what it finds, and in all."""
+    ((name, *_, at),) = head_parts(translator, {"E": ENCODER})[head]
+    name = name.removesuffix(".w_o:in")
+    return {
+        "queries and keys": [(f"{name}.w_q", ALL, ALL, at), (f"{name}.w_k", ALL, ALL, at)],
+        "values": [(f"{name}.w_v", ALL, ALL, at)],
+        "output": [(f"{name}.w_o:in", ALL, ALL, at)],
+    }
+
+
 def routes(translator: Translator, nouns: Nouns, pair: list[str]) -> Iterator[dict[str, Any]]:
     """Of the heads that bring the noun to "it": where they look, or what they find."""
     template = next(t for t in Template.read() if t.kind == "it")
     for part in pair:
-        ((name, *_, at),) = head_parts(translator, {"E": ENCODER})[part]
-        name = name.removesuffix(".w_o:in")
-        ways: Parts = {
-            "queries and keys": [(f"{name}.w_q", ALL, ALL, at), (f"{name}.w_k", ALL, ALL, at)],
-            "values": [(f"{name}.w_v", ALL, ALL, at)],
-            "output": [(f"{name}.w_o:in", ALL, ALL, at)],
-        }
-        moved, whole = shares(translator, template, nouns, ways)
+        moved, whole = shares(translator, template, nouns, ways(translator, part))
         for way, values in moved.items():
             yield {"head": part, "way": way, **interval(ratio, values, whole)}
 
@@ -289,21 +313,20 @@ def without(
 ) -> Iterator[dict[str, Any]]:
     """The source's effect on what "it" becomes, with heads replaced by their means."""
     for template in progress_bar([t for t in Template.read() if t.kind == "it"], unit=" templates"):
-        sources, beginnings = template.sources(nouns), template.beginnings(nouns)
         for name, off in sets.items():
-            changes = replaced(translator, means, off)
-            c = {s + w: contrast(translator, sources[s], beginnings[w], template.words, changes)
-                 for s in "fm" for w in "fm"}  # fmt: skip
-            effect = ((c["ff"] - c["mf"] + c["fm"] - c["mm"]) / 2).numpy()
+            effect = source_effect(translator, template, nouns, replaced(translator, means, off))
             yield {"english": template.english, "off": name, **interval(np.mean, effect)}
 
 
 def weights(
-    translator: Translator, template: Template, nouns: Nouns, model: torch.nn.Module | None = None
+    translator: Translator,
+    template: Template,
+    nouns: Nouns,
+    model: torch.nn.Module | None = None,
+    word: str = "it",
 ) -> dict[str, np.ndarray]:
-    """The weights from "it" to the noun, by gender: (nouns, layers, heads)."""
-    words = tokens(translator, template, nouns["f"][0][0])
-    it, noun = words.index("it"), words.index(nouns["f"][0][0])
+    """The weights from a word to the noun, by gender: (nouns, layers, heads)."""
+    it, noun = places(translator, template, nouns, word)
     found = {}
     for gender, texts in template.sources(nouns).items():
         src = torch.tensor(encode_source(translator.tokenizer, texts))

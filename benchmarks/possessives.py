@@ -9,6 +9,7 @@ one head of the encoder is replaced by its mean over the other captions, with th
 
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,6 +18,7 @@ from annotated import load_pretrained
 from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.progress import progress_bar
 from annotated.machinery.recording import touch
+from annotated.machinery.translator import Translator
 from benchmarks.ablations import mean_outputs, replaced
 from benchmarks.logs import make_parser, write_log
 
@@ -26,13 +28,8 @@ def stems(text: str) -> list[str]:
     return re.findall(r"\b(sein|ihr)(?:e[mnrs]?)?\b", text.lower())
 
 
-def main() -> None:
-    add = (parser := make_parser("benchmarks.possessives", __doc__)).add_argument
-    add("model", help="a model of the package, or a folder")
-    add("source", type=Path, help="file with one English caption per line")
-    add("--out", type=Path, required=True, help="CSV file to write")
-    options = parser.parse_args()
-    translator, english = load_pretrained(options.model), read_lines(options.source)
+def possessives(translator: Translator, english: list[str]) -> list[dict[str, Any]]:
+    """The rows of the table."""
     asked = [re.findall(r"\b(his|her|its)\b", text.lower()) for text in english]
     texts = [text for text, words in zip(english, asked, strict=True) if len(words) == 1]
     others = [text for text, words in zip(english, asked, strict=True) if not words]
@@ -55,10 +52,21 @@ def main() -> None:
     for word in ("his", "her", "its"):
         here = pronouns == word
         most = max(changed, key=lambda name: changed[name][here].sum())
+        count = lambda found, here=here: int(found[here].sum())
         rows.append({
-            "pronoun": word, "captions": here.sum(), "sein": (first[here] == "sein").sum(),
-            "ihr": (first[here] == "ihr").sum(), "changed": changed[most][here].sum(), "head": most,
+            "pronoun": word, "captions": int(here.sum()), "sein": count(first == "sein"),
+            "ihr": count(first == "ihr"), "changed": count(changed[most]), "head": most,
         })  # fmt: skip
+    return rows
+
+
+def main() -> None:
+    add = (parser := make_parser("benchmarks.possessives", __doc__)).add_argument
+    add("model", help="a model of the package, or a folder")
+    add("source", type=Path, help="file with one English caption per line")
+    add("--out", type=Path, required=True, help="CSV file to write")
+    options = parser.parse_args()
+    rows = possessives(load_pretrained(options.model), read_lines(options.source))
     write_log(options.out, pd.DataFrame(rows))
 
 
