@@ -116,13 +116,19 @@ def take(new: Tensor | float, *at: slice | int) -> Callable[[Tensor], Tensor]:
 
 
 @contextmanager
-def switch_off(model: nn.Module, heads: Mapping[str, Collection[int]]) -> Iterator[None]:
-    """Switch off heads of a model inside the block: their outputs are replaced by zeros.
+def switch_off(
+    model: nn.Module,
+    heads: Mapping[str, Collection[int]],
+    means: Mapping[str, Tensor] | None = None,
+) -> Iterator[None]:
+    """Switch off heads of a model inside the block: their outputs are replaced by constants.
 
     Args:
         model: as for `record_attention`.
         heads: their numbers, from 0, by the name of the layer, such as
             {"encoder.layers.4.self_attn": [4]}. The layer's output map, with its bias, remains.
+        means: by the name of the layer, the outputs of its heads (d_model), side by side, that
+            replace them, such as their means over other sentences; without means, zeros.
 
     Raises: InputError for a layer or head that the model does not have.
 
@@ -135,9 +141,16 @@ def switch_off(model: nn.Module, heads: Mapping[str, Collection[int]]) -> Iterat
         for number in numbers:
             check_whole("head", number, least=0, most=layers[name].h - 1)
 
-    def without(h: int, numbers: Collection[int]) -> Change:
-        off = torch.tensor([number in numbers for number in range(h)])
-        return lambda x: x.masked_fill(off.repeat_interleave(x.size(-1) // h).to(x.device), 0.0)
+    def without(name: str) -> Change:
+        h = layers[name].h
+        off = torch.tensor([number in heads[name] for number in range(h)])
+        new = torch.zeros(()) if means is None else means[name]
 
-    with touch(model, {f"{n}.w_o:in".lstrip("."): without(layers[n].h, heads[n]) for n in heads}):
+        def change(x: Tensor) -> Tensor:
+            mask = off.repeat_interleave(x.size(-1) // h).to(x.device)
+            return torch.where(mask, new.to(x), x)
+
+        return change
+
+    with touch(model, {f"{name}.w_o:in".lstrip("."): without(name) for name in heads}):
         yield
