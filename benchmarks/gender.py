@@ -27,6 +27,7 @@ from annotated.machinery.heads.study import reinitialized
 from annotated.machinery.progress import progress_bar
 from annotated.machinery.translator import Translator
 from benchmarks.logs import files_parser, page_names, write
+from benchmarks.switches import mean_outputs
 
 FORMS = {
     "f": {"A": "A", "a": "a", "d": "da", "u": "uma"},
@@ -281,17 +282,6 @@ def routes(translator: Translator, nouns: Nouns, pair: list[str]) -> Iterator[di
             yield {"head": part, "way": way, **interval(ratio, values, whole)}
 
 
-def mean_outputs(translator: Translator, texts: list[str]) -> dict[str, Tensor]:
-    """The mean output of the heads of each attention over all positions of other sentences."""
-    names = [n for n, module in translator.model.named_modules() if hasattr(module, "w_o")]
-    kept: dict[str, list[Tensor]] = {name: [] for name in names}
-    keep = {f"{name}.w_o:in": lambda x, name=name: kept[name].append(x[0]) for name in names}
-    for text, found in zip(texts, translator.translate(texts, beam=1), strict=True):
-        with touch(translator.model, keep):
-            contrast(translator, [text], [found], ("a", "o"))
-    return {name: torch.cat(rows).mean(dim=0) for name, rows in kept.items()}
-
-
 def replaced(translator: Translator, means: dict[str, Tensor], off: list[str]) -> dict[str, Any]:
     """For `touch`: each of the heads has its mean as output."""
     parts, changes = head_parts(translator, KINDS), {}
@@ -388,6 +378,55 @@ def cells(translator: Translator, choose: Nouns, read: Nouns) -> Iterator[dict[s
         yield {"kind": template.kind, "english": template.english,
                **{key: interval(ratio, moved[key], whole) for key in ("three", "rest")},
                "random": max(ratio(moved[str(n)], whole) for n in range(2 * SETS))}  # fmt: skip
+
+
+DIALED = """\
+The {n} is white and very beautiful.
+The {n} near the river is red and very expensive.
+The old {n} was sold yesterday."""
+
+
+def turned(one: str, other: str) -> str:
+    """How two translations differ: in the gender of adjectives, in more than that, or not."""
+    if one == other:
+        return "same"
+    words = [(a, b) for a, b in zip(one.split(), other.split(), strict=False) if a != b]
+    ends = [re.fullmatch(r"(\w+)[ao](s?\W*) \1[ao]\2", f"{a} {b}") for a, b in words]
+    return "adjectives" if all(ends) and len(one) == len(other) else "more"
+
+
+def dial(
+    translator: Translator, choose: Nouns, read: Nouns, chosen: list[str]
+) -> Iterator[dict[str, Any]]:
+    """What three cells, held at their mean after nouns of one gender, do to whole translations."""
+    near = next(t for t in Template.read() if t.kind == "near")
+    layer, three = int(chosen[0].split()[0]), [int(part.split()[1]) for part in chosen[:3]]
+    name, means = MEMORY.format(layer), dict[str, Tensor]()
+    for gender, texts in near.sources(choose).items():
+        keep = {name: lambda x, g=gender: means.update({g: x[:, -1].mean(dim=0)})}
+        contrast(translator, texts, near.beginnings(choose)[gender], near.words, keep)
+
+    def held(cells: list[int], gender: str) -> dict[str, Any]:
+        mask = torch.zeros(len(means[gender]), dtype=torch.bool)
+        mask[cells] = True
+        return {name: lambda x: torch.where(mask, means[gender], x)}
+
+    values = {g: [round(x, 4) for x in means[g][three].tolist()] for g in "fm"}
+    yield {"layer": layer, "cells": three} | values
+    rest, draw = [n for n in range(len(means["f"])) if n not in three], random.Random(0)
+    controls = {f"random {n + 1}": draw.sample(rest, 3) for n in range(SETS)}
+    for template in progress_bar(DIALED.splitlines(), unit=" templates"):
+        for here, there in ("fm", "mf"):
+            texts = [template.format(n=noun) for noun, _ in read[here]]
+            whole = translator.translate(texts)
+            tried = {"three": (three, there), "three, own gender": (three, here)}
+            for key, setting in (tried | {k: (v, there) for k, v in controls.items()}).items():
+                with touch(translator.model, held(*setting)):
+                    found = translator.translate(texts)
+                seen = list(map(turned, whole, found))
+                count = {kind: seen.count(kind) for kind in ("adjectives", "more", "same")}
+                only = interval(np.mean, np.array([kind == "adjectives" for kind in seen]))
+                yield {"english": template, "noun": here, "held": key, **count, "only": only}
 
 
 ARTICLE = {"A": "f", "Uma": "f", "O": "m", "Um": "m"}
@@ -515,12 +554,13 @@ def main() -> None:
     choose, read = read_nouns("choose"), read_nouns("read")
     source, target = read_lines(options.source), read_lines(options.target)
     means = mean_outputs(translator, source[600:800])
-    known = json.loads(options.out.read_text("utf-8")) if options.out.exists() else {}
+    saved = lambda: json.loads(options.out.read_text("utf-8"))
+    known = saved() if options.out.exists() else {}
     if not known.get("heads") or "heads" in (options.only or ()):
         some = [t for t in Template.read() if t.kind in ("first", "far", "it")]
         parts = head_parts(translator, {"E": ENCODER, "X": CROSS})
         write(options.out, {"heads": list(heads(translator, some, parts, choose, read))})
-        known = json.loads(options.out.read_text("utf-8"))
+        known = saved()
     chosen = {kind: pd.DataFrame([row["chosen"] for row in known["heads"] if row["kind"] == kind])
               for kind in ("first", "it")}  # fmt: skip
     pair = chosen["it"].mean().filter(regex="^E").nlargest(2).index.tolist()
@@ -538,6 +578,7 @@ def main() -> None:
         "without": lambda: without(translator, read, means, sets | singles(pair, every)),
         "sorting": lambda: sorting(translator, pronouns, choose, read),
         "cells": lambda: cells(translator, choose, read),
+        "dial": lambda: dial(translator, choose, read, list(saved()["cells"][0]["chosen"])),
         "flips": lambda: flips(translator, read, means, article),
         "winograd": lambda: winograd(translator, read),
         "people": lambda: people(translator),
