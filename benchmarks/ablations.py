@@ -5,8 +5,7 @@ row of the table has the layer and the head (from 1; 0 for the whole model), wha
 output, and how many translations change: of the eight sentences with "make" on the page of the
 figures, of its eight with other verbs, and of 60 others; `facilitando` says whether the first
 sentence still becomes "Facilitando". For the means, which are over all positions of 400 further
-sentences, there is also the loss in nats per piece on the first 400 reference translations; that of
-zeros is in the log of `benchmarks.switches`.
+sentences, there is also the loss in nats per piece on the first 400 reference translations.
 """
 
 import re
@@ -15,16 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-import torch
 
-from annotated import load_pretrained
-from annotated.data import encode_source
+from annotated import load_pretrained, switch_off
 from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.progress import progress_bar
-from annotated.machinery.recording import Change, take, touch
 from annotated.machinery.scoring import likelihood
 from annotated.machinery.translator import Translator
 from benchmarks.logs import files_parser, write_log
+from benchmarks.switches import KINDS, mean_outputs
 
 PAGE = Path(__file__).resolve().parent.parent / "chapters" / "attention-visualizations.md"
 
@@ -36,28 +33,6 @@ def page_sentences() -> tuple[list[str], list[str]]:
     lines = [line.split(": ") for line in found[1].splitlines()]
     with_make = [text for name, text in lines if name.startswith("make")]
     return with_make, [text for name, text in lines if not name.startswith("make")]
-
-
-def mean_outputs(translator: Translator, texts: list[str]) -> list[torch.Tensor]:
-    """The mean output of the heads of each layer, side by side, over all positions."""
-    model = translator.model
-    seen: list[list[torch.Tensor]] = [[] for _ in model.encoder.layers]
-    record = {
-        f"encoder.layers.{n}.self_attn.w_o:in": lambda x, kept=kept: kept.append(x[0])
-        for n, kept in enumerate(seen)
-    }
-    with torch.no_grad(), touch(model, record):
-        for pieces in encode_source(translator.tokenizer, texts):
-            model.encode(torch.tensor([pieces]))
-    return [torch.cat(kept).mean(dim=0) for kept in seen]
-
-
-def replaced(layer: int, head: int, h: int, value: torch.Tensor) -> dict[str, Change]:
-    """For `touch`: puts one head's part of a value in the place of its output, at all positions."""
-    width = value.numel() // h
-    part = slice(head * width, (head + 1) * width)
-    change = take(value.expand(1, 1, -1), slice(None), slice(None), part)
-    return {f"encoder.layers.{layer}.self_attn.w_o:in": change}
 
 
 def changes(translator: Translator, source: list[str], target: list[str]) -> Iterator[dict]:
@@ -73,10 +48,11 @@ def changes(translator: Translator, source: list[str], target: list[str]) -> Ite
     whole = told()
     none = dict.fromkeys(sets, 0) | {"facilitando": True}
     yield {"layer": 0, "head": 0, "by": ""} | none | {"loss": loss()}
-    h = translator.model.config.h
-    for layer, head in progress_bar(list(np.ndindex(len(means), h)), unit=" heads"):
-        for by, value in ("zero", torch.zeros_like(means[layer])), ("mean", means[layer]):
-            with touch(translator.model, replaced(layer, head, h, value)):
+    c = translator.model.config
+    for layer, head in progress_bar(list(np.ndindex(c.N, c.h)), unit=" heads"):
+        for by, value in ("zero", None), ("mean", means):
+            off = {KINDS["encoder"].format(layer): [head]}
+            with switch_off(translator.model, off, value):
                 new = told()
                 cost = {"loss": loss()} if by == "mean" else {}
             changed = {name: sum(map(str.__ne__, whole[name], new[name])) for name in sets}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
 import gzip
 import html
 import json
@@ -23,6 +22,7 @@ from annotated.machinery.visualization.weights import merge_words, read_attentio
 
 STATIC = Path(__file__).resolve().parent / "static"
 MODELS = Path(__file__).resolve().parent.parent / "data" / "models"
+RESULTS = MODELS.parent / "results"
 ASKED = re.compile(r"^```\{live\} \w+\n(?:^:.*\n)*?^:model: (\S+)$", re.MULTILINE)
 
 # What scripts expect of a page, and a method that QuickJS lacks.
@@ -77,19 +77,37 @@ def live_place(show: str, model: str, sentences: list[str], word: str = "") -> s
         "word": word,
         "result": " | ".join(load_pretrained(model).translate(sentences[0].split(" | "))),
     }
-    if show == "switchboard":
-        with (MODELS.parent / "results" / f"{model}-switches.csv").open(encoding="utf-8") as file:
-            rows = [[r["kind"], *(json.loads(r[name]) for name in ("layer", "head", "loss"))]
-                    for r in csv.DictReader(file)]  # fmt: skip
-        data["losses"] = json.dumps(rows)
     attributes = " ".join(f'data-{name}="{html.escape(str(text))}"' for name, text in data.items())
     without = "Here a trained model translates your sentences, which requires JavaScript."
     inside = f"<noscript><p>{without}</p></noscript>"
-    if show == "decoder":
-        known = json.dumps(followed(model, sentences[0]), separators=(",", ":"))
-        known = known.replace("<", "\\u003c")  # "</s>" would be read as a tag
-        inside = f'{inside}<script type="application/json">{known}</script>'
+    known = {"decoder": lambda: followed(model, sentences[0]),
+             "switchboard": lambda: switches(model), "dial": dialed}.get(show)  # fmt: skip
+    if known:
+        text = json.dumps(known(), separators=(",", ":"))
+        text = text.replace("<", "\\u003c")  # "</s>" would be read as a tag
+        inside = f'{inside}<script type="application/json">{text}</script>'
     return f'<div class="live" {attributes}>{inside}</div>'
+
+
+def switches(model: str) -> dict:
+    """What the log of `benchmarks.switches` has for the switchboard; means in 10,000ths."""
+    log = json.loads((RESULTS / f"{model}-switches.json").read_text(encoding="utf-8"))
+    columns = "kind", "layer", "head", "loss"
+    rows = lambda key: [[row[name] for name in columns] for row in log[key]]
+    orders = log["random"]
+    return {
+        "losses": rows("losses"),
+        "order": rows("order"),
+        "means": {row["layer"]: [round(10_000 * x) for x in row["mean"]] for row in log["means"]},
+        "heldOut": log["held_out"],
+        "random": [round(sum(losses) / len(orders), 4) for losses in zip(*orders, strict=True)],
+    }
+
+
+def dialed() -> dict:
+    """The cells of memory that hold a gender, and their values after nouns of either."""
+    log = json.loads((RESULTS / "gender.json").read_text(encoding="utf-8"))
+    return log["dial"][0]
 
 
 def scripts(*names: str) -> quickjs.Context:

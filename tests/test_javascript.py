@@ -20,15 +20,17 @@ from annotated.decoding import beam_search, length_penalty
 from annotated.machinery.corpora.vocabularies import read_tokenizer
 from annotated.machinery.files import resource_path
 from annotated.machinery.formats.pretrained import load_pretrained
-from annotated.machinery.recording import record_attention, switch_off
+from annotated.machinery.recording import record_attention, switch_off, touch
 from annotated.machinery.translator import Translator
 from benchmarks.logs import page_names
+from benchmarks.switches import KINDS
 from book.charts import words
 
 STATIC = ROOT / "book" / "static"
 CAPTIONS, GENERAL, FIREFOX = "multi30k-en-de", "general-en-fr", "firefox-en-pt"
 live = pytest.importorskip("live", reason="needs the extra `book`")
 BOX, CAT = "A man is carrying a heavy box.", "A black dog chases a white cat."
+HOUSE = "The house near the river is white and very beautiful."
 CHAIR = "When I saw the chair, it fell. | When I saw the car, it fell."
 SITE = ROOT / "_build" / "html"
 TEXTS = {page: path.read_text(encoding="utf-8") for page, path in sources().items()}
@@ -304,6 +306,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         live.live_place("decoder", CAPTIONS, [BOX]),
         *(live.live_place(kind, CAPTIONS, [CAT]) for kind in ("order", "scores", "switchboard")),
         live.live_place("circuit", FIREFOX, [CHAIR]),
+        live.live_place("dial", FIREFOX, [HOUSE]),
     ]
     (folder / "models").mkdir()
     for name in CAPTIONS, GENERAL, FIREFOX:
@@ -393,6 +396,23 @@ def test_search_and_attention_are_those_of_python(tab, translators, name, many, 
             assert [h[key] for h in found["hypotheses"]] == pytest.approx(numbers, abs=1e-3)
         check_attention(translator.model, ids, expected[0].ids, found)
 
+
+def means_of(name: str) -> dict[str, torch.Tensor]:
+    means = live.switches(name)["means"]
+    return {layer: torch.tensor(mean) / 10_000 for layer, mean in means.items()}
+
+
+MEAN = """async ([name, ids, beginning, pair, layer, width, mean]) => {
+    const { transformer } = await window.liveModel(name);
+    const replace = (rows) => {
+        for (const row of rows) for (let i = 0; i < width; i++) row[i] = mean[i] / 10_000;
+    };
+    const steps = transformer.contrast(ids, beginning, pair, { [`${layer}.w_o:in`]: replace });
+    for (;;) {
+        const { done, value } = steps.next();
+        if (done) return value;
+    }
+}"""
 
 PATCH = """async ([name, ids, others, beginning, pair, parts]) => {
     const { transformer } = await window.liveModel(name);
@@ -548,6 +568,7 @@ def test_what_is_switched_off_is_missing_in_python_too(tab, translators) -> None
     text, off = "A young girl in a red dress is jumping into the water.", {}
     ask(place, text)
     every = list(range(translator.model.config.h))
+    means = means_of(CAPTIONS)
     for label, heads in {
         "Encoder, at its own words, layer 2, head 3": {"encoder.layers.1.self_attn": [2]},
         "Decoder, at what is written, layer 4": {"decoder.layers.3.self_attn": every},
@@ -557,7 +578,7 @@ def test_what_is_switched_off_is_missing_in_python_too(tab, translators) -> None
         assert switch.get_attribute("aria-pressed") == "true"
         switch.click()
         settle(place)
-        with switch_off(translator.model, off):
+        with switch_off(translator.model, off, means):
             assert place.locator(".translation").inner_text() == translator.translate(text)
         assert switch.get_attribute("aria-pressed") == "false"
         assert re.search(r"\d\.\d{3} nats", place.locator(".note[role=status]").inner_text())
@@ -566,6 +587,85 @@ def test_what_is_switched_off_is_missing_in_python_too(tab, translators) -> None
     settle(place)
     assert place.locator(".translation").inner_text() == translator.translate(text)
     assert place.locator("[aria-pressed=false]").count() == 0
+
+
+@pytest.mark.slow
+def test_the_book_s_choice_of_heads_is_as_large_as_the_reader_s(tab, translators) -> None:
+    place, translator = tab.locator(".live").nth(5), translators[CAPTIONS]
+    order = live.switches(CAPTIONS)["order"]
+
+    def check(off: dict[str, list[int]]) -> None:
+        settle(place)
+        with switch_off(translator.model, off, means_of(CAPTIONS)):
+            assert place.locator(".translation").inner_text() == translator.translate(CAT)
+
+    def of_book(n: int) -> dict[str, list[int]]:
+        off: dict[str, list[int]] = {}
+        for kind, layer, head, _ in order[:n]:
+            off.setdefault(KINDS[kind].format(layer - 1), []).append(head - 1)
+        return off
+
+    ask(place, CAT)
+    place.get_by_role("button", name="Decoder, at the source, layer 1", exact=True).click()
+    check(mine := {"decoder.layers.0.src_attn": [0, 1, 2, 3]})
+    place.get_by_role("button", name="The book’s 4 instead").click()
+    check(of_book(4))
+    assert place.locator("td [aria-pressed=false]").count() == 4
+    place.get_by_role("button", name="Your 4 again").click()
+    check(mine)
+    slider = place.get_by_role("slider")
+    assert slider.input_value() == "4"
+    slider.press("End")
+    check(of_book(len(order)))
+    slider.press("ArrowLeft")
+    check(of_book(len(order) - 1))
+    said = place.locator(".note[role=status]").inner_text()
+    assert f"{len(order) - 1} of {len(order)} heads are off" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [CAPTIONS, FIREFOX])
+def test_a_head_s_mean_has_the_effect_that_it_has_in_python(tab, translators, name: str) -> None:
+    translator, layer = translators[name], "decoder.layers.1.src_attn"
+    data, means = live.switches(name), means_of(name)
+    ids = encode_source(translator.tokenizer, [CAT])[0]
+    begin, pair = [START, 70, 80], [71, 81]
+    width = translator.model.config.d_model // translator.model.config.h
+    asked = [name, ids, begin[1:], pair, layer, width, data["means"][layer]]
+    with torch.no_grad(), switch_off(translator.model, {layer: [0]}, means):
+        out = translator.model(torch.tensor([ids]), torch.tensor([begin]))
+        log_probs = translator.model.generator(out)[0, -1]
+    expected = log_probs[pair[0]] - log_probs[pair[1]]
+    assert tab.evaluate(MEAN, asked) == pytest.approx(expected.item(), abs=1e-4)
+
+
+@pytest.mark.slow
+def test_three_cells_of_memory_turn_the_adjectives(tab, translators) -> None:
+    place, translator = tab.locator(".live").nth(7), translators[FIREFOX]
+    cells = live.dialed()
+    name, columns = f"decoder.layers.{cells['layer']}.self_attn", cells["cells"]
+    feminine, masculine = (torch.tensor(cells[gender]) for gender in "fm")
+    ask(place, HOUSE)
+    whole = place.locator(".translation").inner_text()
+    assert whole == translator.translate(HOUSE)
+    slider = place.get_by_role("slider")
+    for key, value in ("Home", -1.0), ("ArrowRight", -0.9), ("End", 1.0):
+        slider.press(key)
+        settle(place)
+        values = masculine + (value + 1) / 2 * (feminine - masculine)
+
+        def hold(x, values=values):
+            x = x.clone()
+            x[..., columns] = values
+            return x
+
+        with touch(translator.model, {name: hold}):
+            assert place.locator(".translation").inner_text() == translator.translate(HOUSE)
+        if key == "Home":
+            assert whole in place.inner_text() and "branco" in place.inner_text()
+    place.get_by_role("button", name="Let go").click()
+    settle(place)
+    assert place.locator(".translation").inner_text() == whole
 
 
 @pytest.mark.slow
@@ -584,9 +684,30 @@ def test_the_map_shows_where_the_gender_of_a_noun_is(tab, translators) -> None:
     place.get_by_text("from the other sentence:").wait_for(timeout=60_000)
     said = place.locator("[role=status]").inner_text()
     assert said.endswith(translator.translate(other))  # all that differs was taken over
-    place.locator("input").nth(1).fill("When I saw the big car, it fell.")
+    one, other = "If the house is good, I will buy it.", "If the car is good, I will buy it."
+    place.locator("input").nth(0).fill(one)
+    place.locator("input").nth(1).fill(other)
     place.get_by_role("button", name="Compare").click()
-    place.get_by_text("have 10 and 11 pieces").wait_for(timeout=60_000)
+    place.get_by_text("nats between").wait_for(timeout=60_000)
+    place.get_by_text("Choose a cell").wait_for(timeout=60_000)
+    place.get_by_role("button", name=re.compile("^layer 2, it: 1")).click()
+    place.get_by_text("from the other sentence:").wait_for(timeout=60_000)
+    assert place.locator("[role=status]").inner_text().endswith("comprá-lo.")
+    place.locator("select").select_option("boa or bom")
+    place.get_by_text("Choose a cell").wait_for(timeout=60_000)
+    names = [f"encoder.layers.{n}" for n in range(5, -1, -1)] + ["src_embed"]
+    places = range(len(encode_source(translator.tokenizer, [one])[0]))
+    parts = {(n, i): [(name, slice(None), i)] for n, name in enumerate(names) for i in places}
+    begin, words, page = ["Se a casa é"], ("boa", "bom"), page_names("who-is-it")
+    clean, far = (page["contrast"](translator, [text], begin, words) for text in (one, other))
+    new = page["patch"](translator, [one], [other], begin, words, parts)
+    for n, row in enumerate(place.locator("tbody tr").all()):
+        shown = [float(x.replace("−", "-")) for x in row.locator("td").all_inner_texts()]
+        expected = [((clean - new[n, i]) / (clean - far)).item() for i in places]
+        assert shown == pytest.approx(expected, abs=0.0051)
+    place.locator("input").nth(1).fill("If the big car is good, I will buy it.")
+    place.get_by_role("button", name="Compare").click()
+    place.get_by_text("have 12 and 13 pieces").wait_for(timeout=60_000)
     assert place.locator("table").count() == 0
 
 

@@ -7,13 +7,18 @@
   const LAYERS = (n) => (n ? `layer ${n}` : "embedding");
 
   // Of two outputs, the places where they differ: what is written before, and the two next pieces.
+  // Where one is longer, only the first difference is between the same places.
   function differences(one, other) {
     const places = range(Math.min(one.length, other.length)).filter((i) => one[i] !== other[i]);
+    if (one.length !== other.length) places.splice(1);
     return places.map((i) => ({ beginning: one.slice(0, i), pair: [one[i], other[i]] }));
   }
 
-  // A change that takes one row over from another run.
-  const take = (rows, place) => (now) => now[place].set(rows[place]);
+  // The numbers of one run, with one row from another.
+  function take(rows, others, place) {
+    const all = rows.map((row, i) => (i === place ? others[i] : row));
+    return Float32Array.from(all.flatMap((row) => [...row]));
+  }
 
   function fill(box) {
     const examples = JSON.parse(box.dataset.sentences).map((pair) => pair.split(" | "));
@@ -78,6 +83,7 @@
     async function read(turn) {
       map.replaceChildren();
       line.hidden = true;
+      told.textContent = "";
       status.textContent = "";
       const sides = typed.map((input) => model.encode(input.value));
       const [one, other] = sides.map(({ ids }) => ids);
@@ -108,7 +114,7 @@
       seen = { one, other, apart };
       next.offer(
         places.map((place) => [named(place.pair), place]),
-        0,
+        places.length - 1,
       );
       line.hidden = false;
       await draw(turn);
@@ -116,31 +122,36 @@
 
     // The map: one cell after the other, each a run of the model.
     async function draw(turn = ++latest) {
+      status.textContent = "";
       const { one, other, apart } = seen;
       const { transformer } = model;
       const { beginning, pair } = next.value;
       const names = ["src_embed", ...range(transformer.N).map((n) => `encoder.layers.${n}`)];
-      const kept = {};
-      const keep = Object.fromEntries(
-        names.map((name) => [
-          name,
-          (rows) => {
-            kept[name] = rows.map((row) => row.slice());
-          },
-        ]),
-      );
       const last = () => turn === latest;
-      const ask = (ids, touch) => walk(transformer.contrast(ids, beginning, pair, touch), last);
-      const clean = await ask(one, {});
-      const far = await ask(other, keep);
+      const ask = (ids, touch, from) =>
+        walk(transformer.contrast(ids, beginning, pair, touch, from), last);
+      // A contrast, and the rows after each layer.
+      const record = async (ids) => {
+        const kept = [];
+        const keep = (rows) => kept.push(rows.map((row) => row.slice()));
+        return [await ask(ids, Object.fromEntries(names.map((name) => [name, keep]))), kept];
+      };
+      const [clean, here] = await record(one);
+      const [far, there] = await record(other);
       if (!last()) return;
+      const nats = (clean - far).toFixed(1).replace("-", "−");
+      if (Math.abs(clean - far) < 1) {
+        map.replaceChildren();
+        status.textContent = `At this word the sentences differ by only ${nats} nats, too little for a map: it depends on what has been written.`;
+        return;
+      }
       const tokens = model.names(one).map((name, i) => {
         const word = plain(name);
         return apart.includes(i) ? `${word} → ${plain(model.names([other[i]])[0])}` : word;
       });
-      const cells = names.map((name, layer) =>
+      const cells = names.map((_, layer) =>
         tokens.map((token, place) =>
-          button({ disabled: true, onclick: () => patch({ name, layer, token, place }) }),
+          button({ disabled: true, onclick: () => patch({ layer, token, place }) }),
         ),
       );
       const head = (textContent) => make("th", { scope: "row", textContent });
@@ -149,33 +160,33 @@
       );
       const top = tokens.map((textContent) => make("th", { scope: "col", textContent }));
       const titles = make("thead", {}, make("tr", {}, make("td"), ...top));
-      const caption = `Of ${(clean - far).toFixed(1)} nats between the sentences, what moves with each vector:`;
+      const caption = `Of ${nats} nats between the sentences, what moves with each vector:`;
       const body = make("tbody", {}, ...rows.toReversed());
       const table = make("table", {}, make("caption", { textContent: caption }), titles, body);
       map.replaceChildren(make("div", { className: "switchboard" }, table));
       rove(table);
       for (const [layer, row] of cells.entries()) {
         for (const [place, cell] of row.entries()) {
-          const found = await ask(one, { [names[layer]]: take(kept[names[layer]], place) });
+          const x = take(here[layer], there[layer], place);
+          const found = await ask(one, {}, { layers: layer, x });
           if (!last()) return;
           const share = (clean - found) / (clean - far);
           const textContent = (Math.round(100 * share) / 100 || 0).toFixed(2).replace("-", "−");
-          const style = `--weight: ${(100 * Math.min(1, Math.max(0, share))).toFixed(0)}%`;
+          const style = `--weight: ${(50 * Math.min(1, Math.max(0, share))).toFixed(0)}%`;
           const ariaLabel = `${LAYERS(layer)}, ${tokens[place]}: ${textContent}`;
           Object.assign(cell, { textContent, style, ariaLabel, disabled: false });
         }
       }
-      seen.kept = kept;
+      Object.assign(seen, { here, there });
       status.textContent = "Choose a cell to translate with this vector from the other sentence.";
     }
 
-    async function patch({ name, layer, token, place }) {
+    async function patch({ layer, token, place }) {
       const turn = ++latest;
-      const touch = { [name]: take(seen.kept[name], place) };
-      const found = await walk(
-        model.transformer.search(seen.one, { beam: 4, touch }),
-        () => turn === latest,
-      );
+      const { one, here, there } = seen;
+      const from = { layers: layer, x: take(here[layer], there[layer], place) };
+      const search = model.transformer.search(one, { beam: 4, from });
+      const found = await walk(search, () => turn === latest);
       if (!found) return;
       const said = model.decode(found.hypotheses[0].token.ids);
       status.textContent = `With “${token}” after ${LAYERS(layer)} from the other sentence: ${said}`;

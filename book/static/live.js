@@ -2,7 +2,7 @@
 // whatever is typed. A page from the disk may load scripts and nothing else, so a model is one.
 (() => {
   const { range, sum, mean, plain, make, button, shape, table } = window.elements;
-  const { controls, choice, wide, sentenceForm } = window.elements;
+  const { controls, choice, slider, wide, sentenceForm, dataOf } = window.elements;
   const { END } = window.search;
   const MOST = 60; // pieces of a sentence that are read, its end included
   const LETTERS = 100; // a piece has fewer
@@ -322,50 +322,91 @@
     return { element, options: () => ({ beam: 1 }), finish };
   }
 
-  // A switch for each head, in a row for each layer. What is off passes nothing on, and the sentence is
-  // translated again. losses: rows of kind, layer, head (0: all of them) and loss, measured before.
-  function switchboard({ transformer: { N, N_decoder, h, d_model, recurrent }, run, losses }) {
+  // Decoded translations of one sentence, to be told beside the present one where they differ.
+  function reminder() {
+    const element = make("p", { className: "note" });
+    let [last, texts] = ["", {}];
+    function tell(ids, text, name) {
+      const key = ids.join(" ");
+      if (key !== last) texts = {};
+      last = key;
+      if (name) texts[name] = text;
+      const others = Object.entries(texts).filter(([, other]) => other !== text);
+      element.replaceChildren(
+        ...others.flatMap(([label, other]) => [`${label}: ${other}`, make("br")]),
+      );
+    }
+    return { element, tell, forget: (name) => delete texts[name] };
+  }
+
+  // A switch for each head, in a row for each layer. What is off gives its mean over other sentences,
+  // and the sentence is translated again. data: the log of `benchmarks.switches`.
+  function switchboard({ transformer: { N, N_decoder, h, d_model, recurrent }, run, data }) {
     const kinds = [
       ["encoder", "Encoder, at its own words", N, (n) => `encoder.layers.${n}.self_attn`],
       ["cross", "Decoder, at the source", N_decoder, (n) => `decoder.layers.${n}.src_attn`],
       ["decoder", "Decoder, at what is written", N_decoder, (n) => `decoder.layers.${n}.self_attn`],
     ].slice(0, recurrent ? 2 : 3);
     const loss = new Map(
-      losses.map(([kind, layer, head, value]) => [`${kind} ${layer} ${head}`, value]),
+      data.losses.map(([kind, layer, head, value]) => [`${kind} ${layer} ${head}`, value]),
     );
-    const [off, buttons] = [new Map(), []];
+    const names = Object.fromEntries(kinds.map(([kind, , , name]) => [kind, name]));
+    const order = data.order.map(([kind, layer, head]) => [names[kind](layer - 1), head - 1]);
+    const [buttons, every] = [[], order.length];
+    let off = new Map();
+    let yours = null; // while the board has the book's choice instead
     const cost = (kind, layer, head) => loss.get(`${kind} ${layer} ${head}`) - loss.get(" 0 0");
     const told = (by) =>
       `without it, ${Math.abs(by).toFixed(3)} nats per piece ${by < 0 ? "less" : "more"}`;
     const shade = (by) => {
-      const strength = Math.min(3.5, Math.max(0, Math.log10(Math.max(by, 1e-9)) + 2.5));
+      const strength = Math.min(3.5, Math.max(0, Math.log10(Math.max(by, 1e-9)) + 3));
       return `--weight: ${(13 * strength).toFixed(0)}%`;
     };
     const said = make("p", { className: "note", role: "status" });
-    const shades = [0.003, 0.03, 0.3, 3].map((by) =>
+    const shades = [0.001, 0.01, 0.1, 1].map((by) =>
       make("span", {}, swatch(shade(by)), ` ${by} `),
     );
     const about =
-      "Click a head to switch it off. Shade: what the loss gains without it, in nats per piece: ";
+      "Click a head to switch it off: it then outputs its mean over other sentences. Shade: how much the loss rises without it, in nats per piece: ";
     const legend = make("p", { className: "note legend" }, about, ...shades);
-    const before = make("p", { className: "note" });
-    let kept = {};
+    const others = reminder();
 
+    const count = () => sum([...off.values()].map(({ size }) => size));
+    function setOff(heads, on = false) {
+      for (const [name, head] of heads) {
+        if (!off.has(name)) off.set(name, new Set());
+        off.get(name)[on ? "delete" : "add"](head);
+      }
+    }
+    // On pairs that chose nothing, how much the loss rises without the book's first n heads, and
+    // without n random ones.
+    function rises(n) {
+      const stride = every / (data.random.length - 1);
+      const [below, rest] = [Math.floor(n / stride), (n % stride) / stride];
+      const [one, next] = [data.random[below], data.random[below + 1] ?? 0];
+      const found = [data.order[n - 1][3], (1 - rest) * one + rest * next];
+      const [book, chance] = found.map((value) =>
+        (value - data.heldOut).toFixed(2).replace("-", "−"),
+      );
+      return `On 100 other pairs, the book’s ${n} add ${book} nats per piece, ${n} random heads ${chance}.`;
+    }
     // Shows what is on, and says what was switched.
     function change(text) {
       for (const [one, heads] of buttons) {
         one.ariaPressed = !heads.every(([name, head]) => off.get(name)?.has(head));
       }
-      said.textContent = text;
+      const n = count();
+      said.textContent = `${text} ${n} of ${every} heads are off. ${n ? rises(n) : ""}`;
+      exchange.textContent = yours ? `Your ${n} again` : `The book’s ${n} instead`;
+      exchange.hidden = !n;
+      slide.value = n;
     }
     // Switches: a button for some heads, each a name of a layer and a number.
     function switchOf(textContent, ariaLabel, by, heads) {
       const onclick = () => {
         const on = heads.some(([name, head]) => off.get(name)?.has(head));
-        for (const [name, head] of heads) {
-          if (!off.has(name)) off.set(name, new Set());
-          off.get(name)[on ? "delete" : "add"](head);
-        }
+        yours = null;
+        setOff(heads, on);
         change(on ? `${ariaLabel} on.` : `${ariaLabel} off; ${told(by)}.`);
         run();
       };
@@ -391,29 +432,95 @@
       const every = make("caption", {}, switchOf(title, title, cost(kind, 0, 0), heads));
       return make("table", {}, every, make("tbody", {}, ...rows));
     });
-    const onclick = () => {
-      off.clear();
-      change("All heads on.");
+    // Some heads off, and no others.
+    function only(heads, text) {
+      off = new Map();
+      setOff(heads);
+      change(text);
       run();
+    }
+    const all = () => {
+      yours = null;
+      only([], "All heads on.");
     };
-    const reset = button({ textContent: "All on", onclick });
+    const reset = button({ textContent: "All on", onclick: all });
+    const slide = slider(every, "Heads off in the book’s order", (n) => {
+      yours = null;
+      only(order.slice(0, n), "In the book’s order:");
+    });
+    const swap = () => {
+      const back = yours;
+      yours = back ? null : [...off].flatMap(([name, heads]) => [...heads].map((i) => [name, i]));
+      only(back ?? order.slice(0, count()), back ? "Your choice:" : "The book’s choice:");
+    };
+    const exchange = button({ onclick: swap });
+    const ordered = make("label", {}, "The book’s order, cheapest first ", slide);
     change("");
-    const silence = (heads) => (rows) => {
+    const silence = (name, heads) => (rows) => {
       for (const row of rows)
-        for (const head of heads) row.fill(0, (head * d_model) / h, ((head + 1) * d_model) / h);
+        for (const head of heads)
+          for (let i = (head * d_model) / h; i < ((head + 1) * d_model) / h; i++)
+            row[i] = data.means[name][i] / 10_000;
     };
     const options = () => {
-      const list = [...off].map(([name, heads]) => [`${name}.w_o:in`, silence(heads)]);
+      const list = [...off].map(([name, heads]) => [`${name}.w_o:in`, silence(name, heads)]);
       return { beam: 4, touch: Object.fromEntries(list) };
     };
     function finish(_, ids, text) {
-      const key = ids.join(" ");
-      if (![...off.values()].some(({ size }) => size)) kept = { key, text };
-      const differs = kept.key === key && kept.text !== text;
-      before.textContent = differs ? `With all heads on: ${kept.text}` : "";
+      const name = count() ? "With your choice" : "With all heads on";
+      if (!count()) others.forget("With your choice");
+      others.tell(ids, text, yours ? null : name);
     }
     const board = wide(make("div", { className: "switchboard" }, ...boards));
-    const element = make("div", {}, before, legend, board, controls(reset), said);
+    const line = controls(reset, ordered, exchange);
+    const element = make("div", {}, others.element, legend, board, line, said);
+    return { element, options, finish };
+  }
+
+  // Cells of the decoder's memory, held between their values after nouns of either gender. data: the
+  // log of `benchmarks.gender`. A new sentence is first translated with the memory free.
+  function dial({ run, data: { layer, cells, f, m } }) {
+    const name = `decoder.layers.${layer}.self_attn`;
+    const own = reminder();
+    const said = make("p", { className: "note", role: "status" });
+    let [held, asked] = [null, ""];
+    const hold = (rows) => {
+      const share = (held + 1) / 2;
+      for (const row of rows)
+        for (const [i, cell] of cells.entries()) row[cell] = m[i] + share * (f[i] - m[i]);
+    };
+    function set(value) {
+      held = value;
+      input.value = value ?? 0;
+      input.ariaValueText = value === null ? "free" : `${value}`;
+      free.ariaPressed = value === null;
+    }
+    const turn = (value) => {
+      set(value);
+      run();
+    };
+    const more = { min: -1, step: 0.1 };
+    const input = slider(1, "Gender in the memory, −1 masculine to 1 feminine", turn, more);
+    const free = button({ textContent: "Let go", onclick: () => turn(null) });
+    set(null);
+    function options(ids) {
+      const key = ids.join(" ");
+      if (key !== asked) set(null);
+      asked = key;
+      return { beam: 4, touch: held === null ? {} : { [name]: hold } };
+    }
+    function finish(_, ids, text) {
+      own.tell(ids, text, held === null ? "With the memory free" : null);
+      const state = held === null ? "free" : `held at ${held.toFixed(1).replace("-", "−")}`;
+      said.textContent = `The three cells are ${state}.`;
+    }
+    const element = make(
+      "div",
+      {},
+      own.element,
+      controls("masculine", input, "feminine", free),
+      said,
+    );
     return { element, options, finish };
   }
 
@@ -421,6 +528,7 @@
     translator: [searchWays, heatMap, alternatives],
     lines: [lines],
     switchboard: [switchboard],
+    dial: [dial],
     order: [orders, reading],
     scores: [scores],
   };
@@ -452,7 +560,8 @@
   }
 
   function fill(box) {
-    const { show, model: name, megabytes, losses, word, result: known } = box.dataset;
+    const { show, model: name, megabytes, word, result: known } = box.dataset;
+    const data = box.querySelector("script") && dataOf(box);
     const about = `The first click loads the model (${megabytes} MB). It runs on this page; nothing is sent.`;
     const { input, note, to } = asking(box, VERBS[show] ?? "Translate", about, run);
     const result = make("p", { className: "translation", lang: to, textContent: known });
@@ -466,9 +575,7 @@
       note.textContent = "Loading …";
       await breath();
       model = await window.liveModel(name);
-      parts = SHOWN[show].map((part) =>
-        part({ ...model, run, first: word.split(" "), losses: losses && JSON.parse(losses) }),
-      );
+      parts = SHOWN[show].map((part) => part({ ...model, run, first: word.split(" "), data }));
       result.after(...parts.map(({ element }) => element));
     }
 

@@ -216,12 +216,15 @@ window.Transformer = (() => {
 
     // From ids to memory, the keys and values that each layer of the decoder looks at, and weights
     // (h, len) of each layer and token. It pauses after each layer: a page has other things to do.
-    *encode(ids, positions = [...ids.keys()], touch = {}) {
-      let x = this.embed(ids, positions);
-      touch.src_embed?.(rowsOf(x, this.d_model));
+    // It may start above some layers, at the numbers x that they have made of the ids.
+    *encode(ids, positions = [...ids.keys()], touch = {}, { layers = 0, x } = {}) {
+      if (!x) {
+        x = this.embed(ids, positions);
+        touch.src_embed?.(rowsOf(x, this.d_model));
+      }
       const weights = [];
       const memory = [];
-      for (let n = 0; n < this.N; n++) {
+      for (let n = layers; n < this.N; n++) {
         const layer = `encoder.layers.${n}`;
         const all = this.keysAndValues(`${layer}.self_attn`, x);
         const self = this.attention(`${layer}.self_attn`, x, () => all, touch);
@@ -252,18 +255,22 @@ window.Transformer = (() => {
     recurrence(name, x, tokens, n, touch) {
       const gates = this.linear(`${name}.w_f`, x);
       const added = this.linear(`${name}.w`, x);
-      const states = gates.map((gate, i) => {
-        const f = 1 / (1 + Math.exp(-gate));
-        const { before } = tokens[Math.floor(i / this.d_model)];
-        return f * (before ? before.states[n][i % this.d_model] : 0) + (1 - f) * added[i];
-      });
-      for (const [i, row] of rowsOf(states, this.d_model).entries()) tokens[i].states.push(row);
+      const states = new Float32Array(x.length);
+      for (const [place, row] of rowsOf(states, this.d_model).entries()) {
+        const { before } = tokens[place];
+        for (let i = 0; i < row.length; i++) {
+          const at = place * this.d_model + i;
+          const f = 1 / (1 + Math.exp(-gates[at]));
+          row[i] = f * (before ? before.states[n][i] : 0) + (1 - f) * added[at];
+        }
+        tokens[place].states.push(row);
+      }
       const output = states.map((c) => Math.max(0, c));
       touch[name]?.(rowsOf(output, this.d_model));
       return output;
     }
 
-    // What the decoder makes of some tokens, all at one position: rows (d_model), side by side.
+    // What the decoder makes of some tokens, each after those of its path: rows (d_model), side by side.
     states(tokens, memory, touch = {}) {
       const ids = tokens.map(({ id }) => id);
       const positions = tokens.map(({ length }) => length);
@@ -290,14 +297,10 @@ window.Transformer = (() => {
 
     // How much likelier the first of two ids is than the second, in nats, after the given beginning
     // of an output.
-    *contrast(ids, beginning, pair, touch) {
-      const { memory } = yield* this.encode(ids, undefined, touch);
-      let token = new Token(START);
-      let x = this.states([token], memory, touch);
-      for (const id of beginning) {
-        token = token.follow(id, 0);
-        x = this.states([token], memory, touch);
-      }
+    *contrast(ids, beginning, pair, touch, from) {
+      const { memory } = yield* this.encode(ids, undefined, touch, from);
+      const { path } = beginning.reduce((token, id) => token.follow(id, 0), new Token(START));
+      const x = this.states(path, memory, touch).subarray(-this.d_model);
       const bias = this.tensors["generator.proj.bias"]?.data;
       const [first, second] = pair.map((id) => {
         const row = this.table.data.subarray(id * this.d_model, (id + 1) * this.d_model);
@@ -320,8 +323,8 @@ window.Transformer = (() => {
 
     // ids end with the end symbol. After each step it gives the last tokens of the open hypotheses,
     // the most probable first; at the end the complete ones with the best scores.
-    *search(ids, { beam = 4, alpha = 0.6, maxExtra = 50, nBest = 1, positions, touch } = {}) {
-      const source = yield* this.encode(ids, positions, touch);
+    *search(ids, { beam = 4, alpha = 0.6, maxExtra = 50, nBest = 1, positions, touch, from } = {}) {
+      const source = yield* this.encode(ids, positions, touch, from);
       const limit = ids.length + maxExtra;
       const found = new Beam(new Token(START), { beam, alpha, limit, nBest });
       while (found.canWin()) {
