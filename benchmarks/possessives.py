@@ -14,13 +14,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from annotated import load_pretrained
+from annotated import load_pretrained, switch_off
 from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.progress import progress_bar
-from annotated.machinery.recording import touch
 from annotated.machinery.translator import Translator
-from benchmarks.ablations import mean_outputs, replaced
 from benchmarks.logs import make_parser, write_log
+from benchmarks.switches import KINDS, mean_outputs
 
 
 def stems(text: str) -> list[str]:
@@ -40,9 +39,9 @@ def possessives(translator: Translator, english: list[str]) -> list[dict[str, An
     first = np.array([found[0] for found in whole if len(found) == 1])
     pronouns = pronouns[kept]
     means, changed = mean_outputs(translator, others[:400]), {}
-    h = translator.model.config.h
-    for layer, head in progress_bar(list(np.ndindex(len(means), h)), unit=" heads"):
-        with touch(translator.model, replaced(layer, head, h, means[layer])):
+    c = translator.model.config
+    for layer, head in progress_bar(list(np.ndindex(c.N, c.h)), unit=" heads"):
+        with switch_off(translator.model, {KINDS["encoder"].format(layer): [head]}, means):
             found = list(map(stems, translator.translate(texts)))
         # A stem that disappears is another wording, not the other stem.
         changed[f"{layer + 1}.{head + 1}"] = np.array(

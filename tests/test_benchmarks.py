@@ -12,11 +12,10 @@ from tiny import TOKENIZER, wild
 
 import benchmarks.gpu as gpu
 from annotated.data import END, PAD, START, encode_source
-from annotated.machinery.recording import record_attention, touch
+from annotated.machinery.recording import record_attention, switch_off
 from annotated.machinery.translator import Translator
 from benchmarks import her, recall
 from benchmarks.__main__ import main
-from benchmarks.ablations import mean_outputs, replaced
 from benchmarks.bits import round_matrices
 from benchmarks.contenders import CONTENDERS, Annotated, Torch
 from benchmarks.logs import page_names
@@ -24,6 +23,7 @@ from benchmarks.measure import check_search, check_training
 from benchmarks.mutations import faults
 from benchmarks.possessives import stems
 from benchmarks.scales import divide
+from benchmarks.switches import Board, Switch, mean_outputs
 from benchmarks.workload import Workload
 
 
@@ -177,11 +177,11 @@ def test_what_is_rounded_twice_shrinks_and_a_factor_undoes_it():
 
 def test_a_replaced_head_is_a_constant_beside_the_others():
     """Its output's columns of W^O are gone, and its value times them is a bias."""
-    model, h, layer, head = wild(), 2, 1, 0
+    model, layer = wild(), "encoder.layers.1.self_attn"
     src, value = torch.tensor([[3, 4, 5, 6]]), torch.randn(16)
-    with touch(model, replaced(layer, head, h, value)):
+    with switch_off(model, {layer: [0]}, {layer: value}):
         found = model.encode(src)
-    w_o = model.encoder.layers[layer].self_attn.w_o
+    w_o = model.get_submodule(layer).w_o
     with torch.no_grad():
         constant = w_o.weight[:, :8] @ value[:8]
         w_o.weight[:, :8] = 0
@@ -197,8 +197,24 @@ def test_the_mean_of_one_sentence_is_that_of_its_positions():
     w_o = translator.model.encoder.layers[1].self_attn.w_o
     w_o.register_forward_pre_hook(lambda _module, inputs: seen.append(inputs[0]))
     translator.model.encode(pieces)
-    found = mean_outputs(translator, ["one two three"])[1]
+    found = mean_outputs(translator, ["one two three"])["encoder.layers.1.self_attn"]
     torch.testing.assert_close(found, seen[0].mean(dim=(0, 1)))
+
+
+def test_the_book_s_order_is_by_costs_if_they_add_up():
+    heads = [Switch("encoder", 1, n + 1) for n in range(20)]
+    costs = dict(zip(heads, torch.randperm(20).tolist(), strict=True))
+
+    class Sums(Board):
+        def __init__(self) -> None:
+            self.heads = heads
+
+        def loss(self, off: list[Switch], start: int, end: int) -> float:
+            return sum(costs[head] for head in off)
+
+    order = list(Sums().greedy({head: float(cost) for head, cost in costs.items()}))
+    assert [costs[head] for head in order] == list(range(20))
+    assert Sums().held_out(order, 10) == [0, 45, 190]
 
 
 def test_another_divisor_multiplies_the_differences_of_the_logits():
