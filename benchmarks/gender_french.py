@@ -19,6 +19,7 @@ from annotated.machinery.translator import Translator
 from benchmarks import gender
 from benchmarks.gender import KINDS, SETS, Nouns, Template, agreeing, interval
 from benchmarks.logs import files_parser, write
+from benchmarks.switches import mean_outputs
 
 FORMS = {"f": {"A": "La", "a": "la"}, "m": {"A": "Le", "a": "le"}}
 TEMPLATES = """
@@ -58,7 +59,7 @@ def without(
     translator: Translator, nouns: Nouns, texts: list[str], head: str
 ) -> Iterator[dict[str, Any]]:
     """How often the adjective agrees with what was written if a head has its mean."""
-    means = gender.mean_outputs(translator, texts)
+    means = mean_outputs(translator, texts)
     every = list(gender.head_parts(translator, {"D": KINDS["D"]}))
     others = random.Random(0).sample([other for other in every if other != head], SETS)
     for template in Template.read(TEMPLATES, FORMS):
