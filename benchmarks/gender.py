@@ -382,17 +382,21 @@ def cells(translator: Translator, choose: Nouns, read: Nouns) -> Iterator[dict[s
 
 DIALED = """\
 The {n} is white and very beautiful.
-The {n} near the river is red and very expensive.
+The {n} near the river is red and very dirty.
 The old {n} was sold yesterday."""
 
 
-def turned(one: str, other: str) -> str:
-    """How two translations differ: in the gender of adjectives, in more than that, or not."""
+def turned(one: str, other: str) -> tuple[str, int]:
+    """How two translations differ: in the gender of adjectives, in more than that, or not.
+
+    Returns: this, and the number of words that differ in their gender only.
+    """
     if one == other:
-        return "same"
+        return "same", 0
     words = [(a, b) for a, b in zip(one.split(), other.split(), strict=False) if a != b]
     ends = [re.fullmatch(r"(\w+)[ao](s?\W*) \1[ao]\2", f"{a} {b}") for a, b in words]
-    return "adjectives" if all(ends) and len(one) == len(other) else "more"
+    kind = "adjectives" if all(ends) and len(one) == len(other) else "more"
+    return kind, sum(map(bool, ends))
 
 
 def dial(
@@ -423,10 +427,11 @@ def dial(
             for key, setting in (tried | {k: (v, there) for k, v in controls.items()}).items():
                 with touch(translator.model, held(*setting)):
                     found = translator.translate(texts)
-                seen = list(map(turned, whole, found))
+                seen, words = zip(*map(turned, whole, found), strict=True)
                 count = {kind: seen.count(kind) for kind in ("adjectives", "more", "same")}
                 only = interval(np.mean, np.array([kind == "adjectives" for kind in seen]))
-                yield {"english": template, "noun": here, "held": key, **count, "only": only}
+                yield {"english": template, "noun": here, "held": key, **count,
+                       "words": sum(words), "only": only}  # fmt: skip
 
 
 ARTICLE = {"A": "f", "Uma": "f", "O": "m", "Um": "m"}
