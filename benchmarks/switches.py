@@ -10,14 +10,17 @@ from 1, 0 stands for all).
 `order` switches off one head after the other, each the one whose loss, on lines 401 to 500, rises
 least among the six candidates that rose least when they were last tried. Its losses are those on
 lines 501 to 600, which chose nothing; `random` has them for five random orders, after every fourth
-head.
+head. `bleu` has the BLEU of greedy translations of the same lines, after every eighth head up to
+the 32nd.
 """
 
 import random
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import torch
+from sacrebleu.metrics import BLEU
 from torch import Tensor
 
 from annotated import load_pretrained, switch_off, touch
@@ -74,12 +77,15 @@ class Board:
         means = mean_outputs(translator, pairs[0][600:800])
         self.means = {name: mean.round(decimals=4) for name, mean in means.items()}
 
+    def off(self, heads: list[Switch]) -> AbstractContextManager[None]:
+        by_layer: dict[str, list[int]] = {}
+        for kind, layer, head in heads:
+            by_layer.setdefault(KINDS[kind].format(layer - 1), []).append(head - 1)
+        return switch_off(self.translator.model, by_layer, self.means)
+
     def loss(self, off: list[Switch], start: int, end: int) -> float:
         """In nats per piece, of the pairs from `start` to `end`."""
-        by_layer: dict[str, list[int]] = {}
-        for kind, layer, head in off:
-            by_layer.setdefault(KINDS[kind].format(layer - 1), []).append(head - 1)
-        with switch_off(self.translator.model, by_layer, self.means):
+        with self.off(off):
             found = likelihood(self.translator, *(side[start:end] for side in self.pairs))
         return round(found.nats / found.pieces, 4)
 
@@ -105,6 +111,15 @@ class Board:
     def held_out(self, order: list[Switch], stride: int = 1) -> list[float]:
         return [self.loss(order[:n], 500, 600) for n in range(0, len(order) + 1, stride)]
 
+    def bleu(self, order: list[Switch]) -> list[float]:
+        source, target = (side[500:600] for side in self.pairs)
+        scores = list[float]()
+        for n in range(0, 33, 8):
+            with self.off(order[:n]):
+                found = self.translator.translate(source, beam=1)
+            scores.append(round(BLEU().corpus_score(found, [target]).score, 1))
+        return scores
+
 
 def main() -> None:
     options = files_parser("benchmarks.switches", __doc__, "target").parse_args()
@@ -125,6 +140,7 @@ def main() -> None:
         "order": [one._asdict() | {"loss": loss}
                   for one, loss in zip(order, held_out, strict=True)],
         "random": [board.held_out(some, STRIDE) for some in shuffled],
+        "bleu": {"order": board.bleu(order), "random": list(map(board.bleu, shuffled))},
     }  # fmt: skip
     write_log(options.out, as_json(log))
 
