@@ -12,7 +12,7 @@ from tiny import TOKENIZER, wild
 
 import benchmarks.gpu as gpu
 from annotated.data import END, PAD, START, encode_source
-from annotated.machinery.recording import record_attention, switch_off
+from annotated.machinery.recording import record_attention, switch_off, touch
 from annotated.machinery.translator import Translator
 from benchmarks import her, recall
 from benchmarks.__main__ import main
