@@ -16,7 +16,12 @@ from torch import Tensor, nn
 from annotated.attention import MultiHeadedAttention, masked_softmax
 from annotated.embeddings import Embeddings, Generator
 from annotated.feed_forward import ACTIVATIONS, PositionwiseFeedForward
-from annotated.machinery.checks import check_generation, check_ids, check_language_model_config
+from annotated.machinery.checks import (
+    check_finite,
+    check_generation,
+    check_ids,
+    check_language_model_config,
+)
 from annotated.machinery.stepping import has_step, is_watched
 from annotated.model import initialize
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
@@ -262,7 +267,8 @@ def generate(
         top_p: draw from the likeliest tokens that together have this probability.
         stop: ids that end the text and are not yielded.   seed: None draws anew each time.
 
-    Raises: InputError for an argument out of its range, and a prompt too long for the model.
+    Raises: InputError for an argument out of its range, a prompt too long for the model, and a
+        model whose logits are not finite.
     """
     check_generation(model.config, prompt, max_new_tokens, temperature, top_k, top_p)
     random = torch.Generator(device := model.embed.lut.weight.device)
@@ -274,6 +280,7 @@ def generate(
         out = model.decode(ids if cache is None else new, cache)[0, -1]
         logits = model.generator.logits(out).float() / temperature
         best, order = logits.topk(min(top_k or len(logits), len(logits)))
+        check_finite(best[:1])
         p = best.softmax(dim=-1)
         p[p.cumsum(dim=-1) - p >= top_p] = 0.0  # the likelier ones suffice
         new = order[p.multinomial(1, generator=random)].view(1, 1)

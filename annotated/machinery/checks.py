@@ -238,6 +238,17 @@ def check_search(
         raise InputError(f"expected n_best of at most beam; got n_best={n_best}, beam={beam}")
 
 
+def usable_device(device: torch.device | str) -> torch.device | str:
+    """A device on which torch can compute. Raises: InputError for any other."""
+    try:
+        torch.zeros(1, device=device).item()
+    except Exception as error:  # each kind of device raises its own error
+        reason = str(error).partition("\n")[0]
+        wrong = f"{device!r}: {reason}"
+        raise InputError(f"expected a device that torch can use; got {wrong}") from None
+    return device
+
+
 # Control characters, spaces, line ends, and zero-width marks at the start or end of files.
 _INVISIBLE = [*range(33), *range(127, 161), 0xAD, 0x1680, *range(0x2000, 0x200C), 0x200E, 0x200F]
 _INVISIBLE += [*range(0x2028, 0x2030), 0x205F, 0x2060, *range(0x2066, 0x206A), 0x3000, 0xFEFF]

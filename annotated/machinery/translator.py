@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from annotated.data import END, Batch, encode_source, pad_ids
 from annotated.decoding import beam_search
-from annotated.machinery.checks import check_search, each_text
+from annotated.machinery.checks import check_search, each_text, usable_device
 from annotated.machinery.corpora.vocabularies import write_tokenizers
 from annotated.machinery.errors import InputError, check_whole
 from annotated.machinery.files import writing_new_folder
@@ -141,13 +141,7 @@ class Translator:
 
         Raises: InputError unless torch can compute there.
         """
-        try:
-            torch.zeros(1, device=device).item()
-        except Exception as error:  # each kind of device raises its own error
-            reason = str(error).partition("\n")[0]
-            wrong = f"{device!r}: {reason}"
-            raise InputError(f"expected a device that torch can use; got {wrong}") from None
-        self.model.to(device)
+        self.model.to(usable_device(device))
         return self
 
     def save(self, folder: str | Path) -> None:

@@ -85,8 +85,7 @@ def run_generate(options: argparse.Namespace) -> None:
     names = "temperature", "top_k", "top_p", "seed", "chat"
     choice = {name: getattr(options, name) for name in names}
     with _text_output(None) as out:
-        generator = annotated.load_language_model(options.model)
-        generator.model.to(_device(options.device))
+        generator = annotated.load_language_model(options.model).to(_device(options.device))
         for part in generator.stream(prompt, options.max_new_tokens, **choice):
             print(part, end="", file=out, flush=True)
         print(file=out)

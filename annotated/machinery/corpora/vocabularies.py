@@ -5,6 +5,8 @@ the source, as in published models, tokenizer-target.json has the same pieces wi
 """
 
 import json
+from base64 import b64decode
+from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -19,18 +21,66 @@ VOCABULARIES = "tokenizer.json", "tokenizer-target.json"
 _END = processors.TemplateProcessing(f"$A {SPECIALS[END]}", None, [(SPECIALS[END], END)])
 
 
-_STEPS = {"NFC", "Precompiled", "Replace", "Strip", "Metaspace", "Punctuation", "ByteFallback"}
-_REPLACED = {"Regex": " {2,}"}, {"String": " "}
+# The kinds of steps that are known to end. Those that may lengthen a text do so by a small factor,
+# and only those without such a factor may occur again.
+_AGAIN = {"Replace", "Split", "Strip"}
+_STEPS = _AGAIN | {
+    "ByteFallback", "ByteLevel", "Digits", "Fuse", "Lowercase", "Metaspace", "NFC", "NFD", "NFKC",
+    "NFKD", "Precompiled", "Prepend", "Punctuation", "StripAccents", "TemplateProcessing",
+    "Whitespace", "WhitespaceSplit",
+}  # fmt: skip
+_LONGEST = 100  # bytes that replace a letter, and symbols that are added to a text
 
 
-def _check_step(step: dict[str, Any]) -> None:
-    """Raise ValueError unless a step is of a kind that we write; other kinds may never finish."""
-    kind = step["type"]
-    if kind == "Sequence":
+def _each_step(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    """The steps of a sequence, also of sequences in it."""
+    if step and step["type"] == "Sequence":
         for part in chain.from_iterable(value for value in step.values() if type(value) is list):
-            _check_step(part)
-    elif kind not in _STEPS or (kind == "Replace" and step["pattern"] not in _REPLACED):
-        raise ValueError(f"a step {kind!r:.80}")
+            yield from _each_step(part)
+    elif step:
+        yield step
+
+
+def _lengthens(step: dict[str, Any]) -> bool:
+    """Whether a step may lengthen a text by more than a small factor."""
+    kind = step["type"]
+    if kind == "Replace":
+        (form, pattern), *_ = step["pattern"].items()
+        shortest = len(pattern) if form == "String" else 2 * (pattern == " {2,}")
+        return not shortest or len(step["content"]) > shortest
+    if kind == "Prepend":
+        return len(step["prepend"]) > 1
+    if kind == "Precompiled":
+        table = b64decode(step["precompiled_charsmap"])
+        letters = table[4 + int.from_bytes(table[:4], "little") :]  # after a tree and its size
+        return len(max(letters.split(b"\0"), key=len)) > _LONGEST
+    if kind == "TemplateProcessing":
+        parts = [part for pieces in (step["single"], step["pair"]) for part in pieces]
+        names = [part["SpecialToken"]["id"] for part in parts if "SpecialToken" in part]
+        added = sum(len(step["special_tokens"][name]["ids"]) for name in names)
+        return added > _LONGEST or sum("Sequence" in part for part in step["single"]) > 1
+    return False
+
+
+def checked_tokenizer(contents: dict[str, Any]) -> Tokenizer:
+    """The tokenizer that a file describes, without the limits of the training that wrote it.
+
+    Raises: ValueError for a step of an unknown kind, or for steps that can make a short text so
+        long that the process ends.
+    """
+    contents = contents | {"padding": None, "truncation": None}
+    for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+        kinds = set()
+        for step in _each_step(contents.get(part)):
+            kind = step["type"]
+            if kind not in _STEPS or (kind in kinds and kind not in _AGAIN) or _lengthens(step):
+                raise ValueError(f"a step {kind!r:.80} in {part} that is unknown or unsafe")
+            kinds.add(kind)
+    if contents["model"].get("dropout"):
+        raise ValueError("a dropout, with which it splits a text differently each time")
+    tokenizer = Tokenizer.from_str(json.dumps(contents))
+    tokenizer.decode(tokenizer.encode("a \u2603").ids)  # some files load but cannot encode
+    return tokenizer
 
 
 def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
@@ -46,11 +96,7 @@ def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
         contents = json.loads(path.read_text(encoding="utf-8"))
         if contents.get("post_processor") == json.loads(_END.__getstate__()):
             contents["post_processor"] = None  # `encode_source` appends it
-        contents |= {"padding": None, "truncation": None}  # left by training elsewhere
-        for step in ("normalizer", "pre_tokenizer", "decoder"):
-            _check_step(contents.get(step) or {"type": "NFC"})
-        tokenizer = Tokenizer.from_str(json.dumps(contents))
-        tokenizer.decode(tokenizer.encode("a \u2603").ids)  # some files load but cannot encode
+        tokenizer = checked_tokenizer(contents)
     found = [tokenizer.id_to_token(i) for i in range(len(SPECIALS))]
     if found != SPECIALS:
         raise FileError(f"{path}: expected the first pieces as {SPECIALS}; got {found}")

@@ -7,23 +7,30 @@ scaled rotation is overlooked still generates text, only worse text.
 """
 
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
-from tokenizers.decoders import DecodeStream
 from torch import Tensor
 
 from annotated.language_model import LanguageModel, LanguageModelConfig, generate
-from annotated.machinery.checks import without_surrogates
+from annotated.machinery.checks import usable_device, without_surrogates
 from annotated.machinery.errors import FileError, InputError
-from annotated.machinery.files import read_json, read_tensors, reading, settings
+from annotated.machinery.files import (
+    read_json,
+    read_tensors,
+    reading,
+    require_regular,
+    settings,
+)
+from annotated.machinery.formats.causal_tokenizer import read_causal_tokenizer
+from annotated.machinery.formats.chat import fill_template
 from annotated.machinery.formats.gguf import read_gguf
-from annotated.machinery.formats.hub import language_model_folder
+from annotated.machinery.formats.hub import language_model_folder, weight_files
 from annotated.machinery.formats.own import check_weights, with_weights
 
 _ACTIVATIONS = {
@@ -32,14 +39,30 @@ _ACTIVATIONS = {
 }  # fmt: skip
 # Fields that do not change the outputs of a trained model.
 _WITHOUT_INFLUENCE = """
-    _name_or_path architectures attention_dropout attn_pdrop bos_token_id chat_template
-    classifier_dropout dtype embd_pdrop eos_token_id gradient_checkpointing hidden_dropout
-    initializer_range is_llama_config max_window_layers model_type n_ctx output_past pad_token_id
-    pretraining_tp reorder_and_upcast_attn resid_pdrop sliding_window summary_activation
-    summary_first_dropout summary_proj_to_labels summary_type summary_use_proj
-    task_specific_params torch_dtype transformers.js_config transformers_version use_cache
+    _attn_implementation _attn_implementation_autoset _flash_attn_2_enabled _name_or_path
+    _num_labels architectures attention_dropout attn_implementation attn_pdrop auto_map
+    bad_words_ids begin_suppress_tokens bos_token_id chat_template classifier_dropout
+    decoder_start_token_id diversity_penalty do_sample dtype early_stopping embd_pdrop
+    encoder_no_repeat_ngram_size eos_token_id exponential_decay_length_penalty finetuning_task
+    forced_bos_token_id forced_eos_token_id gradient_checkpointing hidden_dropout id2label
+    initializer_range is_decoder is_llama_config label2id length_penalty max_length
+    max_window_layers min_length model_type n_ctx n_special no_repeat_ngram_size num_beam_groups
+    num_beams num_labels num_return_sequences output_attentions output_hidden_states output_past
+    output_scores pad_token_id predict_special_tokens prefix pretraining_tp problem_type
+    remove_invalid_values reorder_and_upcast_attn repetition_penalty resid_pdrop return_dict
+    return_dict_in_generate sep_token_id sliding_window summary_activation summary_first_dropout
+    summary_proj_to_labels summary_type summary_use_proj suppress_tokens task_specific_params
+    temperature tf_legacy_loss tokenizer_class top_k top_p torch_dtype torchscript
+    transformers.js_config transformers_version typical_p unsloth_fixed unsloth_version
+    unsloth_tokenizer_fixed use_bfloat16 use_cache
 """
-_ROPE = {"rope_parameters", "rope_scaling", "rope_theta", "rotary_emb_base", "rotary_pct"}
+# Fields of all families that must have this value if they are present.
+_FIXED: dict[str, Any] = {
+    "add_cross_attention": False, "chunk_size_feed_forward": 0, "cross_attention_hidden_size": None,
+    "is_encoder_decoder": False, "pruned_heads": {}, "quantization_config": None,
+    "tie_encoder_decoder": False,
+}  # fmt: skip
+_ROPE = {"rope_parameters", "rope_scaling"}
 _BUFFER = re.compile(r".*\.(attn|attention)\.((masked_)?bias|rotary_emb\.inv_freq)|.*\.inv_freq")
 
 
@@ -54,6 +77,7 @@ class _Family:
             ".weight" and ".bias"; inside a layer, relative to it.   layer: the list of layers.
         take: our tensor, from its name, the published tensor, and the configuration; None if they
             are equal.
+        rotation: parameters of RoPE, each with its field outside rope_parameters and its default.
     """
 
     fields: Mapping[str, str]
@@ -63,6 +87,7 @@ class _Family:
     names: Mapping[str, str]
     layer: str
     take: Callable[[str, Tensor, LanguageModelConfig], Tensor] | None = None
+    rotation: Mapping[str, tuple[str, float]] = field(default_factory=dict)
 
 
 def _which(name: str) -> int | None:
@@ -97,7 +122,7 @@ _LLAMA = _Family(
     | {"attention_bias": "attention_bias", "feed_forward_bias": "mlp_bias"},
     defaults={
         "num_key_value_heads": None, "head_dim": None, "tie_word_embeddings": False,
-        "attention_bias": False, "mlp_bias": False,
+        "attention_bias": False, "mlp_bias": False, "hidden_act": "silu",
     },
     fixed={"rope_interleaved": False},
     ours={"norm": "rms", "positions": "rope", "gated": True},
@@ -110,11 +135,16 @@ _LLAMA = _Family(
         "feed_forward.w_2": "mlp.down_proj",
     },
     layer="model.layers",
+    rotation={
+        "rope_theta": ("rope_theta", 10000.0),
+        "partial_rotary_factor": ("partial_rotary_factor", 1.0),
+    },
 )  # fmt: skip
 _QWEN3 = replace(
     _LLAMA,
     fields={ours: theirs for ours, theirs in _LLAMA.fields.items() if theirs != "mlp_bias"},
-    defaults={name: value for name, value in _LLAMA.defaults.items() if name != "mlp_bias"},
+    defaults={name: value for name, value in _LLAMA.defaults.items() if name != "mlp_bias"}
+    | {"num_key_value_heads": 32, "head_dim": 128},
     fixed={"use_sliding_window": False},
     ours={**_LLAMA.ours, "qk_norm": True, "feed_forward_bias": False},
 )
@@ -124,11 +154,8 @@ _GPT2 = _Family(
         "h": "n_head", "max_len": "n_positions", "activation": "activation_function",
         "tie_embeddings": "tie_word_embeddings", "epsilon": "layer_norm_epsilon",
     },
-    defaults={"n_inner": None, "tie_word_embeddings": True},
-    fixed={
-        "scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False,
-        "add_cross_attention": False,
-    },
+    defaults={"n_inner": None, "tie_word_embeddings": True, "activation_function": "gelu_new"},
+    fixed={"scale_attn_weights": True, "scale_attn_by_inverse_layer_idx": False},
     ours={"positions": "learned", "attention_bias": True},
     names={
         "embed.lut": "wte", "encoding": "wpe", "norm": "ln_f", "generator.proj": "lm_head",
@@ -143,7 +170,10 @@ _NEOX = _Family(
     fields=_COMMON
     | {"epsilon": "layer_norm_eps", "parallel": "use_parallel_residual"}
     | {"attention_bias": "attention_bias"},
-    defaults={"tie_word_embeddings": False, "use_parallel_residual": True, "attention_bias": True},
+    defaults={
+        "tie_word_embeddings": False, "use_parallel_residual": True, "attention_bias": True,
+        "hidden_act": "gelu",
+    },
     fixed={"is_decoder": False},
     ours={"positions": "rope"},
     names={
@@ -155,14 +185,16 @@ _NEOX = _Family(
     },
     layer="gpt_neox.layers",
     take=_neox_tensor,
+    rotation={
+        "rope_theta": ("rotary_emb_base", 10000.0), "partial_rotary_factor": ("rotary_pct", 0.25),
+    },
 )  # fmt: skip
 FAMILIES = {"llama": _LLAMA, "qwen3": _QWEN3, "gpt2": _GPT2, "gpt_neox": _NEOX}
 
 
-def _rotation(path: Path, contents: Mapping[str, Any]) -> dict[str, Any]:
+def _rotation(path: Path, contents: Mapping[str, Any], family: _Family) -> dict[str, Any]:
     """Our fields of RoPE from either notation: rope_theta and rope_scaling, or rope_parameters."""
-    given = {"rope_theta": contents.get("rope_theta", contents.get("rotary_emb_base", 10000.0))}
-    given["partial_rotary_factor"] = contents.get("rotary_pct", 1.0)
+    given = {name: contents.get(*outside) for name, outside in family.rotation.items()}
     if contents.get("rope_scaling") and contents.get("rope_parameters"):
         raise FileError(f"{path}: expected rope_scaling or rope_parameters; got both")
     for name in ("rope_scaling", "rope_parameters"):
@@ -173,13 +205,19 @@ def _rotation(path: Path, contents: Mapping[str, Any]) -> dict[str, Any]:
     kind = given.pop("rope_type", given.pop("type", "default"))
     given.pop("type", None)  # the older notation next to the newer one
     found = {"theta": given.pop("rope_theta"), "rotated": given.pop("partial_rotary_factor")}
+    given.setdefault("original_max_position_embeddings", contents.get("max_position_embeddings"))
+    if family.rotation is _LLAMA.rotation and found["rotated"] != 1:
+        wanted = "expected partial_rotary_factor=1.0"
+        raise FileError(f"{path}: {wanted}; got {found['rotated']!r:.80}")
     if kind == "llama3":
         names = "factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"
         if missing := [name for name in names if name not in given]:
             raise FileError(f"{path}: expected {missing[0]} of the rotation; it is missing")
         *factors, length = (given.pop(name) for name in names)
         found["rope_scaling"] = (*(_real(factor) for factor in factors), length)
-    elif kind != "default":
+    elif kind == "default":
+        del given["original_max_position_embeddings"]
+    else:
         raise FileError(f"{path}: expected rope_type default or llama3; got {kind!r:.80}")
     if given:
         raise FileError(f"{path}: expected a known parameter of the rotation; got {min(given)}")
@@ -198,18 +236,20 @@ def read_config(path: Path, contents: Mapping[str, Any]) -> LanguageModelConfig:
     Raises: FileError that names the field that is missing, unknown, or not supported.
     """
     family = _family(path, contents)
-    rope = _ROPE if family.ours["positions"] == "rope" else set()
-    known = {*family.fields.values(), *family.fixed, *rope, *_WITHOUT_INFLUENCE.split()}
+    fixed = {**_FIXED, **family.fixed}
+    rope = _ROPE | {name for name, _ in family.rotation.values()} if family.rotation else set()
+    known = {*family.fields.values(), *fixed, *rope, *_WITHOUT_INFLUENCE.split()}
     if unknown := sorted(contents.keys() - known - {"layer_types"}):
         raise FileError(f"{path}: expected the fields of a known model; got {unknown[0]} as well")
-    for name, value in family.fixed.items():
+    for name, value in fixed.items():
         if contents.get(name, value) != value:
             raise FileError(f"{path}: expected {name}={value!r}; got {contents[name]!r:.80}")
     window = contents.get("sliding_window")  # has no influence in Qwen 3 unless it is enabled
     if window is not None and "use_sliding_window" not in family.fixed:
         raise FileError(f"{path}: expected no sliding_window; got {window!r:.80}")
     kinds = contents.get("layer_types") or []
-    if other := [kind for kind in kinds if kind != "full_attention"]:
+    other = [kind for kind in kinds if kind != "full_attention"] if type(kinds) is list else [kinds]
+    if other:
         raise FileError(f"{path}: expected layer_types of full_attention; got {other[0]!r:.80}")
     values = {**family.defaults, **contents}
     ours = {"norm_first": True, "scale_embeddings": False, **family.ours}
@@ -217,7 +257,7 @@ def read_config(path: Path, contents: Mapping[str, Any]) -> LanguageModelConfig:
         if published not in values:
             raise FileError(f"{path}: expected {published}, which is missing")
         ours[name] = values[published]
-    if ours["activation"] not in _ACTIVATIONS:
+    if ours["activation"] not in [*_ACTIVATIONS]:  # it may be of any type
         wanted = ", ".join(_ACTIVATIONS)
         field = family.fields["activation"]
         raise FileError(f"{path}: expected {field} out of {wanted}; got {ours['activation']!r:.80}")
@@ -225,7 +265,7 @@ def read_config(path: Path, contents: Mapping[str, Any]) -> LanguageModelConfig:
     if ours["d_ff"] is None and isinstance(ours["d_model"], int):
         ours["d_ff"] = 4 * ours["d_model"]
     if rope:
-        ours |= _rotation(path, contents)
+        ours |= _rotation(path, contents, family)
     ours |= {name: _real(ours[name]) for name in ("epsilon", "theta", "rotated") if name in ours}
     return settings(LanguageModelConfig, ours, str(path))
 
@@ -244,15 +284,12 @@ def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
     path, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
     if path.exists() or not index.exists():
         return path, read_tensors(path, expected)[0]
-    places = read_json(index, "the files of the tensors").get("weight_map")
-    if not isinstance(places, dict) or not places:
-        wanted = "expected weight_map, the file of each tensor"
-        raise FileError(f"{index}: {wanted}; got {places!r:.80}")
     found: dict[str, Tensor] = {}
-    for file in sorted({*map(str, places.values())}):
-        if not re.fullmatch(r"\w[\w.-]*\.safetensors", file):  # no file outside the folder
-            raise FileError(f"{index}: expected names of safetensors files; got {file!r:.80}")
-        found |= read_tensors(folder / file, expected)[0]
+    for file in weight_files(index):
+        tensors, _ = read_tensors(folder / file, expected)
+        if twice := found.keys() & tensors.keys():
+            raise FileError(f"{folder / file}: expected each tensor once; got {min(twice)} again")
+        found |= tensors
     return index, found
 
 
@@ -301,6 +338,7 @@ class TextGenerator:
         tokenizer: None if the folder of the model has none; then it accepts only ids.
         stop: ids that end a text.
         template: the model's own format for conversations, in Jinja, or None.
+        symbols: the tokenizer's, by the names that a template uses, such as bos_token.
 
     >>> generator = load_language_model("HuggingFaceTB/SmolLM2-135M-Instruct")
     >>> generator.generate("The capital of France is", 5, top_k=1)
@@ -311,6 +349,7 @@ class TextGenerator:
     tokenizer: Tokenizer | None
     stop: frozenset[int] = frozenset()
     template: str | None = None
+    symbols: Mapping[str, str] = field(default_factory=dict)
 
     def generate(self, prompt: str, max_new_tokens: int = 100, **options: Any) -> str:
         """The whole text that `stream` yields."""
@@ -319,7 +358,7 @@ class TextGenerator:
     def stream(
         self, prompt: str, max_new_tokens: int = 100, *, chat: bool = False, **options: Any
     ) -> Iterator[str]:
-        """Continue a text; each part is yielded as soon as it is generated.
+        """Continue a text; each part is yielded as soon as no later token can change it.
 
         Args:
             prompt: the text.   max_new_tokens: maximum number of new tokens.
@@ -331,15 +370,25 @@ class TextGenerator:
         """
         ids = self.encode(prompt, chat)
         drawn = generate(self.model, ids, max_new_tokens, stop=self.stop, **options)
-        written = DecodeStream(ids=ids, skip_special_tokens=True)
         assert self.tokenizer is not None  # otherwise `encode` has raised
-        for token in drawn:  # a character of several tokens is yielded with the last one
-            part = written.step(self.tokenizer, token)
-            if part:
-                yield part
+        decode, bytes_ = self.tokenizer.decode, re.compile("<0x[0-9A-F]{2}>")
+        text = decode(ids)
+        written, is_open = len(text), False
+        for token in drawn:  # to decode all of them again takes less time than a step of the model
+            ids.append(token)
+            text, before = decode(ids), text
+            if text != before:  # otherwise a symbol that is not printed
+                is_open = bytes_.fullmatch(self.tokenizer.id_to_token(token) or "") is not None
+            if not (is_open or text.endswith("\ufffd")):
+                yield text[written:]
+                written = len(text)
+        yield text[written:]
 
     def encode(self, text: str, chat: bool = False) -> list[int]:
         """Ids of a text, or of a conversation that begins with it as a user's message.
+
+        As in transformers, a text that contains one of the model's symbols, such as <|im_end|>,
+        yields the id of this symbol, also in a user's message.
 
         Raises: InputError as `stream` does.
         """
@@ -348,15 +397,23 @@ class TextGenerator:
         text = without_surrogates(text)
         if self.tokenizer is None:
             raise InputError("expected a model with tokenizer.json; this one accepts only ids")
-        if not chat:
-            return self.tokenizer.encode(text).ids
-        if self.template is None:
-            raise InputError("expected a model with a chat template; this one only continues texts")
-        with reading("the chat template", "a template that Jinja can fill in"):
-            filled = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-            opened = {"messages": [{"role": "user", "content": text}]}
-            text = filled.from_string(self.template).render(**opened, add_generation_prompt=True)
-        return self.tokenizer.encode(text, add_special_tokens=False).ids
+        if chat:
+            if self.template is None:
+                wanted = "a model with a chat template"
+                raise InputError(f"expected {wanted}; this one only continues texts")
+            with reading("the chat template", "a template that Jinja can fill in"):
+                filled = fill_template(self.template, text, self.symbols)
+            text = without_surrogates(filled)
+        with reading("tokenizer.json", "a tokenizer that can split this text"):
+            return self.tokenizer.encode(text, add_special_tokens=not chat).ids
+
+    def to(self, device: torch.device | str) -> "TextGenerator":
+        """Move the model to a device, such as "cuda"; returns this generator.
+
+        Raises: InputError unless torch can compute there.
+        """
+        self.model.to(usable_device(device))
+        return self
 
 
 def load_language_model(source: Path | str) -> TextGenerator:
@@ -378,10 +435,11 @@ def load_language_model(source: Path | str) -> TextGenerator:
     >>> print(generator.generate("The capital of France is", 5, top_k=1))
     """
     path = language_model_folder(source)
-    if path.suffix == ".gguf":
-        contents, found, tokenizer = read_gguf(path)
-        model = _build(path, contents, path, found)
-        return TextGenerator(model, tokenizer, _stop(contents), contents["chat_template"])
+    if path.suffix == ".gguf" or (path.exists() and not path.is_dir()):
+        found = read_gguf(path)
+        model = _build(path, found.config, path, found.tensors)
+        stop = _stop(path, found.stop, model.config.vocab)
+        return TextGenerator(model, found.tokenizer, stop, found.template, found.symbols)
     contents = read_json(path / "config.json", "the configuration of a language model")
     read_config(path / "config.json", contents)  # before gigabytes are read
     model = _build(path / "config.json", contents, *_read_weights(path))
@@ -389,17 +447,40 @@ def load_language_model(source: Path | str) -> TextGenerator:
         read_json(path / name, "the settings of a language model") if (path / name).exists() else {}
         for name in ("generation_config.json", "tokenizer_config.json")
     )
-    template = told.get("chat_template")
-    if isinstance(template, list):  # several, by name
-        template = {each["name"]: each["template"] for each in template}.get("default")
-    pieces = _read_tokenizer(path / "tokenizer.json", model.config.vocab)
-    return TextGenerator(model, pieces, _stop(contents | said), template)
+    stop = _stop(path, (contents | said).get("eos_token_id"), model.config.vocab)
+    tokenizer, symbols = read_causal_tokenizer(path, contents, told)
+    return TextGenerator(model, tokenizer, stop, _read_template(path, told), symbols)
 
 
-def _stop(contents: Mapping[str, Any]) -> frozenset[int]:
+def _stop(path: Path, ends: Any, vocab: int) -> frozenset[int]:
     """The ids that end a text; files contain none, one, or several."""
-    ends = contents.get("eos_token_id")
-    return frozenset(ends if isinstance(ends, list) else [] if ends is None else [ends])
+    listed = ends if isinstance(ends, list) else [] if ends is None else [ends]
+    for end in listed:
+        if type(end) is not int:
+            raise FileError(
+                f"{path}: expected eos_token_id as one or several ids; got {ends!r:.80}"
+            )
+        if not 0 <= end < vocab:
+            warnings.warn(f"{path}: eos_token_id {end} is no id of the model", stacklevel=3)
+    return frozenset(listed)
+
+
+def _read_template(folder: Path, told: Mapping[str, Any]) -> str | None:
+    """The chat template of a folder; a file of its own wins over tokenizer_config.json."""
+    path = folder / "chat_template.jinja"
+    if path.exists():
+        with reading(path, "a chat template"):
+            require_regular(path)
+            return path.read_text(encoding="utf-8")
+    template = told.get("chat_template")
+    with reading(folder / "tokenizer_config.json", "chat_template as a text, or several by name"):
+        if isinstance(template, list):
+            template = {each["name"]: each["template"] for each in template}
+        if isinstance(template, dict):
+            template = template.get("default")
+        if template is not None and not isinstance(template, str):
+            raise ValueError(f"{template!r:.80}")
+    return template
 
 
 def _build(
@@ -414,14 +495,3 @@ def _build(
     with reading(path, "the configuration of a model that can be built"), torch.device("meta"):
         model = LanguageModel(config).eval()
     return with_weights(model, _convert(weights, family, model, found))
-
-
-def _read_tokenizer(path: Path, vocab: int) -> Tokenizer | None:
-    """The tokenizer in a file, or None."""
-    if not path.exists():
-        return None
-    with reading(path, "a tokenizer"):
-        tokenizer = Tokenizer.from_file(str(path))
-    if (size := tokenizer.get_vocab_size()) > vocab:
-        raise FileError(f"{path}: expected at most {vocab} pieces, as the model has; got {size}")
-    return tokenizer

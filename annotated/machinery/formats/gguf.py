@@ -7,14 +7,14 @@ to single precision.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 from torch import Tensor
 
 from annotated.machinery.errors import FileError, extra
-from annotated.machinery.files import reading
+from annotated.machinery.files import reading, require_regular
 
 _FIELDS = {  # of config.json, by their keys after "llama."
     "block_count": "num_hidden_layers", "context_length": "max_position_embeddings",
@@ -31,14 +31,28 @@ _NAMES = {  # names of the Hub's tensors
     "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }  # fmt: skip
-_CONTROL = 3  # the type of a token that no text contains
+_CONTROL, _USER_DEFINED = 3, 4  # types of tokens that are found in a text before it is split
+_IDS = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 
 
-def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], Tokenizer]:
+class GGUF(NamedTuple):
+    """The content of a file.
+
+    Attributes: config, in the form of the Hub's config.json; tensors, by the Hub's names;
+        tokenizer; stop, the ids that end a text; template, of conversations, or None; symbols, by
+        the names that a template uses.
+    """
+
+    config: dict[str, Any]
+    tensors: dict[str, Tensor]
+    tokenizer: Tokenizer
+    stop: list[int]
+    template: str | None
+    symbols: dict[str, str]
+
+
+def read_gguf(path: Path) -> GGUF:
     """The content of a GGUF file.
-
-    Returns: its settings in the form of the Hub's config.json, its tensors by the Hub's names, and
-        its tokenizer.
 
     Raises: MissingExtra without the extra gguf; MissingFile or FileError that names the file and
         the key or kind of tokenizer that is not supported.
@@ -47,6 +61,7 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], Tokenizer]
         from gguf import GGUFReader, dequantize
     with reading(path, "a language model in GGUF"):
         path.stat()  # the library's own error does not name the file
+        require_regular(path)
         file = GGUFReader(path)
         keys = {name: field.contents() for name, field in file.fields.items()}
         config = _config(path, keys)
@@ -54,14 +69,17 @@ def read_gguf(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], Tokenizer]
             _name(tensor.name): torch.tensor(dequantize(tensor.data, tensor.tensor_type))
             for tensor in file.tensors
         }
-        config["eos_token_id"] = keys.get("tokenizer.ggml.eos_token_id")
-        config["chat_template"] = keys.get("tokenizer.chat_template")
         config["tie_word_embeddings"] = "lm_head.weight" not in tensors
         for part, heads in (("q", "num_attention_heads"), ("k", "num_key_value_heads")):
             for name, tensor in tensors.items():
                 if f"self_attn.{part}_proj." in name:
                     tensors[name] = in_halves(tensor, config[heads])
-        return config, tensors, _tokenizer(path, keys)
+        pieces = keys["tokenizer.ggml.tokens"]
+        number = lambda name: keys.get(f"tokenizer.ggml.{name}_token_id")
+        symbols = {name: pieces[i] for name, x in _IDS.items() if (i := number(x)) is not None}
+        stop = [i for name in ("eos", "eot", "eom") if (i := number(name)) is not None]
+        template = keys.get("tokenizer.chat_template")
+        return GGUF(config, tensors, _tokenizer(path, keys, symbols), stop, template, symbols)
 
 
 def in_halves(tensor: Tensor, heads: int) -> Tensor:
@@ -104,7 +122,7 @@ def _name(name: str) -> str:
     return f"{_NAMES[parts[0]]}.{parts[1]}" if len(parts) == 2 and parts[0] in _NAMES else name
 
 
-def _tokenizer(path: Path, keys: Mapping[str, Any]) -> Tokenizer:
+def _tokenizer(path: Path, keys: Mapping[str, Any], symbols: Mapping[str, str]) -> Tokenizer:
     """The byte-pair tokenizer of a file, which must be of SmolLM's or GPT-2's kind."""
     kind = keys.get("tokenizer.ggml.model"), keys.get("tokenizer.ggml.pre", "default")
     splits: list[Any] = [pre_tokenizers.ByteLevel(add_prefix_space=False)]
@@ -120,6 +138,16 @@ def _tokenizer(path: Path, keys: Mapping[str, Any]) -> Tokenizer:
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splits)
     tokenizer.decoder = decoders.ByteLevel()
     types = keys.get("tokenizer.ggml.token_type", [])
-    special = [piece for piece, type in zip(pieces, types, strict=False) if type == _CONTROL]
-    tokenizer.add_special_tokens([AddedToken(piece, special=True) for piece in special])
+    for piece, type in zip(pieces, types, strict=False):
+        if type in (_CONTROL, _USER_DEFINED):
+            token = AddedToken(piece, normalized=False, special=type == _CONTROL)
+            tokenizer.add_tokens([token])
+    first, last = (
+        [symbols[f"{name}_token"]] if keys.get(f"tokenizer.ggml.add_{name}_token") else []
+        for name in ("bos", "eos")
+    )
+    if first or last:
+        around = [*first, "$A", *last]
+        known = [(piece, vocab[piece]) for piece in {*first, *last}]
+        tokenizer.post_processor = processors.TemplateProcessing(around, None, known)
     return tokenizer

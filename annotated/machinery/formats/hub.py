@@ -5,9 +5,10 @@ loaded once stays the same and needs no network. Only files that `load_pretraine
 downloaded.
 """
 
+import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -25,35 +26,87 @@ _FILES = ["config.json", *_PIECES, *VOCABULARIES, "README.md"]
 _WEIGHTS = ["model.safetensors", "pytorch_model.bin"]  # the first one that exists is used
 
 _INDEX = "model.safetensors.index.json"  # for weights in several files
-_LANGUAGE = ["*config.json", "tokenizer.json", "README.md", _INDEX]
-_LANGUAGE += ["model.safetensors", "model-*.safetensors"]
+# The files of a language model except for its weights.
+_LANGUAGE = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
+_LANGUAGE += ["special_tokens_map.json", "chat_template.jinja"]
 
 
 def _snapshot(
-    name: str, files: list[str], weights: list[str], complete: Callable[[Path], bool]
+    name: str,
+    files: list[str],
+    weights: list[str],
+    complete: Callable[[Path], bool],
+    optional: Sequence[str] = (),
 ) -> Path:
     """The local folder of a model on the Hub, downloaded unless a complete one is in the cache.
 
     Args:
-        name: as for `hub_folder`.   files: patterns.   weights: of these, the first that exists.
+        name: as for `hub_folder`.   files: patterns.   weights: of these, the first that exists; an
+            index stands for the files that it names.
+        complete: whether a folder has the files that every model has.
+        optional: names of files that change the output where they exist. Another program may have
+            downloaded a model without them, so their absence is noted in the cache.
     """
-    from huggingface_hub import model_info, snapshot_download
-    from huggingface_hub.errors import LocalEntryNotFoundError
+    from huggingface_hub import (
+        hf_hub_download,
+        model_info,
+        snapshot_download,
+        try_to_load_from_cache,
+    )
+    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     repo, _, revision = name.partition("@")
     revision = revision or "main"
     fetch = partial(snapshot_download, repo, revision=revision)
+    cached, unknown = None, []
     try:
         with suppress(LocalEntryNotFoundError):
             folder = Path(fetch(allow_patterns=files, local_files_only=True))
-            if complete(folder):
-                return folder
+            known = partial(try_to_load_from_cache, repo, revision=revision)
+            unknown = [file for file in optional if known(file) is None]
+            cached = folder if complete(folder) else None
+            if cached and not unknown:
+                return cached
         # The only way to list the files that does not retry for half a minute.
         there = {file.rfilename for file in model_info(repo, revision=revision).siblings or ()}
-        return Path(fetch(allow_patterns=[*files, *[x for x in weights if x in there][:1]]))
+        chosen = [file for file in weights if file in there][:1]
+        folder = Path(fetch(allow_patterns=[*files, *chosen]))
+        if chosen == [_INDEX]:
+            fetch(allow_patterns=weight_files(folder / _INDEX))
+        for file in {*optional} - there:
+            with suppress(EntryNotFoundError):  # the library notes the absence
+                hf_hub_download(repo, file, revision=revision)
+        return folder
+    except FileError:
+        raise
     except Exception as error:  # the library and its network library have many kinds of errors
         reason = str(error).strip().partition("\n")[0]
+        if isinstance(error, OSError) and (error.filename or error.errno == errno.ENOSPC):
+            advice = "the environment variable HF_HOME names another folder"
+            wrong = f"{name}: the Hub's cache could not be written: {reason}; {advice}"
+            raise FileError(wrong) from error
+        if cached:
+            missing = f"the cache has no {', '.join(unknown)}"
+            say(f"{name}: {missing}, and the Hub could not be asked for them: {reason}")
+            return cached
         raise FileError(f"{name}: expected a model of the Hub; got: {reason}") from error
+
+
+def weight_files(index: Path) -> list[str]:
+    """The files that an index names, each inside the index's folder.
+
+    Raises: MissingFile or FileError that names the index.
+    """
+    places = read_json(index, "the files of the tensors").get("weight_map")
+    if not isinstance(places, dict) or not places:
+        wanted = "expected weight_map, the file of each tensor"
+        raise FileError(f"{index}: {wanted}; got {places!r:.80}")
+    for file in places.values():
+        parts = file.split("/") if isinstance(file, str) else [""]
+        inside = not any(part in ("", ".", "..") or {*part} & {*"\\:\0"} for part in parts)
+        if not (inside and file.endswith(".safetensors")):
+            raise FileError(f"{index}: expected names of safetensors files; got {file!r:.80}")
+    return sorted({*places.values()})
 
 
 def hub_folder(name: str) -> Path:
@@ -89,12 +142,12 @@ def language_model_folder(source: str | Path) -> Path:
         raise InputError(f"expected {wanted}; got {name[:80]!r}")
 
     def complete(folder: Path) -> bool:
-        parts, index = {_WEIGHTS[0]}, folder / _INDEX
-        if index.exists():
-            parts = {*read_json(index, "weight_map")["weight_map"].values()}
-        return all((folder / file).exists() for file in ("config.json", *parts))
+        index = folder / _INDEX
+        single = _WEIGHTS[:1] if not index.exists() or (folder / _WEIGHTS[0]).exists() else []
+        parts = single or weight_files(index)
+        return all((folder / file).exists() for file in (_LANGUAGE[0], *parts))
 
-    return _snapshot(name, _LANGUAGE, [], complete)
+    return _snapshot(name, [*_LANGUAGE, "README.md"], [_WEIGHTS[0], _INDEX], complete, _LANGUAGE)
 
 
 def print_card(folder: Path, name: str, languages: list[str]) -> None:

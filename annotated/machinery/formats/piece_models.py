@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from annotated.data import SPECIALS, UNK
-from annotated.machinery.files import reading
+from annotated.machinery.files import reading, require_regular
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Any]]:
@@ -66,6 +66,7 @@ def read_piece_model(path: Path, special: bool = False) -> PieceModel:
     Raises: MissingFile or FileError that names the file.
     """
     with reading(path, "a SentencePiece model"):
+        require_regular(path)
         fields = list(_fields(path.read_bytes()))
         trainer, normalizer = (
             dict(_fields(b"".join(value for number, value in fields if number == wanted)))
@@ -81,8 +82,10 @@ def read_piece_model(path: Path, special: bool = False) -> PieceModel:
             raise ValueError("no pieces with scores")
         kinds = {piece[1].decode(): piece.get(3, 1) for piece in pieces}
         refused = set() if special else {_USER_DEFINED, _BYTE} & {*kinds.values()}
-        if trainer.get(3, 1) != 1 or refused or not all(normalizer.get(n, 1) for n in (3, 4, 5)):
-            raise ValueError("not Unigram, or with user-defined pieces, bytes, or spaces kept")
+        usual = trainer.get(3, 1) == 1 and not trainer.get(24) and not refused  # 24: suffixes
+        if not usual or not all(normalizer.get(n, 1) for n in (3, 4, 5)):
+            kinds_of = "user-defined pieces, bytes, spaces kept, or spaces at the ends of pieces"
+            raise ValueError(f"not Unigram, or with {kinds_of}")
     return PieceModel(scores, normalizer.get(2, b""), kinds)
 
 

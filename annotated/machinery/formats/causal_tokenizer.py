@@ -1,0 +1,146 @@
+"""Tokenizers of published language models, built from a folder as transformers 5 builds them.
+
+tokenizer.json describes a tokenizer completely, but transformers takes only its pieces if the
+folder names a class that has rules of its own, and it adds the symbols of tokenizer_config.json. A
+class that is not listed here is rejected by name, because a model that reads other ids still
+generates text, only worse text.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer
+
+from annotated.machinery.corpora.vocabularies import checked_tokenizer
+from annotated.machinery.errors import FileError
+from annotated.machinery.files import read_json, reading, require_regular
+
+SYMBOLS = tuple(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
+_END = "<|endoftext|>"
+_DEFAULTS: Mapping[str, dict[str, str]] = {  # classes with rules of their own, and their symbols
+    "LlamaTokenizer": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"},
+    "GPT2Tokenizer": dict.fromkeys(SYMBOLS[:3], _END),
+    "GPTNeoXTokenizer": {**dict.fromkeys(SYMBOLS[:3], _END), "pad_token": "<|padding|>"},
+    "Qwen2Tokenizer": dict.fromkeys(("eos_token", "unk_token", "pad_token"), _END),
+}
+_AS_IN_THE_FILE = "PreTrainedTokenizer", "TokenizersBackend"
+_OF_FAMILIES = {
+    "gpt2": "GPT2Tokenizer", "gpt_neox": "GPTNeoXTokenizer", "qwen3": "Qwen2Tokenizer",
+}  # fmt: skip
+_QWEN2_WORDS = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+
+
+def read_causal_tokenizer(
+    folder: Path, config: Mapping[str, Any], told: Mapping[str, Any]
+) -> tuple[Tokenizer | None, dict[str, str]]:
+    """The tokenizer of a folder, and its symbols by the names that chat templates use.
+
+    Args:
+        config: the contents of config.json.   told: those of tokenizer_config.json.
+
+    Returns: None for the tokenizer if the folder has no tokenizer.json.
+
+    Raises: FileError that names the file.
+    """
+    path, where = folder / "tokenizer.json", folder / "tokenizer_config.json"
+    if not path.exists():
+        return None, {}
+    with reading(path, "a tokenizer"):
+        require_regular(path)
+        text = path.read_text(encoding="utf-8")
+        contents = json.loads(text)
+    kind = told.get("tokenizer_class") or config.get("tokenizer_class")
+    kind = kind or _OF_FAMILIES.get(config["model_type"], _AS_IN_THE_FILE[-1])
+    kind = kind.removesuffix("Fast") if isinstance(kind, str) else kind
+    if kind not in (*_DEFAULTS, *_AS_IN_THE_FILE):
+        wanted = ", ".join((*_DEFAULTS, *_AS_IN_THE_FILE))
+        raise FileError(f"{where}: expected tokenizer_class out of {wanted}; got {kind!r:.80}")
+    if kind == "LlamaTokenizer" and '"ByteLevel"' in text:  # Llama 3 names the class of Llama 2
+        kind = _AS_IN_THE_FILE[-1]
+    if "added_tokens_decoder" not in told and (folder / "special_tokens_map.json").exists():
+        older = read_json(folder / "special_tokens_map.json", "the symbols of a tokenizer")
+        told = {**told, **older}
+    with reading(where, "the symbols of a tokenizer"):
+        listed = [{**token, "id": int(i)} for i, token in _pairs(told.get("added_tokens_decoder"))]
+        listed = sorted(listed or contents.get("added_tokens") or [], key=lambda token: token["id"])
+        added = {token["content"]: _added(token) for token in listed}
+        extra = told.get("extra_special_tokens") or told.get("additional_special_tokens") or []
+        named = {**_DEFAULTS.get(kind, {}), **told, **(extra if isinstance(extra, dict) else {})}
+        symbols = {name: _added(named[name]) for name in SYMBOLS if named.get(name) is not None}
+        symbols |= {
+            name: _added(token)
+            for name, token in named.items()
+            if name.endswith("_token") and name not in symbols and isinstance(token, str | dict)
+        }
+        more = [] if isinstance(extra, dict) else map(_added, extra)
+        for token in (*symbols.values(), *more):
+            added.setdefault(token.content, token)
+    if kind in _DEFAULTS:
+        with reading(path, f"the pieces of a {kind}"):
+            contents = contents | _rules(kind, contents["model"], told)
+    with reading(path, "a tokenizer"):
+        tokenizer = checked_tokenizer(contents)
+        tokenizer.add_tokens([*added.values()])
+        tokenizer.encode_special_tokens = bool(told.get("split_special_tokens"))
+    return tokenizer, {name: token.content for name, token in symbols.items()}
+
+
+def _pairs(found: Any) -> list[tuple[str, dict[str, Any]]]:
+    """The tokens in tokenizer_config.json by their ids; older files have none."""
+    return list((found or {}).items())
+
+
+def _added(token: str | dict[str, Any]) -> AddedToken:
+    """A symbol from its text, or from its properties in a file."""
+    if isinstance(token, str):
+        return AddedToken(token, special=True)
+    names = "lstrip", "normalized", "rstrip", "single_word"
+    given = {name: bool(token[name]) for name in names if name in token}
+    return AddedToken(token["content"], **given, special=bool(token.get("special", True)))
+
+
+def _rules(kind: str, model: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts of tokenizer.json that a class replaces by its own."""
+    if not isinstance(model["vocab"], dict):
+        raise ValueError(f"the model {model.get('type')!r:.80}, not BPE")
+    llama, prefix = kind == "LlamaTokenizer", told.get("add_prefix_space")
+    given: dict[str, Any] = {
+        "type": "BPE", "vocab": model["vocab"], "merges": model["merges"], "dropout": None,
+        "unk_token": None, "continuing_subword_prefix": None if llama else "",
+        "end_of_word_suffix": None if llama else "", "fuse_unk": llama, "byte_fallback": llama,
+    }  # fmt: skip
+    byte_level: dict[str, Any] = {
+        "type": "ByteLevel",
+        "add_prefix_space": bool(prefix),
+        "trim_offsets": True,
+    }
+    byte_level["use_regex"] = kind != "Qwen2Tokenizer"
+    rules: dict[str, Any] = {"model": given, "added_tokens": [], "normalizer": {"type": "NFC"}}
+    rules |= {"pre_tokenizer": byte_level, "decoder": byte_level}
+    if kind == "GPT2Tokenizer":
+        rules["normalizer"] = None
+    elif kind == "GPTNeoXTokenizer":
+        rules["post_processor"] = None
+    elif kind == "Qwen2Tokenizer":
+        words: dict[str, Any] = {"type": "Split", "pattern": {"Regex": _QWEN2_WORDS}}
+        words |= {"behavior": "Isolated", "invert": False}
+        rules["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [words, byte_level]}
+    else:
+        scheme = "always" if told.get("legacy") else "first"
+        scheme = "never" if prefix is not None and not prefix else scheme
+        steps: list[Any] = [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+            {"type": "ByteFallback"},
+            {"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+        ]
+        spaces = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": scheme, "split": False}
+        steps = steps[: 3 if scheme == "never" else 4]
+        decoder = {"type": "Sequence", "decoders": steps}
+        rules |= {"normalizer": None, "pre_tokenizer": spaces, "decoder": decoder}
+    return rules
