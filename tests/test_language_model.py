@@ -3,11 +3,16 @@
 import importlib.util
 import json
 import math
+import os
+import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from published_models import trained
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor, nn
 
@@ -15,8 +20,10 @@ from annotated.attention import MultiHeadedAttention, subsequent_mask
 from annotated.feed_forward import PositionwiseFeedForward
 from annotated.language_model import LanguageModel, LanguageModelConfig, generate, rotate, rotation
 from annotated.machinery.cli.main import main
+from annotated.machinery.corpora.vocabularies import checked_tokenizer
 from annotated.machinery.errors import FileError, InputError, MissingFile
-from annotated.machinery.formats.causal import load_language_model
+from annotated.machinery.formats import causal
+from annotated.machinery.formats.causal import TextGenerator, load_language_model
 from annotated.machinery.recording import record_attention
 from annotated.positional import sinusoids
 from annotated.stacks import Encoder, EncoderLayer
@@ -319,6 +326,73 @@ def test_another_epsilon_shows(name: str, tmp_path: Path):
     assert (load_language_model(tmp_path).model(text) - expected).abs().max() > 1e-3
 
 
+HALVES = {"num_attention_heads": 2}  # a quarter of a head is one pair
+UNNAMED = {
+    "_num_labels": 1, "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}, "do_sample": True,
+    "max_length": 50, "pruned_heads": {}, "is_decoder": False, "quantization_config": None,
+    "unsloth_fixed": True, "auto_map": {}, "torchscript": False, "chunk_size_feed_forward": 0,
+}  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("GPT-2", UNNAMED | {"activation_function": "absent"}),
+        ("Llama", UNNAMED | {"hidden_act": "absent"}),
+        ("Qwen 3", UNNAMED | {"hidden_act": "absent"}),
+        ("Pythia", HALVES | {"rope_parameters": "absent", "hidden_act": "absent"}),
+        ("Pythia", HALVES | {"rope_parameters": {"rope_theta": 500}}),
+        ("Llama", {"rope_parameters": {"rope_theta": 9.0, "original_max_position_embeddings": 8}}),
+        ("Llama", {"rope_parameters": {k: v for k, v in LLAMA3.items() if k[0] != "o"}}),
+        ("Llama", {"partial_rotary_factor": 1.0, "eos_token_id": [0, 7]}),
+    ],
+)
+@torch.no_grad()
+def test_defaults_and_fields_without_influence_are_those_of_transformers(
+    name: str, fields: dict, tmp_path: Path
+):
+    transformers = pytest.importorskip("transformers")
+    write(name, tmp_path)
+    change(tmp_path, **fields)
+    (tmp_path / "generation_config.json").unlink()
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).eval()
+    text, ours = ids(40), load_language_model(tmp_path)
+    close(ours.model(text), theirs(text).logits)
+    ends = theirs.generation_config.eos_token_id
+    assert ours.stop == {*(ends if isinstance(ends, list) else [ends])}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("end", [999, -1, [0, V]])
+def test_an_end_that_the_model_lacks_is_warned_of(end: object, tmp_path: Path):
+    """transformers never ends a text there either."""
+    write("Llama", tmp_path)
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": end}))
+    with pytest.warns(UserWarning, match="is no id of the model"):
+        load_language_model(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("said", [{}, {"eos_token_id": None}, {"eos_token_id": [5, 6]}])
+def test_ends_are_those_of_generation_config_where_there_is_one(said: dict, tmp_path: Path):
+    transformers = pytest.importorskip("transformers")
+    write("GPT-2", tmp_path)
+    (tmp_path / "generation_config.json").write_text(json.dumps(said))
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path).generation_config
+    assert load_language_model(tmp_path).stop == {*(theirs.eos_token_id or [])}
+
+
+@pytest.mark.slow
+def test_weights_whose_logits_are_not_finite_generate_nothing(tmp_path: Path):
+    model = write("Llama", tmp_path)
+    with torch.no_grad():
+        model.lm_head.weight.fill_(1e38)
+    model.save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="no finite numbers"):
+        list(generate(load_language_model(tmp_path).model, [1, 2], 3))
+
+
 SCALING = {name: value for name, value in LLAMA3.items() if name != "rope_theta"}
 
 
@@ -339,9 +413,33 @@ def test_folders_in_the_older_spelling_and_in_several_files(name: str, older, tm
     close(load_language_model(tmp_path).model(text), theirs(text).logits)
     index = tmp_path / "model.safetensors.index.json"
     contents = json.loads(index.read_text())
-    contents["weight_map"] |= dict.fromkeys(contents["weight_map"], "../elsewhere.safetensors")
+    places = contents["weight_map"]
+    (tmp_path / "parts").mkdir()
+    moved = {
+        file: f"parts/{number} of all.safetensors"
+        for number, file in enumerate(set(places.values()))
+    }
+    for file, other in moved.items():
+        (tmp_path / file).rename(tmp_path / other)
+    contents["weight_map"] = {tensor: moved[file] for tensor, file in places.items()}
     index.write_text(json.dumps(contents))
-    with pytest.raises(FileError, match=r"names of safetensors files; got '../elsewhere"):
+    close(load_language_model(tmp_path).model(text), theirs(text).logits)
+    for outside in "../a.safetensors", "/a.safetensors", "a/../../b.safetensors", "a.bin", 3, "":
+        contents["weight_map"] = dict.fromkeys(places, outside)
+        index.write_text(json.dumps(contents))
+        with pytest.raises(FileError, match="names of safetensors files; got"):
+            load_language_model(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_tensor_in_two_files_is_refused(tmp_path: Path):
+    """The index names one of them, and another program may take the other."""
+    write("Llama", tmp_path, max_shard_size="4KB")
+    one, other, *_ = sorted(tmp_path.glob("*.safetensors"))
+    tensors, doubled = load_file(one), load_file(other)
+    name = min(doubled)
+    save_file(tensors | {name: doubled[name] * 2}, one)
+    with pytest.raises(FileError, match=f"expected each tensor once; got {re.escape(name)} again"):
         load_language_model(tmp_path)
 
 
@@ -353,7 +451,20 @@ def test_folders_in_the_older_spelling_and_in_several_files(name: str, older, tm
         ("Llama", {"model_type": None}, "model_type out of"),
         ("Llama", {"sliding_window": 4096}, "no sliding_window; got 4096"),
         ("Llama", {"attention_multiplier": 2}, "got attention_multiplier as well"),
-        ("Llama", {"quantization_config": {}}, "got quantization_config as well"),
+        ("Llama", {"quantization_config": {}}, "expected quantization_config=None; got {}"),
+        ("Llama", {"hidden_act": []}, r"hidden_act out of .* got \[\]"),
+        ("Llama", {"layer_types": 3}, "layer_types of full_attention; got 3"),
+        ("Llama", {"eos_token_id": [[1]]}, r"eos_token_id as one or several ids; got \[\[1\]\]"),
+        ("Llama", {"eos_token_id": "1"}, "eos_token_id as one or several ids; got '1'"),
+        ("Llama", {"eos_token_id": True}, "eos_token_id as one or several ids; got True"),
+        ("Llama", {"eos_token_id": 1.0}, "eos_token_id as one or several ids; got 1.0"),
+        ("Llama", {"partial_rotary_factor": 0.5}, "partial_rotary_factor=1.0; got 0.5"),
+        ("Llama", {"rope_parameters": {"partial_rotary_factor": 0.5}}, "got 0.5"),
+        ("Llama", {"rotary_pct": 0.5}, "got rotary_pct as well"),
+        ("Qwen 3", {"rotary_emb_base": 500}, "got rotary_emb_base as well"),
+        ("Pythia", {"rope_theta": 500}, "got rope_theta as well"),
+        ("Llama", {"is_encoder_decoder": True}, "expected is_encoder_decoder=False; got True"),
+        ("GPT-2", {"pruned_heads": {"0": [1]}}, "expected pruned_heads={}"),
         ("Llama", {"rms_norm_eps": "absent"}, "expected rms_norm_eps, which is missing"),
         ("Llama", {"hidden_act": "gelu_fast"}, "hidden_act out of .* got 'gelu_fast'"),
         ("Llama", {"rope_parameters": {"rope_type": "yarn"}}, "rope_type default or .*yarn"),
@@ -434,11 +545,32 @@ def test_a_text_is_what_the_ids_say_and_a_letter_is_never_cut(speaking: Path):
     assert len(prompt) == 5  # of é two
     said = list(generate(generator.model, prompt, 30, stop=generator.stop, seed=3))
     parts = list(generator.stream("ab é", 30, seed=3))
-    assert "�" not in "".join(parts)
-    whole = generator.tokenizer.decode([*prompt, *said])
-    assert whole.rstrip("�") == "ab é" + "".join(parts)
+    assert generator.tokenizer.decode([*prompt, *said]) == "ab é" + "".join(parts)
     assert generator.generate("ab é", 30, seed=3) == "".join(parts)
     assert 0 in generator.stop and len(generator.stop) == 2
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "smollm"])
+@torch.no_grad()
+def test_a_stream_is_the_decoded_text_whatever_its_bytes_are(kind: str, monkeypatch):
+    """Also for bytes that are no character, which later bytes can make of earlier ones."""
+    contents = trained(kind, ["<unk>", "<s>", "</s>"])
+    tokenizer = checked_tokenizer(contents)
+    size = tokenizer.get_vocab_size()
+    generator = TextGenerator(LanguageModel(replace(SMALL, vocab=size)), tokenizer)
+    rare = random.Random(1)
+    prompt = generator.encode("the capital")
+    start = tokenizer.decode(prompt)
+    byte = [i for i in range(size) if re.fullmatch("<0x..>|[^a-z]", tokenizer.id_to_token(i))]
+    for _ in range(300):
+        drawn = [
+            rare.choice(byte) if rare.random() < 0.7 else rare.randrange(size) for _ in "12345678"
+        ]
+        monkeypatch.setattr(causal, "generate", lambda *_, drawn=drawn, **__: iter(drawn))
+        parts = list(generator.stream("the capital", 8))
+        assert start + "".join(parts) == tokenizer.decode([*prompt, *drawn])
+    monkeypatch.setattr(causal, "generate", lambda *_, **__: iter(generator.encode("a b c")))
+    assert len([*generator.stream("x", 8)]) > 2  # a text that is complete is not kept back
 
 
 @pytest.mark.slow
@@ -449,14 +581,21 @@ def test_a_conversation_is_written_by_the_models_own_template(speaking: Path, tm
     other = replace(generator, template=None)
     with pytest.raises(InputError, match="expected a model with a chat template"):
         other.encode("abc", chat=True)
-    for bad in "{{ 1 / 0 }}", "{% for %}", "{{ ''.__class__.__mro__ }}", "{{ messages.append(1) }}":
-        with pytest.raises(FileError, match="expected a template that Jinja can fill in"):
-            replace(generator, template=bad).encode("abc", chat=True)
+    with pytest.raises(FileError, match=r"can fill in; got: division by zero"):
+        replace(generator, template="{{ 1 / 0 }}").encode("abc", chat=True)
+    # As in transformers, a symbol in a message is that symbol.
+    assert (
+        generator.encode("a<end>", chat=True).count(generator.tokenizer.token_to_id("<end>")) == 2
+    )
     with pytest.raises(InputError, match="this one accepts only ids"):
         replace(generator, tokenizer=None).encode("abc")
     with pytest.raises(InputError, match="expected a text as a string; got int"):
         generator.encode(3)
     assert generator.encode("a\ud800b") == generator.encode("a�b")
+    for device in "cuda:99", "nowhere":
+        with pytest.raises(InputError, match=f"a device that torch can use; got '{device}'"):
+            generator.to(device)
+    assert generator.to("cpu") is generator
 
 
 @pytest.mark.slow
@@ -472,8 +611,13 @@ def test_the_command_writes_what_the_model_says(speaking: Path, capsys: pytest.C
     assert "the prompt has 1,000,000" in capsys.readouterr().err
 
 
-def write_gguf(path: Path, model: nn.Module, **more: object) -> None:
-    """A model of transformers as llama.cpp stores it, in pairs; `more` replaces keys."""
+def write_gguf(
+    path: Path, model: nn.Module, said: dict[str, object] | None = None, **more: object
+) -> None:
+    """A model of transformers as llama.cpp stores it, in pairs; with more keys of its own.
+
+    Args: said: of the tokenizer, by the names of the library's methods.
+    """
     gguf = pytest.importorskip("gguf")
     c, writer = model.config, gguf.GGUFWriter(path, "llama")
     keys = {
@@ -484,7 +628,7 @@ def write_gguf(path: Path, model: nn.Module, **more: object) -> None:
         "rope_dimension_count": c.hidden_size // c.num_attention_heads, "tokenizer_model": "gpt2",
         "tokenizer_pre": "smollm", "token_types": [1] * 11 + [3] * (V - 11),
         "token_list": [*map(chr, range(48, 58)), "10", *(f"<{n}>" for n in range(11, V))],
-        "token_merges": ["1 0"],
+        "token_merges": ["1 0"], **(said or {}),
     }  # fmt: skip
     for key, value in keys.items():
         getattr(writer, f"add_{key}")(value)
@@ -517,11 +661,58 @@ def test_a_gguf_file_is_the_model_that_it_was_made_of(tmp_path: Path):
     write_gguf(path, theirs, **{"expert_count": 8})
     with pytest.raises(FileError, match=r"llama\.gguf: .*; got llama\.expert_count as well"):
         load_language_model(path)
+    other = tmp_path / "sha256-0123abc"
+    write_gguf(other, theirs)
+    close(load_language_model(other).model(text), theirs(text).logits)
+    other.write_bytes(b"")
+    with pytest.raises(FileError, match="sha256-0123abc: expected a language model in GGUF"):
+        load_language_model(other)
+    os.mkfifo(tmp_path / "pipe.gguf")
+    (tmp_path / "zero.gguf").symlink_to("/dev/zero")
+    for endless in "pipe.gguf", "zero.gguf":
+        with pytest.raises(FileError, match=r"gguf: .* a folder, a device or a pipe"):
+            load_language_model(tmp_path / endless)
     path.write_bytes(b"GGUF")
     with pytest.raises(FileError, match=r"llama\.gguf: expected a language model in GGUF"):
         load_language_model(path)
     with pytest.raises(MissingFile, match=r"other\.gguf"):
         load_language_model(tmp_path / "other.gguf")
+
+
+TYPES = [1] * 11 + [4] * 10 + [3] * (V - 21)  # <11> to <20> are user-defined
+GGUF_TEMPLATE = (
+    "{{ bos_token }}{% for m in messages %}<11>{{ m.content }}{{ eos_token }}{% endfor %}"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("said", "text", "chat", "expected"),
+    [
+        ({"token_types": TYPES}, "10<12><13>7", False, [1, 0, 12, 13, 7]),
+        ({}, "7", False, [7]),
+        ({"bos_token_id": 30, "add_bos_token": True}, "7", False, [30, 7]),
+        ({"bos_token_id": 30, "add_bos_token": False}, "7", False, [7]),
+        ({"eos_token_id": 31, "add_eos_token": True}, "7", False, [7, 31]),
+        ({"bos_token_id": 30, "eos_token_id": 31, "chat_template": GGUF_TEMPLATE,
+          "add_bos_token": True}, "7", True, [30, 11, 7, 31]),
+    ],
+)  # fmt: skip
+def test_symbols_of_a_gguf_file(said: dict, text: str, chat: bool, expected: list, tmp_path: Path):
+    path = tmp_path / "llama.gguf"
+    write_gguf(path, write("Llama", tmp_path), said)
+    assert load_language_model(path).encode(text, chat) == expected
+
+
+@pytest.mark.slow
+def test_the_ends_in_a_gguf_file(tmp_path: Path):
+    path, model = tmp_path / "llama.gguf", write("Llama", tmp_path)
+    write_gguf(path, model, {"eos_token_id": 3, "eot_token_id": 40, "eom_token_id": 41})
+    assert load_language_model(path).stop == {3, 40, 41}
+    for wrong in ({"add_bos_token": True}, {"bos_token_id": 999}):
+        write_gguf(path, model, wrong)
+        with pytest.raises(FileError, match=r"llama\.gguf: expected .*bos_token_id"):
+            load_language_model(path)
 
 
 @pytest.mark.slow

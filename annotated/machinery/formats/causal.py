@@ -443,26 +443,32 @@ def load_language_model(source: Path | str) -> TextGenerator:
     contents = read_json(path / "config.json", "the configuration of a language model")
     read_config(path / "config.json", contents)  # before gigabytes are read
     model = _build(path / "config.json", contents, *_read_weights(path))
-    said, told = (
-        read_json(path / name, "the settings of a language model") if (path / name).exists() else {}
-        for name in ("generation_config.json", "tokenizer_config.json")
-    )
-    stop = _stop(path, (contents | said).get("eos_token_id"), model.config.vocab)
+    told, said = {}, path / "generation_config.json"
+    if (path / "tokenizer_config.json").exists():
+        told = read_json(path / "tokenizer_config.json", "the settings of a tokenizer")
+    ends = _ends(path / "config.json", contents)
+    if said.exists():  # only its ends are those of a text, even if it has none
+        ends = _ends(said, read_json(said, "the settings of generation"))
+    stop = _stop(path, ends, model.config.vocab)
     tokenizer, symbols = read_causal_tokenizer(path, contents, told)
     return TextGenerator(model, tokenizer, stop, _read_template(path, told), symbols)
 
 
-def _stop(path: Path, ends: Any, vocab: int) -> frozenset[int]:
+def _ends(path: Path, contents: Mapping[str, Any]) -> list[int]:
     """The ids that end a text; files contain none, one, or several."""
+    ends = contents.get("eos_token_id")
     listed = ends if isinstance(ends, list) else [] if ends is None else [ends]
-    for end in listed:
-        if type(end) is not int:
-            raise FileError(
-                f"{path}: expected eos_token_id as one or several ids; got {ends!r:.80}"
-            )
+    if not all(type(end) is int for end in listed):
+        raise FileError(f"{path}: expected eos_token_id as one or several ids; got {ends!r:.80}")
+    return listed
+
+
+def _stop(path: Path, ends: list[int], vocab: int) -> frozenset[int]:
+    """These ids, with a warning of those that no text contains."""
+    for end in ends:
         if not 0 <= end < vocab:
             warnings.warn(f"{path}: eos_token_id {end} is no id of the model", stacklevel=3)
-    return frozenset(listed)
+    return frozenset(ends)
 
 
 def _read_template(folder: Path, told: Mapping[str, Any]) -> str | None:

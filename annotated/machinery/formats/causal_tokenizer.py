@@ -80,10 +80,9 @@ def read_causal_tokenizer(
         more = [] if isinstance(extra, dict) else map(_added, extra)
         for token in (*symbols.values(), *more):
             added.setdefault(token.content, token)
-    if kind in _DEFAULTS:
-        with reading(path, f"the pieces of a {kind}"):
-            contents = contents | _rules(kind, contents["model"], told)
     with reading(path, "a tokenizer"):
+        if kind in _DEFAULTS:
+            contents = contents | _rules(kind, contents["model"], told)
         tokenizer = checked_tokenizer(contents)
         tokenizer.add_tokens([*added.values()])
         tokenizer.encode_special_tokens = bool(told.get("split_special_tokens"))
@@ -107,7 +106,7 @@ def _added(token: str | dict[str, Any]) -> AddedToken:
 def _rules(kind: str, model: dict[str, Any], told: Mapping[str, Any]) -> dict[str, Any]:
     """The parts of tokenizer.json that a class replaces by its own."""
     if not isinstance(model["vocab"], dict):
-        raise ValueError(f"the model {model.get('type')!r:.80}, not BPE")
+        raise ValueError(f"a model {model.get('type')!r:.80}; a {kind} is of BPE")
     llama, prefix = kind == "LlamaTokenizer", told.get("add_prefix_space")
     given: dict[str, Any] = {
         "type": "BPE", "vocab": model["vocab"], "merges": model["merges"], "dropout": None,

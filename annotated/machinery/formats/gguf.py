@@ -32,7 +32,10 @@ _NAMES = {  # names of the Hub's tensors
     "ffn_down": "mlp.down_proj",
 }  # fmt: skip
 _CONTROL, _USER_DEFINED = 3, 4  # types of tokens that are found in a text before it is split
-_IDS = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
+_SYMBOLS = {  # names of ids, with those that templates use
+    "bos": "bos_token", "eos": "eos_token", "unknown": "unk_token", "padding": "pad_token",
+}  # fmt: skip
+_ENDS = {"eos": "of a text", "eot": "of a turn", "eom": "of a message"}
 
 
 class GGUF(NamedTuple):
@@ -74,10 +77,14 @@ def read_gguf(path: Path) -> GGUF:
             for name, tensor in tensors.items():
                 if f"self_attn.{part}_proj." in name:
                     tensors[name] = in_halves(tensor, config[heads])
+        ids = {name: keys.get(f"tokenizer.ggml.{name}_token_id") for name in _ENDS | _SYMBOLS}
         pieces = keys["tokenizer.ggml.tokens"]
-        number = lambda name: keys.get(f"tokenizer.ggml.{name}_token_id")
-        symbols = {name: pieces[i] for name, x in _IDS.items() if (i := number(x)) is not None}
-        stop = [i for name in ("eos", "eot", "eom") if (i := number(name)) is not None]
+        for name, i in ids.items():
+            if i is not None and not (type(i) is int and 0 <= i < len(pieces)):
+                wanted = f"tokenizer.ggml.{name}_token_id below {len(pieces)}"
+                raise FileError(f"{path}: expected {wanted}; got {i!r:.80}")
+        symbols = {x: pieces[i] for name, x in _SYMBOLS.items() if (i := ids[name]) is not None}
+        stop = [i for name in _ENDS if (i := ids[name]) is not None]
         template = keys.get("tokenizer.chat_template")
         return GGUF(config, tensors, _tokenizer(path, keys, symbols), stop, template, symbols)
 
@@ -142,12 +149,14 @@ def _tokenizer(path: Path, keys: Mapping[str, Any], symbols: Mapping[str, str]) 
         if type in (_CONTROL, _USER_DEFINED):
             token = AddedToken(piece, normalized=False, special=type == _CONTROL)
             tokenizer.add_tokens([token])
-    first, last = (
-        [symbols[f"{name}_token"]] if keys.get(f"tokenizer.ggml.add_{name}_token") else []
-        for name in ("bos", "eos")
-    )
-    if first or last:
-        around = [*first, "$A", *last]
-        known = [(piece, vocab[piece]) for piece in {*first, *last}]
+    around = ["$A"]
+    for name, place in ("bos", 0), ("eos", 2):
+        if keys.get(f"tokenizer.ggml.add_{name}_token"):
+            if f"{name}_token" not in symbols:
+                wanted = f"tokenizer.ggml.{name}_token_id, which add_{name}_token adds"
+                raise FileError(f"{path}: expected {wanted}; it is missing")
+            around.insert(place, symbols[f"{name}_token"])
+    known = [(piece, vocab[piece]) for piece in {*around} - {"$A"}]
+    if known:
         tokenizer.post_processor = processors.TemplateProcessing(around, None, known)
     return tokenizer
