@@ -12,16 +12,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from annotated.machinery.errors import InputError
 from annotated.machinery.formats import hub as hub_module
+from annotated.machinery.formats.causal import load_language_model
 
 pytest.importorskip("transformers")
 pytest.importorskip("sentencepiece")
 
 from marian_models import published
+from published_models import trained
 
 REVISION = "ab" * 20
 CARD = "---\nlanguage: [en, de]\nlicense: cc-by-4.0\n---\nA model.\n"
@@ -31,6 +34,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
     """One model, owner/tiny, out of a folder."""
 
     folder: Path
+    asked: list[str]
 
     def log_message(self, *_: object) -> None: ...
 
@@ -38,14 +42,19 @@ class Hub(http.server.BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_GET(self) -> None:
-        path = self.path.partition("?")[0]
-        files = {file.name: file.read_bytes() for file in self.folder.iterdir()}
+        path = unquote(self.path.partition("?")[0])
+        self.asked.append(path)
+        files = {
+            str(file.relative_to(self.folder)): file.read_bytes()
+            for file in self.folder.rglob("*")
+            if file.is_file()
+        }
         listed = [
             {"type": "file", "path": name, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
             for name, data in files.items()
         ]
         head = {"X-Repo-Commit": REVISION}
-        if match := re.fullmatch(rf"/owner/tiny/resolve/{REVISION}/(.*)", path):
+        if match := re.fullmatch(rf"/owner/tiny/resolve/(?:main|{REVISION})/(.*)", path):
             body = files.get(match[1])
             head |= {"ETag": hashlib.sha1(body or b"").hexdigest()}
         elif re.fullmatch(rf"/api/models/owner/tiny/tree/(main|{REVISION})", path):
@@ -57,6 +66,8 @@ class Hub(http.server.BaseHTTPRequestHandler):
         else:
             body = None
         self.send_response(200 if body is not None else 404)
+        if body is None and "/resolve/" in path and "/owner/tiny/" in path:
+            head |= {"X-Error-Code": "EntryNotFound"}
         for name, value in head.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body or b"")))
@@ -67,7 +78,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
 
 @contextmanager
 def serving(folder: Path) -> Iterator[http.server.ThreadingHTTPServer]:
-    handler = type("Handler", (Hub,), {"folder": folder})
+    handler = type("Handler", (Hub,), {"folder": folder, "asked": []})
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield server
@@ -116,6 +127,14 @@ def test_a_language_model_is_fetched_once_in_all_its_files(tmp_path):
     folder = tmp_path / "served"
     model.save_pretrained(folder, max_shard_size="4KB")
     (folder / "pytorch_model.bin").write_bytes(b"not wanted")
+    index = folder / "model.safetensors.index.json"
+    contents = json.loads(index.read_text())
+    (folder / "parts").mkdir()
+    for tensor, name in contents["weight_map"].items():  # a shard may have any name
+        contents["weight_map"][tensor] = other = f"parts/{name[6:]}"
+        if (folder / name).exists():
+            (folder / name).rename(folder / other)
+    index.write_text(json.dumps(contents))
     line = "from annotated.machinery.formats.causal import load_language_model as load; "
     line += "print(load('owner/tiny').model.embed.lut.weight.sum().item())"
     with serving(folder) as server:
@@ -126,8 +145,59 @@ def test_a_language_model_is_fetched_once_in_all_its_files(tmp_path):
         assert output.returncode == 0, output.stderr
         found = float(output.stdout)
         assert found == pytest.approx(model.transformer.wte.weight.sum().item(), abs=1e-3)
-    assert len(list((tmp_path / "cache").rglob("snapshots/*/*.safetensors"))) > 1
+    assert len(list((tmp_path / "cache").rglob("snapshots/*/parts/*.safetensors"))) > 1
     assert not list((tmp_path / "cache").rglob("pytorch_model.bin"))
+
+
+def gpt2(folder: Path, **options: Any) -> None:
+    """A chat model as the Hub has them; its chat template is a file of its own."""
+    transformers = pytest.importorskip("transformers")
+    shape = {"n_embd": 8, "n_head": 2, "n_layer": 1, "n_positions": 64, "vocab_size": 420}
+    config = transformers.GPT2Config(**shape, bos_token_id=0, eos_token_id=0)
+    transformers.GPT2LMHeadModel(config).save_pretrained(folder, **options)
+    (folder / "tokenizer.json").write_text(json.dumps(trained("gpt2", ["<|endoftext|>"])))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 64}))
+    (folder / "chat_template.jinja").write_text("{{ eos_token }}{{ messages[0].content }}")
+
+
+CHAT = """
+import annotated
+generator = annotated.load_language_model("owner/tiny")
+print(generator.encode("ab", chat=True), sorted(generator.stop))
+"""
+FETCH = "from huggingface_hub import hf_hub_download as get; [get('owner/tiny', x) for x in {!r}]"
+
+
+@pytest.mark.slow
+def test_what_another_program_has_left_out_is_fetched(tmp_path: Path):
+    """The cache is shared, and programs that need only the weights fetch only the weights."""
+    gpt2(tmp_path / "served")
+    weights = ["config.json", "model.safetensors"]
+    generator = load_language_model(tmp_path / "served")
+    expected = f"{generator.encode('ab', chat=True)} {sorted(generator.stop)}\n"
+    with serving(tmp_path / "served") as server:
+        port, asked = server.server_address[1], server.RequestHandlerClass.asked
+        assert started(["-c", FETCH.format(weights)], tmp_path, port).returncode == 0
+        offline = started(["-c", CHAT], tmp_path, 1)
+        assert "the cache has no generation_config.json, tokenizer.json" in offline.stderr
+        assert "expected a model with tokenizer.json" in offline.stderr
+        first = started(["-c", CHAT], tmp_path, port)
+        assert (first.returncode, first.stdout) == (0, expected), first.stderr
+        asked.clear()
+        assert started(["-c", CHAT], tmp_path, port).stdout == expected
+        assert not asked  # also not for files that the Hub does not have
+
+
+@pytest.mark.slow
+def test_a_cache_that_cannot_be_written_is_named(tmp_path: Path):
+    gpt2(tmp_path / "served")
+    (tmp_path / "cache").write_text("a file where the cache's folder should be")
+    with serving(tmp_path / "served") as server:
+        words = ["-m", "annotated", "generate", "owner/tiny", "a"]
+        found = started(words, tmp_path, server.server_address[1])
+    assert found.returncode == 2 and found.stderr.count("\n") == 1, found.stderr
+    assert "owner/tiny: the Hub's cache could not be written: " in found.stderr
+    assert "HF_HOME" in found.stderr
 
 
 def test_a_path_is_not_taken_for_a_name(tmp_path, monkeypatch):

@@ -606,6 +606,10 @@ def test_the_command_writes_what_the_model_says(speaking: Path, capsys: pytest.C
     with pytest.raises(SystemExit):
         main(["generate", str(speaking), "abc", "--top-p", "nan"])
     assert "expected top_p between 1e-06 and 1; got nan" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as caught:
+        main(["generate", str(speaking), "abc", "--device", "cuda:99"])
+    assert caught.value.code == 2
+    assert "expected a device that torch can use; got 'cuda:99'" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["generate", str(speaking), "a" * 1_000_000])
     assert "the prompt has 1,000,000" in capsys.readouterr().err

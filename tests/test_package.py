@@ -96,7 +96,7 @@ def test_the_map_of_the_machinery_names_what_exists():
     found = []
     for entry in re.findall(r"^- ((?:.|\n  )+)", machinery.__doc__, re.MULTILINE):
         names, modules = re.fullmatch(r"([\w, ]+): [^()]+?(?:\s\(([^()]+)\))?", entry).groups()
-        inside = [f"{names}.{x}" for x in re.split(r",\s", modules or "")]
+        inside = [f"{names}.{x}" for x in re.split(r",\s+", modules or "")]
         found += inside if modules else names.split(", ")
     exist = [name.removeprefix("machinery.") for name in MODULES if name.startswith("machinery.")]
     assert sorted(found) == exist

@@ -8,7 +8,8 @@
 - corpora: from the name of a corpus to sentence pairs, and to ids that all runs share
   (downloads, registry, texts, cleaning, vocabularies, encoding, prepared)
 - formats: models as files, in our own format, as others publish them, and for other programs
-  (own, piece_models, marian, firefox, hub, pretrained, causal, gguf, export, engine)
+  (own, piece_models, marian, firefox, hub, pretrained, causal, causal_tokenizer, chat, gguf,
+  export, engine)
 - runs: the folder of a training run, its batches, checkpoints and processes, and the trainer
   (folder, batches, checkpoints, logs, processes, trainer, launcher)
 - trees: treebanks, trees as lines of tokens and as drawings, and EVALB

@@ -119,7 +119,8 @@ examples:
   annotated generate openai-community/gpt2 --top-k 1 "Attention is" > text.txt
 
 Supports models of the families Llama, SmolLM2, Qwen 3, GPT-2 and Pythia. The text is printed as it
-is generated, without the prompt.
+is generated, without the prompt. A symbol of the model in the prompt, such as <|im_end|>, is not
+text: it acts as that symbol, also in a user's message.
 """
 
 HOW_TO_TRANSLATE = """

@@ -41,6 +41,13 @@ def _each_step(step: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
         yield step
 
 
+def check_letters(table: bytes) -> None:
+    """Raise ValueError if SentencePiece's table replaces a letter by a long text."""
+    letters = table[4 + int.from_bytes(table[:4], "little") :]  # after a tree and its size
+    if len(max(letters.split(b"\0"), key=len)) > _LONGEST:
+        raise ValueError(f"a letter that becomes more than {_LONGEST} bytes")
+
+
 def _lengthens(step: dict[str, Any]) -> bool:
     """Whether a step may lengthen a text by more than a small factor."""
     kind = step["type"]
@@ -51,9 +58,7 @@ def _lengthens(step: dict[str, Any]) -> bool:
     if kind == "Prepend":
         return len(step["prepend"]) > 1
     if kind == "Precompiled":
-        table = b64decode(step["precompiled_charsmap"])
-        letters = table[4 + int.from_bytes(table[:4], "little") :]  # after a tree and its size
-        return len(max(letters.split(b"\0"), key=len)) > _LONGEST
+        check_letters(b64decode(step["precompiled_charsmap"]))
     if kind == "TemplateProcessing":
         parts = [part for pieces in (step["single"], step["pair"]) for part in pieces]
         names = [part["SpecialToken"]["id"] for part in parts if "SpecialToken" in part]

@@ -66,7 +66,8 @@ def read_causal_tokenizer(
         older = read_json(folder / "special_tokens_map.json", "the symbols of a tokenizer")
         told = {**told, **older}
     with reading(where, "the symbols of a tokenizer"):
-        listed = [{**token, "id": int(i)} for i, token in _pairs(told.get("added_tokens_decoder"))]
+        by_id = told.get("added_tokens_decoder") or {}
+        listed = [{**token, "id": int(number)} for number, token in by_id.items()]
         listed = sorted(listed or contents.get("added_tokens") or [], key=lambda token: token["id"])
         added = {token["content"]: _added(token) for token in listed}
         extra = told.get("extra_special_tokens") or told.get("additional_special_tokens") or []
@@ -87,11 +88,6 @@ def read_causal_tokenizer(
         tokenizer.add_tokens([*added.values()])
         tokenizer.encode_special_tokens = bool(told.get("split_special_tokens"))
     return tokenizer, {name: token.content for name, token in symbols.items()}
-
-
-def _pairs(found: Any) -> list[tuple[str, dict[str, Any]]]:
-    """The tokens in tokenizer_config.json by their ids; older files have none."""
-    return list((found or {}).items())
 
 
 def _added(token: str | dict[str, Any]) -> AddedToken:

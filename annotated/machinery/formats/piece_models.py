@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from annotated.data import SPECIALS, UNK
+from annotated.machinery.corpora.vocabularies import check_letters
 from annotated.machinery.files import reading, require_regular
 
 
@@ -86,6 +87,7 @@ def read_piece_model(path: Path, special: bool = False) -> PieceModel:
         if not usual or not all(normalizer.get(n, 1) for n in (3, 4, 5)):
             kinds_of = "user-defined pieces, bytes, spaces kept, or spaces at the ends of pieces"
             raise ValueError(f"not Unigram, or with {kinds_of}")
+        check_letters(normalizer.get(2, b""))
     return PieceModel(scores, normalizer.get(2, b""), kinds)
 
 
