@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import threading
@@ -186,6 +187,9 @@ def test_what_another_program_has_left_out_is_fetched(tmp_path: Path):
         asked.clear()
         assert started(["-c", CHAT], tmp_path, port).stdout == expected
         assert not asked  # also not for files that the Hub does not have
+        shutil.rmtree(next((tmp_path / "cache").rglob(".no_exist")))  # as `hf download` leaves it
+        assert started(["-c", CHAT], tmp_path, port).stdout == expected
+        assert not any(name.endswith("model.safetensors") for name in asked)
 
 
 @pytest.mark.slow

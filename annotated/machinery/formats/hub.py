@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from annotated.machinery.corpora.vocabularies import VOCABULARIES
@@ -56,27 +55,31 @@ def _snapshot(
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     repo, _, revision = name.partition("@")
-    revision = revision or "main"
-    fetch = partial(snapshot_download, repo, revision=revision)
-    cached, unknown = None, []
+    at, unknown, cached = revision or "main", [*optional], None
     try:
         with suppress(LocalEntryNotFoundError):
-            folder = Path(fetch(allow_patterns=files, local_files_only=True))
-            known = partial(try_to_load_from_cache, repo, revision=revision)
-            unknown = [file for file in optional if known(file) is None]
-            cached = folder if complete(folder) else None
+            folder = snapshot_download(
+                repo, allow_patterns=files, local_files_only=True, revision=at
+            )
+            cached = Path(folder) if complete(Path(folder)) else None
+            unknown = [x for x in optional if try_to_load_from_cache(repo, x, revision=at) is None]
             if cached and not unknown:
                 return cached
+            if cached:  # the same model, even if there is another one on the Hub by now
+                at = cached.name
         # The only way to list the files that does not retry for half a minute.
-        there = {file.rfilename for file in model_info(repo, revision=revision).siblings or ()}
-        chosen = [file for file in weights if file in there][:1]
-        folder = Path(fetch(allow_patterns=[*files, *chosen]))
-        if chosen == [_INDEX]:
-            fetch(allow_patterns=weight_files(folder / _INDEX))
-        for file in {*optional} - there:
+        there = {file.rfilename for file in model_info(repo, revision=at).siblings or ()}
+        folder = str(cached)
+        if not cached or {*unknown} & there:
+            chosen = [file for file in weights if file in there][:1]
+            folder = snapshot_download(repo, allow_patterns=[*files, *chosen], revision=at)
+            if chosen == [_INDEX]:
+                shards = weight_files(Path(folder) / _INDEX)
+                snapshot_download(repo, allow_patterns=shards, revision=at)
+        for file in {*unknown} - there:
             with suppress(EntryNotFoundError):  # the library notes the absence
-                hf_hub_download(repo, file, revision=revision)
-        return folder
+                hf_hub_download(repo, file, revision=at)
+        return Path(folder)
     except FileError:
         raise
     except Exception as error:  # the library and its network library have many kinds of errors
