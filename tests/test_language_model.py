@@ -635,7 +635,7 @@ def write_gguf(
         "token_merges": ["1 0"], **(said or {}),
     }  # fmt: skip
     for key, value in keys.items():
-        getattr(writer, f"add_{key}")(value)
+        getattr(writer, f"add_{key}")(*value if type(value) is tuple else [value])
     for key, value in more.items():
         writer.add_key_value(f"llama.{key}", value, gguf.GGUFValueType.UINT32)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, c.num_hidden_layers)
@@ -670,6 +670,9 @@ def test_a_gguf_file_is_the_model_that_it_was_made_of(tmp_path: Path):
     close(load_language_model(other).model(text), theirs(text).logits)
     other.write_bytes(b"")
     with pytest.raises(FileError, match="sha256-0123abc: expected a language model in GGUF"):
+        load_language_model(other)
+    write_gguf(other, theirs, {"uint16": ("split.count", 3)})
+    with pytest.raises(FileError, match="all of a model in one file; got one of 3"):
         load_language_model(other)
     os.mkfifo(tmp_path / "pipe.gguf")
     (tmp_path / "zero.gguf").symlink_to("/dev/zero")

@@ -371,18 +371,19 @@ class TextGenerator:
         ids = self.encode(prompt, chat)
         drawn = generate(self.model, ids, max_new_tokens, stop=self.stop, **options)
         assert self.tokenizer is not None  # otherwise `encode` has raised
-        decode, bytes_ = self.tokenizer.decode, re.compile("<0x[0-9A-F]{2}>")
-        text = decode(ids)
+        text = self.tokenizer.decode(ids)
         written, is_open = len(text), False
-        for token in drawn:  # to decode all of them again takes less time than a step of the model
-            ids.append(token)
-            text, before = decode(ids), text
-            if text != before:  # otherwise a symbol that is not printed
-                is_open = bytes_.fullmatch(self.tokenizer.id_to_token(token) or "") is not None
-            if not (is_open or text.endswith("\ufffd")):
+        for token in drawn:
+            ids = [*ids, token]  # decoding all of them takes less time than a step of the model
+            text, before = self.tokenizer.decode(ids), text
+            if text != before:  # a byte may be the beginning of a character
+                piece = self.tokenizer.id_to_token(token) or ""
+                is_open = text.endswith("\ufffd") or bool(re.fullmatch("<0x[0-9A-F]{2}>", piece))
+            if len(text) > written and not is_open:
                 yield text[written:]
                 written = len(text)
-        yield text[written:]
+        if len(text) > written:
+            yield text[written:]
 
     def encode(self, text: str, chat: bool = False) -> list[int]:
         """Ids of a text, or of a conversation that begins with it as a user's message.

@@ -102,6 +102,8 @@ def _config(path: Path, keys: Mapping[str, Any]) -> dict[str, Any]:
     kind = keys.get("general.architecture")
     if kind != "llama":
         raise FileError(f"{path}: expected general.architecture llama; got {kind!r:.80}")
+    if (count := keys.get("split.count", 1)) > 1:
+        raise FileError(f"{path}: expected all of a model in one file; got one of {count}")
     own = {key.removeprefix("llama."): v for key, v in keys.items() if key.startswith("llama.")}
     if unknown := sorted(own.keys() - _FIELDS.keys() - _OTHERS):
         wanted = "expected the keys of a known model"
