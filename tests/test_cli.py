@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -148,7 +149,8 @@ def test_train_continues_a_run_and_neither_loses_nor_changes_it(run: Path, capsy
 
 def test_evaluate_prints_and_writes_the_same_scores(run: Path, tmp_path: Path, capsys):
     options = ["--split", "dev", "test", "--beam", "2", "--alpha", "0.4", "--out", "scores.json"]
-    first, second, *lines = said(capsys, "evaluate", str(run), *options).splitlines()
+    lines = said(capsys, "evaluate", str(run), *options).splitlines()
+    second, first = lines.pop(5), lines.pop(0)
     rows = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
     assert [row["split"] for row in rows] == ["dev"] * 4 + ["test"] * 4
     assert {row["text"] for row in rows} == set(BLEU_KINDS.values())
@@ -348,6 +350,71 @@ def test_what_is_not_utf8_is_refused_with_its_line(model, tmp_path, capsys, monk
     assert capsys.readouterr().out.count("\n") == 2  # whole chunks
 
 
+@pytest.fixture
+def prompts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The prompts that a language model gets."""
+    seen: list[str] = []
+    stream = lambda prompt, *about, **options: seen.append(prompt) or iter(["text"])
+    generator = SimpleNamespace(stream=stream, model=SimpleNamespace(to=lambda device: None))
+    monkeypatch.setattr("annotated.load_language_model", lambda name: generator)
+    return seen
+
+
+PROMPTS = ["the cat", "all:\n\tgcc a.c", "a\x0cb\x1cc", "a\u2028b\x85", "name\tvalue\nx\t", " a \r"]
+PROMPTS += ["a\r\nb", "\n\n", "\xa0é", "a\n\n", "\u200b"]
+
+
+def test_a_prompt_is_the_same_as_an_argument_and_on_standard_input(prompts, capsys, monkeypatch):
+    for text in PROMPTS:
+        said(capsys, "generate", "m", text)
+        for given in f"{text}\n".encode(), f"\ufeff{text}\n".encode():
+            monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+            assert said(capsys, "generate", "m") == "text\n"
+        assert prompts == [text] * 3
+        prompts.clear()
+    for given in b"a\xff", b"\xed\xa0\x80":
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+        assert "standard input: expected a prompt; got: 'utf-8' codec" in refused(
+            capsys, "generate", "m"
+        )
+
+
+@pytest.mark.parametrize("option", ["--chat", "--top-k 1", "--seed 1", "--device cpu", "--top-p=1"])
+def test_a_prompt_stands_before_and_after_any_option(prompts, capsys, option: str):
+    options = option.split()
+    for text in "hello", "", "-5", "- a list", "two words":
+        said(capsys, "generate", "m", text, *options)
+        said(capsys, "generate", "m", *options, text)
+        said(capsys, "generate", *options, "m", text)
+        assert prompts == [text] * 3
+        prompts.clear()
+    for text in "-x", "--", "--debug", "--chat", "-x is negative, why?":
+        said(capsys, "generate", "m", *options, "--", text)
+        said(capsys, "generate", *options, "--", "m", text)
+        assert prompts == [text] * 2
+        prompts.clear()
+    assert "expected one prompt, in quotes; got 2" in refused(capsys, "generate", "m", "a", "b")
+    assert not prompts
+
+
+@pytest.mark.parametrize(
+    ("line", "meant"),
+    [
+        ("train --lr 1", "--factor"),
+        ("train --batch-size 8 --epochs 3", "--tgt-tokens or --updates"),
+        ("translate m --beams 2 x", "--beam"),
+        ("generate m --max-tokens=3", "--max-new-tokens"),
+        ("score a --refs b --lang de --ref c", "--ref"),
+    ],
+)
+def test_an_unknown_option_is_answered_with_those_there_are(prompts, capsys, line, meant):
+    with pytest.raises(SystemExit) as end:
+        main(line.split())
+    error = capsys.readouterr().err
+    assert end.value.code == 2 and f"did you mean {meant}" in error
+    assert error.startswith(f"usage: annotated {line.split()[0]}")
+
+
 def test_the_examples_of_the_help_can_be_typed():
     examples = re.findall(r"^  annotated (translate .*?)(?: <.*)?$", HOW_TO_TRANSLATE, re.M)
     split = [shlex.split(line) for line in examples]
@@ -461,7 +528,7 @@ def started(*arguments: str, shell: str = "", **more: object) -> subprocess.Comp
     ("arguments", "shell", "status", "line"),
     [
         ([], "<&-", 2, "expected sentences, as arguments or on standard input, which is closed"),
-        ([], ">&-", 2, "expected --output, because standard output is closed"),
+        ([], ">&-", 2, "expected an open standard output; it is closed"),
         (["red", "--output", "x"], "<&- >&-", 0, ""),
         (["red"], "2>&-", 0, ""),
         (["red", "--beam", "0"], "2>&-", 2, ""),
@@ -512,6 +579,70 @@ def test_words_after_two_dashes_are_sentences(model, capsys):
     assert said(capsys, "translate", model, "--beam", "4", "--", "-red", "--debug") == expected
     one = said(capsys, "translate", "--debug", model, "red")
     assert one == said(capsys, "translate", model, "red", "--debug") and one.count("\n") == 1
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+def test_trees_are_written_in_utf_8(nouns, monkeypatch, encoding: str):
+    """As translations are, whatever the platform's encoding is; each leaf is a word."""
+    words = ["The", "naïve", "☃", "of", "Łódź", "😀"]
+    for form in ["--lines"], []:
+        out = io.BytesIO()
+        monkeypatch.setattr("sys.stdout", io.TextIOWrapper(out, encoding=encoding))
+        main(["parse", *form, "--words", " ".join(words)])
+        text = out.getvalue().decode("utf-8")
+        assert all(word in text for word in words) and "\\" not in text
+
+
+@pytest.mark.parametrize("name", ["dev.en", "dev.de", "test.en", "train.de", "link.json"])
+def test_scores_replace_no_corpus(corpus, model, tmp_path, capsys, name: str):
+    texts = Path(shutil.copytree(corpus, tmp_path / "texts"))
+    shutil.copy(texts / "dev.en", texts / "test.en")
+    (texts / "link.json").symlink_to(texts / "dev.de")
+    before = {path: path.read_bytes() for path in texts.iterdir()}
+    line = f"evaluate {model} --data texts-en-de --split dev --out texts/{name}"
+    assert f"texts/{name}" in refused(capsys, *line.split())
+    assert before == {path: path.read_bytes() for path in texts.iterdir()}
+
+
+def test_scores_replace_scores_and_no_other_file(tmp_path, capsys):
+    (tmp_path / "a").write_text("ein Hund im Haus\n")
+    score = ["score", "a", "--ref", "a", "--out"]
+    for name, old in ("new", None), ("empty", ""), ("scores", "[]"):
+        if old is not None:
+            Path(name).write_text(old)
+        said(capsys, *score, name)
+        assert json.loads(Path(name).read_text())[0]["score"] > 99
+        said(capsys, *score, name)
+    for old in b"{}", b'{"model_type": "llama"}', b"a,b\n", b"\xff", b"[", b'"a"', b"[" * 99_999:
+        Path("other").write_bytes(old)
+        assert "which would be lost" in refused(capsys, *score, "other")
+        assert Path("other").read_bytes() == old
+
+
+def test_a_split_that_does_not_exist_is_refused_before_the_work(corpus, capsys, monkeypatch):
+    monkeypatch.setattr("annotated.load_pretrained", None)  # not reached
+    line = f"evaluate multi30k-en-de --data {corpus}-en-de --split dev tset"
+    assert "expected tset.en" in refused(capsys, *line.split())
+
+
+def test_a_perplexity_beyond_all_numbers_loses_no_score(model, corpus, capsys):
+    """A bias of 1e4 makes every other piece as improbable as e to the power -10,000."""
+    net = load_pretrained(model).model
+    size = net.config.tgt_vocab
+    wild = make_model(size, size, N=1, d_model=16, d_ff=32, h=2, bias=True)
+    with torch.no_grad():
+        wild.generator.proj.bias[size - 1] = 1e4
+        wild.generator.proj.bias[1] = 2e4
+    Path("wild").mkdir()
+    shutil.copy(Path(model, "tokenizer.json"), "wild")
+    save_model(Path("wild"), dict(wild.named_parameters()), wild.config)
+    line = f"evaluate wild --data {corpus}-en-de --split dev dev --beam 1 --out scores.json"
+    out = said(capsys, *line.split())
+    assert out.count("perplexity inf per piece, accuracy ") == 2 and out.count("tok:13a") == 2
+
+    refuse = lambda constant: pytest.fail(f"{constant} is no JSON")
+    rows = json.loads(Path("scores.json").read_text(), parse_constant=refuse)
+    assert len(rows) == 8 and {row["perplexity"] for row in rows} == {None}
 
 
 def test_outputs_are_checked_before_the_work(tmp_path, capsys, monkeypatch):

@@ -45,6 +45,11 @@ def test_cased_scores_are_sacrebleus():
     assert 10 < expected < 90
     found = scoring.bleu(OUTPUT, REFERENCE, "de")
     assert found["score"] == pytest.approx(expected)
+    for mark in "\u00ad", "\u200b", "\u200f", "\ufeff", " ", "\x1f", "\u3000":
+        for ours in f"{mark}{OUTPUT[0]}", f"{OUTPUT[0]}{mark}", f"{mark} {OUTPUT[0]} {mark}":
+            for sides in ([ours], OUTPUT[:1]), (REFERENCE[:1], [ours]):
+                theirs = sacrebleu.corpus_bleu(sides[0], [sides[1]]).score
+                assert scoring.bleu(*sides, "de")["score"] == pytest.approx(theirs)
     assert "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:" in found["signature"]
 
 
@@ -193,7 +198,7 @@ class Fixed:
 )
 def test_every_split_is_scored_in_every_way(monkeypatch, beam, alpha, search, tgt):
     """Compounds are split in German only."""
-    monkeypatch.setattr(scoring, "load_pairs", lambda *names: (["a", "b", "c"], REFERENCE))
+    monkeypatch.setattr(scoring, "load_pairs", lambda *names, **_: (["a", "b", "c"], REFERENCE))
     monkeypatch.setattr(scoring, "likelihood", lambda *inputs: scoring.Likelihood(8.0, 1, 4))
     fixed = Fixed()
     rows = scoring.evaluate(fixed, "multi30k", "dev", "en", tgt, beam=beam, alpha=alpha)
@@ -205,6 +210,15 @@ def test_every_split_is_scored_in_every_way(monkeypatch, beam, alpha, search, tg
         assert row == shared | {"text": scoring.BLEU_KINDS[kind]} | scoring.bleu(
             OUTPUT, REFERENCE, tgt, kind
         )
+
+
+def test_invisible_characters_of_a_corpus_count_as_in_sacrebleu(tmp_path, monkeypatch):
+    references = [f"{line}\u200f" for line in REFERENCE[:2]] + ["\u00ad" + REFERENCE[2]]
+    for lang, lines in ("en", "abc"), ("de", references):
+        (tmp_path / f"dev.{lang}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    monkeypatch.setattr(scoring, "likelihood", lambda *inputs: scoring.Likelihood(8.0, 1, 4))
+    row, *_ = scoring.evaluate(Fixed(), str(tmp_path), "dev", "en", "de")
+    assert row["score"] == pytest.approx(sacrebleu.corpus_bleu(OUTPUT, [references]).score)
 
 
 def test_files_are_scored_in_every_way(tmp_path: Path):

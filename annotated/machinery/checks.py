@@ -268,8 +268,8 @@ def without_surrogates(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
-def each_text(sentences: Iterable[str]) -> Iterator[str]:
-    """Each sentence after `bare_text` and `without_surrogates`.
+def each_text(sentences: Iterable[str], bare: bool = True) -> Iterator[str]:
+    """Each sentence after `without_surrogates` and, unless told otherwise, `bare_text`.
 
     Raises: InputError for a single string, whose letters would be treated as sentences, for a
         table, which iterates over its column names, for an unordered collection, and, once it is
@@ -284,4 +284,5 @@ def each_text(sentences: Iterable[str]) -> Iterator[str]:
         if not isinstance(sentence, str):
             kind = type(sentence).__name__
             raise InputError(f"expected sentence {number} as a string; got {kind}")
-        yield bare_text(without_surrogates(sentence))
+        text = without_surrogates(sentence)
+        yield bare_text(text) if bare else text

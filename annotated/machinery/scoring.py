@@ -91,9 +91,11 @@ def tokenize_for_bleu(sentences: list[str], lang: str, kind: str) -> list[str]:
     return tokens
 
 
-def _parallel(ours: Iterable[str], theirs: Iterable[str]) -> tuple[list[str], list[str]]:
+def _parallel(
+    ours: Iterable[str], theirs: Iterable[str], bare: bool = True
+) -> tuple[list[str], list[str]]:
     """Both as lists. Raises: InputError unless they have equally many sentences, at least one."""
-    first, second = list(each_text(ours)), list(each_text(theirs))
+    first, second = list(each_text(ours, bare)), list(each_text(theirs, bare))
     if len(first) != len(second) or not first:
         sizes = f"{len(first)}, {len(second)}"
         raise InputError(f"expected as many sentences on both sides; got {sizes}")
@@ -118,7 +120,7 @@ def bleu(
 
     Source: section 6.1.
     """
-    sides = _parallel(hypotheses, references)
+    sides = _parallel(hypotheses, references, bare=False)  # as sacreBLEU would get them
     ours, theirs = (tokenize_for_bleu(side, lang, kind) for side in sides)
     cased = kind == "cased"
     metric = BLEU(tokenize=_WITHOUT_SPACES.get(lang) if cased else "none", force=not cased)
@@ -148,8 +150,11 @@ class Likelihood(NamedTuple):
 
     @property
     def perplexity(self) -> float:
-        """Perplexity per word piece."""
-        return math.exp(self.nats / self.pieces)
+        """Perplexity per word piece; infinite if it is larger than any floating-point number."""
+        try:
+            return math.exp(self.nats / self.pieces)
+        except OverflowError:
+            return math.inf
 
     @property
     def accuracy(self) -> float:
@@ -219,7 +224,7 @@ def evaluate(
     bleu_kinds(tgt)  # a wrong language is rejected before anything is translated
     with extra("scores"):
         import sacremoses  # noqa: F401
-    sources, references = load_pairs(corpus, split, src, tgt)
+    sources, references = load_pairs(corpus, split, src, tgt, bare=False)
     hypotheses = translator.translate(sources, beam=beam, alpha=alpha, progress=True)
     found = likelihood(translator, sources, references)
     shared = {"corpus": corpus, "split": split, "pair": f"{src}-{tgt}", "sentences": len(sources)}

@@ -9,17 +9,18 @@ import argparse
 import dataclasses
 import io
 import json
+import math
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
 from typing import Any, TextIO
 
 import annotated
 from annotated.machinery.corpora.texts import bounded_lines, decode_lines, read_lines
-from annotated.machinery.errors import InputError
+from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import new_folder, output_file, reading, write_text, writing
 
 
@@ -81,7 +82,9 @@ def run_translate(options: argparse.Namespace) -> None:
 
 
 def run_generate(options: argparse.Namespace) -> None:
-    prompt = "\n".join(_sentences([])) if options.prompt is None else options.prompt
+    if len(options.text) > 1:
+        raise InputError(f"expected one prompt, in quotes; got {len(options.text)} words or texts")
+    prompt = options.text[0] if options.text else _whole_input()
     names = "temperature", "top_k", "top_p", "seed", "chat"
     choice = {name: getattr(options, name) for name in names}
     with _text_output(None) as out:
@@ -92,11 +95,10 @@ def run_generate(options: argparse.Namespace) -> None:
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
-    from annotated.machinery.corpora.registry import parse_data
+    from annotated.machinery.corpora.registry import parse_data, split_parts
     from annotated.machinery.formats.hub import model_folder
     from annotated.machinery.runs.folder import read_config
 
-    _check_output(options.out)
     names = options.data
     if not names:
         folder = model_folder(options.model)
@@ -106,23 +108,28 @@ def run_evaluate(options: argparse.Namespace) -> None:
     corpora = [parse_data(name) for name in names]
     if any(tgt == "trees" for _, _, tgt in corpora):
         raise InputError("expected a corpus of translations; score a parser by parse --treebank")
-    translator = _load(options)
-    rows: list[dict[str, Any]] = []
-    for (corpus, src, tgt), split in product(corpora, options.split):
+    tasks = [(corpus, split, *pair) for (corpus, *pair), split in product(corpora, options.split)]
+    parts = [part for task in tasks for part in split_parts(*task)]
+    _check_results(options.out, *(side for part in parts for side, _ in (part.source, part.target)))
+    translator, rows = _load(options), []
+    for task in tasks:
         search = {"beam": options.beam, "alpha": options.alpha}
-        rows += annotated.evaluate(translator, corpus, split, src, tgt, **search)
-        scores = "perplexity {perplexity:.2f} per piece, accuracy {accuracy:.1%}".format(**rows[-1])
-        print(f"{corpus} {split}: {rows[-1]['search']}, {scores}")
-    _report_bleu(rows, ["corpus", "split"], options.out)
+        found: list[dict[str, Any]] = annotated.evaluate(translator, *task, **search)
+        scores = "perplexity {perplexity:.2f} per piece, accuracy {accuracy:.1%}".format(**found[0])
+        print(f"{task[0]} {task[1]}: {found[0]['search']}, {scores}")
+        _print_bleu(found, ["corpus", "split"])
+        rows += found
+    _write_bleu(rows, options.out)
 
 
 def run_score(options: argparse.Namespace) -> None:
     from annotated.machinery.scoring import score_files
 
-    _check_output(options.out, *options.output, options.ref)
-    outputs, ref = map(Path, options.output), Path(options.ref)
+    _check_results(options.out, *options.text, options.ref)
+    outputs, ref = map(Path, options.text), Path(options.ref)
     rows = [row for output in outputs for row in score_files(output, ref, options.lang)]
-    _report_bleu(rows, ["output"], options.out)
+    _print_bleu(rows, ["output"])
+    _write_bleu(rows, options.out)
 
 
 def run_parse(options: argparse.Namespace) -> None:
@@ -130,7 +137,7 @@ def run_parse(options: argparse.Namespace) -> None:
     from annotated.machinery.trees.linear import split_words
     from annotated.machinery.trees.penn import load_trees, tree_to_brackets
 
-    _check_output(options.out)
+    _check_results(options.out)
     _check_output(options.svg)
     if options.out is not None and options.treebank is None:
         raise InputError("expected --treebank with --out, because --out receives the scores")
@@ -148,20 +155,21 @@ def run_parse(options: argparse.Namespace) -> None:
         if options.out is not None:
             write_text(options.out, json.dumps([about | row for row in rows], indent=1) + "\n")
         return
-    for number, line in enumerate(_sentences(options.text), start=1):
-        if len(line) > 2000:  # a longer one would be truncated, and half a tree is not a tree
-            got = f"got {len(line):,}"
-            raise InputError(f"sentence {number}: expected at most 2,000 letters; {got}")
-        words = line.split() if options.words else split_words(line)
-        if not words:
-            raise InputError(f"sentence {number}: expected words; got a blank line")
-        tree = parser.parse(words, **search)
-        if options.lines:
-            print(tree_to_brackets(tree))
-        else:
-            tree.pretty_print()
-        if options.svg is not None:
-            write_text(options.svg, annotated.tree_svg(tree))
+    with _text_output(None) as out:
+        for number, line in enumerate(_sentences(options.text), start=1):
+            if len(line) > 2000:  # a longer one would be truncated, and half a tree is not a tree
+                got = f"got {len(line):,}"
+                raise InputError(f"sentence {number}: expected at most 2,000 letters; {got}")
+            words = line.split() if options.words else split_words(line)
+            if not words:
+                raise InputError(f"sentence {number}: expected words; got a blank line")
+            tree = parser.parse(words, **search)
+            if options.lines:
+                print(tree_to_brackets(tree), file=out)
+            else:
+                tree.pretty_print(stream=out)
+            if options.svg is not None:
+                write_text(options.svg, annotated.tree_svg(tree))
 
 
 def run_treebank(options: argparse.Namespace) -> None:
@@ -173,7 +181,7 @@ def run_treebank(options: argparse.Namespace) -> None:
 def run_heads(options: argparse.Namespace) -> None:
     from annotated.machinery.heads.study import gum_study, write_study
 
-    _check_output(options.out)
+    _check_results(options.out)
     tables = gum_study(annotated.load_pretrained(options.model), options.untrained)
     for name, table in tables.items():
         print(f"\n{name}\n{table.round(3).to_string(index=False)}")
@@ -223,18 +231,36 @@ def run_paper(options: argparse.Namespace) -> None:
     print(get_paper() if options.action == "get" else import_paper(options.file))
 
 
-def _check_output(path: str | None, *inputs: str | None) -> None:
+def _check_output(path: str | None, *inputs: str | Path | None) -> None:
     """Before the work starts: raise FileError if the output cannot be written or is an input."""
     if path is not None:
         output_file(path, *filter(None, inputs))
 
 
-def _report_bleu(rows: list[dict[str, Any]], names: list[str], out: str | None) -> None:
-    """Print scores, one per line, and also write them as JSON."""
+def _check_results(path: str | None, *inputs: str | Path) -> None:
+    """As `_check_output`, for a JSON file, which replaces results only and no other file."""
+    _check_output(path, *inputs)
+    if path is None or not os.path.exists(path) or not os.path.getsize(path):
+        return
+    there: Any = None
+    with suppress(ValueError, RecursionError):
+        there = json.loads(Path(path).read_bytes())
+    if not isinstance(there, list) and not (isinstance(there, dict) and "untrained" in there):
+        wanted = "expected the name of a new file, or of a JSON file of results, to write"
+        raise FileError(f"{wanted}; got {path!r}: another file, which would be lost")
+
+
+def _print_bleu(rows: list[dict[str, Any]], names: list[str]) -> None:
+    """Print scores, one per line."""
     for row in rows:
         name = " ".join(row[name] for name in names)
-        print(f"{name:5} {row['text']:33} {row['score']:.2f}  {row['signature']}")
+        print(f"{name:5} {row['text']:33} {row['score']:.2f}  {row['signature']}", flush=True)
+
+
+def _write_bleu(rows: list[dict[str, Any]], out: str | None) -> None:
+    """Write scores as JSON, which has no infinite numbers: such a perplexity becomes null."""
     if out is not None:
+        rows = [{k: None if v == math.inf else v for k, v in row.items()} for row in rows]
         write_text(out, json.dumps(rows, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -262,9 +288,26 @@ def _sentences(text: list[str], file: str | None = None) -> Iterable[str]:
     if text or file is not None:
         lines = text if file is None else read_lines(Path(file))
         return [_one_line(line) for line in lines]
-    if sys.stdin is None:
-        raise InputError("expected sentences, as arguments or on standard input, which is closed")
+    _require_input("sentences")
     return standard_input()
+
+
+def _whole_input() -> str:
+    """The text of standard input as it is, without a byte order mark and its last line end."""
+    _require_input("a prompt")
+    with reading("standard input", "a prompt"):
+        data = sys.stdin.buffer.read(_LONGEST_PROMPT + 1)
+        if len(data) > _LONGEST_PROMPT:
+            raise ValueError(f"more than {_LONGEST_PROMPT:,} bytes")
+        return data.decode("utf-8-sig").removesuffix(os.linesep)
+
+
+_LONGEST_PROMPT = 1 << 26  # bytes, which no model reads; standard input may be endless
+
+
+def _require_input(wanted: str) -> None:
+    if sys.stdin is None:
+        raise InputError(f"expected {wanted}, as arguments or on standard input, which is closed")
 
 
 def _load(options: argparse.Namespace) -> Any:
@@ -285,7 +328,7 @@ def _text_output(path: str | None) -> Iterator[TextIO]:
     """A file that receives its name once it is complete, or standard output; always UTF-8."""
     if path is None:
         if sys.stdout is None:
-            raise InputError("expected --output, because standard output is closed")
+            raise InputError("expected an open standard output; it is closed")
         if isinstance(sys.stdout, io.TextIOWrapper):  # not so in a notebook
             sys.stdout.reconfigure(encoding="utf-8", newline="\n")
         yield sys.stdout

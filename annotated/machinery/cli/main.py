@@ -15,6 +15,7 @@ import threading
 import warnings
 from collections.abc import Callable, Collection
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import partial
 from typing import Any, NoReturn
 
@@ -23,7 +24,8 @@ from annotated.machinery.errors import one_line
 
 _MODEL = "a model of the package or of the Hub, or a folder with a model"
 _REPLACED = "an existing file is replaced"
-_OUT = f"also write the scores to this JSON file; {_REPLACED}"
+_RESULTS = "JSON file, new or of earlier results, which are replaced"
+_OUT = f"also write the scores to this {_RESULTS}"
 _NEW = "a new or empty folder"
 _HUB = "a model of the Hub (OWNER/NAME or OWNER/NAME@REVISION)"
 _DEVICE = "device, such as cpu or cuda (default: the GPU, if there is one)"
@@ -43,7 +45,7 @@ def build_parser(arguments: list[str]) -> argparse.ArgumentParser:
     for name, (add_options, text) in _COMMANDS.items():
         raw, title = argparse.RawDescriptionHelpFormatter, f"{text[0].upper()}{text[1:]}."
         command = subcommands.add_parser(name, help=text, description=title, formatter_class=raw)
-        command.set_defaults(run=getattr(commands, f"run_{name}"))
+        command.set_defaults(run=getattr(commands, f"run_{name}"), command=command)
         if name in arguments:
             add_options(command)
     return parser
@@ -163,7 +165,8 @@ def _add_translate(parser: argparse.ArgumentParser) -> None:
 def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.epilog, add = HOW_TO_GENERATE, parser.add_argument
     add("model", help=f"{_HUB}, a folder, or a GGUF file")
-    add("prompt", nargs="?", help="the text to continue (default: standard input)")
+    text = "the text to continue (default: the whole of standard input)"
+    add("text", metavar="prompt", nargs="*", help=text)
     text = "treat the text as a user's message and generate the answer"
     add("--chat", action="store_true", help=text)
     told = " (default: %(default)s)"
@@ -192,7 +195,8 @@ def _add_evaluate(parser: argparse.ArgumentParser) -> None:
 
 def _add_score(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("output", nargs="+", help="translations, plain text, one sentence per line")
+    text = "translations, plain text, one sentence per line"
+    add("text", metavar="output", nargs="+", help=text)
     add("--ref", required=True, help="reference, plain text, one sentence per line")
     add("--lang", default="de", help="language of both (default: %(default)s)")
     add("--out", help=_OUT)
@@ -226,7 +230,7 @@ def _add_heads(parser: argparse.ArgumentParser) -> None:
     add, text = parser.add_argument, "measure the same model before training, as a control"
     add("model", help=_MODEL)
     add("--untrained", action="store_true", help=text)
-    add("--out", help=f"also write the tables to this JSON file; {_REPLACED}")
+    add("--out", help=f"also write the tables to this {_RESULTS}")
 
 
 def _add_export(parser: argparse.ArgumentParser) -> None:
@@ -340,17 +344,42 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
     if isinstance(sys.stdout, io.TextIOWrapper):  # every character can be printed
         sys.stdout.reconfigure(errors="backslashreplace")
     parser = build_parser(arguments)
-    options, rest = parser.parse_known_args(arguments)
-    place = rest.index("--") if "--" in rest else len(rest)
-    rest, literal = rest[:place], rest[place + 1 :]
+    place = arguments.index("--") + 1 if "--" in arguments else len(arguments)
+    literal = [f"{_LITERAL}{word}" for word in arguments[place:]]
+    options, rest = parser.parse_known_args([*arguments[:place], *literal])
     options.debug |= "--debug" in rest
-    rest = [word for word in rest if word != "--debug"]
-    if "text" in options and not any(word.startswith("-") for word in rest):
-        # Sentences after an option are not collected by argparse.
-        options.text += [*rest, *literal]
+    rest = [word for word in rest if word not in ("--debug", "--")]
+    unknown = [word for word in rest if re.match(r"-[^\d.]", word) and " " not in word]
+    if "text" in options and not unknown:
+        options.text += rest  # sentences after an option are not collected by argparse
     elif rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        _refuse(options.command, rest, unknown)
+    for name, value in vars(options).items():
+        if isinstance(value, str):
+            setattr(options, name, value.removeprefix(_LITERAL))
+        elif isinstance(value, list):
+            setattr(options, name, [word.removeprefix(_LITERAL) for word in value])
     return options
+
+
+_LITERAL = "\0"  # marks the words after --, which are no options; no argument contains it
+
+
+_ELSEWHERE = {  # names that other programs have for options of `annotated train`
+    "--lr": "--factor", "--learning-rate": "--factor", "--batch-size": "--tgt-tokens",
+    "--epochs": "--updates", "--output-dir": "--out",
+}  # fmt: skip
+
+
+def _refuse(command: argparse.ArgumentParser, rest: list[str], unknown: list[str]) -> NoReturn:
+    """End the program with the usage of the command and the options that may have been meant."""
+    options = [name for name in command._option_string_actions if name.startswith("--")]
+    meant: list[str] = []
+    for word in (each.partition("=")[0] for each in unknown):
+        named = [name for name in [_ELSEWHERE.get(word)] if name in options]
+        meant += named or get_close_matches(word, options, n=2)
+    hint = f"; did you mean {' or '.join(dict.fromkeys(meant))}?" if meant else ""
+    command.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
 
 
 def _run(options: argparse.Namespace) -> None:

@@ -44,22 +44,23 @@ class PairReport:
         return f"{self.name}: {self.good:,} good pairs of {total:,}{faults}"
 
 
-def good_pairs(lines: Iterable[Line], report: PairReport) -> Iterator[list[str]]:
+def good_pairs(lines: Iterable[Line], report: PairReport, bare: bool = True) -> Iterator[list[str]]:
     """The usable pairs, as they arrive; the others are recorded in the report.
 
     Args:
         lines: number, source and target; either side is UTF-8 bytes, text, or None if missing.
+        bare: yield each side after `bare_text`.
     """
     for number, *sides in lines:
         try:
             texts = [s.decode("utf-8") if isinstance(s, bytes) else s for s in sides]
-            texts = [text and bare_text(text) for text in texts]
+            found = [text and bare_text(text) for text in texts]
         except UnicodeDecodeError:
             fault = "not UTF-8"
         else:
-            if all(texts):
+            if all(found):
                 report.good += 1
-                yield texts  # type: ignore[misc]  # neither is None
+                yield found if bare else texts  # type: ignore[misc]  # neither is None
                 continue
-            fault = "without a partner" if None in texts else "with an empty side"
+            fault = "without a partner" if None in found else "with an empty side"
         report.bad.setdefault(fault, []).append(number)

@@ -306,7 +306,13 @@ def _folder_file(folder: Path, name: str) -> tuple[Path, str]:
 
 
 def load_pairs(
-    corpus: str, split: str, src: str, tgt: str, on_bad: str = "auto", fetch: bool | None = None
+    corpus: str,
+    split: str,
+    src: str,
+    tgt: str,
+    on_bad: str = "auto",
+    fetch: bool | None = None,
+    bare: bool = True,
 ) -> tuple[list[str], list[str]]:
     """Source and target sentences of a split, which are translations of each other line by line.
 
@@ -318,6 +324,7 @@ def load_pairs(
         on_bad: "refuse" to stop at unusable pairs; "drop" to omit them with a warning; "auto" to
             drop them from training data that is registered with "drop", and otherwise to refuse.
         fetch: whether to download what is missing; by default, if ANNOTATED_DATA is not set.
+        bare: without spaces and invisible characters at the ends of sentences.
 
     Raises: ValueError for an unknown name or bad pairs; otherwise as `corpus_file`.
 
@@ -327,7 +334,7 @@ def load_pairs(
     target: list[str] = []
     for part in split_parts(corpus, split, src, tgt, on_bad, fetch):
         report = PairReport(part.name)
-        for one, other in good_pairs(part.lines(), report):
+        for one, other in good_pairs(part.lines(), report, bare):
             source.append(one)
             target.append(other)
         report.check(part.on_bad)
