@@ -91,8 +91,8 @@ def test_what_a_run_leaves_behind(config: TrainingConfig, corpus: Path):
     assert [int(row["update"]) for row in log] == [5, 10, 15, 20, 25, 30]
     assert [bool(row["dev_loss"]) for row in log] == [False, True] * 3
     for row in log:
-        used = int(row["update"]) + 1  # the rate that the next update will use
-        assert float(row["learning_rate"]) == pytest.approx(rate(used, 16, 1.0, 20))
+        used = rate(int(row["update"]), 16, 1.0, 20)  # equation 3
+        assert float(row["learning_rate"]) == pytest.approx(used)
     losses = [float(row["train_loss"]) for row in log]
     assert losses[-1] < losses[0]
     minutes = [float(row["minutes"]) for row in log]

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -136,9 +137,10 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.loss: Any = ModelLoss(self.model, config.label_smoothing)
         if self.processes.size > 1:
-            self.loss = DistributedDataParallel(
-                self.loss, broadcast_buffers=False, gradient_as_bucket_view=True
-            )
+            known, name = signature(DistributedDataParallel).parameters, "forward_sync_buffers"
+            name = name if name in known else "broadcast_buffers"  # before torch 2.13
+            options: Any = {name: False, "gradient_as_bucket_view": True}
+            self.loss = DistributedDataParallel(self.loss, **options)
         self.run_loss = compiled(self.loss) if config.compile else self.loss
         # Updates whose losses have not been read, with the seconds when the device had no data.
         self.queue: deque[tuple[GlobalBatch, Readback, float]] = deque()
@@ -168,6 +170,7 @@ class Trainer:
                 # DistributedDataParallel averages over processes, hence the factor.
                 self.scaler.scale(loss * self.processes.size / batch.tokens).backward()
             total += loss.detach()
+        self.rate = float(self.scheduler.get_last_lr()[0])
         if not update_weights(self.optimizer, self.scheduler, self.scaler):
             self.progress.skipped += 1
         return Readback(self.processes.all_reduce(total))
@@ -262,8 +265,7 @@ class Trainer:
                 self._advance(bar)
                 measured = {"dev_loss": round(self.dev_loss(), 4)} if save else {}
                 if log and (save or due):
-                    rate = float(self.scheduler.get_last_lr()[0])
-                    log.add(self.progress.take_row(rate) | measured)
+                    log.add(self.progress.take_row(self.rate) | measured)
                 if save:
                     self._save(f"checkpoint-{update:08d}.safetensors")
                     last_save, self.since = time.monotonic(), time.perf_counter()
@@ -303,8 +305,8 @@ class Trainer:
         """Advance the progress bar by the drained updates."""
         p = self.progress
         if p.update > bar.n:
-            loss, rate = p.row_loss / p.row_tokens, self.scheduler.get_last_lr()[0]
-            shown = f"loss {loss:.3f}, {p.tokens_per_second:,.0f} tokens/s, lr {rate:.1e}"
+            loss = p.row_loss / p.row_tokens
+            shown = f"loss {loss:.3f}, {p.tokens_per_second:,.0f} tokens/s, lr {self.rate:.1e}"
             bar.set_postfix_str(shown, refresh=False)
             bar.update(p.update - bar.n)
 
