@@ -56,12 +56,13 @@ class EncoderDecoder(nn.Module):
 
     def encode(self, src: Tensor, src_mask: Mask = None) -> Tensor:
         """ids (batch, src_len) to memory (batch, src_len, d_model)."""
-        return self.encoder(self.embed_source(src), check_mask("src_mask", src_mask))
+        src_mask = check_mask("src_mask", src_mask, len(src), 1, src.size(1))
+        return self.encoder(self.embed_source(src), src_mask)
 
     def decode(self, memory: Tensor, src_mask: Mask, tgt: Tensor, tgt_mask: Mask = None) -> Tensor:
         """memory and ids (batch, tgt_len) to (batch, tgt_len, d_model)."""
-        src_mask = check_mask("src_mask", src_mask)
-        tgt_mask = check_mask("tgt_mask", tgt_mask)
+        src_mask = check_mask("src_mask", src_mask, len(tgt), 1, memory.size(1))
+        tgt_mask = check_mask("tgt_mask", tgt_mask, len(tgt), tgt.size(1), tgt.size(1))
         if tgt_mask is None:
             tgt_mask = subsequent_mask(tgt.size(1), tgt.device)
         return self.decoder(self.embed_target(tgt), memory, src_mask, tgt_mask)

@@ -174,16 +174,19 @@ def check_vectors(x: Tensor, d_model: int) -> None:
         raise InputError(f"expected x {wanted}; got {tuple(x.shape)} of {x.dtype}")
 
 
-def check_mask(name: str, mask: Tensor | None) -> Tensor | None:
-    """A mask as from `as_boolean_mask`, with three dimensions.
+def check_mask(
+    name: str, mask: Tensor | None, batch: int, queries: int, keys: int
+) -> Tensor | None:
+    """A mask as from `as_boolean_mask`, of shape (batch or 1, queries, keys).
 
     Raises: InputError for any other shape, which might broadcast over the wrong dimension.
     """
     if mask is None:
         return None
-    if not isinstance(mask, Tensor) or mask.dim() != 3:
-        got = tuple(mask.shape) if isinstance(mask, Tensor) else type(mask).__name__
-        raise InputError(f"expected {name} of shape (batch, 1 or len_q, len_k); got {got}")
+    shape = mask.shape if isinstance(mask, Tensor) else None
+    if shape not in ((batch, queries, keys), (1, queries, keys)):
+        got = type(mask).__name__ if shape is None else tuple(shape)
+        raise InputError(f"expected {name} of shape {(batch, queries, keys)}; got {got}")
     return as_boolean_mask(mask, name)
 
 
@@ -204,13 +207,13 @@ def check_source(
     check_ids("src", src)
     if not src.size(1):
         raise InputError(f"expected src of at least one id; got {tuple(src.shape)}")
-    check_mask("src_mask", src_mask)
-    fits = (1, 1, src.size(1)), (src.size(0), 1, src.size(1))
-    if src_mask is not None and src_mask.shape not in fits:
-        wanted = f"({src.size(0)}, 1, {src.size(1)})"
-        raise InputError(f"expected src_mask of shape {wanted}; got {tuple(src_mask.shape)}")
-    if follow is not None and len(follow) != len(src):
-        raise InputError(f"expected follow for {len(src)} sentences; got {len(follow)}")
+    check_mask("src_mask", src_mask, src.size(0), 1, src.size(1))
+    if follow is None:
+        return
+    rules = follow if isinstance(follow, Sequence) else []
+    if len(rules) != len(src) or not all(map(callable, rules)):
+        got = f"{len(rules)} in a {type(follow).__name__}"
+        raise InputError(f"expected follow as a list of {len(src)} functions; got {got}")
 
 
 def check_found(found: Sequence[Sequence[object]]) -> None:
