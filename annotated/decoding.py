@@ -14,7 +14,13 @@ from torch import Tensor
 from annotated.attention import Mask
 from annotated.data import END, PAD, START, UNK
 from annotated.incremental import DecoderCache
-from annotated.machinery.checks import check_finite, check_found, check_search, check_source
+from annotated.machinery.checks import (
+    allowed_ids,
+    check_finite,
+    check_found,
+    check_search,
+    check_source,
+)
 from annotated.machinery.errors import check_whole
 from annotated.model import EncoderDecoder
 from annotated.regularization import without_dropout
@@ -151,8 +157,9 @@ def next_log_probs(model: EncoderDecoder, beam: Beam) -> Tensor:
     log_probs.masked_fill_(last.view(-1, 1, 1) & other, -math.inf)
     if beam.follow:
         for row, place in (beam.log_prob.isfinite() & ~last.unsqueeze(1)).nonzero().tolist():
+            found = beam.follow[row](beam.ids[row, place, 1:].tolist())
             allowed = torch.zeros_like(other)
-            allowed[beam.follow[row](beam.ids[row, place, 1:].tolist())] = True
+            allowed[allowed_ids(found, len(allowed))] = True
             log_probs[row, place].masked_fill_(~allowed, -math.inf)
     return log_probs
 

@@ -270,7 +270,8 @@ def generate(
     Raises: InputError for an argument out of its range, a prompt too long for the model, and a
         model whose logits are not finite.
     """
-    check_generation(model.config, prompt, max_new_tokens, temperature, top_k, top_p)
+    choices = max_new_tokens, temperature, top_k, top_p, stop, seed
+    check_generation(model.config, prompt, *choices)
     random = torch.Generator(device := model.embed.lut.weight.device)
     random.seed() if seed is None else random.manual_seed(seed)
     new = ids = torch.tensor([[*prompt]], device=device)

@@ -283,12 +283,24 @@ def test_a_model_in_training_is_searched_without_dropout_and_left_as_it_was():
         *(("n_best", x) for x in (5, 0, None)),
         *(("max_extra", x) for x in (10**9, -1)),
         *(("alpha", x) for x in ("x", True, -math.inf, math.nan, 11.0)),
-        ("follow", []),
+        *(("follow", x) for x in ([], [None], [[4, 5]], 3, "a", {"a": len}, {len}, [len, len])),
     ],
 )
 def test_wrong_arguments_of_a_search(name, wrong):
     with pytest.raises(ValueError, match=rf"\b{name}\b.*got"):
         batched(wild(), [[4]], **{name: wrong})
+
+
+@pytest.mark.parametrize(
+    "found", [None, 4, "45", ["4"], [True] * V, [4.0], [-1], [V], [[4]], {4}, [10**30], b"45"]
+)
+def test_a_rule_that_allows_no_ids_is_refused(found):
+    """Indexing would take None for all ids, -1 for the last, and booleans for a mask."""
+    with pytest.raises(ValueError, match=f"expected ids below {V} from a rule of follow; got "):
+        batched(wild(), [[4]], follow=[lambda ids: found])
+    for same_ids in [4, END], (4, END), torch.tensor([4, END]), range(END, 5, 3):
+        (found,) = batched(wild(), [[4]], max_extra=2, follow=[lambda ids, s=same_ids: s])
+        assert {*found[0].ids} <= {4}
 
 
 IDS = torch.tensor([[4, 5, END], [6, END, PAD]])

@@ -231,6 +231,15 @@ def test_a_text_streams_repeats_by_its_seed_and_ends_at_a_stop():
         ({"prompt": []}, "a prompt of at least one id"),
         ({"prompt": [V]}, "each id of the prompt of at most 49"),
         ({"prompt": [-1]}, "each id of the prompt of at least 0"),
+        *(
+            ({"prompt": x}, "prompt as a list of ids; got ")
+            for x in (None, 5, "ab", b"a", {1}, {1: 2})
+        ),
+        *(({"prompt": [x]}, "a whole number for each id") for x in (1.0, "1", True, None, [1])),
+        *(({"stop": x}, "stop as a list of ids; got ") for x in (None, 5, "ab", b"a", {1: 2})),
+        *(({"stop": [x]}, "whole number for each id of stop") for x in (1.0, "1", True, None)),
+        *(({"stop": [x]}, "each id of stop of at") for x in (-1, V, 10**30)),
+        *(({"seed": x}, "seed") for x in ("1", 1.0, True, -1, 2**64, [1], math.nan)),
         ({"prompt": [1] * 10**6}, "at most 64 tokens, .* the prompt has 1,000,000"),
     ],
 )
@@ -587,6 +596,11 @@ def test_a_conversation_is_written_by_the_models_own_template(speaking: Path, tm
     assert (
         generator.encode("a<end>", chat=True).count(generator.tokenizer.token_to_id("<end>")) == 2
     )
+    for options in {"beam": 2}, {"stop": ["end"]}, {"stop": 3}:
+        with pytest.raises(InputError, match=r"options out of .*top_k|of stop|expected stop"):
+            generator.generate("abc", 3, **options)
+    text = generator.tokenizer.decode(list(generate(generator.model, [1, 2], 30, top_k=1, seed=1)))
+    assert generator.generate(generator.tokenizer.decode([1, 2]), 30, top_k=1, stop=[]) == text
     with pytest.raises(InputError, match="this one accepts only ids"):
         replace(generator, tokenizer=None).encode("abc")
     with pytest.raises(InputError, match="expected a text as a string; got int"):

@@ -248,12 +248,32 @@ def test_options_must_fit_each_other():
         tie_embeddings(make_model(5, 9, **TINY))
 
 
-@pytest.mark.parametrize("mask", [torch.ones(2, 4), torch.zeros(2, 1, 4) - math.inf, [[[1]]]])
+@pytest.mark.parametrize(
+    "mask",
+    [
+        torch.ones(2, 4), torch.zeros(2, 1, 4) - math.inf, [[[1]]],
+        *map(torch.ones, [(2, 4, 1), (1, 4, 1), (1, 1, 1), (2, 1, 3), (2, 3, 4), (3, 1, 4), (4,)]),
+    ],
+)  # fmt: skip
 def test_masks_that_would_mean_something_else_are_refused(mask):
     """Padding (batch, len) broadcasts over queries; a mask to be added has 0 where it allows."""
+    src, tgt = ids(2, 4), ids(2, 4)
     for options in {"src_mask": mask}, {"tgt_mask": mask}:
         with pytest.raises(ValueError, match=f"expected {next(iter(options))}"):
-            tiny()(ids(2, 4), ids(2, 4), **options)
+            tiny()(src, tgt, **options)
+    with pytest.raises(ValueError, match="expected src_mask"):
+        tiny().encode(src, mask)
+    with pytest.raises(ValueError, match="expected src_mask"):
+        tiny().decode(torch.randn(2, 4, 8), mask, tgt)
+
+
+def test_a_mask_for_all_queries_is_none_of_the_source_or_target():
+    """Where lengths agree, one would serve the other side; and one row shows the future."""
+    src, tgt = ids(2, 4), ids(2, 4)
+    with pytest.raises(ValueError, match=r"expected src_mask of shape \(2, 1, 4\)"):
+        tiny()(src, tgt, torch.ones(2, 4, 4))
+    with pytest.raises(ValueError, match=r"expected tgt_mask of shape \(2, 4, 4\)"):
+        tiny()(src, tgt, None, (tgt != PAD).unsqueeze(-2))
 
 
 def test_masks_may_be_booleans_zeros_and_ones_or_missing():

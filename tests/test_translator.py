@@ -92,6 +92,9 @@ def test_options_have_the_names_of_transformers_too():
     for pair in ("beam", "num_beams"), ("alpha", "length_penalty"), ("max_len", "max_new_tokens"):
         with pytest.raises(InputError, match=" or ".join(pair)):
             translator("one", **dict.fromkeys(pair, 1))
+    for name in "beams", "temperature", "texts":
+        with pytest.raises(InputError, match=f"options out of beam, .*num_beams.*; got '{name}'"):
+            translator("one", **{name: 1})
 
 
 def test_one_sentence_or_several_and_progress_counts_them(capsys, monkeypatch):

@@ -4,7 +4,8 @@ Each value is checked once, where it enters the package; inside the model torch 
 This module does not import the model, so it accesses configurations only by their fields.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from inspect import signature
 from typing import TYPE_CHECKING
 
 import torch
@@ -108,8 +109,18 @@ def check_generation(
     temperature: float,
     top_k: int | None,
     top_p: float,
+    stop: Collection[int],
+    seed: int | None,
 ) -> None:
     """Raise InputError unless these are valid arguments of `generate`."""
+    for name, ids in ("prompt", prompt), ("stop", stop):
+        texts = str | bytes | bytearray | memoryview | Mapping
+        unordered = name == "prompt" and isinstance(ids, Set)
+        if not isinstance(ids, Collection) or isinstance(ids, texts) or unordered:
+            raise InputError(f"expected {name} as a list of ids; got {type(ids).__name__}")
+    for token in stop:
+        check_whole("each id of stop", token, least=0, most=c.vocab - 1)
+    check_whole("seed", 0 if seed is None else seed, least=0, most=2**64 - 1)
     check_whole("max_new_tokens", max_new_tokens)
     if isinstance(temperature, (int, float)) and temperature == 0:
         advice = "top_k=1 always chooses the most probable token"
@@ -124,6 +135,14 @@ def check_generation(
         raise InputError(f"expected {wanted}; the prompt has {len(prompt):,}")
     for token in prompt:
         check_whole("each id of the prompt", token, least=0, most=c.vocab - 1)
+
+
+def check_names(given: Iterable[str], function: Callable[..., object], *more: str) -> None:
+    """Raise InputError for a name that is neither an argument of a function nor one of `more`."""
+    known = [*signature(function).parameters, *more]
+    for name in given:
+        if name not in known:
+            raise InputError(f"expected options out of {', '.join(known)}; got {name!r:.80}")
 
 
 def check_ids(name: str, ids: Tensor) -> None:
@@ -214,6 +233,19 @@ def check_source(
     if len(rules) != len(src) or not all(map(callable, rules)):
         got = f"{len(rules)} in a {type(follow).__name__}"
         raise InputError(f"expected follow as a list of {len(src)} functions; got {got}")
+
+
+def allowed_ids(found: object, vocab: int) -> Tensor:
+    """The ids that a rule of a search allows, (ids,). Raises: InputError if they are none."""
+    try:
+        ids = torch.as_tensor(found)
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        ids = torch.zeros(())
+    whole = not ids.is_floating_point() and ids.dtype != torch.bool
+    inside = bool(((ids >= 0) & (ids < vocab)).all())
+    if ids.dim() != 1 or (len(ids) and not (whole and inside)):
+        raise InputError(f"expected ids below {vocab} from a rule of follow; got {found!r:.80}")
+    return ids.long()
 
 
 def check_found(found: Sequence[Sequence[object]]) -> None:

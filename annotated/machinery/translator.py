@@ -17,7 +17,7 @@ from tokenizers import Tokenizer
 
 from annotated.data import END, Batch, encode_source, pad_ids
 from annotated.decoding import beam_search
-from annotated.machinery.checks import check_search, each_text, usable_device
+from annotated.machinery.checks import check_names, check_search, each_text, usable_device
 from annotated.machinery.corpora.vocabularies import write_tokenizers
 from annotated.machinery.errors import InputError, check_whole
 from annotated.machinery.files import writing_new_folder
@@ -93,6 +93,7 @@ class Translator:
             if _ALIASES[other] in search:
                 raise InputError(f"expected {_ALIASES[other]} or {other}, its alias; got both")
             search[_ALIASES[other]] = search.pop(other)
+        check_names(search, check_search, *_ALIASES)
         check_search(**search)
         longest = min(max_source, self.model.max_positions or max_source)
         total = len(sentences) if isinstance(sentences, list) else None

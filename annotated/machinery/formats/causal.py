@@ -18,7 +18,7 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 from annotated.language_model import LanguageModel, LanguageModelConfig, generate
-from annotated.machinery.checks import usable_device, without_surrogates
+from annotated.machinery.checks import check_names, usable_device, without_surrogates
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import (
     read_json,
@@ -363,13 +363,15 @@ class TextGenerator:
         Args:
             prompt: the text.   max_new_tokens: maximum number of new tokens.
             chat: treat the text as a user's message and generate the answer.
-            options: temperature, top_k, top_p and seed of `annotated.language_model.generate`.
+            options: of `annotated.language_model.generate`: temperature, top_k, top_p, seed, stop;
+                the ids in stop replace the model's own ends of a text.
 
         Raises: InputError for a model without a tokenizer or template, for a prompt without
             tokens, and as `generate`.
         """
+        check_names(options, generate)
         ids = self.encode(prompt, chat)
-        drawn = generate(self.model, ids, max_new_tokens, stop=self.stop, **options)
+        drawn = generate(self.model, ids, max_new_tokens, **{"stop": self.stop, **options})
         assert self.tokenizer is not None  # otherwise `encode` has raised
         text = self.tokenizer.decode(ids)
         written, is_open = len(text), False
