@@ -1,10 +1,12 @@
 """CTranslate2 behind `load_pretrained(engine=…)`, against the book's own search."""
 
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 import torch
+from tiny import TOKENIZER
 
 pytest.importorskip("ctranslate2", reason="needs the extra `export`")
 
@@ -13,8 +15,9 @@ from annotated.machinery.corpora import downloads
 from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.errors import InputError, MissingExtra
 from annotated.machinery.formats import engine
-from annotated.machinery.formats.pretrained import load_pretrained
+from annotated.machinery.formats.pretrained import ENGINES, load_pretrained
 from annotated.machinery.translator import Translator
+from annotated.model import make_model
 
 GERMAN = "multi30k-en-de"
 SENTENCES = [
@@ -60,6 +63,54 @@ def test_outputs_and_scores_are_those_of_our_search(ours, theirs, options: dict)
 @pytest.mark.parametrize("limit", [{"max_len": 3}, {"max_extra": 0}])
 def test_limits_of_length_are_kept(ours, theirs, limit: dict):
     assert theirs.translate(SENTENCES, **limit) == ours.translate(SENTENCES, **limit)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> tuple[Translator, Translator]:
+    """An untrained model, whose outputs end at their limits, in both engines."""
+    torch.manual_seed(0)
+    size = TOKENIZER.get_vocab_size()
+    net = make_model(size, size, N=1, d_model=16, d_ff=16, h=2).eval()
+    Translator(net, TOKENIZER).save(tmp_path / "model")
+    return tuple(load_pretrained(tmp_path / "model", engine=name) for name in ENGINES)
+
+
+@pytest.mark.slow
+def test_texts_and_outputs_beyond_the_positions_of_the_engine(tiny):
+    long = "one two three four five six seven eight nine " * 350
+    for texts, options in (
+        ([long, "one two", long[:9000]], {"max_source": 5000, "max_len": 5}),
+        (["one", long[:9000]], {"max_source": 2048, "max_len": 2}),
+        (["one"], {"max_len": 2047}),
+        (["one", "two"], {"max_len": 2100}),
+        (["one"], {"max_extra": 2300}),
+    ):
+        one, other = (each.translate(texts, beam=1, **options) for each in tiny)
+        assert one == other
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("damage", ["cut", "altered", "missing", "added", "empty", "sums"])
+def test_a_damaged_model_in_the_cache_is_written_again(tiny, tmp_path: Path, damage: str):
+    ours, theirs = tiny
+    weights, expected = theirs.folder / "model.bin", ours.translate("one two", beam=1, max_len=9)
+    whole = weights.read_bytes()
+    if damage == "cut":
+        weights.write_bytes(whole[:-100])
+    elif damage == "altered":
+        weights.write_bytes(whole[:-9] + bytes([whole[-9] ^ 64]) + whole[-8:])
+    elif damage == "missing":
+        weights.unlink()
+    elif damage == "added":
+        (theirs.folder / "more.bin").touch()
+    elif damage == "sums":
+        (theirs.folder.parent / "sums.json").write_text("{")
+    else:
+        shutil.rmtree(theirs.folder.parent)
+        theirs.folder.mkdir(parents=True)
+    again = load_pretrained(tmp_path / "model", engine="ctranslate2")
+    assert again.translate("one two", beam=1, max_len=9) == expected
+    assert weights.read_bytes() == whole and not (theirs.folder / "more.bin").exists()
 
 
 @pytest.mark.slow

@@ -3,6 +3,8 @@
 import math
 import os
 import re
+import subprocess
+import sys
 import unicodedata
 
 import pandas as pd
@@ -138,6 +140,45 @@ def test_a_pdf_has_limits_of_time_and_size(tmp_path, monkeypatch):
     for wrong in path, tmp_path, "/dev/zero":
         with pytest.raises(FileError, match="100 bytes"):
             pdf.extract_paper(wrong)
+
+
+def test_no_module_of_the_current_folder_is_run(tmp_path, monkeypatch):
+    """Someone else's folder may hold anything, under the names of modules that reading needs."""
+    pages, expected = set_paper()
+    (tmp_path / "made.pdf").write_bytes(pdf_bytes(pages))
+    names = (
+        "statistics",
+        "json",
+        "sitecustomize",
+        "usercustomize",
+        "pdfminer",
+        "annotated",
+        "typing",
+    )
+    for name in names:
+        (tmp_path / f"{name}.py").write_text(f"open('{name} ran', 'w')\nraise SystemExit('ran')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", ["", *sys.path])  # as in a notebook
+    assert pdf.extract_paper("made.pdf") == expected
+    assert not list(tmp_path.glob("*ran"))
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("limit, status", [("1500000", 0), ("3000000", 0), ("30000", 2)])
+def test_a_limit_of_memory_is_kept_and_a_small_one_is_named(tmp_path, limit, status):
+    (tmp_path / "made.pdf").write_bytes(pdf_bytes(set_paper()[0]))
+    code = f"import sys; sys.path[:] = {sys.path!r}\n"
+    code += "from annotated.machinery.paper import pdf\n"
+    code += "import resource, subprocess\nrun = subprocess.run\n"
+    code += f"limit = lambda: resource.setrlimit(resource.RLIMIT_AS, ({limit} << 10,) * 2)\n"
+    code += "pdf.subprocess.run = lambda *a, **k: run(*a, **k, preexec_fn=limit)\n"
+    code += "try: pdf.extract_paper('made.pdf')\n"
+    code += "except OSError as error: print(error); sys.exit(2)\n"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == status, done.stderr
+    assert not status or done.stdout.startswith("made.pdf: expected a PDF of the paper; got: ")
 
 
 @pytest.mark.parametrize(

@@ -19,11 +19,11 @@ PAPER = {name: [f"Text {n} of {name}." for n in (1, 2, 3)] for name in NAMES}
 
 @pytest.fixture(autouse=True)
 def repository(tmp_path, monkeypatch):
-    """An empty repository as the current folder, and no paper named."""
+    """An empty repository as the current folder and that of the package, and no paper named."""
     monkeypatch.delenv("ANNOTATED_PAPER_PDF", raising=False)
     folder = tmp_path / "repository"
     (folder / "chapters").mkdir(parents=True)
-    (folder / "_config.yml").touch()
+    monkeypatch.setattr(quotation, "resource_path", lambda name: folder / "data" / name)
     monkeypatch.chdir(folder)
     return folder
 
@@ -67,9 +67,22 @@ def test_import_keeps_a_copy(pdf, repository, tmp_path, monkeypatch):
     assert quotation.quote("3.2.1", 2).text == "Text 2 of 3.2.1."
     kept.rename(kept.with_name("1706.03762v7.pdf"))  # laid there by hand
     assert quotation.find_paper() == PAPER
-    monkeypatch.chdir(tmp_path)  # outside of a repository the user has a folder
-    folder = quotation.paper_folder()
+    monkeypatch.setattr(quotation, "resource_path", lambda name: tmp_path / "annotated" / name)
+    folder = quotation.paper_folder()  # installed, it is a folder of the user
     assert folder.name == "paper" and tmp_path not in folder.parents
+
+
+def test_another_book_keeps_its_own_paper(pdf, repository, tmp_path, monkeypatch):
+    """A folder with _config.yml and chapters/ is that of any book of Jupyter Book."""
+    other = tmp_path / "other" / "data" / "paper"
+    other.mkdir(parents=True)
+    (tmp_path / "other" / "chapters").mkdir()
+    (tmp_path / "other" / "_config.yml").touch()
+    (other / "paper.pdf").write_bytes(b"%PDF another")
+    for here in tmp_path / "other", tmp_path / "other" / "chapters":
+        monkeypatch.chdir(here)
+        assert repository in quotation.import_paper(pdf).parents
+    assert [path.read_bytes() for path in other.iterdir()] == [b"%PDF another"]
 
 
 def test_a_failed_import_changes_nothing(pdf, tmp_path, monkeypatch):

@@ -347,6 +347,19 @@ def test_a_killed_preparation_is_never_half_used(
 
 
 @pytest.mark.processes
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python has no such option")
+def test_no_module_of_the_current_folder_is_run(tmp_path, monkeypatch):
+    for name in "pickle", "socket", "signal", "runpy":
+        (tmp_path / f"{name}.py").write_text(f"open('{name} ran', 'w')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    monkeypatch.setattr(sys, "path", [*filter(None, sys.path)])
+    with prepared._pool(1) as pool:
+        assert pool.submit(len, "abc").result() == 3
+    assert not list(tmp_path.glob("*ran")) and not os.environ.get("PYTHONSAFEPATH")
+
+
+@pytest.mark.processes
 def test_a_process_that_ends_early_is_told_with_its_causes():
     causes = r"__main__.*standard input.*lack of memory"
     with pytest.raises(InputError, match=causes), prepared._pool(1) as pool:

@@ -1,6 +1,7 @@
 """Figures 3 to 5: the numbers in the charts, and what a reader's hand does."""
 
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 
 import altair as alt
@@ -27,6 +28,26 @@ def test_alternative_texts_name_the_strongest_weights():
     assert "layer 2" in text and "b to a (head 3, 0.90)" in text
     text = heat_map(weights[1, 2], ["a", "b"]).to_dict()["description"]
     assert text.startswith("Attention of one head, from") and "b to a (0.90)" in text
+
+
+def test_words_cannot_end_the_script_of_a_saved_chart(tmp_path: Path):
+    """Only HTML is concerned: such a word looks as it did, and other words are as they were."""
+
+    def saved(*words: str) -> tuple[list[str], str]:
+        """The tags of a page, as a browser reads them, and its text."""
+        weights, page, tags = torch.full((1, 1, 4, 4), 0.25), tmp_path / "page.html", []
+        for chart in attention_lines(weights, list(words)), heat_map(weights[0, 0], list(words)):
+            chart.save(page)
+            reader = HTMLParser()
+            reader.handle_starttag = lambda tag, attrs: tags.append(tag)
+            reader.feed(text := page.read_text(encoding="utf-8"))
+        return tags, text
+
+    plain = saved("a", "b", "c", "d")
+    for bad in "</script><script>alert(1)</script>", "</SCRIPT\t>", "<!--", "<!-- <script>", "</":
+        tags, text = saved(bad, "<script>", "a<b", "-->")
+        assert tags == plain[0] and re.search('"from": "a<b"', text)
+        assert bad in text.replace("\\u2060", "").replace("\\t", "\t")
 
 
 LINES = """() => [...document.querySelectorAll('.mark-symbol.role-mark path')]

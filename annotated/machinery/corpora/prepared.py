@@ -368,6 +368,8 @@ def _blocks(lines: Iterator[Line]) -> Iterator[list[Line]]:
 def _pool(processes: int, vocabularies: Sequence[str] = ()) -> Iterator[ProcessPoolExecutor]:
     """Worker processes that can encode with these vocabularies."""
     spawn = multiprocessing.get_context("spawn")  # threads do not survive a fork
+    safe = "PYTHONSAFEPATH"  # no module of the current folder is run (from Python 3.11 on)
+    before, os.environ[safe] = os.environ.get(safe, ""), "1"
     with ProcessPoolExecutor(processes, spawn, _start_worker, (vocabularies,)) as pool:
         try:
             yield pool
@@ -380,6 +382,7 @@ def _pool(processes: int, vocabularies: Sequence[str] = ()) -> Iterator[ProcessP
             ) from error
         finally:
             pool.shutdown(cancel_futures=True)
+            os.environ[safe] = before  # empty, it is as if it were not set
 
 
 @contextmanager

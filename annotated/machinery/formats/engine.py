@@ -6,6 +6,8 @@ for the bare probabilities of all outputs that it has completed, and these are r
 
 import json
 import os
+import shutil
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,15 @@ import torch
 
 from annotated.data import PAD, START, UNK
 from annotated.decoding import length_penalty
-from annotated.machinery.corpora.downloads import cache_folder
+from annotated.machinery.corpora.downloads import cache_folder, sha256_of
 from annotated.machinery.errors import InputError, extra
-from annotated.machinery.files import digest, locked
-from annotated.machinery.formats.export import check_exportable, export_model, piece_names
+from annotated.machinery.files import digest, locked, write_text, writing_new_folder
+from annotated.machinery.formats.export import (
+    POSITIONS,
+    check_exportable,
+    export_model,
+    piece_names,
+)
 from annotated.machinery.formats.own import own_weights
 from annotated.machinery.translator import Translation, Translator
 
@@ -25,21 +32,31 @@ from annotated.machinery.translator import Translation, Translator
 def exported(translator: Translator) -> Path:
     """The model in CTranslate2's format, written to the cache unless it is there.
 
-    Its folder is named by the SHA-256 of weights, configuration and vocabularies.
+    Its folder is named by the SHA-256 of weights, configuration and vocabularies, and one whose
+    files have changed since is written again.
 
-    Raises: as `export_model`.
+    Raises: as `export_model`; FileError if the cache cannot be written.
     """
     check_exportable(translator.model, "ctranslate2")
     sides = [translator.tokenizer, translator.target_tokenizer]
     about = [asdict(translator.model.config), *(side and side.to_str() for side in sides)]
     name = digest(own_weights(translator.model), json.dumps(about))
     folder = cache_folder() / "ctranslate2" / name
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    busy = "another process exports this model; waiting for it"
-    with locked(folder.with_name(f".{name}.lock"), busy, timeout=-1):
-        if not folder.exists():
-            export_model(translator, "ctranslate2", folder)
-    return folder
+    model, sums, busy = folder / "model", folder / "sums.json", "another process exports this model"
+    with locked(folder.with_name(f".{name}.lock"), f"{busy}; waiting for it", timeout=-1):
+        with suppress(OSError, ValueError):  # not there yet, or damaged
+            if json.loads(sums.read_text(encoding="utf-8")) == _sums(model):
+                return model
+        shutil.rmtree(folder, ignore_errors=True)
+        with writing_new_folder(folder) as part:
+            export_model(translator, "ctranslate2", part / model.name)
+            write_text(part / sums.name, json.dumps(_sums(part / model.name)))
+    return model
+
+
+def _sums(folder: Path) -> dict[str, str]:
+    """SHA-256 of each file in a folder."""
+    return {path.name: sha256_of(path) for path in folder.iterdir()}
 
 
 class EngineTranslator(Translator):
@@ -89,20 +106,27 @@ class EngineTranslator(Translator):
     ) -> list[list[Translation]]:  # fmt: skip
         """The best translations of source ids, all in one batch.
 
-        Where the engine reaches the limit of length, or outputs an id that is no text, the
-        sentence is searched again by our own search.
+        A sentence is searched by our own search if the engine has too few positions for it, reaches
+        the limit of length, or outputs an id that is no text.
         """
         options = {"alpha": alpha, "offset": offset, "n_best": n_best, "max_len": max_len}
+        most = self.model.max_positions or POSITIONS
         limits = [len(ids) + max_extra if max_len is None else max_len for ids in sources]
-        found = self.engine.translate_batch(
+        limits = [min(limit, most) for limit in limits]
+        short = [ids for ids in sources if len(ids) <= most]
+        found = iter(self.engine.translate_batch(
             # The engine adds the end symbol.
-            [[self._pieces[i] for i in ids[:-1]] for ids in sources],
+            [[self._pieces[i] for i in ids[:-1]] for ids in short],
             beam_size=beam, num_hypotheses=beam, length_penalty=0, return_scores=True,
             max_input_length=0, max_decoding_length=max(limits),
-        )  # fmt: skip
+        ))  # fmt: skip
         text = (self.target_tokenizer or self.tokenizer).decode
         results = []
-        for ids, limit, row in zip(sources, limits, found, strict=True):
+        for ids, limit in zip(sources, limits, strict=True):
+            if len(ids) > most:
+                results += super().search([ids], beam=beam, max_extra=max_extra, **options)
+                continue
+            row = next(found)
             outputs = [[self._ids[piece] for piece in pieces] for pieces in row.hypotheses]
             lengths = [len(output) + 1 for output in outputs]  # the end symbol counts
             if max(lengths) > limit or {PAD, START, UNK} & {i for out in outputs for i in out}:

@@ -31,7 +31,7 @@ from annotated.machinery.translator import Translator
 from annotated.model import EncoderDecoder
 from annotated.positional import PositionalEncoding, sinusoids
 
-_POSITIONS = 2048  # length of sinusoids: twice the tokens that a translator reads per sentence
+POSITIONS = 2048  # length of sinusoids: twice the tokens that a translator reads per sentence
 
 
 def _copy_to_export(model: EncoderDecoder, half: bool) -> EncoderDecoder:
@@ -39,7 +39,7 @@ def _copy_to_export(model: EncoderDecoder, half: bool) -> EncoderDecoder:
     model = copy.deepcopy(model).cpu().eval()
     for module in model.modules():
         if isinstance(module, PositionalEncoding):
-            module.pe = sinusoids(_POSITIONS, model.config.d_model, module.base).unsqueeze(0)
+            module.pe = sinusoids(POSITIONS, model.config.d_model, module.base).unsqueeze(0)
     return model.half() if half else model.float()
 
 
@@ -136,7 +136,7 @@ def write_onnx(translator: Translator, folder: Path, half: bool = False) -> None
         raise InputError(f"expected torch 2.9 or later, to write ONNX; got {torch.__version__}")
     model = _copy_to_export(translator.model, half)
     c = model.config
-    positions = c.max_len if c.positions == "learned" else _POSITIONS
+    positions = c.max_len if c.positions == "learned" else POSITIONS
     d_k, d_v = head_widths(c.h, c.d_model, c.d_k, c.d_v)
     sizes = {"N": c.N, "h": c.h, "d_k": d_k, "d_v": d_v, "tgt_vocab": c.tgt_vocab}
     ids = {"start": START, "end": END, "padding": PAD, "unknown": UNK}

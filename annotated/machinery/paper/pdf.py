@@ -9,7 +9,6 @@ within a line, which a table recognizes, become LaTeX.
 """
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -278,10 +277,12 @@ def extract_paper(pdf: str | Path) -> dict[str, list[str]]:
         import pdfminer  # noqa: F401
     check_pdf(Path(pdf))
     with reading(pdf, "a PDF of the paper"):
-        command = [sys.executable, "-m", __name__, str(pdf)]
-        paths = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+        # Isolated, because `python -m` would import modules of the current folder before others.
+        code = f"import sys; sys.path[:] = {[*filter(None, sys.path)]!r}; "
+        code += f"from {__name__} import _main; _main()"
+        command = [sys.executable, "-I", "-c", code, str(pdf)]
         try:
-            done = subprocess.run(command, env=paths, capture_output=True, timeout=_SECONDS)
+            done = subprocess.run(command, capture_output=True, timeout=_SECONDS)
         except subprocess.TimeoutExpired:
             raise ValueError(f"one that takes more than {_SECONDS} seconds to read") from None
         if done.returncode:
@@ -295,12 +296,12 @@ def _main() -> None:
     with suppress(ImportError):  # not on Windows
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        limits = {*resource.getrlimit(resource.RLIMIT_AS)} - {resource.RLIM_INFINITY}
+        most = min(limits | {_MEMORY})  # a process cannot raise its own limit
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
     try:
         print(json.dumps(_extract(Path(sys.argv[1]))))
+    except MemoryError:
+        sys.exit("one that takes more memory to read than is allowed")
     except Exception as error:  # pdfminer raises many kinds of errors
         sys.exit(" ".join(str(error).split()) or type(error).__name__)
-
-
-if __name__ == "__main__":
-    _main()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from annotated.machinery.errors import FileError
-from annotated.machinery.files import write_text, writing
+from annotated.machinery.files import resource_path, write_text, writing
 from annotated.machinery.paper.pdf import PARTS, check_pdf, extract_paper
 
 _FORMAT = b"5"  # increase this number when extraction changes, so that stored text is not reused
@@ -29,11 +29,10 @@ _VERSIONS = {  # SHA-256 of the versions that can be downloaded, in order of pre
 
 
 def paper_folder() -> Path:
-    """The folder of the paper: `data/paper` in this repository, or else a user's folder."""
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if (folder / "_config.yml").is_file() and (folder / "chapters").is_dir():
-            return folder / "data" / "paper"
+    """The folder of the paper: `data/paper` in this repository, or a user's if it is installed."""
+    data = resource_path("corpora.toml").parent
+    if data.name == "data":
+        return data / "paper"
     from platformdirs import user_cache_path
 
     return user_cache_path("annotated") / "paper"

@@ -6,6 +6,7 @@ word and head, in ten-thousandths, and the chart unpacks them in the reader's br
 """
 
 import json
+import re
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -33,6 +34,14 @@ def _weight_rows(weights: Tensor) -> list[dict[str, Any]]:
         for head, rows in enumerate(heads, start=1)
         for q, row in enumerate(rows)
     ]
+
+
+def _drawn_words(words: list[str]) -> list[str]:
+    """As `readable_words`, with an invisible word joiner in `</` and `<!`.
+
+    A saved chart is a script inside a page, which a word such as </script> would end.
+    """
+    return [re.sub("<(?=[/!])", "<\u2060", word) for word in readable_words(words)]
 
 
 def _describe(shown: AttentionWeights, layer: int, heads: list[int], query: int | None) -> str:
@@ -233,7 +242,7 @@ def attention_lines(
     with extra("viz"):
         import altair as alt
     weights = weights.unsqueeze(0) if weights.dim() == 3 else weights
-    shown = AttentionWeights(weights, readable_words(queries), readable_words(keys or queries))
+    shown = AttentionWeights(weights, _drawn_words(queries), _drawn_words(keys or queries))
     layers, h = weights.shape[:2]
     layer = layers if layer is None else layer
     heads = list(range(1, h + 1)) if heads is None else heads
@@ -305,7 +314,7 @@ def heat_map(
     with extra("viz"):
         import altair as alt
     check_real("full", full, 1e-4, 1)
-    words = readable_words(queries), readable_words(keys or queries)
+    words = _drawn_words(queries), _drawn_words(keys or queries)
     shown = AttentionWeights(weights[None, None], *words)
     rows = [  # the numbers preserve the order of the words
         {"row": f"{q:03d} {a}", "column": f"{k:03d} {b}", "from": a, "to": b, "weight": round(w, 4)}
