@@ -107,10 +107,12 @@ def test_a_name_is_fetched_once_and_stays_what_it_was(tmp_path):
         assert first.returncode == 0, first.stderr
         assert f"owner/tiny, revision {REVISION}: license cc-by-4.0" in first.stderr
         assert "owner/tiny: a text must begin with one of >>deu<<" in first.stderr
+        assert "owner/tiny: there is no such folder here, so it is downloaded" in first.stderr
         for name in "owner/none", "owner/tiny@other":
             unknown = translate(name, tmp_path, port)
             assert unknown.returncode == 2 and unknown.stderr.count("\n") == 1
-            start = f"annotated: {name}: expected a model of the Hub; got: "
+            wanted = "expected a folder that exists, or a model of the Hub"
+            start = f"annotated: {name}: {wanted}; got: "
             assert unknown.stderr.startswith(start)
     offline = translate("owner/other", tmp_path, port)
     assert offline.returncode == 2 and offline.stderr.count("\n") == 1, offline.stderr
@@ -209,9 +211,14 @@ def test_a_path_is_not_taken_for_a_name(tmp_path, monkeypatch):
     monkeypatch.setattr(hub_module, "hub_folder", lambda name: Path("hub", name))
     for name in "Helsinki-NLP/opus-mt-en-fr", "owner/name@0123abc":
         assert hub_module.model_folder(name) == Path("hub", name)
-    (tmp_path / "runs").mkdir()
-    for path in "no-such-model", "/a/b", "a/b/c", "../b", "a/", "runs/en-de":
+    monkeypatch.setattr(hub_module, "_snapshot", None)  # not reached
+    for path in "runs/base-en-de", "models/en-fr", "runs/base-en-de@main", "data/a":
+        for find in hub_module.model_folder, hub_module.language_model_folder:
+            with pytest.raises(InputError, match=f"OWNER/NAME.*{path}|{path}.*OWNER/NAME"):
+                find(path)
+    (tmp_path / "mine").mkdir()
+    for path in "no-such-model", "/a/b", "a/b/c", "../b", "a/", "mine/en-de", "./runs/a":
         with pytest.raises(InputError, match="OWNER/NAME"):
             hub_module.model_folder(path)
-    with pytest.raises(InputError, match="runs"):
-        hub_module.model_folder("runs/name")
+    with pytest.raises(InputError, match="if mine is a local folder"):
+        hub_module.model_folder("mine/name")

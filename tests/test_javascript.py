@@ -337,6 +337,20 @@ def tab(browser, site: Path):
     assert not reports
 
 
+@pytest.mark.parametrize("part", ["%", "%zz", "%E4", "a%20b%", "%FF%FE", "\\", "", "__proto__"])
+def test_a_page_lives_whatever_part_of_it_is_asked_for(browser, site: Path, part: str) -> None:
+    tab, reports = browser.new_page(), list[str]()
+    tab.on("pageerror", lambda error: reports.append(str(error)))
+    tab.goto(f"{(site / 'page.html').as_uri()}#{part}")
+    tab.wait_for_selector(".live form")
+    tab.evaluate("location.hash = '#%%'; location.hash = '#%C3%BC'")
+    made = "const made = document.createElement('details'); document.body.append(made);"
+    tab.evaluate(f"{made} made.innerHTML = '<p id=100%>'; location.hash = '#100%'")
+    tab.wait_for_selector("details[open]")
+    tab.close()
+    assert not reports
+
+
 @pytest.fixture(scope="module")
 def translators() -> dict[str, Translator]:
     return {name: load_pretrained(name) for name in (CAPTIONS, GENERAL, FIREFOX)}

@@ -363,10 +363,20 @@
     }
   }
 
+  // What a link leads to on this page; a % in it may begin no letter.
+  function targetOf({ hash }) {
+    const name = hash.slice(1);
+    try {
+      return document.getElementById(decodeURIComponent(name));
+    } catch {
+      return document.getElementById(name);
+    }
+  }
+
   // The theme marks in the contents a heading that passes the top, not one that is jumped over.
   function markPlace() {
     const places = [...document.querySelectorAll(".page-toc a.nav-link")].map((link) => {
-      const section = document.getElementById(decodeURIComponent(link.hash.slice(1)));
+      const section = targetOf(link);
       return { link, heading: section?.querySelector("h2, h3, h4") };
     });
     const mark = () => {
@@ -388,7 +398,7 @@
 
   // What a link leads to may be folded away, or in a laboratory that is left out.
   function unfold() {
-    const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const target = targetOf(location);
     const fold = target?.closest("details:not([open])");
     if (fold) fold.open = true;
     const left = target?.closest(".short #laboratory");

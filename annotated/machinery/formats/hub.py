@@ -24,6 +24,9 @@ _PIECES = ["vocab.json", "source.spm", "target.spm"]
 _FILES = ["config.json", *_PIECES, *VOCABULARIES, "README.md"]
 _WEIGHTS = ["model.safetensors", "pytorch_model.bin"]  # the first one that exists is used
 
+# First parts of our own paths, so that a run in another folder is not taken for a stranger's model.
+_LOCAL = "runs", "models", "data"
+
 _INDEX = "model.safetensors.index.json"  # for weights in several files
 # The files of a language model except for its weights.
 _LANGUAGE = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
@@ -71,6 +74,8 @@ def _snapshot(
         there = {file.rfilename for file in model_info(repo, revision=at).siblings or ()}
         folder = str(cached)
         if not cached or {*unknown} & there:
+            if not cached:
+                say(f"{name}: there is no such folder here, so it is downloaded from the Hub")
             chosen = [file for file in weights if file in there][:1]
             folder = snapshot_download(repo, allow_patterns=[*files, *chosen], revision=at)
             if chosen == [_INDEX]:
@@ -92,7 +97,14 @@ def _snapshot(
             missing = f"the cache has no {', '.join(unknown)}"
             say(f"{name}: {missing}, and the Hub could not be asked for them: {reason}")
             return cached
-        raise FileError(f"{name}: expected a model of the Hub; got: {reason}") from error
+        wanted = f"{name}: expected a folder that exists, or a model of the Hub"
+        raise FileError(f"{wanted}; got: {reason}") from error
+
+
+def _is_on_hub(name: str) -> bool:
+    """Whether a name is one of the Hub: not that of a local path, existing or mistyped."""
+    owner = name.partition("/")[0]
+    return bool(_NAME.fullmatch(name)) and owner not in _LOCAL and not os.path.exists(owner)
 
 
 def weight_files(index: Path) -> list[str]:
@@ -140,7 +152,7 @@ def language_model_folder(source: str | Path) -> Path:
     name = str(source)
     if os.path.exists(name) or os.path.exists(name.partition("/")[0]) or name.endswith(".gguf"):
         return Path(name)
-    if not _NAME.fullmatch(name):
+    if not _is_on_hub(name):
         wanted = "a folder, a GGUF file, or a model of the Hub as OWNER/NAME"
         raise InputError(f"expected {wanted}; got {name[:80]!r}")
 
@@ -183,13 +195,14 @@ def model_folder(name: str | Path) -> Path:
     ours = any(os.path.isfile(folder / file) for file in ("config.json", "model.safetensors"))
     if ours or is_firefox(folder):
         return folder
-    if _NAME.fullmatch(str(name)) and not os.path.exists(str(name).partition("/")[0]):
-        return hub_folder(str(name))  # it cannot be a local path
+    if _is_on_hub(str(name)):
+        return hub_folder(str(name))
     known = sorted(path.parent.name for path in models.glob("*/model.safetensors"))
     wanted = f"a folder with model.safetensors, or a model out of {', '.join(known)}"
     hint = "a model of the Hub is called OWNER/NAME"
     if _NAME.fullmatch(str(name)):
-        hint += f", and is not looked up if {str(name).partition('/')[0]} is a local folder"
+        owner = str(name).partition("/")[0]
+        hint += f", and is not looked up if {owner} is a local folder, or {', '.join(_LOCAL)}"
     raise InputError(f"expected {wanted}; got {str(name)!r} ({hint})")
 
 
