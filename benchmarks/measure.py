@@ -255,14 +255,16 @@ Time this book's Transformer and others of the same shape: a training step, a se
 skipped: `pip install -e '.[bench]'` installs all except JoeyNMT, which
 `pip install --no-deps joeynmt` adds.""",
         """\
-Each of these has its own --help:
+Each of these has its own options:
 
-python -m benchmarks data        preparing and reading corpora
-python -m benchmarks gpu         whole updates of the paper's models on one GPU
-python -m benchmarks page        the model on the front page
-python -m benchmarks mutations   faults that the tests should notice
+python -m benchmarks data --help       # preparing and reading corpora
+python -m benchmarks gpu --help        # whole updates of the paper's models on one GPU
+python -m benchmarks page --help       # the model on the front page
+python -m benchmarks mutations --help  # faults that the tests should notice
 
-Run nothing else in the meantime. A first trial: python -m benchmarks --quick. The run of the book:
+Run nothing else in the meantime. A first trial, and the run of the book:
+
+python -m benchmarks --quick
 python -m benchmarks --threads 2""",
     )
     add = parser.add_argument

@@ -24,7 +24,7 @@ from nltk import Tree
 from safetensors.torch import load_file
 
 from annotated.data import train_bpe
-from annotated.machinery.cli.main import _COMMANDS, HOW_TO_TRANSLATE, build_parser, main
+from annotated.machinery.cli.main import _COMMANDS, main
 from annotated.machinery.corpora.registry import known_corpora
 from annotated.machinery.files import write_text
 from annotated.machinery.formats.own import save_model
@@ -413,14 +413,6 @@ def test_an_unknown_option_is_answered_with_those_there_are(prompts, capsys, lin
     error = capsys.readouterr().err
     assert end.value.code == 2 and f"did you mean {meant}" in error
     assert error.startswith(f"usage: annotated {line.split()[0]}")
-
-
-def test_the_examples_of_the_help_can_be_typed():
-    examples = re.findall(r"^  annotated (translate .*?)(?: <.*)?$", HOW_TO_TRANSLATE, re.M)
-    split = [shlex.split(line) for line in examples]
-    given = [build_parser(words).parse_known_args(words) for words in split]
-    texts = [[*options.text, *more] for options, more in given]
-    assert texts == [["A dog runs.", "A cat sleeps."], [], ["A dog runs."]]
 
 
 def test_data_list(capsys):

@@ -25,7 +25,6 @@ from annotated.machinery.formats.own import own_weights, save_model
 from annotated.machinery.progress import progress_bar
 from annotated.model import EncoderDecoder
 
-_MOST = 1_000_000  # tokens or sentences; a larger number is a typing error
 _ALIASES = {"num_beams": "beam", "length_penalty": "alpha", "max_new_tokens": "max_len"}
 
 
@@ -86,9 +85,9 @@ class Translator:
 
         Raises: ValueError for an invalid argument, or for a sentence that is not a string.
         """
-        check_whole("batch_tokens", batch_tokens, most=_MOST)
-        check_whole("chunk", 1 if chunk is None else chunk, most=_MOST)
-        check_whole("max_source", max_source, least=2, most=_MOST)
+        check_whole("batch_tokens", batch_tokens)
+        check_whole("chunk", 1 if chunk is None else chunk)
+        check_whole("max_source", max_source, least=2)
         for other in _ALIASES.keys() & search.keys():
             if _ALIASES[other] in search:
                 raise InputError(f"expected {_ALIASES[other]} or {other}, its alias; got both")
