@@ -234,7 +234,7 @@ def run_paper(options: argparse.Namespace) -> None:
 def _check_output(path: str | None, *inputs: str | Path | None) -> None:
     """Before the work starts: raise FileError if the output cannot be written or is an input."""
     if path is not None:
-        output_file(path, *filter(None, inputs))
+        output_file(path, *(each for each in inputs if each))
 
 
 def _check_results(path: str | None, *inputs: str | Path) -> None:
