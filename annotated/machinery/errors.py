@@ -3,7 +3,7 @@
 Every message states what was expected, what was given instead, and where.
 """
 
-import sys
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
@@ -53,7 +53,7 @@ def one_line(message: object, most: int = 1000) -> str:
     return "".join(x if x.isprintable() else x.encode("unicode_escape").decode() for x in text)
 
 
-def check_whole(name: str, value: Any, least: int = 1, most: int = sys.maxsize) -> None:
+def check_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
     """Raise InputError unless a value is an integer from least to most; bool is not accepted."""
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise InputError(f"expected a whole number for {name}; got {value!r:.80}")

@@ -4,6 +4,7 @@ Sentences are batched by length, which affects the speed and never the translati
 itself and the check of its arguments are in `annotated.decoding.beam_search`.
 """
 
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -86,7 +87,7 @@ class Translator:
         Raises: ValueError for an invalid argument, or for a sentence that is not a string.
         """
         check_whole("batch_tokens", batch_tokens)
-        check_whole("chunk", 1 if chunk is None else chunk)
+        check_whole("chunk", 1 if chunk is None else chunk, most=sys.maxsize)
         check_whole("max_source", max_source, least=2)
         for other in _ALIASES.keys() & search.keys():
             if _ALIASES[other] in search:
