@@ -355,7 +355,8 @@ def prompts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The prompts that a language model gets."""
     seen: list[str] = []
     stream = lambda prompt, *about, **options: seen.append(prompt) or iter(["text"])
-    generator = SimpleNamespace(stream=stream, model=SimpleNamespace(to=lambda device: None))
+    generator = SimpleNamespace(stream=stream)
+    generator.to = lambda device: generator
     monkeypatch.setattr("annotated.load_language_model", lambda name: generator)
     return seen
 
