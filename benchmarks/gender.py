@@ -11,6 +11,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator
+from itertools import combinations, count
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,6 +58,8 @@ far | The {n} that I saw yesterday in the city is old. | {A} {p} que eu vi ontem
 far | The {n} that I saw yesterday in the city with my brother is old. | {A} {p} que eu vi ontem na cidade com meu irmão é | velha velho
 attractor | The {n} near the wall is old. | {A} {p} perto da parede é | velha velho
 attractor | The {n} near the river is old. | {A} {p} perto do rio é | velha velho
+attractor | The {n} near the river is beautiful. | {A} {p} perto do rio é | bonita bonito
+attractor | The {n} near the river is red. | {A} {p} perto do rio é | vermelha vermelho
 it | When I saw the {n}, it fell. | Quando eu vi {a} {p}, | ela ele
 it | When I saw the {n}, it was closed. | Quando eu vi {a} {p}, estava | fechada fechado
 it | I like the {n} because it is beautiful. | Eu gosto {d} {p} porque é | linda lindo
@@ -459,6 +462,47 @@ def flips(
                        "changed": 1 - equal(found, whole)}  # fmt: skip
 
 
+def steps(
+    translator: Translator, nouns: Nouns, means: dict[str, Tensor], head: str
+) -> Iterator[dict[str, Any]]:
+    """Greedy translations with a head off at the first word, or from the second on."""
+    texts = [f"The {english} is old." for english, _ in nouns["f"]]
+    ((name, change),) = replaced(translator, means, [head]).items()
+    found = {}
+    for off in ("never", "always", "first word", "later words"):
+        seen = count()
+
+        def at_some(x: Tensor, off: str = off, seen: Iterator[int] = seen) -> Tensor:
+            first = next(seen) == 0
+            return change(x) if off in ("always", "first word" if first else "later words") else x
+
+        with touch(translator.model, {name: at_some}):  # all sentences are one batch
+            found[off] = translator.translate(texts, beam=1, batch_tokens=100_000)
+        yield {
+            "off": off, "masculine": sum(text.startswith("O ") for text in found[off]),
+            **{f"as {other}": sum(map(str.__eq__, found[off], found[other]))
+               for other in ("never", "always") if other in found}, "of": len(texts),
+        }  # fmt: skip
+
+
+def which(translator: Translator, nouns: Nouns) -> Iterator[dict[str, Any]]:
+    """Shares of the decoder's heads in the choice between two nouns of one gender, after "A"."""
+    parts, template = head_parts(translator, {"X": CROSS}), Template.read()[0]
+    first, second = nouns["f"][::2], nouns["f"][1::2]
+    moved: dict[str, list[float]] = {part: [] for part in parts}
+    whole = []
+    for (one, written), (two, other) in zip(first, second, strict=True):
+        sources = [[template.english.format(n=noun)] for noun in (one, two)]
+        words = (written, other)
+        clean = [contrast(translator, source, ["A"], words).item() for source in sources]
+        new = patch(translator, *sources, ["A"], words, parts)
+        whole.append(clean[0] - clean[1])
+        for part, value in new.items():
+            moved[part].append(clean[0] - value.item())
+    for part, values in moved.items():
+        yield {"head": part, **interval(ratio, np.array(values), np.array(whole))}
+
+
 def bleu(
     translator: Translator, source: list[str], target: list[str], off: dict[str, dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
@@ -580,11 +624,13 @@ def main() -> None:
         "templates": lambda: abilities(translator, Template.read(), read),
         "maps": lambda: maps(translator, read),
         "routes": lambda: routes(translator, read, pair),
-        "without": lambda: without(translator, read, means, sets | singles(pair, every)),
+        "without": lambda: without(translator, read, means, sets | controls(pair, every)),
         "sorting": lambda: sorting(translator, pronouns, choose, read),
         "cells": lambda: cells(translator, choose, read),
         "dial": lambda: dial(translator, choose, read, list(saved()["cells"][0]["chosen"])),
         "flips": lambda: flips(translator, read, means, article),
+        "steps": lambda: steps(translator, read, means, article),
+        "which": lambda: which(translator, read),
         "winograd": lambda: winograd(translator, read),
         "people": lambda: people(translator),
         "free": lambda: free(translator, read, off),
@@ -596,10 +642,14 @@ def main() -> None:
             write(options.out, {"pair": pair, "article": article, name: list(sections[name]())})
 
 
-def singles(pair: list[str], every: list[str]) -> dict[str, list[str]]:
-    """Each head of a pair, and the other heads of its layer."""
-    layer = [head for head in every if head not in pair and head[:3] == pair[0][:3]]
-    return {head: [head] for head in pair} | {"rest of the layer": layer}
+def controls(pair: list[str], every: list[str]) -> dict[str, list[str]]:
+    """Each head of a pair, the rest of its layer, all other pairs there, and pairs anywhere."""
+    rest = [head for head in every if head not in pair]
+    layer = [head for head in rest if head[:3] == pair[0][:3]]
+    draw = random.Random(1)
+    pairs = [*combinations(layer, 2), *(draw.sample(rest, 2) for _ in range(4 * SETS))]
+    sets = {head: [head] for head in pair} | {"rest of the layer": layer}
+    return sets | {" ".join(two): list(two) for two in pairs}
 
 
 if __name__ == "__main__":
