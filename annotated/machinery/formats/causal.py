@@ -390,7 +390,7 @@ class TextGenerator:
     def encode(self, text: str, chat: bool = False) -> list[int]:
         """Ids of a text, or of a conversation that begins with it as a user's message.
 
-        As in transformers, a text that contains one of the model's symbols, such as <|im_end|>,
+        As in transformers, a text that contains one of the model's symbols, such as `<|im_end|>`,
         yields the id of this symbol, also in a user's message.
 
         Raises: InputError as `stream` does.
