@@ -659,14 +659,14 @@ def test_a_head_s_mean_has_the_effect_that_it_has_in_python(tab, translators, na
 def test_a_head_is_switched_off_for_every_sentence(tab, translators) -> None:
     place, translator = tab.locator(".live").nth(8), translators[FIREFOX]
     ask(place, PICTURE)
-    place.get_by_role("button", name="Switch off X2.3").click()
+    place.get_by_role("button", name="Switch X2.3 off").click()
     for text in PICTURE, "The law is new.":
         settle(place)
         with switch_off(translator.model, {"decoder.layers.1.src_attn": [2]}, means_of(FIREFOX)):
             assert place.locator(".translation").inner_text() == translator.translate(text)
         assert translator.translate(text) in place.inner_text()  # with all heads on
         ask(place, "The law is new.")
-    place.get_by_role("button", name="Switch off X2.3").click()
+    place.get_by_role("button", name="Switch X2.3 on").click()
     settle(place)
     assert place.locator(".translation").inner_text() == translator.translate(text)
 

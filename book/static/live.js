@@ -533,10 +533,10 @@
       for (const row of rows)
         for (const [i, value] of mean.entries()) row[start + i] = value / 10_000;
     };
-    const toggle = button({ textContent: `Switch off ${head}`, ariaPressed: false, onclick });
+    const toggle = button({ textContent: `Switch ${head} off`, onclick });
     function onclick() {
       wanted = off = !wanted;
-      toggle.ariaPressed = wanted;
+      toggle.textContent = `Switch ${head} ${wanted ? "on" : "off"}`;
       run();
     }
     function options(ids) {
