@@ -24,7 +24,7 @@ from packaging.requirements import Requirement
 
 PREINSTALLED = {"torch", "numpy", "pandas", "altair", "ipykernel", "nbclient"}
 CHAPTERS = [
-    *("index", "3-3-feed-forward", "5-1-data-batching", "5-2-hardware-schedule"),
+    *("index", "by-hand", "3-3-feed-forward", "5-1-data-batching", "5-2-hardware-schedule"),
     *("6-1-machine-translation", "6-3-constituency-parsing", "attention-visualizations"),
     "who-is-it",
 ]
