@@ -13,7 +13,7 @@ from execution import choose_cache, execute_chapters
 from finish import finish_pages, mend_body
 from head import add_buttons, colors, describe, drop_scripts, write_front_door
 from links import Modules, Offered, Reference, details, read_docstring
-from live import Live, write_models
+from live import Live, Turn, write_models
 from notebooks import remote, write_notebooks
 from reading import add_short_read, add_way
 from sphinx.application import Sphinx
@@ -57,6 +57,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_node(details, html=DETAILS)
     app.add_directive("offered", Offered)
     app.add_directive("live", Live)
+    app.add_directive("turn", Turn)
     at_cells = Cells, PaperLayer, Claims, Modules
     for transform in (*at_cells, InlineFigures, LargeCharts, Symbols, Reference):
         app.add_post_transform(transform)

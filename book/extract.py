@@ -228,7 +228,7 @@ def package(chapters: Path, folder: Path) -> dict[str, str]:
     modules = collect(chapters)
     texts = {f"{module.name}.py": module.text() for module in modules.values()}
     names = offered(chapters, homes(folder, modules))
-    by_hand = [name for name in ("compat", "machinery") if [*folder.glob(f"{name}*")]]
+    by_hand = [name for name in ("by_hand", "compat", "machinery") if [*folder.glob(f"{name}*")]]
     top = [*sorted(modules), *by_hand]
     listed = {module: " ".join(found) for module, found in names.items()}
     modules_text = textwrap.fill(" ".join(top), 100)

@@ -11,6 +11,13 @@ from sphinx.application import Sphinx
 
 from annotated.machinery.palette import COLORS, HEADS, PALETTE
 
+# Nothing from other sites, and no text executed as code; `file:` is for pages on the disk, and
+# WebAssembly for the readers' Python.
+POLICY = (
+    "default-src 'self' file: data: blob: 'unsafe-inline' 'wasm-unsafe-eval'; "
+    "object-src 'none'; base-uri 'none'"
+)
+
 
 def add_buttons(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
     """Add buttons to download a page's notebook and, with a GitHub remote, to run it online."""
@@ -48,10 +55,6 @@ def describe(app: Sphinx, page: str, template: str, context: dict, doctree) -> N
         "description": about, "og:title": title, "og:description": about,
         "og:type": "article", "og:image": picture, "twitter:card": "summary_large_image",
     }  # fmt: skip
-    # Nothing from other sites, and no text executed as code; `file:` is for pages on the disk.
-    policy = (
-        "default-src 'self' file: data: blob: 'unsafe-inline'; object-src 'none'; base-uri 'none'"
-    )
     # If storage is blocked, themes and search would fail; the substitute lasts as long as the page.
     storage = (
         'try { localStorage.setItem("_", ""); localStorage.removeItem("_"); } '
@@ -63,7 +66,7 @@ def describe(app: Sphinx, page: str, template: str, context: dict, doctree) -> N
     short = 'document.documentElement.classList.toggle("short", !!localStorage.getItem("short"));'
     context["default_mode"] = "auto"
     context["metatags"] = context.get("metatags", "") + (
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}" />\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}" />\n'
         f"<script>{storage} {short}</script>\n"
     )
     context["metatags"] += "".join(

@@ -17,12 +17,14 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
 
-from annotated import load_pretrained
+from annotated import by_hand, load_pretrained
 from annotated.machinery.visualization.weights import merge_words, read_attention
 
 STATIC = Path(__file__).resolve().parent / "static"
 MODELS = Path(__file__).resolve().parent.parent / "data" / "models"
+TURNED = "multi30k-en-de"  # the model on which readers' parts run
 RESULTS = MODELS.parent / "results"
+TURN = re.compile(r"^```\{turn\} (\w+)$", re.MULTILINE)
 ASKED = re.compile(r"^```\{live\} \w+\n(?:^:.*\n)*?^:model: (\S+)$", re.MULTILINE)
 
 # What scripts expect of a page, and a method that QuickJS lacks.
@@ -65,6 +67,50 @@ class Live(SphinxDirective):
         else:
             text = live_place(self.arguments[0], sentences=sentences, **self.options)
         return [nodes.raw("", text, format="html")]
+
+
+class Turn(SphinxDirective):
+    """An element in which a reader writes a part of the Transformer, filled by `static/turn.js`.
+
+    The argument is the name of the part in `annotated.by_hand`.
+    """
+
+    required_arguments = 1
+
+    def run(self) -> list[nodes.Node]:
+        name = self.arguments[0]
+        if name not in by_hand.PARTS:
+            raise self.error(f"expected one of {', '.join(by_hand.PARTS)}; got {name!r}")
+        return [nodes.raw("", turn_place(name), format="html")]
+
+
+def turn_place(name: str) -> str:
+    """HTML that `static/turn.js` finds and fills."""
+    part = by_hand.PARTS[name]
+    data = {key: part[key] for key in ("task", "skeleton", "hint", "solution")}
+    data["needs"] = part.get("needs", [])
+    size = len(model_script(TURNED)) + len(turn_script())
+    size += (STATIC / "micropython.js").stat().st_size
+    data["megabytes"] = round(size / 1e6)
+    text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    without = f"Your turn, which requires JavaScript: {html.escape(part['task'])}"
+    return (
+        f'<div class="turn" data-part="{name}"><noscript><p>{without}</p></noscript>'
+        f'<script type="application/json">{text}</script></div>'
+    )
+
+
+@cache
+def turn_script() -> str:
+    """What a turn's worker needs, as texts: a page opened from the disk can fetch nothing."""
+    parts = ("elements", "search", "transformer", "turn-worker")
+    read = lambda path: path.read_text(encoding="utf-8")
+    texts = {
+        "scripts": "\n".join(read(STATIC / f"{name}.js") for name in parts),
+        "checks": read(Path(by_hand.__file__)),
+        "numbers": read(RESULTS / "by-hand.json"),
+    }
+    return f"(window.turn ??= {{}}).texts = {json.dumps(texts, ensure_ascii=False)};\n"
 
 
 def live_place(show: str, model: str, sentences: list[str], word: str = "") -> str:
@@ -209,6 +255,10 @@ def model_script(name: str) -> str:
 def write_models(chapters: Path, folder: Path) -> None:
     """Write the scripts of all models that chapters use."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = (path.read_text(encoding="utf-8") for path in sources(chapters).values())
-    for name in {name for text in texts for name in ASKED.findall(text)}:
+    texts = [path.read_text(encoding="utf-8") for path in sources(chapters).values()]
+    names = {name for text in texts for name in ASKED.findall(text)}
+    if any(TURN.search(text) for text in texts):
+        names.add(TURNED)
+        (folder / "by-hand.js").write_text(turn_script(), encoding="utf-8")
+    for name in names:
         (folder / f"{name}.js").write_text(model_script(name), encoding="utf-8")

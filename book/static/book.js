@@ -460,8 +460,9 @@
 
   const pictures = {
     // scripts, and what they fill
-    "search.js": "div.live[data-model], div.hero",
-    "live.js": "div.live[data-model]",
+    "search.js": "div.live[data-model], div.hero, div.turn",
+    "live.js": "div.live[data-model], div.turn",
+    "turn.js": "div.turn",
     "figure1.js": "div.alive",
     "hero.js": "div.hero",
     "film.js": "div.film",

@@ -34,7 +34,7 @@
     const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
     const bytes = new Uint8Array(await new Response(unpacked).arrayBuffer());
     const transformer = new window.Transformer(config, bytes);
-    return { transformer, walk, wordGroups, ...vocabulary(tokenizer) };
+    return { transformer, config, bytes, walk, wordGroups, ...vocabulary(tokenizer) };
   }
 
   function vocabulary(file) {
