@@ -45,7 +45,7 @@ _NAMES = {
 _OFFERED = {module: names.split() for module, names in _NAMES.items()}
 _MODULES = """
 attention data decoding embeddings evaluation feed_forward incremental language_model model
-optimizer parsing positional regularization stacks training variations compat machinery
+optimizer parsing positional regularization stacks training variations by_hand compat machinery
 """
 __getattr__, *_ = lazy_loader.attach(__name__, _MODULES.split(), _OFFERED)
 __all__ = sorted(name for names in _OFFERED.values() for name in names if name[0] != "_")

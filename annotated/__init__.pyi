@@ -1,5 +1,6 @@
 # Generated from the chapters by book/extract.py.
 from . import attention as attention
+from . import by_hand as by_hand
 from . import compat as compat
 from . import data as data
 from . import decoding as decoding

@@ -35,12 +35,10 @@ def softmax(scores):
         "wrong": [
             ["math.exp(score - largest)", "score", "The scores are divided by their sum without "
              "exp. A weight may not be negative, and exp makes each score positive."],
-            [" / total", "", "The exponentials are right, but they are not divided by their sum. "
-             "Weights have to sum to 1."],
+            [" / total", "", "The exponentials are not divided by their sum. The weights have to "
+             "sum to 1."],
             ["score - largest", "score", "exp of a large score is too large for a number. Subtract "
              "the largest score from all of them before exp: the weights stay the same."],
-            ["sum(powers)", "max(powers)", "You divide by the largest exponential, so that the "
-             "largest weight is 1. Divide by the sum of all, so that the weights sum to 1."],
             ["math.exp(score - largest)", "2 ** (score - largest)",
              "These are powers of 2. The softmax uses powers of e: math.exp."],
             ["math.exp(score - largest)", "math.exp(largest - score)",
@@ -273,8 +271,6 @@ def positions(pos, d_model):
             ["max(0.0, x)", "max(1.0, x)", "Numbers below 1 become 1. The kink is at 0."],
             ["max(0.0, x)", "math.log(1 + math.exp(x))", "This is a smooth version (softplus). The "
              "paper takes max(0, x)."],
-            ["max(0.0, x)", "-max(0.0, -x)", "The positive numbers become 0: the signs are "
-             "exchanged."],
         ],
     },
     "greedy": {
@@ -303,10 +299,8 @@ def greedy(step, start, end, most):
              "writes the first word again and again. Give it all ids."],
             ["ids[-1] != end and ", "", "The loop goes on after the end symbol. Stop once it is "
              "written."],
-            ["max(scores)", "min(scores)", "You take the least likely id. The likeliest has the "
-             "largest log-probability."],
-            ["max(scores)", "max(scores, key=abs)", "You take the largest absolute value. "
-             "Log-probabilities are negative: the likeliest is nearest to 0."],
+            ["max(scores)", "min(scores)", "You take the least likely id. Log-probabilities are "
+             "negative: the likeliest is nearest to 0."],
             ["max(scores)", "sorted(scores)[-2]", "You take the second best id each time."],
             ["len(ids) <= most", "len(ids) < most", "You stop one id too early: start does not "
              "count among the `most` that are written."],
@@ -354,9 +348,7 @@ def beam(step, start, end, most, width, alpha):
             ["max(done)", "min(done)", "You return the worst of the finished outputs. Scores are "
              "negative: the best is the largest."],
             ["return max(done)[1]", "return done[0][1]", "You return the output that finished "
-             "first. A later one may have a better score."],
-            ["while alive", "while not done and alive", "You stop at the first finished output. "
-             "Others may end later, with a better score."],
+             "first, or stop with it. A later one may have a better score."],
             ["total + log", "log", "Each step forgets the log-probabilities before it. Add them "
              "up along the output."],
             ["ids[1:]))", "ids))", "The start symbol is still in front. Return only what was "
@@ -422,22 +414,16 @@ def check(name: str, mine: "Callable") -> Verdict:
         return Verdict(False, "Give check the function itself: check(" + repr(name) + ", mine).")
     cases = numbers()["cases"][name]
     tensors = wants_tensors(mine, cases[0])
-    outcomes = []
-    for case in cases:
-        got = outcome(mine, case, tensors)
-        outcomes.append(got)
-        gap = difference(got, case)
-        if gap:
-            break
-    else:
-        many = "all " + str(len(cases)) + " cases" if len(cases) > 1 else "the case"
-        return Verdict(
-            True, "Right: your " + name + " agrees with the model’s numbers in " + many + "."
-        )
+    outcomes = [outcome(mine, case, tensors) for case in cases]
+    gaps = [difference(got, case) for got, case in zip(outcomes, cases)]
+    if not any(gaps):
+        said = "Right: your " + name + " agrees with the model’s numbers in all "
+        return Verdict(True, said + str(len(cases)) + " cases.")
+    gap, about = next((gap, case["about"]) for gap, case in zip(gaps, cases) if gap)
     mistake = known_mistake(name, outcomes)
     return Verdict(
         False,
-        (mistake + " " if mistake else "") + "(For " + case["about"] + ": " + gap + ")",
+        (mistake + " " if mistake else "") + "(For " + about + ": " + gap + ")",
         mistake,
     )
 

@@ -8,6 +8,7 @@ import html
 import re
 import subprocess
 import textwrap
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from contents import ROOT, helpers, sources
 from links import paper_url
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
+
+from annotated.by_hand import PARTS
 
 HIDDEN = {"paper", "hide-input", "hide-cell"}  # tags of cells with folded code
 FOLDED = {"jupyter": {"source_hidden": True}, "cellView": "form"}  # for Jupyter, and for Colab
@@ -100,6 +103,16 @@ ON_THE_SITE = (
 )
 LIVE = "*On the site, a model runs here, in the page itself.*"
 
+TURN = re.compile(r"^```\{turn\} (\w+)\n```$", re.MULTILINE)
+TURN_CELL = """\
+# Your turn: {task}
+from annotated.by_hand import check
+
+
+{skeleton}
+
+check("{name}", my_{name})"""  # its name keeps the chapter's function
+
 
 def remote() -> str | None:
     """Address from which everyone can clone this repository, according to its remote `origin`.
@@ -137,6 +150,23 @@ def anchors(chapter: Path) -> list[str]:
     return re.findall(r"^\(([\w-]+)\)=$", chapter.read_text(encoding="utf-8"), re.MULTILINE)
 
 
+def with_turns(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
+    """The cells, where each place to write a part of the Transformer is a cell with its check."""
+    for cell in cells:
+        if cell.cell_type != "markdown" or not TURN.search(cell.source):
+            yield cell
+            continue
+        for i, text in enumerate(TURN.split(cell.source)):
+            if i % 2:
+                part = PARTS[text]
+                skeleton = part["skeleton"].replace(f"def {text}", f"def my_{text}")
+                yield new_code_cell(
+                    TURN_CELL.format(name=text, task=part["task"], skeleton=skeleton)
+                )
+            elif text.strip():
+                yield new_markdown_cell(text.strip(), metadata=cell.metadata)
+
+
 def plain_notebook(notebook: NotebookNode, text, remote: str | None) -> NotebookNode:
     """The notebook with an installing cell first, plain Markdown, and folded cells.
 
@@ -144,6 +174,7 @@ def plain_notebook(notebook: NotebookNode, text, remote: str | None) -> Notebook
     may have the notebook and the package alone.
     """
     notebook.metadata.pop("jupytext", None)
+    notebook.cells = [*with_turns(notebook.cells)]
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     if used := helpers(code):
         read = {name: path.read_text(encoding="utf-8") for name, path in used.items()}

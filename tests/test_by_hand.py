@@ -60,24 +60,26 @@ def test_there_are_many_mistakes_and_no_two_have_the_same_help() -> None:
 
 ROW = "def relu(row):\n    return "
 ANGLE = "def positions(p, d):\n    a = lambda i: p / 10000 ** (i / d)\n    return "
-WAVE = "[x + 1 for i in range(0, d, 2) for x in (math.sin(a(i)), math.cos(a(i)))]\n"
+WAVE = "[2 * x for i in range(0, d, 2) for x in (math.sin(a(i)), math.cos(a(i)))]\n"
+MASK = "def mask(n):\n    return [["
 GREEDY = "def greedy(step, start, end, most):\n    "
 OTHERS = {
     "nothing": ("softmax", "def softmax(scores):\n    pass\n", "returns nothing"),
     "one number": ("softmax", "def softmax(scores):\n    return 1.0\n", "yours gives one number"),
     "rows": ("softmax", "def softmax(s):\n    return [s]\n", "yours gives 1 rows of 3"),
     "text": ("relu", f"{ROW}['a'] * len(row)\n", "is a str"),
-    "line": ("relu", "def relu(row):\n    x = 1\n    return x / 0\n", "ZeroDivisionError in line 3"),
+    "line": ("relu", "def relu(row):\n    x = 1\n    return x / 0\n", "Error in line 3"),
     "syntax": ("relu", "def relu(row)\n    return row\n", "SyntaxError in line 1"),
     "name": ("relu", "def relo(row):\n    return row\n", "no function with the name relu"),
     "arguments": ("mask", "def mask():\n    return []\n", "TypeError"),
     "recursion": ("relu", f"{ROW}relu(row)\n", "in line 2"),
     "twice": ("relu", f"{ROW}[2 * max(0, x) for x in row]\n", "2 times"),
-    "off": ("positions", f"{ANGLE}{WAVE}", "off by 1"),
+    "off": ("relu", f"{ROW}[max(0, x) + 1 for x in row]\n", "off by 1"),
+    "waves": ("positions", f"{ANGLE}{WAVE}", "times the right"),
     "order": ("relu", f"{ROW}[max(0, x) for x in row][::-1]\n", "not their order"),
     "nan": ("relu", f"{ROW}[float('nan') for x in row]\n", "(nan)"),
-    "row": ("mask", "def mask(n):\n    return [[j <= min(i, 1) for j in range(n)] for i in range(n)]",
-            "row 2, counted from 0, should be True True True False; yours is True True False False"),
+    "a row": ("mask", f"{MASK}j <= min(i, 1) for j in range(n)] for i in range(n)]\n",
+              "row 2, counted from 0, should be True True True False; yours is True True False"),
     "endless": ("greedy", f"{GREEDY}while True:\n        step([start])\n", "does not stop"),
     "float ids": ("greedy", f"{GREEDY}return [0.5]\n", "“?”"),
 }  # fmt: skip

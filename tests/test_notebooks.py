@@ -1,5 +1,6 @@
 """book/notebooks.py: notebooks for Jupyter and Colab, with no trace of Sphinx in them."""
 
+import ast
 import base64
 import html
 import importlib.util
@@ -20,7 +21,7 @@ import nbformat
 import notebooks
 from contents import ROOT, sources
 from nbformat.v4 import new_notebook
-from notebooks import write_notebooks
+from notebooks import with_turns, write_notebooks
 
 PATHS = {
     path.stem: path
@@ -95,6 +96,7 @@ def test_code_and_pictures_are_the_chapters_and_fold_as_on_the_site(folder: Path
     place = PATHS[name].parent
     assert shown == [(alt, (place / path).read_bytes()) for alt, path in pictures]
     chapter = jupytext.read(PATHS[name], fmt="md:myst")
+    chapter.cells = [*with_turns(chapter.cells)]
     code = [cell.source for cell in chapter.cells if cell.cell_type == "code"]
     first, *rest = [cell for cell in read(folder, name).cells if cell.cell_type == "code"]
     assert 'find_spec("annotated") is None' in first.source
@@ -110,6 +112,20 @@ def test_code_and_pictures_are_the_chapters_and_fold_as_on_the_site(folder: Path
         assert cell.metadata.get("jupyter", {}).get("source_hidden", False) == folded
         assert cell.source.startswith("# @title ") == folded  # for Colab: a form needs its title
         assert (cell.metadata.get("cellView") == "form") == folded
+
+
+def test_a_turn_is_a_cell_to_write_in_with_its_check() -> None:
+    text = "Before.\n\n```{turn} relu\n```\n\nAfter.\n\n```{turn} mask\n```"
+    before, turn, after, other = with_turns([nbformat.v4.new_markdown_cell(text)])
+    assert (before.source, after.source) == ("Before.", "After.")
+    code = turn.source.replace("return row", "return [max(0, x) for x in row]")
+    verdicts = []
+    for source in code, other.source:
+        tree = ast.parse(source)
+        space: dict = {}
+        exec(compile(ast.Module(tree.body[:-1], []), "cell", "exec"), space)
+        verdicts.append(eval(compile(ast.Expression(tree.body[-1].value), "cell", "eval"), space))
+    assert [bool(verdict) for verdict in verdicts] == [True, False]
 
 
 def test_citations_and_marks_lead_to_the_papers_own_numbers_and_pages(folder: Path, tmp_path: Path):

@@ -185,7 +185,8 @@ HOSTILE = {
     "a megabyte": ("for i in range(20_000):\n    print('x' * 50)\n", "no function"),
     "one long line": ("print('x' * 1_000_000)\n", "no function"),
     "js": ("import js\njs.document.body\n", "in line 2"),
-    "a message": ("import js\njs.postMessage(1)\n", "line"),
+    "a message": ("import js\njs.postMessage(1)\n", "no function"),
+    "a growing list": ("x = []\nwhile True:\n    x.append([0] * 1000)\n", ""),
     "exit": ("import sys\nsys.exit(3)\n", "SystemExit"),
     "nesting": ("(" * 100_000, "line 1"),
 }

@@ -202,7 +202,7 @@ def serve(name, given):
     python.runPython(PYTHON);
     const found = python.globals.get("check")(part, code, JSON.stringify(others));
     const [right, text, runs] = JSON.parse(found);
-    return { kind: "verdict", right, text, runs, printed };
+    return { kind: "check", right, text, runs, printed };
   }
 
   let yours = null;
@@ -212,7 +212,7 @@ def serve(name, given):
     const expected = yours.translate(ids, search);
     yours.own = new Set(own);
     if (yours.own.has("softmax")) yours.own.add("attention"); // which calls it
-    return { kind: "translation", ids: yours.translate(ids, search), expected };
+    return { kind: "translate", ids: yours.translate(ids, search), expected };
   }
 
   const answers = { check, translate };

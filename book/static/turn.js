@@ -70,8 +70,9 @@
         };
         worker.onmessage = ({ data }) => {
           if (data?.kind === "alive") return wait();
+          if (data?.kind !== question.kind && data?.kind !== "failed") return; // a reader's message
           clearTimeout(timer);
-          if (data?.kind !== "failed") return resolve(data);
+          if (data.kind === question.kind) return resolve(data);
           reject(new Error(`${data.line ? `in ${data.line}, ` : ""}${data.text}`));
         };
         worker.onerror = (event) => {
