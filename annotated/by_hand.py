@@ -570,7 +570,11 @@ def plain(value: "Any") -> "Any":
         return value.tolist()
     if isinstance(value, (int, float, str, dict, type(None))):
         return value
-    return [plain(each) for each in value] if hasattr(value, "__iter__") else value
+    try:
+        each = iter(value)
+    except TypeError:
+        return value
+    return [plain(one) for one in each]
 
 
 # ---------------------------------------------------------------------------------- comparing

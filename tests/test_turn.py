@@ -152,8 +152,7 @@ def test_the_reader_s_functions_translate_as_the_package_does(tab, translator) -
             run(tab, name, part["solution"])
             said(tab, name)
     box = place(tab, "greedy")
-    own = box.locator(".turn .note").all_inner_texts() or box.inner_text()
-    assert all(name in str(own) for name in PARTS if name != "beam")
+    assert all(name in box.inner_text() for name in PARTS if name != "beam")
     for sentence in SENTENCES:
         box.locator("input").fill(sentence)
         box.get_by_role("button", name="Translate").click()
@@ -188,7 +187,7 @@ HOSTILE = {
     "a message": ("import js\njs.postMessage(1)\n", "no function"),
     "a growing list": ("x = []\nwhile True:\n    x.append([0] * 1000)\n", ""),
     "exit": ("import sys\nsys.exit(3)\n", "SystemExit"),
-    "nesting": ("(" * 100_000, "line 1"),
+    "nesting": ("(" * 100_000, ""),
 }
 
 

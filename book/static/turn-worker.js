@@ -119,14 +119,15 @@ def serve(name, given):
       return { output: this.linear(`${name}.w_o`, y), weights: queries };
     }
 
-    // With a mask of the reader's, a row may see what comes after it.
+    // The last rows of the mask are those of the tokens. With a wrong one a row may see what comes
+    // after it; then the tokens are all that is written.
     selfAttention(name, x, tokens, n, touch) {
       if (!this.own.has("mask")) return super.selfAttention(name, x, tokens, n, touch);
-      const pairs = this.keysAndValues(name, x);
-      const seen = (i) => pairs.filter((_, j) => this.seen[i][j]);
-      const { output, weights } = this.attention(name, x, seen, touch);
-      for (const [i, token] of tokens.entries()) token.self.push(weights[i]);
-      return output;
+      for (const [i, pair] of this.keysAndValues(name, x).entries()) tokens[i].pairs.push(pair);
+      const pairs = tokens.at(-1).path.map((token) => token.pairs[n]);
+      const rows = this.seen.slice(-tokens.length);
+      const seen = (i) => pairs.filter((_, j) => rows[i][j]);
+      return this.attention(name, x, seen, touch).output;
     }
 
     rows(x, width = this.d_model) {
@@ -141,28 +142,31 @@ def serve(name, given):
       const strange = ids.find((id) => !(Number.isInteger(id) && id >= 0 && id < vocab));
       if (strange !== undefined || ids.length === 0) throw new Error("step got no list of ids");
       if (++this.asked > 400) throw new Error("step was called 400 times: the loop does not stop");
-      const all = this.own.has("mask"); // whose rows may change with every new piece
+      const all = this.own.has("mask") && !this.causal; // every row may change with a new piece
       this.roots ??= new Map();
       if (!this.roots.has(ids[0])) this.roots.set(ids[0], new Token(ids[0]));
       let token = all ? new Token(ids[0]) : this.roots.get(ids[0]);
       for (const id of ids.slice(1)) token = token.follow(id, 0);
-      if (all) this.seen = call("mask", ids.length);
-      const rows = all ? this.decode(token.path, memory) : this.grown(token, memory);
+      const rows = this.decode(all ? token.path : this.unknown(token), memory);
       const row = rows.at(-1);
       for (const id of [START, PAD, UNK]) row[id] = -Infinity;
       return row;
     }
 
-    // The cache has the pieces before the last, unless a search skipped some.
-    grown({ path }, memory) {
-      let rows = [];
-      for (const token of path) {
-        if (token.known && token !== path.at(-1)) continue;
+    // Log-probabilities after tokens, each of which comes after those of its path.
+    decode(tokens, memory) {
+      if (this.own.has("mask")) this.seen = call("mask", tokens.at(-1).path.length);
+      for (const token of tokens) {
         token.known = true;
         for (const kept of ["pairs", "self", "cross"]) token[kept] = [];
-        rows = this.decode([token], memory);
       }
-      return rows;
+      return super.decode(tokens, memory);
+    }
+
+    // The end of a path that the cache lacks, at least the last token.
+    unknown({ path }) {
+      const from = path.findIndex(({ known }) => !known);
+      return path.slice(from < 0 ? -1 : from);
     }
 
     translate(ids, search) {
@@ -206,8 +210,9 @@ def serve(name, given):
   }
 
   let yours = null;
-  function translate({ config, bytes, ids, own, search }) {
+  function translate({ config, bytes, ids, own, causal, search }) {
     yours ??= new Yours(config, bytes);
+    yours.causal = causal; // as the reader's mask is, unless it is wrong
     yours.own = new Set();
     const expected = yours.translate(ids, search);
     yours.own = new Set(own);

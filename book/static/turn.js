@@ -290,7 +290,9 @@ for name in ${JSON.stringify(names)}:
         if (turn !== latest) return;
         const { ids } = encode(input.value);
         const search = part === "beam" ? "beam" : "greedy";
-        const question = { kind: "translate", config, bytes, ids, own: verdict.own, search };
+        const causal = part !== "mask" || verdict.right;
+        const how = { own: verdict.own, causal, search };
+        const question = { kind: "translate", config, bytes, ids, ...how };
         const found = await worker.ask(question, SILENCE);
         if (turn !== latest) return;
         const [mine, book] = [found.ids, found.expected].map((each) => spelled(decode, each));
