@@ -136,7 +136,7 @@ def test_typed_solutions_are_right_translate_and_are_kept(tab, site, translator,
     tab.reload()
     tab.wait_for_selector(".turn.right textarea")
     for name, part in PARTS.items():
-        assert place(tab, name).locator("textarea").input_value() == part["solution"]
+        assert place(tab, name).locator("textarea").input_value() == part["solution"].rstrip()
     with tab.expect_download() as download:
         place(tab, "softmax").get_by_role("button", name="Download all").click()
     file = tmp_path / "mine.py"
@@ -174,6 +174,9 @@ def test_a_wrong_part_shows_what_the_translator_then_says(tab) -> None:
     run(tab, "attention", code)
     found = said(tab, "attention")
     assert found.startswith("Eine Blick Blick") and "with the book’s parts: Ein" in found
+    code, _ = wrong("layer_norm", 1)  # n − 1: nothing but the check would have told
+    run(tab, "layer_norm", code)
+    assert "the same as with the book’s parts" in said(tab, "layer_norm")
 
 
 HOSTILE = {
@@ -221,5 +224,5 @@ def test_keys_indent_and_leave_and_buttons_help(tab) -> None:
     field.press("Control+Enter")
     box.locator(".verdict", has_text="Right").wait_for()
     box.get_by_role("button", name="Reset").click()
-    assert field.input_value() == PARTS["relu"]["skeleton"]
+    assert field.input_value() == PARTS["relu"]["skeleton"].rstrip()
     assert "relu" not in json.loads(tab.evaluate("localStorage.getItem('turn') ?? '{}'"))

@@ -127,7 +127,7 @@
       change();
     };
     const set = (text) => {
-      field.value = text;
+      field.value = text.trimEnd();
       number();
     };
     return { element: make("div", { className: "code" }, numbers, field), field, set };
@@ -174,7 +174,8 @@ for name in ${JSON.stringify(names)}:
 
   function fill(box) {
     const { part } = box.dataset;
-    const { task, skeleton, hint, solution, needs, megabytes } = dataOf(box);
+    const { task, hint, solution, needs, megabytes, ...data } = dataOf(box);
+    const skeleton = data.skeleton.trimEnd();
     let [worker, latest, verdict] = [null, 0, null];
 
     const { element, field, set } = editor(`Python code of ${part}`, save, run);
@@ -196,8 +197,10 @@ for name in ${JSON.stringify(names)}:
     const said = make("p", { className: "translation", lang: "de", role: "status" });
     const about = make("p", { className: "note" });
     const below = make("div", { hidden: true }, about, form, said);
-    const first = `The first run loads Python and the model (${megabytes} MB). Nothing is sent. Tab indents; Escape, then Tab leaves the field.`;
-    const note = make("p", { className: "note", textContent: first });
+    const keys = "Tab indents; Escape, then Tab leaves the field. Control and Enter run the code.";
+    const first = `The first run loads Python and the model (${megabytes} MB). Nothing is sent. `;
+    const note = make("p", { className: "note", id: `turn-${part}`, textContent: first + keys });
+    field.setAttribute("aria-describedby", note.id);
 
     Object.assign(box, { role: "group", ariaLabel: `Your turn: ${part}` });
     box.append(
@@ -226,7 +229,7 @@ for name in ${JSON.stringify(names)}:
     function replace(text) {
       field.focus();
       field.select();
-      document.execCommand("insertText", false, text);
+      document.execCommand("insertText", false, text.trimEnd());
       set(text);
       save();
     }
@@ -249,6 +252,7 @@ for name in ${JSON.stringify(names)}:
       box.classList.remove("right", "wrong");
       try {
         const { url, wasm, checks, numbers } = await load();
+        note.textContent = keys;
         if (turn !== latest) return;
         worker = start(url);
         const code = field.value;
@@ -268,7 +272,7 @@ for name in ${JSON.stringify(names)}:
         if (code === field.value) save(found.right);
         if (!found.right) box.classList.add("wrong");
         below.hidden = !found.runs;
-        const names = verdict.own.join(", ");
+        const names = new Intl.ListFormat("en").format(verdict.own);
         about.textContent = `The page’s translator, with your ${names} in place of the book’s:`;
         if (found.runs) await translate();
         else close();
@@ -296,8 +300,9 @@ for name in ${JSON.stringify(names)}:
         const found = await worker.ask(question, SILENCE);
         if (turn !== latest) return;
         const [mine, book] = [found.ids, found.expected].map((each) => spelled(decode, each));
-        const same = mine === book;
-        said.textContent = same ? mine : `${mine || "(nothing)"} — with the book’s parts: ${book}`;
+        const silent = verdict.right ? "" : " — the same as with the book’s parts";
+        const other = ` — with the book’s parts: ${book}`;
+        said.textContent = (mine || "(nothing)") + (mine === book ? silent : other);
       } catch (error) {
         if (turn !== latest) return;
         said.textContent = `The translator stops: ${error.message}`;
