@@ -226,3 +226,23 @@ def test_keys_indent_and_leave_and_buttons_help(tab) -> None:
     box.get_by_role("button", name="Reset").click()
     assert field.input_value() == PARTS["relu"]["skeleton"].rstrip()
     assert "relu" not in json.loads(tab.evaluate("localStorage.getItem('turn') ?? '{}'"))
+
+
+def test_a_directive_becomes_a_place_and_an_unknown_part_is_named(tmp_path: Path) -> None:
+    from small_books import build
+
+    texts = {"index": "# One\n\n```{turn} relu\n```\n", "two": "# Two\n\n```{turn} rely\n```\n"}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.md").write_text(text, encoding="utf-8")
+    told = build(tmp_path, lambda app: app.add_directive("turn", live.Turn))
+    assert "expected one of softmax, attention" in told and "got 'rely'" in told
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert '<div class="turn" data-part="relu">' in page and "<noscript><p>Your turn" in page
+    chapters = tmp_path / "chapters"
+    chapters.mkdir()
+    (chapters / "one.md").write_text(texts["index"], encoding="utf-8")
+    live.write_models(chapters, tmp_path / "models")
+    assert {path.name for path in (tmp_path / "models").iterdir()} == {
+        f"{CAPTIONS}.js",
+        "by-hand.js",
+    }

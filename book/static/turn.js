@@ -191,7 +191,8 @@ for name in ${JSON.stringify(names)}:
     const hints = button({ textContent: "Hint", onclick: () => show(hint) });
     const solutions = button({ textContent: "Solution", onclick: () => replace(solution) });
     const resets = button({ textContent: "Reset", onclick: () => replace(skeleton) });
-    const file = button({ textContent: "Download all", onclick: download });
+    const saves = () => download().catch((error) => show(error.message));
+    const file = button({ textContent: "Download all", onclick: saves });
     const input = make("input", { type: "text", value: FIRST, lang: "en", autocomplete: "off" });
     const form = sentenceForm("English", input, "Translate", translate);
     const said = make("p", { className: "translation", lang: "de", role: "status" });
