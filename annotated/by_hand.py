@@ -421,11 +421,8 @@ def check(name: str, mine: "Callable") -> Verdict:
         return Verdict(True, said + str(len(cases)) + " cases.")
     gap, about = next((gap, case["about"]) for gap, case in zip(gaps, cases) if gap)
     mistake = known_mistake(name, outcomes)
-    return Verdict(
-        False,
-        (mistake + " " if mistake else "") + "(For " + about + ": " + gap + ")",
-        mistake,
-    )
+    where = "For " + about + ": " + gap
+    return Verdict(False, mistake + " (" + where + ")" if mistake else where, mistake)
 
 
 def solution(name: str, old: str = "", new: str = "") -> "Callable":
