@@ -246,3 +246,33 @@ def test_a_directive_becomes_a_place_and_an_unknown_part_is_named(tmp_path: Path
         f"{CAPTIONS}.js",
         "by-hand.js",
     }
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_wider_than_the_page_and_every_part_has_a_name(tab, width: int) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    tab.set_viewport_size({"width": width, "height": 900})
+    assert tab.evaluate("document.documentElement.scrollWidth") <= width
+    rules = {"runOnly": ["label", "button-name", "aria-allowed-attr", "aria-valid-attr-value"]}
+    checked = tab.context.browser.new_context().new_page()  # axe asks for style sheets
+    checked.goto(tab.url)
+    checked.wait_for_selector(".turn textarea")
+    assert Axe().run(checked, options=rules).violations_count == 0
+    checked.context.close()
+
+
+@pytest.mark.slow
+def test_only_the_last_run_answers_and_a_slow_translation_is_stopped(tab) -> None:
+    box = place(tab, "greedy")
+    for code in PARTS["greedy"]["solution"], "while True: pass":
+        box.locator("textarea").fill(code)
+        box.get_by_role("button", name="Run", exact=True).click()
+    head = "def greedy(step, start, end, most):\n    "
+    assert "yours gives 7." in run(tab, "greedy", f"{head}return 7\n")
+    said(tab, "greedy")
+    late = f"n = 0\n{head}global n\n    n += 1\n    while n > 3: pass\n    return [4, 5]\n"
+    assert "yours gives" in run(tab, "greedy", late)  # which takes its three cases
+    assert "stopped after 10 seconds" in said(tab, "greedy")
+    box.get_by_role("button", name="Translate").click()  # as after a run
+    box.locator(".translation", has_text="stopped after 10 seconds").wait_for()
