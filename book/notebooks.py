@@ -241,6 +241,8 @@ def plain_text(
     source = re.sub(included, quoted, source, flags=re.MULTILINE)
     raw = r"^```\{raw\} html\n<div class=\"(scoreboard|claims-index)\"></div>\n```$"
     source = re.sub(raw, ON_THE_SITE, source, flags=re.MULTILINE)
+    raw = r"^```\{raw\} html\n<div class=\"live playground\"></div>\n```$"
+    source = re.sub(raw, LIVE, source, flags=re.MULTILINE)
     source = re.sub(r"^```\{live\}.*?^```$", LIVE, source, flags=re.MULTILINE | re.DOTALL)
     source = re.sub(r"^\(([\w-]+)\)=$", r'<a id="\1"></a>\n', source, flags=re.MULTILINE)
     source = re.sub(r"\{cite(?::\w+)?\}`([^`]+)`", cite, source)

@@ -466,6 +466,7 @@
     "figure1.js": "div.alive",
     "hero.js": "div.hero",
     "film.js": "div.film",
+    "playground.js": "div.playground",
   };
 
   document.addEventListener("DOMContentLoaded", async () => {

@@ -1,0 +1,86 @@
+"""What the playground's comparisons show, each over five seeds.
+
+`python -m benchmarks.playground --out FILE` trains both models of each comparison of
+book/static/playground.js with Node, which has to be installed. A row of the table has the
+comparison, the model (A or B), its settings where they are not the page's first, the seed, the
+update at which the task counts as solved (none: empty), the mean loss of the last ten batches,
+how many of their 320 answers are right, and the shares of symbols that are right in 100 new texts:
+of the length of training, and of four symbols more.
+"""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pandas as pd
+
+from annotated.machinery.progress import progress_bar
+from benchmarks.logs import make_parser, write_log
+
+STATIC = Path(__file__).resolve().parent.parent / "book" / "static"
+SCRIPTS = "elements", "derivatives", "trainer", "playground"
+BARE = "globalThis.window = globalThis; const document = { querySelectorAll: () => [] };"
+PREPARE = """
+const { Trainer } = makeTrainer(makeTape());
+const { MOST, STREAK, EXPERIMENTS } = playground;
+"""
+TRAIN = """
+const trainer = new Trainer(given), found = [];
+let streak = 0, solved = null;
+while (trainer.updates < MOST) {
+  found.push(trainer.step());
+  streak = found.at(-1).right === trainer.settings.batch ? streak + 1 : 0;
+  if (streak === STREAK) solved ??= trainer.updates;
+}
+const last = found.slice(-10);
+const { length } = trainer.settings;
+console.log(JSON.stringify({
+  solved,
+  loss: last.reduce((sum, { loss }) => sum + loss / 10, 0),
+  right: last.reduce((sum, { right }) => sum + right, 0),
+  symbols: trainer.exam(length),
+  longer: trainer.exam(length + 4),
+}));
+"""
+ROUNDED = {"loss": 5, "symbols": 4, "longer": 4}
+
+
+def run(program: str) -> str:
+    """What a program prints that may use the page's scripts."""
+    parts = [(STATIC / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
+    text = "\n".join([BARE, *parts, PREPARE, program])
+    return subprocess.run(["node", "-"], input=text, check=True, capture_output=True, text=True).stdout
+
+
+def train(given: dict) -> dict:
+    """What comes of a model with these settings."""
+    found = json.loads(run(f"const given = {json.dumps(given)};{TRAIN}"))
+    return {name: round(x, ROUNDED[name]) if name in ROUNDED else x for name, x in found.items()}
+
+
+def main() -> None:
+    parser = make_parser("benchmarks.playground", __doc__)
+    parser.add_argument("--out", type=Path, required=True, help="CSV file to write")
+    parser.add_argument("--seeds", type=int, default=5, help="number of seeds (default: 5)")
+    options = parser.parse_args()
+    experiments = json.loads(run("console.log(JSON.stringify(EXPERIMENTS));"))
+    wanted = [
+        (name, model, both | own, seed)
+        for name, (both, *sides) in experiments.items()
+        for model, own in zip("AB", sides, strict=True)
+        for seed in range(1, options.seeds + 1)
+    ]
+    known: dict[str, dict] = {}
+    rows = []
+    for name, model, given, seed in progress_bar(wanted, unit=" run"):
+        settings = json.dumps(given)
+        key = f"{settings}{seed}"
+        if key not in known:
+            known[key] = train(given | {"seed": seed})
+        about = {"comparison": name, "model": model, "settings": settings, "seed": seed}
+        rows.append(about | known[key])
+        write_log(options.out, pd.DataFrame(rows).astype({"solved": "Int64"}))
+
+
+if __name__ == "__main__":
+    main()

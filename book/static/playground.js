@@ -1,0 +1,421 @@
+// Two small models that learn side by side, each in a worker of its own, from the same seed.
+window.playground = (() => {
+  const { make, button, shape, controls, choice, wide, isCalm } = window.elements;
+  const MOST = 400; // updates of one run
+  const STREAK = 5; // batches without a mistake after which a task counts as solved
+
+  // What differs between two models, and the sentence of the paper that it tests.
+  const SWITCHES = {
+    positions: {
+      name: "positions",
+      options: { sinusoids: "sinusoids", learned: "learned", none: "none" },
+      says: "Attention alone does not know the order of its inputs, so positions are added to them.",
+      link: "3-5-positional-encoding.html",
+    },
+    scaled: {
+      name: "scale",
+      options: { "by √d_k": true, none: false },
+      says: "Large dot products leave the softmax with tiny gradients, so they are divided by √d_k.",
+      link: "3-2-attention.html#what-the-scale-is-for",
+    },
+    heads: {
+      name: "heads",
+      options: { 1: 1, 2: 2, 4: 4 },
+      says: "Several heads can attend to different positions at once; a single head averages them.",
+      link: "3-2-attention.html#what-a-single-head-loses",
+    },
+    layers: {
+      name: "layers",
+      options: { 1: 1, 2: 2, 4: 4, 6: 6 },
+      says: "The encoder is a stack of six equal layers.",
+      link: "3-1-encoder-decoder-stacks.html#the-encoder",
+    },
+    norm: {
+      name: "norm",
+      options: { "after the sum": "post", "before the sub-layer": "pre" },
+      says: "Each sub-layer ends in a layer normalization of its input plus its output.",
+      link: "since-2017.html#pre-norm",
+    },
+    residual: {
+      name: "residual",
+      options: { added: true, none: false },
+      says: "Around each sub-layer there is a residual connection.",
+      link: "3-1-encoder-decoder-stacks.html#a-residual-connection-around-every-sub-layer",
+    },
+    rises: {
+      name: "warmup",
+      options: { "100 updates": true, none: false },
+      says: "The learning rate rises linearly during the first updates.",
+      link: "5-3-optimizer.html#why-post-norm-wants-a-warmup",
+    },
+    smoothing: {
+      name: "smoothing",
+      options: { none: 0, 0.1: 0.1, 0.3: 0.3 },
+      says: "Label smoothing makes the model less sure and its answers better.",
+      link: "5-4-regularization.html#label-smoothing",
+    },
+  };
+  const SHARED = {
+    task: { name: "Task", options: { reverse: "reverse", copy: "copy", sort: "sort", add: "add" } },
+    length: { name: "Symbols", options: { 4: 4, 6: 6, 8: 8, 10: 10, 12: 12 } },
+    seed: { name: "Seed", options: { 1: 1, 2: 2, 3: 3, 4: 4, 5: 5 } },
+  };
+
+  // Comparisons by the names of their headings: what both models share, and what is special in each.
+  const EXPERIMENTS = {
+    "two-lines-that-cross": [{}, {}, { heads: 1 }],
+    "no-positions": [{}, {}, { positions: "none" }],
+    "sorting-needs-no-positions": [{ task: "sort" }, {}, { positions: "none" }],
+    "learned-positions": [{}, {}, { positions: "learned" }],
+    "longer-than-in-training": [{ task: "copy" }, {}, { positions: "learned" }],
+    "without-the-scale": [{}, {}, { scaled: false }],
+    "no-residual": [{}, {}, { residual: false }],
+    "six-layers-without-a-warmup": [{}, { layers: 6 }, { layers: 6, rises: false }],
+    "six-layers-with-the-norm-first": [{}, { layers: 6 }, { layers: 6, norm: "pre" }],
+    "one-layer": [{}, {}, { layers: 1 }],
+    "smoothed-labels": [{}, {}, { smoothing: 0.1 }],
+    "adding-is-harder": [{ task: "add" }, {}, { layers: 4 }],
+  };
+
+  // ------------------------------------------------------------------------------ the worker
+
+  // Trains up to an update, and reports a few times per second.
+  function serve(Trainer) {
+    const { performance, postMessage } = globalThis;
+    let [trainer, text, until, pause, busy, spent, news] = [null, "", 0, 80, false, 0, []];
+    function work() {
+      const start = performance.now();
+      while (trainer.updates < until && performance.now() < start + pause) {
+        news.push(trainer.step());
+      }
+      spent += performance.now() - start;
+      const { updates, settings } = trainer;
+      const done = updates >= until;
+      const lengths = [settings.length, Math.min(16, settings.length + 4)];
+      const exams = done && updates > 1 ? lengths.map((n) => [n, trainer.exam(n)]) : null;
+      const { answers, seen } = trainer.run([text]);
+      postMessage({ updates, news, exams, spent, text, answer: answers[0], seen, done });
+      news = [];
+      busy = !done;
+      if (busy) setTimeout(work);
+    }
+    globalThis.onmessage = ({ data }) => {
+      if (data.settings) [trainer, spent, news] = [new Trainer(data.settings), 0, []];
+      text = data.text ?? text;
+      until = data.until ?? until;
+      pause = data.pause ?? pause;
+      if (!busy) work();
+    };
+  }
+
+  // -------------------------------------------------------------------------------- the view
+
+  const percent = (share) => `${Math.round(100 * share)} %`;
+  const nats = (loss) => `${loss.toFixed(3)} nats`;
+
+  // Weights of a head (n, n), a row for each query.
+  function drawHead(canvas, weights, n) {
+    canvas.width = 8 * n;
+    canvas.height = 8 * n;
+    const paper = canvas.getContext("2d");
+    paper.fillStyle = getComputedStyle(canvas).color;
+    for (let i = 0; i < n * n; i++) {
+      paper.globalAlpha = weights[i];
+      paper.fillRect(8 * (i % n), 8 * Math.floor(i / n), 8, 8);
+    }
+  }
+
+  // One of the two models: its worker, its numbers, and what is shown of it.
+  function makeRun(name, changed, code) {
+    const title = make("p", { className: "note" });
+    const heads = make("div", { className: "heads" });
+    const answer = make("p", { className: "translation" });
+    const element = make("section", { ariaLabel: `Model ${name}` }, title, answer, heads);
+    const run = { name, element, losses: [], updates: 0, solved: 0 };
+    let [worker, streak, canvases] = [null, 0, []];
+    const send = (message) => worker.postMessage(message);
+    Object.assign(run, { send });
+
+    run.start = (settings, text) => {
+      worker?.terminate();
+      worker = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
+      worker.onmessage = ({ data }) => take(data);
+      worker.onerror = (event) => {
+        title.textContent = `This did not work: ${event.message}`;
+      };
+      Object.assign(run, { settings, losses: [], updates: 0, solved: 0, exams: null, done: true });
+      streak = 0;
+      const rows = Array.from({ length: settings.layers }, (_, layer) =>
+        Array.from({ length: settings.heads }, (_, head) =>
+          make("canvas", { role: "img", ariaLabel: `Layer ${layer + 1}, head ${head + 1}` }),
+        ),
+      );
+      canvases = rows;
+      const named = rows.map((row, i) => make("div", {}, `Layer ${i + 1}`, ...row));
+      heads.replaceChildren(...named);
+      send({ settings, text, until: 0, pause: isCalm() ? 1000 : 80 });
+    };
+
+    function take(news) {
+      for (const { loss, right } of news.news) {
+        run.losses.push(loss);
+        streak = right === 32 ? streak + 1 : 0;
+        if (streak === STREAK) run.solved ||= run.losses.length;
+        run.right = right;
+      }
+      Object.assign(run, news);
+      changed();
+    }
+
+    run.draw = (wanted) => {
+      if (!run.text) return;
+      const { losses, updates, right, seen, text } = run;
+      const solved = run.solved ? `; solved at update ${run.solved}` : "";
+      const sofar = `loss ${nats(losses.at(-1) ?? 0)}, ${right} of the last 32 answers right`;
+      title.textContent = `${name}: ${updates ? `update ${updates}, ${sofar}${solved}` : "untrained"}`;
+      const marks = Array.from(run.answer, (symbol, i) =>
+        make(symbol === wanted?.[i] ? "span" : "del", { textContent: symbol }),
+      );
+      answer.replaceChildren(`${text} → `, ...marks);
+      const n = text.length;
+      canvases.forEach((row, layer) => {
+        row.forEach((canvas, head) => {
+          drawHead(canvas, seen[layer].subarray(head * n * n, (head + 1) * n * n), n);
+        });
+      });
+    };
+    return run;
+  }
+
+  // Losses of both models against updates.
+  function makeCurves() {
+    const [width, height, left, bottom] = [560, 150, 34, 18];
+    const lines = [0, 1].map((i) => shape("polyline", { class: `curve curve-${"ab"[i]}` }));
+    const grid = shape("g");
+    const element = shape(
+      "svg",
+      { viewBox: `0 0 ${width} ${height}`, role: "img" },
+      grid,
+      ...lines,
+    );
+    element.classList.add("curves");
+    const most = 2.6;
+    const y = (loss) => (height - bottom - 4) * (1 - Math.min(loss, most) / most) + 4;
+    const draw = (runs) => {
+      const updates = Math.max(MOST, ...runs.map(({ losses }) => losses.length));
+      const x = (i) => left + ((width - left - 4) * i) / updates;
+      const label = (textContent, at) => Object.assign(shape("text", at), { textContent });
+      const rule = (loss) => [
+        shape("path", { d: `M${left} ${y(loss)}H${width}`, class: "rule" }),
+        label(`${loss}`, { x: left - 6, y: y(loss) + 4, "text-anchor": "end" }),
+      ];
+      const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) =>
+        label(`${Math.round(share * updates)}`, {
+          ...{ x: x(share * updates), y: height - 3 },
+          "text-anchor": share === 1 ? "end" : "middle",
+        }),
+      );
+      grid.replaceChildren(...[0, 1, 2].flatMap(rule), ...ticks);
+      runs.forEach(({ losses }, i) => {
+        const points = losses.map((loss, at) => `${x(at + 1).toFixed(1)},${y(loss).toFixed(1)}`);
+        lines[i].setAttribute("points", points.join(" "));
+      });
+      const said = runs.map(({ name, losses }) => `${name} ${nats(losses.at(-1) ?? 0)}`).join(", ");
+      element.setAttribute("aria-label", `Loss against updates: ${said}`);
+    };
+    return { element, draw };
+  }
+
+  // What was seen of a model, once it stops.
+  function seenOf({ name, updates, solved, losses, exams, spent, right }) {
+    const [[n, here], [longer, there]] = exams;
+    const seconds = `${(spent / 1000).toFixed(1)} s`;
+    const end = solved
+      ? `${name} solves the task at update ${solved} of ${updates} (${seconds}).`
+      : `${name} has not solved the task after ${updates} updates (${seconds}): its loss is ${nats(losses.at(-1))}, and ${right} of the last 32 answers are right.`;
+    return `${end} Of the symbols of 100 new texts, it gets ${percent(here)} right at length ${n} and ${percent(there)} at length ${longer}.`;
+  }
+
+  function fill(box) {
+    const { Trainer, TASKS, DEFAULTS, LONGEST } = window.makeTrainer(window.makeTape());
+    const code = `const { Trainer } = (${window.makeTrainer})((${window.makeTape})());(${serve})(Trainer);`;
+    const known = (key) => Object.values((SHARED[key] ?? SWITCHES[key]).options);
+    const at = (key, value) =>
+      Math.max(
+        0,
+        known(key).findIndex((each) => `${each}` === `${value}`),
+      );
+
+    const shared = {};
+    for (const [key, { name, options }] of Object.entries(SHARED))
+      shared[key] = choice(name, Object.entries(options), at(key, DEFAULTS[key]), () =>
+        reset(true),
+      );
+    const sides = [{}, {}];
+    const rows = Object.entries(SWITCHES).map(([key, { name, options, says, link }]) => {
+      const cells = sides.map((side, i) => {
+        side[key] = choice("", Object.entries(options), at(key, DEFAULTS[key]), () => reset());
+        side[key].select.ariaLabel = `${name}, model ${"AB"[i]}`;
+        return make("td", {}, side[key].element);
+      });
+      const claim = make("a", { href: link, textContent: says });
+      const head = make("th", { scope: "row" }, name);
+      return make("tr", {}, head, ...cells, make("td", { className: "claim-tested" }, claim));
+    });
+    const titles = ["Switch", "A", "B", "The paper’s point"].map((textContent) =>
+      make("th", { scope: "col", textContent }),
+    );
+    const table = make(
+      "table",
+      { className: "kept" },
+      make("thead", {}, make("tr", {}, ...titles)),
+      make("tbody", {}, ...rows),
+    );
+
+    const play = button({ textContent: "Play", onclick: () => (isRunning() ? halt() : go(MOST)) });
+    const step = button({ textContent: "Step", onclick: () => go(1) });
+    const again = button({ textContent: "Reset", onclick: () => reset() });
+    const copy = button({
+      textContent: "Copy link",
+      async onclick() {
+        await navigator.clipboard.writeText(location.href);
+        note.textContent = "The address of these settings is copied.";
+      },
+    });
+    const input = make("input", { type: "text", autocomplete: "off", spellcheck: false });
+    input.inputMode = "numeric";
+    input.oninput = () => {
+      if (isAsked(input.value)) for (const run of runs) run.send({ text: input.value });
+      note.textContent = isAsked(input.value) ? "" : asked();
+    };
+    const typed = make("label", { className: "sentence" }, "Your text ", input);
+    const note = make("p", { className: "note" });
+    const seen = make("p", { role: "status", className: "seen" });
+    const curves = makeCurves();
+    let due = false;
+    const changed = () => {
+      if (!due) requestAnimationFrame(draw);
+      due = true;
+    };
+    const runs = ["A", "B"].map((name) => makeRun(name, changed, code));
+
+    const task = () => shared.task.value;
+    const isAsked = (text) =>
+      (task() === "add" ? /^\d+\+\d+$/ : /^\d+$/).test(text) && text.length <= LONGEST;
+    const asked = () =>
+      `Type ${task() === "add" ? "two numbers with a + between them" : "digits"}, at most ${LONGEST} symbols.`;
+    const isRunning = () => runs.some(({ done }) => !done);
+
+    function go(updates) {
+      seen.textContent = "";
+      const from = Math.max(...runs.map((run) => run.updates));
+      for (const run of runs) {
+        run.done = false;
+        run.send({ until: from + updates });
+      }
+      changed();
+    }
+    function halt() {
+      for (const run of runs) run.send({ until: 0 });
+    }
+
+    function draw() {
+      due = false;
+      for (const run of runs) run.draw(run.text && TASKS[task()](run.text));
+      curves.draw(runs);
+      play.textContent = isRunning() ? "Pause" : "Play";
+      const over = !isRunning() && runs.every(({ exams }) => exams);
+      const text = over ? runs.map(seenOf).join(" ") : "";
+      if (seen.textContent !== text) seen.textContent = text;
+    }
+
+    // ----------------------------------------------------------------------------- settings
+
+    const settingsOf = (side) => {
+      const all = [shared, side].flatMap((part) => Object.entries(part));
+      return Object.fromEntries(all.map(([key, { value }]) => [key, value]));
+    };
+
+    // Starts both models again, and keeps their settings in the address.
+    function reset(newText = false, keep = true) {
+      if (newText || !isAsked(input.value)) {
+        input.value = new Trainer({ ...settingsOf({}), layers: 0 }).texts(1, () =>
+          Math.random(),
+        )[0];
+      }
+      note.textContent = "";
+      for (const [i, run] of runs.entries()) run.start(settingsOf(sides[i]), input.value);
+      const address = new URLSearchParams();
+      const write = (part, before) => {
+        for (const [key, { value }] of Object.entries(part))
+          if (value !== DEFAULTS[key]) address.set(`${before}${key}`, value);
+      };
+      write(shared, "");
+      write(sides[0], "a.");
+      write(sides[1], "b.");
+      if (keep) history.replaceState(null, "", `#train?${address}`);
+      changed();
+    }
+
+    function choose(read) {
+      for (const key of Object.keys(SHARED)) shared[key].select.selectedIndex = read("", key);
+      for (const [i, side] of sides.entries())
+        for (const key of Object.keys(SWITCHES))
+          side[key].select.selectedIndex = read("ab"[i], key);
+    }
+    // Settings by the address: those of an experiment, or all.
+    function follow() {
+      const place = location.hash.slice(1);
+      if (EXPERIMENTS[place]) show(place, false);
+      else if (place.startsWith("train?")) {
+        const given = new URLSearchParams(place.slice(6));
+        const read = (side, key) =>
+          at(key, given.get(side ? `${side}.${key}` : key) ?? DEFAULTS[key]);
+        choose(read);
+        reset(true, false);
+        box.scrollIntoView();
+      }
+    }
+    function show(place, keep = true) {
+      const [both, ...own] = EXPERIMENTS[place];
+      choose((side, key) => {
+        const given = { ...DEFAULTS, ...both, ...own["ab".indexOf(side)] };
+        return at(key, given[key]);
+      });
+      reset(true, keep);
+    }
+
+    box.append(
+      controls(...Object.values(shared)),
+      wide(table),
+      controls(play, step, again, copy),
+      note,
+      curves.element,
+      typed,
+      make("div", { className: "runs-side" }, ...runs.map(({ element }) => element)),
+      seen,
+    );
+    Object.assign(box, { role: "group", ariaLabel: "Two models that learn" });
+    for (const place of Object.keys(EXPERIMENTS)) {
+      const onclick = () => {
+        show(place);
+        box.scrollIntoView();
+        go(MOST);
+      };
+      const heading = document.querySelector(`#${place} > :is(h2, h3)`);
+      heading?.after(
+        make("p", { className: "try-it" }, button({ textContent: "Train it", onclick })),
+      );
+    }
+    show("no-positions", false);
+    follow();
+    addEventListener("hashchange", follow);
+  }
+
+  async function open(box) {
+    await Promise.all(["derivatives.js", "trainer.js"].map((name) => window.loadScript(name)));
+    fill(box);
+  }
+  for (const box of document.querySelectorAll("div.playground")) open(box);
+  return { EXPERIMENTS, MOST, STREAK };
+})();
