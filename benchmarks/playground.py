@@ -49,7 +49,9 @@ def run(program: str) -> str:
     """What a program prints that may use the page's scripts."""
     parts = [(STATIC / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS]
     text = "\n".join([BARE, *parts, PREPARE, program])
-    return subprocess.run(["node", "-"], input=text, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        ["node", "-"], input=text, check=True, capture_output=True, text=True
+    ).stdout
 
 
 def train(given: dict) -> dict:

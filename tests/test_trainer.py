@@ -155,7 +155,8 @@ def test_updates_are_those_of_adam_with_the_papers_schedule(context, float64: bo
     body = """
     const trainer = new Trainer(given, given.float64 ? Float64Array : Float32Array);
     const { weights, texts } = trainer;
-    const before = JSON.parse(JSON.stringify(weights, (_, x) => (ArrayBuffer.isView(x) ? [...x] : x)));
+    const plain = (_, x) => (ArrayBuffer.isView(x) ? [...x] : x);
+    const before = JSON.parse(JSON.stringify(weights, plain));
     const drawn = [];
     trainer.texts = (...all) => drawn[drawn.push(texts.apply(trainer, all)) - 1];
     const losses = [1, 2, 3, 4, 5].map(() => trainer.step().loss);
@@ -196,7 +197,8 @@ def test_the_answer_is_as_long_as_the_text(context, task: str, text: str, answer
 
 
 def test_models_of_one_seed_begin_alike_and_read_the_same_texts(context) -> None:
-    body = f"{STARTED} return {{ texts, first: trainer.weights['layers.0.self_attn.w_q.weight'].data }};"
+    first = "trainer.weights['layers.0.self_attn.w_q.weight'].data"
+    body = f"{STARTED} return {{ texts, first: {first} }};"
     one, other = (ask(context, body, given) for given in ({}, {"layers": 4, "positions": "none"}))
     assert one == other
     assert ask(context, body, {"seed": 2})["texts"] != one["texts"]

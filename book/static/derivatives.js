@@ -46,13 +46,18 @@ window.makeTape = () => {
     }
   }
 
-  // For each row of x, what f makes of a number and each place in turn.
-  function fold(x, number, f) {
-    const all = new Float64Array(x.rows).fill(number);
-    for (let i = 0; i < x.data.length; i++) {
-      const row = Math.floor(i / x.columns);
-      all[row] = f(all[row], i);
+  // Each place of a matrix: its number i, its row and its column.
+  function places(rows, columns, visit) {
+    for (let row = 0, i = 0; row < rows; row++) {
+      for (let column = 0; column < columns; column++, i++) visit(i, row, column);
     }
+  }
+  // For each row of x, the sum of what f makes of its places, from a number on.
+  function sums(x, f, number = 0) {
+    const all = new Float64Array(x.rows).fill(number);
+    places(x.rows, x.columns, (i, row, column) => {
+      all[row] += f(i, row, column);
+    });
     return all;
   }
 
@@ -80,13 +85,15 @@ window.makeTape = () => {
       });
     }
 
-    // Numbers forward(i); backward(y) returns what is to be done with each derivative.
+    // A matrix of numbers forward(i, row, column); backward(y) returns what becomes of a derivative g.
     each(rows, columns, forward, backward) {
       const y = this.matrix(rows, columns);
-      for (let i = 0; i < y.data.length; i++) y.data[i] = forward(i);
+      places(rows, columns, (i, row, column) => {
+        y.data[i] = forward(i, row, column);
+      });
       this.notes.push(() => {
         const pass = backward(y);
-        for (let i = 0; i < y.data.length; i++) pass(i, y.grad[i]);
+        places(rows, columns, (i, row, column) => pass(y.grad[i], i, row, column));
       });
       return y;
     }
@@ -94,42 +101,29 @@ window.makeTape = () => {
     // Rows of a table.
     look(table, ids) {
       const d = table.columns;
-      const from = (i) => ids[Math.floor(i / d)] * d + (i % d);
-      const pass = (i, g) => {
-        table.grad[from(i)] += g;
+      const forward = (_, row, column) => table.data[ids[row] * d + column];
+      const pass = (g, _, row, column) => {
+        table.grad[ids[row] * d + column] += g;
       };
-      return this.each(
-        ids.length,
-        d,
-        (i) => table.data[from(i)],
-        () => pass,
-      );
+      return this.each(ids.length, d, forward, () => pass);
     }
 
     // factor · x + y
     add(x, y, factor = 1) {
-      const pass = (i, g) => {
+      const forward = (i) => factor * x.data[i] + y.data[i];
+      const pass = (g, i) => {
         x.grad[i] += factor * g;
         y.grad[i] += g;
       };
-      return this.each(
-        x.rows,
-        x.columns,
-        (i) => factor * x.data[i] + y.data[i],
-        () => pass,
-      );
+      return this.each(x.rows, x.columns, forward, () => pass);
     }
 
     relu(x) {
-      const pass = (i, g) => {
-        x.grad[i] += x.data[i] > 0 ? g : 0;
+      const forward = (i) => Math.max(0, x.data[i]);
+      const pass = (g, i) => {
+        if (x.data[i] > 0) x.grad[i] += g;
       };
-      return this.each(
-        x.rows,
-        x.columns,
-        (i) => Math.max(0, x.data[i]),
-        () => pass,
-      );
+      return this.each(x.rows, x.columns, forward, () => pass);
     }
 
     // x Wᵀ + b for W (outs, ins), as PyTorch keeps it.
@@ -141,41 +135,39 @@ window.makeTape = () => {
 
     // Each row of factor · x as shares that sum to 1.
     softmax(x, factor) {
-      const row = (i) => Math.floor(i / x.columns);
-      const most = fold(x, -Infinity, (top, i) => Math.max(top, factor * x.data[i]));
-      const power = (i) => Math.exp(factor * x.data[i] - most[row(i)]);
-      const sums = fold(x, 0, (sum, i) => sum + power(i));
-      return this.each(
-        x.rows,
-        x.columns,
-        (i) => power(i) / sums[row(i)],
-        (y) => {
-          const means = fold(x, 0, (sum, i) => sum + y.data[i] * y.grad[i]);
-          return (i, g) => {
-            x.grad[i] += factor * y.data[i] * (g - means[row(i)]);
-          };
-        },
-      );
+      const most = new Float64Array(x.rows).fill(-Infinity);
+      places(x.rows, x.columns, (i, row) => {
+        most[row] = Math.max(most[row], factor * x.data[i]);
+      });
+      const power = (i, row) => Math.exp(factor * x.data[i] - most[row]);
+      const totals = sums(x, power);
+      const forward = (i, row) => power(i, row) / totals[row];
+      return this.each(x.rows, x.columns, forward, (y) => {
+        const means = sums(x, (i) => y.data[i] * y.grad[i]);
+        return (g, i, row) => {
+          x.grad[i] += factor * y.data[i] * (g - means[row]);
+        };
+      });
     }
 
     // Each row with mean 0 and variance 1, times gain, plus bias.
     layerNorm(x, gain, bias) {
       const d = x.columns;
-      const row = (i) => Math.floor(i / d);
-      const means = fold(x, 0, (sum, i) => sum + x.data[i] / d);
-      const variances = fold(x, 1e-5, (sum, i) => sum + (x.data[i] - means[row(i)]) ** 2 / d);
-      const unit = (i) => (x.data[i] - means[row(i)]) / Math.sqrt(variances[row(i)]);
-      const forward = (i) => unit(i) * gain.data[i % d] + bias.data[i % d];
+      const means = sums(x, (i) => x.data[i] / d);
+      const variances = sums(x, (i, row) => (x.data[i] - means[row]) ** 2 / d, 1e-5);
+      const scales = variances.map((variance) => 1 / Math.sqrt(variance));
+      const unit = (i, row) => (x.data[i] - means[row]) * scales[row];
+      const forward = (i, row, column) => unit(i, row) * gain.data[column] + bias.data[column];
       return this.each(x.rows, d, forward, (y) => {
-        // To move or stretch a row changes nothing, so these parts of the derivative are taken off.
-        const inner = (i) => y.grad[i] * gain.data[i % d];
-        const moves = fold(x, 0, (sum, i) => sum + inner(i) / d);
-        const stretches = fold(x, 0, (sum, i) => sum + (inner(i) * unit(i)) / d);
-        return (i, g) => {
-          gain.grad[i % d] += g * unit(i);
-          bias.grad[i % d] += g;
-          const rest = inner(i) - moves[row(i)] - stretches[row(i)] * unit(i);
-          x.grad[i] += rest / Math.sqrt(variances[row(i)]);
+        // To move or stretch a whole row changes nothing: these parts of the derivative are taken off.
+        const inner = (i, column) => y.grad[i] * gain.data[column];
+        const moves = sums(x, (i, _, column) => inner(i, column) / d);
+        const stretches = sums(x, (i, row, column) => (inner(i, column) * unit(i, row)) / d);
+        return (g, i, row, column) => {
+          gain.grad[column] += g * unit(i, row);
+          bias.grad[column] += g;
+          const rest = inner(i, column) - moves[row] - stretches[row] * unit(i, row);
+          x.grad[i] += rest * scales[row];
         };
       });
     }

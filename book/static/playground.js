@@ -417,5 +417,5 @@ window.playground = (() => {
     fill(box);
   }
   for (const box of document.querySelectorAll("div.playground")) open(box);
-  return { EXPERIMENTS, MOST, STREAK };
+  return { EXPERIMENTS, SWITCHES, MOST, STREAK };
 })();

@@ -1,0 +1,172 @@
+"""The page on which models learn, in Chromium, from the disk and without a network."""
+
+import json
+import re
+import shutil
+
+import pandas as pd
+import pytest
+from contents import ROOT
+
+live = pytest.importorskip("live", reason="needs the extra `book`")
+STATIC, CHAPTERS = ROOT / "book" / "static", ROOT / "chapters"
+RESULTS = ROOT / "data" / "results" / "playground.csv"
+FRAMES = """() => {
+  window.late = [];
+  let before = performance.now();
+  const see = () => {
+    const now = performance.now();
+    if (now - before > 50) window.late.push(now - before);
+    before = now;
+    requestAnimationFrame(see);
+  };
+  see();
+}"""
+
+
+@pytest.fixture(scope="module")
+def playground() -> dict:
+    """What the script knows of comparisons and switches."""
+    context = live.scripts("elements", "playground")
+    return json.loads(context.eval("JSON.stringify(window.playground)"))
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    from head import colors
+
+    folder = tmp_path_factory.mktemp("site")
+    shutil.copytree(STATIC, folder / "_static")
+    (folder / "_static" / "palette.css").write_text(colors(), encoding="utf-8")
+    styles = (f'<link rel="stylesheet" href="_static/{name}.css">' for name in ("palette", "book"))
+    scripts = (f'<script defer src="_static/{name}.js"></script>' for name in ("elements", "book"))
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{policy_of()}">'
+    head = "".join(['<meta charset="utf-8">', policy, *styles, *scripts])
+    section = '<section id="no-positions"><h3>No positions</h3><p>Text.</p></section>'
+    body = f'<div class="live playground"></div>{section}'
+    page = f'<html lang="en"><head>{head}</head><body>{body}</body></html>'
+    (folder / "page.html").write_text(page, "utf-8")
+    return (folder / "page.html").as_uri()
+
+
+def policy_of() -> str:
+    """The content policy of the site."""
+    text = (ROOT / "book" / "head.py").read_text(encoding="utf-8")
+    found = re.search(r'policy = \(\s+"([^"]+)"\s+\)', text)
+    assert found
+    return found[1]
+
+
+@pytest.fixture
+def tab(browser):
+    """A page that fails the test if it reports anything."""
+    context = browser.new_context(offline=True)
+    tab = context.new_page()
+    reports: list[str] = []
+    tab.on("console", lambda message: reports.append(message.text))
+    tab.on("pageerror", lambda error: reports.append(str(error)))
+    yield tab
+    context.close()
+    assert not reports
+
+
+def visit(tab, address: str) -> None:
+    tab.goto("about:blank")
+    tab.goto(address)
+    tab.wait_for_selector(".playground canvas")
+
+
+@pytest.mark.slow
+def test_the_first_run_is_solved_and_the_page_stays_quick(tab, address: str) -> None:
+    visit(tab, address)
+    tab.wait_for_timeout(500)
+    tab.evaluate(FRAMES)
+    tab.get_by_role("button", name="Play", exact=True).click()
+    tab.get_by_label("Your text").fill("31415926")
+    tab.wait_for_function("document.querySelector('.seen').textContent", timeout=120_000)
+    seen = tab.locator(".seen").inner_text()
+    assert re.search(r"A solves the task at update \d+ of \d+", seen)
+    assert "B has not solved the task" in seen
+    sides = tab.locator(".runs-side section .translation")
+    assert sides.nth(0).inner_text() == "31415926 → 62951413"
+    assert sides.nth(1).locator("del").count() > 0
+    assert not tab.evaluate("window.late")
+
+
+def test_one_update_after_another_and_back_to_the_first(tab, address: str) -> None:
+    visit(tab, address)
+    notes = tab.locator(".runs-side section .note")
+    assert "untrained" in notes.nth(0).inner_text()
+    for update in 1, 2:
+        tab.get_by_role("button", name="Step").click()
+        tab.wait_for_function(
+            f"document.querySelector('.runs-side').textContent.includes('update {update},')"
+        )
+    loss = [note.rpartition("loss")[2] for note in notes.all_inner_texts()]
+    tab.get_by_role("button", name="Reset").click()
+    tab.wait_for_function("document.querySelector('.runs-side').textContent.includes('untrained')")
+    for update in 1, 2:
+        tab.get_by_role("button", name="Step").click()
+        tab.wait_for_function(
+            f"document.querySelector('.runs-side').textContent.includes('update {update},')"
+        )
+    assert [note.rpartition("loss")[2] for note in notes.all_inner_texts()] == loss  # the same seed
+
+
+def test_the_address_keeps_all_settings(tab, address: str) -> None:
+    visit(tab, address)
+    chosen = {"Task": "sort", "Symbols": "10", "Seed": "3", "positions, model A": "learned",
+              "heads, model A": "4", "layers, model B": "1",
+              "norm, model B": "before the sub-layer",
+              "residual, model B": "none", "warmup, model A": "none", "scale, model B": "none",
+              "smoothing, model A": "0.1"}  # fmt: skip
+    for name, option in chosen.items():
+        tab.get_by_label(name).select_option(label=option)
+    kept = tab.evaluate("location.href")
+    visit(tab, kept)
+    for name, option in chosen.items():
+        found = tab.get_by_label(name).evaluate("(select) => select.selectedOptions[0].text")
+        assert found == option, name
+
+
+@pytest.mark.parametrize(
+    "part", ["train?", "train?task=x&a.heads=99&__proto__=1", "train?seed=1e9", "%"]
+)
+def test_an_address_with_anything_in_it_opens(tab, address: str, part: str) -> None:
+    visit(tab, f"{address}#{part}")
+    assert tab.get_by_label("Task").evaluate("(select) => select.selectedIndex") >= 0
+
+
+@pytest.mark.parametrize("text", ["", "abc", "1+2", "12345678901234567", "<b>"])
+def test_text_that_is_none_of_the_task_is_refused(tab, address: str, text: str) -> None:
+    visit(tab, address)
+    tab.get_by_label("Your text").fill(text)
+    assert "Type digits" in tab.locator(".playground").inner_text()
+    tab.get_by_role("button", name="Step").click()
+    tab.wait_for_function("document.querySelector('.runs-side').textContent.includes('update 1,')")
+
+
+def test_each_comparison_has_a_heading_and_each_link_a_page(playground: dict) -> None:
+    text = (CHAPTERS / "train-here.md").read_text(encoding="utf-8")
+    slugs = [
+        title.lower().replace(" ", "-") for title in re.findall(r"^### (.+)$", text, re.MULTILINE)
+    ]
+    assert len(playground["EXPERIMENTS"]) == 12
+    assert set(playground["EXPERIMENTS"]) <= set(slugs)
+    for switch in playground["SWITCHES"].values():
+        page, _, part = switch["link"].partition("#")
+        chapter = (CHAPTERS / page.replace(".html", ".md")).read_text(encoding="utf-8")
+        titles = re.findall(r"^#+ (?:\d+\. )?(.+)$", chapter, re.MULTILINE)
+        known = [re.sub(r"[^\w -]", "", title).lower().replace(" ", "-") for title in titles]
+        assert not part or part in known, switch["link"]
+
+
+def test_the_log_has_five_seeds_of_both_models(playground: dict) -> None:
+    table = pd.read_csv(RESULTS)
+    assert set(table["comparison"]) == set(playground["EXPERIMENTS"])
+    assert (
+        table.groupby(["comparison", "model"])["seed"].apply(sorted).map(tuple) == (1, 2, 3, 4, 5)
+    ).all()
+    for (name, model), rows in table.groupby(["comparison", "model"]):
+        both, *sides = playground["EXPERIMENTS"][name]
+        assert {*rows["settings"]} == {json.dumps(both | sides["AB".index(model)])}
