@@ -4,7 +4,7 @@
 book/static/playground.js with Node, which has to be installed. A row of the table has the
 comparison, the model (A or B), its settings where they are not the page's first, the seed, the
 update at which the task counts as solved (none: empty), the mean loss of the last ten batches,
-how many of their 320 answers are right, and the shares of symbols that are right in 100 new texts:
+how many of their 160 answers are right, and the shares of symbols that are right in 100 new texts:
 of the length of training, and of four symbols more.
 """
 

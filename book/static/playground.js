@@ -63,18 +63,18 @@ window.playground = (() => {
 
   // Comparisons by the names of their headings: what both models share, and what is special in each.
   const EXPERIMENTS = {
-    "two-lines-that-cross": [{}, {}, { heads: 1 }],
     "no-positions": [{}, {}, { positions: "none" }],
-    "sorting-needs-no-positions": [{ task: "sort" }, {}, { positions: "none" }],
     "learned-positions": [{}, {}, { positions: "learned" }],
-    "longer-than-in-training": [{ task: "copy" }, {}, { positions: "learned" }],
     "without-the-scale": [{}, {}, { scaled: false }],
-    "no-residual": [{}, {}, { residual: false }],
-    "six-layers-without-a-warmup": [{}, { layers: 6 }, { layers: 6, rises: false }],
-    "six-layers-with-the-norm-first": [{}, { layers: 6 }, { layers: 6, norm: "pre" }],
-    "one-layer": [{}, {}, { layers: 1 }],
+    "a-single-head": [{}, {}, { heads: 1 }],
+    "a-single-layer": [{}, {}, { layers: 1 }],
+    "no-residual-connection": [{}, {}, { residual: false }],
+    "the-norm-first": [{}, {}, { norm: "pre" }],
+    "no-warmup": [{}, {}, { rises: false }],
+    "four-layers-without-a-warmup": [{}, { layers: 4 }, { layers: 4, rises: false }],
     "smoothed-labels": [{}, {}, { smoothing: 0.1 }],
-    "adding-is-harder": [{ task: "add" }, {}, { layers: 4 }],
+    "sorting-without-positions": [{ task: "sort" }, {}, { positions: "none" }],
+    "longer-than-in-training": [{ task: "copy" }, {}, { positions: "learned" }],
   };
 
   // ------------------------------------------------------------------------------ the worker
@@ -159,7 +159,7 @@ window.playground = (() => {
     function take(news) {
       for (const { loss, right } of news.news) {
         run.losses.push(loss);
-        streak = right === 32 ? streak + 1 : 0;
+        streak = right === run.settings.batch ? streak + 1 : 0;
         if (streak === STREAK) run.solved ||= run.losses.length;
         run.right = right;
       }
@@ -171,7 +171,7 @@ window.playground = (() => {
       if (!run.text) return;
       const { losses, updates, right, seen, text } = run;
       const solved = run.solved ? `; solved at update ${run.solved}` : "";
-      const sofar = `loss ${nats(losses.at(-1) ?? 0)}, ${right} of the last 32 answers right`;
+      const sofar = `loss ${nats(losses.at(-1) ?? 0)}, ${right} of the last ${run.settings.batch} answers right`;
       title.textContent = `${name}: ${updates ? `update ${updates}, ${sofar}${solved}` : "untrained"}`;
       const marks = Array.from(run.answer, (symbol, i) =>
         make(symbol === wanted?.[i] ? "span" : "del", { textContent: symbol }),
@@ -227,12 +227,12 @@ window.playground = (() => {
   }
 
   // What was seen of a model, once it stops.
-  function seenOf({ name, updates, solved, losses, exams, spent, right }) {
+  function seenOf({ name, updates, solved, losses, exams, spent, right, settings }) {
     const [[n, here], [longer, there]] = exams;
     const seconds = `${(spent / 1000).toFixed(1)} s`;
     const end = solved
       ? `${name} solves the task at update ${solved} of ${updates} (${seconds}).`
-      : `${name} has not solved the task after ${updates} updates (${seconds}): its loss is ${nats(losses.at(-1))}, and ${right} of the last 32 answers are right.`;
+      : `${name} has not solved the task after ${updates} updates (${seconds}): its loss is ${nats(losses.at(-1))}, and ${right} of the last ${settings.batch} answers are right.`;
     return `${end} Of the symbols of 100 new texts, it gets ${percent(here)} right at length ${n} and ${percent(there)} at length ${longer}.`;
   }
 

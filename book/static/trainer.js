@@ -5,9 +5,9 @@ window.makeTrainer = ({ Tape, part, flip }) => {
   const LONGEST = 16; // symbols of a text
   const [BETA1, BETA2, TINY] = [0.9, 0.98, 1e-9]; // Adam's, by section 5.3
   const DEFAULTS = {
-    ...{ task: "reverse", length: 8, seed: 1, batch: 32, d_model: 32, d_ff: 64, heads: 2 },
+    ...{ task: "reverse", length: 8, seed: 1, batch: 16, d_model: 32, d_ff: 64, heads: 2 },
     ...{ layers: 2, positions: "sinusoids", scaled: true, norm: "post", residual: true },
-    ...{ rises: true, warmup: 100, factor: 0.3, smoothing: 0 },
+    ...{ rises: true, warmup: 100, factor: 1, smoothing: 0 },
   };
 
   // The answers to a text of digits, each as long as the text.
