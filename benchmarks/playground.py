@@ -5,7 +5,8 @@ book/static/playground.js with Node, which has to be installed. A row of the tab
 comparison, the model (A or B), its settings where they are not the page's first, the seed, the
 update at which the task counts as solved (none: empty), the mean loss of the last ten batches,
 how many of their 160 answers are right, and the shares of symbols that are right in 100 new texts:
-of the length of training, and of four symbols more.
+of the length of training, and of four symbols more. Models that are in FILE already are not trained
+again.
 """
 
 import json
@@ -15,7 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 from annotated.machinery.progress import progress_bar
-from benchmarks.logs import make_parser, write_log
+from benchmarks.logs import make_parser, read_table, write_log
 
 STATIC = Path(__file__).resolve().parent.parent / "book" / "static"
 SCRIPTS = "elements", "derivatives", "trainer", "playground"
@@ -42,6 +43,7 @@ console.log(JSON.stringify({
   longer: trainer.exam(length + 4),
 }));
 """
+RESULTS = "solved", "loss", "right", "symbols", "longer"
 ROUNDED = {"loss": 5, "symbols": 4, "longer": 4}
 
 
@@ -72,15 +74,17 @@ def main() -> None:
         for model, own in zip("AB", sides, strict=True)
         for seed in range(1, options.seeds + 1)
     ]
-    known: dict[str, dict] = {}
+    known = {
+        (row["settings"], row["seed"]): {name: row[name] for name in RESULTS}
+        for row in read_table(options.out, ["settings", "seed", *RESULTS])
+    }
     rows = []
     for name, model, given, seed in progress_bar(wanted, unit=" run"):
         settings = json.dumps(given)
-        key = f"{settings}{seed}"
-        if key not in known:
-            known[key] = train(given | {"seed": seed})
+        if (settings, seed) not in known:
+            known[settings, seed] = train(given | {"seed": seed})
         about = {"comparison": name, "model": model, "settings": settings, "seed": seed}
-        rows.append(about | known[key])
+        rows.append(about | known[settings, seed])
         write_log(options.out, pd.DataFrame(rows).astype({"solved": "Int64"}))
 
 

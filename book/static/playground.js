@@ -71,7 +71,7 @@ window.playground = (() => {
     "no-residual-connection": [{}, {}, { residual: false }],
     "the-norm-first": [{}, {}, { norm: "pre" }],
     "no-warmup": [{}, {}, { rises: false }],
-    "four-layers-without-a-warmup": [{}, { layers: 4 }, { layers: 4, rises: false }],
+    "norm-first-without-a-warmup": [{ rises: false }, {}, { norm: "pre" }],
     "smoothed-labels": [{}, {}, { smoothing: 0.1 }],
     "sorting-without-positions": [{ task: "sort" }, {}, { positions: "none" }],
     "longer-than-in-training": [{ task: "copy" }, {}, { positions: "learned" }],
@@ -92,7 +92,7 @@ window.playground = (() => {
       const { updates, settings } = trainer;
       const done = updates >= until;
       const lengths = [settings.length, Math.min(16, settings.length + 4)];
-      const exams = done && updates > 1 ? lengths.map((n) => [n, trainer.exam(n)]) : null;
+      const exams = done && updates >= 20 ? lengths.map((n) => [n, trainer.exam(n)]) : null;
       const { answers, seen } = trainer.run([text]);
       postMessage({ updates, news, exams, spent, text, answer: answers[0], seen, done });
       news = [];
