@@ -114,11 +114,11 @@ window.playground = (() => {
   const nats = (loss) => `${loss.toFixed(3)} nats`;
 
   // Weights of a head (n, n), a row for each query.
-  function drawHead(canvas, weights, n) {
-    canvas.width = 8 * n;
-    canvas.height = 8 * n;
+  function drawHead(canvas, weights, n, color) {
+    if (canvas.width !== 8 * n) Object.assign(canvas, { width: 8 * n, height: 8 * n });
     const paper = canvas.getContext("2d");
-    paper.fillStyle = getComputedStyle(canvas).color;
+    paper.clearRect(0, 0, canvas.width, canvas.height);
+    paper.fillStyle = color;
     for (let i = 0; i < n * n; i++) {
       paper.globalAlpha = weights[i];
       paper.fillRect(8 * (i % n), 8 * Math.floor(i / n), 8, 8);
@@ -169,6 +169,7 @@ window.playground = (() => {
 
     run.draw = (wanted) => {
       if (!run.text) return;
+      const { color } = getComputedStyle(heads); // first, because later it would wait for a layout
       const { losses, updates, right, seen, text } = run;
       const solved = run.solved ? `; solved at update ${run.solved}` : "";
       const sofar = `loss ${nats(losses.at(-1) ?? 0)}, ${right} of the last ${run.settings.batch} answers right`;
@@ -180,7 +181,7 @@ window.playground = (() => {
       const n = text.length;
       canvases.forEach((row, layer) => {
         row.forEach((canvas, head) => {
-          drawHead(canvas, seen[layer].subarray(head * n * n, (head + 1) * n * n), n);
+          drawHead(canvas, seen[layer].subarray(head * n * n, (head + 1) * n * n), n, color);
         });
       });
     };
@@ -233,7 +234,27 @@ window.playground = (() => {
     const end = solved
       ? `${name} solves the task at update ${solved} of ${updates} (${seconds}).`
       : `${name} has not solved the task after ${updates} updates (${seconds}): its loss is ${nats(losses.at(-1))}, and ${right} of the last ${settings.batch} answers are right.`;
-    return `${end} Of the symbols of 100 new texts, it gets ${percent(here)} right at length ${n} and ${percent(there)} at length ${longer}.`;
+    return `${end} In 100 new texts it gets ${percent(here)} of the symbols right at length ${n} and ${percent(there)} at length ${longer}.`;
+  }
+
+  // Which sentences of the paper the comparison is about, and what it says of them.
+  function verdictOf([a, b]) {
+    const nameOf = (key, value) =>
+      Object.entries(SWITCHES[key].options).find(([, each]) => each === value)[0];
+    const different = Object.keys(SWITCHES).filter((key) => a.settings[key] !== b.settings[key]);
+    const parts = different.map((key) => {
+      const [one, other] = [a, b].map(({ settings }) => nameOf(key, settings[key]));
+      return `${SWITCHES[key].name}: ${one} in A, ${other} in B. The paper’s point: ${SWITCHES[key].says}`;
+    });
+    const [first, second] = (b.solved || Infinity) < (a.solved || Infinity) ? [b, a] : [a, b];
+    const lead = second.solved - first.solved;
+    const result = !first.solved
+      ? "Neither model solved the task."
+      : !second.solved
+        ? `Only ${first.name} solved the task.`
+        : `Both solved the task, ${lead ? `${first.name} ${lead} updates sooner` : "at the same update"}.`;
+    const caution = "One seed can be lucky: try others.";
+    return [...parts, different.length ? `${result} ${caution}` : "A and B are the same model."];
   }
 
   function fill(box) {
@@ -290,7 +311,7 @@ window.playground = (() => {
     };
     const typed = make("label", { className: "sentence" }, "Your text ", input);
     const note = make("p", { className: "note" });
-    const seen = make("p", { role: "status", className: "seen" });
+    const seen = make("div", { role: "status", className: "seen" });
     const curves = makeCurves();
     let due = false;
     const changed = () => {
@@ -325,15 +346,16 @@ window.playground = (() => {
       curves.draw(runs);
       play.textContent = isRunning() ? "Pause" : "Play";
       const over = !isRunning() && runs.every(({ exams }) => exams);
-      const text = over ? runs.map(seenOf).join(" ") : "";
-      if (seen.textContent !== text) seen.textContent = text;
+      const said = over ? [...runs.map(seenOf), ...verdictOf(runs)] : [];
+      if (seen.textContent !== said.join(""))
+        seen.replaceChildren(...said.map((textContent) => make("p", { textContent })));
     }
 
     // ----------------------------------------------------------------------------- settings
 
     const settingsOf = (side) => {
       const all = [shared, side].flatMap((part) => Object.entries(part));
-      return Object.fromEntries(all.map(([key, { value }]) => [key, value]));
+      return { ...DEFAULTS, ...Object.fromEntries(all.map(([key, { value }]) => [key, value])) };
     };
 
     // Starts both models again, and keeps their settings in the address.
