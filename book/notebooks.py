@@ -239,6 +239,9 @@ def plain_text(
 
     included = r"^```\{literalinclude\} (\S+)\n:pyobject: (\S+)\n```$"
     source = re.sub(included, quoted, source, flags=re.MULTILINE)
+    script = r"^```\{literalinclude\} (?:\.\./)+(\S+\.js)\n.*?^```$"
+    on_the_site = r"*On the site, this part of `\1` is printed here.*"
+    source = re.sub(script, on_the_site, source, flags=re.MULTILINE | re.DOTALL)
     raw = r"^```\{raw\} html\n<div class=\"(scoreboard|claims-index)\"></div>\n```$"
     source = re.sub(raw, ON_THE_SITE, source, flags=re.MULTILINE)
     raw = r"^```\{raw\} html\n<div class=\"live playground\"></div>\n```$"

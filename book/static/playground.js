@@ -409,10 +409,14 @@ window.playground = (() => {
 
     box.append(
       controls(...Object.values(shared)),
-      wide(table),
       controls(play, step, again, copy),
       note,
+      wide(table),
       curves.element,
+      make("p", {
+        className: "note",
+        textContent: "Loss in nats per symbol by update: A solid, B dashed.",
+      }),
       typed,
       make("div", { className: "runs-side" }, ...runs.map(({ element }) => element)),
       seen,
