@@ -138,7 +138,7 @@ window.playground = (() => {
 
     run.start = (settings, text) => {
       worker?.terminate();
-      worker = new Worker(URL.createObjectURL(new Blob([code], { type: "text/javascript" })));
+      worker = new Worker(code);
       worker.onmessage = ({ data }) => take(data);
       worker.onerror = (event) => {
         title.textContent = `This did not work: ${event.message}`;
@@ -259,7 +259,8 @@ window.playground = (() => {
 
   function fill(box) {
     const { Trainer, TASKS, DEFAULTS, LONGEST } = window.makeTrainer(window.makeTape());
-    const code = `const { Trainer } = (${window.makeTrainer})((${window.makeTape})());(${serve})(Trainer);`;
+    const text = `const { Trainer } = (${window.makeTrainer})((${window.makeTape})());(${serve})(Trainer);`;
+    const code = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
     const known = (key) => Object.values((SHARED[key] ?? SWITCHES[key]).options);
     const at = (key, value) =>
       Math.max(
@@ -293,8 +294,8 @@ window.playground = (() => {
       make("tbody", {}, ...rows),
     );
 
-    const play = button({ textContent: "Play", onclick: () => (isRunning() ? halt() : go(MOST)) });
-    const step = button({ textContent: "Step", onclick: () => go(1) });
+    const play = button({ textContent: "Play", onclick: () => (isRunning() ? halt() : go()) });
+    const step = button({ textContent: "Step", onclick: () => go(updates() + 1) });
     const again = button({ textContent: "Reset", onclick: () => reset() });
     const copy = button({
       textContent: "Copy link",
@@ -327,12 +328,13 @@ window.playground = (() => {
       `Type ${task() === "add" ? "two numbers with a + between them" : "digits"}, at most ${LONGEST} symbols.`;
     const isRunning = () => runs.some(({ done }) => !done);
 
-    function go(updates) {
+    const updates = () => Math.max(...runs.map((run) => run.updates));
+    // Trains both up to an update; at first to 400, then to 800, and so on.
+    function go(until = MOST * (1 + Math.floor(updates() / MOST))) {
       seen.textContent = "";
-      const from = Math.max(...runs.map((run) => run.updates));
       for (const run of runs) {
-        run.done = false;
-        run.send({ until: from + updates });
+        Object.assign(run, { done: false, exams: null });
+        run.send({ until });
       }
       changed();
     }
@@ -426,7 +428,7 @@ window.playground = (() => {
       const onclick = () => {
         show(place);
         box.scrollIntoView();
-        go(MOST);
+        go();
       };
       const heading = document.querySelector(`#${place} > :is(h2, h3)`);
       heading?.after(
