@@ -17,14 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-# Of each part: the task; where it begins; a hint; a solution; and the parts that it calls. `wrong`
-# has typical mistakes: a text of the solution, what replaces it, and the help that this deserves.
+# Of each part: the task; where it begins; a hint; a solution; and the parts that it calls, with
+# backticks around code in words. `wrong` has typical mistakes: a text of the solution, what
+# replaces it, and the help that this deserves.
 PARTS: dict = {
     "softmax": {
-        "task": "Turn a list of scores into weights: exponentials, divided by their sum.",
+        "task": "Turn a list of scores into weights: take the exponential of each score, and "
+        "divide by their sum.",
         "skeleton": "def softmax(scores):\n    return scores\n",
-        "hint": "math.exp(1000) is too large for a number. Subtract the largest score from all of "
-        "them first; the weights stay the same, because only differences count.",
+        "hint": "`math.exp(1000)` is too large for a number. Subtract the largest score from all "
+        "of them first. The weights stay the same, because only differences count.",
         "solution": """\
 def softmax(scores):
     largest = max(scores)
@@ -60,12 +62,12 @@ def softmax(scores):
         ],
     },
     "attention": {
-        "task": "Let one query of one head attend: its dot products with the keys, divided by "
-        "√d_k, become weights, and the result is the weighted sum of the values.",
+        "task": "Compute attention for one query of one head. Its dot products with the keys, "
+        "divided by √d_k, become weights by `softmax`; return the weighted sum of the values.",
         "skeleton": "def attention(query, keys, values):\n    return values[0]\n",
-        "hint": "There is one score per key: sum(q * k for q, k in zip(query, key)) / "
-        "math.sqrt(len(query)). softmax(scores) gives the weights. Number i of the result is the "
-        "sum over all values of weight * value[i].",
+        "hint": "There is one score per key: `sum(q * k for q, k in zip(query, key)) / "
+        "math.sqrt(len(query))`. `softmax(scores)` gives the weights. Number i of the result is "
+        "the sum over all values of `weight * value[i]`.",
         "solution": """\
 def attention(query, keys, values):
     root = math.sqrt(len(query))
@@ -123,10 +125,10 @@ def attention(query, keys, values):
         ],
     },
     "mask": {
-        "task": "Say who may see whom among n pieces: row i has True in columns 0 to i, and False "
-        "after them.",
+        "task": "Say which of n pieces may see which: row i has `True` in columns 0 to i and "
+        "`False` after them.",
         "skeleton": "def mask(n):\n    return [[True] * n for _ in range(n)]\n",
-        "hint": "There are n rows of n columns. Row i, column j: j <= i.",
+        "hint": "There are n rows of n columns. In row i, column j stands `j <= i`.",
         "solution": "def mask(n):\n    return [[j <= i for j in range(n)] for i in range(n)]\n",
         "wrong": [
             ["j <= i", "True", "Every piece sees every other, the future too. In training the "
@@ -156,11 +158,11 @@ def attention(query, keys, values):
         ],
     },
     "layer_norm": {
-        "task": "Give a row mean 0 and variance 1 (add 0.00001 to the variance before its root), "
-        "then multiply by gain and add bias, number by number.",
+        "task": "Give the row mean 0 and variance 1 (add 0.00001 to the variance before you take "
+        "its root). Then multiply each number by its `gain` and add its `bias`.",
         "skeleton": "def layer_norm(row, gain, bias):\n    return row\n",
-        "hint": "mean = sum(row) / len(row); the variance is the mean of (x - mean) ** 2; divide "
-        "by math.sqrt(variance + 1e-5).",
+        "hint": "`mean = sum(row) / len(row)`, and the variance is the mean of `(x - mean) ** 2`. "
+        "Divide by `math.sqrt(variance + 1e-5)`.",
         "solution": """\
 def layer_norm(row, gain, bias):
     mean = sum(row) / len(row)
@@ -205,10 +207,10 @@ def layer_norm(row, gain, bias):
     },
     "positions": {
         "task": "Make the row for one position: columns 2i and 2i + 1 are the sine and the cosine "
-        "of pos / 10000^(2i / d_model).",
+        "of `pos / 10000 ** (2 * i / d_model)`.",
         "skeleton": "def positions(pos, d_model):\n    return [0.0] * d_model\n",
-        "hint": "for i in range(0, d_model, 2) already counts 2i. Append the sine, then the cosine "
-        "of pos / 10000 ** (i / d_model).",
+        "hint": "`for i in range(0, d_model, 2)` already counts 2i. Append the sine, then the "
+        "cosine of `pos / 10000 ** (i / d_model)`.",
         "solution": """\
 def positions(pos, d_model):
     row = []
@@ -246,9 +248,9 @@ def positions(pos, d_model):
         ],
     },
     "relu": {
-        "task": "Replace each negative number of a row by 0, and keep the others.",
+        "task": "Replace each negative number of the row by 0, and keep the others.",
         "skeleton": "def relu(row):\n    return row\n",
-        "hint": "max(0.0, x) for one number x.",
+        "hint": "For one number `x` it is `max(0.0, x)`.",
         "solution": "def relu(row):\n    return [max(0.0, x) for x in row]\n",
         "wrong": [
             ["max(0.0, x)", "x", "Nothing is changed. Without the kink, two linear maps in a row "
@@ -274,12 +276,12 @@ def positions(pos, d_model):
         ],
     },
     "greedy": {
-        "task": "Write the likeliest next id again and again: step(ids) gives the log-probability "
-        "of each id after ids, which begin with start. Return what is written, end included; stop "
-        "after end, or once there are `most` ids.",
+        "task": "Write the likeliest next id again and again. `step(ids)` returns the "
+        "log-probability of each id that may follow `ids`, which begin with `start`. Stop after "
+        "`end`, or after `most` ids, and return what was written, `end` included.",
         "skeleton": "def greedy(step, start, end, most):\n    return [end]\n",
-        "hint": "Keep one list that begins as [start]. The likeliest id is "
-        "scores.index(max(scores)). Return the list without start.",
+        "hint": "Keep one list that begins as `[start]`. The likeliest id is "
+        "`scores.index(max(scores))`. Return the list without `start`.",
         "solution": """\
 def greedy(step, start, end, most):
     ids = [start]
@@ -318,12 +320,13 @@ def greedy(step, start, end, most):
         ],
     },
     "beam": {
-        "task": "Keep the `width` likeliest unfinished outputs at each step instead of one. An "
-        "output that ends is set aside and takes a place for good. Return the finished one "
-        "with the best log-probability / ((5 + length) / 6) ** alpha; its length counts end.",
+        "task": "At each step keep the `width` likeliest outputs instead of one. An output that "
+        "ends is set aside and keeps its place among them. Return the finished output with the "
+        "best `log_prob / ((5 + length) / 6) ** alpha`, where the length counts `end`.",
         "skeleton": "def beam(step, start, end, most, width, alpha):\n    return [end]\n",
-        "hint": "Keep pairs (log_prob, ids) in a list `alive`. Extend each by every id, sort all, "
-        "keep width - len(done); move those that end with `end` to `done`, with their score.",
+        "hint": "Keep pairs `(log_prob, ids)` in a list `alive`. Extend each by every id, sort "
+        "them all and keep `width - len(done)`. Move those that end with `end` to `done`, with "
+        "their score.",
         "solution": """\
 def beam(step, start, end, most, width, alpha):
     alive, done = [(0.0, [start])], []

@@ -105,7 +105,7 @@ LIVE = "*On the site, a model runs here, in the page itself.*"
 
 TURN = re.compile(r"^```\{turn\} (\w+)\n```$", re.MULTILINE)
 TURN_CELL = """\
-# Your turn: {task}
+{task}
 from annotated.by_hand import check
 
 
@@ -160,9 +160,8 @@ def with_turns(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
             if i % 2:
                 part = PARTS[text]
                 skeleton = part["skeleton"].replace(f"def {text}", f"def my_{text}")
-                yield new_code_cell(
-                    TURN_CELL.format(name=text, task=part["task"], skeleton=skeleton)
-                )
+                task = textwrap.indent(textwrap.fill(f"Your turn. {part['task']}", 88), "# ")
+                yield new_code_cell(TURN_CELL.format(name=text, task=task, skeleton=skeleton))
             elif text.strip():
                 yield new_markdown_cell(text.strip(), metadata=cell.metadata)
 

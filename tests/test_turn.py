@@ -177,6 +177,11 @@ def test_a_wrong_part_shows_what_the_translator_then_says(tab) -> None:
     code, _ = wrong("layer_norm", 1)  # n − 1: nothing but the check would have told
     run(tab, "layer_norm", code)
     assert "the same as with the book’s parts" in said(tab, "layer_norm")
+    code, _ = wrong("softmax", 5)  # turned around, and called by the book's attention
+    run(tab, "softmax", code)
+    assert "with the book’s parts: Ein" in said(tab, "softmax")
+    place(tab, "softmax").get_by_role("button", name="A man is riding a bicycle.").click()
+    assert "with the book’s parts: Ein Mann fährt" in said(tab, "softmax")
 
 
 HOSTILE = {
@@ -219,7 +224,7 @@ def test_keys_indent_and_leave_and_buttons_help(tab) -> None:
     field.press("Tab")
     assert box.get_by_role("button", name="Run").evaluate("e => e === document.activeElement")
     box.get_by_role("button", name="Hint").click()
-    assert PARTS["relu"]["hint"] in box.inner_text()
+    assert PARTS["relu"]["hint"].replace("`", "") in box.inner_text()
     box.get_by_role("button", name="Solution").click()
     field.press("Control+Enter")
     box.locator(".verdict", has_text="Right").wait_for()

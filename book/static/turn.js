@@ -4,7 +4,12 @@
 (() => {
   const { make, button, controls, sentenceForm, dataOf } = window.elements;
   const MODEL = "multi30k-en-de";
-  const FIRST = "A view of a crowded city street.";
+  const CAPTIONS = [
+    "A view of a crowded city street.",
+    "The group of people are all covered by umbrellas.",
+    "A boy in a red shirt is throwing a ball to his dog.",
+    "A man is riding a bicycle.",
+  ];
   const [CHECK, SILENCE] = [5000, 10000]; // milliseconds that a check may take; a pause of a translation
   const KEPT = "turn";
   const all = []; // the places of this page
@@ -193,11 +198,22 @@ for name in ${JSON.stringify(names)}:
     const resets = button({ textContent: "Reset", onclick: () => replace(skeleton) });
     const saves = () => download().catch((error) => show(error.message));
     const file = button({ textContent: "Download all", onclick: saves });
-    const input = make("input", { type: "text", value: FIRST, lang: "en", autocomplete: "off" });
+    const input = make("input", {
+      type: "text",
+      value: CAPTIONS[0],
+      lang: "en",
+      autocomplete: "off",
+    });
     const form = sentenceForm("English", input, "Translate", translate);
+    const take = (text) => {
+      input.value = text;
+      translate();
+    };
+    const offer = (textContent) => button({ textContent, onclick: () => take(textContent) });
+    const captions = make("p", { className: "examples" }, ...CAPTIONS.map(offer));
     const said = make("p", { className: "translation", lang: "de", role: "status" });
     const about = make("p", { className: "note" });
-    const below = make("div", { hidden: true }, about, form, said);
+    const below = make("div", { hidden: true }, about, form, captions, said);
     const keys = "Tab indents; Escape, then Tab leaves the field. Control and Enter run the code.";
     const first = `The first run loads Python and the model (${megabytes} MB). Nothing is sent. `;
     const note = make("p", { className: "note", id: `turn-${part}`, textContent: first + keys });
@@ -205,7 +221,12 @@ for name in ${JSON.stringify(names)}:
 
     Object.assign(box, { role: "group", ariaLabel: `Your turn: ${part}` });
     box.append(
-      make("p", { className: "task" }, make("strong", { textContent: "Your turn. " }), task),
+      make(
+        "p",
+        { className: "task" },
+        make("strong", { textContent: "Your turn. " }),
+        ...coded(task),
+      ),
       element,
       controls(runs, hints, solutions, resets, file),
       note,
@@ -224,7 +245,7 @@ for name in ${JSON.stringify(names)}:
     }
     function show(text) {
       help.hidden = false;
-      help.textContent = text;
+      help.replaceChildren(...coded(text));
     }
     // Undo brings back what was there.
     function replace(text) {
@@ -312,6 +333,10 @@ for name in ${JSON.stringify(names)}:
       said.ariaBusy = "false";
     }
   }
+
+  // Text in which backticks mark code.
+  const coded = (text) =>
+    text.split("`").map((each, i) => (i % 2 ? make("code", { textContent: each }) : each));
 
   // Ids as text; what is no id is shown as it is.
   const spelled = (decode, ids) =>
