@@ -5,13 +5,15 @@ from __future__ import annotations
 from docutils import nodes
 from sphinx.application import Sphinx
 
-STATIONS = {  # in the order in which the model computes
-    "3-4-embeddings-softmax": "embedding",
-    "3-5-positional-encoding": "positions",
-    "3-2-attention": "attention",
-    "3-3-feed-forward": "feed-forward",
-    "3-1-encoder-decoder-stacks": "stack",
-    "3-assembly": "first word",
+STATIONS = {  # in the order in which the model computes: the page, its name, its step by hand
+    "3-4-embeddings-softmax": ("embedding", "pieces"),
+    "3-5-positional-encoding": ("positions", "positions"),
+    "3-2-attention": ("attention", "attention"),
+    "3-3-feed-forward": ("feed-forward", "feed-forward"),
+    "3-1-encoder-decoder-stacks": ("stack", "stack"),
+    "3-assembly": ("assembly", "whole"),
+    "5-1-data-batching": ("data", ""),
+    "5-2-hardware-schedule": ("training", ""),
 }
 PLACE = '<section id="laboratory">'
 
@@ -34,19 +36,17 @@ def add_short_read(app: Sphinx, page: str, template: str, context: dict, doctree
 
 
 def add_way(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Add links under the title to the sections that follow one sentence through the model."""
+    """Add links under the title to the pages that follow one sentence, and to this step by hand."""
     folder, _, name = page.rpartition("/")
     if name not in STATIONS:
         return
+    address = lambda page: context["pathto"](f"{folder}/{page}")
     steps = []
-    for station, title in STATIONS.items():
-        contents = app.env.tocs.get(f"{folder}/{station}", nodes.bullet_list())
-        anchors = (link.get("anchorname") or "" for link in contents.findall(nodes.reference))
-        anchor = next((anchor for anchor in anchors if anchor.startswith("#one-sentence")), None)
-        if anchor:
-            here = ' aria-current="step"' * (station == name)
-            url = anchor if here else context["pathto"](f"{folder}/{station}") + anchor
-            steps.append(f'<li><a href="{url}"{here}>{title}</a></li>')
+    for station, (title, _) in STATIONS.items():
+        here = ' aria-current="step"' * (station == name)
+        steps.append(f'<li><a href="{address(station)}"{here}>{title}</a></li>')
+    by_hand = STATIONS[name][1]
+    link = f' <a href="{address("by-hand")}#{by_hand}">This step by hand</a>' * bool(by_hand)
     label = "One sentence’s way"
-    way = f'<nav class="way" aria-label="{label}">{label}: <ol>{"".join(steps)}</ol></nav>'
+    way = f'<nav class="way" aria-label="{label}">{label}: <ol>{"".join(steps)}</ol>{link}</nav>'
     context["body"] = context["body"].replace("</h1>", f"</h1>\n{way}", 1)

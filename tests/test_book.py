@@ -680,16 +680,18 @@ def test_a_short_read_leaves_out_the_laboratories_until_a_link_leads_there(visit
     expect(heading).to_be_in_viewport()
 
 
-def test_one_sentence_leads_from_page_to_page(visit) -> None:
+def test_one_sentence_leads_from_page_to_page_and_back_to_its_steps_by_hand(visit) -> None:
     tab = visit(next(iter(STATIONS)), 390)
     way = tab.get_by_role("navigation", name="One sentence’s way")
-    assert way.get_by_role("link").all_inner_texts() == list(STATIONS.values())
-    for page, title in STATIONS.items():
-        way.get_by_role("link", name=title).click()
-        tab.wait_for_url(re.compile(rf"{page}\.html#one-sentence"))
+    for page, (title, by_hand) in STATIONS.items():
+        way.get_by_role("link", name=title, exact=True).click()
+        tab.wait_for_url(re.compile(rf"{page}\.html(#|$)"))
         expect(way.locator("[aria-current=step]")).to_have_text(title)
-        heading = tab.locator("section[id^=one-sentence]").get_by_role("heading").first
-        expect(heading).to_be_in_viewport()
+        assert len(way.get_by_role("listitem").all()) == len(STATIONS)
+        if by_hand:
+            way.get_by_role("link", name="by hand").click()
+            expect(tab.locator(f"section#{by_hand} > h2")).to_be_in_viewport()
+            tab.go_back()
 
 
 def test_solutions_unfold_and_charts_follow_the_theme_and_paper_is_light(visit) -> None:
