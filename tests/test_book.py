@@ -282,7 +282,8 @@ def test_page_in_a_browser_without_network(browser, page: str, width: int, theme
     tab.on("pageerror", lambda error: problems.append(str(error)))
     tab.on("request", lambda r: problems.append(r.url) if r.url.startswith("http") else None)
     asked: set[str] = set()
-    tab.on("request", lambda r: asked.add(unquote(urlsplit(r.url).path)))
+    read = lambda r: r.url.startswith("file:") and asked.add(unquote(urlsplit(r.url).path))
+    tab.on("request", read)  # and no worker, whose text the page itself has made
     tab.add_init_script(f"localStorage.setItem('mode', '{theme}')")
     tab.add_init_script(SHIFT)
     tab.goto((SITE / "chapters" / f"{page}.html").as_uri())
