@@ -1,5 +1,6 @@
 """CTranslate2 behind `load_pretrained(engine=…)`, against the book's own search."""
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -90,7 +91,7 @@ def test_texts_and_outputs_beyond_the_positions_of_the_engine(tiny):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", ["cut", "altered", "missing", "added", "empty", "sums"])
+@pytest.mark.parametrize("damage", ["cut", "altered", "missing", "pipe", "added", "empty", "sums"])
 def test_a_damaged_model_in_the_cache_is_written_again(tiny, tmp_path: Path, damage: str):
     ours, theirs = tiny
     weights, expected = theirs.folder / "model.bin", ours.translate("one two", beam=1, max_len=9)
@@ -99,8 +100,10 @@ def test_a_damaged_model_in_the_cache_is_written_again(tiny, tmp_path: Path, dam
         weights.write_bytes(whole[:-100])
     elif damage == "altered":
         weights.write_bytes(whole[:-9] + bytes([whole[-9] ^ 64]) + whole[-8:])
-    elif damage == "missing":
+    elif damage in ("missing", "pipe"):
         weights.unlink()
+        if damage == "pipe":
+            os.mkfifo(weights)
     elif damage == "added":
         (theirs.folder / "more.bin").touch()
     elif damage == "sums":

@@ -6,7 +6,7 @@ import os
 import random
 import shutil
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -18,8 +18,15 @@ from torch import nn
 
 from annotated.machinery.cli.main import main
 from annotated.machinery.errors import FileError, InputError
+from annotated.machinery.files import digest, write_tensors
 from annotated.machinery.runs import checkpoints
-from annotated.machinery.runs.checkpoints import INTERRUPTED, list_checkpoints, write_checkpoint
+from annotated.machinery.runs.checkpoints import (
+    INTERRUPTED,
+    RunState,
+    list_checkpoints,
+    write_checkpoint,
+)
+from annotated.machinery.runs.logs import Progress
 from annotated.machinery.runs.trainer import train
 from annotated.model import TransformerConfig
 from annotated.optimizer import paper_optimizer
@@ -72,6 +79,44 @@ def test_a_damaged_checkpoint_is_set_aside(config: TrainingConfig, tmp_path: Pat
         assert f"{path}: " in said
         assert path.with_name(path.name + ".damaged").exists()
         assert_same_run(config, hurt)
+
+
+@pytest.mark.parametrize("lost", ["progress", "scaler", "config"])
+def test_a_whole_checkpoint_of_other_content_is_set_aside(config, capsys, lost: str):
+    train(replace(config, updates=20))
+    path = list_checkpoints(config.out)[-1]
+    found, state = checkpoints.read_checkpoint(path)
+    text = json.dumps({name: value for name, value in asdict(state).items() if name != lost})
+    write_tensors(path, found, {"state": text, "sha256": digest(found, text)})
+    with pytest.raises(FileError, match=f"{path.name}.*{lost}"):
+        checkpoints.average_checkpoints([path])
+    train(config, resume=True)
+    assert path.with_name(f"{path.name}.damaged").exists()
+
+
+@pytest.mark.parametrize(
+    "change", [{"exp_avg.encoder.layers.0.feed_forward.w_1.weight": None}, {"more": torch.ones(3)}]
+)
+def test_a_checkpoint_of_other_tensors_is_refused(config, capsys, change: dict):
+    train(replace(config, updates=20))
+    path = list_checkpoints(config.out)[-1]
+    found, state = checkpoints.read_checkpoint(path)
+    kept = {name: tensor for name, tensor in (found | change).items() if tensor is not None}
+    write_checkpoint(path, kept, state)
+    said = refused(config, capsys)
+    assert said.startswith(f"{path}: ") and min(change) in said
+
+
+@pytest.mark.parametrize(
+    "name", ["model.safetensors", "config.json", "checkpoint-00000030.safetensors"]
+)
+def test_a_pipe_is_neither_read_nor_replaced(config: TrainingConfig, capsys, name: str):
+    folder = train(config)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    for again in config, f"average {folder}":
+        assert name in refused(again, capsys)
+    assert (folder / name).is_fifo()
 
 
 @pytest.mark.slow
@@ -130,10 +175,11 @@ def test_a_restored_model_takes_the_same_next_step(tmp_path: Path, done: int):
     adam, others = (paper_optimizer(each, 16)[0] for each in (model, other))
     for i in range(done + 1):
         if i == done:
-            write_checkpoint(path, checkpoints.checkpoint_tensors(model, adam), {"update": done})
+            before = RunState(Progress(done), {}, {})
+            write_checkpoint(path, checkpoints.checkpoint_tensors(model, adam), before)
             tensors, state = checkpoints.read_checkpoint(path)
             checkpoints.restore_tensors(other, others, tensors)
-            assert equal(model, other) and state == {"update": done}
+            assert equal(model, other) and state == before
         x = torch.randn(3, 2)
         for each, optimizer in (model, adam), (other, others):
             optimizer.zero_grad()
@@ -221,14 +267,15 @@ def test_a_checkpoint_with_another_number_is_refused(config: TrainingConfig, cap
 
 def test_only_checkpoints_of_one_model_are_averaged(tmp_path: Path):
     one, two = (tmp_path / f"{name}.safetensors" for name in ("one", "two"))
-    write_checkpoint(one, {"model.a": torch.ones(3, 4)}, {})
-    write_checkpoint(two, {"model.a": torch.ones(1, 4)}, {})
+    write_checkpoint(one, {"model.a": torch.ones(3, 4)}, RunState(Progress(), {}, {}))
+    write_checkpoint(two, {"model.a": torch.ones(1, 4)}, RunState(Progress(), {}, {}))
     for wrong in [one, two], []:
         with pytest.raises(InputError):
             checkpoints.average_checkpoints(wrong)
     for name, other in ("seed", 2), ("data", "laws-en-fr"), ("weights", "multi30k-en-de"):
         for path, options in (one, {"seed": 1, "data": "texts-en-de"}), (two, {name: other}):
-            state = {"config": {"seed": 1, "data": "texts-en-de", "weights": ""} | options}
+            told = {"seed": 1, "data": "texts-en-de", "weights": ""} | options
+            state = RunState(Progress(), {}, told)
             write_checkpoint(path, {"model.a": torch.ones(3, 4)}, state)
         with pytest.raises(InputError, match=r"two.*one"):
             checkpoints.average_checkpoints([one, two])

@@ -61,9 +61,9 @@ def reading(path: Path | str, expected: str, advice: str = "") -> Iterator[None]
 
 
 def require_regular(path: Path) -> None:
-    """Raise ValueError for a folder, a device, or a pipe, from which a read could block forever."""
+    """Raise OSError for a folder, a device, or a pipe, from which a read could block forever."""
     if path.exists() and not path.is_file():
-        raise ValueError("a folder, a device or a pipe")
+        raise OSError("a folder, a device or a pipe")
 
 
 _T = TypeVar("_T")

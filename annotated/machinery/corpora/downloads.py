@@ -17,7 +17,7 @@ from urllib.error import HTTPError
 import platformdirs
 
 from annotated.machinery.errors import FileError
-from annotated.machinery.files import locked
+from annotated.machinery.files import locked, reading, require_regular
 from annotated.machinery.progress import progress_bar
 
 _TIMEOUT = 30  # seconds without data after which a connection is abandoned
@@ -30,9 +30,11 @@ def cache_folder() -> Path:
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal digits."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
+    """SHA-256 of a file, in hexadecimal digits. Raises: MissingFile or FileError that names it."""
+    digest, expected = hashlib.sha256(), "a file whose SHA-256 is known"
+    with reading(path, expected):
+        require_regular(path)
+    with reading(path, expected), path.open("rb") as file:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()

@@ -325,6 +325,7 @@ def save_model(
     read_tokenizers(folder, config.src_vocab, config.tgt_vocab)
     sums = {"vocabulary": _vocabulary_sums(folder), "sha256": digest(kept)}
     path, before = folder / "model.safetensors", sums["vocabulary"]
+    files.output_file(path)  # a read from a pipe could block forever
     missing = suppress(OSError, SafetensorError, KeyError, TypeError, ValueError)
     with missing, safe_open(path, "pt") as file:  # there may be no model yet, or an earlier one
         before = json.loads(file.metadata()["model"])["vocabulary"]

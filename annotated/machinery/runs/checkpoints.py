@@ -9,7 +9,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import asdict, dataclass, field, fields
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -19,15 +19,30 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from annotated.machinery.errors import FileError, InputError
-from annotated.machinery.files import digest, read_tensors, reading, write_tensors
+from annotated.machinery.files import digest, read_tensors, reading, settings, write_tensors
 from annotated.machinery.formats.own import model_tensors
 from annotated.machinery.progress import say
+from annotated.machinery.runs.logs import Progress
 from annotated.training import TrainingConfig
 
 SAVED = ".saved"  # exists in the folder of a run once there has been a checkpoint
 INTERRUPTED = "interrupted.safetensors"  # written when a run is stopped; never averaged
 _MOMENTS = "step", "exp_avg", "exp_avg_sq"  # Adam's state for each parameter
 _CHECKPOINT = "a complete checkpoint"
+
+
+@dataclass
+class RunState:
+    """What a checkpoint contains besides tensors.
+
+    Attributes: progress; scaler, of float16; config, the options that are fixed; parts, the names
+        of those that are not the paper's.
+    """
+
+    progress: Progress
+    scaler: dict[str, Any]
+    config: dict[str, Any]
+    parts: dict[str, str] = field(default_factory=dict)
 
 
 def fixed_options(config: TrainingConfig) -> dict[str, Any]:
@@ -45,6 +60,19 @@ def checkpoint_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tens
     return tensors | {f"model.{name}": tensor for name, tensor in model_tensors(model).items()}
 
 
+def check_tensors(
+    path: Path, tensors: Mapping[str, Tensor], model: nn.Module, optimizer: Optimizer
+) -> None:
+    """Raise FileError, which names the first difference, unless these tensors can be restored."""
+    wanted, got = (
+        {name: f"{tuple(x.shape)} of {x.dtype}" for name, x in some.items()}
+        for some in (checkpoint_tensors(model, optimizer), tensors)
+    )
+    for name in sorted(dict(wanted.items() ^ got.items())):
+        both = f"{wanted.get(name, 'none')}; got {got.get(name, 'none')}"
+        raise FileError(f"{path}: expected {_CHECKPOINT}, with {name} {both}")
+
+
 def restore_tensors(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
     """Restore a model and its optimizer from the tensors of `checkpoint_tensors`."""
     for name, tensor in model_tensors(model).items():
@@ -55,22 +83,23 @@ def restore_tensors(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str
     optimizer.load_state_dict({"state": moments, "param_groups": groups})
 
 
-def write_checkpoint(path: Path, tensors: dict[str, Tensor], state: Mapping[str, Any]) -> None:
+def write_checkpoint(path: Path, tensors: dict[str, Tensor], state: RunState) -> None:
     """Write tensors, and the state of a run as JSON."""
-    text = json.dumps(state)
+    text = json.dumps(asdict(state))
     write_tensors(path, tensors, {"state": text, "sha256": digest(tensors, text)})
 
 
-def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], RunState]:
     """Tensors and state of a checkpoint.
 
-    Raises: MissingFile if there is none; FileError if the file is truncated or altered.
+    Raises: MissingFile if there is none; FileError if the file is truncated, altered, or has
+        another content.
     """
     tensors, metadata = read_tensors(path, _CHECKPOINT)
     with reading(path, _CHECKPOINT):
         if metadata.get("sha256") != digest(tensors, metadata.get("state", "")):
             raise FileError(f"{path}: expected {_CHECKPOINT}; its SHA-256 differs from its content")
-        return tensors, json.loads(metadata["state"])
+        return tensors, settings(RunState, json.loads(metadata["state"]), str(path))
 
 
 def list_checkpoints(folder: str | Path) -> list[Path]:
@@ -89,7 +118,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
     # An interruption's checkpoint is the latest, because the next regular one removes it.
     for path in [*Path(folder).glob(INTERRUPTED), *reversed(list_checkpoints(folder))]:
         try:
-            made = read_checkpoint(path)[1]["progress"]["update"]
+            made = read_checkpoint(path)[1].progress.update
         except FileError as error:
             if isinstance(error.__cause__, (OSError, MemoryError)):
                 raise
@@ -112,10 +141,10 @@ def delete_old_checkpoints(folder: Path, average: int) -> None:
     (folder / INTERRUPTED).unlink(missing_ok=True)
 
 
-def check_options(path: Path, state: Mapping[str, Any], config: TrainingConfig) -> None:
+def check_options(path: Path, state: RunState, config: TrainingConfig) -> None:
     """Raise FileError unless a checkpoint belongs to a run with these options."""
     for name, now in fixed_options(config).items():
-        if (was := state["config"].get(name, now)) != now:
+        if (was := state.config.get(name, now)) != now:
             wanted = f"a checkpoint of a run with {name}={now}, as in training.json"
             advice = "correct one, or move the other away"
             raise FileError(f"{path}: expected {wanted}; got {name}={was}; {advice}")
@@ -139,8 +168,8 @@ def average_checkpoints(
             check_options(path, state, config)
         weights = {name[6:]: x for name, x in tensors.items() if name.startswith("model.")}
         total = total or {name: torch.zeros_like(x) for name, x in weights.items()}
-        options = state.get("config", {})
-        same = options == {key: first.get("config", {}).get(key, x) for key, x in options.items()}
+        options = state.config
+        same = options == {key: first.config.get(key, x) for key, x in options.items()}
         shapes = ({name: x.shape for name, x in some.items()} for some in (weights, total))
         if not same or next(shapes) != next(shapes):
             raise FileError(f"{path}: expected a checkpoint of the same run as {paths[0]}")

@@ -21,6 +21,7 @@ from annotated.machinery.files import (
     is_part,
     locked,
     named_in_utf8,
+    output_file,
     read_json,
     reading,
     settings,
@@ -39,9 +40,11 @@ def run_lock(folder: Path) -> Iterator[None]:
     """Hold the lock of a run's folder; if an error leaves a new folder empty, it is removed.
 
     Raises: InputError if the folder is neither new nor empty nor the folder of a run; FileError
-        if another process trains there.
+        if another process trains there, or if the files of the model cannot be written.
     """
     check_folder(folder)
+    for name in "model.safetensors", "config.json":
+        output_file(folder / name)
     new, advice = not folder.exists(), "wait until it ends, stop it, or choose another --out"
     with locked(folder / ".lock", f"another process trains in {folder}; {advice}"):
         try:
@@ -157,4 +160,4 @@ def average_run(folder: Path, last: int = 0) -> None:
     tensors, state = checkpoints.read_checkpoint(found[-1])
     buffers = {name for name in mean if f"step.{name}" not in tensors}
     mean |= {name: tensors[f"model.{name}"] for name in buffers}
-    save_model(folder, mean, model_config(config), parts=state.get("parts", {}), buffers=buffers)
+    save_model(folder, mean, model_config(config), parts=state.parts, buffers=buffers)

@@ -32,7 +32,7 @@ from annotated.machinery.blockwise_loss import linear_cross_entropy
 from annotated.machinery.corpora.encoding import EncodedPairs
 from annotated.machinery.corpora.prepared import PreparedCorpus
 from annotated.machinery.errors import FileError, InputError
-from annotated.machinery.files import settings
+from annotated.machinery.files import reading
 from annotated.machinery.formats.own import Build, built
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.progress import ProgressBar, progress_bar, say
@@ -292,8 +292,9 @@ class Trainer:
         """Write a checkpoint of the drained updates; all processes wait for the first one."""
         if self.processes.rank == 0:
             folder, config = Path(self.config.out), checkpoints.fixed_options(self.config)
-            state = {"progress": asdict(self.progress), "scaler": self.scaler.state_dict()}
-            state |= {"config": config, "parts": self.model.parts}
+            state = checkpoints.RunState(
+                self.progress, self.scaler.state_dict(), config, self.model.parts
+            )
             tensors = checkpoints.checkpoint_tensors(self.model, self.optimizer)
             checkpoints.write_checkpoint(folder / name, tensors, state)
             (folder / checkpoints.SAVED).touch()
@@ -317,12 +318,14 @@ class Trainer:
         """
         tensors, state = checkpoints.read_checkpoint(path)
         checkpoints.check_options(path, state, self.config)
-        if (parts := state.get("parts", {})) != self.model.parts:
+        if (parts := state.parts) != self.model.parts:
             wanted = f"a run with the parts {self.model.parts or 'of the paper'}"
             raise FileError(f"{path}: expected a checkpoint of {wanted}; got {parts or 'these'}")
-        self.progress = settings(Progress, state["progress"], str(path))
-        if state["scaler"]:  # empty unless written in float16
-            self.scaler.load_state_dict(state["scaler"])
+        checkpoints.check_tensors(path, tensors, self.model, self.optimizer)
+        if state.scaler:  # empty unless written in float16
+            with reading(path, "the state of a scaler"):
+                self.scaler.load_state_dict(state.scaler)
+        self.progress = state.progress
         self.start_optimizer()
         checkpoints.restore_tensors(self.model, self.optimizer, tensors)
 
