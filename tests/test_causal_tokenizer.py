@@ -17,6 +17,10 @@ from annotated.machinery.formats.causal_tokenizer import read_causal_tokenizer
 from annotated.machinery.formats.piece_models import read_piece_model
 
 MARKS = [*SYMBOLS, "<|im_start|>", "<|im_end|>", "<|endoftext|>"]
+PADDING = {
+    "strategy": {"Fixed": 2 * 10**9}, "direction": "Left", "pad_to_multiple_of": None,
+    "pad_id": 0, "pad_type_id": 0, "pad_token": "tab",
+}  # fmt: skip
 CLASSES = [None, "LlamaTokenizer", "LlamaTokenizerFast", "GPT2TokenizerFast", "GPTNeoXTokenizer"]
 CLASSES += ["Qwen2Tokenizer", "PreTrainedTokenizerFast", "TokenizersBackend", "PreTrainedTokenizer"]
 FLAGS = "legacy", "add_bos_token", "add_eos_token", "add_prefix_space", "split_special_tokens"
@@ -27,8 +31,11 @@ def files() -> dict[str, dict[str, Any]]:
     return {kind: trained(kind, MARKS) for kind in ("sentencepiece", "smollm", "llama3", "qwen")}
 
 
-def drawn(draw: random.Random, files: dict[str, Any]) -> tuple[dict, dict, dict]:
-    """tokenizer.json, tokenizer_config.json and special_tokens_map.json, the last often empty."""
+def drawn(draw: random.Random, files: dict[str, Any]) -> tuple[dict, dict, dict, dict]:
+    """tokenizer.json, tokenizer_config.json, special_tokens_map.json and added_tokens.json.
+
+    The last two are often empty.
+    """
     contents, told = deepcopy(draw.choice([*files.values()])), {}
     if draw.random() < 0.3:
         contents["truncation"] = {
@@ -52,8 +59,18 @@ def drawn(draw: random.Random, files: dict[str, Any]) -> tuple[dict, dict, dict]
     told |= {name: draw.random() < 0.5 for name in FLAGS if draw.random() < 0.2}
     if draw.random() < 0.2:
         told["additional_special_tokens"] = ["<|im_start|>", "<extra>"]
+    if draw.random() < 0.3:
+        contents["padding"] = PADDING
     older = {"bos_token": "<s>", "pad_token": {"content": "<pad>", **flags}}
-    return contents, told, older if draw.random() < 0.25 else {}
+    older |= {"additional_special_tokens": ["<extra>", "tab"]} if draw.random() < 0.5 else {}
+    ids = draw.sample(range(300, 700), 4)
+    numbered = dict(zip(["<pad>", "two", "<extra>", MARKS[-1]], ids, strict=True))
+    return (
+        contents,
+        told,
+        older if draw.random() < 0.25 else {},
+        numbered if draw.random() < 0.3 else {},
+    )
 
 
 @pytest.mark.slow
@@ -70,13 +87,14 @@ def test_ids_and_symbols_are_those_of_transformers(files, tmp_path: Path):
         "12 345",
     ]
     texts += ["<pad> <extra> <unk>", " <s> hi", "\ttab"]
-    for number in range(60):
-        contents, told, older = drawn(draw, files)
+    for number in range(100):
+        contents, told, older, numbered = drawn(draw, files)
         config = {"model_type": draw.choice(["llama", "gpt2", "qwen3", "gpt_neox"])}
         folder = tmp_path / str(number)
         folder.mkdir()
         written = {"tokenizer": contents, "tokenizer_config": told, "config": config}
-        for name, value in (written | {"special_tokens_map": older}).items():
+        written |= {"special_tokens_map": older, "added_tokens": numbered}
+        for name, value in written.items():
             if value:
                 (folder / f"{name}.json").write_text(json.dumps(value))
         theirs = transformers.AutoTokenizer.from_pretrained(folder)
@@ -143,10 +161,7 @@ def test_limits_of_somebodys_training_are_reset(files):
         "truncation": {
             "direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0,
         },
-        "padding": {
-            "strategy": {"Fixed": 2 * 10**9}, "direction": "Left", "pad_to_multiple_of": None,
-            "pad_id": 0, "pad_type_id": 0, "pad_token": "<unk>",
-        },
+        "padding": PADDING,
     }  # fmt: skip
     expected = checked_tokenizer(files["qwen"]).encode(TEXT[0]).ids
     assert checked_tokenizer(files["qwen"] | limits).encode(TEXT[0]).ids == expected

@@ -30,7 +30,7 @@ from annotated.machinery.files import (
 from annotated.machinery.formats.causal_tokenizer import read_causal_tokenizer
 from annotated.machinery.formats.chat import fill_template
 from annotated.machinery.formats.gguf import read_gguf
-from annotated.machinery.formats.hub import language_model_folder, weight_files
+from annotated.machinery.formats.hub import OTHER_TEMPLATES, language_model_folder, weight_files
 from annotated.machinery.formats.own import check_weights, with_weights
 
 _ACTIVATIONS = {
@@ -475,12 +475,14 @@ def _stop(path: Path, ends: list[int], vocab: int) -> frozenset[int]:
 
 
 def _read_template(folder: Path, told: Mapping[str, Any]) -> str | None:
-    """The chat template of a folder; a file of its own wins over tokenizer_config.json."""
-    path = folder / "chat_template.jinja"
-    if path.exists():
-        with reading(path, "a chat template"):
-            require_regular(path)
-            return path.read_text(encoding="utf-8")
+    """The chat template of a folder; files of their own win over tokenizer_config.json."""
+    for path in folder / OTHER_TEMPLATES / "default.jinja", folder / "chat_template.jinja":
+        if path.exists():
+            with reading(path, "a chat template"):
+                require_regular(path)
+                return path.read_text(encoding="utf-8")
+    if [*(folder / OTHER_TEMPLATES).glob("*.jinja")]:  # none of them is the default
+        return None
     template = told.get("chat_template")
     with reading(folder / "tokenizer_config.json", "chat_template as a text, or several by name"):
         if isinstance(template, list):

@@ -18,6 +18,7 @@ from annotated.machinery.errors import FileError
 from annotated.machinery.files import read_json, reading, require_regular
 
 SYMBOLS = tuple(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
+_EXTRA, _ADDITIONAL = "extra_special_tokens", "additional_special_tokens"
 _END = "<|endoftext|>"
 _DEFAULTS: Mapping[str, dict[str, str]] = {  # classes with rules of their own, and their symbols
     "LlamaTokenizer": {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>"},
@@ -25,6 +26,7 @@ _DEFAULTS: Mapping[str, dict[str, str]] = {  # classes with rules of their own, 
     "GPTNeoXTokenizer": {**dict.fromkeys(SYMBOLS[:3], _END), "pad_token": "<|padding|>"},
     "Qwen2Tokenizer": dict.fromkeys(("eos_token", "unk_token", "pad_token"), _END),
 }
+_OWN_PADDING = "GPT2Tokenizer", "GPTNeoXTokenizer", "Qwen2Tokenizer"  # not that of tokenizer.json
 _AS_IN_THE_FILE = "PreTrainedTokenizer", "TokenizersBackend"
 _OF_FAMILIES = {
     "gpt2": "GPT2Tokenizer", "gpt_neox": "GPTNeoXTokenizer", "qwen3": "Qwen2Tokenizer",
@@ -62,25 +64,42 @@ def read_causal_tokenizer(
         raise FileError(f"{where}: expected tokenizer_class out of {wanted}; got {kind!r:.80}")
     if kind == "LlamaTokenizer" and '"ByteLevel"' in text:  # Llama 3 names the class of Llama 2
         kind = _AS_IN_THE_FILE[-1]
-    if "added_tokens_decoder" not in told and (folder / "special_tokens_map.json").exists():
-        older = read_json(folder / "special_tokens_map.json", "the symbols of a tokenizer")
-        told = {**told, **older}
+    older, numbered = (
+        read_json(folder / name, "the symbols of a tokenizer")
+        if "added_tokens_decoder" not in told and (folder / name).exists()
+        else {}
+        for name in ("special_tokens_map.json", "added_tokens.json")
+    )
     with reading(where, "the symbols of a tokenizer"):
-        by_id = told.get("added_tokens_decoder") or {}
-        listed = [{**token, "id": int(number)} for number, token in by_id.items()]
-        listed = sorted(listed or contents.get("added_tokens") or [], key=lambda token: token["id"])
-        added = {token["content"]: _added(token) for token in listed}
-        extra = told.get("extra_special_tokens") or told.get("additional_special_tokens") or []
+        extra = told.get(_EXTRA) or told.get(_ADDITIONAL) or older.pop(_EXTRA, None) or []
+        told = {**told, **{x: _added(y) if isinstance(y, dict) else y for x, y in older.items()}}
+        if "added_tokens_decoder" in told:
+            by_id = {int(number): token for number, token in told["added_tokens_decoder"].items()}
+        else:
+            marks = {str(token) for token in (*(told.get(name) for name in SYMBOLS), *extra)}
+            by_id = {
+                number: {"content": text, "normalized": text not in marks, "special": text in marks}
+                for text, number in numbered.items()
+            }
+            extra = extra or older.get(_ADDITIONAL) or []
+            by_id |= {token["id"]: token for token in contents.get("added_tokens") or []}
+        added = {token["content"]: _added(token) for _, token in sorted(by_id.items())}
         named = {**_DEFAULTS.get(kind, {}), **told, **(extra if isinstance(extra, dict) else {})}
+        if kind not in _OWN_PADDING and (padding := contents.get("padding")):
+            named.setdefault("pad_token", padding["pad_token"])
         symbols = {name: _added(named[name]) for name in SYMBOLS if named.get(name) is not None}
         symbols |= {
             name: _added(token)
             for name, token in named.items()
-            if name.endswith("_token") and name not in symbols and isinstance(token, str | dict)
+            if name.endswith("_token")
+            and name not in symbols
+            and isinstance(token, str | dict | AddedToken)
         }
-        more = [] if isinstance(extra, dict) else map(_added, extra)
+        more = [] if isinstance(extra, dict) else [*map(_added, extra)]
         for token in (*symbols.values(), *more):
             added.setdefault(token.content, token)
+        for token in (*symbols.values(), *(more if kind == "Qwen2Tokenizer" else ())):
+            added[token.content].special = True
     with reading(path, "a tokenizer"):
         if kind in _DEFAULTS:
             contents = contents | _rules(kind, contents["model"], told)
@@ -90,8 +109,10 @@ def read_causal_tokenizer(
     return tokenizer, {name: token.content for name, token in symbols.items()}
 
 
-def _added(token: str | dict[str, Any]) -> AddedToken:
+def _added(token: str | dict[str, Any] | AddedToken) -> AddedToken:
     """A symbol from its text, or from its properties in a file."""
+    if isinstance(token, AddedToken):
+        return token
     if isinstance(token, str):
         return AddedToken(token, special=True)
     names = "lstrip", "normalized", "rstrip", "single_word"

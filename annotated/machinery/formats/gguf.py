@@ -86,6 +86,8 @@ def read_gguf(path: Path) -> GGUF:
         symbols = {x: pieces[i] for name, x in _SYMBOLS.items() if (i := ids[name]) is not None}
         stop = [i for name in _ENDS if (i := ids[name]) is not None]
         template = keys.get("tokenizer.chat_template")
+        if not isinstance(template, str | None):
+            raise ValueError(f"tokenizer.chat_template {template!r:.80}, which is no text")
         return GGUF(config, tensors, _tokenizer(path, keys, symbols), stop, template, symbols)
 
 

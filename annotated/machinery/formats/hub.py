@@ -27,10 +27,12 @@ _WEIGHTS = ["model.safetensors", "pytorch_model.bin"]  # the first one that exis
 # First parts of our own paths, so that a run in another folder is not taken for a stranger's model.
 _LOCAL = "runs", "models", "data"
 
+OTHER_TEMPLATES = "additional_chat_templates"  # a folder
 _INDEX = "model.safetensors.index.json"  # for weights in several files
 # The files of a language model except for its weights.
 _LANGUAGE = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"]
-_LANGUAGE += ["special_tokens_map.json", "chat_template.jinja"]
+_LANGUAGE += ["special_tokens_map.json", "added_tokens.json", "chat_template.jinja"]
+_LANGUAGE += [f"{OTHER_TEMPLATES}/default.jinja"]
 
 
 def _snapshot(
@@ -162,7 +164,8 @@ def language_model_folder(source: str | Path) -> Path:
         parts = single or weight_files(index)
         return all((folder / file).exists() for file in (_LANGUAGE[0], *parts))
 
-    return _snapshot(name, [*_LANGUAGE, "README.md"], [_WEIGHTS[0], _INDEX], complete, _LANGUAGE)
+    files = [*_LANGUAGE, f"{OTHER_TEMPLATES}/*.jinja", "README.md"]
+    return _snapshot(name, files, [_WEIGHTS[0], _INDEX], complete, _LANGUAGE)
 
 
 def print_card(folder: Path, name: str, languages: list[str]) -> None:
