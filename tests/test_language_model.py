@@ -451,6 +451,13 @@ def test_a_tensor_in_two_files_is_refused(tmp_path: Path):
     save_file(tensors | {name: doubled[name] * 2}, one)
     with pytest.raises(FileError, match=f"expected each tensor once; got {re.escape(name)} again"):
         load_language_model(tmp_path)
+    (tmp_path / "gpt2").mkdir()
+    write("GPT-2", tmp_path / "gpt2")
+    path = tmp_path / "gpt2" / "model.safetensors"
+    tensors = load_file(path)
+    save_file(tensors | {"wpe.weight": tensors["transformer.wpe.weight"] + 1}, path)
+    with pytest.raises(FileError, match=r"once; got wpe\.weight and transformer\.wpe"):
+        load_language_model(path.parent)
 
 
 @pytest.mark.slow
@@ -731,9 +738,14 @@ def test_the_ends_in_a_gguf_file(tmp_path: Path):
     path, model = tmp_path / "llama.gguf", write("Llama", tmp_path)
     write_gguf(path, model, {"eos_token_id": 3, "eot_token_id": 40, "eom_token_id": 41})
     assert load_language_model(path).stop == {3, 40, 41}
-    for wrong in ({"add_bos_token": True}, {"bos_token_id": 999}):
+    number = {"uint32": ("tokenizer.chat_template", 1)}
+    for wrong, named in (
+        ({"add_bos_token": True}, "bos_token_id"),
+        ({"bos_token_id": 999}, "bos_token_id"),
+        (number, "chat_template 1, "),
+    ):
         write_gguf(path, model, wrong)
-        with pytest.raises(FileError, match=r"llama\.gguf: expected .*bos_token_id"):
+        with pytest.raises(FileError, match=rf"llama\.gguf: expected .*{named}"):
             load_language_model(path)
 
 

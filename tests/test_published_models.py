@@ -98,3 +98,11 @@ def test_a_fine_tune_that_transformers_5_saves(tmp_path: Path):
     path = tmp_path / "tokenizer_config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"chat_template": "outdated"}))
     compare(tmp_path)
+    (tmp_path / "additional_chat_templates").mkdir()
+    default = tmp_path / "additional_chat_templates" / "default.jinja"
+    default.write_text("{{ messages[0].content }}")
+    compare(tmp_path)
+    default.rename(default.with_name("tool_use.jinja"))
+    compare(tmp_path)
+    (tmp_path / "chat_template.jinja").unlink()
+    assert load_language_model(tmp_path).template is None  # as apply_chat_template refuses

@@ -306,8 +306,11 @@ def _convert(
 ) -> dict[str, Tensor]:
     """Our weights from the published tensors."""
     c = model.config
-    found = {name.removeprefix("transformer."): tensor for name, tensor in found.items()}
     found = {name: tensor for name, tensor in found.items() if not _BUFFER.fullmatch(name)}
+    if twice := sorted(name for name in found if f"transformer.{name}" in found):
+        wrong = f"{twice[0]} and transformer.{twice[0]}"
+        raise FileError(f"{path}: expected each tensor once; got {wrong}")
+    found = {name.removeprefix("transformer."): tensor for name, tensor in found.items()}
     output, table = (family.names[name] + ".weight" for name in ("generator.proj", "embed.lut"))
     if c.tie_embeddings and output in found:
         if table not in found or not torch.equal(found[output], found[table]):
