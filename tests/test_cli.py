@@ -24,9 +24,11 @@ from nltk import Tree
 from safetensors.torch import load_file
 
 from annotated.data import train_bpe
+from annotated.machinery.cli import commands
 from annotated.machinery.cli.main import _COMMANDS, main
 from annotated.machinery.corpora.registry import known_corpora
-from annotated.machinery.files import write_text
+from annotated.machinery.errors import FileError
+from annotated.machinery.files import resource_path, write_text
 from annotated.machinery.formats.own import save_model
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.options import allowed_types
@@ -600,16 +602,37 @@ def test_scores_replace_no_corpus(corpus, model, tmp_path, capsys, name: str):
 def test_scores_replace_scores_and_no_other_file(tmp_path, capsys):
     (tmp_path / "a").write_text("ein Hund im Haus\n")
     score = ["score", "a", "--ref", "a", "--out"]
-    for name, old in ("new", None), ("empty", ""), ("scores", "[]"):
+    for name, old in ("new", None), ("empty", ""):
         if old is not None:
             Path(name).write_text(old)
         said(capsys, *score, name)
         assert json.loads(Path(name).read_text())[0]["score"] > 99
         said(capsys, *score, name)
-    for old in b"{}", b'{"model_type": "llama"}', b"a,b\n", b"\xff", b"[", b'"a"', b"[" * 99_999:
+    listed = b"[]", b"[1]", b"[[]]", b'[{"score": 1}]', Path("new").read_bytes()[:-3] + b", 1]"
+    others = b"{}", b'{"untrained": 1}', b"a,b\n", b"\xff", b"[", b'"a"', b"[" * 99_999
+    for old in (*listed, *others):
         Path("other").write_bytes(old)
         assert "which would be lost" in refused(capsys, *score, "other")
         assert Path("other").read_bytes() == old
+
+
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [
+        ("evaluate", "multi30k-en-de"),
+        ("score", "newstest2017-en-de"),
+        ("parse", "craft-parser-wsj"),
+        ("heads", "general-en-fr-heads"),
+    ],
+)
+def test_results_are_those_of_one_command(command: str, name: str):
+    path = str(resource_path(f"results/{name}.json"))
+    commands._check_results(command, path)
+    for other in commands.RESULTS.keys() - {command}:
+        with pytest.raises(
+            FileError, match=r"earlier results of `annotated .*, which would be lost"
+        ):
+            commands._check_results(other, path)
 
 
 def test_a_split_that_does_not_exist_is_refused_before_the_work(corpus, capsys, monkeypatch):

@@ -110,7 +110,9 @@ def run_evaluate(options: argparse.Namespace) -> None:
         raise InputError("expected a corpus of translations; score a parser by parse --treebank")
     tasks = [(corpus, split, *pair) for (corpus, *pair), split in product(corpora, options.split)]
     parts = [part for task in tasks for part in split_parts(*task)]
-    _check_results(options.out, *(side for part in parts for side, _ in (part.source, part.target)))
+    _check_results(
+        "evaluate", options.out, *(side for part in parts for side, _ in (part.source, part.target))
+    )
     translator, rows = _load(options), []
     for task in tasks:
         search = {"beam": options.beam, "alpha": options.alpha}
@@ -125,7 +127,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
 def run_score(options: argparse.Namespace) -> None:
     from annotated.machinery.scoring import score_files
 
-    _check_results(options.out, *options.text, options.ref)
+    _check_results("score", options.out, *options.text, options.ref)
     outputs, ref = map(Path, options.text), Path(options.ref)
     rows = [row for output in outputs for row in score_files(output, ref, options.lang)]
     _print_bleu(rows, ["output"])
@@ -137,7 +139,7 @@ def run_parse(options: argparse.Namespace) -> None:
     from annotated.machinery.trees.linear import split_words
     from annotated.machinery.trees.penn import load_trees, tree_to_brackets
 
-    _check_results(options.out)
+    _check_results("parse", options.out)
     _check_output(options.svg)
     if options.out is not None and options.treebank is None:
         raise InputError("expected --treebank with --out, because --out receives the scores")
@@ -181,7 +183,7 @@ def run_treebank(options: argparse.Namespace) -> None:
 def run_heads(options: argparse.Namespace) -> None:
     from annotated.machinery.heads.study import gum_study, write_study
 
-    _check_results(options.out)
+    _check_results("heads", options.out)
     tables = gum_study(annotated.load_pretrained(options.model), options.untrained)
     for name, table in tables.items():
         print(f"\n{name}\n{table.round(3).to_string(index=False)}")
@@ -237,16 +239,25 @@ def _check_output(path: str | None, *inputs: str | Path | None) -> None:
         output_file(path, *(each for each in inputs if each))
 
 
-def _check_results(path: str | None, *inputs: str | Path) -> None:
-    """As `_check_output`, for a JSON file, which replaces results only and no other file."""
+RESULTS = {  # some of the names in each row that a command writes
+    "evaluate": {"corpus", "split", "pair", "search", "text", "score", "signature"},
+    "score": {"output", "reference", "sentences", "text", "score", "signature"},
+    "parse": {"treebank", "split", "beam", "alpha", "Bracketing FMeasure"},
+    "heads": {"model", "untrained", "heads"},
+}
+
+
+def _check_results(command: str, path: str | None, *inputs: str | Path) -> None:
+    """As `_check_output`, for a JSON file, which replaces results of this command and no others."""
     _check_output(path, *inputs)
     if path is None or not os.path.exists(path) or not os.path.getsize(path):
         return
     there: Any = None
     with suppress(ValueError, RecursionError):
         there = json.loads(Path(path).read_bytes())
-    if not isinstance(there, list) and not (isinstance(there, dict) and "untrained" in there):
-        wanted = "expected the name of a new file, or of a JSON file of results, to write"
+    rows = there if isinstance(there, list) else [there]
+    if not (rows and all(isinstance(row, dict) and row.keys() >= RESULTS[command] for row in rows)):
+        wanted = f"expected the name of a new file, or of earlier results of `annotated {command}`"
         raise FileError(f"{wanted}; got {path!r}: another file, which would be lost")
 
 
