@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from annotated.machinery.checks import as_boolean_mask, head_widths
+from annotated.machinery.errors import check_whole
 
 Mask = Tensor | None  # False or 0 forbids attention; None allows all
 
@@ -152,6 +153,9 @@ def subsequent_mask(size: int, device: torch.device | None = None) -> Tensor:
 
     Returns: (1, size, size), True where attention is allowed.
 
+    Raises: InputError for a negative size.
+
     Source: section 3.2.3, third use of attention.
     """
+    check_whole("size", size, least=0)
     return torch.ones(1, size, size, dtype=torch.bool, device=device).tril()

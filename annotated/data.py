@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from annotated.attention import subsequent_mask
 from annotated.machinery.checks import check_ids, each_text
-from annotated.machinery.errors import InputError, check_whole
+from annotated.machinery.errors import InputError, check_known, check_whole
 
 SPECIALS = ["<s>", "</s>", "<pad>", "<unk>"]
 START, END, PAD, UNK = range(4)
@@ -124,8 +124,7 @@ def learn_vocabulary(kind: str, sentences: Iterable[str], vocab_size: int) -> To
 
     Source: section 5.1.
     """
-    if kind not in _VOCABULARIES:
-        raise InputError(f"expected a vocabulary out of {', '.join(_VOCABULARIES)}; got {kind!r}")
+    check_known("a vocabulary", kind, _VOCABULARIES)
     # The library allocates memory for as many pieces as are requested.
     check_whole("vocab_size", vocab_size, len(SPECIALS) + 1, 10_000_000)
     return _VOCABULARIES[kind](sentences, vocab_size)

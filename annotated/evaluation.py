@@ -11,7 +11,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from annotated.language_model import LanguageModel, LanguageModelConfig
-from annotated.machinery.errors import check_real, check_whole, extra
+from annotated.machinery.errors import check_known, check_real, check_whole, extra
 from annotated.model import TransformerConfig, build_model
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ def training_cost(hours: float, gpus: int = 8, gpu: str = "P100") -> float:
     """
     check_real("hours", hours, 0, 1e9)
     check_whole("gpus", gpus)
-    if gpu not in TFLOPS:
-        raise ValueError(f"expected a GPU out of {', '.join(TFLOPS)}; got {gpu!r}")
+    check_known("a GPU", gpu, TFLOPS)
     return hours * 3600 * gpus * TFLOPS[gpu] * 1e12
 
 

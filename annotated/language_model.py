@@ -273,7 +273,7 @@ def generate(
     choices = max_new_tokens, temperature, top_k, top_p, stop, seed
     check_generation(model.config, prompt, *choices)
     random = torch.Generator(device := model.embed.lut.weight.device)
-    random.seed() if seed is None else random.manual_seed(seed)
+    random.seed() if seed is None else random.manual_seed(int(seed))
     new = ids = torch.tensor([[*prompt]], device=device)
     parts = [part for layer in model.layers for part in (layer, layer.self_attn)]
     cache: Cache | None = None if is_watched(model) or not all(map(has_step, parts)) else {}

@@ -21,8 +21,12 @@ def sinusoids(length: int, d_model: int, base: float = 10000.0) -> Tensor:
 
     Returns: (length, d_model).
 
+    Raises: InputError for a negative length or a width below 1.
+
     Source: section 3.5.
     """
+    check_whole("length", length, least=0)
+    check_whole("d_model", d_model)
     position = torch.arange(length, dtype=torch.float64).unsqueeze(1)  # (length, 1)
     two_i = torch.arange(0, d_model, 2, dtype=torch.float64)  # 0, 2, 4, …
     angle = position / base ** (two_i / d_model)  # (length, ceil(d_model / 2))

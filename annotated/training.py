@@ -11,7 +11,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from annotated.machinery.corpora.registry import parse_data
-from annotated.machinery.errors import InputError
+from annotated.machinery.errors import InputError, check_known
 from annotated.machinery.options import another_default, check_options, option
 from annotated.model import ModelOptions, TransformerConfig
 
@@ -151,6 +151,5 @@ def preset(name: str, **changes: Any) -> TrainingConfig:
 
     Source: sections 5.1 to 5.4, 6.1 and 6.3, Table 3.
     """
-    if name not in PRESETS:
-        raise InputError(f"expected a preset out of {', '.join(PRESETS)}; got {name!r}")
+    check_known("a preset", name, PRESETS)
     return TrainingConfig(**{"out": f"runs/{name}", **PRESETS[name], **changes})

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from annotated.language_model import LanguageModel, LanguageModelConfig
-from annotated.machinery.errors import InputError, extra
+from annotated.machinery.errors import check_known, extra
 from annotated.model import TransformerConfig, build_model
 from annotated.training import TrainingConfig
 
@@ -86,8 +86,7 @@ def row_config(name: str, vocab: int = 37000) -> TransformerConfig:
 
 
 def _row(name: str) -> dict[str, Any]:
-    if name not in _ROWS:
-        raise InputError(f"expected a row out of {', '.join(_ROWS)}; got {name!r}")
+    check_known("a row", name, _ROWS)
     return _ROWS[name]
 
 

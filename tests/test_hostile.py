@@ -20,6 +20,7 @@ from operator import eq
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -27,9 +28,11 @@ import annotated
 from annotated import data
 from annotated.data import encode_source, train_bpe
 from annotated.decoding import beam_search, greedy_decode
+from annotated.language_model import LanguageModel, LanguageModelConfig, generate
 from annotated.machinery.cli.main import main
 from annotated.machinery.corpora import registry
 from annotated.machinery.errors import InputError
+from annotated.machinery.files import new_folder
 from annotated.machinery.formats.own import save_model
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.runs.checkpoints import list_checkpoints
@@ -44,9 +47,11 @@ PACKAGE = Path(annotated.__file__).parent
 SECONDS = 20  # no case takes longer
 EN = ["A dog runs.", "Two men ride bicycles.", "The cat sees a red house."]
 DE = ["Ein Hund läuft.", "Zwei Männer fahren Rad.", "Die Katze sieht ein rotes Haus."]
+HUGE = 10**12
 ODD: list[Any] = [
-    None, True, False, -1, 0, 1, 1.5, math.nan, math.inf, -math.inf, 10**12, "", "x", "no", b"x",
-    [], [[]], {}, (), [None], object(), "\udc80", 1 << 70,
+    None, True, False, -1, 0, 1, 1.5, math.nan, math.inf, -math.inf, HUGE, "", "x", "no", b"x",
+    [], [[]], {}, (), [None], object(), "\udc80", 1 << 70, 10**400,
+    np.int64(3), np.float32(0.5), np.array(3), torch.tensor(2), torch.zeros(2, 3),
 ]  # fmt: skip
 
 
@@ -143,13 +148,17 @@ def test_texts(translator: Translator):
 @pytest.mark.slow
 def test_arguments(translator: Translator):
     model, src = translator.model, torch.tensor([[5, 6, 7, 1]])
+    shape = {"vocab": 9, "N": 1, "d_model": 8, "d_ff": 8, "h": 2, "positions": "rope"}
+    speaker = LanguageModel(LanguageModelConfig(**shape, max_len=20)).eval()
+    given = {"prompt": [1, 2], "max_new_tokens": 5}
+    fit = lambda v: -2 if v is HUGE else v  # more than a computer can do
     mask = torch.ones(1, 1, 4, dtype=torch.bool)
     calls: dict[str, Callable[[Any], Any]] = {
         "translate": lambda v: translator.translate(v),
         "translate a list": lambda v: translator.translate(["A dog.", v]),
         "beam": lambda v: translator.translate("A dog.", beam=v),
         "alpha": lambda v: translator.translate("A dog.", alpha=v),
-        "max_extra": lambda v: translator.translate("A dog.", max_extra=v if v != 10**12 else -2),
+        "max_extra": lambda v: translator.translate("A dog.", max_extra=fit(v)),
         "batch_tokens": lambda v: translator.translate(["A dog."], batch_tokens=v),
         "chunk": lambda v: translator.translate(["A dog."], chunk=v),
         "load_pretrained": lambda v: load_pretrained(v),
@@ -161,10 +170,27 @@ def test_arguments(translator: Translator):
         "encode": lambda v: encode_source(translator.tokenizer, v),
         "token_batches": lambda v: data.token_batches([[3, 4]], v, 10),
         "learn_vocabulary": lambda v: data.learn_vocabulary("bpe", EN, v),
+        "learn_vocabulary, kind": lambda v: data.learn_vocabulary(v, EN, 90),
+        "average_checkpoints": annotated.average_checkpoints,
+        "evaluate": lambda v: annotated.evaluate(translator, v, "test", "en", "de"),
+        "new_folder": new_folder,
+        "preset": annotated.preset,
+        "rate": lambda v: annotated.rate(v, 512),
+        "row_config": annotated.row_config,
+        "sinusoids": lambda v: annotated.sinusoids(10, fit(v)),
+        "subsequent_mask": lambda v: annotated.subsequent_mask(fit(v)),
+        "training_cost": lambda v: annotated.training_cost(1, gpu=v),
+        "tree_svg": annotated.tree_svg,
         "parse_data": lambda v: registry.parse_data(v),
     }
     for name in {field.name for field in fields(TransformerConfig)} - {"src_vocab", "tgt_vocab"}:
         calls[f"TransformerConfig {name}"] = lambda v, n=name: TransformerConfig(9, 9, **{n: v})
+    for name in {field.name for field in fields(LanguageModelConfig)}:
+        calls[f"LanguageModelConfig {name}"] = lambda v, n=name: LanguageModelConfig(
+            **{**shape, n: v}
+        )
+    for name in "prompt", "max_new_tokens", "temperature", "top_k", "top_p", "stop", "seed":
+        calls[f"generate {name}"] = lambda v, n=name: list(generate(speaker, **{**given, n: v}))
     for field in fields(TrainingConfig):
         calls[f"TrainingConfig {field.name}"] = lambda v, n=field.name: TrainingConfig(**{n: v})
 
@@ -176,7 +202,7 @@ def test_arguments(translator: Translator):
         return result is not None
 
     cases = ((f"{name} of {v!r}", partial(calls[name], v)) for name in calls for v in ODD)
-    judge(cases, right, 900)
+    judge(cases, right, 2400)
 
 
 @pytest.fixture(scope="module")

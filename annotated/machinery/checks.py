@@ -94,6 +94,9 @@ def _check_rotation(c: "LanguageModelConfig") -> None:
         got = f"rotated={c.rotated} of d_k={c.head_width}"
         raise InputError(f"expected an even number of rotated components; got {got}")
     if c.rope_scaling is not None:
+        if not isinstance(c.rope_scaling, tuple) or len(c.rope_scaling) != 4:
+            wanted = "rope_scaling as a tuple of the factor, low, high, and the original length"
+            raise InputError(f"expected {wanted}; got {c.rope_scaling!r:.80}")
         factor, low, high, original = c.rope_scaling
         for name, value in (("factor", factor), ("low", low), ("high", high)):
             check_real(f"{name} of rope_scaling", value, 0.01, 1e6)
@@ -116,6 +119,7 @@ def check_generation(
     for name, ids in ("prompt", prompt), ("stop", stop):
         texts = str | bytes | bytearray | memoryview | Mapping
         unordered = name == "prompt" and isinstance(ids, Set)
+        unordered |= getattr(ids, "ndim", 1) != 1  # of an array
         if not isinstance(ids, Collection) or isinstance(ids, texts) or unordered:
             raise InputError(f"expected {name} as a list of ids; got {type(ids).__name__}")
     for token in stop:
@@ -311,7 +315,7 @@ def each_text(sentences: Iterable[str], bare: bool = True) -> Iterator[str]:
         reached, for a sentence that is not a string.
     """
     others = str | bytes | bytearray | Mapping | set | frozenset
-    table = hasattr(sentences, "columns")
+    table = hasattr(sentences, "columns") or getattr(sentences, "ndim", 1) != 1
     if table or isinstance(sentences, others) or not isinstance(sentences, Iterable):
         kind = "a single string" if isinstance(sentences, str) else type(sentences).__name__
         raise InputError(f"expected a list of sentences, each a string; got {kind}")

@@ -3,19 +3,23 @@
 Every message states what was expected, what was given instead, and where.
 """
 
-import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from numbers import Integral, Real
 from typing import Any
 
 
 class InputError(ValueError):
-    """An argument, an option, or the content of a file that cannot be used."""
+    """An argument, an option, or the content of a file that cannot be used; in one line."""
+
+    def __str__(self) -> str:
+        return one_line(super().__str__())
 
 
 class FileError(OSError, InputError):
     """A file that is damaged or cannot be read or written; the message names it."""
+
+    __str__ = InputError.__str__  # that of OSError would come first
 
 
 class MissingFile(FileNotFoundError, FileError):
@@ -48,13 +52,23 @@ def one_line(message: object, most: int = 1000) -> str:
 
     Names of files and cards of models contain text from other people.
     """
-    text = " ".join(str(message).split())
+    lines = map(str.strip, str(message).splitlines())
+    text = " ".join(filter(None, lines))
     text = text if len(text) <= most else f"{text[: most // 2]} … {text[-most // 2 :]}"
     return "".join(x if x.isprintable() else x.encode("unicode_escape").decode() for x in text)
 
 
-def check_whole(name: str, value: Any, least: int = 1, most: float = math.inf) -> None:
-    """Raise InputError unless a value is an integer from least to most; bool is not accepted."""
+def check_known(what: str, name: object, known: Collection[str]) -> None:
+    """Raise InputError, which lists the known names, unless this is one of them."""
+    if not isinstance(name, str) or name not in known:
+        raise InputError(f"expected {what} out of {', '.join(known)}; got {name!r:.80}")
+
+
+def check_whole(name: str, value: Any, least: int = 1, most: float = (1 << 63) - 1) -> None:
+    """Raise InputError unless a value is an integer from least to most; bool is not accepted.
+
+    No default allows a number that torch cannot represent.
+    """
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise InputError(f"expected a whole number for {name}; got {value!r:.80}")
     if int(value) < least:

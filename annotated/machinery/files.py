@@ -199,7 +199,7 @@ def named_in_utf8(path: str | Path) -> Path:
     Raises: InputError unless it is a possible name in UTF-8, the only kind that safetensors reads.
     """
     try:
-        os.fspath(path).encode()
+        os.fspath(Path(path)).encode()
         target = os.path.realpath(path)
         _status(target)
     except (OSError, TypeError, ValueError) as error:

@@ -41,7 +41,10 @@ def another_default(declared: type, name: str, default: Any) -> Any:
 
 
 def check_options(config: Any) -> None:
-    """Raise InputError that names the first option whose value is not allowed."""
+    """Raise InputError that names the first option whose value is not allowed.
+
+    A number of NumPy, which JSON does not know, becomes one of Python.
+    """
     for each in fields(config):
         name, value, about = each.name, getattr(config, each.name), each.metadata
         kinds = allowed_types(each)
@@ -54,10 +57,13 @@ def check_options(config: Any) -> None:
         elif int in kinds:
             least = 1 if about["least"] is None else about["least"]
             check_whole(name, value, least, about["most"])
+            value = int(value)
         elif float in kinds:
             check_real(name, value, about["least"] or 0, about["most"])
+            value = value if isinstance(value, int) else float(value)
         elif type(value) not in kinds:
             raise InputError(f"expected {name} as {kinds[0].__name__}; got {value!r:.80}")
+        object.__setattr__(config, name, value)
 
 
 def allowed_types(field: Any) -> tuple[type, ...]:

@@ -276,6 +276,8 @@ def split_parts(
 
     Raises: ValueError for an unknown name; otherwise as `corpus_file`.
     """
+    if not isinstance(corpus, str):
+        raise InputError(f"expected a corpus as a string; got {type(corpus).__name__}")
     if corpus not in known_corpora() and (folder := Path(corpus)).is_dir():
         one, other = (_folder_file(folder, f"{split}.{lang}") for lang in (src, tgt))
         return [Part(f"{folder}, {split}", "refuse" if on_bad == "auto" else on_bad, one, other)]

@@ -159,8 +159,8 @@ def average_checkpoints(
 
     Source: section 6.1.
     """
-    if not paths:
-        raise InputError("expected at least one checkpoint to average; got none")
+    if not isinstance(paths, list) or not paths:
+        raise InputError(f"expected a list of at least one checkpoint; got {paths!r:.80}")
     total, first = dict[str, Tensor](), read_checkpoint(paths[0])[1]
     for path in paths:
         tensors, state = read_checkpoint(path)

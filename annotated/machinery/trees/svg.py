@@ -4,6 +4,7 @@ import re
 from html import escape
 from typing import TYPE_CHECKING, Union
 
+from annotated.machinery.errors import InputError
 from annotated.machinery.palette import COLORS
 from annotated.machinery.trees.evalb import EvalbParams, bracketing, take_bracket
 from annotated.machinery.trees.penn import is_tag
@@ -33,7 +34,12 @@ def tree_svg(tree: "Tree", compared: Union["Tree", None] = None) -> str:
     Phrases that `compared`, a tree of the same words, lacks are drawn in red.
 
     Returns: SVG, which can be a file or part of a page.
+
+    Raises: InputError if one of them is none.
     """
+    for given in tree, compared or tree:
+        if not hasattr(given, "subtrees"):
+            raise InputError(f"expected a tree; got {type(given).__name__}")
     rules, parts = EvalbParams(deleted=frozenset(["TOP"])), []
     left = bracketing([compared or tree], rules).brackets  # each of them counts once
     right, bottom = 0.0, _LEVEL * (tree.height() - 1) + 2
