@@ -26,6 +26,7 @@ import torch
 
 import annotated
 from annotated import data
+from annotated.attention import scaled_dot_product
 from annotated.data import encode_source, train_bpe
 from annotated.decoding import beam_search, greedy_decode
 from annotated.language_model import LanguageModel, LanguageModelConfig, generate
@@ -50,7 +51,7 @@ DE = ["Ein Hund läuft.", "Zwei Männer fahren Rad.", "Die Katze sieht ein rotes
 HUGE = 10**12
 ODD: list[Any] = [
     None, True, False, -1, 0, 1, 1.5, math.nan, math.inf, -math.inf, HUGE, "", "x", "no", b"x",
-    [], [[]], {}, (), [None], object(), "\udc80", 1 << 70, 10**400,
+    [], [[]], {}, (), [None], object(), "\udc80", 1 << 70, 10**400, "é" * 5000,
     np.int64(3), np.float32(0.5), np.array(3), torch.tensor(2), torch.zeros(2, 3),
 ]  # fmt: skip
 
@@ -173,6 +174,7 @@ def test_arguments(translator: Translator):
         "learn_vocabulary, kind": lambda v: data.learn_vocabulary(v, EN, 90),
         "average_checkpoints": annotated.average_checkpoints,
         "evaluate": lambda v: annotated.evaluate(translator, v, "test", "en", "de"),
+        "scaled_dot_product, mask": lambda v: scaled_dot_product(*torch.ones(3, 1, 1, 2, 3), v),
         "new_folder": new_folder,
         "preset": annotated.preset,
         "rate": lambda v: annotated.rate(v, 512),

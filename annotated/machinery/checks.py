@@ -166,6 +166,8 @@ def as_boolean_mask(mask: Tensor, name: str = "mask") -> Tensor:
     Raises: InputError for a mask that is meant to be added to scores, with 0 for allowed and -inf
         for forbidden. Floating-point zeros and ones are accepted, but zeros alone are ambiguous.
     """
+    if not isinstance(mask, Tensor):
+        raise InputError(f"expected {name} as a tensor; got {type(mask).__name__}")
     if mask.dtype == torch.bool:
         return mask
     either = mask.is_floating_point() and not mask.any()

@@ -104,7 +104,7 @@ class PreparedCorpus:
         folder = Path(folder)
         advice = f"delete this folder and prepare it again: annotated prepare … --out {folder}"
         path = folder / "manifest.json"
-        if not path.exists():
+        if not os.path.exists(path):  # a name may be too long for a file
             raise MissingFile(f"expected a prepared corpus in {folder}; it has no manifest.json")
         contents = files.read_json(path, "the manifest of a prepared corpus", advice)
         manifest = settings(Manifest, contents, str(path))

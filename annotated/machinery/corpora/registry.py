@@ -278,7 +278,7 @@ def split_parts(
     """
     if not isinstance(corpus, str):
         raise InputError(f"expected a corpus as a string; got {type(corpus).__name__}")
-    if corpus not in known_corpora() and (folder := Path(corpus)).is_dir():
+    if corpus not in known_corpora() and os.path.isdir(folder := Path(corpus)):
         one, other = (_folder_file(folder, f"{split}.{lang}") for lang in (src, tgt))
         return [Part(f"{folder}, {split}", "refuse" if on_bad == "auto" else on_bad, one, other)]
     if "+" in corpus:

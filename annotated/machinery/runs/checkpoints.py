@@ -137,7 +137,8 @@ def newest_checkpoint(folder: Path) -> Path | None:
 def delete_old_checkpoints(folder: Path, average: int) -> None:
     """Delete checkpoints that neither the average nor recovery from a damaged one needs."""
     for path in list_checkpoints(folder)[: -max(average, 2)]:
-        path.unlink()
+        if path.is_file():  # a folder or a pipe is the user's
+            path.unlink()
     (folder / INTERRUPTED).unlink(missing_ok=True)
 
 

@@ -40,10 +40,10 @@ def run_lock(folder: Path) -> Iterator[None]:
     """Hold the lock of a run's folder; if an error leaves a new folder empty, it is removed.
 
     Raises: InputError if the folder is neither new nor empty nor the folder of a run; FileError
-        if another process trains there, or if the files of the model cannot be written.
+        if another process trains there, or if its files cannot be written.
     """
     check_folder(folder)
-    for name in "model.safetensors", "config.json":
+    for name in "model.safetensors", "config.json", checkpoints.SAVED:
         output_file(folder / name)
     new, advice = not folder.exists(), "wait until it ends, stop it, or choose another --out"
     with locked(folder / ".lock", f"another process trains in {folder}; {advice}"):
