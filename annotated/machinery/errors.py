@@ -64,10 +64,10 @@ def check_known(what: str, name: object, known: Collection[str]) -> None:
         raise InputError(f"expected {what} out of {', '.join(known)}; got {name!r:.80}")
 
 
-def check_whole(name: str, value: Any, least: int = 1, most: float = (1 << 63) - 1) -> None:
+def check_whole(name: str, value: Any, least: int = 1, most: int = 10**100) -> None:
     """Raise InputError unless a value is an integer from least to most; bool is not accepted.
 
-    No default allows a number that torch cannot represent.
+    The default of `most` keeps roots and powers of a value within the range of floats.
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise InputError(f"expected a whole number for {name}; got {value!r:.80}")
