@@ -51,8 +51,8 @@ def softmax(scores):
             ["power / total", "math.log(power / total) if power else -math.inf",
              "These are the logarithms of the weights (a log-softmax). Return the weights."],
             ["sum(powers)", "math.sqrt(sum(power * power for power in powers))",
-             "You divide by the length of the list as a vector, so the squares sum to 1. The "
-             "weights themselves have to: divide by their sum."],
+             "You divide by the vector’s norm, so the squares sum to 1. The weights themselves "
+             "have to: divide by their sum."],
             ["power / total", "float(power == 1)", "The largest score gets all the weight. A "
              "softmax is softer: every score gets a share, exp(score) divided by the sum."],
             ["power / total", "round(power / total, 2)",
@@ -109,7 +109,7 @@ def attention(query, keys, values):
              "The division by √d_k comes after the softmax. It belongs before: it is meant to keep "
              "the scores small."],
             ["softmax(scores)", "softmax(softmax(scores))", "The softmax is taken twice, which "
-             "makes all weights nearly equal. Once is enough."],
+             "makes all weights much too equal. Once is enough."],
             ["zip(query, key)", "zip(softmax(query), key)", "The softmax is taken of the query. "
              "It belongs on the scores, one per key."],
             ["softmax(scores)", "[s / sum(scores) for s in scores]", "The scores are divided by "
@@ -120,8 +120,13 @@ def attention(query, keys, values):
              "number by number, and sum."],
             ["sum(q * k for q, k in zip(query, key)) / root", "sum(q * k for q, k in "
              "zip(query, key)) / root / math.sqrt(sum(k * k for k in key))",
-             "You divide by the length of each key too (a cosine). The dot product alone is "
-             "meant, divided by √d_k."],
+             "You divide by the length of each key too. Take the dot product alone, divided by "
+             "√d_k."],
+            ["sum(q * k for q, k in zip(query, key)) / root", "sum(q * k for q, k in "
+             "zip(query, key)) / math.sqrt(sum(k * k for k in key) * sum(q * q for q in query))",
+             "These scores are cosines. Take the dot product alone, divided by √d_k."],
+            ["len(query)", "len(values[0])", "You divide by the root of the width of the values. "
+             "d_k is the width of the query and of a key: len(query)."],
         ],
     },
     "mask": {
@@ -135,8 +140,8 @@ def attention(query, keys, values):
              "decoder would read the answer there."],
             ["j <= i", "j < i", "A piece does not see itself. The first row has no True at all, "
              "and a softmax over nothing is no number. Column i is allowed: j <= i."],
-            ["j <= i", "j >= i", "The triangle is the other way up: row i sees what comes after "
-             "it. Columns are what is seen, and j <= i has been written already."],
+            ["j <= i", "j >= i", "The triangle is the other way up. Rows look and columns are "
+             "seen, so row i may see what is written already: j <= i."],
             ["j <= i", "j > i", "True and False are exchanged. True means: may be seen. (Some "
              "libraries mark what is hidden instead.)"],
             ["j <= i", "j == i", "Every piece sees only itself. All that was written before it is "
@@ -188,6 +193,12 @@ def layer_norm(row, gain, bias):
             ["zip(row, gain, bias)", "zip(row, bias, gain)", "Gain and bias are exchanged."],
             ["root * g + b for", "root * gain[0] + bias[0] for", "All numbers get the first gain "
              "and bias. Each has its own."],
+            ["mean = sum(row) / len(row)", "mean = sum(row)", "The mean is a sum. Divide it by the "
+             "number of values."],
+            ["(x - mean) / root", "(x - mean) * root", "You multiply by the standard deviation. "
+             "Divide by it."],
+            ["mean = sum(row) / len(row)", "mean = 0", "The mean is nowhere subtracted (an RMS "
+             "norm, which later models use). Subtract it before all else."],
             ["(x - mean) ** 2", "x ** 2", "The variance is taken around 0. Subtract the mean "
              "before squaring."],
             [") / len(row)\n    root", ")\n    root", "The variance is a sum. Divide it by the "
@@ -209,13 +220,13 @@ def layer_norm(row, gain, bias):
         "task": "Make the row for one position: columns 2i and 2i + 1 are the sine and the cosine "
         "of `pos / 10000 ** (2 * i / d_model)`.",
         "skeleton": "def positions(pos, d_model):\n    return [0.0] * d_model\n",
-        "hint": "`for i in range(0, d_model, 2)` already counts 2i. Append the sine, then the "
-        "cosine of `pos / 10000 ** (i / d_model)`.",
+        "hint": "`for column in range(0, d_model, 2)` gives 2i. Append the sine, then the "
+        "cosine of `pos / 10000 ** (column / d_model)`.",
         "solution": """\
 def positions(pos, d_model):
     row = []
-    for i in range(0, d_model, 2):
-        angle = pos / 10000 ** (i / d_model)
+    for column in range(0, d_model, 2):
+        angle = pos / 10000 ** (column / d_model)
         row += [math.sin(angle), math.cos(angle)]
     return row
 """,
@@ -224,17 +235,20 @@ def positions(pos, d_model):
              "They alternate: sine, cosine, sine, cosine."],
             ["pos /", "(pos + 1) /", "You count positions from 1. The first is 0, so its row is 0, "
              "1, 0, 1."],
-            ["i / d_model", "2 * i / d_model", "The exponent has 2i, and your loop counts in twos "
-             "already: i is doubled twice."],
-            ["i / d_model", "i / 2 / d_model", "The exponent has 2i, twice the number of the "
-             "pair. Yours has only the number of the pair."],
+            ["column / d_model", "2 * column / d_model", "The exponent is twice too large. Perhaps "
+             "your loop counts in twos already."],
+            ["column / d_model", "column / 2 / d_model", "The exponent has 2i, twice the number of "
+             "the pair. Yours has only the number of the pair."],
             ["[math.sin(angle), math.cos(angle)]", "[math.sin(angle), math.sin(angle)]",
              "Both columns of a pair are sines. The second is the cosine."],
             ["[math.sin(angle), math.cos(angle)]", "[math.cos(angle), math.sin(angle)]",
              "Sine and cosine are exchanged. The sine comes first."],
-            ["math.cos(angle)", "math.cos(pos / 10000 ** ((i + 1) / d_model))",
+            ["math.cos(angle)", "math.cos(pos / 10000 ** ((column + 1) / d_model))",
              "The cosine has a frequency of its own. Sine and cosine of a pair share one angle: "
              "the exponent has 2i for both columns."],
+            ["pos / 10000 ** (column / d_model)", "(pos / 10000) ** (column / d_model)",
+             "The power is taken of pos too. Only 10000 is raised to it, and pos is divided by "
+             "the result."],
             ["10000", "1000", "The base is 1,000. The paper has 10,000."],
             ["pos /", "pos *", "Later pairs turn faster: you multiply by 10000^(2i / d_model), or "
              "its exponent has the wrong sign. Dividing makes them turn slower."],
@@ -242,9 +256,9 @@ def positions(pos, d_model):
              "There is only one number per pair. Append the cosine too."],
             ["angle = pos", "angle = math.pi / 180 * pos", "The angle is taken for degrees. "
              "math.sin wants radians, and pos is used as it is."],
-            ["i / d_model)", "i)", "The exponent is not divided by d_model."],
-            ["i / d_model)", "i // d_model)", "All pairs turn at the same speed. Each divides the "
-             "position by its own power of 10,000. (// drops the fraction: use /.)"],
+            ["column / d_model)", "column)", "The exponent is not divided by d_model."],
+            ["column / d_model)", "column // d_model)", "All pairs turn at the same speed. Each "
+             "divides the position by its own power of 10,000. (// drops the fraction: use /.)"],
         ],
     },
     "relu": {
@@ -278,7 +292,8 @@ def positions(pos, d_model):
     "greedy": {
         "task": "Write the likeliest next id again and again. `step(ids)` returns the "
         "log-probability of each id that may follow `ids`, which begin with `start`. Stop after "
-        "`end`, or after `most` ids, and return what was written, `end` included.",
+        "`end`, or once `most` ids are written. Return what was written: `end` included, `start` "
+        "not.",
         "skeleton": "def greedy(step, start, end, most):\n    return [end]\n",
         "hint": "Keep one list that begins as `[start]`. The likeliest id is "
         "`scores.index(max(scores))`. Return the list without `start`.",
@@ -321,12 +336,13 @@ def greedy(step, start, end, most):
     },
     "beam": {
         "task": "At each step keep the `width` likeliest outputs instead of one. An output that "
-        "ends is set aside and keeps its place among them. Return the finished output with the "
-        "best `log_prob / ((5 + length) / 6) ** alpha`, where the length counts `end`.",
+        "ends is set aside, and one place fewer is left for the others. Return the finished output "
+        "with the best `log_prob / ((5 + length) / 6) ** alpha`. Its length counts `end` and not "
+        "`start`. If none has ended after `most` ids, return the likeliest.",
         "skeleton": "def beam(step, start, end, most, width, alpha):\n    return [end]\n",
         "hint": "Keep pairs `(log_prob, ids)` in a list `alive`. Extend each by every id, sort "
         "them all and keep `width - len(done)`. Move those that end with `end` to `done`, with "
-        "their score.",
+        "their score. Return the ids without `start`.",
         "solution": """\
 def beam(step, start, end, most, width, alpha):
     alive, done = [(0.0, [start])], []
@@ -337,34 +353,48 @@ def beam(step, start, end, most, width, alpha):
         longer = sorted(longer, reverse=True)[:width - len(done)]
         for total, ids in longer:
             if ids[-1] == end:
-                done.append((total / ((5 + len(ids) - 1) / 6) ** alpha, ids[1:]))
+                done.append((total / ((5 + len(ids) - 1) / 6) ** alpha, ids))
         alive = [(total, ids) for total, ids in longer if ids[-1] != end]
-    return max(done)[1]
+    return max(done or alive)[1][1:]
 """,
         "wrong": [
             ["width - len(done)", "1", "Only one output is kept at each step: that is the greedy "
              "loop again."],
+            ["width - len(done)", "width", "An output that has ended keeps its place, so fewer are "
+             "left for the others: width - len(done)."],
             [" / ((5 + len(ids) - 1) / 6) ** alpha", "", "The log-probabilities are compared as "
-             "they are, so short outputs win: every id makes the sum smaller. Divide by the "
+             "they are, which favors short outputs: every id makes the sum smaller. Divide by the "
              "length penalty."],
             ["total / ((5", "total * ((5", "You multiply by the length penalty. Divide."],
-            ["max(done)", "min(done)", "You return the worst of the finished outputs. Scores are "
+            ["((5 + len(ids) - 1) / 6) ** alpha", "(len(ids) - 1)", "You divide by the length. "
+             "The length penalty is ((5 + length) / 6) ** alpha."],
+            ["((5 + len(ids) - 1) / 6) ** alpha", "(len(ids) - 1) ** alpha", "You divide by a "
+             "power of the length alone. The length penalty is ((5 + length) / 6) ** alpha."],
+            ["5 + len(ids) - 1", "5 + len(ids)", "The length is one too large: start does not "
+             "count."],
+            ["5 + len(ids) - 1", "5 + len(ids) - 2", "The length is one too small: end counts."],
+            ["** alpha", "** (1 - alpha)", "The exponent of the length penalty is alpha itself."],
+            ["max(done", "min(done", "You return the worst of the finished outputs. Scores are "
              "negative: the best is the largest."],
-            ["return max(done)[1]", "return done[0][1]", "You return the output that finished "
+            ["max(done or alive)", "(done or alive)[0]", "You return the output that finished "
              "first, or stop with it. A later one may have a better score."],
+            ["max(done or alive)", "max(done or alive, key=lambda one: len(one[1]))",
+             "You return the longest output. Return the one with the best score."],
+            ["done or alive", "done", "If none has ended after `most` ids, return the likeliest "
+             "of the others."],
+            ["<= most", "< most", "You stop one id too early: an output may have `most` ids "
+             "without start."],
             ["total + log", "log", "Each step forgets the log-probabilities before it. Add them "
              "up along the output."],
-            ["ids[1:]))", "ids))", "The start symbol is still in front. Return only what was "
-             "written."],
-            ["ids[1:]))", "ids[1:-1]))", "The end symbol is missing at the end of the result."],
+            ["total + log", "total * log", "The log-probabilities are multiplied. Add them: that "
+             "multiplies the probabilities."],
+            ["[1][1:]", "[1]", "The start symbol is still in front. Return only what was written."],
+            ["[1][1:]", "[1][1:-1]", "The end symbol is missing at the end of the result."],
+            ["[1][1:]", "", "You return the score too. Return only the ids."],
             ["step(ids)", "step(ids[-1:])", "The model gets only the last id. It needs the whole "
              "output, from start on."],
             ["reverse=True", "reverse=False", "You keep the least likely outputs. Sort with the "
              "largest log-probability first."],
-            ["max(done)[1]", "max(done)", "You return the score too. Return only the ids."],
-            ["** alpha", "** (1 - alpha)", "The exponent of the length penalty is alpha itself."],
-            ["max(done)[1]", "max(done, key=lambda one: len(one[1]))[1]",
-             "You return the longest output. Return the one with the best score."],
         ],
     },
 }  # fmt: skip
@@ -597,6 +627,8 @@ def close(one: "Any", other: "Any") -> bool:
 def known_mistake(name: str, outcomes: list) -> str:
     """The help for the typical mistake that gives the same results, or nothing."""
     cases = numbers()["cases"][name]
+    if all(isinstance(got, Failed) for got in outcomes):
+        return ""  # any other function may fail in the same way
     for old, new, help in PARTS[name]["wrong"]:
         wrong = solution(name, old, new)
         if all(close(got, outcome(wrong, case, False)) for got, case in zip(outcomes, cases)):
@@ -669,9 +701,7 @@ def numbers_differ(got: list, expected: list) -> str:
         "number "
         + str(first)
         + ", counted from 0, should be "
-        + figure(expected[first])
-        + " and is "
-        + figure(got[first])
+        + " and is ".join(apart(expected[first], got[first]))
     )
     if not all(math.isfinite(a) for a in got):
         return said + "; yours has infinite numbers, or some that are none (nan)."
@@ -687,7 +717,7 @@ def numbers_differ(got: list, expected: list) -> str:
     )
     ratios = [a / b for a, b in zip(got, expected) if abs(b) > 1e-3]
     gaps = [a - b for a, b in zip(got, expected)]
-    if ratios and max(ratios) - min(ratios) < 0.01 * abs(ratios[0]):
+    if ratios and max(ratios) - min(ratios) < 0.01 * abs(ratios[0]) and abs(ratios[0] - 1) > 0.01:
         said += ". Each of yours is " + figure(ratios[0]) + " times the right one"
     elif max(gaps) - min(gaps) < 1e-3:
         said += ". Each of yours is off by " + figure(gaps[0])
@@ -699,3 +729,12 @@ def numbers_differ(got: list, expected: list) -> str:
 def figure(number: float) -> str:
     """A number with about three figures."""
     return "%.3g" % number if abs(number) < 1000 else "%.0f" % number
+
+
+def apart(one: float, other: float) -> "tuple[str, str]":
+    """Two numbers with as many figures as it takes to tell them apart, at least three."""
+    texts = figure(one), figure(other)
+    for figures in range(4, 17):
+        if texts[0] == texts[1]:
+            texts = ("%.*g" % (figures, one), "%.*g" % (figures, other))
+    return texts

@@ -78,13 +78,15 @@ def small(name: str) -> list[dict]:
     q, k, v = (
         row(1, 2),
         f([[2.0, 0.0], [0.0, 1.0], [-1.0, 1.0]]),
-        f([[1.0, 0.0], [0.0, 1.0], [5.0, 5.0]]),
+        f([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0], [5.0, 5.0, 1.0]]),
     )
     scores = row(2, 1, -2.121), row(1000, 999, 990), row(-math.inf, 0.5, 1.5)
     about = "the scores 2, 1, −2.121", "the scores 1000, 999, 990", "the scores −∞, 0.5, 1.5"
     return {
         "softmax": [case(a, [s], s.softmax(dim=-1)) for a, s in zip(about, scores, strict=True)],
-        "attention": [case("three keys of two numbers", [q, k, v], attend(q, k, v))],
+        "attention": [
+            case("three keys of two numbers and values of three", [q, k, v], attend(q, k, v))
+        ],
         "layer_norm": [
             case("the row 1, 3", [row(1, 3), row(1, 1), row(0, 0)], norm(row(1, 3))),
             case(
@@ -163,7 +165,42 @@ def searches(translator: Translator) -> tuple[list[str], dict[str, list[dict]]]:
             given = [START, END, *options]
             found[name].append({**case(about, given, right), "steps": steps})
     names = [translator.tokenizer.id_to_token(i) for i in kept]
-    return ["", "", *names[2:]], found
+    by_hand.load(json.dumps({"pieces": names}))  # of which the tables use the first
+    found["beam"] += tables()
+    return names, found
+
+
+def tables() -> list[dict]:
+    """Searches that one can follow with a pencil; each refutes a beam that is nearly right."""
+    two_ends = lambda log: {"0": {"1": -1.0, "2": -0.693}, "0 2": {"1": log}}
+    given: dict[str, tuple[dict, list]] = {  # log-probabilities; most, width, alpha
+        "a table in which the first to end keeps a place": (
+            {
+                "0": {"1": -0.92, "2": -1.05, "3": -1.39},
+                "0 2": {"4": -0.69, "5": -0.8},
+                "0 2 4": {"6": -2.3},
+                "0 2 5": {"1": -0.01},
+                "0 2 4 6": {"1": -2.3},
+            },
+            [10, 2, 3.0],
+        ),
+        "a table in which the best ends with the last id": (
+            {"0": {"2": -0.36, "1": -1.2}, "0 2": {"3": -0.1}, "0 2 3": {"1": -0.1}},
+            [3, 2, 0.6],
+        ),
+        "a table in which none ends": (
+            {"0": {"2": -0.5, "3": -1.5}, "0 2": {"4": -0.3}, "0 3": {"5": -0.2}},
+            [2, 2, 0.6],
+        ),
+        "a table in which the longer is a little better": (two_ends(-0.637), [10, 2, 2.0]),
+        "a table in which the shorter is a little better": (two_ends(-0.707), [10, 2, 2.0]),
+        "the same table, alpha 0": (two_ends(-0.707), [10, 2, 0.0]),
+    }
+    right, found = by_hand.solution("beam"), []
+    for about, (steps, options) in given.items():
+        said = right(by_hand.stepper(steps, False), START, END, *options)
+        found.append({**case(about, [START, END, *options], said), "steps": steps})
+    return found
 
 
 def collect() -> dict[str, Any]:
@@ -180,7 +217,8 @@ def collect() -> dict[str, Any]:
     cases["positions"] = [case(about.format(*at), list(at), wave(*at)) for at in places]
     triangle = lambda n: [[j <= i for j in range(n)] for i in range(n)]
     cases["mask"] = [
-        {"about": f"{n} pieces", "given": [n], "expected": triangle(n)} for n in (4, 1, 7)
+        {"about": f"{n} piece{'s' * (n > 1)}", "given": [n], "expected": triangle(n)}
+        for n in (4, 1, 7)
     ]
     pieces, found = searches(translator)
     return {"pieces": pieces, "cases": {**cases, **found}}
