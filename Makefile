@@ -13,7 +13,7 @@ $(error PAPER has to be yes or no, not "$(PAPER)")
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install extract format check book pdf serve quick test rehearsal clean
+.PHONY: help install extract format check book pdf class serve quick test rehearsal clean
 
 help:  ## show this help
 	@echo "The executable edition of \"Attention Is All You Need\""
@@ -67,6 +67,9 @@ book: extract  ## execute every chapter; the site is then at _build/html/index.h
 
 pdf: $(FOR_ALL) book  ## the book as one PDF (needs Chromium): _build/pdf/attention-is-all-you-need.pdf
 	$(BIN)/python book/pdf.py
+
+class: $(FOR_BOOK)  ## notebooks for a class, without solutions and with checks: _build/class
+	$(BIN)/python book/class_notebooks.py
 
 serve: book  ## build, and serve the site at http://localhost:8000
 	$(BIN)/python -m http.server 8000 --directory _build/html

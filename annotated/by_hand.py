@@ -458,6 +458,25 @@ def check(name: str, mine: "Callable") -> Verdict:
     return Verdict(False, mistake + " (" + where + ")" if mistake else where, mistake)
 
 
+def expect(got: "Any", expected: "Any", mistakes: "dict[str, Any] | None" = None) -> Verdict:
+    """Require that a result is right but for rounding; the checks of exercises call this.
+
+    Args:
+        mistakes: what typical mistakes give, each under the help that it deserves.
+
+    Raises: AssertionError, which says what differs, after the help for a mistake that gives this.
+    """
+    got, expected = plain(got), plain(expected)
+    gap = difference(got, {"expected": expected})
+    if not gap:
+        return Verdict(True, "Right.")
+    for help, wrong in (mistakes or {}).items():
+        if close(got, plain(wrong)):
+            gap = help + " (" + gap[0].upper() + gap[1:] + ")"
+            break
+    raise AssertionError(gap)
+
+
 def solution(name: str, old: str = "", new: str = "") -> "Callable":
     """A part's solution as a function, with a piece of its text replaced."""
     space: dict = {"math": math}
@@ -654,6 +673,8 @@ def difference(got: "Any", case: dict) -> str:
         )
     if shape(got) != shape(expected):
         return "expected " + shape(expected) + "; yours gives " + shape(got) + "."
+    if not isinstance(expected, list):
+        return "expected " + figure(expected) + "; yours gives " + figure(got) + "."
     if isinstance(expected[0], list):
         return rows_differ(got, expected)
     return numbers_differ(got, expected)
@@ -686,6 +707,9 @@ def spelled(ids: list) -> str:
 def rows_differ(got: list, expected: list) -> str:
     """The first row that differs."""
     row = [close(a, b) for a, b in zip(got, expected)].index(False)
+    if not isinstance(expected[row][0], bool):
+        gap = difference(got[row], {"expected": expected[row]})
+        return "in row " + str(row) + ", counted from 0: " + gap
     found, wanted = [" ".join(str(x) for x in rows[row]) for rows in (got, expected)]
     return "row " + str(row) + ", counted from 0, should be " + wanted + "; yours is " + found + "."
 

@@ -54,6 +54,8 @@ class Cells(SphinxPostTransform):
                     del cell["hide_mode"]  # it unfolds with the words that follow it
                     cell.parent.remove(cell)
                     following.parent.insert(following.parent.index(following) + 1, cell)
+            if "check" in tags:
+                cell["prompt_show"], cell["prompt_hide"] = "Check", "Hide the check"
             if is_folded(cell) and len(cell.children) == 1:
                 join(cell)
 

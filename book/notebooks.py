@@ -126,16 +126,18 @@ def remote() -> str | None:
     return f"https://{found[1]}" if found else None
 
 
-def write_notebooks(root: Path, folder: Path, remote: str | None) -> None:
+def write_notebooks(root: Path, folder: Path, remote: str | None, prepare=dict) -> None:
     """Write a notebook for every chapter that has code.
 
     remote: from where a notebook installs the package if it finds neither a clone nor a wheel
+    prepare: chooses and changes the notebooks, given and returned by the chapter's path
     """
     chapters = sources(root / "chapters").values()
     read = {path: jupytext.read(path, fmt="md:myst") for path in chapters}
-    notebooks = {p: n for p, n in read.items() if any(c.cell_type == "code" for c in n.cells)}
+    coded = {p: n for p, n in read.items() if any(c.cell_type == "code" for c in n.cells)}
+    notebooks = prepare(coded)
     pages = {path.stem for path in notebooks}
-    targets = {name: path.stem for path in notebooks for name in anchors(path)}
+    targets = {name: path.stem for path in read for name in anchors(path)}
     references = labels(root / "book" / "references.bib")
     folder.mkdir(parents=True, exist_ok=True)
     for path, notebook in notebooks.items():
@@ -198,7 +200,8 @@ def fold(cell: NotebookNode) -> None:
     """Hide the source of a cell in Jupyter and Colab if its tags ask for it, or it is a verdict."""
     tags = set(cell.metadata.get("tags", []))
     if tags & HIDDEN or VERDICT.search(cell.source):
-        name = "Solution" if "solution" in tags else "The paper" if "paper" in tags else "Code"
+        names = {"solution": "Solution", "check": "Check", "paper": "The paper"}
+        name = next((names[tag] for tag in names if tag in tags), "Code")
         cell.metadata |= FOLDED
         cell.source = f"# @title {name}\n{cell.source}"
 
@@ -213,9 +216,10 @@ def plain_text(
         return "".join(f"\\[{references.get(key, key)}\\]" for key in keys)
 
     def link(match: re.Match) -> str:
-        page = targets.get(match.group(1), chapter.stem)
+        text, anchor = match.groups()
+        page = targets.get(anchor, chapter.stem)
         file = "" if page == chapter.stem else f"{page}.ipynb"
-        return f"]({file}#{match.group(1)})"
+        return f"[{text}]({file}#{anchor})" if page in pages else text
 
     def link_page(match: re.Match) -> str:
         text, page, anchor = match.groups(default="")  # all notebooks are in one folder
@@ -250,7 +254,7 @@ def plain_text(
     source = re.sub(r"\{cite(?::\w+)?\}`([^`]+)`", cite, source)
     download = r"\{download\}`([^`<]+) <(?:\.\./)+([^>]+)>`"
     source = re.sub(download, r"\1 (`\2` in the repository)", source)
-    source = re.sub(r"\]\(#([\w-]+)\)", link, source)
+    source = re.sub(r"\[([^\]]+)\]\(#([\w-]+)\)", link, source)
     source = re.sub(r"\[([^\]]+)\]\((?:[\w.]+/)?([\w-]+)\.md(#[\w-]+)?\)", link_page, source)
     source = re.sub(r"!\[([^\]]*)\]\(([\w/-]+\.svg)\)", image, source)
     return re.sub(rf"^> \*\*({MARK})\*\*", mark, source, flags=re.MULTILINE)
