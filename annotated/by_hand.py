@@ -682,7 +682,7 @@ def difference(got: "Any", case: dict) -> str:
 
 def shape(value: "Any") -> str:
     """A value's form in words."""
-    if isinstance(value, bool):
+    if value is None or isinstance(value, bool):
         return repr(value)
     if isinstance(value, (int, float)):
         return "one number"
@@ -709,7 +709,7 @@ def rows_differ(got: list, expected: list) -> str:
     row = [close(a, b) for a, b in zip(got, expected)].index(False)
     if not isinstance(expected[row][0], bool):
         gap = difference(got[row], {"expected": expected[row]})
-        return "in row " + str(row) + ", counted from 0: " + gap
+        return "in row " + str(row) + ": " + gap
     found, wanted = [" ".join(str(x) for x in rows[row]) for rows in (got, expected)]
     return "row " + str(row) + ", counted from 0, should be " + wanted + "; yours is " + found + "."
 

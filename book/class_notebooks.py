@@ -1,6 +1,6 @@
 """Write notebooks for a class: exercises without solutions, with the checks of what students write.
 
-    python book/class_notebooks.py
+python book/class_notebooks.py
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from contents import ROOT
 from nbformat import NotebookNode
-from nbformat.v4 import new_code_cell
+from nbformat.v4 import new_code_cell, new_markdown_cell
 from notebooks import TURN, remote, write_notebooks
 
 FOLDER = ROOT / "_build" / "class"
@@ -38,12 +38,14 @@ def is_work(cell: NotebookNode) -> bool:
 
 
 def without_solutions(cells: list[NotebookNode]) -> Iterator[NotebookNode]:
-    """The cells, where a solution in words is left out, and one in code is a cell to write in."""
+    """The cells, with a cell to write in for each solution in code or words."""
     for cell, checks in with_checks(cells):
         if cell.cell_type == "markdown":
-            cell.source = WORDS.sub("", cell.source).strip()
-            if cell.source:
-                yield cell
+            for i, text in enumerate(WORDS.split(cell.source)):
+                if i:
+                    yield new_markdown_cell("*Your answer:*")
+                if text.strip():
+                    yield new_markdown_cell(text.strip(), metadata=cell.metadata)
         elif "solution" in tags(cell):
             parts = [skeleton(node) for node in asked(cell.source, checks)]
             yield new_code_cell("\n\n\n".join(parts) or "# Your code")
