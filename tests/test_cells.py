@@ -16,12 +16,14 @@ def test_code_and_words_of_a_solution_are_in_one_box():
         nb_element="cell_code", cell_metadata={"tags": ["hide-cell", "solution"]}, hide_mode="all"
     )
     opening = nodes.raw("", "<details>\n<summary>Solution</summary>", format="html")
-    alone = cell.deepcopy()
-    document += [cell, opening, nodes.paragraph("", "Because."), alone]
+    alone, check = cell.deepcopy(), cell.deepcopy()
+    check["cell_metadata"] = {"tags": ["hide-cell", "check"]}
+    document += [cell, opening, nodes.paragraph("", "Because."), alone, check]
     Cells(document).run()
     assert document.children[0] is opening and document.children[1] is cell
     assert opening.astext().startswith('<details class="solution">')
     assert "hide_mode" not in cell and alone["hide_mode"] == "all"
+    assert [each["prompt_show"] for each in (alone, check)] == ["Solution", "Check"]
 
 
 def test_a_folded_cell_that_shows_nothing_is_under_the_bar_of_a_neighbor():
