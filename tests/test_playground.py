@@ -32,28 +32,20 @@ def playground() -> dict:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    from head import colors
+    from head import POLICY, colors
 
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(STATIC, folder / "_static")
     (folder / "_static" / "palette.css").write_text(colors(), encoding="utf-8")
     styles = (f'<link rel="stylesheet" href="_static/{name}.css">' for name in ("palette", "book"))
     scripts = (f'<script defer src="_static/{name}.js"></script>' for name in ("elements", "book"))
-    policy = f'<meta http-equiv="Content-Security-Policy" content="{policy_of()}">'
+    policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     head = "".join(['<meta charset="utf-8">', policy, *styles, *scripts])
     section = '<section id="no-positions"><h3>No positions</h3><p>Text.</p></section>'
     body = f'<div class="live playground"></div>{section}'
     page = f'<html lang="en"><head>{head}</head><body>{body}</body></html>'
     (folder / "page.html").write_text(page, "utf-8")
     return (folder / "page.html").as_uri()
-
-
-def policy_of() -> str:
-    """The content policy of the site."""
-    text = (ROOT / "book" / "head.py").read_text(encoding="utf-8")
-    found = re.search(r'policy = \(\s+"([^"]+)"\s+\)', text)
-    assert found
-    return found[1]
 
 
 @pytest.fixture
