@@ -230,6 +230,7 @@ def test_keys_indent_and_leave_and_buttons_help(tab) -> None:
     box.locator(".verdict", has_text="Right").wait_for()
     box.get_by_role("button", name="Reset").click()
     assert field.input_value() == PARTS["relu"]["skeleton"].rstrip()
+    assert not box.locator(".verdict").inner_text() and not box.locator("form").is_visible()
     assert "relu" not in json.loads(tab.evaluate("localStorage.getItem('turn') ?? '{}'"))
 
 

@@ -249,6 +249,7 @@ for name in ${JSON.stringify(names)}:
     }
     // Undo brings back what was there.
     function replace(text) {
+      forget();
       field.focus();
       field.select();
       document.execCommand("insertText", false, text.trimEnd());
@@ -256,6 +257,7 @@ for name in ${JSON.stringify(names)}:
       save();
     }
     function save(right = false) {
+      if (verdict?.right && !right) forget();
       keep(part, field.value === skeleton ? null : { code: field.value, right });
       box.classList.toggle("right", right);
       for (const one of all) one.offerFile();
@@ -265,13 +267,19 @@ for name in ${JSON.stringify(names)}:
       worker = null;
     }
 
-    async function run() {
-      const turn = ++latest;
+    // Takes away what was said of other code, and ends what is under way.
+    function forget() {
+      latest++;
       close();
       verdict = null;
-      status.textContent = "Running …";
-      [printed.hidden, below.hidden, said.textContent] = [true, true, ""];
+      [printed.hidden, below.hidden, status.textContent, said.textContent] = [true, true, "", ""];
       box.classList.remove("right", "wrong");
+    }
+
+    async function run() {
+      forget();
+      const turn = latest;
+      status.textContent = "Running …";
       try {
         const { url, wasm, checks, numbers } = await load();
         note.textContent = keys;
