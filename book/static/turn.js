@@ -13,6 +13,7 @@
   const [CHECK, SILENCE] = [5000, 10000]; // milliseconds that a check may take; a pause of a translation
   const KEPT = "turn";
   const all = []; // the places of this page
+  let stopIdle = null; // only one worker may be idle, because each takes much memory
 
   // What was written: by part, its code, and whether it was right.
   const kept = () => {
@@ -266,10 +267,14 @@ for name in ${JSON.stringify(names)}:
       worker?.stop();
       worker = null;
     }
+    function busy() {
+      if (stopIdle === close) stopIdle = null;
+    }
 
     // Takes away what was said of other code, and ends what is under way.
     function forget() {
       latest++;
+      busy();
       close();
       verdict = null;
       [printed.hidden, below.hidden, status.textContent, said.textContent] = [true, true, "", ""];
@@ -315,7 +320,8 @@ for name in ${JSON.stringify(names)}:
     }
 
     async function translate() {
-      if (!verdict) return run();
+      if (!worker) return run();
+      busy();
       const turn = latest;
       said.ariaBusy = "true";
       said.textContent = "Translating …";
@@ -336,9 +342,11 @@ for name in ${JSON.stringify(names)}:
       } catch (error) {
         if (turn !== latest) return;
         said.textContent = `The translator stops: ${error.message}`;
-        if (/^stopped after/.test(error.message)) verdict = worker = null;
+        if (/^stopped after/.test(error.message)) worker = null;
       }
       said.ariaBusy = "false";
+      stopIdle?.();
+      stopIdle = close;
     }
   }
 
