@@ -133,6 +133,7 @@ def test_typed_solutions_are_right_translate_and_are_kept(tab, site, translator,
         if name == "beam":
             expected = translator.translate([STREET])[0]
         assert said(tab, name) == expected, name
+    assert len(tab.workers) == 1  # each takes much memory
     tab.reload()
     tab.wait_for_selector(".turn.right textarea")
     for name, part in PARTS.items():
