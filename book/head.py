@@ -46,7 +46,10 @@ def describe(app: Sphinx, page: str, template: str, context: dict, doctree) -> N
     text = next((p.astext() for p in paragraphs if len(p.astext()) > 80), app.config.html_title)
     about = re.sub(r" \[[^]]*\]", "", " ".join(text.split()))  # without citations
     about = about if len(about) <= 200 else about[:200].rpartition(" ")[0] + " …"
-    title = app.env.titles[page].astext() if page in app.env.titles else app.config.html_title
+    name = app.config.html_title
+    title = app.env.titles[page].astext() if page in app.env.titles else name
+    if page != app.config.root_doc and title != name:
+        title += f" · {name}, executable"  # so that a shared page says where it is
     picture = context["pathto"]("_static/social.jpg", 1)
     if app.config.book_repository:  # a picture needs an absolute address, on GitHub Pages
         owner, _, name = app.config.book_repository.partition("/")

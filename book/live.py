@@ -24,6 +24,8 @@ STATIC = Path(__file__).resolve().parent / "static"
 MODELS = Path(__file__).resolve().parent.parent / "data" / "models"
 TURNED = "multi30k-en-de"  # the model on which readers' parts run
 RESULTS = MODELS.parent / "results"
+# Heads of the captions model that the first picture offers: their names, layers and numbers.
+NAMED = [("finds the word", [3, 1]), ("looks back", [0, 0]), ("rests at the end", [0, 2])]
 TURN = re.compile(r"^```\{turn\} (\w+)$", re.MULTILINE)
 ASKED = re.compile(r"^```\{live\} \w+\n(?:^:.*\n)*?^:model: (\S+)$", re.MULTILINE)
 
@@ -230,7 +232,8 @@ def hero_place(model: str, sentences: list[str]) -> str:
         percent = (100 * words.weights).round().int().tolist()  # (layers, h, German, English)
         examples.append({"english": english, "german": german, "source": words.keys,
                          "target": words.queries, "weights": percent})  # fmt: skip
-    data = json.dumps(examples, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    given = {"examples": examples, "named": [["together", None], *NAMED]}
+    data = json.dumps(given, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     megabytes = round(len(model_script(model)) / 1e6)
     first = {part: html.escape(examples[0][part]) for part in ("english", "german")}
     return (

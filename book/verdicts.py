@@ -110,10 +110,25 @@ def sign(verdict: str) -> str:
 
 
 def scoreboard(entries: list[Entry]) -> str:
-    """The verdicts as one bar with a part for each, linked to its claims, and a legend."""
-    counts = Counter(entry.verdict.verdict for entry in entries)
-    parts, legend = [], []
+    """The verdicts as one bar, and a legend."""
+    there = {entry.verdict.verdict for entry in entries}
+    legend = []
     for verdict, (mark, color) in MARKS.items():
+        if verdict in there:
+            kind = "open" if verdict == "open" else "decided"
+            key = f'<span class="{kind}" style="--color: {color}">{mark}</span>'
+            legend.append(f"<li>{key} {linked(verdict)}</li>")
+    return (
+        f'<div class="scoreboard"><p>{len(entries)} claims, by verdict</p>'
+        f"{bar(entries)}<ul>{''.join(legend)}</ul></div>"
+    )
+
+
+def bar(entries: list[Entry]) -> str:
+    """A part for each verdict, as wide as its share, linked to its claims."""
+    counts = Counter(entry.verdict.verdict for entry in entries)
+    parts = []
+    for verdict, (_, color) in MARKS.items():
         if not (count := counts[verdict]):
             continue
         address, style = f"claims.html?verdict={quote(verdict)}#the-claims", f"--color: {color}"
@@ -122,11 +137,23 @@ def scoreboard(entries: list[Entry]) -> str:
             f'<a class="{kind}" style="{style}; flex-grow: {count}" href="{address}" '
             f'aria-label="{count}: {verdict}" title="{verdict}">{count}</a>'
         )
-        key = f'<span class="{kind}" style="{style}">{mark}</span>'
-        legend.append(f"<li>{key} {linked(verdict)}</li>")
+    return f'<div class="parts">{"".join(parts)}</div>'
+
+
+def story(entries: list[Entry]) -> str:
+    """How many claims are tested, and which of them differ, each linked to its cell."""
+    differ = [entry for entry in entries if entry.verdict.verdict == "differs"]
+
+    def row(entry: Entry) -> str:
+        place, said = map(html.escape, (entry.verdict.place, entry.verdict.statement))
+        address = f"{entry.page}.html#claim-{entry.verdict.id}"
+        return f'<li><a href="{address}">{place}</a> {typeset(said)}</li>'
+
     return (
-        f'<div class="scoreboard"><p>{len(entries)} claims, by verdict</p>'
-        f'<div class="parts">{"".join(parts)}</div><ul>{"".join(legend)}</ul></div>'
+        f'<div class="scoreboard">{bar(entries)}<details><summary>The book tests {len(entries)} '
+        f"claims, and {len(differ)} of them differ from what it finds. Which?</summary>"
+        f"<ul>{''.join(map(row, differ))}</ul>"
+        f'<p><a href="claims.html">Every claim, and its verdict</a></p></details></div>'
     )
 
 
@@ -137,6 +164,7 @@ def linked(verdict: str, page: str = "claims.html") -> str:
 
 PLACES = {  # placeholder on a page, and the function that fills it
     '<div class="scoreboard"></div>': scoreboard,
+    '<div class="claims-story"></div>': story,
     '<div class="claims-index"></div>': index,
 }
 SHOWN_ON = ("chapters/index", "chapters/claims")

@@ -2,7 +2,7 @@
 // written. The examples come with the page; the model is loaded for the reader's own sentence.
 window.hero = (() => {
   const { range, sum, tableOf, headName, dataOf, isCalm } = window.elements;
-  const { make, button, shape, headButton, check, rove, sentenceForm } = window.elements;
+  const { make, button, shape, check, controls, rove, sentenceForm } = window.elements;
   const BROADEST = 18; // pixels, of a curve whose weight is 1
   const LEAST = 0.03; // smaller weights are not drawn
   const PACE = 380; // milliseconds for each word
@@ -87,17 +87,15 @@ window.hero = (() => {
     return shape("svg", { viewBox: "0 0 40 36", ...attributes }, ...paths);
   }
 
-  // A small drawing for each head, and one for the mean of the last layer.
-  function drawHeads(example, choose) {
-    const { weights } = example;
-    const tile = (head) =>
-      headButton(head, weights.length, choose, drawSmall(tableOf(example, head)));
-    const group = (textContent, ...tiles) =>
-      make("div", {}, make("span", { textContent }), ...tiles);
-    const layers = weights.map((heads, n) =>
-      group(`layer ${n + 1}, heads 1–${heads.length}`, ...heads.map((_, i) => tile([n, i]))),
-    );
-    return [group("mean", tile(null)), ...layers];
+  // A small drawing and a name for each of the heads that are offered; none stands for the mean of
+  // the last layer.
+  function drawHeads(example, named, choose) {
+    return named.map(([name, head]) => {
+      const act = () => choose(head);
+      const title = headName(head, example.weights.length);
+      const means = { role: "radio", title, head, onfocus: act, onclick: act };
+      return button(means, drawSmall(tableOf(example, head)), make("span", { textContent: name }));
+    });
   }
 
   // Where the words of both sides touch the curves: in two rows, or in two columns.
@@ -119,16 +117,19 @@ window.hero = (() => {
   class Hero {
     constructor(box) {
       this.box = box;
-      this.examples = dataOf(box).map(read);
-      this.head = null;
+      const { examples, named } = dataOf(box);
+      Object.assign(this, { examples: examples.map(read), named, head: null });
       this.turn = 0; // an older translation sees that it is not the last, and ends
       const lengths = this.examples.flatMap(({ source, target }) => [source.length, target.length]);
       this.longest = Math.max(...lengths);
       this.build();
+      const asked = new URLSearchParams(location.search);
+      this.head = this.named[asked.get("head")]?.[1] ?? null;
       this.show(this.examples[0]);
       const fit = () => box.clientWidth === this.width || this.draw(); // twice, it would move
       new ResizeObserver(fit).observe(box);
-      if (!isCalm()) this.write();
+      if (asked.get("sentence")) this.translate(asked.get("sentence"));
+      else if (!isCalm()) this.write();
     }
 
     build() {
@@ -139,27 +140,26 @@ window.hero = (() => {
       );
       this.svg = shape("svg", { "aria-hidden": "true" });
       this.picture = make("div", { className: "picture" }, ...this.sides, this.svg);
-      const textContent =
-        "Choose a word: what it attends to lights up. The width of a curve is its attention weight.";
+      const textContent = `Choose a word to see what it attends to, or type a sentence (which loads the model, ${box.dataset.megabytes} MB; nothing is sent).`;
       this.said = make("p", { className: "said", role: "status", textContent });
       const onclick = () => this.write();
       const replay = button({ className: "replay", textContent: "Replay", onclick });
       const group = { className: "heads", role: "radiogroup", ariaLabel: "Attention heads" };
       this.heads = make("div", group);
-      const type = `Type your own (${box.dataset.megabytes} MB)`;
-      this.own = button({ className: "own", textContent: type, onclick: () => this.open() });
-      const choose = (example) => {
-        this.turn++;
-        this.show(example, `In German: ${example.german}`);
-      };
-      this.buttons = examples.map((example) =>
-        button({ textContent: example.english, onclick: () => choose(example) }),
+      const quiet = { autocomplete: "off", spellcheck: false, maxLength: 300 };
+      this.input = make("input", { type: "text", value: examples[0].english, ...quiet });
+      this.input.onfocus = () => this.load().catch(() => {});
+      this.input.oninput = () => this.translate(this.input.value);
+      const form = sentenceForm("English", this.input, "Translate", this.input.oninput);
+      this.buttons = examples.map(({ english }) =>
+        button({ textContent: english, onclick: () => this.translate(english) }),
       );
-      const below = make("div", { className: "below" }, this.said, replay);
-      const others = make("div", { className: "examples" }, ...this.buttons, this.own);
+      const copy = button({ textContent: "Copy link", onclick: () => this.copy() });
+      const below = make("div", { className: "below" }, this.said, controls(replay, copy));
+      const others = make("div", { className: "examples" }, ...this.buttons);
       const ariaLabel = "A translation, and what each of its words attends to";
       Object.assign(box, { role: "group", ariaLabel });
-      box.replaceChildren(this.picture, below, this.heads, others);
+      box.replaceChildren(form, this.picture, below, this.heads, others);
       for (const each of [...this.sides, this.heads]) rove(each);
       const letGo = () => this.light({ chosen: null });
       box.addEventListener("keydown", ({ key }) => key === "Escape" && letGo());
@@ -185,7 +185,7 @@ window.hero = (() => {
       for (const [i, each] of this.buttons.entries())
         each.ariaPressed = example === this.examples[i];
       const choose = (head) => same(this.head, head) || this.look(head);
-      this.heads.replaceChildren(...drawHeads(example, choose));
+      this.heads.replaceChildren(...drawHeads(example, this.named, choose));
       this.draw();
       if (said) this.said.textContent = said;
     }
@@ -249,6 +249,7 @@ window.hero = (() => {
     look(head) {
       this.head = head;
       this.draw();
+      this.keep();
       const { chosen, shown, table } = this;
       this.said.textContent = chosen
         ? tell(chosen, shown, table, head)
@@ -270,37 +271,54 @@ window.hero = (() => {
 
     // ------------------------------------------------------------------- the reader's sentence
 
-    async open() {
-      const { said, own, box } = this;
-      own.disabled = true;
-      said.textContent = "Loading the model. It runs on this page; nothing is sent.";
-      try {
-        await window.loadScript("live.js");
-        const model = await window.liveModel(box.dataset.model);
-        const { english: value } = this.shown;
-        const quiet = { autocomplete: "off", spellcheck: false, maxLength: 300 };
-        const input = make("input", { type: "text", value, ...quiet });
-        input.oninput = () => this.translate(model, input.value);
-        own.remove();
-        box.prepend(sentenceForm("English", input, "Translate", input.oninput));
-        input.select();
-        said.textContent = "The model is loaded. Type an English sentence.";
-      } catch (error) {
-        said.textContent = `This did not work: ${error.message}`;
-        own.disabled = false;
-      }
+    // The model, once it is asked for.
+    load() {
+      this.model ??= this.fetch().catch((error) => {
+        this.model = null;
+        this.said.textContent = `This did not work: ${error.message}`;
+        throw error;
+      });
+      return this.model;
+    }
+    async fetch() {
+      this.said.textContent = "Loading the model. It runs on this page; nothing is sent.";
+      await window.loadScript("live.js");
+      const model = await window.liveModel(this.box.dataset.model);
+      this.said.textContent = "The model is loaded. Type an English sentence.";
+      return model;
     }
 
-    async translate(model, english) {
+    async translate(english) {
       const mine = ++this.turn;
-      if (!english.trim()) return;
-      const { ids } = model.encode(english);
       const isLast = () => mine === this.turn;
+      if (this.input.value !== english) this.input.value = english;
+      this.picture.hidden = !english.trim();
+      if (this.picture.hidden) return;
+      const example = this.examples.find((each) => each.english === english);
+      const shown = example ?? (await this.found(english, isLast).catch(() => null));
+      if (!shown || !isLast()) return;
+      this.show(shown, `In German: ${shown.german}`);
+      this.keep();
+    }
+    async found(english, isLast) {
+      const model = await this.load();
+      const { ids } = model.encode(english);
       const found = await model.walk(model.transformer.search(ids, { beam: 4 }), isLast);
-      if (!found) return;
+      if (!found) return null;
       const { token } = found.hypotheses[0];
-      const said = `In German: ${model.decode(token.ids)}`;
-      this.show({ english, ...inWords(token, ids, model) }, said);
+      return { english, german: model.decode(token.ids), ...inWords(token, ids, model) };
+    }
+
+    // The address keeps the sentence and the head.
+    keep() {
+      const head = this.named.findIndex(([, head]) => same(head, this.head) || head === this.head);
+      const settings = new URLSearchParams({ sentence: this.shown.english, head });
+      history.replaceState(null, "", `?${settings}`);
+    }
+    async copy() {
+      this.keep();
+      await navigator.clipboard.writeText(location.href);
+      this.said.textContent = "The address of this sentence and head is copied.";
     }
   }
 
