@@ -15,7 +15,7 @@ window.playground = (() => {
     scaled: {
       name: "scale",
       options: { "by √d_k": true, none: false },
-      says: "Large dot products leave the softmax with tiny gradients, so they are divided by √d_k.",
+      says: "The authors suspect that large dot products leave the softmax with tiny gradients, and divide them by √d_k.",
       link: "3-2-attention.html#what-the-scale-is-for",
     },
     heads: {
@@ -110,7 +110,7 @@ window.playground = (() => {
 
   // -------------------------------------------------------------------------------- the view
 
-  const percent = (share) => `${Math.round(100 * share)} %`;
+  const percent = (share) => `${Math.round(100 * share)}%`;
   const nats = (loss) => `${loss.toFixed(3)} nats`;
 
   // Weights of a head (n, n), a row for each query.
@@ -410,18 +410,18 @@ window.playground = (() => {
     }
 
     box.append(
-      controls(...Object.values(shared)),
       controls(play, step, again, copy),
       note,
-      wide(table),
+      typed,
+      make("div", { className: "runs-side" }, ...runs.map(({ element }) => element)),
       curves.element,
       make("p", {
         className: "note",
         textContent: "Loss in nats per symbol by update: A solid, B dashed.",
       }),
-      typed,
-      make("div", { className: "runs-side" }, ...runs.map(({ element }) => element)),
       seen,
+      controls(...Object.values(shared)),
+      wide(table),
     );
     Object.assign(box, { role: "group", ariaLabel: "Two models that learn" });
     for (const place of Object.keys(EXPERIMENTS)) {
