@@ -2,7 +2,7 @@
 
     python book/social.py
 
-It shows the attention of all heads of the encoder's third layer on a sentence like Figure 3's.
+It shows what the front page does: a sentence, its translation, and what each word attends to.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pathlib import Path
 import vl_convert
 
 from annotated import load_pretrained
-from annotated.machinery.palette import COLORS, PALETTE
+from annotated.machinery.palette import COLORS
 from annotated.machinery.visualization.weights import merge_words, read_attention
 
 PICTURE = Path(__file__).resolve().parent / "static" / "social.jpg"
 WIDTH, HEIGHT = 1200, 630  # as required by the services that show such pictures
-SENTENCE = "They are making the registration or voting process more difficult."
-TOP, BOTTOM = 330, 560  # of the lines
+SENTENCE = "A young girl in a red dress is jumping into the water."
+TOP, BOTTOM, BROADEST = 330, 540, 26  # of the curves; and how wide a weight of 1 is drawn
 
 
 def text(x: float, y: float, words: str, size: int, more: str = "") -> str:
@@ -29,29 +29,38 @@ def text(x: float, y: float, words: str, size: int, more: str = "") -> str:
     )
 
 
-def picture(model: str = "multi30k-en-de", layer: int = 3) -> str:
+def places(words: list[str]) -> list[float]:
+    """The middle of each word in a line across the picture."""
+    at = [sum(len(w) + 2 for w in words[:i]) + len(w) / 2 for i, w in enumerate(words)]
+    scale = (WIDTH - 120) / (at[-1] + len(words[-1]) / 2)
+    return [60 + scale * place for place in at]
+
+
+def picture(model: str = "multi30k-en-de") -> str:
     """The picture as SVG."""
-    found = merge_words(read_attention(load_pretrained(model), SENTENCE)["encoder"])
-    at = [sum(len(w) + 1.6 for w in found.keys[:i]) + len(w) / 2 for i, w in enumerate(found.keys)]
-    scale = (WIDTH - 120) / (at[-1] + len(found.keys[-1]) / 2)
-    places = [60 + scale * place for place in at]
-    middle = 'text-anchor="middle" fill="#27272a"'
+    found = merge_words(read_attention(load_pretrained(model), SENTENCE)["cross"])
+    found.keys[-1] = found.queries[-1] = "end"
+    above, below = places(found.keys), places(found.queries)
     parts = [
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        text(60, 120, "Attention Is All You Need", 72, 'font-weight="700" fill="#18181b"'),
-        text(60, 180, "The executable edition", 40, f'fill="{COLORS["blue"]}"'),
-        text(60, 235, "every equation runs, every claim is checked", 30, 'fill="#52525b"'),
+        text(60, 120, "The paper behind every chatbot", 68, 'font-weight="700" fill="#18181b"'),
+        text(60, 180, "Attention Is All You Need, executable", 40, f'fill="{COLORS["blue"]}"'),
+        text(60, 235, "every equation runs, every claim is tested", 30, 'fill="#52525b"'),
     ]
-    for head, weights in enumerate(found.weights[layer - 1].tolist()):
-        colour = PALETTE[head % len(PALETTE)]
-        for start, row in zip(places, weights, strict=True):
-            for end, weight in zip(places, row, strict=True):
-                parts.append(
-                    f'<line x1="{start:.0f}" y1="{TOP}" x2="{end:.0f}" y2="{BOTTOM}" '
-                    f'stroke="{colour}" stroke-width="3" stroke-opacity="{weight:.2f}"/>'
-                )
-    for place, word in zip(places, found.keys, strict=True):
-        parts += [text(place, y, word, 24, middle) for y in (TOP - 12, BOTTOM + 30)]
+    for end, row in zip(below, found.weights[-1].mean(dim=0).tolist(), strict=True):
+        along = end - BROADEST * sum(row) / 2  # curves arrive side by side
+        for start, weight in zip(above, row, strict=True):
+            along += BROADEST * weight / 2
+            bend = (TOP + BOTTOM) / 2
+            parts.append(
+                f'<path d="M{start:.0f} {TOP}C{start:.0f} {bend} {along:.0f} {bend} '
+                f'{along:.0f} {BOTTOM}" fill="none" stroke="{COLORS["blue"]}" '
+                f'stroke-width="{BROADEST * weight:.1f}" stroke-opacity="0.55"/>'
+            )
+            along += BROADEST * weight / 2
+    middle = 'text-anchor="middle" fill="#27272a"'
+    for words, at, y in (found.keys, above, TOP - 12), (found.queries, below, BOTTOM + 30):
+        parts += [text(x, y, word, 24, middle) for x, word in zip(at, words, strict=True)]
     inside = "\n".join(parts)
     size = f'width="{WIDTH}" height="{HEIGHT}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{inside}</svg>'

@@ -135,7 +135,10 @@ def test_the_root_of_the_site_says_what_it_is_and_leads_on() -> None:
     picture = urlsplit(said["og:image"])
     assert picture.netloc or (SITE / picture.path).exists()
     said = described(html("5-3-optimizer"))
-    assert said["og:title"].startswith("5.3 Optimizer · Attention") and 80 < len(said["og:description"]) <= 202
+    assert (
+        said["og:title"].startswith("5.3 Optimizer · Attention")
+        and 80 < len(said["og:description"]) <= 202
+    )
     assert "[" not in said["og:description"]  # no citation without its list
 
 
