@@ -203,9 +203,9 @@ def tables() -> list[dict]:
     return found
 
 
+@torch.no_grad()
 def collect() -> dict[str, Any]:
     """All cases of all parts."""
-    torch.set_grad_enabled(False)
     translator = load_pretrained("multi30k-en-de")
     cases = {
         name: [*small(name)[:1], *found, *small(name)[1:]]

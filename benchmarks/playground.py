@@ -1,4 +1,4 @@
-"""What the playground's comparisons show, each over five seeds.
+"""What the playground's comparisons show, each over twenty seeds.
 
 `python -m benchmarks.playground --out FILE` trains both models of each comparison of
 book/static/playground.js with Node, which has to be installed. A row of the table has the
@@ -65,7 +65,7 @@ def train(given: dict) -> dict:
 def main() -> None:
     parser = make_parser("benchmarks.playground", __doc__)
     parser.add_argument("--out", type=Path, required=True, help="CSV file to write")
-    parser.add_argument("--seeds", type=int, default=5, help="number of seeds (default: 5)")
+    parser.add_argument("--seeds", type=int, default=20, help="number of seeds (default: 20)")
     options = parser.parse_args()
     experiments = json.loads(run("console.log(JSON.stringify(EXPERIMENTS));"))
     wanted = [
