@@ -386,8 +386,6 @@ def beam(step, start, end, most, width, alpha):
              "without start."],
             ["total + log", "log", "Each step forgets the log-probabilities before it. Add them "
              "up along the output."],
-            ["total + log", "total * log", "The log-probabilities are multiplied. Add them: that "
-             "multiplies the probabilities."],
             ["[1][1:]", "[1]", "The start symbol is still in front. Return only what was written."],
             ["[1][1:]", "[1][1:-1]", "The end symbol is missing at the end of the result."],
             ["[1][1:]", "", "You return the score too. Return only the ids."],

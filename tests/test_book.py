@@ -699,7 +699,7 @@ def test_one_sentence_leads_from_page_to_page_and_back_to_its_steps_by_hand(visi
         assert len(way.get_by_role("listitem").all()) == len(STATIONS)
         if by_hand:
             way.get_by_role("link", name="by hand").click()
-            expect(tab.locator(f"section#{by_hand} > h2")).to_be_in_viewport()
+            expect(tab.locator(f"#{by_hand} + h2")).to_be_in_viewport()
             tab.go_back()
 
 
