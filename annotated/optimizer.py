@@ -3,6 +3,8 @@
 Generated from the chapters by book/extract.py; edit the chapter instead.
 """
 
+from collections.abc import Callable
+
 from torch import nn
 from torch.optim import Adam
 from torch.optim.lr_scheduler import LambdaLR
@@ -31,13 +33,19 @@ def rate(step: int, model_size: int, factor: float = 1.0, warmup: int = 4000) ->
 
 
 def paper_optimizer(
-    model: nn.Module, model_size: int, factor: float = 1.0, warmup: int = 4000, done: int = 0
+    model: nn.Module,
+    model_size: int,
+    factor: float = 1.0,
+    warmup: int = 4000,
+    done: int = 0,
+    schedule: Callable[[int, int, float, int], float] = rate,
 ) -> tuple[Adam, LambdaLR]:
     """Adam with the paper's constants and the schedule of equation 3.
 
     Args:
         model: on the device where it will be trained.   model_size, factor, warmup: as for `rate`.
         done: number of earlier updates, if a run is continued.
+        schedule: the learning rate, a function with the arguments of `rate`.
 
     Returns: optimizer and scheduler; call the scheduler's step after the optimizer's.
 
@@ -46,5 +54,5 @@ def paper_optimizer(
     parameters = list(model.parameters())
     fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
     optimizer = Adam(parameters, lr=1.0, betas=(0.9, 0.98), eps=1e-9, fused=fused or None)
-    schedule = LambdaLR(optimizer, lambda i: rate(done + i + 1, model_size, factor, warmup))
-    return optimizer, schedule
+    by_update = lambda i: schedule(done + i + 1, model_size, factor, warmup)
+    return optimizer, LambdaLR(optimizer, by_update)

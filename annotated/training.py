@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from torch.amp import GradScaler
+from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
@@ -17,14 +18,23 @@ from annotated.model import ModelOptions, TransformerConfig
 
 
 def update_weights(
-    optimizer: Optimizer, scheduler: LRScheduler, scaler: GradScaler | None = None
+    optimizer: Optimizer,
+    scheduler: LRScheduler,
+    scaler: GradScaler | None = None,
+    clip: float = 0.0,
 ) -> bool:
-    """Move the weights along the accumulated gradients, and reset these; scaler: for float16.
+    """Move the weights along the accumulated gradients, and reset these.
+
+    Args:
+        scaler: for float16.   clip: largest norm of the gradients; 0: any.
 
     Returns: whether the weights moved; they do not if a gradient overflows in float16.
     """
     scaler = scaler or GradScaler("cpu", enabled=False)  # does nothing
     factor = scaler.get_scale()
+    if clip:
+        scaler.unscale_(optimizer)
+        clip_grad_norm_([p for group in optimizer.param_groups for p in group["params"]], clip)
     scaler.step(optimizer)
     scaler.update()
     optimizer.zero_grad(set_to_none=True)
@@ -71,7 +81,32 @@ class TrainingConfig(ModelOptions):
     updates: int = option(19000, "total number of updates of the weights", fixed=False)
     warmup: int = option(2000, "updates during which the learning rate rises (equation 3)")
     factor: float = option(1.0, "multiplies the learning rate of equation 3")
+    schedule: str = option(
+        "paper",
+        "learning rate after the warmup: as in equation 3, constant, or a cosine that ends at 0",
+        ("paper", "constant", "cosine"),
+    )
+    clip: float = option(0.0, "largest norm of an update's gradients; 0: any")
+    minutes: float = option(
+        0.0,
+        "size a new run to end after about so many minutes on this machine: updates, warmup (at "
+        "the same peak of the rate), save_updates and average follow from a timing; 0: as given",
+        fixed=False,
+    )
     average: int = option(10, "checkpoints averaged at the end (section 6.1)", fixed=False)
+    keep_best: int = option(
+        0, "checkpoints with the lowest development loss to keep as well", least=0, fixed=False
+    )
+    patience: int = option(
+        0,
+        "end the run, and keep its best, after so many evaluations without a lower development "
+        "loss; 0: never",
+        least=0,
+        fixed=False,
+    )
+    dev_sentences: int = option(
+        100, "development sentences translated at each checkpoint; 0: none", least=0, fixed=False
+    )
     save_updates: int = option(280, "updates between checkpoints; 0: none", fixed=False, least=0)
     save_minutes: float = option(0.0, "minutes between checkpoints; 0: none", fixed=False)
     log_updates: int = option(70, "updates between rows of the log", fixed=False)
@@ -133,6 +168,7 @@ _PARSER = {
 PRESETS: dict[str, dict[str, Any]] = {
     "multi30k-en-de": {},
     "multi30k-en-fr": {"data": "multi30k-en-fr", "updates": 28000},
+    "quick-en-de": {"minutes": 10.0, "schedule": "cosine", "factor": 1.25, "dropout": 0.1},
     "general-en-fr": _GENERAL,
     "craft-parser": _PARSER,
     "base-en-de": {**_PAPER, **_GERMAN},

@@ -199,6 +199,7 @@ def test_average(run: Path, capsys):
         mean = (two[0][f"model.{name}"] + two[1][f"model.{name}"]) / 2
         torch.testing.assert_close(x, mean.half(), atol=1e-3, rtol=1e-3)
     load_pretrained(str(run)).translate("red dog")
+    assert "the average of its last checkpoints" in capsys.readouterr().err
     assert "99" in refused(capsys, "average", str(run), "--last", "99")
 
 

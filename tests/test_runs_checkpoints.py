@@ -19,6 +19,7 @@ from torch import nn
 from annotated.machinery.cli.main import main
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import digest, write_tensors
+from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.runs import checkpoints
 from annotated.machinery.runs.checkpoints import (
     INTERRUPTED,
@@ -27,7 +28,8 @@ from annotated.machinery.runs.checkpoints import (
     write_checkpoint,
 )
 from annotated.machinery.runs.logs import Progress
-from annotated.machinery.runs.trainer import train
+from annotated.machinery.runs.processes import StopRequest
+from annotated.machinery.runs.trainer import Trainer, train
 from annotated.model import TransformerConfig
 from annotated.optimizer import paper_optimizer
 from annotated.training import TrainingConfig, model_config
@@ -281,3 +283,55 @@ def test_only_checkpoints_of_one_model_are_averaged(tmp_path: Path):
             write_checkpoint(path, {"model.a": torch.ones(3, 4)}, state)
         with pytest.raises(InputError, match=r"two.*one"):
             checkpoints.average_checkpoints([one, two])
+
+
+def test_any_checkpoint_is_a_model_while_the_run_trains_and_after(config, monkeypatch, capsys):
+    """The best is not the last here; each has the weights in its file, and a line says which."""
+    losses, folder = iter([3.0, 1.0, 2.0]), Path(config.out)
+    monkeypatch.setattr(Trainer, "dev_loss", lambda trainer: next(losses))
+    named = {"last": 30, "best": 20, 30: 30, "20": 20}
+
+    def loads(wanted: str | int | None, update: int) -> bool:
+        model = load_pretrained(folder, checkpoint=wanted).model
+        assert f"the checkpoint of update {update}" in capsys.readouterr().err
+        kept = tensors(folder / f"checkpoint-{update:08d}.safetensors")
+        own = dict(model.named_parameters()).items()
+        return all(np.array_equal(kept[f"model.{name}"], x.detach()) for name, x in own)
+
+    def save(trainer: Trainer, name: str, wait: bool = True) -> None:
+        real(trainer, name)
+        if name != INTERRUPTED:
+            update = trainer.progress.update
+            assert loads("last", update) and loads("best", min(update, 20))
+            assert loads(None, min(update, 20))
+
+    real = Trainer._save
+    monkeypatch.setattr(Trainer, "_save", save)
+    train(config)
+    assert all(loads(wanted, update) for wanted, update in named.items())
+    averaged = load_pretrained(folder).model.state_dict()
+    assert "the average" in capsys.readouterr().err
+    mean = tensors(folder / "model.safetensors")
+    assert all(np.array_equal(mean[name], averaged[name]) for name in mean)
+    (folder / "model.safetensors").unlink()
+    assert loads(None, 20)
+    (folder / "log.csv").unlink()
+    assert loads(None, 30)
+    for wrong in "10", "first", 0:
+        with pytest.raises(InputError, match="20, 30"):
+            load_pretrained(folder, checkpoint=wrong)
+    with pytest.raises(InputError, match="folder of a run"):
+        load_pretrained("multi30k-en-de", checkpoint=20)
+
+
+def test_an_interrupted_run_translates(config, capsys, tmp_path, monkeypatch):
+    """Before its first regular checkpoint too; the trainer goes on from it afterwards."""
+    monkeypatch.setattr(StopRequest, "__enter__", lambda stop: setattr(stop, "wanted", 1) or stop)
+    monkeypatch.setattr(StopRequest, "__exit__", lambda *error: None)
+    with pytest.raises(KeyboardInterrupt):
+        train(config)
+    for command in f"translate {config.out} one", f"export {config.out} --to huggingface":
+        out = ["--out", str(tmp_path / "exported")] if "export" in command else []
+        main([*command.split(), "--checkpoint", "last", *out])
+        assert "update 1, the last" in capsys.readouterr().err
+    assert (Path(config.out) / INTERRUPTED).exists()

@@ -44,7 +44,7 @@ def test_the_speed_in_the_log_is_wall_clock_time_without_saving(config, monkeypa
     assert all(float(row["waiting"]) > 0.3 for row in log)
 
 
-@pytest.mark.parametrize("damage", ["\0\0\n", "25,2\n", "x,1,,,,,,,\n", "\udcff\n"])
+@pytest.mark.parametrize("damage", ["\0\0\n", "25,2\n", "x,1,,,,,,,,,\n", "\udcff\n"])
 def test_a_damaged_log_is_named_and_left_alone(config: TrainingConfig, damage: str):
     train(replace(config, updates=20))
     path = Path(config.out) / "log.csv"

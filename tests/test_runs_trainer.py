@@ -83,7 +83,9 @@ def test_what_a_run_leaves_behind(config: TrainingConfig, corpus: Path):
     folder = train(config)
     assert folder == Path(config.out)
     checkpoints = [f"checkpoint-000000{n}.safetensors" for n in (20, 30)]  # average = 2
-    files = "config.json corpus.json log.csv model.safetensors tokenizer.json training.json"
+    files = (
+        "config.json corpus.json log.csv log.html model.safetensors tokenizer.json training.json"
+    )
     kept = {".lock", ".saved", "prepared", *checkpoints, *files.split()}
     assert {path.name for path in folder.iterdir()} == kept
     assert read_config(folder) == replace(config, parts=1)  # one for each process

@@ -10,8 +10,8 @@
 - formats: models as files, in our own format, as others publish them, and for other programs
   (own, piece_models, marian, firefox, hub, pretrained, causal, causal_tokenizer, chat, gguf,
   export, engine)
-- runs: the folder of a training run, its batches, checkpoints and processes, and the trainer
-  (folder, batches, checkpoints, logs, processes, trainer, launcher)
+- runs: the folder of a training run, its batches, checkpoints, reports and processes, and the
+  trainer (folder, batches, checkpoints, logs, report, processes, trainer, launcher)
 - trees: treebanks, trees as lines of tokens and as drawings, and EVALB
   (penn, linear, constraints, evalb, svg)
 - heads: whether attention heads follow grammar (gold, observe, study)

@@ -31,7 +31,7 @@ BLEU_KINDS = {
 }  # the kinds of BLEU, and the text on which each is computed
 
 # Languages written without spaces, and sacreBLEU's tokenizer for each.
-_WITHOUT_SPACES = {"zh": "zh", **dict.fromkeys(["ja", "th", "lo", "km", "my", "bo", "dz"], "char")}
+WITHOUT_SPACES = {"zh": "zh", **dict.fromkeys(["ja", "th", "lo", "km", "my", "bo", "dz"], "char")}
 
 
 def bleu_kinds(lang: str) -> list[str]:
@@ -42,7 +42,7 @@ def bleu_kinds(lang: str) -> list[str]:
     """
     if not re.fullmatch("[a-z]{2}", str(lang)):
         raise InputError(f"expected a language of two letters, such as 'de'; got {lang!r:.80}")
-    if lang in _WITHOUT_SPACES:
+    if lang in WITHOUT_SPACES:
         return ["cased"]
     return [kind for kind in BLEU_KINDS if lang == "de" or kind != "compound-split"]
 
@@ -123,7 +123,7 @@ def bleu(
     sides = _parallel(hypotheses, references, bare=False)  # as sacreBLEU would get them
     ours, theirs = (tokenize_for_bleu(side, lang, kind) for side in sides)
     cased = kind == "cased"
-    metric = BLEU(tokenize=_WITHOUT_SPACES.get(lang) if cased else "none", force=not cased)
+    metric = BLEU(tokenize=WITHOUT_SPACES.get(lang) if cased else "none", force=not cased)
     score = metric.corpus_score(ours, [theirs]).score
     return {"score": score, "signature": str(metric.get_signature())}
 

@@ -195,7 +195,7 @@ def run_export(options: argparse.Namespace) -> None:
     from annotated.machinery.formats.export import export_model
 
     new_folder(options.out)
-    translator = annotated.load_pretrained(options.model)
+    translator = annotated.load_pretrained(options.model, checkpoint=options.checkpoint)
     export_model(translator, options.to, options.out, options.half)
     print(options.out)
 
@@ -324,7 +324,8 @@ def _require_input(wanted: str) -> None:
 def _load(options: argparse.Namespace) -> Any:
     """The translator of a command that has options of the engine."""
     device, engine = _device(options.device), options.engine
-    return annotated.load_pretrained(options.model, device, engine, options.precision)
+    more = {"precision": options.precision, "checkpoint": options.checkpoint}
+    return annotated.load_pretrained(options.model, device, engine, **more)
 
 
 def _device(name: str | None) -> str:

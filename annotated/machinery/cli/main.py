@@ -79,6 +79,13 @@ def _add_search(parser: argparse.ArgumentParser, alpha: float) -> None:
     add("--device", help=_DEVICE)
 
 
+def _add_model(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("model", help=_MODEL)
+    text = "of a run, also while it trains: best (on the development set), last, or the number of "
+    text += "its update (default: the average at its end if there is one, else best, else last)"
+    parser.add_argument("--checkpoint", metavar="best|last|N", help=text)
+
+
 def _add_engine(parser: argparse.ArgumentParser) -> None:
     add, text = parser.add_argument, "program that searches: torch, or ctranslate2, which is faster"
     add("--engine", default="torch", help=f"{text} (extra export; default: %(default)s)")
@@ -140,7 +147,7 @@ first. A blank sentence has one candidate, which is empty.
 
 def _add_translate(parser: argparse.ArgumentParser) -> None:
     parser.epilog, add = HOW_TO_TRANSLATE, parser.add_argument
-    add("model", help=_MODEL)
+    _add_model(parser)
     add("text", nargs="*", help="sentences (default: the lines of standard input)")
     text = "file with one sentence per line, optionally compressed with gzip or xz"
     add("--input", metavar="FILE", help=text)
@@ -184,7 +191,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
 
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("model", help=_MODEL)
+    _add_model(parser)
     text = "CORPUS-SRC-TGT or FOLDER-SRC-TGT (default: the data that the model was trained on)"
     add("--data", nargs="+", help=text)
     add("--split", nargs="+", default=["test"], help="default: test")
@@ -236,7 +243,7 @@ def _add_heads(parser: argparse.ArgumentParser) -> None:
 def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example: annotated export multi30k-en-de --to onnx --out german"
     add, text = parser.add_argument, "onnx or ctranslate2 (both require the extra export)"
-    add("model", help=_MODEL)
+    _add_model(parser)
     add("--to", required=True, help=f"{text}, or huggingface")
     add("--out", required=True, metavar="FOLDER", help=_NEW)
     text = "store 16-bit instead of 32-bit numbers, which halves the size"

@@ -195,7 +195,8 @@ def model_folder(name: str | Path) -> Path:
         raise InputError(f"expected a model as a string or a Path; got {type(name).__name__}")
     models = resource_path("models")
     folder = Path(name) if os.path.isdir(name) else models / str(name)
-    ours = any(os.path.isfile(folder / file) for file in ("config.json", "model.safetensors"))
+    files = "config.json", "model.safetensors", "training.json"  # the last: a run that may train
+    ours = any(os.path.isfile(folder / file) for file in files)
     if ours or is_firefox(folder):
         return folder
     if _is_on_hub(str(name)):

@@ -166,16 +166,7 @@ def read_own(folder: Path, contents: dict[str, Any], build: Build | None = None)
     config = settings(TransformerConfig, contents, str(path))
     found, header = files.read_tensors(weights_path, f"the weights of the model in {path}")
     stored, found = found, _as_floats(weights_path, found)
-    if noted and build is None:
-        raise InputError(f"expected the parts of the model in {folder} again: {named_parts(noted)}")
-    model = empty_model(config, found, path, build or build_model)
-    if model.parts != noted:
-        wanted = f"expected the parts of the model in {folder}, {named_parts(noted)}"
-        raise InputError(f"{wanted}; got {named_parts(model.parts)}")
-    tensors = model_tensors(model)
-    shapes = {name: tensor.shape for name, tensor in tensors.items()}
-    weights = check_weights(weights_path, found, shapes, tensors)
-    tokenizers = read_tokenizers(folder, config.src_vocab, config.tgt_vocab)
+    loaded = described_model(weights_path, found, config, noted, build, path)
     with reading(weights_path, "a description of the model in its header"):
         said, own = json.loads(header["model"]), asdict(config)
         own |= {"parts": noted} if noted else {}
@@ -188,6 +179,36 @@ def read_own(folder: Path, contents: dict[str, Any], build: Build | None = None)
             if sum != said["vocabulary"][name]:
                 wanted = "expected the vocabulary of the model"
                 raise FileError(f"{folder / name}: {wanted}; got another")
+    return loaded
+
+
+def described_model(
+    path: Path,
+    found: Tensors,
+    config: TransformerConfig,
+    noted: Mapping[str, str],
+    build: Build | None,
+    described: Path | None = None,
+) -> LoadedModel:
+    """A model with these weights, and the vocabulary from the folder around their file.
+
+    Args:
+        path: of the weights.   noted: parts that are not the paper's.   build: as for `read_own`.
+        described: the file with the configuration, if it is not that of the weights.
+
+    Raises: as `read_own`.
+    """
+    folder = path.parent
+    if noted and build is None:
+        raise InputError(f"expected the parts of the model in {folder} again: {named_parts(noted)}")
+    model = empty_model(config, found, described or path, build or build_model)
+    if model.parts != noted:
+        wanted = f"expected the parts of the model in {folder}, {named_parts(noted)}"
+        raise InputError(f"{wanted}; got {named_parts(model.parts)}")
+    tensors = model_tensors(model)
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    weights = check_weights(path, found, shapes, tensors)
+    tokenizers = read_tokenizers(folder, config.src_vocab, config.tgt_vocab)
     return with_weights(model, weights), *tokenizers
 
 

@@ -14,6 +14,9 @@ from annotated.machinery.formats.firefox import is_firefox, read_firefox
 from annotated.machinery.formats.hub import model_folder, print_card
 from annotated.machinery.formats.marian import read_marian
 from annotated.machinery.formats.own import Build, read_own
+from annotated.machinery.progress import say
+from annotated.machinery.runs.checkpoints import newest_first
+from annotated.machinery.runs.folder import read_run
 from annotated.machinery.translator import Translator
 from annotated.model import build_model
 
@@ -26,6 +29,7 @@ def load_pretrained(
     engine: str = "torch",
     precision: str = "float32",
     build: Build | None = None,
+    checkpoint: str | int | None = None,
     **parts: Callable[..., Any],
 ) -> Translator:
     """Load a trained model.
@@ -38,6 +42,9 @@ def load_pretrained(
         engine: "torch", the search of this book; or "ctranslate2", a faster program, for which
             the model is exported once and kept in the cache (extra "export").
         precision: number format of the engine, such as "int8" with CTranslate2.
+        checkpoint: of a run, which may still train: "best" on the development set, "last", or the
+            number of its update; None: the average that ends the run if there is one, else the
+            best, else the last. One line on standard error says which it is.
         build, parts: what the model was built with if it is not the paper's, as for `train` and
             `build_model`: a folder notes its name, such as attention=MyAttention, and no code.
 
@@ -57,7 +64,12 @@ def load_pretrained(
         build = partial(build or build_model, **parts)
     folder = model_folder(name)
     path, firefox = folder / "config.json", is_firefox(folder)
-    contents = {} if firefox else read_json(path, "the configuration of a model")
+    run, unfinished = (folder / "training.json").exists(), checkpoint is not None
+    if unfinished and not run:
+        raise InputError(f"expected the folder of a run with checkpoint={checkpoint}; got {folder}")
+    unfinished |= run and not (folder / "model.safetensors").exists()
+    other = firefox or unfinished
+    contents = {} if other else read_json(path, "the configuration of a model")
     marian = "model_type" in contents  # our own format has no such field
     if (firefox or marian) and build:
         raise InputError(f"expected no parts for {folder}, a published model; got some")
@@ -68,7 +80,11 @@ def load_pretrained(
         added = translator.tokenizer.get_added_tokens_decoder().values()
         labels = [token.content for token in added if token.content.startswith(">>")]
         print_card(folder, str(name), labels)
+    elif unfinished:
+        translator = Translator(*read_run(folder, checkpoint, build))
     else:
         translator = Translator(*read_own(folder, contents, build))
+        if run and newest_first(folder):
+            say(f"{folder}: the average of its last checkpoints")
     translator.to(device)
     return translator if engine == "torch" else EngineTranslator(translator, precision)

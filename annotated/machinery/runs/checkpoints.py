@@ -22,7 +22,7 @@ from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import digest, read_tensors, reading, settings, write_tensors
 from annotated.machinery.formats.own import model_tensors
 from annotated.machinery.progress import say
-from annotated.machinery.runs.logs import Progress
+from annotated.machinery.runs.logs import Progress, dev_losses
 from annotated.training import TrainingConfig
 
 SAVED = ".saved"  # exists in the folder of a run once there has been a checkpoint
@@ -102,11 +102,50 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], RunState]:
         return tensors, settings(RunState, json.loads(metadata["state"]), str(path))
 
 
+def model_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights and buffers of the model in a checkpoint."""
+    return {name[6:]: x for name, x in tensors.items() if name.startswith("model.")}
+
+
 def list_checkpoints(folder: str | Path) -> list[Path]:
     """The regular checkpoints of a run, oldest first."""
     found = Path(folder).glob("checkpoint-*.safetensors")
     own = (path for path in found if re.fullmatch(r"checkpoint-[0-9]+", path.stem))
-    return sorted(own, key=lambda path: int(path.stem.removeprefix("checkpoint-")))
+    return sorted(own, key=_update)
+
+
+def _update(path: Path) -> int:
+    """The update of a regular checkpoint, from its name."""
+    return int(path.stem.removeprefix("checkpoint-"))
+
+
+def newest_first(folder: Path) -> list[Path]:
+    """All checkpoints; an interruption's is the newest, as the next regular one removes it."""
+    return [*Path(folder).glob(INTERRUPTED), *reversed(list_checkpoints(folder))]
+
+
+def best_first(folder: Path) -> list[Path]:
+    """The checkpoints whose loss on the development set is in the log, the lowest loss first."""
+    losses = dev_losses(folder)
+    measured = [path for path in list_checkpoints(folder) if _update(path) in losses]
+    return sorted(measured, key=lambda path: losses[_update(path)])
+
+
+def find_checkpoint(folder: Path, wanted: str | int | None = None) -> Path:
+    """A checkpoint of a run, which may still train: "best" on the development set, "last", or the
+    one of an update; None: the best if there is one, else the last.
+
+    Raises: InputError if there is none.
+    """
+    found = {str(_update(path)): [path] for path in list_checkpoints(folder)}
+    numbers = ", ".join(found) or "none"
+    found |= {"best": best_first(folder), "last": newest_first(folder)}
+    found["None"] = found["best"] or found["last"]
+    if paths := found.get(str(wanted)):
+        return paths[0]
+    asked = "a checkpoint" if wanted is None else f"checkpoint {str(wanted)!r:.80}"
+    there = f"best, last, or an update out of: {numbers}"
+    raise InputError(f"expected {asked} in the folder of a run; {folder} has {there}")
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
@@ -115,8 +154,7 @@ def newest_checkpoint(folder: Path) -> Path | None:
     Raises: FileError if the disk cannot be read, or if a checkpoint has another's name; then
         nothing is renamed.
     """
-    # An interruption's checkpoint is the latest, because the next regular one removes it.
-    for path in [*Path(folder).glob(INTERRUPTED), *reversed(list_checkpoints(folder))]:
+    for path in newest_first(folder):
         try:
             made = read_checkpoint(path)[1].progress.update
         except FileError as error:
@@ -134,10 +172,12 @@ def newest_checkpoint(folder: Path) -> Path | None:
     return None
 
 
-def delete_old_checkpoints(folder: Path, average: int) -> None:
-    """Delete checkpoints that neither the average nor recovery from a damaged one needs."""
+def delete_old_checkpoints(folder: Path, average: int, keep_best: int = 0) -> None:
+    """Delete checkpoints that neither the average nor recovery from a damaged one needs, and that
+    are not among the best."""
+    kept = best_first(folder)[:keep_best]
     for path in list_checkpoints(folder)[: -max(average, 2)]:
-        if path.is_file():  # a folder or a pipe is the user's
+        if path not in kept and path.is_file():  # a folder or a pipe is the user's
             path.unlink()
     (folder / INTERRUPTED).unlink(missing_ok=True)
 
@@ -167,7 +207,7 @@ def average_checkpoints(
         tensors, state = read_checkpoint(path)
         if config:
             check_options(path, state, config)
-        weights = {name[6:]: x for name, x in tensors.items() if name.startswith("model.")}
+        weights = model_weights(tensors)
         total = total or {name: torch.zeros_like(x) for name, x in weights.items()}
         options = state.config
         same = options == {key: first.config.get(key, x) for key, x in options.items()}

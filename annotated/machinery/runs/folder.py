@@ -27,7 +27,8 @@ from annotated.machinery.files import (
     settings,
     write_text,
 )
-from annotated.machinery.formats.own import save_model
+from annotated.machinery.formats.own import Build, LoadedModel, described_model, save_model
+from annotated.machinery.progress import say
 from annotated.machinery.runs import checkpoints
 from annotated.training import TrainingConfig, model_config
 
@@ -43,7 +44,7 @@ def run_lock(folder: Path) -> Iterator[None]:
         if another process trains there, or if its files cannot be written.
     """
     check_folder(folder)
-    for name in "model.safetensors", "config.json", checkpoints.SAVED:
+    for name in "model.safetensors", "config.json", "log.html", checkpoints.SAVED:
         output_file(folder / name)
     new, advice = not folder.exists(), "wait until it ends, stop it, or choose another --out"
     with locked(folder / ".lock", f"another process trains in {folder}; {advice}"):
@@ -143,6 +144,27 @@ def note_run(config: TrainingConfig, corpus: PreparedCorpus) -> None:
     place = corpus.folder.name if inside else os.path.realpath(corpus.folder)
     note = {"folder": place, "sha256": corpus.manifest.sha256}
     write_text(folder / "corpus.json", json.dumps(note, indent=1) + "\n")
+
+
+def read_run(
+    folder: Path, checkpoint: str | int | None = None, build: Build | None = None
+) -> LoadedModel:
+    """The model in a checkpoint of a run, which may still train; one line says which it is.
+
+    Args: checkpoint: as for `find_checkpoint`.   build: as for `read_own`.
+
+    Raises: InputError as `find_checkpoint`; FileError if a file is damaged; as `read_own`.
+    """
+    config = read_config(folder)
+    path = checkpoints.find_checkpoint(folder, checkpoint)
+    tensors, state = checkpoints.read_checkpoint(path)
+    checkpoints.check_options(path, state, config)
+    weights = checkpoints.model_weights(tensors)
+    model = described_model(path, weights, model_config(config), state.parts, build)
+    what = f"{folder}: the checkpoint of update {state.progress.update:,}"
+    what += ", the best on the development set" * (path in checkpoints.best_first(folder)[:1])
+    say(what + ", the last" * (path in checkpoints.newest_first(folder)[:1]))
+    return model
 
 
 def average_run(folder: Path, last: int = 0) -> None:

@@ -22,7 +22,7 @@ class RunLog:
 
     columns = (
         "update", "epoch", "minutes", "target_tokens", "tokens_per_second", "waiting",
-        "learning_rate", "train_loss", "dev_loss",
+        "learning_rate", "train_loss", "dev_loss", "dev_bleu", "dev_chrf",
     )  # fmt: skip
 
     def __init__(self, folder: Path, update: int = 0, tensorboard: bool = False) -> None:
@@ -38,8 +38,8 @@ class RunLog:
     def _line(self, row: Mapping[str, Any]) -> str:
         return ",".join(str(row.get(name, "")) for name in self.columns) + "\n"
 
-    def add(self, row: Mapping[str, Any]) -> None:
-        """Append a row; missing columns stay empty. Raises: FileError"""
+    def add(self, row: Mapping[str, Any], text: str = "") -> None:
+        """Append a row; missing columns stay empty. text: for TensorBoard. Raises: FileError"""
         try:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(self._line(row))
@@ -48,6 +48,8 @@ class RunLog:
         for name in self.columns[2:] if self.board else ():
             if name in row:
                 self.board.add_scalar(name, row[name], row["update"])
+        if self.board and text:
+            self.board.add_text("translations", text, row["update"])
 
 
 def read_log(path: Path) -> list[dict[str, str]]:
@@ -66,6 +68,12 @@ def read_log(path: Path) -> list[dict[str, str]]:
                 raise ValueError(f"a line of another length: {row}")
             int(row["update"])
         return rows
+
+
+def dev_losses(folder: Path) -> dict[int, float]:
+    """The development losses in the log of a run, by the update after which each was measured."""
+    rows = read_log(folder / "log.csv")
+    return {int(row["update"]): float(row["dev_loss"]) for row in rows if row.get("dev_loss")}
 
 
 @dataclass

@@ -12,7 +12,7 @@ import shlex
 import shutil
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, replace
 from importlib.util import find_spec
@@ -44,8 +44,14 @@ from annotated.machinery.runs.batches import (
     prefetch,
     share_parts,
 )
-from annotated.machinery.runs.folder import average_run, find_or_prepare_corpus, note_run, run_lock
-from annotated.machinery.runs.logs import Progress, RunLog
+from annotated.machinery.runs.folder import (
+    average_run,
+    find_or_prepare_corpus,
+    note_run,
+    read_config,
+    run_lock,
+)
+from annotated.machinery.runs.logs import Progress, RunLog, dev_losses
 from annotated.machinery.runs.processes import (
     Processes,
     Readback,
@@ -55,8 +61,9 @@ from annotated.machinery.runs.processes import (
     join_processes,
     leave_together,
 )
+from annotated.machinery.runs.report import DevelopmentSample, Example, write_page
 from annotated.model import EncoderDecoder, build_model
-from annotated.optimizer import paper_optimizer
+from annotated.optimizer import paper_optimizer, rate
 from annotated.regularization import smoothed_cross_entropy
 from annotated.training import TrainingConfig, model_config, update_weights
 
@@ -107,6 +114,19 @@ def compiled(loss: nn.Module) -> Any:
     return torch.compile(loss, dynamic=True, options={analysis: False} if known else None)
 
 
+def schedule(config: TrainingConfig) -> Callable[[int, int, float, int], float]:
+    """The learning rate by the update: equation 3, or after its peak constant or a cosine."""
+
+    def later(step: int, model_size: int, factor: float, warmup: int) -> float:
+        peak = rate(min(step, warmup), model_size, factor, warmup)
+        if config.schedule == "constant" or step <= warmup:
+            return peak
+        share = (step - warmup) / (config.updates + 1 - warmup)
+        return peak * (1 + math.cos(math.pi * min(share, 1.0))) / 2
+
+    return rate if config.schedule == "paper" else later
+
+
 class Trainer:
     """A model in training.
 
@@ -145,13 +165,14 @@ class Trainer:
         # Updates whose losses have not been read, with the seconds when the device had no data.
         self.queue: deque[tuple[GlobalBatch, Readback, float]] = deque()
         self.since = time.perf_counter()  # end of the last update whose loss has been read
+        self.shown = ""  # the last evaluation
         self.start_optimizer()
 
     def start_optimizer(self) -> None:
         """Optimizer and schedule, at the update that the run has reached."""
         c, done = self.config, self.progress.update - self.progress.skipped
-        schedule = c.d_model, c.factor, c.warmup, done
-        self.optimizer, self.scheduler = paper_optimizer(self.model, *schedule)
+        numbers = c.d_model, c.factor, c.warmup, done
+        self.optimizer, self.scheduler = paper_optimizer(self.model, *numbers, schedule(c))
 
     def train_step(self, batch: GlobalBatch) -> Readback:
         """Make one update of the weights; on a GPU, queue it.
@@ -171,7 +192,7 @@ class Trainer:
                 self.scaler.scale(loss * self.processes.size / batch.tokens).backward()
             total += loss.detach()
         self.rate = float(self.scheduler.get_last_lr()[0])
-        if not update_weights(self.optimizer, self.scheduler, self.scaler):
+        if not update_weights(self.optimizer, self.scheduler, self.scaler, self.config.clip):
             self.progress.skipped += 1
         return Readback(self.processes.all_reduce(total))
 
@@ -239,18 +260,29 @@ class Trainer:
             raise InputError(f"expected a finite loss; got {loss} {where}. {_HELP}")
         return loss / tokens
 
-    def fit(self) -> None:
+    def evaluate(self, sample: DevelopmentSample | None) -> tuple[dict[str, float], list[Example]]:
+        """The loss on the validation set; and of a sample, in one process, scores and examples."""
+        loss = {"dev_loss": round(self.dev_loss(), 4)}
+        scores, examples = sample.translate(self.model) if sample else ({}, [])
+        return loss | scores, examples
+
+    def fit(self, callbacks: Sequence[Any] = ()) -> None:
         """Make the remaining updates, and save.
 
         One update is queued ahead of the update that the device computes, so that the device never
         waits for Python and Python is never far ahead.
 
+        Args: callbacks: as for `train`.
+
         Raises: InputError, and saves nothing, if a loss is not finite; Stopped, after saving, if
-            a signal to stop arrived.
+            a signal to stop arrived; after saving, what a callback raises.
         """
         config, leader = self.config, self.processes.rank == 0
         first = self.progress.update + 1
-        log = RunLog(Path(config.out), first - 1, config.tensorboard) if leader else None
+        folder = Path(config.out)
+        log = RunLog(folder, first - 1, config.tensorboard) if leader else None
+        sample = DevelopmentSample(folder, config, self.dev_pairs) if leader else None
+        over = self._is_patience_over()
         updates = self.stream.updates(self.progress.epoch, self.progress.batch)
         coming, last_save = prefetch(updates), time.monotonic()
         ends: Any = {"initial": first - 1, "total": config.updates}
@@ -258,16 +290,30 @@ class Trainer:
         with StopRequest(self.processes.size == 1) as stop, bar:
             self.since = time.perf_counter()
             for update in range(first, config.updates + 1):
+                if over:
+                    break
                 self.queue_step(coming)
                 save, stopping = self._agree(update, stop, last_save)
                 due = update % config.log_updates == 0
                 self.drain(keep=0 if save or stopping or due else 1)
                 self._advance(bar)
-                measured = {"dev_loss": round(self.dev_loss(), 4)} if save else {}
+                measured, examples = self.evaluate(sample) if save else ({}, [])
+                row: dict[str, Any] = {}
                 if log and (save or due):
-                    log.add(self.progress.take_row(self.rate) | measured)
+                    row = self.progress.take_row(self.rate) | measured
+                    log.add(row, "\n\n".join(map(str, examples)))
                 if save:
-                    self._save(f"checkpoint-{update:08d}.safetensors")
+                    name = f"checkpoint-{update:08d}.safetensors"
+                    self._save(name)
+                    over = self._is_patience_over()
+                    if leader:
+                        write_page(config, examples, over or update == config.updates)
+                        self.shown = "".join(f", {key} {x:.4g}" for key, x in measured.items())
+                        for line in (f"update {update:,}{self.shown}", *examples):
+                            say(line)
+                if row and callbacks:
+                    self._tell(callbacks, row, examples, folder / name if save else None)
+                if save:
                     last_save, self.since = time.monotonic(), time.perf_counter()
                 if stopping and update < config.updates:
                     self._save(checkpoints.INTERRUPTED)
@@ -288,7 +334,34 @@ class Trainer:
             flags = self.processes.any(*flags) if agree else [False, False]
         return by_count or flags[0] or update == config.updates, flags[1]
 
-    def _save(self, name: str) -> None:
+    def _is_patience_over(self) -> bool:
+        """Whether too many evaluations have passed since the one with the lowest loss."""
+        over, patience = False, self.config.patience
+        if patience and self.processes.rank == 0:
+            losses = [*dev_losses(Path(self.config.out)).values()]
+            since = len(losses) - 1 - losses.index(min(losses)) if losses else 0
+            if over := since >= patience:
+                told = f"no lower development loss in {since} evaluations; the run ends"
+                say(f"{told} after update {self.progress.update:,}")
+        return bool(patience) and self.processes.broadcast(over)
+
+    def _tell(
+        self, callbacks: Sequence[Any], row: dict[str, Any], examples: list[Example], saved: Any
+    ) -> None:
+        """Call what the callbacks have; if one raises an exception, the run has been saved."""
+        events: dict[str, list[Any]] = {"on_log": [row]}
+        events |= {"on_evaluate": [row, examples], "on_save": [saved]} if saved else {}
+        try:
+            for name, arguments in events.items():
+                for callback in callbacks:
+                    if hasattr(callback, name):
+                        getattr(callback, name)(*arguments)
+        except BaseException:
+            if not saved:
+                self._save(checkpoints.INTERRUPTED, wait=False)  # torchrun ends the others
+            raise
+
+    def _save(self, name: str, wait: bool = True) -> None:
         """Write a checkpoint of the drained updates; all processes wait for the first one."""
         if self.processes.rank == 0:
             folder, config = Path(self.config.out), checkpoints.fixed_options(self.config)
@@ -299,8 +372,10 @@ class Trainer:
             checkpoints.write_checkpoint(folder / name, tensors, state)
             (folder / checkpoints.SAVED).touch()
             if name != checkpoints.INTERRUPTED:
-                checkpoints.delete_old_checkpoints(folder, self.config.average)
-        self.processes.barrier()
+                best = max(self.config.keep_best, self.config.patience > 0)
+                checkpoints.delete_old_checkpoints(folder, self.config.average, best)
+        if wait:
+            self.processes.barrier()
 
     def _advance(self, bar: ProgressBar) -> None:
         """Advance the progress bar by the drained updates."""
@@ -308,7 +383,7 @@ class Trainer:
         if p.update > bar.n:
             loss = p.row_loss / p.row_tokens
             shown = f"loss {loss:.3f}, {p.tokens_per_second:,.0f} tokens/s, lr {self.rate:.1e}"
-            bar.set_postfix_str(shown, refresh=False)
+            bar.set_postfix_str(shown + self.shown, refresh=False)
             bar.update(p.update - bar.n)
 
     def load_checkpoint(self, path: Path) -> None:
@@ -345,6 +420,41 @@ class Trainer:
         self.model.load_state_dict(trained.state_dict())
 
 
+_SIZED = "updates", "warmup", "factor", "save_updates", "average"
+
+
+def sized(trainer: Trainer, vocabulary: Path) -> TrainingConfig:
+    """A run that ends after about as many minutes as configured, by a short timing of a trainer,
+    which is of no use afterwards.
+
+    At most a tenth of the time is for evaluations. The warmup is at most a fifth of the updates,
+    and the peak of the learning rate is as configured.
+    """
+    config, processes, clock = trainer.config, trainer.processes, time.perf_counter
+    leader, began, seconds, over = processes.rank == 0, clock(), list[float](), False
+    coming = prefetch(trainer.stream.updates(0, 0))
+    while not over:
+        start = clock()
+        float(trainer.train_step(next(coming)))
+        seconds.append(clock() - start)
+        enough = len(seconds) > 3 and clock() - began > 0.03 * 60 * config.minutes
+        over = processes.any(enough)[0]
+    start = clock()
+    trainer.evaluate(DevelopmentSample(vocabulary, config, trainer.dev_pairs) if leader else None)
+    evaluation, update = clock() - start, sum(seconds[2:]) / len(seconds[2:])  # the first are slow
+    left = max(60 * config.minutes - (clock() - began), 0.0)
+    evaluations = max(1, min(20, int(0.1 * left / evaluation)))
+    updates = max(1, int((left - evaluations * evaluation) / update))
+    warmup, every = min(config.warmup, -(-updates // 5)), -(-updates // evaluations)
+    factor = config.factor * (warmup / config.warmup) ** 0.5
+    average = min(config.average, -(-evaluations // 4))
+    sizes = processes.broadcast((updates, warmup, factor, every, average))
+    if leader:
+        fit = f"{updates:,} updates, {warmup:,} of them warmup, and {evaluations} evaluations"
+        say(f"{config.minutes:g} minutes: {fit} ({update:.3f} and {evaluation:.1f} seconds each)")
+    return replace(config, **dict(zip(_SIZED, sizes, strict=True)))
+
+
 def start_run(
     config: TrainingConfig,
     resume: bool = False,
@@ -363,6 +473,11 @@ def start_run(
     config = replace(config, parts=share_parts(config.parts, processes.size))
     folder, saved, place, own = Path(config.out), None, None, False
     try:
+        if config.minutes and resume:  # as it was sized when it began
+            if processes.rank == 0 and (folder / "training.json").exists():
+                was = read_config(folder)
+                config = replace(config, **{name: getattr(was, name) for name in _SIZED})
+            config = processes.broadcast(config)
         if processes.rank == 0:
             own = not (folder / "prepared").exists()
             corpus = find_or_prepare_corpus(config, resume, processes.size)
@@ -375,6 +490,9 @@ def start_run(
         if processes.rank > 0:
             corpus = PreparedCorpus.open(place)
         trainer = Trainer(config, corpus.train, corpus.dev, processes, build)
+        if config.minutes and not saved:
+            config = sized(trainer, corpus.folder)
+            trainer = Trainer(config, corpus.train, corpus.dev, processes, build)
         if saved:
             trainer.load_checkpoint(saved)
         elif config.weights:
@@ -394,7 +512,12 @@ def start_run(
     return trainer
 
 
-def train(config: TrainingConfig, resume: bool = False, build: Build = build_model) -> Path:
+def train(
+    config: TrainingConfig,
+    resume: bool = False,
+    build: Build = build_model,
+    callbacks: Sequence[Any] = (),
+) -> Path:
     """Train a model, or continue a run that stopped.
 
     It uses and seeds torch's global random generator, so other code that draws from this generator
@@ -404,15 +527,23 @@ def train(config: TrainingConfig, resume: bool = False, build: Build = build_mod
         config: the run.   resume: continue the run in its folder, if there is one.
         build: from the configuration of the model to the model, such as
             `partial(build_model, attention=MyAttention)`; who resumes or loads gives it again.
+        callbacks: objects with any of these methods, called in the first process:
+            `on_log(row)` with each row of the log, by column; `on_evaluate(row, examples)` after
+            each evaluation, with three translations (`Example`); `on_save(path)` after each
+            checkpoint. An exception of theirs ends the run, which has been saved.
 
     Returns: the folder, with model.safetensors (the mean of the last checkpoints, in half
-        precision), config.json, tokenizer.json, training.json and log.csv.
+        precision), config.json, tokenizer.json, training.json, log.csv, and log.html, its curves.
 
-    Raises: InputError as `start_run` and `Trainer.fit`; KeyboardInterrupt, after saving, if it was
-        asked to stop.
+    Raises: InputError as `start_run` and `Trainer.fit`, and for a callback without such a method;
+        KeyboardInterrupt, after saving, if it was asked to stop.
 
     Source: section 5.
     """
+    for callback in callbacks:
+        if not any(hasattr(callback, name) for name in ("on_log", "on_evaluate", "on_save")):
+            wanted = "expected callbacks with on_log, on_evaluate or on_save"
+            raise InputError(f"{wanted}; got {callback!r:.80}")
     found = find_spec("tensorboard")  # has no origin if it is merely a folder with this name
     if config.tensorboard and not (found and found.origin):
         raise InputError("expected the package tensorboard: pip install tensorboard")
@@ -421,7 +552,7 @@ def train(config: TrainingConfig, resume: bool = False, build: Build = build_mod
     with leave_together(processes), lock:
         trainer = start_run(config, resume, processes, build)
         if trainer.progress.update < config.updates:
-            trainer.fit()
+            trainer.fit(callbacks)
         if processes.rank == 0:
             average_run(folder)
         processes.barrier()  # no process exits before the model is saved

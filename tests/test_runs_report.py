@@ -1,0 +1,206 @@
+"""What a run shows and decides while it trains: scores, its page, callbacks, patience, its size."""
+
+import math
+import re
+import time
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import Mock
+from xml.etree import ElementTree
+
+import pytest
+import sacrebleu
+import torch
+from small_runs import exact, rows, same, tensors
+
+from annotated.machinery.corpora.registry import load_pairs
+from annotated.machinery.errors import InputError
+from annotated.machinery.formats.pretrained import load_pretrained
+from annotated.machinery.runs import report
+from annotated.machinery.runs.checkpoints import INTERRUPTED, list_checkpoints
+from annotated.machinery.runs.folder import read_config
+from annotated.machinery.runs.logs import RunLog
+from annotated.machinery.runs.trainer import Trainer, start_run, train
+from annotated.optimizer import rate
+from annotated.training import TrainingConfig
+
+
+class Recorder:
+    """A callback that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.rows, self.evaluations, self.saved = [], [], []
+
+    def on_log(self, row: dict) -> None:
+        self.rows.append(row)
+
+    def on_evaluate(self, row: dict, examples: list) -> None:
+        self.evaluations.append((row, examples))
+
+    def on_save(self, path: Path) -> None:
+        assert path.exists()
+        self.saved.append(path.name)
+
+
+def test_the_scores_are_those_of_the_checkpoint_and_change_nothing(config, tmp_path, capsys):
+    """Against sacreBLEU on the corpus itself, translated by the model of the last checkpoint."""
+    recorder = Recorder()
+    folder = train(replace(config, factor=0.5, updates=100), callbacks=[recorder])
+    said = capsys.readouterr().err
+    without = replace(
+        config, factor=0.5, updates=100, out=str(tmp_path / "without"), dev_sentences=0
+    )
+    train(without)
+    one, two = (tensors(Path(run) / "model.safetensors") for run in (folder, without.out))
+    assert same(one, two) and exact(config) == exact(without)
+    assert [row["dev_bleu"] for row in rows(without)] == [""] * 20
+    sources, references = load_pairs(config.data.rpartition("-en-")[0], "dev", "en", "de")
+    found = load_pretrained(folder, checkpoint="last").translate(sources, beam=1)
+    last = rows(config)[-1]
+    bleu, chrf = (
+        sacrebleu.corpus_bleu(found, [references]),
+        sacrebleu.corpus_chrf(found, [references]),
+    )
+    assert float(last["dev_bleu"]) == pytest.approx(bleu.score, abs=0.01)
+    assert float(last["dev_chrf"]) == pytest.approx(chrf.score, abs=0.01) and chrf.score > 20
+    assert [str(row["update"]) for row in recorder.rows] == [row["update"] for row in rows(config)]
+    assert [row["update"] for row, _ in recorder.evaluations] == [*range(10, 101, 10)]
+    assert recorder.saved == [f"checkpoint-{n:08d}.safetensors" for n in range(10, 101, 10)]
+    examples = recorder.evaluations[-1][1]
+    assert len(examples) == 3 and {*examples} <= {*zip(sources, references, found, strict=True)}
+    page = (folder / "log.html").read_text(encoding="utf-8")
+    assert "refresh" not in page and not re.search("https?:|<script|<link|<img", page)
+    for example in examples:
+        assert example.translation in page and str(example) in said
+
+
+def test_the_page_draws_each_value_of_the_log(config: TrainingConfig):
+    log = RunLog(Path(config.out))
+    for update, loss in (10, 4.0), (20, 2.0), (30, 3.0):
+        log.add({"update": update, "train_loss": loss, "dev_loss": loss if update == 20 else ""})
+    report.write_page(config, [report.Example("<a>", "&", "b")], ended=False)
+    page = (Path(config.out) / "log.html").read_text(encoding="utf-8")
+    assert "<td>&lt;a&gt;<td>&amp;<td>b" in page and "refresh" in page and "10 of 30" not in page
+    (drawing,) = re.findall("<svg.*?</svg>", page)
+    training, development = ElementTree.fromstring(drawing).findall("polyline")
+    points = [tuple(map(float, point.split(","))) for point in training.get("points").split()]
+    heights = [y for _, y in points[1:]]
+    assert points[0] == points[1] and heights[0] < heights[2] < heights[1]
+    assert heights[2] == pytest.approx((heights[0] + heights[1]) / 2)  # 3 is between 4 and 2
+    assert development.get("points").split() == [training.get("points").split()[2]] * 2
+
+
+def test_tensorboard_receives_numbers_and_translations(config: TrainingConfig):
+    log = RunLog(Path(config.out))
+    log.board = Mock()
+    log.add({"update": 7, "epoch": 1, "dev_bleu": 3.5}, "a → b")
+    log.board.add_scalar.assert_called_once_with("dev_bleu", 3.5, 7)
+    log.board.add_text.assert_called_once_with("translations", "a → b", 7)
+
+
+@pytest.fixture
+def losses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The development losses of a run to come."""
+    coming = [3.0, 1.0, 2.0, 2.5, 1.5, 1.0, 0.5, 0.4]
+    monkeypatch.setattr(Trainer, "dev_loss", lambda trainer: coming.pop(0))
+    return coming
+
+
+@pytest.mark.parametrize(
+    ("options", "last", "kept"),
+    [
+        ({}, 40, [35, 40]), ({"keep_best": 1}, 40, [35, 40]),
+        ({"keep_best": 2, "updates": 25}, 25, [10, 20, 25]),
+        ({"keep_best": 3, "updates": 30}, 30, [10, 25, 30]),
+        ({"patience": 3}, 25, [10, 20, 25]), ({"patience": 5}, 35, [10, 30, 35]),
+        ({"patience": 6}, 40, [35, 40]),
+    ],
+)  # fmt: skip
+def test_the_best_are_kept_and_a_run_ends_when_it_no_longer_improves(
+    config: TrainingConfig, losses: list[float], options: dict, last: int, kept: list[int], capsys
+):
+    if options == {"patience": 5}:
+        losses[5:] = [1.0, 1.0, 1.0]  # an equal loss is no improvement
+    run = replace(config, save_updates=5, **{"updates": 40} | options)
+    folder = train(run)
+    assert int(rows(run)[-1]["update"]) == last
+    assert [int(path.stem[11:]) for path in list_checkpoints(folder)] == kept
+    before, ended = (folder / "model.safetensors").read_bytes(), last < run.updates
+    assert ("no lower development loss" in capsys.readouterr().err) == ended
+    assert "refresh" not in (folder / "log.html").read_text(encoding="utf-8")
+    train(run, resume=True)  # it has ended, and remains as it is
+    assert int(rows(run)[-1]["update"]) == last
+    assert (folder / "model.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize("event", ["on_log", "on_evaluate", "on_save"])
+def test_the_exception_of_a_callback_ends_a_run_that_has_been_saved(config, tmp_path, event: str):
+    train(config)
+    other = replace(config, out=str(tmp_path / "other"))
+    calls = iter([None, None, KeyError("mine")] if event == "on_log" else [KeyError("mine")])
+    with pytest.raises(KeyError, match="mine"):
+        train(other, callbacks=[Recorder(), Mock(spec=[event], **{f"{event}.side_effect": calls})])
+    at = 15 if event == "on_log" else 10
+    assert (Path(other.out) / INTERRUPTED).exists() == (event == "on_log")
+    assert start_run(other, resume=True).progress.update == at
+    train(other, resume=True)
+    assert exact(config) == exact(other)
+
+
+def test_a_callback_without_a_known_method_is_refused(config: TrainingConfig):
+    with pytest.raises(InputError, match="on_log"):
+        train(config, callbacks=[print])
+    assert not Path(config.out).exists()
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_other_schedules_rise_to_the_peak_of_equation_3(config: TrainingConfig, schedule: str):
+    config = replace(config, schedule=schedule, warmup=10, log_updates=1)
+    train(replace(config, updates=20))
+    train(config, resume=True)
+    peak = rate(10, 16, 1.0, 10)
+    for row in rows(config)[20 * (schedule == "cosine") :]:  # the first end was another's
+        step, used = int(row["update"]), float(row["learning_rate"])
+        falls = (1 + math.cos(math.pi * (step - 10) / 21)) / 2 if schedule == "cosine" else 1.0
+        assert used == pytest.approx(peak * min(step / 10, 1.0) * (falls if step > 10 else 1.0))
+
+
+def test_the_gradients_are_clipped_to_the_norm(config: TrainingConfig):
+    """Two runs on the same batch: one's gradients are the other's, times one number."""
+    free, held = start_run(config), start_run(replace(config, out=f"{config.out}-2", clip=0.01))
+    gradients = []
+    for trainer in free, held:
+        parameters = [*trainer.model.parameters()]
+        keep = lambda *_, p=parameters: gradients.append(torch.cat([x.grad.flatten() for x in p]))
+        trainer.optimizer.register_step_pre_hook(keep)
+        trainer.train_step(next(trainer.stream.updates(0, 0)))
+    assert float(gradients[0].norm()) > 0.1 and float(gradients[1].norm()) == pytest.approx(0.01)
+    torch.testing.assert_close(gradients[1], gradients[0] * 0.01 / gradients[0].norm())
+
+
+def test_minutes_size_a_run(config: TrainingConfig, monkeypatch, tmp_path, capsys):
+    """An update takes 50 ms at least, and an evaluation 200, in 12 seconds."""
+    step, evaluate = Trainer.train_step, Trainer.evaluate
+
+    def slowly(real, seconds: float):
+        return lambda *arguments: time.sleep(seconds) or real(*arguments)
+
+    monkeypatch.setattr(Trainer, "train_step", slowly(step, 0.05))
+    monkeypatch.setattr(Trainer, "evaluate", slowly(evaluate, 0.2))
+    sized = replace(config, minutes=0.2, warmup=1000, average=9)
+    trainer = start_run(sized)
+    found, untouched = trainer.config, Trainer(config, trainer.stream.pairs, trainer.dev_pairs)
+    evaluations = -(-found.updates // found.save_updates)
+    assert 20 < found.updates < (12 - 0.2 * evaluations) / 0.05
+    assert 1 <= evaluations <= 6 and found.average == -(-evaluations // 4)
+    assert found.warmup == -(-found.updates // 5)
+    peaks = (rate(one.warmup, 16, one.factor, one.warmup) for one in (sized, found))
+    assert next(peaks) == pytest.approx(next(peaks))
+    assert f"{found.updates} updates" in capsys.readouterr().err and trainer.progress.update == 0
+    for one, two in zip(trainer.model.parameters(), untouched.model.parameters(), strict=True):
+        assert torch.equal(one, two)
+    assert read_config(Path(config.out)) == found
+    monkeypatch.undo()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    trainer.fit()
+    assert start_run(sized, resume=True).config == found  # not sized again
