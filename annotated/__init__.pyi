@@ -49,7 +49,6 @@ from .machinery.corpora.registry import known_corpora as known_corpora
 from .machinery.corpora.registry import load_pairs as load_pairs
 from .machinery.errors import FileError as FileError
 from .machinery.errors import InputError as InputError
-from .machinery.formats.causal import TextGenerator as TextGenerator
 from .machinery.formats.causal import load_language_model as load_language_model
 from .machinery.formats.export import export_model as export_model
 from .machinery.formats.pretrained import load_pretrained as load_pretrained
@@ -65,6 +64,7 @@ from .machinery.runs.trainer import Trainer as Trainer
 from .machinery.runs.trainer import train as train
 from .machinery.scoring import bleu as bleu
 from .machinery.scoring import evaluate as evaluate
+from .machinery.text_generator import TextGenerator as TextGenerator
 from .machinery.translator import Translation as Translation
 from .machinery.translator import Translator as Translator
 from .machinery.trees.evalb import evalb_compare as evalb_compare

@@ -144,6 +144,8 @@ class GroupedAttention(MultiHeadedAttention):
     ) -> tuple[Tensor, Tensor | None]:
         """Equation 1, after RoPE; a sink takes its share of the weights and has no value."""
         query = self.turn(self.q_norm(query), key.size(2) - query.size(2))
+        if self.sink is None and not self.watchers:
+            return F.scaled_dot_product_attention(query, key, value, mask, enable_gqa=True), None
         key, value = (x.repeat_interleave(self.h // x.size(1), dim=1) for x in (key, value))
         if self.sink is None:
             return super().kernel(query, key, value, mask)
@@ -230,22 +232,56 @@ class LanguageModel(nn.Module):
         """ids (batch, len) to logits (batch, len, vocab); a cache, {} at first, grows by len."""
         return self.generator.logits(self.decode(ids, cache))
 
-    def decode(self, ids: Tensor, cache: Cache | None = None) -> Tensor:
-        """ids (batch, len) to (batch, len, d_model), as `forward` but for the generator."""
+    def decode(
+        self, ids: Tensor, cache: Cache | None = None, padding: Tensor | None = None
+    ) -> Tensor:
+        """ids (batch, len) to (batch, len, d_model), as `forward` but for the generator.
+
+        Args: padding: (batch,), how many tokens at the start of each text only fill its row.
+        """
         check_ids("ids", ids)
         start = next(iter(cache.values()))[0].size(2) if cache else 0
+        end = start + ids.size(1)
         x = self.embed(ids) if self.config.scale_embeddings else self.embed.lut(ids)
-        if self.config.positions != "rope":
+        if self.config.positions != "rope" and padding is None:
             x = self.encoding(x, start)
+        elif self.config.positions != "rope" and padding is not None:
+            table = self.encoding(x.new_zeros(1, end, x.size(2)))[0]
+            place = torch.arange(start, end, device=ids.device) - padding[:, None]
+            x = x + table[place.clamp(0)]
         mask = None  # a single token sees all before it
         if ids.size(1) > 1:
-            shape = 1, ids.size(1), start + ids.size(1)
+            shape = 1, ids.size(1), end
             mask = torch.ones(shape, dtype=torch.bool, device=ids.device).tril(start)
+        if padding is not None:
+            real = (torch.arange(end, device=ids.device) >= padding[:, None]).unsqueeze(1)
+            mask = real if mask is None else mask & real
         for layer in self.layers:
             if cache is not None and layer not in cache:
                 cache[layer] = layer.start(x[:, :0])
             x = layer(x, mask) if cache is None else layer.step(x, cache[layer], mask)
         return self.norm(x)
+
+    @property
+    def has_step(self) -> bool:
+        """Whether a cache serves, because each layer can compute one position at a time."""
+        parts = [part for layer in self.layers for part in (layer, layer.self_attn)]
+        return not is_watched(self) and all(map(has_step, parts))
+
+
+def draw(
+    logits: Tensor, temperature: float, top_k: int | None, top_p: float, random: torch.Generator
+) -> int:
+    """One id, drawn from logits (vocab,); the limits are those of `generate`."""
+    if top_k == 1:
+        check_finite(logits.max())
+        return int(logits.argmax())
+    logits = logits.float() / temperature
+    best, order = logits.topk(min(top_k or len(logits), len(logits)))
+    check_finite(best[:1])
+    p = best.softmax(dim=-1)
+    p[p.cumsum(dim=-1) - p >= top_p] = 0.0  # the likelier ones suffice
+    return int(order[p.multinomial(1, generator=random)])
 
 
 @torch.inference_mode()
@@ -275,17 +311,12 @@ def generate(
     random = torch.Generator(device := model.embed.lut.weight.device)
     random.seed() if seed is None else random.manual_seed(int(seed))
     new = ids = torch.tensor([[*prompt]], device=device)
-    parts = [part for layer in model.layers for part in (layer, layer.self_attn)]
-    cache: Cache | None = None if is_watched(model) or not all(map(has_step, parts)) else {}
+    cache: Cache | None = {} if model.has_step else None
     for _ in range(max_new_tokens):
         out = model.decode(ids if cache is None else new, cache)[0, -1]
-        logits = model.generator.logits(out).float() / temperature
-        best, order = logits.topk(min(top_k or len(logits), len(logits)))
-        check_finite(best[:1])
-        p = best.softmax(dim=-1)
-        p[p.cumsum(dim=-1) - p >= top_p] = 0.0  # the likelier ones suffice
-        new = order[p.multinomial(1, generator=random)].view(1, 1)
-        if new.item() in stop:
+        token = draw(model.generator.logits(out), temperature, top_k, top_p, random)
+        if token in stop:
             return
+        new = torch.tensor([[token]], device=device)
         ids = torch.cat([ids, new], dim=1)
-        yield int(new)
+        yield token

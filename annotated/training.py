@@ -55,7 +55,7 @@ class TrainingConfig(ModelOptions):
     """
 
     out: str = option("runs/multi30k-en-de", "folder of the run", fixed=False)
-    data: str = option("multi30k-en-de", "CORPUS-SRC-TGT, registered or a folder (as ./NAME)")
+    data: str = option("multi30k-en-de", "CORPUS-SRC-TGT; see below")
     prepared: str = option("", "folder of a prepared corpus; none: found, or made", fixed=False)
     weights: str = option(
         "", "trained model to start from, a name or a folder; none: random weights"

@@ -53,7 +53,7 @@ def averages(runs: Path) -> pd.DataFrame:
     for count in (1, 2, 5, 10):
         tensors = average_checkpoints(list_checkpoints(runs / "en-de")[-count:])
         translator.model.load_state_dict(tensors, strict=False)  # tied weights have one name
-        found = evaluate(translator, "multi30k", "dev", "en", "de")[-1]
+        found = evaluate(translator, "multi30k", "dev", "en", "de")[-2]  # chrF is last
         rows.append((count, found["perplexity"], found["accuracy"], found["score"]))
     return pd.DataFrame(rows, columns=["checkpoints", "perplexity", "accuracy", "BLEU"])
 
@@ -71,12 +71,18 @@ def search(runs: Path) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["beam", "alpha", "words", "reference", 1, 2, 3, 4])
 
 
+_LENGTHS = "length_ratio", "brevity_penalty"  # are not in the log
 Row = Callable[[str, float], dict[str, Any]]  # the scores on a split with a penalty
 
 
 def scorer(run: Path, tgt: str) -> Row:
     translator, corpus = load_pretrained(run), str(run.parent / "lower")
-    return lambda split, alpha: evaluate(translator, corpus, split, "en", tgt, alpha=alpha)[-1]
+
+    def row(split: str, alpha: float) -> dict[str, Any]:
+        found = evaluate(translator, corpus, split, "en", tgt, alpha=alpha)[-2]  # chrF is last
+        return {name: x for name, x in found.items() if name not in _LENGTHS}
+
+    return row
 
 
 def with_penalties(row: Row) -> list[dict[str, Any]]:

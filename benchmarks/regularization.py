@@ -30,7 +30,7 @@ def regularization(runs: Path) -> pd.DataFrame:
         changes = {"dropout": dropout, "label_smoothing": smoothing}
         out, data = str(runs / f"{dropout}-{smoothing}"), f"{folder}-en-de"
         run = train(TrainingConfig(out=out, data=data, **SMALL, **changes), resume=True)
-        score = evaluate(load_pretrained(run), "multi30k", "dev", "en", "de")[-1]
+        score = evaluate(load_pretrained(run), "multi30k", "dev", "en", "de")[-2]  # chrF is last
         changes |= {"perplexity": score["perplexity"], "accuracy": score["accuracy"]}
         log = pd.read_csv(run / "log.csv")[["update", "epoch", "train_loss", "dev_loss"]]
         logs.append(log.assign(**changes, BLEU=score["score"]))

@@ -10,6 +10,7 @@ from annotated.machinery.formats.chat import fill_template
 
 SYMBOLS = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 MESSAGE = "a<b & 'c' \"d\"\n\u00e9 \U0001f600 {{ 1 }} {% if %}"
+OPENED = [{"role": "user", "content": MESSAGE}]
 TURN = "{% for m in messages %}[{{ m['role'] }}]{{ m.content }}{% endfor %}"
 PARTS = {
     "symbols": "{{ bos_token }}|{{ eos_token + bos_token }}|{{ unk_token }}|{{ sep_token }}",
@@ -34,7 +35,7 @@ PARTS = {
 
 def theirs(template: str) -> str:
     render = pytest.importorskip("transformers.utils.chat_template_utils").render_jinja_template
-    opened = [[{"role": "user", "content": MESSAGE}]]
+    opened = [OPENED]
     [text], _ = render(opened, chat_template=template, add_generation_prompt=True, **SYMBOLS)
     return text
 
@@ -42,12 +43,12 @@ def theirs(template: str) -> str:
 @pytest.mark.parametrize("name", PARTS)
 def test_a_template_is_filled_in_as_transformers_does_it(name: str):
     template = PARTS[name] + TURN
-    assert fill_template(template, MESSAGE, SYMBOLS) == theirs(template)
+    assert fill_template(template, OPENED, SYMBOLS) == theirs(template)
 
 
 def test_parts_of_templates_in_one_process():
     """Two hundred templates of two parts each, without the process of each."""
-    names = {"messages": [{"role": "user", "content": MESSAGE}], "tools": None, "documents": None}
+    names = {"messages": OPENED, "tools": None, "documents": None}
     names |= {"add_generation_prompt": True, **SYMBOLS}
     for one, other in product(PARTS.values(), repeat=2):
         assert chat._fill(one + TURN + other, dict(names)) == theirs(one + TURN + other)
@@ -86,7 +87,7 @@ def test_a_template_without_limits_is_refused(name: str, monkeypatch: pytest.Mon
     monkeypatch.setattr(chat, "_SECONDS", 1 if "1 seconds" in message else 30)
     start = time.monotonic()
     with pytest.raises(ValueError, match=message):
-        fill_template(template, "a", {})
+        fill_template(template, OPENED, {})
     assert time.monotonic() - start < 30
 
 
@@ -94,4 +95,4 @@ def test_modules_of_the_current_folder_are_not_run(tmp_path, monkeypatch):
     for name in "json", "runpy", "jinja2", "datetime":
         (tmp_path / f"{name}.py").write_text("raise SystemExit('run')")
     monkeypatch.chdir(tmp_path)
-    assert fill_template("{{ bos_token }}\ud800", "a", SYMBOLS) == "<s>\ud800"
+    assert fill_template("{{ bos_token }}\ud800", OPENED, SYMBOLS) == "<s>\ud800"

@@ -35,7 +35,7 @@ from annotated.machinery.options import allowed_types
 from annotated.machinery.runs.checkpoints import list_checkpoints
 from annotated.machinery.runs.folder import read_config
 from annotated.machinery.runs.logs import read_log
-from annotated.machinery.scoring import BLEU_KINDS
+from annotated.machinery.scoring import BLEU_KINDS, CHRF_TEXT
 from annotated.machinery.translator import Translation
 from annotated.model import make_model
 from annotated.training import TrainingConfig, preset
@@ -152,17 +152,28 @@ def test_train_continues_a_run_and_neither_loses_nor_changes_it(run: Path, capsy
 def test_evaluate_prints_and_writes_the_same_scores(run: Path, tmp_path: Path, capsys):
     options = ["--split", "dev", "test", "--beam", "2", "--alpha", "0.4", "--out", "scores.json"]
     lines = said(capsys, "evaluate", str(run), *options).splitlines()
-    second, first = lines.pop(5), lines.pop(0)
+    second, first = lines.pop(6), lines.pop(0)
     rows = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
-    assert [row["split"] for row in rows] == ["dev"] * 4 + ["test"] * 4
-    assert {row["text"] for row in rows} == set(BLEU_KINDS.values())
+    assert [row["split"] for row in rows] == ["dev"] * 5 + ["test"] * 5
+    assert {row["text"] for row in rows} == {*BLEU_KINDS.values(), CHRF_TEXT}
     assert {row["search"] for row in rows} == {"beam 2, alpha 0.4"}
-    for line, row in (first, rows[0]), (second, rows[-1]):
+    for line, row in (first, rows[0]), (second, rows[5]):
         shown = f"perplexity {row['perplexity']:.2f} per piece, accuracy {row['accuracy']:.1%}"
+        shown += f", length ratio {row['length_ratio']:.3f}"
+        shown += f", brevity penalty {row['brevity_penalty']:.3f}"
         assert line == f"multi30k {row['split']}: beam 2, alpha 0.4, {shown}"
     for line, row in zip(lines, rows, strict=True):
         assert all(row[part] in line for part in ("split", "text", "signature"))
         assert f" {row['score']:.2f} " in line
+        low, high = row.get("interval", (0, 0))
+        assert f"± {(high - low) / 2:.2f}" in line or not high
+    both = [str(run), str(run), *options]
+    lines = said(capsys, "evaluate", *both[:2], "--beam", "1", "--out", "both.json").splitlines()
+    both = json.loads((tmp_path / "both.json").read_text(encoding="utf-8"))
+    assert len(both) == 10 and {row["model"] for row in both} == {str(run)}
+    assert both[5]["difference"] == both[9]["difference"] == 0
+    assert len([line for line in lines if "(+0.00, p = " in line]) == 2  # and no sentence differs
+    assert len(lines) == 12
     (run / "training.json").unlink()  # which told the data
     assert "expected --data" in refused(capsys, "evaluate", str(run))
 
@@ -173,7 +184,7 @@ def test_score_prints_and_writes_the_same_scores(tmp_path: Path, capsys):
     options = ["--ref", "ref", "--lang", "de", "--out", "scores.json"]
     lines = said(capsys, "score", "good", "bad", *options).splitlines()
     rows = json.loads((tmp_path / "scores.json").read_text(encoding="utf-8"))
-    assert [row["output"] for row in rows] == ["good"] * 4 + ["bad"] * 4
+    assert [row["output"] for row in rows] == ["good"] * 5 + ["bad"] * 5
     assert all((row["score"] > 99) == (row["output"] == "good") for row in rows)
     for line, row in zip(lines, rows, strict=True):
         for part in row["output"], row["text"], f"{row['score']:.2f}", row["signature"]:
@@ -359,8 +370,7 @@ def prompts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     stream = lambda prompt, *about, **options: seen.append(prompt) or iter(["text"])
     generator = SimpleNamespace(stream=stream)
-    generator.to = lambda device: generator
-    monkeypatch.setattr("annotated.load_language_model", lambda name: generator)
+    monkeypatch.setattr("annotated.load_language_model", lambda *about: generator)
     return seen
 
 
@@ -659,7 +669,7 @@ def test_a_perplexity_beyond_all_numbers_loses_no_score(model, corpus, capsys):
 
     refuse = lambda constant: pytest.fail(f"{constant} is no JSON")
     rows = json.loads(Path("scores.json").read_text(), parse_constant=refuse)
-    assert len(rows) == 8 and {row["perplexity"] for row in rows} == {None}
+    assert len(rows) == 10 and {row["perplexity"] for row in rows} == {None}
 
 
 def test_outputs_are_checked_before_the_work(tmp_path, capsys, monkeypatch):

@@ -1,9 +1,13 @@
 """Corpora: the register, where their files are, what they are made of, and what is refused."""
 
 import contextlib
+import csv
+import gzip
 import hashlib
+import io
 import lzma
 import re
+import sys
 import warnings
 import zipfile
 from collections.abc import Iterator
@@ -192,6 +196,7 @@ def test_a_folder_of_ones_own_is_a_corpus(tmp_path: Path, monkeypatch: pytest.Mo
     texts = tmp_path / "texts"
     put(texts / "train.en", "\ufeffone\ntwo\n\n".encode())  # with its mark
     put(texts / "train.is.xz", lzma.compress(b"einn\ntveir\n\xc3\xberir\n"))
+    put(texts / "dev.is", "þrír\n".encode())
     with pytest.raises(ValueError, match=r"texts, train: .*line 3"):
         load_pairs(str(texts), "train", "en", "is")
     with pytest.warns(UserWarning, match="2 good pairs of 3"):
@@ -200,9 +205,104 @@ def test_a_folder_of_ones_own_is_a_corpus(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(FileNotFoundError, match=r"dev\.en.*texts"):
         load_pairs(str(texts), "dev", "en", "is")
     (texts / "dev.en").write_text("three\n", encoding="utf-8")
-    (texts / "dev.is").write_text("þrír\n", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     assert load_pairs("texts", "dev", "en", "is") == (["three"], ["þrír"])
+
+
+ROWS = [(f'a, {i} "b"', f"ein; {i}") for i in range(60)]  # quoted in CSV
+ROWS += [(f"A {i} b!", f"noch ein {i}") for i in range(0, 60, 2)]  # sources as those above
+
+
+def write_rows(folder: Path, form: str) -> str:
+    """The name of data that consist of these rows in some form, without its languages."""
+    folder.mkdir(parents=True, exist_ok=True)
+    sides = [*zip(*ROWS, strict=True)]
+    if form in ("files", "folder"):
+        names = ("train.en", "train.de") if form == "folder" else ("a-b.txt", "c.txt")
+        for name, side in zip(names, sides, strict=True):
+            put(folder / name, "".join(f"{line}\n" for line in side).encode())
+        return str(folder) if form == "folder" else f"{folder}/a-b.txt,{folder}/c.txt"
+    if form == "parquet":
+        pa = pytest.importorskip("pyarrow", reason="needs the extra `parquet`")
+        import pyarrow.parquet
+
+        rows = [{"en": one, "de": other} for one, other in ROWS]
+        table = pa.table({"id": [*range(len(ROWS))], "translation": rows})
+        pyarrow.parquet.write_table(table, folder / "pairs.parquet", row_group_size=40)
+        return f"{folder}/pairs.parquet"
+    names = ("Text", "Übersetzung") if form == "columns" else ("deu", "en")
+    text = io.StringIO(newline="")
+    tab = form.startswith("tsv")
+    kind = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None} if tab else {}
+    writer = csv.writer(text, **kind)
+    writer.writerow(["id", *names])
+    for i, (one, other) in enumerate(ROWS):
+        writer.writerow([i, *((one, other) if form == "columns" else (other, one))])
+    name = {"table": "train.csv", "columns": "x.csv", "tsv": "x.tsv.gz", "csv": "x.csv"}[form]
+    content = text.getvalue().encode("utf-8-sig")
+    put(folder / name, gzip.compress(content) if name.endswith("gz") else content)
+    more = ":Text,Übersetzung" if form == "columns" else ""
+    return str(folder) if form == "table" else f"{folder}/{name}{more}"
+
+
+@pytest.mark.parametrize("form", ["files", "folder", "table", "csv", "columns", "tsv", "parquet"])
+def test_sentences_are_held_out_by_their_source(form: str, tmp_path: Path):
+    """Whatever the form: the same, none of them in both parts, and with all their pairs."""
+    name = write_rows(tmp_path / "x", form)
+    parts = {split: [*zip(*load_pairs(name, split, "en", "de"), strict=True)]
+             for split in ("train", "dev")}  # fmt: skip
+    assert sorted(parts["train"] + parts["dev"]) == sorted(ROWS)
+    letters = lambda part: {re.sub(r"\W", "", one.lower()) for one, _ in part}
+    assert not letters(parts["train"]) & letters(parts["dev"])
+    assert len(letters(parts["dev"])) == 60 // 20
+    plain = write_rows(tmp_path / "y", "files")
+    assert parts["dev"] == [*zip(*load_pairs(plain, "dev", "en", "de"), strict=True)]
+    if form not in ("folder", "table"):
+        assert [*zip(*load_pairs(name, "all", "en", "de"), strict=True)] == ROWS
+        with pytest.raises(ValueError, match=r"a split out of train, dev, all of .*; got 'test'"):
+            load_pairs(name, "test", "en", "de")
+    else:
+        with pytest.raises(FileNotFoundError, match=r"expected test\.en in"):
+            load_pairs(name, "test", "en", "de")
+    with pytest.raises(ValueError, match=r"a development set in .*joined by \+"):
+        load_pairs(f"{name}+{name}", "train", "en", "de")
+
+
+def test_a_table_that_cannot_be_read_is_refused(tmp_path: Path):
+    table = tmp_path / "x.csv"
+    put(table, b'en,de\na,b\n"c\nd",\ne,f\n')
+    with pytest.raises(ValueError, match=r"2 good pairs of 3; 1 with an empty side \(line 4\)"):
+        load_pairs(str(table), "all", "en", "de")
+    with pytest.warns(UserWarning, match="1 with an empty side"):
+        assert load_pairs(str(table), "train", "en", "de", on_bad="drop")[0]
+    assert len(load_pairs(str(table), "dev", "en", "de")[0]) == 1  # never a bad pair
+    for name, content, wrong in [
+        (table, b"en;de\n", r"x\.csv: expected one column 'en'; got 'en;de'; name .*x\.csv:COL"),
+        (table, b"en,en\n", "one column 'en'; got 'en, en'"),
+        (table, b"", "one column 'en'; got ''"),
+        (table, b"en,de\na,b\n", "expected two different source sentences or more.*; got 1"),
+        (table, b"en,de\n\xff,b\n", "a table of sentences in UTF-8; got: .*0xff"),
+        (f"{table}:en", b"", "two columns as x.csv:SOURCE,TARGET; got 'en'"),
+        (tmp_path / "y.tsv", b"", "sentences in .*y.tsv; there is no such file"),
+        (f"{table},{tmp_path}/z", b"", "sentences in .*z; there is no such file"),
+    ]:
+        put(table, content)
+        with pytest.raises(ValueError, match=wrong):
+            load_pairs(str(name), "train", "en", "de")
+
+
+def test_parquet_names_its_extra(tmp_path: Path, monkeypatch):
+    put(tmp_path / "x.parquet", b"PAR1")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(ImportError, match=r"annotated-attention\[parquet\]"):
+        load_pairs(str(tmp_path / "x.parquet"), "all", "en", "de")
+
+
+def test_three_letters_name_the_same_corpus(data_folder: Path):
+    for lang in "en", "de":
+        put(data_folder / "multi30k" / f"val.{lang}", f"{lang}\n".encode())
+    expected = load_pairs("multi30k", "dev", "en", "de")
+    assert load_pairs("multi30k", "dev", "eng", "deu") == expected == (["en"], ["de"])
 
 
 def test_corpora_add_up_in_order(tmp_path: Path):
@@ -210,7 +310,7 @@ def test_corpora_add_up_in_order(tmp_path: Path):
         put(tmp_path / folder / f"dev.{lang}", f"{lang} {line}\n".encode())
     both = f"{tmp_path / 'two'}+{tmp_path / 'one'}"
     assert load_pairs(both, "dev", "en", "de") == (["en 2", "en 1"], ["de 2", "de 1"])
-    with pytest.raises(ValueError, match=r"a folder, or a corpus out of multi30k.*'three'"):
+    with pytest.raises(ValueError, match=r"a folder, .*or a corpus out of multi30k.*'three'"):
         load_pairs(f"{both}+three", "dev", "en", "de")
 
 
@@ -219,6 +319,12 @@ def test_data_is_named_with_its_languages():
     assert parse_data("wmt14-de-en") == ("wmt14-en-de", "de", "en")  # named after its one pair
     assert parse_data("my/own-texts-is-fo") == ("my/own-texts", "is", "fo")
     assert parse_data("laws+news-en-fr") == ("laws+news", "en", "fr")
+    assert parse_data("my/texts-eng-ces") == ("my/texts", "eng", "ces")
+    for files in "my-news.en,my-news.de", "a.deu.gz,b.ces.xz":
+        one, other = (name.split(".")[1] for name in files.split(","))
+        assert parse_data(files) == (files, one, other)
+    assert parse_data("a.txt,b.txt-en-de") == ("a.txt,b.txt", "en", "de")
+    assert parse_data("a-b.csv:x,y-en-de") == ("a-b.csv:x,y", "en", "de")
     for text in "multi30k", "en-de", "-en-de", "":
         with pytest.raises(ValueError, match="CORPUS-SRC-TGT"):
             parse_data(text)

@@ -19,12 +19,13 @@ from torch import Tensor, nn
 from annotated.attention import MultiHeadedAttention, subsequent_mask
 from annotated.feed_forward import PositionwiseFeedForward
 from annotated.language_model import LanguageModel, LanguageModelConfig, generate, rotate, rotation
+from annotated.machinery import text_generator
 from annotated.machinery.cli.main import main
 from annotated.machinery.corpora.vocabularies import checked_tokenizer
 from annotated.machinery.errors import FileError, InputError, MissingFile
-from annotated.machinery.formats import causal
 from annotated.machinery.formats.causal import TextGenerator, load_language_model
 from annotated.machinery.recording import record_attention
+from annotated.machinery.text_generator import generate_batch
 from annotated.positional import sinusoids
 from annotated.stacks import Encoder, EncoderLayer
 from annotated.variations import count_parameters
@@ -567,6 +568,83 @@ def test_a_text_is_what_the_ids_say_and_a_letter_is_never_cut(speaking: Path):
     assert 0 in generator.stop and len(generator.stop) == 2
 
 
+@pytest.mark.parametrize("config", KINDS)
+@pytest.mark.parametrize("watched", [False, True])
+@torch.no_grad()
+def test_a_batch_continues_each_prompt_as_if_it_were_alone(
+    config: LanguageModelConfig, watched: bool
+):
+    model, prompts = built(config), [[3, 1, 4], [5], [9, 2, 6, 5, 3, 5], [8, 9, 7]]
+    if watched:  # then there is no cache
+        model.layers[0].register_forward_hook(lambda *_: None)
+    alone = [list(generate(model, p, 12, seed=7 + i)) for i, p in enumerate(prompts)]
+    assert generate_batch(model, prompts, 12, seeds=[7, 8, 9, 10]) == alone
+    stop = {alone[0][3], alone[2][7]}  # the texts end at different times
+    alone = [list(generate(model, p, 12, stop=stop, seed=7)) for p in prompts]
+    assert len({*map(len, alone)}) > 1
+    assert generate_batch(model, prompts, 12, seeds=[7] * 4, stop=stop) == alone
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_texts_in_lists_are_texts_one_by_one(speaking: Path):
+    generator = load_language_model(speaking)
+    prompts = ["ab é", "c", "hgfe", "a b", "é"]
+    for options in {}, {"stop": "e"}, {"stop": ["ba", "h", generator.tokenizer.token_to_id("a")]}:
+        alone = [generator.generate(p, 20, seed=3 + i, **options) for i, p in enumerate(prompts)]
+        assert generator.generate(prompts, 20, seed=3, batch_size=2, **options) == alone
+    endless = replace(generator, stop=frozenset())
+    whole = endless.generate("c", 60, seed=3)
+    assert len(whole) > 11
+    for stop in whole[5:8], [whole[9:11], whole[5:8]]:
+        places = [whole.find(each) for each in ([stop] if isinstance(stop, str) else stop)]
+        assert endless.generate("c", 60, seed=3, stop=stop) == whole[: min(places)]
+        assert endless.generate(["c"], 60, seed=3, stop=stop) == [whole[: min(places)]]
+    rows = [generator.encode(text) for text in prompts[2:4]]
+    logs = [generator.model(torch.tensor([row]))[0].log_softmax(-1) for row in rows]
+    expected = [[float(p[i, row[i + 1]]) for i in range(len(row) - 1)]
+                for p, row in zip(logs, rows, strict=True)]  # fmt: skip
+    for ours, theirs in zip(generator.score(prompts[2:4]), expected, strict=True):
+        assert ours == pytest.approx(theirs, abs=1e-5)
+    assert generator.score("a b") == pytest.approx(expected[1], abs=1e-5)
+    mean = sum(map(sum, expected)) / sum(map(len, expected))
+    assert generator.perplexity(prompts[2:4]) == pytest.approx(math.exp(-mean), rel=1e-5)
+    vectors = generator.embed(prompts)
+    for text, vector in zip(prompts, vectors, strict=True):
+        out = generator.model.decode(torch.tensor([generator.encode(text)]))[0].mean(dim=0)
+        close(vector, out)
+        close(generator.embed(text), out)
+    assert generator.generate([], 5) == generator.score([]) == []
+    for call, wrong in (
+        (lambda: generator.score(["ab", "c"]), "text 2 of at least 2 tokens; got one"),
+        (lambda: generator.embed(""), "at least one id"),
+        (lambda: generator.score("a" * 2000), "at most 64 tokens"),
+        (lambda: generator.perplexity([]), "at least one text"),
+        (lambda: generator.generate({"a": "b"}), "string, or a list of messages; got dict"),
+        (lambda: generator.generate(["a"], batch_size=0), "batch_size of at least 1"),
+        (lambda: load_language_model(speaking, dtype="int8"), "dtype out of float32, bf.*'int8'"),
+    ):
+        with pytest.raises(InputError, match=wrong):
+            call()
+
+
+@pytest.mark.slow
+def test_a_conversation_has_roles(speaking: Path):
+    generator = load_language_model(speaking, dtype="bfloat16")
+    assert next(generator.model.parameters()).dtype is torch.bfloat16
+    talk = [{"role": role, "content": text} for role, text in zip("uau", "abc", strict=True)]
+    names = [generator.tokenizer.id_to_token(i) for i in generator.encode(talk)]
+    assert names == ["<user>", "a", "<end>", "<user>", "b", "<end>", "<user>", "c", "<end>",
+                     "<model>"]  # fmt: skip
+    one = [{"role": "user", "content": "abc"}]
+    assert generator.encode(one) == generator.encode("abc", chat=True)
+    texts = generator.generate([talk, one], 9, top_k=1)
+    assert texts == [generator.generate(each, 9, top_k=1) for each in (talk, one)]
+    for wrong in {"role": "user"}, {"role": "user", "content": 3}, {}:
+        with pytest.raises(InputError, match=r"role and content, all strings; got \{"):
+            generator.generate([wrong])
+
+
 @pytest.mark.parametrize("kind", ["sentencepiece", "smollm"])
 @torch.no_grad()
 def test_a_stream_is_the_decoded_text_whatever_its_bytes_are(kind: str, monkeypatch):
@@ -583,10 +661,12 @@ def test_a_stream_is_the_decoded_text_whatever_its_bytes_are(kind: str, monkeypa
         drawn = [
             rare.choice(byte) if rare.random() < 0.7 else rare.randrange(size) for _ in "12345678"
         ]
-        monkeypatch.setattr(causal, "generate", lambda *_, drawn=drawn, **__: iter(drawn))
+        monkeypatch.setattr(text_generator, "generate", lambda *_, drawn=drawn, **__: iter(drawn))
         parts = list(generator.stream("the capital", 8))
         assert start + "".join(parts) == tokenizer.decode([*prompt, *drawn])
-    monkeypatch.setattr(causal, "generate", lambda *_, **__: iter(generator.encode("a b c")))
+    monkeypatch.setattr(
+        text_generator, "generate", lambda *_, **__: iter(generator.encode("a b c"))
+    )
     assert len([*generator.stream("x", 8)]) > 2  # a text that is complete is not kept back
 
 
@@ -604,14 +684,18 @@ def test_a_conversation_is_written_by_the_models_own_template(speaking: Path, tm
     assert (
         generator.encode("a<end>", chat=True).count(generator.tokenizer.token_to_id("<end>")) == 2
     )
-    for options in {"beam": 2}, {"stop": ["end"]}, {"stop": 3}:
-        with pytest.raises(InputError, match=r"options out of .*top_k|of stop|expected stop"):
+    for options in {"beam": 2}, {"stop": [""]}, {"stop": 3}:
+        with pytest.raises(
+            InputError, match=r"options out of .*top_k|strings of stop|expected stop"
+        ):
             generator.generate("abc", 3, **options)
     text = generator.tokenizer.decode(list(generate(generator.model, [1, 2], 30, top_k=1, seed=1)))
     assert generator.generate(generator.tokenizer.decode([1, 2]), 30, top_k=1, stop=[]) == text
     with pytest.raises(InputError, match="this one accepts only ids"):
         replace(generator, tokenizer=None).encode("abc")
-    with pytest.raises(InputError, match="expected a text as a string; got int"):
+    with pytest.raises(
+        InputError, match="expected a text as a string, or a list of messages; got int"
+    ):
         generator.encode(3)
     assert generator.encode("a\ud800b") == generator.encode("a�b")
     for device in "cuda:99", "nowhere":

@@ -205,7 +205,7 @@ def small(folder: Path, captions: None, monkeypatch: pytest.MonkeyPatch) -> None
     main(["train", *line.split()])
     speaking = language_model(folder / "speaking")
     load = annotated.load_language_model
-    monkeypatch.setattr("annotated.load_language_model", lambda name: load(speaking))
+    monkeypatch.setattr("annotated.load_language_model", lambda name, *more: load(speaking, *more))
 
 
 def language_model(folder: Path) -> Path:

@@ -111,7 +111,7 @@ def test_a_checkpoint_of_other_tensors_is_refused(config, capsys, change: dict):
 
 @pytest.mark.parametrize(
     "name",
-    ["model.safetensors", "config.json", ".saved", "checkpoint-00000030.safetensors"],
+    ["model.safetensors", "config.json", "log.html", ".saved", "checkpoint-00000030.safetensors"],
 )
 def test_a_pipe_is_neither_read_nor_replaced(config: TrainingConfig, capsys, name: str):
     folder = train(config)

@@ -5,12 +5,14 @@ import gzip
 import math
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 import sacrebleu
 import torch
 from nltk.translate.bleu_score import corpus_bleu
+from sacrebleu.significance import PairedTest
 
 from annotated.attention import subsequent_mask
 from annotated.data import END, START, train_bpe
@@ -93,7 +95,7 @@ def test_what_needs_mosess_tokenizer_names_its_extra(monkeypatch):
 def test_an_unknown_kind_or_language_is_refused():
     with pytest.raises(ValueError, match="'detok'"):
         scoring.bleu(OUTPUT, REFERENCE, "de", "detok")
-    for lang in "german", "deu", "deu_Latn", "pt-br", "DE", "", None:
+    for lang in "german", "deu_Latn", "pt-br", "DE", "", None:
         with pytest.raises(ValueError, match="language"):
             scoring.bleu(OUTPUT, REFERENCE, lang)
         with pytest.raises(ValueError, match="language"):
@@ -118,8 +120,9 @@ def test_a_language_without_spaces_is_scored_by_letters(lang, ours, theirs, toke
         scoring.bleu([ours], [theirs], lang, "tokenized")
     for name, line in ("ours", ours), ("theirs", theirs):
         (tmp_path / name).write_text(line + "\n", encoding="utf-8")
-    (row,) = scoring.score_files(tmp_path / "ours", tmp_path / "theirs", lang)
+    row, chrf = scoring.score_files(tmp_path / "ours", tmp_path / "theirs", lang)
     assert row["score"] == found["score"]
+    assert chrf["score"] == sacrebleu.corpus_chrf([ours], [[theirs]]).score
 
 
 def test_moses_and_lower_case():
@@ -206,10 +209,58 @@ def test_every_split_is_scored_in_every_way(monkeypatch, beam, alpha, search, tg
     shared = {"corpus": "multi30k", "split": "dev", "pair": f"en-{tgt}", "sentences": 3}
     shared |= {"search": search, "perplexity": math.exp(8 / 4), "accuracy": 1 / 4}
     kinds = [kind for kind in KINDS if tgt == "de" or kind != "compound-split"]
-    for kind, row in zip(kinds, rows, strict=True):
-        assert row == shared | {"text": scoring.BLEU_KINDS[kind]} | scoring.bleu(
-            OUTPUT, REFERENCE, tgt, kind
-        )
+    expect_rows(rows, shared, kinds, tgt)
+
+
+def expect_rows(rows: list[dict], shared: dict, kinds: Sequence[str], lang: str) -> None:
+    """A row per kind and one for chrF, with sacreBLEU's own numbers."""
+    rows = [dict(row) for row in rows]
+    *others, chrf = rows
+    bleu, metric = sacrebleu.BLEU(), sacrebleu.CHRF()
+    for row, kind in (rows[0], bleu), (chrf, metric):
+        found = kind.corpus_score(OUTPUT, [REFERENCE], n_bootstrap=1000)
+        low, high = row.pop("interval")
+        assert (low + high) / 2 == pytest.approx(found._mean)
+        assert (high - low) / 2 == pytest.approx(found._ci)
+    for kind, row in zip(kinds, others, strict=True):
+        found = scoring.bleu(OUTPUT, REFERENCE, lang, kind)
+        assert row == shared | {"text": scoring.BLEU_KINDS[kind]} | found
+    found = bleu.corpus_score(OUTPUT, [REFERENCE])
+    assert rows[0]["length_ratio"] == pytest.approx(found.sys_len / found.ref_len)
+    assert rows[0]["brevity_penalty"] == pytest.approx(found.bp)
+    score = sacrebleu.corpus_chrf(OUTPUT, [REFERENCE]).score
+    about = {"text": scoring.CHRF_TEXT, "score": score}
+    assert chrf == shared | about | {"signature": chrf["signature"]}
+    assert chrf["signature"].startswith("nrefs:1|case:mixed|eff:yes|nc:6")
+
+
+def test_short_translations_are_warned_of(monkeypatch):
+    monkeypatch.setattr(scoring, "load_pairs", lambda *names, **_: (["a", "b", "c"], REFERENCE))
+    monkeypatch.setattr(scoring, "likelihood", lambda *inputs: scoring.Likelihood(8.0, 1, 4))
+    fixed = Fixed()
+    fixed.translate = lambda *_, **__: [line[: len(line) * 2 // 3] for line in REFERENCE]
+    with pytest.warns(UserWarning, match=r"multi30k dev: the translations have only 0\.\d+ of the"):
+        scoring.evaluate(fixed, "multi30k", "dev", "en", "deu")
+
+
+def test_two_systems_are_compared_as_by_sacrebleu():
+    rows = lambda: [{"text": "BLEU"}, {}, {"text": "chrF"}]
+    references = REFERENCE * 20
+    worse = [*OUTPUT * 19, "Ein Mann", *OUTPUT[1:]]
+    first = scoring.Judged(rows(), [*map(str, range(60))], references, worse)
+    better = [line if i % 7 else references[i] for i, line in enumerate(OUTPUT * 20)]
+    other = scoring.Judged(rows(), first.sources, references, better)
+    found = scoring.compare(first, other, "de")
+    metrics = {"BLEU": sacrebleu.BLEU(), "chrF": sacrebleu.CHRF()}
+    test = PairedTest([("a", worse), ("b", better)], metrics, [references], "bs")
+    _, (a, b), (c, d) = test()[1].values()
+    assert other.rows[0] == {"text": "BLEU", "difference": b.score - a.score, "p_value": b.p_value}
+    assert other.rows[2] == {"text": "chrF", "difference": d.score - c.score, "p_value": d.p_value}
+    assert other.rows[1] == {} and first.rows == rows()
+    assert found[0]["number"] == 58 and found[0]["outputs"] == ["Ein Mann", OUTPUT[0]]
+    assert len(found) == 3 and all(x < y for x, y in (each["scores"] for each in found))
+    back = scoring.compare(other, first, "de")
+    assert back[0]["number"] == 58 and back[0]["scores"] == found[0]["scores"][::-1]
 
 
 def test_invisible_characters_of_a_corpus_count_as_in_sacrebleu(tmp_path, monkeypatch):
@@ -227,10 +278,16 @@ def test_files_are_scored_in_every_way(tmp_path: Path):
     reference.write_text("".join(f"{line}\n" for line in REFERENCE), encoding="utf-8")
     rows = scoring.score_files(output, reference, "de")
     shared = {"output": "system.de.gz", "reference": "ref.de", "sentences": 3}
-    for kind, row in zip(KINDS, rows, strict=True):
-        assert row == shared | {"text": scoring.BLEU_KINDS[kind]} | scoring.bleu(
-            OUTPUT, REFERENCE, "de", kind
-        )
+    expect_rows(rows, shared, KINDS, "de")
+    assert scoring.score_files(output, reference) == rows  # the language is in the name
+    (tmp_path / "ref.deu.gz").write_bytes(gzip.compress(reference.read_bytes()))
+    (tmp_path / "ref.txt").write_bytes(reference.read_bytes())
+    (tmp_path / "out.txt").write_bytes("".join(f"{line}\n" for line in OUTPUT).encode())
+    named = [row | {"reference": "ref.deu.gz"} for row in rows]
+    assert scoring.score_files(output, tmp_path / "ref.deu.gz") == named
+    with pytest.warns(UserWarning, match=r"language of .*ref\.txt is unknown; --lang de, or"):
+        few = scoring.score_files(tmp_path / "out.txt", tmp_path / "ref.txt")
+    assert [row["score"] for row in few] == [rows[0]["score"], rows[-1]["score"]]
     reference.write_text("eine Zeile\n", encoding="utf-8")
     with pytest.raises(ValueError, match="3, 1"):
         scoring.score_files(output, reference, "de")

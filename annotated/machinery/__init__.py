@@ -4,9 +4,9 @@
   bars, and the colors of all drawings
 - options, parts, recurrence: choices declared once, the classes for them, another kind of layer
 - stepping, recording, blockwise_loss: one position at a time, looking into a model, a leaner loss
-- translator, scoring: translation with a trained model, and BLEU
+- translator, scoring, text_generator: translation with a trained model, BLEU, language models
 - corpora: from the name of a corpus to sentence pairs, and to ids that all runs share
-  (downloads, registry, texts, cleaning, vocabularies, encoding, prepared)
+  (downloads, registry, languages, texts, tables, cleaning, vocabularies, encoding, prepared)
 - formats: models as files, in our own format, as others publish them, and for other programs
   (own, piece_models, marian, firefox, hub, pretrained, causal, causal_tokenizer, chat, gguf,
   export, engine)

@@ -132,10 +132,15 @@ def check_generation(
     check_real("temperature", temperature, 0.01, 100)
     check_whole("top_k", 1 if top_k is None else top_k)
     check_real("top_p", top_p, 1e-6, 1)
+    check_prompt(c, prompt, max_new_tokens)
+
+
+def check_prompt(c: "LanguageModelConfig", prompt: Sequence[int], more: int = 0) -> None:
+    """Raise InputError unless a model has positions for a text and `more` tokens, and its ids."""
     if not len(prompt):
         raise InputError("expected a prompt of at least one id; got none")
-    wanted = f"at most {c.max_len:,} tokens, the prompt and {max_new_tokens:,} new ones"
-    if len(prompt) + max_new_tokens > c.max_len:
+    wanted = f"at most {c.max_len:,} tokens, the prompt and {more:,} new ones"
+    if len(prompt) + more > c.max_len:
         raise InputError(f"expected {wanted}; the prompt has {len(prompt):,}")
     for token in prompt:
         check_whole("each id of the prompt", token, least=0, most=c.vocab - 1)

@@ -1,4 +1,4 @@
-"""BLEU of several kinds, and perplexity.
+"""BLEU of several kinds, chrF, perplexity, and the comparison of several systems.
 
 A BLEU score means little without its tokenization. SacreBLEU's signature names its own, but for
 text that was tokenized beforehand it contains only "tok:none". Therefore each score here also names
@@ -7,16 +7,20 @@ the text on which it was computed.
 
 import math
 import re
+import warnings
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics.base import Metric
+from sacrebleu.significance import PairedTest
 
 from annotated.data import PAD, encode_source, encode_target, make_batch, token_batches
 from annotated.machinery.checks import check_finite, each_text
+from annotated.machinery.corpora.languages import language_of, two_letters
 from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.errors import InputError, extra
@@ -30,6 +34,9 @@ BLEU_KINDS = {
     "lower-tokenized": "lower-cased, tokenized",
 }  # the kinds of BLEU, and the text on which each is computed
 
+CHRF_TEXT = "chrF2, cased"
+_SHORT = 0.9  # a smaller ratio of lengths is warned of
+
 # Languages written without spaces, and sacreBLEU's tokenizer for each.
 WITHOUT_SPACES = {"zh": "zh", **dict.fromkeys(["ja", "th", "lo", "km", "my", "bo", "dz"], "char")}
 
@@ -38,10 +45,12 @@ def bleu_kinds(lang: str) -> list[str]:
     """The kinds of BLEU that exist for a language: compounds are split only in German, and Moses
     tokenizes only languages with spaces.
 
-    Raises: InputError unless a language is named by the two letters that Moses knows.
+    Raises: InputError unless a language is named by two or three letters.
     """
-    if not re.fullmatch("[a-z]{2}", str(lang)):
-        raise InputError(f"expected a language of two letters, such as 'de'; got {lang!r:.80}")
+    if not re.fullmatch("[a-z]{2,3}", str(lang)):
+        wanted = "a language of two or three letters, such as 'de' or 'deu'"
+        raise InputError(f"expected {wanted}; got {lang!r:.80}")
+    lang = two_letters(lang)
     if lang in WITHOUT_SPACES:
         return ["cased"]
     return [kind for kind in BLEU_KINDS if lang == "de" or kind != "compound-split"]
@@ -56,7 +65,7 @@ def moses_tokenize(sentences: list[str], lang: str) -> list[str]:
     """
     with extra("scores"):
         from sacremoses import MosesTokenizer
-    tokenizer = MosesTokenizer(lang)
+    tokenizer = MosesTokenizer(two_letters(lang))
     return [tokenizer.tokenize(sentence, return_str=True) for sentence in sentences]
 
 
@@ -79,7 +88,7 @@ def tokenize_for_bleu(sentences: list[str], lang: str, kind: str) -> list[str]:
         return sentences
     with extra("scores"):
         from sacremoses import MosesPunctNormalizer
-    normalizer = MosesPunctNormalizer(lang)
+    normalizer = MosesPunctNormalizer(two_letters(lang))
     if kind == "lower-tokenized":
         sentences = [normalizer.normalize(sentence.lower()) for sentence in sentences]
     if kind == "compound-split":  # it replaces “ and ” with plain quotes, but not „
@@ -104,7 +113,7 @@ def _parallel(
 
 def bleu(
     hypotheses: list[str], references: list[str], lang: str, kind: str = "cased"
-) -> dict[str, float | str]:
+) -> dict[str, Any]:
     """Score translations against one reference each.
 
     Args:
@@ -112,8 +121,9 @@ def bleu(
         kind: a key of `BLEU_KINDS`: "cased", "tokenized", "compound-split" (German) or
             "lower-tokenized"; a language without spaces, such as Chinese, has only "cased".
 
-    Returns: score (0 to 100) and sacreBLEU's signature, which names the tokenizer: 13a, zh for
-        Chinese, and char for other languages without spaces, Japanese and Thai among them.
+    Returns: score (0 to 100); sacreBLEU's signature, which names the tokenizer: 13a, zh for
+        Chinese, and char for other languages without spaces, Japanese and Thai among them; the
+        length relative to that of the references; and the brevity penalty that follows from it.
 
     Raises: ValueError if the numbers of hypotheses and references differ or are zero, or for an
         unknown kind; MissingExtra if the kind needs sacremoses and it is not installed.
@@ -122,20 +132,47 @@ def bleu(
     """
     sides = _parallel(hypotheses, references, bare=False)  # as sacreBLEU would get them
     ours, theirs = (tokenize_for_bleu(side, lang, kind) for side in sides)
-    cased = kind == "cased"
-    metric = BLEU(tokenize=WITHOUT_SPACES.get(lang) if cased else "none", force=not cased)
-    score = metric.corpus_score(ours, [theirs]).score
-    return {"score": score, "signature": str(metric.get_signature())}
+    metric = _bleu_metric(lang, kind)
+    found = metric.corpus_score(ours, [theirs])
+    lengths = {"length_ratio": found.sys_len / max(1, found.ref_len), "brevity_penalty": found.bp}
+    return {"score": found.score, "signature": str(metric.get_signature()), **lengths}
+
+
+def _bleu_metric(lang: str | None, kind: str = "cased") -> BLEU:
+    if kind != "cased":
+        return BLEU(tokenize="none", force=True)
+    return BLEU(tokenize=WITHOUT_SPACES.get(two_letters(lang or "")))
+
+
+def _interval(metric: Metric, ours: list[str], theirs: list[str]) -> list[float]:
+    """The ends of a 95% confidence interval, from sacreBLEU's bootstrap."""
+    found = metric.corpus_score(ours, [theirs], _samples(ours))
+    return [float(found._mean - found._ci), float(found._mean + found._ci)]
+
+
+def _samples(sentences: list[str]) -> int:
+    """Number of bootstrap samples: 1,000, or fewer if they would need gigabytes."""
+    return max(100, min(1000, 10_000_000 // len(sentences)))
 
 
 def _all_scores(
-    hypotheses: list[str], references: list[str], lang: str
-) -> list[dict[str, float | str]]:
-    """One row per kind of BLEU, with the text on which it is computed."""
-    return [
-        {"text": BLEU_KINDS[kind], **bleu(hypotheses, references, lang, kind)}
-        for kind in bleu_kinds(lang)
+    hypotheses: list[str], references: list[str], lang: str | None
+) -> list[dict[str, Any]]:
+    """One row per kind of BLEU, with the text on which it is computed, and one for chrF.
+
+    Without a language only the scores that need none: "cased" and chrF.
+    """
+    ours, theirs = _parallel(hypotheses, references, bare=False)
+    rows: list[dict[str, Any]] = [
+        {"text": BLEU_KINDS[kind], **bleu(ours, theirs, lang or "en", kind)}
+        for kind in (bleu_kinds(lang) if lang else ["cased"])
     ]
+    rows[0]["interval"] = _interval(_bleu_metric(lang), ours, theirs)
+    metric = CHRF()
+    score = metric.corpus_score(ours, [theirs]).score
+    rows.append({"text": CHRF_TEXT, "score": score, "signature": str(metric.get_signature())})
+    rows[-1]["interval"] = _interval(CHRF(), ours, theirs)
+    return rows
 
 
 class Likelihood(NamedTuple):
@@ -203,7 +240,7 @@ def evaluate(
     tgt: str,
     beam: int = 4,
     alpha: float = 0.6,
-) -> list[dict[str, object]]:
+) -> list[dict[str, Any]]:
     """Translate a split of a corpus and compute every kind of BLEU.
 
     A model does not know its languages: if the languages of the corpus are exchanged, or if the
@@ -213,32 +250,93 @@ def evaluate(
         corpus, split, src, tgt: as for `load_pairs`.
         beam, alpha: of the search; a beam of 1 is greedy search.
 
-    Returns: one row per kind of BLEU (compounds are split only in German), all with the same
-        perplexity and accuracy per word piece.
+    Returns: one row per kind of BLEU (compounds are split only in German) and one for chrF, all
+        with the same perplexity and accuracy per word piece. The first row of BLEU and that of
+        chrF have a 95% interval; the rows of BLEU have the ratio of lengths, of which a warning
+        is given below 0.9, and the brevity penalty.
 
     Raises: ValueError as `load_pairs` and `beam_search`; MissingExtra without sacremoses, before
         anything is translated.
 
     Source: section 6.1.
     """
+    return judge(translator, corpus, split, src, tgt, beam, alpha).rows
+
+
+class Judged(NamedTuple):
+    """The rows of `evaluate`, and the sentences that they score."""
+
+    rows: list[dict[str, Any]]
+    sources: list[str]
+    references: list[str]
+    hypotheses: list[str]
+
+
+def judge(
+    translator: Translator, corpus: str, split: str, src: str, tgt: str, beam: int, alpha: float
+) -> Judged:
+    """As `evaluate`, with the sentences."""
     bleu_kinds(tgt)  # a wrong language is rejected before anything is translated
     with extra("scores"):
         import sacremoses  # noqa: F401
     sources, references = load_pairs(corpus, split, src, tgt, bare=False)
     hypotheses = translator.translate(sources, beam=beam, alpha=alpha, progress=True)
     found = likelihood(translator, sources, references)
-    shared = {"corpus": corpus, "split": split, "pair": f"{src}-{tgt}", "sentences": len(sources)}
+    shared: dict[str, Any] = {
+        "corpus": corpus,
+        "split": split,
+        "pair": f"{src}-{tgt}",
+        "sentences": len(sources),
+    }
     shared["search"] = "greedy" if beam == 1 else f"beam {beam}, alpha {alpha}"
     shared |= {"perplexity": found.perplexity, "accuracy": found.accuracy}
-    return [shared | score for score in _all_scores(hypotheses, references, tgt)]
+    rows = [shared | score for score in _all_scores(hypotheses, references, tgt)]
+    if (ratio := rows[0]["length_ratio"]) < _SHORT:
+        short = f"the translations have only {ratio:.3f} of the length of the references"
+        cost = f"their brevity penalty is {rows[0]['brevity_penalty']:.3f}"
+        advice = "a larger --alpha prefers longer ones, and more training omits fewer words"
+        warnings.warn(f"{corpus} {split}: {short}; {cost}; {advice}", stacklevel=2)
+    return Judged(rows, sources, references, hypotheses)
 
 
-def score_files(output: Path, reference: Path, lang: str) -> list[dict[str, object]]:
+def compare(first: Judged, other: Judged, lang: str, most: int = 3) -> list[dict[str, Any]]:
+    """Test whether the scores of two systems differ by more than chance.
+
+    The other's rows of cased BLEU and of chrF receive its difference from the first and the
+    p-value of sacreBLEU's paired bootstrap.
+
+    Returns: the sentences whose chrF differs most, first those that the other translates better:
+        number, source, reference, and for both systems outputs and scores.
+    """
+    systems: Any = [("first", first.hypotheses), ("other", other.hypotheses)]
+    metrics = {"BLEU": _bleu_metric(lang), "chrF": CHRF()}
+    samples = _samples(first.references)
+    _, found = PairedTest(systems, metrics, [first.references], "bs", samples)()
+    del found["System"]
+    pairs: Iterable[Any] = found.values()  # of each metric, the results of the two systems
+    for row, (one, two) in zip((other.rows[0], other.rows[-1]), pairs, strict=True):
+        row |= {"difference": two.score - one.score, "p_value": float(two.p_value)}
+    chrf = lambda ours, theirs: CHRF().sentence_score(ours, [theirs]).score
+    both = zip(first.sources, first.references, first.hypotheses, other.hypotheses, strict=True)
+    each: list[dict[str, Any]] = [
+        {"number": number, "source": source, "reference": ref, "outputs": outputs,
+         "scores": [chrf(output, ref) for output in outputs]}
+        for number, (source, ref, *outputs) in enumerate(both, start=1)
+    ]  # fmt: skip
+    gain = lambda sentence: sentence["scores"][1] - sentence["scores"][0]
+    each.sort(key=gain, reverse=True)
+    better, worse = each[:most], each[max(most, len(each) - most) :]
+    return [x for x in better if gain(x) > 0] + [x for x in worse[::-1] if gain(x) < 0]
+
+
+def score_files(output: Path, reference: Path, lang: str | None = None) -> list[dict[str, Any]]:
     """Compute every kind of BLEU for a file of translations, one sentence per line.
 
-    Both files may be compressed with gzip.
+    Args:
+        output, reference: may be compressed with gzip.
+        lang: of both; by default the one that the name of a file ends in, such as ref.de.
 
-    Returns: one row per kind of BLEU.
+    Returns: rows as from `evaluate`; only the scores that need no language if it is unknown.
 
     Raises: ValueError if the files do not have the same number of lines.
     """
@@ -246,5 +344,9 @@ def score_files(output: Path, reference: Path, lang: str) -> list[dict[str, obje
     if (ours := len(hypotheses)) != (theirs := len(references)):
         wanted = f"expected as many lines in {output} as in {reference}"
         raise InputError(f"{wanted}; got {ours}, {theirs}")
+    lang = lang or language_of(reference) or language_of(output)
+    if lang is None:
+        advice = "--lang de, or a name such as ref.de, adds the scores of tokenized text"
+        warnings.warn(f"the language of {reference} is unknown; {advice}", stacklevel=2)
     shared = {"output": output.name, "reference": reference.name, "sentences": len(references)}
     return [shared | score for score in _all_scores(hypotheses, references, lang)]

@@ -14,7 +14,6 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from itertools import product
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -73,7 +72,7 @@ def run_translate(options: argparse.Namespace) -> None:
     if not (options.text or options.input) and sys.stdin.isatty():
         search["chunk"] = 1  # a user waits for each answer
     with _text_output(options.output) as out:
-        translator = _load(options)
+        translator = _load(options, options.model)
         groups = translator.candidates(sentences, **search)
         for number, group in enumerate(groups, start=1):
             for found in group:
@@ -87,40 +86,62 @@ def run_generate(options: argparse.Namespace) -> None:
     prompt = options.text[0] if options.text else _whole_input()
     names = "temperature", "top_k", "top_p", "seed", "chat"
     choice = {name: getattr(options, name) for name in names}
+    choice |= {"stop": options.stop} if options.stop else {}
+    device = _device(options.device)
     with _text_output(None) as out:
-        generator = annotated.load_language_model(options.model).to(_device(options.device))
+        generator = annotated.load_language_model(options.model, device, options.dtype)
         for part in generator.stream(prompt, options.max_new_tokens, **choice):
             print(part, end="", file=out, flush=True)
         print(file=out)
 
 
 def run_evaluate(options: argparse.Namespace) -> None:
-    from annotated.machinery.corpora.registry import parse_data, split_parts
+    from annotated.machinery.corpora.registry import default_split, parse_data, split_parts
     from annotated.machinery.formats.hub import model_folder
     from annotated.machinery.runs.folder import read_config
+    from annotated.machinery.scoring import Judged, compare, judge
 
-    names = options.data
-    if not names:
-        folder = model_folder(options.model)
+    names, own = options.data, not options.data
+    if own:
+        folder = model_folder(options.model[0])
         if not (folder / "training.json").exists():
             raise InputError(f"expected --data, because {folder} has no training.json")
         names = [read_config(folder).data]
     corpora = [parse_data(name) for name in names]
     if any(tgt == "trees" for _, _, tgt in corpora):
         raise InputError("expected a corpus of translations; score a parser by parse --treebank")
-    tasks = [(corpus, split, *pair) for (corpus, *pair), split in product(corpora, options.split)]
+    tasks = [
+        (corpus, split, *pair)
+        for corpus, *pair in corpora
+        for split in options.split or [default_split(corpus, own)]
+    ]
     parts = [part for task in tasks for part in split_parts(*task)]
-    _check_results(
-        "evaluate", options.out, *(side for part in parts for side, _ in (part.source, part.target))
-    )
-    translator, rows = _load(options), []
+    sides = [side for part in parts for side, _ in (part.source, part.target)]
+    _check_results("evaluate", options.out, *sides)
+    names = options.model
+    translators = [_load(options, name) for name in names]
+    rows: list[dict[str, Any]] = []
+    search: dict[str, Any] = {"beam": options.beam, "alpha": options.alpha}
     for task in tasks:
-        search = {"beam": options.beam, "alpha": options.alpha}
-        found: list[dict[str, Any]] = annotated.evaluate(translator, *task, **search)
-        scores = "perplexity {perplexity:.2f} per piece, accuracy {accuracy:.1%}".format(**found[0])
-        print(f"{task[0]} {task[1]}: {found[0]['search']}, {scores}")
-        _print_bleu(found, ["corpus", "split"])
-        rows += found
+        first: Judged | None = None
+        for name, translator in zip(names, translators, strict=True):
+            found = judge(translator, *task, **search)
+            different = compare(first, found, task[-1]) if first else []
+            first = first or found
+            if len(names) > 1:
+                found.rows[:] = [{"model": name} | row for row in found.rows]
+            about = "{search}, perplexity {perplexity:.2f} per piece, accuracy {accuracy:.1%}, "
+            about += "length ratio {length_ratio:.3f}, brevity penalty {brevity_penalty:.3f}"
+            where = f"{name}, {task[0]}" if len(names) > 1 else task[0]
+            print(f"{where} {task[1]}: {about.format(**found.rows[0])}")
+            _print_bleu(found.rows, ["corpus", "split"])
+            for each in different:
+                scores = "{:.1f} and {:.1f}".format(*each["scores"])
+                print(f"sentence {each['number']}, chrF2 {scores}: {_one_line(each['source'])}")
+                texts = zip((names[0], name), each["outputs"], strict=True)
+                for label, text in (("reference", each["reference"]), *texts):
+                    print(f"  {label}: {_one_line(text)}", flush=True)
+            rows += found.rows
     _write_bleu(rows, options.out)
 
 
@@ -265,7 +286,11 @@ def _print_bleu(rows: list[dict[str, Any]], names: list[str]) -> None:
     """Print scores, one per line."""
     for row in rows:
         name = " ".join(row[name] for name in names)
-        print(f"{name:5} {row['text']:33} {row['score']:.2f}  {row['signature']}", flush=True)
+        low, high = row.get("interval", (0, 0))
+        score = f"{row['score']:.2f} ± {(high - low) / 2:.2f}" if high else f"{row['score']:.2f}"
+        if "p_value" in row:
+            score += f" ({row['difference']:+.2f}, p = {row['p_value']:.3f})"
+        print(f"{name:5} {row['text']:33} {score}  {row['signature']}", flush=True)
 
 
 def _write_bleu(rows: list[dict[str, Any]], out: str | None) -> None:
@@ -321,11 +346,11 @@ def _require_input(wanted: str) -> None:
         raise InputError(f"expected {wanted}, as arguments or on standard input, which is closed")
 
 
-def _load(options: argparse.Namespace) -> Any:
-    """The translator of a command that has options of the engine."""
+def _load(options: argparse.Namespace, name: str) -> Any:
+    """The translator of this name for a command that has options of the engine."""
     device, engine = _device(options.device), options.engine
     more = {"precision": options.precision, "checkpoint": options.checkpoint}
-    return annotated.load_pretrained(options.model, device, engine, **more)
+    return annotated.load_pretrained(name, device, engine, **more)
 
 
 def _device(name: str | None) -> str:

@@ -79,8 +79,10 @@ def _add_search(parser: argparse.ArgumentParser, alpha: float) -> None:
     add("--device", help=_DEVICE)
 
 
-def _add_model(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("model", help=_MODEL)
+def _add_model(
+    parser: argparse.ArgumentParser, text: str = _MODEL, nargs: str | None = None
+) -> None:
+    parser.add_argument("model", nargs=nargs, help=text)
     text = "of a run, also while it trains: best (on the development set), last, or the number of "
     text += "its update (default: the average at its end if there is one, else best, else last)"
     parser.add_argument("--checkpoint", metavar="best|last|N", help=text)
@@ -93,12 +95,27 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
     add("--precision", default="float32", help=text)
 
 
+HOW_TO_NAME_DATA = """
+data, with the languages of source and target in two or three letters:
+  multi30k-en-de            a corpus of `annotated data list`
+  my/folder-en-de           train.en and train.de, dev.en and dev.de; or train.csv and dev.csv
+  my/news.en,my/news.de     two files with one sentence per line; or FILE,FILE-en-de
+  my/pairs.csv-en-de        a table (.csv, .tsv or .parquet) with columns en and de
+  my/pairs.csv:text,german-en-de   a table with other columns
+
+Files may be compressed with gzip or xz. If there is no development set, a twentieth of the source
+sentences, at most 1,000, is held out: always the same sentences, and each with all its pairs.
+"""
+
+
 def _add_prepare(parser: argparse.ArgumentParser) -> None:
     from annotated.machinery.corpora.prepared import RULES
     from annotated.training import PRESETS, TrainingConfig
 
     add = parser.add_argument
-    parser.epilog = "Prints the folder, which train finds from the same options or by --prepared."
+    parser.epilog = HOW_TO_NAME_DATA + (
+        "\nPrints the folder, which train finds from the same options or by --prepared.\n"
+    )
     preset = "use the options of this run (default: multi30k-en-de, whose values are shown below)"
     add("--preset", choices=PRESETS, help=preset)
     add("--out", default="", help=f"{_NEW} (default: one next to the downloads)")
@@ -110,9 +127,10 @@ def _add_prepare(parser: argparse.ArgumentParser) -> None:
 def _add_train(parser: argparse.ArgumentParser) -> None:
     from annotated.training import PRESETS, TrainingConfig
 
-    parser.epilog = (
-        "Ctrl-C saves and stops. Example: annotated train --data multi30k-en-fr --out runs/en-fr. "
-        "With several GPUs: torchrun --standalone --nproc-per-node gpu -m annotated train"
+    parser.epilog = HOW_TO_NAME_DATA + (
+        "\nexample: annotated train --data multi30k-en-fr --out runs/en-fr\n\n"
+        "Ctrl-C saves and stops. "
+        "With several GPUs: torchrun --standalone --nproc-per-node gpu -m annotated train\n"
     )
     preset = "a whole set of options, which those given override (default: multi30k-en-de, whose "
     preset += "values are the defaults below, or with --resume the run's own)"
@@ -130,6 +148,14 @@ examples:
 Supports models of the families Llama, SmolLM2, Qwen 3, GPT-2 and Pythia. The text is printed as it
 is generated, without the prompt. A symbol of the model in the prompt, such as <|im_end|>, is not
 text: it acts as that symbol, also in a user's message.
+"""
+
+HOW_TO_EVALUATE = """
+example: annotated evaluate runs/first runs/second --data multi30k-en-de
+
+Prints BLEU and chrF with sacreBLEU's signatures, 95% intervals (bootstrap), the length of the
+translations relative to the references, and the brevity penalty. For each further model, also the
+p-value of its differences from the first (paired bootstrap) and the sentences that differ most.
 """
 
 HOW_TO_TRANSLATE = """
@@ -186,15 +212,20 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     add("--top-k", type=int, help=text)
     text = "seed of the random numbers; the same seed generates the same text"
     add("--seed", type=int, help=text)
+    text = "end before this text, such as a new line; several may be given"
+    add("--stop", metavar="TEXT", action="append", help=text)
     add("--device", help=_DEVICE)
+    text = "of the numbers: float32, bfloat16 or float16"
+    add("--dtype", default="float32", help=text + told)
 
 
 def _add_evaluate(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    _add_model(parser)
-    text = "CORPUS-SRC-TGT or FOLDER-SRC-TGT (default: the data that the model was trained on)"
+    parser.epilog, add = HOW_TO_EVALUATE, parser.add_argument
+    _add_model(parser, f"{_MODEL}; each further one is compared with the first", nargs="+")
+    text = "as for train, several possible (default: the data that the first model was trained on)"
     add("--data", nargs="+", help=text)
-    add("--split", nargs="+", default=["test"], help="default: test")
+    text = "default: test; of files all, or dev if the first model was trained on them"
+    add("--split", nargs="+", help=text)
     _add_search(parser, 0.6)
     _add_engine(parser)
     add("--out", help=_OUT)
@@ -205,7 +236,8 @@ def _add_score(parser: argparse.ArgumentParser) -> None:
     text = "translations, plain text, one sentence per line"
     add("text", metavar="output", nargs="+", help=text)
     add("--ref", required=True, help="reference, plain text, one sentence per line")
-    add("--lang", default="de", help="language of both (default: %(default)s)")
+    text = "language of both, such as de or deu (default: as the files' names end, such as ref.de)"
+    add("--lang", help=text)
     add("--out", help=_OUT)
 
 
@@ -283,8 +315,8 @@ _COMMANDS: dict[str, tuple[Callable[[Any], None], str]] = {  # by NAME, which `r
     "train": (_add_train, "train a model; also with torchrun, on several processes"),
     "translate": (_add_translate, "translate sentences, a file, or standard input"),
     "generate": (_add_generate, "continue a text with a language model"),
-    "evaluate": (_add_evaluate, "score a model: BLEU and perplexity"),
-    "score": (_add_score, "score files of translations with BLEU"),
+    "evaluate": (_add_evaluate, "score a model, or compare several: BLEU, chrF and perplexity"),
+    "score": (_add_score, "score files of translations with BLEU and chrF"),
     "parse": (_add_parse, "print the trees of sentences, or score a parser"),
     "treebank": (_add_treebank, "write trees to train on"),
     "heads": (_add_heads, "measure what a model's heads attend to"),

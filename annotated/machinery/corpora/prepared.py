@@ -38,7 +38,7 @@ from annotated.machinery import files
 from annotated.machinery.corpora.cleaning import Line, PairReport, good_pairs
 from annotated.machinery.corpora.downloads import cache_folder, sha256_of
 from annotated.machinery.corpora.encoding import EncodedPairs, PairEncoder
-from annotated.machinery.corpora.registry import Part, parse_data, split_parts
+from annotated.machinery.corpora.registry import HeldOut, Part, parse_data, split_parts
 from annotated.machinery.corpora.vocabularies import VOCABULARIES, read_tokenizer
 from annotated.machinery.errors import FileError, InputError, MissingFile, check_whole
 from annotated.machinery.files import reading, settings, write_text, writing_new_folder
@@ -277,6 +277,11 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
                 if not pairs[split]:
                     wanted = "expected pairs to train and to validate on"
                     raise InputError(f"{wanted}; {config.data} has no {split}")
+        if any(each.held_out == HeldOut("source") for each in source.parts["dev"]):
+            held = f"{pairs['dev']:,} of {sum(pairs.values()):,} pairs are held out for it"
+            say(
+                f"{config.data} has no development set: {held}; training sees none of their sources"
+            )
         if _Source.of(config).key != source.key:
             raise FileError(f"{config.data} was changed while it was read; prepare it again")
         written = {path.name: _sums(path) for path in sorted(part.iterdir())}

@@ -11,15 +11,20 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from functools import cache, lru_cache
 from itertools import chain, zip_longest
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from dacite import from_dict
 
+from annotated.machinery.checks import without_surrogates
 from annotated.machinery.corpora.cleaning import Line, PairReport, good_pairs
 from annotated.machinery.corpora.downloads import cache_folder, download, sha256_of
+from annotated.machinery.corpora.languages import language_of, three_letters, two_letters
+from annotated.machinery.corpora.tables import TABLES, is_table, table_lines
 from annotated.machinery.corpora.texts import bare_lines, part_lines
 from annotated.machinery.errors import FileError, InputError, MissingFile
 from annotated.machinery.files import resource_path
@@ -42,10 +47,13 @@ class CorpusFile:
 
 @dataclass(frozen=True)
 class HeldOut:
-    """How dev and test are held out of parts that they share with train; see `corpora.toml`."""
+    """How dev and test are held out of parts that they share with train; see `corpora.toml`.
+
+    By "source" holds for data that are not registered and have no development set.
+    """
 
     by: str
-    dev: int
+    dev: int = 0
     test: int = 0
 
 
@@ -136,9 +144,6 @@ def known_split(corpus: Corpus, split: str) -> list[str]:
     return corpus.splits[split]
 
 
-_THREE = {"en": "eng", "de": "deu", "fr": "fra"}  # letters of the codes in ISO 639-3
-
-
 def corpus_parts(corpus: Corpus, split: str, src: str, tgt: str) -> list[tuple[str, str]]:
     """The parts of a split: for each, the files of its source and of its target.
 
@@ -155,7 +160,7 @@ def corpus_parts(corpus: Corpus, split: str, src: str, tgt: str) -> list[tuple[s
         raise InputError(f"expected English on one side of {corpus.name}; got {src!r}, {tgt!r}")
 
     def side(part: str, lang: str) -> str:
-        threes = {"lang3": _THREE.get(lang, lang), "foreign3": _THREE.get(foreign, foreign)}
+        threes = {"lang3": three_letters(lang), "foreign3": three_letters(foreign)}
         role = "ref" if lang == "en" else "src"
         return part.format(lang=lang, foreign=foreign, role=role, **threes)
 
@@ -233,6 +238,7 @@ class Part:
         source, target: file of a side, and the member if it is an archive; equal if one file
             contains both sides, English first, separated by a tab.
         from_english: whether English is the source.
+        columns: of source and target, if the file is a table.
         split, held_out: for a part that several splits share.
     """
 
@@ -243,6 +249,7 @@ class Part:
     from_english: bool = True
     split: str = ""
     held_out: HeldOut | None = None
+    columns: tuple[str, str] | None = None
 
     def lines(self) -> Iterator[Line]:
         """The lines: number, source, target; None for a side without such a line."""
@@ -252,10 +259,27 @@ class Part:
             if total < rule.dev + rule.test:
                 found = f"{total} lines, of which {rule.dev + rule.test} are to be held out"
                 raise FileError(f"{self.source[0]}: expected the lines of all splits; got: {found}")
-        for number, (source, target) in enumerate(self._all_lines(), start=1):
-            english = (source if self.from_english else target) or b""
+        if rule and rule.by == "source":
+            stats = [path.stat() for path, _ in (self.source, self.target)]
+            stamps = [(stat.st_size, stat.st_mtime_ns) for stat in stats]
+            last = _last_held_out(replace(self, split=""), *stamps)
+            for line in self._numbered():
+                place = _place(line)
+                if (place is not None and place <= last) == (self.split == "dev"):
+                    yield line
+            return
+        for number, source, target in self._numbered():
+            english: Any = (source if self.from_english else target) or b""
             if not rule or _split_of(rule, number, english, total) == self.split:
                 yield number, source, target
+
+    def _numbered(self) -> Iterator[Line]:
+        """The lines of all splits with their numbers."""
+        if self.columns:
+            yield from table_lines(self.source[0], self.columns)
+            return
+        for number, (source, target) in enumerate(self._all_lines(), start=1):
+            yield number, source, target
 
     def _all_lines(self) -> Iterator[tuple[bytes | None, bytes | None]]:
         """The lines of all splits."""
@@ -265,6 +289,30 @@ class Part:
         for line in _sentences(*self.source):
             english, other = (*line.split(b"\t"), None)[:2]
             yield (english, other) if self.from_english else (other, english)
+
+
+_MOST_HELD_OUT = 1000  # sources, or a twentieth of all if that is less
+
+
+def _place(line: Line) -> int | None:
+    """A number below 2^64 that depends on the letters of the source; None for a bad pair."""
+    report = PairReport("")
+    for source, _ in good_pairs([line], report):
+        letters = re.sub(r"\W", "", source.casefold()) or source
+        digest = hashlib.sha256(without_surrogates(letters).encode()).digest()
+        return int.from_bytes(digest[:8], "big")
+    return None
+
+
+@lru_cache(maxsize=8)
+def _last_held_out(part: Part, *stamps: tuple[int, int]) -> int:
+    """The greatest `_place` that is held out; the stamps of the files are for the cache."""
+    places = (place for line in part._numbered() if (place := _place(line)) is not None)
+    found = np.unique(np.fromiter(places, np.uint64))
+    if len(found) < 2:
+        wanted = "expected two different source sentences or more, of which some are held out"
+        raise FileError(f"{part.source[0]}: {wanted}; got {len(found)}")
+    return int(found[min(_MOST_HELD_OUT, max(1, len(found) // 20)) - 1])
 
 
 def split_parts(
@@ -278,13 +326,18 @@ def split_parts(
     """
     if not isinstance(corpus, str):
         raise InputError(f"expected a corpus as a string; got {type(corpus).__name__}")
-    if corpus not in known_corpora() and os.path.isdir(folder := Path(corpus)):
-        one, other = (_folder_file(folder, f"{split}.{lang}") for lang in (src, tgt))
-        return [Part(f"{folder}, {split}", "refuse" if on_bad == "auto" else on_bad, one, other)]
+    if corpus not in known_corpora() and (own := _own_part(corpus, split, src, tgt, on_bad)):
+        return [own]
     if "+" in corpus:
         more = split, src, tgt, on_bad, fetch
-        return [part for name in corpus.split("+") for part in split_parts(name, *more)]
-    found = find_corpus(corpus, "a folder, or ")
+        parts = [part for name in corpus.split("+") for part in split_parts(name, *more)]
+        for part in parts:
+            if part.held_out and part.held_out.by == "source":
+                wanted = f"expected a development set in {part.source[0].parent}"
+                raise InputError(f"{wanted}; none is held out of data that are joined by +")
+        return parts
+    found = find_corpus(corpus, "a folder, two files (FILE,FILE), a table (.tsv, .csv), or ")
+    src, tgt = two_letters(src), two_letters(tgt)  # as in the registry
     if on_bad == "auto":
         on_bad = found.on_bad if split == "train" else "refuse"
     names = corpus_parts(found, split, src, tgt)
@@ -299,12 +352,75 @@ def split_parts(
     return parts
 
 
-def _folder_file(folder: Path, name: str) -> tuple[Path, str]:
-    """A file in a folder, which may be compressed, as a side of a `Part`."""
-    for ending in "", ".gz", ".xz":
-        if (path := folder / f"{name}{ending}").exists():
-            return path, ""
-    raise MissingFile(f"expected {name} in {folder}")
+def _own_part(corpus: str, split: str, src: str, tgt: str, on_bad: str) -> Part | None:
+    """The part of a split in a folder, two files or a table; None if the name is none of these.
+
+    Where there is no development set, it is held out of the training data.
+    """
+    folder = Path(corpus)
+    held_out = split in ("train", "dev")
+    if os.path.isdir(folder):
+        held_out = held_out and not any(folder.glob("dev.*"))
+        found = _folder_files(folder, "train" if held_out else split, src, tgt)
+        if not found:
+            raise MissingFile(f"expected {split}.{src} in {folder}")
+    elif not (found := _named_files(corpus, src, tgt)):
+        return None
+    elif not held_out and split != "all":
+        raise InputError(f"expected a split out of train, dev, all of {corpus}; got {split!r}")
+    one, other, columns = found
+    on_bad = "refuse" if on_bad == "auto" else on_bad
+    rule = HeldOut("source") if held_out else None
+    name = f"{folder}, {split}"
+    return Part(name, on_bad, (one, ""), (other, ""), True, split, rule, columns)
+
+
+_Files = tuple[Path, Path, tuple[str, str] | None]  # of source and target, and columns of a table
+
+
+def _folder_files(folder: Path, split: str, src: str, tgt: str) -> _Files | None:
+    """The files of a split in a folder, which may be compressed; None if there are none."""
+
+    def find(name: str) -> Path | None:
+        paths = (folder / f"{name}{ending}" for ending in ("", ".gz", ".xz"))
+        return next((path for path in paths if path.exists()), None)
+
+    one, other = find(f"{split}.{src}"), find(f"{split}.{tgt}")
+    if one and other:
+        return one, other, None
+    if one or other:
+        raise MissingFile(f"expected {split}.{tgt if one else src} in {folder}")
+    tables = (find(f"{split}{ending}") for ending in TABLES)
+    return next(((table, table, (src, tgt)) for table in tables if table), None)
+
+
+def _named_files(name: str, src: str, tgt: str) -> _Files | None:
+    """The files of FILE,FILE or of TABLE or TABLE:COLUMN,COLUMN; None for any other name."""
+    path, _, columns = name.rpartition(":")
+    path, columns = (path, columns) if is_table(Path(path)) else (name, "")
+    table, (one, _, other) = Path(path), columns.partition(",")
+    if is_table(table) and "," not in table.name:
+        files = [table, table]
+    elif len(files := [Path(file) for file in name.split(",")]) != 2:
+        return None
+    for file in files:
+        if not os.path.isfile(file):
+            if "+" in name:  # several, which may be of any kind
+                return None
+            raise MissingFile(f"expected sentences in {file}; there is no such file")
+    if files[0] != files[1]:
+        return files[0], files[1], None
+    if columns and not (one and other):
+        raise InputError(f"expected two columns as {table.name}:SOURCE,TARGET; got {columns!r}")
+    return table, table, (one, other) if one else (src, tgt)
+
+
+def default_split(corpus: str, trained_on: bool) -> str:
+    """The split to evaluate on; files have no test, so that it is all of them, or what was held
+    out if the model was trained on them."""
+    if corpus in known_corpora() or os.path.isdir(corpus) or not _named_files(corpus, "", ""):
+        return "test"
+    return "dev" if trained_on else "all"
 
 
 def load_pairs(
@@ -319,9 +435,12 @@ def load_pairs(
     """Source and target sentences of a split, which are translations of each other line by line.
 
     Args:
-        corpus: a name in the registry, a folder with files such as train.en (./NAME if its name
-            is registered), or several of these joined by +.
-        split: "train", "dev", "test", …
+        corpus: a name in the registry, a folder with files such as train.en or train.csv (./NAME
+            if its name is registered), or several of these joined by +; or two files as
+            "FILE,FILE"; or a table (.tsv, .csv or .parquet) with columns named by the languages,
+            or as in "FILE:SOURCE,TARGET".
+        split: "train", "dev", "test", …; of files "all" too. If there is no development set, some
+            sources are held out of the training data: always the same, and with all their pairs.
         src, tgt: languages, such as "en" and "de".
         on_bad: "refuse" to stop at unusable pairs; "drop" to omit them with a warning; "auto" to
             drop them from training data that is registered with "drop", and otherwise to refuse.
@@ -348,11 +467,17 @@ def load_pairs(
 def parse_data(data: str) -> tuple[str, str, str]:
     """Corpus, source and target language of a name such as "multi30k-en-de" or "my/texts-en-de".
 
+    Two files whose names end in languages, as in "my/news.en,my/news.de", need no others.
+
     Raises: ValueError unless it ends in two languages.
     """
+    if isinstance(data, str) and data.count(",") == 1:
+        ends = [language_of(Path(name)) for name in data.split(",")]
+        if ends[0] and ends[1]:
+            return data, ends[0], ends[1]
     corpus, *pair = data.rsplit("-", 2) if isinstance(data, str) else ""
     if len(pair) < 2 or not corpus:
-        wanted = "CORPUS-SRC-TGT, such as multi30k-en-de, or FOLDER-SRC-TGT"
+        wanted = "CORPUS-SRC-TGT, such as multi30k-en-de, or FOLDER-SRC-TGT or TABLE.csv-SRC-TGT"
         raise InputError(f"expected data as {wanted}; got {data!r}")
     src, tgt = pair
     known = known_corpora()  # some corpora have languages in their names

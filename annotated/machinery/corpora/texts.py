@@ -18,7 +18,7 @@ from typing import IO, Any
 from annotated.machinery.errors import FileError
 from annotated.machinery.files import reading
 
-_OPENERS: dict[str, Any] = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open}
+OPENERS: dict[str, Any] = {".gz": gzip.open, ".tgz": gzip.open, ".xz": lzma.open}
 _MAX_LINE = 1 << 20  # bytes
 
 
@@ -87,9 +87,9 @@ def part_lines(path: Path, member: str = "") -> Iterator[bytes]:
     """
     with reading(path, "a complete file of the type that its name indicates"):
         if not member:
-            if path.suffix in _OPENERS and not path.stat().st_size:
+            if path.suffix in OPENERS and not path.stat().st_size:
                 raise FileError(f"{path}: expected a compressed file; it is empty")
-            with _OPENERS.get(path.suffix, open)(path, "rb") as file:
+            with OPENERS.get(path.suffix, open)(path, "rb") as file:
                 yield from bounded_lines(file, str(path))
             return
         found = False

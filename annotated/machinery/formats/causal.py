@@ -8,17 +8,16 @@ scaled rotation is overlooked still generates text, only worse text.
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
 from torch import Tensor
 
-from annotated.language_model import LanguageModel, LanguageModelConfig, generate
-from annotated.machinery.checks import check_names, usable_device, without_surrogates
+from annotated.language_model import LanguageModel, LanguageModelConfig
+from annotated.machinery.checks import usable_device
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import (
     read_json,
@@ -28,10 +27,10 @@ from annotated.machinery.files import (
     settings,
 )
 from annotated.machinery.formats.causal_tokenizer import read_causal_tokenizer
-from annotated.machinery.formats.chat import fill_template
 from annotated.machinery.formats.gguf import read_gguf
 from annotated.machinery.formats.hub import OTHER_TEMPLATES, language_model_folder, weight_files
 from annotated.machinery.formats.own import check_weights, with_weights
+from annotated.machinery.text_generator import TextGenerator
 
 _ACTIVATIONS = {
     "relu": "relu", "silu": "swish", "swish": "swish", "gelu": "gelu", "gelu_new": "gelu_tanh",
@@ -332,97 +331,11 @@ def _convert(
     return {name: checked[label] for name, label in labels.items()}
 
 
-@dataclass(frozen=True)
-class TextGenerator:
-    """A language model with its tokenizer: text in, text out.
-
-    Args:
-        model: in evaluation mode.
-        tokenizer: None if the folder of the model has none; then it accepts only ids.
-        stop: ids that end a text.
-        template: the model's own format for conversations, in Jinja, or None.
-        symbols: the tokenizer's, by the names that a template uses, such as bos_token.
-
-    >>> generator = load_language_model("HuggingFaceTB/SmolLM2-135M-Instruct")
-    >>> generator.generate("The capital of France is", 5, top_k=1)
-    >>> generator.generate("What is the capital of France?", chat=True, top_k=1)
-    """
-
-    model: LanguageModel
-    tokenizer: Tokenizer | None
-    stop: frozenset[int] = frozenset()
-    template: str | None = None
-    symbols: Mapping[str, str] = field(default_factory=dict)
-
-    def generate(self, prompt: str, max_new_tokens: int = 100, **options: Any) -> str:
-        """The whole text that `stream` yields."""
-        return "".join(self.stream(prompt, max_new_tokens, **options))
-
-    def stream(
-        self, prompt: str, max_new_tokens: int = 100, *, chat: bool = False, **options: Any
-    ) -> Iterator[str]:
-        """Continue a text; each part is yielded as soon as no later token can change it.
-
-        Args:
-            prompt: the text.   max_new_tokens: maximum number of new tokens.
-            chat: treat the text as a user's message and generate the answer.
-            options: of `annotated.language_model.generate`: temperature, top_k, top_p, seed, stop;
-                the ids in stop replace the model's own ends of a text.
-
-        Raises: InputError for a model without a tokenizer or template, for a prompt without
-            tokens, and as `generate`.
-        """
-        check_names(options, generate)
-        ids = self.encode(prompt, chat)
-        drawn = generate(self.model, ids, max_new_tokens, **{"stop": self.stop, **options})
-        assert self.tokenizer is not None  # otherwise `encode` has raised
-        text = self.tokenizer.decode(ids)
-        written, is_open = len(text), False
-        for token in drawn:
-            ids = [*ids, token]  # decoding all of them takes less time than a step of the model
-            text, before = self.tokenizer.decode(ids), text
-            if text != before:  # a byte may be the beginning of a character
-                piece = self.tokenizer.id_to_token(token) or ""
-                is_open = text.endswith("\ufffd") or bool(re.fullmatch("<0x[0-9A-F]{2}>", piece))
-            if len(text) > written and not is_open:
-                yield text[written:]
-                written = len(text)
-        if len(text) > written:
-            yield text[written:]
-
-    def encode(self, text: str, chat: bool = False) -> list[int]:
-        """Ids of a text, or of a conversation that begins with it as a user's message.
-
-        As in transformers, a text that contains one of the model's symbols, such as `<|im_end|>`,
-        yields the id of this symbol, also in a user's message.
-
-        Raises: InputError as `stream` does.
-        """
-        if not isinstance(text, str):
-            raise InputError(f"expected a text as a string; got {type(text).__name__}")
-        text = without_surrogates(text)
-        if self.tokenizer is None:
-            raise InputError("expected a model with tokenizer.json; this one accepts only ids")
-        if chat:
-            if self.template is None:
-                wanted = "a model with a chat template"
-                raise InputError(f"expected {wanted}; this one only continues texts")
-            with reading("the chat template", "a template that Jinja can fill in"):
-                filled = fill_template(self.template, text, self.symbols)
-            text = without_surrogates(filled)
-        with reading("tokenizer.json", "a tokenizer that can split this text"):
-            return self.tokenizer.encode(text, add_special_tokens=not chat).ids
-
-    def to(self, device: torch.device | str) -> "TextGenerator":
-        """Move the model to a device, such as "cuda"; returns this generator.
-
-        Raises: InputError unless torch can compute there.
-        """
-        self.model.to(usable_device(device))
-        return self
-
-
-def load_language_model(source: Path | str) -> TextGenerator:
+def load_language_model(
+    source: Path | str,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype | str = "float32",
+) -> TextGenerator:
     """A published language model.
 
     Args:
@@ -430,17 +343,32 @@ def load_language_model(source: Path | str) -> TextGenerator:
             of Llama, SmolLM2, Qwen 3, GPT-2, or Pythia and other models of GPT-NeoX; the name of
             such a model on the Hub, "OWNER/NAME" or "OWNER/NAME@REVISION"; or a GGUF file of
             Llama's kind.
+        device: where it computes, such as "cuda".
+        dtype: of its numbers: "float32", "bfloat16" or "float16".
 
-    Returns: the model, in evaluation mode and single precision, with its tokenizer.
+    Returns: the model, in evaluation mode, with its tokenizer.
 
-    Raises: InputError for an unknown source; MissingFile or FileError that names the file, and the
-        field or tensor that is missing, unknown, or not supported; MissingExtra for a GGUF file
-        without the extra gguf.
+    Raises: InputError for an unknown source, device or dtype; MissingFile or FileError that names
+        the file, and the field or tensor that is missing, unknown, or not supported; MissingExtra
+        for a GGUF file without the extra gguf.
 
     >>> generator = load_language_model("HuggingFaceTB/SmolLM2-135M")
     >>> print(generator.generate("The capital of France is", 5, top_k=1))
     """
-    path = language_model_folder(source)
+    known = {str(kind).removeprefix("torch."): kind for kind in _DTYPES}
+    kind = known.get(str(dtype).removeprefix("torch."))
+    if kind is None:
+        raise InputError(f"expected a dtype out of {', '.join(known)}; got {dtype!r:.80}")
+    usable_device(device)
+    generator = _load(language_model_folder(source))
+    generator.model.to(device, kind)
+    return generator
+
+
+_DTYPES = torch.float32, torch.bfloat16, torch.float16
+
+
+def _load(path: Path) -> TextGenerator:
     if path.suffix == ".gguf" or (path.exists() and not path.is_dir()):
         found = read_gguf(path)
         model = _build(path, found.config, path, found.tensors)

@@ -8,7 +8,7 @@ runs this file as a script, so the file imports nothing else of the package.
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from typing import Any
@@ -24,15 +24,18 @@ _START = (
 )
 
 
-def fill_template(template: str, message: str, symbols: Mapping[str, str]) -> str:
-    """The text of a conversation that begins with a user's message, up to the model's answer.
+def fill_template(
+    template: str, messages: Sequence[Mapping[str, str]], symbols: Mapping[str, str]
+) -> str:
+    """The text of a conversation, up to the model's answer.
 
     Args:
-        template: in Jinja.   symbols: of the tokenizer by name, such as bos_token.
+        template: in Jinja.   messages: each with its role and content.
+        symbols: of the tokenizer by name, such as bos_token.
 
     Raises: ValueError if the template cannot be filled in within the limits, or refuses to be.
     """
-    names = {"messages": [{"role": "user", "content": message}], "tools": None, "documents": None}
+    names = {"messages": [*map(dict, messages)], "tools": None, "documents": None}
     given = json.dumps([template, names | {"add_generation_prompt": True} | dict(symbols)])
     # -I keeps modules of the current folder from replacing those of Python.
     command = [sys.executable, "-I", "-c", _START, __file__, *filter(None, sys.path)]

@@ -13,6 +13,8 @@ import numpy as np
 from sacrebleu.metrics import BLEU, CHRF
 
 from annotated.machinery.corpora.encoding import EncodedPairs
+from annotated.machinery.corpora.languages import two_letters
+from annotated.machinery.corpora.registry import parse_data
 from annotated.machinery.corpora.vocabularies import read_tokenizers
 from annotated.machinery.files import write_text
 from annotated.machinery.palette import PALETTE
@@ -52,7 +54,7 @@ class DevelopmentSample:
         some = [pairs[i] for i in short[np.linspace(0, len(short), count, False, dtype=int)]]
         self.sources = [self.tokenizer.decode(src) for src, _ in some]
         self.references = [(self.target or self.tokenizer).decode(tgt) for _, tgt in some]
-        tokenize = WITHOUT_SPACES.get(config.data.rpartition("-")[2])
+        tokenize = WITHOUT_SPACES.get(two_letters(parse_data(config.data)[2]))
         self.metrics = {"dev_bleu": BLEU(tokenize=tokenize, force=True), "dev_chrf": CHRF()}
 
     def translate(self, model: EncoderDecoder) -> tuple[dict[str, float], list[Example]]:
