@@ -45,7 +45,7 @@ def picture(model: str = "multi30k-en-de") -> str:
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         text(60, 120, "The paper behind every chatbot", 68, 'font-weight="700" fill="#18181b"'),
         text(60, 180, "Attention Is All You Need, executable", 40, f'fill="{COLORS["blue"]}"'),
-        text(60, 235, "every equation runs, every claim is tested", 30, 'fill="#52525b"'),
+        text(60, 235, "every equation runs, every claim has a verdict", 30, 'fill="#52525b"'),
     ]
     for end, row in zip(below, found.weights[-1].mean(dim=0).tolist(), strict=True):
         along = end - BROADEST * sum(row) / 2  # curves arrive side by side

@@ -150,7 +150,7 @@ def story(entries: list[Entry]) -> str:
         return f'<li><a href="{address}">{place}</a> {typeset(said)}</li>'
 
     return (
-        f'<div class="scoreboard">{bar(entries)}<details><summary>The book tests {len(entries)} '
+        f'<div class="scoreboard">{bar(entries)}<details><summary>The book judges {len(entries)} '
         f"claims, and {len(differ)} of them differ from what it finds. Which?</summary>"
         f"<ul>{''.join(map(row, differ))}</ul>"
         f'<p><a href="claims.html">Every claim, and its verdict</a></p></details></div>'
