@@ -8,10 +8,10 @@ import re
 from pathlib import Path
 
 from docutils import nodes
-from heights import style
 from links import details, paper_url
 from notebooks import VERDICT
 from sphinx.transforms.post_transforms import SphinxPostTransform
+from still import place
 
 LARGE = 60_000  # number of characters in a chart's data
 MARK = re.compile(r"^(§[\d.]+ ¶\d+|Abstract|Acknowledgements|(Figure|Table|Footnote) \d+)$")
@@ -169,17 +169,17 @@ class LargeCharts(SphinxPostTransform):
                 raw.children = [nodes.Text(self.data.sub(self.move, text))]
 
     def move(self, found: re.Match) -> str:
-        kept = style(json.loads(found[3]), exact=self.first)
+        style, still = place(json.loads(found[3]), self.first)
         self.first = False
         if len(found[3]) < self.least:
-            return found[1] + kept + found[0].removeprefix(found[1])
+            return found[1] + style + found[0].removeprefix(found[1]) + still
         name = hashlib.sha256(found[3].encode()).hexdigest()[:16]
         folder = Path(self.app.outdir, "charts")
         folder.mkdir(exist_ok=True)
         # A script and not JSON, because a page opened from the disk can load nothing else.
         script = f'(window.chartSpecs ??= {{}})["{name}"] = {found[3]};\n'
         Path(folder, f"{name}.js").write_text(script, encoding="utf-8")
-        return f'{found[1]}{kept} data-spec="{name}"{found[2]}'
+        return f'{found[1]}{style} data-spec="{name}"{found[2]}{still}'
 
 
 SYMBOLS = {  # symbols in formulas and in code, and their anchors on the page of symbols

@@ -15,6 +15,7 @@ from head import add_buttons, colors, describe, drop_scripts, write_front_door
 from links import Modules, Offered, Reference, details, read_docstring
 from live import Live, Turn, write_models
 from notebooks import remote, write_notebooks
+from rail import add_rail
 from reading import add_short_read, add_way
 from sphinx.application import Sphinx
 from verdicts import Claims, collect_claims
@@ -66,7 +67,8 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.connect("builder-inited", prepare)
     app.connect("env-before-read-docs", execute_chapters)
     app.connect("env-updated", collect_claims)
-    for change in add_buttons, describe, drop_scripts, mend_body, add_short_read, add_way:
+    changes = add_buttons, describe, drop_scripts, mend_body, add_short_read, add_way, add_rail
+    for change in changes:
         app.connect("html-page-context", change, priority=900)
     app.connect("build-finished", finish_pages)
     app.connect("build-finished", write_front_door)

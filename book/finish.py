@@ -29,29 +29,37 @@ def mend_body(app: Sphinx, page: str, template: str, context: dict, doctree) -> 
 def finish_pages(app: Sphinx, error: Exception | None) -> None:
     """Set the formulas, and omit files that the theme loads on every page unnecessarily.
 
-    Its icons are also in its styles, as a font; only the results page needs the search index.
+    Only the results page needs the search index.
     """
     if error or app.builder.name != "html":
         return
     static = Path(app.outdir, "_static")
-    for unused in "**/*.map", "**/*.ttf", "scripts/fontawesome.js*", "locales/**/*.*":
+    for unused in (
+        "**/*.map",
+        "**/*.ttf",
+        "scripts/[fb]o*.js*",
+        "locales/**/*.*",
+        "vendor/**/*.*",
+        "styles/*.css",
+        "mystnb*.css",
+    ):
         for path in static.glob(unused):
             path.unlink()
     fonts = static / "formulas"
     copy_fonts(fonts)
-    icons = re.compile(r"\s*<script[^>]*fontawesome\.js[^>]*></script>")
+    theme = re.compile(
+        r"\s*<script[^>]*/(fontawesome|bootstrap)\.js[^>]*></script>"
+        r"|\s*<link[^>]*/(styles/[\w-]+\.css|bootstrap\.js)\?[^>]*/>"
+    )  # icons, tooltips and looks, which are all our own
     words = "searchtools|language_data|searchindex"
     # The first page has the title of the book.
     twice = re.compile(r"<title>(.+?) &#8212; \1</title>")
     search = re.compile(rf"\s*<script[^>]*({words})\.js[^>]*></script>")
-    bar = '<div id="pst-primary-sidebar"'
-    region = f'{bar} role="complementary" aria-label="Menu"'  # else what is in it is in none
     for path in Path(app.outdir).rglob("*.html"):
-        text = icons.sub("", path.read_text(encoding="utf-8"))
+        text = theme.sub("", path.read_text(encoding="utf-8"))
         if path.name != "search.html":
             text = search.sub("", text)
         text = twice.sub(r"<title>\1</title>", text)
-        text = text.replace(f"{bar} class", f"{region} class")
         text = mend_tables(hang_lines(fold_docstrings(text)))
         text = set_formulas(text, os.path.relpath(fonts, path.parent).replace(os.sep, "/"))
         path.write_text(text, encoding="utf-8")

@@ -117,8 +117,14 @@ def write_front_door(app: Sphinx, error: Exception | None) -> None:
 
 
 def drop_scripts(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
-    """Drop what is unused: Thebe, which needs a host, MathJax, whose work is done, and designs."""
-    unwanted = re.compile("thebe|mathjax|design-tabs|sphinx-design", re.IGNORECASE)
+    """Drop what is unused: Thebe, which needs a host, MathJax, whose work is done, and styles.
+
+    How pages look is said in `static/base.css` and `static/book.css` alone.
+    """
+    unwanted = re.compile(
+        r"thebe|mathjax|sphinx-design|design-tabs|toggle|(pygments|copybutton|book-theme|mystnb)\S*\.css",
+        re.IGNORECASE,
+    )
     for files in "script_files", "css_files":
         given = context.get(files, [])
         context[files] = [file for file in given if not unwanted.search(f"{file}{vars(file)}")]

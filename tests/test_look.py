@@ -10,7 +10,7 @@ pytest.importorskip("altair")
 import altair as alt
 from contents import ROOT
 from formulas import apart, set_formulas
-from heights import BUTTON, height, least
+from still import BUTTON, place
 
 import book.charts  # noqa: F401  (enables the theme)
 
@@ -37,19 +37,44 @@ ONE = alt.Chart(alt.Data(values=[{"x": 1}])).mark_point().encode(x="x:Q", y="x:Q
 ONE = ONE.properties(width=230, height=200)
 
 
+def heights(chart: alt.TopLevelMixin) -> list[int]:
+    """The places that are kept for a chart, on a desktop and on a phone."""
+    style, still = place(chart.to_dict(), first=False)
+    assert not still
+    return [int(height) for height in re.findall(r"(\d+)px", style)]
+
+
 def test_charts_side_by_side_stand_one_below_the_other_on_a_phone():
-    assert height(ONE.to_dict(), 358) == height(ONE.to_dict(), 768)
-    both = (ONE | ONE).to_dict()
-    assert height(both, 358) > height(both, 768) + 200
+    wide, narrow = heights(ONE)
+    assert wide == narrow > 200 + BUTTON
+    wide, narrow = heights(ONE | ONE)
+    assert narrow > wide + 200
 
 
-@pytest.mark.parametrize("narrow", [False, True])
-def test_the_place_of_a_later_chart_is_kept_without_drawing_it(narrow):
-    for chart in (ONE, ONE & ONE, ONE | ONE):
-        spec, width = chart.to_dict(), 358 if narrow else 768
-        assert least(spec, narrow) + BUTTON == pytest.approx(height(spec, width), rel=0.15)
-    turned = ONE.properties(usermeta={"turned": 500}).to_dict()
-    assert (least(turned, narrow) > 500) == narrow
+def test_a_title_takes_more_lines_on_a_phone_and_controls_have_their_place():
+    long = (
+        "What a reader of this book would like to see of it, in so many words that they need lines"
+    )
+    wide, narrow = heights(ONE.properties(title=long))
+    assert 20 < narrow - wide < 80
+    sliders = [alt.param(f"p{i}", value=1, bind=alt.binding_range(min=0, max=2)) for i in range(4)]
+    more = [
+        have - had
+        for have, had in zip(heights(ONE.add_params(*sliders)), heights(ONE), strict=True)
+    ]
+    assert 60 <= more[0] < more[1]
+
+
+def test_the_first_chart_of_a_page_is_a_picture_in_the_colors_of_the_theme():
+    bound = alt.binding_range(min=0, max=2, step=0.5, name="size of <b> ")
+    shown = ONE.add_params(alt.param("size", value=1.5, bind=bound)).to_dict()
+    _, still = place(shown, first=True)
+    assert [len(re.findall(f'<svg class="{kind}"', still)) for kind in ("wide", "narrow")] == [1, 1]
+    assert 'fill="var(--layer)"' in still and 'fill="var(--chart-text)"' in still
+    assert not re.search(r'="#(0072b2|27272a|d4d4d8)"', still, re.IGNORECASE)
+    ids = re.findall(r'\bid="([^"]+)"', still)
+    assert len(ids) == len(set(ids)) and set(re.findall(r"url\(#([^)]+)\)", still)) <= set(ids)
+    assert 'min="0" max="2" step="0.5" value="1.5"' in still and "size of &lt;b&gt; " in still
 
 
 @pytest.mark.parametrize(

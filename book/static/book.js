@@ -158,6 +158,35 @@
       chart.onscroll = () => reach(chart);
     }
     chart.view = await drawIn(chart.canvas, await specOf(chart), { actions: false });
+    const still = chart.querySelector(".still");
+    if (still) replace(still, chart.canvas);
+  }
+
+  // The live chart takes the place of its picture, and takes on what was set below this.
+  function replace(still, canvas) {
+    const [set, all] = [still, canvas].map((box) => [...box.querySelectorAll("input, select")]);
+    const at = set.indexOf(document.activeElement);
+    still.remove();
+    all[at]?.focus({ preventScroll: true });
+    all.forEach((control, i) => {
+      if (!set[i] || (set[i].value === control.value && set[i].checked === control.checked)) return;
+      Object.assign(control, { value: set[i].value, checked: set[i].checked });
+      for (const kind of ["input", "change"]) control.dispatchEvent(new Event(kind));
+    });
+  }
+
+  // The first sign of the reader: until then, a page whose first chart is a picture stays light.
+  function moved() {
+    const signs = ["scroll", "pointermove", "pointerdown", "keydown", "focusin", "beforeprint"];
+    const listening = new AbortController();
+    return new Promise((resolve) => {
+      const onsign = () => {
+        listening.abort();
+        resolve();
+      };
+      const options = { signal: listening.signal, passive: true, capture: true };
+      for (const sign of signs) addEventListener(sign, onsign, options);
+    });
   }
 
   // A chart as large as the window, set as on the page. Its shapes and letters grow with it, so each
@@ -348,19 +377,6 @@
       sizes.observe(box);
     }
     document.fonts.ready.then(() => boxes.forEach(reach));
-    for (const toggle of document.querySelectorAll(".bd-sidebar-primary details > summary")) {
-      const chapter = toggle.closest("li").querySelector("a").textContent.trim();
-      toggle.setAttribute("aria-label", `parts of ${chapter}`);
-    }
-  }
-
-  // The theme binds the first button for the menu and the first for the contents, which stand in a
-  // header that it hides: every other button passes its click on to them.
-  function bindToggles() {
-    for (const kind of ["primary", "secondary"]) {
-      const [bound, ...others] = document.querySelectorAll(`.${kind}-toggle`);
-      for (const toggle of others) toggle.addEventListener("click", () => bound.click());
-    }
   }
 
   // What a link leads to on this page; a % in it may begin no letter.
@@ -373,9 +389,34 @@
     }
   }
 
-  // The theme marks in the contents a heading that passes the top, not one that is jumped over.
+  // Whoever sees a page's end has read it; the browser keeps which pages these are.
+  function markRead() {
+    const entries = [...document.querySelectorAll(".rail [data-page]")];
+    const here = entries.find((entry) => entry.querySelector("[aria-current=page]"))?.dataset.page;
+    const kept = () => new Set(localStorage.getItem("read")?.split(","));
+    const show = (read) => {
+      for (const entry of entries) {
+        if (!read.has(entry.dataset.page)) continue;
+        if (!entry.classList.contains("read")) entry.querySelector("small").append(" · read");
+        entry.classList.add("read");
+      }
+    };
+    show(kept());
+    const end = document.querySelector(".prev-next-footer");
+    if (!here || !end) return;
+    const seen = new IntersectionObserver(([{ isIntersecting }]) => {
+      if (!isIntersecting) return;
+      const read = kept().add(here);
+      localStorage.setItem("read", [...read].join(","));
+      show(read);
+      seen.disconnect();
+    });
+    seen.observe(end);
+  }
+
+  // Marks in the contents the section that is read.
   function markPlace() {
-    const places = [...document.querySelectorAll(".page-toc a.nav-link")].map((link) => {
+    const places = [...document.querySelectorAll(".rail li li a")].map((link) => {
       const section = targetOf(link);
       return { link, heading: section?.querySelector("h2, h3, h4") };
     });
@@ -471,7 +512,7 @@
 
   document.addEventListener("DOMContentLoaded", async () => {
     printLight();
-    bindToggles();
+    markRead();
     offerShort();
     unfold();
     addEventListener("hashchange", unfold);
@@ -487,6 +528,7 @@
     const charts = [...document.querySelectorAll("div.chart")];
     if (charts.length === 0) return;
     document.querySelectorAll("div.choice").forEach(offer);
+    if (charts[0].querySelector(".still") && scrollY === 0) await moved();
     await load("vega.js");
     drawAll(charts);
   });

@@ -1,0 +1,49 @@
+"""The rail beside a page: the parts of the book, their pages, and the minutes that each takes."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any, NamedTuple
+
+import yaml
+from contents import ROOT, sources
+from sphinx.application import Sphinx
+
+WORDS_A_MINUTE = 200  # of prose; code and charts are not counted
+
+
+class Entry(NamedTuple):
+    """A page on the rail."""
+
+    page: str
+    title: str
+    depth: int  # 1 for a page below another one
+    minutes: int
+
+
+@cache
+def minutes(page: str) -> int:
+    """How long the prose of a page takes to read: its words without cells and directives."""
+    text = sources()[page].read_text(encoding="utf-8")
+    prose = re.sub(r"^---$.*?^---$|^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return max(1, round(len(prose.split()) / WORDS_A_MINUTE))
+
+
+def add_rail(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
+    """Give the template `rail.html` each part: its caption, whether it is read, and its pages."""
+
+    def listed(chapters: list[dict[str, Any]], depth: int = 0) -> list[Entry]:
+        found = []
+        for chapter in chapters:
+            name = chapter["file"]
+            title = app.env.titles[name].astext()
+            found.append(Entry(name, title, depth, minutes(name.removeprefix("chapters/"))))
+            found += listed(chapter.get("sections", []), depth + 1)
+        return found
+
+    toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
+    parts = [(part["caption"], listed(part["chapters"])) for part in toc["parts"]]
+    context["rail"] = [
+        (caption, page in {entry.page for entry in entries}, entries) for caption, entries in parts
+    ]
