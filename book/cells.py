@@ -128,7 +128,7 @@ class PaperLayer(SphinxPostTransform):
             if strong is None or original or not MARK.match(strong.astext()):
                 continue
             quote["classes"].append("paper-layer")
-            mark = strong.astext()
+            quote["mark"] = mark = strong.astext()
             link = nodes.reference("", "", refuri=paper_url(mark), internal=False, classes=["mark"])
             link += nodes.Text(mark)
             strong.parent.replace(strong, link)

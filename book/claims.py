@@ -47,8 +47,13 @@ class Verdict:
 
     @property
     def place(self) -> str:
-        """The section as it is displayed: §3.2.1, or abstract."""
+        """The section as it is displayed: §3.2.1 ¶4; §4, Table 1; or Abstract."""
         return f"§{self.section}" if self.section[0].isdigit() else self.section
+
+    @property
+    def mark(self) -> str:
+        """How the book marks what the paper says there: §3.2.1 ¶4, Table 1 or Abstract."""
+        return self.place.rpartition(", ")[2]
 
     @property
     def edge(self) -> str:
@@ -106,8 +111,9 @@ def claim(
         id: a short name, such as "s2-convolutions" (section 2), "t3-params" (Table 3) or
             "since-2017-sinks"; unique in the book, because links lead to #claim-ID.
         statement: the claim in one sentence, in our words.
-        section: where the paper makes the claim, such as "3.2.1" or "abstract"; "Since 2017" for
-            a claim of the book's own. The list of all claims is sorted by it.
+        section: where the paper makes the claim, such as "3.2.1 ¶4", "4, Table 1" or "Abstract";
+            the site also shows the verdict beside it, and sorts the claims by it. "Since 2017"
+            for a claim of the book's own.
         kind: the evidence, one of KINDS; "by construction" means a proof, a count or a property.
         holds: whether the claim is true, as computed; None if this cannot be decided here.
         evidence: the numbers that decide it, in a few words.
@@ -118,7 +124,8 @@ def claim(
     Returns: the verdict; a small training run without the effect is "not reproduced here".
 
     Raises: TypeError if holds is neither a bool nor None; KeyError for an unknown kind. The build
-        of the book checks that no part is empty and that no id is used twice.
+        of the book checks that no part is empty, that no id is used twice, and that a page shows
+        what the section names.
     """
     if not (holds is None or isinstance(holds, (bool, np.bool_))):
         raise TypeError(f"claim {id}: expected True, False or None for holds; got {holds!r}")

@@ -6,12 +6,14 @@ import html
 import re
 from collections import Counter
 from dataclasses import fields
+from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
 
 from contents import pages
 from docutils import nodes
 from execution import executed
+from links import details
 from nbformat import NotebookNode
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
@@ -22,6 +24,8 @@ from tables import typeset
 from book.claims import MARKS, Verdict
 
 MIME = "application/vnd.annotated.claim+json"
+NUMBER = re.compile(r"[\d.]*")  # of a section, without the paragraph or table that follows it
+MARKED = re.compile(r"^> \*\*([^*]+)\*\*", re.MULTILINE)  # restatements in a chapter's source
 
 
 class Entry(NamedTuple):
@@ -32,8 +36,9 @@ class Entry(NamedTuple):
 
     @property
     def section(self) -> str:
-        """The section under which it is counted: 3.2 for 3.2.1."""
-        return ".".join(self.verdict.section.split(".")[:2])
+        """The section under which it is counted: 3.2 for 3.2.1 ¶4."""
+        number = NUMBER.match(self.verdict.section)[0]
+        return ".".join(number.split(".")[:2]) or self.verdict.section
 
 
 def claims_of(notebook: NotebookNode) -> list[Verdict]:
@@ -54,7 +59,7 @@ def claims_of(notebook: NotebookNode) -> list[Verdict]:
 
 
 def collect(notebooks: dict[str, NotebookNode]) -> list[Entry]:
-    """The claims of executed notebooks, sorted by section and then by order of appearance.
+    """The claims of executed notebooks, sorted by place and then by order of appearance.
 
     Raises: ExtensionError if two claims have one id, and as `claims_of`.
     """
@@ -68,11 +73,19 @@ def collect(notebooks: dict[str, NotebookNode]) -> list[Entry]:
     return sorted(entries.values(), key=lambda entry: place(entry.verdict.section))
 
 
-def place(section: str) -> list[int]:
-    """Sort key of a section: the abstract first, 3.5 before 3.10, and later work last."""
-    if section[0].isdigit():
-        return [int(part) for part in section.split(".")]
-    return [] if section == "abstract" else [99]
+def place(section: str) -> tuple[list[int], str]:
+    """Sort key: the abstract first, 3.5 before 3.10, paragraphs before tables, later work last."""
+    if number := NUMBER.match(section)[0]:
+        return [int(part) for part in number.split(".")], section.removeprefix(number)
+    return ([] if section == "Abstract" else [99]), ""
+
+
+def check_places(entries: list[Entry], marks: set[str]) -> None:
+    """Raises: ExtensionError for a claim about a paragraph or table that no page shows."""
+    for page, verdict in entries:
+        section_alone = re.fullmatch(r"§[\d.]+|Since 2017", verdict.mark)
+        if not section_alone and verdict.mark not in marks:
+            raise ExtensionError(f"claim {verdict.id} in {page}: no page shows {verdict.mark}")
 
 
 OPENED = "differs", "not reproduced here", "open"
@@ -157,6 +170,29 @@ def story(entries: list[Entry]) -> str:
     )
 
 
+def beside(entries: list[Entry], folder: str) -> str:
+    """The verdicts on one paragraph, as a note in its margin that leads to their boxes."""
+    told = []
+    for page, verdict in entries:
+        name, said = verdict.verdict, typeset(html.escape(verdict.statement))
+        told.append(
+            f'<p style="--edge: {verdict.edge}"><a href="{folder}{page}.html#claim-{verdict.id}">'
+            f"<strong>{MARKS[name][0]} {name}</strong></a> {said}</p>"
+        )
+    label = f"verdict{'s' * (len(told) > 1)} on {entries[0].verdict.mark}"
+    return f'<aside class="beside" role="note" aria-label="{label}">{"".join(told)}</aside>'
+
+
+def put_beside(document: nodes.document, entries: list[Entry], folder: str) -> None:
+    """Put the verdicts on each paragraph of the paper before it."""
+    for ours in list(document.findall(nodes.block_quote)):
+        if judged := [entry for entry in entries if entry.verdict.mark == ours.get("mark")]:
+            folded = isinstance(ours.parent, details)  # below the paper's own words
+            paragraph = ours.parent.previous_sibling() if folded else ours
+            note = nodes.raw("", beside(judged, folder), format="html")
+            paragraph.parent.insert(paragraph.parent.index(paragraph), note)
+
+
 def linked(verdict: str, page: str = "claims.html") -> str:
     """The words of a verdict, which lead to what they mean."""
     return f'<a class="symbol" href="{page}#what-the-verdicts-mean">{verdict}</a>'
@@ -179,13 +215,17 @@ def collect_claims(app: Sphinx, env: BuildEnvironment) -> list[str]:
     there = [name for name in pages() if f"chapters/{name}" in env.found_docs]
     notebooks = {name: executed(env, f"chapters/{name}") for name in there}
     entries = collect({name: made for name, made in notebooks.items() if made})
+    texts = {name: Path(env.doc2path(f"chapters/{name}")).read_text("utf-8") for name in there}
+    marks = {name: MARKED.findall(text) for name, text in texts.items()}
+    check_places(entries, set().union(*marks.values()))
     changed = entries != getattr(env, "book_claims", None)
     env.book_claims = entries
-    return [page for page in SHOWN_ON if changed and page in env.found_docs]
+    shown_on = {*SHOWN_ON, *(f"chapters/{name}" for name in there if marks[name])}
+    return [page for page in shown_on if changed and page in env.found_docs]
 
 
 class Claims(SphinxPostTransform):
-    """Fill the placeholders on pages with the collected claims, and link verdicts to the key."""
+    """Put the collected claims into placeholders and beside the paper; link verdicts to the key."""
 
     default_priority = 194
     formats = ("html",)
@@ -199,3 +239,4 @@ class Claims(SphinxPostTransform):
                 raw.replace_self(nodes.raw("", told, format="html"))
             elif show := PLACES.get(text.strip()):
                 raw.replace_self(nodes.raw("", show(self.env.book_claims), format="html"))
+        put_beside(self.document, self.env.book_claims, page.removesuffix("claims.html"))

@@ -15,13 +15,17 @@ pytest.importorskip("myst_nb", reason="needs the extra `book`")
 
 import small_books
 import verdicts
+from cells import PaperLayer, show_paper
+from docutils import nodes
+from docutils.frontend import get_default_settings
+from docutils.utils import new_document
 from execution import execute_chapters
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from sphinx.errors import ExtensionError
 
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
 STATEMENT = "Nine is odd."
-GIVEN = {"id": "s9-odd", "statement": STATEMENT, "section": "3.2.1", "evidence": "9 = 2·4 + 1"}
+GIVEN = {"id": "s9-odd", "statement": STATEMENT, "section": "3.2.1 ¶4", "evidence": "9 = 2·4 + 1"}
 GIVEN["control"] = "a half of 9 that is whole"
 
 
@@ -72,11 +76,11 @@ def test_a_claim_says_what_decides_it(changed: dict, error: type[Exception], tol
 def test_a_notebook_and_the_build_get_their_own_form():
     bundle = made(holds=False)._repr_mimebundle_()
     refuted = "What would have refuted it: a half of 9 that is whole"
-    told = f"✗ differs (§3.2.1): Nine is odd.\n  9 = 2·4 + 1\n  {refuted}"
+    told = f"✗ differs (§3.2.1 ¶4): Nine is odd.\n  9 = 2·4 + 1\n  {refuted}"
     assert bundle["text/plain"] == told
     assert bundle["application/vnd.annotated.claim+json"] == {**GIVEN, "verdict": "differs"}
     words = re.sub(r"<[^>]*>", " ", bundle["text/html"]).replace(" :", ":")
-    assert " ".join(words.split()) == f"✗ differs · §3.2.1 · Nine is odd. 9 = 2·4 + 1 {refuted}"
+    assert " ".join(words.split()) == f"✗ differs · §3.2.1 ¶4 · Nine is odd. 9 = 2·4 + 1 {refuted}"
     text = 'n < d & "k" > <b>1</b>'
     shown = made(statement=text, evidence=text)._repr_mimebundle_()["text/html"]
     assert shown.count(html.escape(text)) == 2 and "<b>" not in shown
@@ -97,9 +101,11 @@ def notebooks(**chapters: list[Verdict]) -> dict:
     }
 
 
-def test_claims_come_by_section_and_in_the_order_of_their_pages():
-    wanted = [("abstract", "a"), ("1", "b"), ("3.2", "c"), ("3.2.1", "d"), ("3.2.1", "e")]
+def test_claims_come_by_place_and_in_the_order_of_their_pages():
+    wanted = [("Abstract", "a"), ("1", "b"), ("3.2 ¶2", "c"), ("3.2.1", "d"), ("3.2.1", "e")]
     a, b, c, d, e = (made(section=section, id=id) for section, id in wanted)
+    last = "3.2.1 ¶1", "3.2.1 ¶2", "3.2.1, Footnote 4", "3.10", "Since 2017"
+    assert [d.section, *last] == sorted([*reversed(last), d.section], key=verdicts.place)
     others = {"third": notebook({"text/plain": "None"})}
     several = notebook({verdicts.MIME: [asdict(each) for each in (d, b, a)]})  # in one output
     found = verdicts.collect({"first": several} | notebooks(second=[e, c]) | others)
@@ -127,11 +133,43 @@ def test_a_claim_that_lacks_a_part_fails_the_build(changed, told: str):
         verdicts.collect({"first": notebook(shown)})
 
 
+def test_a_claim_is_about_what_a_page_shows():
+    entries = verdicts.collect(notebooks(first=[made()]))
+    verdicts.check_places(entries, {"§3.2.1 ¶4"})
+    with pytest.raises(ExtensionError, match=r"s9-odd in first.*§3\.2\.1 ¶4"):
+        verdicts.check_places(entries, {"§3.2.1 ¶3"})
+    for section, marks in (("4, Table 1", {"Table 1"}), ("4", set()), ("Since 2017", set())):
+        verdicts.check_places([verdicts.Entry("first", made(section=section))], marks)
+
+
+@pytest.mark.parametrize("paper", [False, True])
+def test_verdicts_stand_before_the_paragraph_that_they_judge(paper: bool):
+    document = new_document("page", get_default_settings())
+    cell = nodes.container("", nodes.literal_block(), nb_element="cell_code")
+    original = nodes.block_quote("", nodes.paragraph("", "the paper's words"))
+    cell += [nodes.container("", original, nb_element="cell_code_output")] * paper
+    said = nodes.strong("", "§3.2.1 ¶4"), nodes.Text(" our words")
+    quote = nodes.block_quote("", nodes.paragraph("", "", *said))
+    document += [nodes.paragraph("", "Before."), cell, quote, nodes.paragraph("", "After.")]
+    show_paper(cell)
+    PaperLayer(document).run()
+    odd, other = verdicts.Entry("a", made(holds=None)), verdicts.Entry("b", made(id="even"))
+    verdicts.put_beside(document, [odd, verdicts.Entry("c", made(section="4")), other], "../")
+    _, note, *shown, _ = document.children
+    assert shown == ([cell, quote.parent] if paper else [quote])
+    links = re.findall(r'<a href="([^"]*)"><strong>([^<]*)', note.astext())
+    assert links == [
+        ("../a.html#claim-s9-odd", "○ open"),
+        ("../b.html#claim-even", "✓ measured here"),
+    ]
+    assert note.astext().count(STATEMENT) == 2 and 'label="verdicts on §3.2.1 ¶4"' in note.astext()
+
+
 def test_the_index_escapes_and_leads_to_the_chapter_and_the_bar_counts_by_verdict():
     entry = verdicts.Entry("3-2-attention", made(statement="n < d", evidence="1 & -2"))
     table = verdicts.index([entry])
     assert "n\xa0&lt;\xa0d" in table and "1 &amp; −2" in table
-    assert '<a href="3-2-attention.html#claim-s9-odd">§3.2.1</a>' in table
+    assert '<a href="3-2-attention.html#claim-s9-odd">§3.2.1 ¶4</a>' in table
     assert '<tr data-section="3.2" data-verdict="measured here">' in table
     bar = verdicts.scoreboard([entry, verdicts.Entry("x", made(holds=None)), entry])
     link = r'flex-grow: (\d+)" href="claims\.html\?([^"]*)#the-claims"'
@@ -144,12 +182,15 @@ def build(folder: Path, code: str) -> tuple[str, list[str]]:
     chapters.mkdir(exist_ok=True)
     for name, shows, source in ("index", "scoreboard", code), ("claims", "claims-index", "1 + 1"):
         text = (
-            small_books.notebook(source) + f'\n```{{raw}} html\n<div class="{shows}"></div>\n```\n'
+            small_books.notebook(source)
+            + f'\n```{{raw}} html\n<div class="{shows}"></div>\n```\n'
+            + "\n> **§1 ¶1** Nine.\n" * (name == "claims")
         )
         if not (file := chapters / f"{name}.md").exists() or file.read_text() != text:
             file.write_text(text)
 
     def extension(app) -> None:
+        app.add_post_transform(PaperLayer)
         app.add_post_transform(verdicts.Claims)
         app.connect("env-before-read-docs", execute_chapters)
         app.connect("env-updated", verdicts.collect_claims)
@@ -163,7 +204,9 @@ def build(folder: Path, code: str) -> tuple[str, list[str]]:
 
 MAKES = "from book.claims import claim\n\nclaim({})"
 KIND = 'kind="by construction"'
-ODD = f'"odd", "Nine is odd.", section="1", {KIND}, holds=9 % 2 == {{}}, evidence="1", control="0"'
+ODD = (
+    f'"odd", "Nine is odd.", section="1 ¶1", {KIND}, holds=9 % 2 == {{}}, evidence="1", control="0"'
+)
 
 
 @pytest.mark.slow
@@ -175,9 +218,11 @@ def test_the_build_collects_what_cells_show_and_says_what_they_break(tmp_path: P
     assert 'id="claim-odd"' in front and "?verdict=holds%20by%20construction#the-claims" in front
     assert 'href="index.html#claim-odd"' in claims
     assert "≡</span> holds by construction" in claims
+    assert '#claim-odd"><strong>≡ holds by construction</strong>' in claims
     said, (front, claims) = build(tmp_path, MAKES.format(ODD.format(0)))
     # The pages were not read anew.
     assert said == "" and "?verdict=differs#" in front and "✗</span> differs" in claims
+    assert "<strong>✗ differs</strong>" in claims
     said, (front, claims) = build(tmp_path, MAKES.format(ODD.format("1 / 0")))
     assert "index.md: WARNING: Executing notebook failed" in said
     assert "claim-odd" not in front + claims
