@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
@@ -170,26 +171,28 @@ def story(entries: list[Entry]) -> str:
     )
 
 
-def beside(entries: list[Entry], folder: str) -> str:
+def beside(entries: list[Entry], address: Callable[[str], str]) -> str:
     """The verdicts on one paragraph, as a note in its margin that leads to their boxes."""
     told = []
     for page, verdict in entries:
         name, said = verdict.verdict, typeset(html.escape(verdict.statement))
         told.append(
-            f'<p style="--edge: {verdict.edge}"><a href="{folder}{page}.html#claim-{verdict.id}">'
+            f'<p style="--edge: {verdict.edge}"><a href="{address(page)}#claim-{verdict.id}">'
             f"<strong>{MARKS[name][0]} {name}</strong></a> {said}</p>"
         )
-    label = f"verdict{'s' * (len(told) > 1)} on {entries[0].verdict.mark}"
+    label = f"{entries[0].verdict.mark}: verdict{'s' * (len(told) > 1)}"
     return f'<aside class="beside" role="note" aria-label="{label}">{"".join(told)}</aside>'
 
 
-def put_beside(document: nodes.document, entries: list[Entry], folder: str) -> None:
-    """Put the verdicts on each paragraph of the paper before it."""
+def put_beside(
+    document: nodes.document, entries: list[Entry], address: Callable[[str], str]
+) -> None:
+    """Put the verdicts on each paragraph of the paper before it; pages have the given addresses."""
     for ours in list(document.findall(nodes.block_quote)):
         if judged := [entry for entry in entries if entry.verdict.mark == ours.get("mark")]:
             folded = isinstance(ours.parent, details)  # below the paper's own words
             paragraph = ours.parent.previous_sibling() if folded else ours
-            note = nodes.raw("", beside(judged, folder), format="html")
+            note = nodes.raw("", beside(judged, address), format="html")
             paragraph.parent.insert(paragraph.parent.index(paragraph), note)
 
 
@@ -231,12 +234,14 @@ class Claims(SphinxPostTransform):
     formats = ("html",)
 
     def run(self, **kwargs) -> None:
-        page = self.app.builder.get_relative_uri(self.env.docname, "chapters/claims")
+        relative = self.app.builder.get_relative_uri
+        address = lambda page: relative(self.env.docname, f"chapters/{page}")
+        key = address("claims")
         for raw in list(self.document.findall(nodes.raw)):
             if '<aside class="claim"' in (text := raw.astext()):
-                put = lambda found: f"{found[1]}{sign(found[2])} {linked(found[2], page)}"
+                put = lambda found: f"{found[1]}{sign(found[2])} {linked(found[2], key)}"
                 told = typeset(SHOWN.sub(put, text))
                 raw.replace_self(nodes.raw("", told, format="html"))
             elif show := PLACES.get(text.strip()):
                 raw.replace_self(nodes.raw("", show(self.env.book_claims), format="html"))
-        put_beside(self.document, self.env.book_claims, page.removesuffix("claims.html"))
+        put_beside(self.document, self.env.book_claims, address)

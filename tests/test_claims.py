@@ -154,15 +154,17 @@ def test_verdicts_stand_before_the_paragraph_that_they_judge(paper: bool):
     show_paper(cell)
     PaperLayer(document).run()
     odd, other = verdicts.Entry("a", made(holds=None)), verdicts.Entry("b", made(id="even"))
-    verdicts.put_beside(document, [odd, verdicts.Entry("c", made(section="4")), other], "../")
+    verdicts.put_beside(
+        document, [odd, verdicts.Entry("c", made(section="4")), other], "at {}".format
+    )
     _, note, *shown, _ = document.children
     assert shown == ([cell, quote.parent] if paper else [quote])
     links = re.findall(r'<a href="([^"]*)"><strong>([^<]*)', note.astext())
     assert links == [
-        ("../a.html#claim-s9-odd", "○ open"),
-        ("../b.html#claim-even", "✓ measured here"),
+        ("at a#claim-s9-odd", "○ open"),
+        ("at b#claim-even", "✓ measured here"),
     ]
-    assert note.astext().count(STATEMENT) == 2 and 'label="verdicts on §3.2.1 ¶4"' in note.astext()
+    assert note.astext().count(STATEMENT) == 2 and 'label="§3.2.1 ¶4: verdicts"' in note.astext()
 
 
 def test_the_index_escapes_and_leads_to_the_chapter_and_the_bar_counts_by_verdict():
