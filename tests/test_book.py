@@ -104,18 +104,21 @@ def test_the_front_page_counts_every_claim_of_the_index() -> None:
     assert counts == rows and rows.total() >= 50
 
 
-def test_every_claim_that_a_cell_makes_is_shown_there_and_in_the_index() -> None:
+def test_every_claim_that_a_cell_makes_is_shown_there_in_the_index_and_beside_the_paper() -> None:
     """Otherwise a call whose verdict its cell does not show would be lost in silence."""
-    called, shown = set(), set()
+    called, shown, beside = set(), set(), []
     for page in pages():
         text = (CHAPTERS / f"{page}.md").read_text(encoding="utf-8")
         ids = re.findall(r'^ *(?:display\()?claim\(\s*"([^"]+)"', text, re.MULTILINE)
         called |= {(page, f"claim-{id}") for id in ids}
         shown |= {(page, id) for id in re.findall(r'<aside class="claim" id="([^"]*)"', html(page))}
+        beside += re.findall(r'<p style="--edge[^>]*><a href="[^"#]*#([^"]*)"', html(page))
     link = r'<td><a href="([\w/-]+)\.html#(claim-[^"]+)">'
     listed = set(re.findall(link, html("claims")))
     runs = {("claims", id) for id in re.findall(r'<tr id="(claim-run-[^"]+)"', html("claims"))}
     assert called == shown == listed - runs and runs < listed
+    of_the_paper = [id for _, id in listed if not id.startswith("claim-since-2017")]
+    assert sorted(beside) == sorted(of_the_paper)
 
 
 def test_symbols_lead_to_their_meaning() -> None:
