@@ -18,8 +18,9 @@ from annotated.machinery.palette import COLORS
 
 WIDE, NARROW = 736, 358  # width of the column in pixels, on a desktop and on a phone
 SMALL = 500  # below this width, book.js fits charts to a phone
-CONTROL, BUTTON = 30, 24  # heights of a slider or list below a chart and of its button, in pixels
-COLUMN, GAP = 248, 12  # width of a column of controls, and the distance above them
+# In pixels, as the style sheet sets what is below a chart: heights of a row of sliders and lists,
+# and of a button; the space around the rows, and between two in a row; a letter.
+CONTROL, BUTTON, AROUND, BETWEEN, LETTER = 28, 24, 20, 32, 7
 LARGEST = 150_000  # characters of a picture; a larger one would come later than the live chart
 
 # What the style sheets call a color, so that pictures follow the theme.
@@ -33,9 +34,8 @@ NAMED = {
 def fitted(spec: dict[str, Any], width: int) -> dict[str, Any]:
     """The specification of a chart in a column of this width, as book.js changes it."""
     spec = json.loads(json.dumps(spec))
-    for part in parts(spec):
-        if part.get("width") == "container":
-            part["width"] = width - 60  # without the axis
+    if spec.get("width") == "container":
+        spec |= {"width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
     if width >= SMALL:
         return spec
     if "hconcat" in spec:
@@ -82,12 +82,34 @@ def height(spec: dict[str, Any], svg: str, width: int) -> int:
     """The height of a chart with its controls and its button, in pixels."""
     found = re.search(r'<svg[^>]*? height="([\d.]+)"', svg)
     assert found, "expected an SVG with a height"
-    rows = -(-len(bindings(spec)) // max(1, (width + 24) // COLUMN))
-    return round(float(found[1])) + BUTTON + (GAP + CONTROL * rows if rows else 0)
+    rows = rows_of([_width(bind) for _, bind in bindings(spec)], width)
+    return round(float(found[1])) + BUTTON + (AROUND + CONTROL * rows if rows else 0)
+
+
+def rows_of(widths: list[int], width: int) -> int:
+    """In how many rows controls of these widths stand; of four, none stands alone."""
+    if len(widths) == 4 and width > SMALL:
+        return 2
+    rows, free = 0, 0
+    for each in widths:
+        if each > free:
+            rows, free = rows + 1, width
+        free -= each + BETWEEN
+    return rows
+
+
+def _width(bind: dict[str, Any]) -> int:
+    name = LETTER * len(bind["name"]) + 12
+    if bind["input"] == "range":
+        return name + 160 + LETTER * len(str(bind.get("max", ""))) + 12
+    shown = list(map(str, bind.get("labels") or bind.get("options", [])))
+    if bind["input"] == "radio":
+        return name + sum(LETTER * len(option) + 40 for option in shown)
+    return name + max(64, LETTER * max(map(len, shown), default=0) + 36)
 
 
 def place(spec: dict[str, Any], first: bool) -> tuple[str, str]:
-    """The style that keeps the place of a chart; of the first one of a page also its picture."""
+    """The style that keeps the place of a chart, or for the first one of a page its picture."""
     wide, narrow = (picture(spec, width) for width in (WIDE, NARROW))
     heights = height(spec, wide, WIDE), height(spec, narrow, NARROW)
     style = ' style="--wide: {}px; --narrow: {}px"'.format(*heights)
@@ -97,7 +119,7 @@ def place(spec: dict[str, Any], first: bool) -> tuple[str, str]:
     if not first or turned or pressed or len(wide) + len(narrow) > LARGEST:
         return style, ""
     drawn = named(wide, "wide") + named(narrow, "narrow")
-    return style, f'<div class="still">{drawn}{controls(spec)}</div>'
+    return "", f'<div class="still">{drawn}{controls(spec)}</div>'
 
 
 def controls(spec: dict[str, Any]) -> str:

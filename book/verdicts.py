@@ -187,13 +187,17 @@ def beside(entries: list[Entry], address: Callable[[str], str]) -> str:
 def put_beside(
     document: nodes.document, entries: list[Entry], address: Callable[[str], str]
 ) -> None:
-    """Put the verdicts on each paragraph of the paper before it; pages have the given addresses."""
+    """Put the verdicts on each paragraph of the paper beside it; pages have the given addresses."""
     for ours in list(document.findall(nodes.block_quote)):
         if judged := [entry for entry in entries if entry.verdict.mark == ours.get("mark")]:
             folded = isinstance(ours.parent, details)  # below the paper's own words
-            paragraph = ours.parent.previous_sibling() if folded else ours
+            paragraph = [ours.parent.previous_sibling(), ours.parent] if folded else [ours]
             note = nodes.raw("", beside(judged, address), format="html")
-            paragraph.parent.insert(paragraph.parent.index(paragraph), note)
+            both = nodes.container("", note, classes=["judged"])
+            paragraph[0].parent.insert(paragraph[0].parent.index(paragraph[0]), both)
+            for part in paragraph:
+                part.parent.remove(part)
+                both += part
 
 
 def linked(verdict: str, page: str = "claims.html") -> str:

@@ -143,7 +143,7 @@ def test_a_claim_is_about_what_a_page_shows():
 
 
 @pytest.mark.parametrize("paper", [False, True])
-def test_verdicts_stand_before_the_paragraph_that_they_judge(paper: bool):
+def test_verdicts_stand_beside_the_paragraph_that_they_judge(paper: bool):
     document = new_document("page", get_default_settings())
     cell = nodes.container("", nodes.literal_block(), nb_element="cell_code")
     original = nodes.block_quote("", nodes.paragraph("", "the paper's words"))
@@ -157,8 +157,9 @@ def test_verdicts_stand_before_the_paragraph_that_they_judge(paper: bool):
     verdicts.put_beside(
         document, [odd, verdicts.Entry("c", made(section="4")), other], "at {}".format
     )
-    _, note, *shown, _ = document.children
-    assert shown == ([cell, quote.parent] if paper else [quote])
+    _, judged, _ = document.children
+    note, *shown = judged.children
+    assert judged["classes"] == ["judged"] and shown == ([cell, quote.parent] if paper else [quote])
     links = re.findall(r'<a href="([^"]*)"><strong>([^<]*)', note.astext())
     assert links == [
         ("at a#claim-s9-odd", "○ open"),
