@@ -21,7 +21,7 @@ SMALL = 500  # below this width, book.js fits charts to a phone
 # In pixels, as the style sheet sets what is below a chart: heights of a row of sliders and lists,
 # and of a button; the space around the rows, and between two in a row; a letter.
 CONTROL, BUTTON, AROUND, BETWEEN, LETTER = 28, 24, 20, 32, 7
-LARGEST = 150_000  # characters of a picture; a larger one would come later than the live chart
+LARGEST = 300_000  # characters of both pictures; larger ones would come later than a live chart
 
 # What the style sheets call a color, so that pictures follow the theme.
 TEXT, LINES = "#27272a", "#d4d4d8"
@@ -42,7 +42,7 @@ def fitted(spec: dict[str, Any], width: int) -> dict[str, Any]:
         spec["vconcat"] = spec.pop("hconcat")
     meta = spec.get("usermeta", {})
     if turned := meta.get("turned"):
-        spec["height"] = turned
+        turn(spec, width)
     legend = {"columns": 4, "symbolSize": 576} if turned else {"columns": meta.get("columns", 1)}
     for part in parts(spec):
         if isinstance(part.get("legend"), dict):
@@ -58,6 +58,21 @@ def fitted(spec: dict[str, Any], width: int) -> dict[str, Any]:
     return spec
 
 
+def turn(spec: dict[str, Any], width: int) -> None:
+    """On a phone, the words of an attention drawing stand in two columns, one beside the other."""
+    spec |= {"width": width, "height": spec["usermeta"]["turned"]}
+    spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+    next(param for param in spec["params"] if param["name"] == "turned")["value"] = True
+    for layer in spec["layer"]:
+        mark, encoding = layer["mark"], layer["encoding"]
+        swapped = {"x": "y", "y": "x", "x2": "y2", "y2": "x2"}
+        layer["encoding"] = {swapped.get(name, name): by for name, by in encoding.items()}
+        for axis in "xy":
+            layer["encoding"][axis]["scale"]["domain"].reverse()
+        if mark["type"] == "text":
+            mark |= {"angle": 0, "align": {"left": "right", "right": "left"}[mark["align"]]}
+
+
 def picture(spec: dict[str, Any], width: int) -> str:
     """A chart as SVG, in the column of this width."""
     labels = {"labelColor": TEXT, "titleColor": TEXT}
@@ -67,7 +82,8 @@ def picture(spec: dict[str, Any], width: int) -> str:
         "title": {"color": TEXT, "subtitleColor": TEXT}, "text": {"color": TEXT},
         "rule": {"color": TEXT}, "view": {"stroke": LINES},
     }  # fmt: skip
-    return vl_convert.vegalite_to_svg(fitted(spec, width), config=config)
+    svg = vl_convert.vegalite_to_svg(fitted(spec, width), config=config)
+    return re.sub(r"(\.\d\d)\d+", r"\1", svg)  # a hundredth of a pixel is enough
 
 
 def named(svg: str, kind: str) -> str:
@@ -113,10 +129,7 @@ def place(spec: dict[str, Any], first: bool) -> tuple[str, str]:
     wide, narrow = (picture(spec, width) for width in (WIDE, NARROW))
     heights = height(spec, wide, WIDE), height(spec, narrow, NARROW)
     style = ' style="--wide: {}px; --narrow: {}px"'.format(*heights)
-    # Left to the script: drawings of attention, whose axes change places on a phone, and buttons.
-    turned = "turned" in spec.get("usermeta", {})
-    pressed = any(bind["input"] not in ("range", "select") for _, bind in bindings(spec))
-    if not first or turned or pressed or len(wide) + len(narrow) > LARGEST:
+    if not first or len(wide) + len(narrow) > LARGEST:
         return style, ""
     drawn = named(wide, "wide") + named(narrow, "narrow")
     return "", f'<div class="still">{drawn}{controls(spec)}</div>'
@@ -132,14 +145,23 @@ def controls(spec: dict[str, Any]) -> str:
                 f'{key}="{bind[key]}"' for key in ("min", "max", "step") if key in bind
             )
             label += f'<input type="range" {limits} value="{value}" /><span>{value}</span>'
+        elif bind["input"] == "checkbox":
+            label += f'<input type="checkbox"{" checked" * bool(value)} />'
         else:
-            options = zip(bind["options"], bind.get("labels", bind["options"]), strict=True)
-            label += "<select>{}</select>".format(
-                "".join(
-                    f"<option{' selected' * (option == value)}>{html.escape(str(name))}</option>"
-                    for option, name in options
+            names = map(str, bind.get("labels", bind["options"]))
+            options = list(zip(bind["options"], map(html.escape, names), strict=True))
+            if bind["input"] == "select":
+                listed = (f"<option{' selected' * (o == value)}>{name}" for o, name in options)
+                label += f"<select>{''.join(listed)}</select>"
+            else:
+                kind = f'<input type="radio" name="{html.escape(bind["name"])}"'
+                listed = (
+                    f"<label>{kind}{' checked' * (o == value)} />{name}</label>"
+                    for o, name in options
                 )
-            )
+                label += f'<span class="vega-bind-radio">{"".join(listed)}</span>'
+                made.append(f'<div class="vega-bind">{label}</div>')
+                continue
         made.append(f'<div class="vega-bind"><label>{label}</label></div>')
     return f'<form class="vega-bindings">{"".join(made)}</form>' if made else ""
 

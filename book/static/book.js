@@ -180,9 +180,9 @@
     const signs = ["scroll", "pointermove", "pointerdown", "keydown", "focusin", "beforeprint"];
     const listening = new AbortController();
     return new Promise((resolve) => {
-      const onsign = () => {
+      const onsign = ({ type }) => {
         listening.abort();
-        resolve();
+        resolve(type);
       };
       const options = { signal: listening.signal, passive: true, capture: true };
       for (const sign of signs) addEventListener(sign, onsign, options);
@@ -256,7 +256,7 @@
     chart.drawing = drawing;
   }
 
-  function drawAll(charts) {
+  function drawAll(charts, printing) {
     const drawSeen = (entries) => {
       for (const { isIntersecting, target } of entries) {
         if (!isIntersecting) continue;
@@ -272,9 +272,11 @@
     const theme = { attributes: true, attributeFilter: ["data-theme"] };
     new MutationObserver(again).observe(document.documentElement, theme);
     const shown = (chart) => !chart.closest("[hidden], .short #laboratory");
-    addEventListener("beforeprint", () => {
+    const drawRest = () => {
       for (const chart of charts.filter(shown)) if (!chart.drawing) draw(chart);
-    });
+    };
+    addEventListener("beforeprint", drawRest);
+    if (printing) drawRest();
   }
 
   // Of the charts of a choice, the one that is chosen is shown; the others wait undrawn.
@@ -528,8 +530,9 @@
     const charts = [...document.querySelectorAll("div.chart")];
     if (charts.length === 0) return;
     document.querySelectorAll("div.choice").forEach(offer);
-    if (charts[0].querySelector(".still") && scrollY === 0) await moved();
+    const still = charts[0].querySelector(".still") && scrollY === 0;
+    const sign = still ? await moved() : null;
     await load("vega.js");
-    drawAll(charts);
+    drawAll(charts, sign === "beforeprint");
   });
 })();
