@@ -178,17 +178,23 @@ def test_a_query_among_three_keys(chart) -> None:
     corner = math.sqrt(0.5)
     keys = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-corner, -corner]])
 
+    switch = opened.box.get_by_role("checkbox", name="divide the scores")
+
     def check(x: float, y: float) -> None:
         told = "\n".join(opened.texts())
-        found = re.findall(r"(?:east|north|south-west): (\d\.\d\d) × (?:10|20|30)", told)
-        values = torch.cat([torch.eye(3), torch.tensor([[10.0], [20.0], [30.0]])], dim=1)
-        expected = F.scaled_dot_product_attention(torch.tensor([[x, y]]), keys, values, scale=1.0)
+        found = re.findall(r"(?:bicycle|man|a): (\d\.\d\d) × (?:−1|1|0)", told)
+        values = torch.cat([torch.eye(3), torch.tensor([[-1.0], [1.0], [0.0]])], dim=1)
+        scale = None if switch.is_checked() else 1.0  # None: divided by √dₖ
+        expected = F.scaled_dot_product_attention(torch.tensor([[x, y]]), keys, values, scale=scale)
         assert [*map(float, found)] == pytest.approx(expected[0, :3].tolist(), abs=0.0051)
-        answer = float(re.search(r"answer (\d+\.\d)", told)[1])
-        assert answer == pytest.approx(float(expected[0, 3]), abs=0.051)
+        answer = number(re.search(r"answer (−?\d\.\d\d)", told)[1])
+        assert answer == pytest.approx(float(expected[0, 3]), abs=0.0051)
 
     for values in opened.by_hand():
         check(*map(float, values))
+    switch.check()
+    check(*map(float, opened.values()))
+    switch.uncheck()
     left, top, _, height = opened.plot()
     path = [(-2.0, 0.5), (0.25, 0.25), (1.5, -2.0), (0.0, 0.0)]
     one = height / 4.4  # from -2.2 to 2.2, and the same to the right
@@ -201,9 +207,18 @@ def test_a_query_among_three_keys(chart) -> None:
         assert [float(value) for value in opened.values()] == [x, y]
         check(x, y)
     finger = opened.tab.context.new_cdp_session(opened.tab)
-    for kind, touched in ("Start", points[3:]), ("Move", points[2:3]), ("End", []):
-        touch = [{"x": x, "y": y} for x, y in touched]
-        finger.send("Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": touch})
+
+    def touch(*way: tuple[float, float]) -> None:
+        for kind, touched in ("Start", way[:1]), *(("Move", [place]) for place in way), ("End", []):
+            places = [{"x": x, "y": y} for x, y in touched]
+            finger.send("Input.dispatchTouchEvent", {"type": f"touch{kind}", "touchPoints": places})
+
+    touch(points[3], points[2])
+    assert [float(value) for value in opened.values()] == list(path[2])
+    # Elsewhere a finger moves the page.
+    before = opened.tab.evaluate("scrollY")
+    touch(*((points[0][0], points[0][1] - down) for down in range(0, 120, 20)))
+    opened.tab.wait_for_function("before => scrollY > before + 20", arg=before)
     assert [float(value) for value in opened.values()] == list(path[2])
 
 

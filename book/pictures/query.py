@@ -7,12 +7,11 @@ from torch import Tensor
 from book import charts
 
 
-def draw_query(names: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart:
-    """A query that can be moved among three keys, its weights, and the answer.
+def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart:
+    """A query that can be moved among the keys of three words, its weights, and the answer.
 
-    names: of the keys
     keys: (3, 2)
-    values: (3, 1), from 10 to 30
+    values: (3, 1), a thing (-1), a person (1) or neither (0)
     """
     steps = [step / 4 for step in range(-8, 9)]
     slider = {"min": -2, "max": 2, "step": 0.25}
@@ -23,11 +22,14 @@ def draw_query(names: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         nearest=True,
         toggle=False,
         clear=False,
-        on="[pointerdown, pointerup] > pointermove",
+        # A mouse drags from anywhere, a finger the handle, so that it can scroll past the chart.
+        on="[pointerdown[event.pointerType !== 'touch'], pointerup] > pointermove, "
+        "[@handle_marks:pointerdown, pointerup] > pointermove",
         bind={axis: alt.binding_range(**slider, name=f"query, {axis} ") for axis in "xy"},
     )
+    scale = alt.binding_checkbox(name="divide the scores by √dₖ = √2 ")
     # The plane is a square. The strip of values is at its right, or above it in a narrow picture.
-    narrow = alt.param("narrow", expr="width < 540")
+    narrow = alt.param("narrow", expr="width < 620")
     either = lambda phone, wide: alt.ExprRef(f"narrow ? {phone} : {wide}")
     # At every width, x has the scale of y.
     edge = alt.ExprRef("(narrow ? 5.9 : 4.4) * width / height - 2.2")
@@ -38,16 +40,18 @@ def draw_query(names: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     y = alt.Y("y:Q").title("second component (y)").axis(axis)
     y = y.scale(domainMin=-2.2, domainMax=either(3.7, 2.2), nice=False)
     ends = {"x": x, "y": y, "x2": "zero:Q", "y2": "zero:Q"}
-    frame = pd.DataFrame(keys, columns=["x", "y"]).assign(key=names, value=values, zero=0)
+    frame = pd.DataFrame(keys, columns=["x", "y"]).assign(key=words, value=values, zero=0)
     frame["over"], frame["up"] = [0.8, -1, -0.75], [-0.28, 1.05, -1]  # places of the labels
     scored = (
         alt.Chart(frame)
-        .transform_calculate(score="exp(datum.x * query_x + datum.y * query_y)")
+        .transform_calculate(product="datum.x * query_x + datum.y * query_y")
+        .transform_calculate(score="exp(datum.product / (scaled ? SQRT2 : 1))")
         .transform_joinaggregate(total="sum(score)")
         .transform_calculate(
             weight="datum.score / datum.total",
             part="datum.weight * datum.value",
-            label="datum.key + ': ' + format(datum.weight, '.2f') + ' × ' + datum.value",
+            label="datum.key + ': ' + format(datum.weight, '.2f') + ' × ' + format(datum.value, '')",
+            meaning="['thing: −1', 'neither: 0', 'person: 1'][datum.value + 1]",
         )
         .transform_joinaggregate(answer="sum(part)")
     )
@@ -55,14 +59,14 @@ def draw_query(names: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         channel("weight:Q").legend(None).scale(domain=[0, 1], range=sizes)
     )
     on_strip = lambda data, value: data.transform_calculate(
-        along=f"narrow ? 0.4 + 0.16 * ({value} - 20) : 3.2",
-        strip=f"narrow ? 2.95 : 0.16 * ({value} - 20)",
+        along=f"narrow ? 0.4 + 1.6 * {value} : 3.5",
+        strip=f"narrow ? 2.95 : 1.6 * {value}",
     ).encode(x="along:Q", y="strip:Q")
     strip = on_strip(scored, "datum.value")
-    answer = on_strip(scored.transform_filter("datum.key == 'east'"), "datum.answer")
-    told = answer.transform_calculate(told="'answer ' + format(datum.answer, '.1f')")
+    answer = on_strip(scored.transform_filter(f"datum.key == '{words[0]}'"), "datum.answer")
+    told = answer.transform_calculate(told="'answer ' + format(datum.answer, '.2f')")
     arrow = alt.Chart(pd.DataFrame({"zero": [0]})).transform_calculate(x="query_x", y="query_y")
-    corner = arrow.transform_calculate(along="narrow ? -2.2 : 3.2", strip="narrow ? 2.95 : 2")
+    corner = arrow.transform_calculate(along="narrow ? -2.2 : 3.5", strip="narrow ? 2.95 : 2")
     square = alt.Chart(pd.DataFrame({"low": [-2.2], "high": [2.2]})).encode(
         x="low:Q", x2="high:Q", y="low:Q", y2="high:Q"
     )
@@ -81,13 +85,17 @@ def draw_query(names: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         scored.mark_point(size=70, **tip, color=blue).encode(x, y),
         scored.mark_text(fontSize=13, color=blue).encode(x="over:Q", y="up:Q", text="label:N"),
         arrow.mark_rule(strokeWidth=3, color=orange).encode(**ends),
-        arrow.mark_point(size=120, filled=True, color=orange).encode(x, y),
+        arrow.mark_point(size=120, **tip, color=orange).encode(x, y),
+        # Only marks with a tooltip can be touched; this one is empty.
+        arrow.mark_point(size=1500, opacity=0, cursor="grab", tooltip=alt.ExprRef("null"))
+        .encode(x, y)
+        .properties(name="handle"),
         arrow.mark_text(dx=aside, dy=-14, fontSize=13, fontWeight="bold", text="query").encode(
             x, y
         ),
         strip.mark_line(color=grey, strokeWidth=1),
         strip.mark_circle(opacity=1, color=blue).encode(sized(alt.Size, [20, 500])),
-        strip.mark_text(fontSize=13, **inwards).encode(text="value:Q"),
+        strip.mark_text(fontSize=13, **inwards).encode(text="meaning:N"),
         corner.mark_text(fontSize=13, align=either("'left'", "'center'"), text="values").encode(
             x="along:Q", y="strip:Q"
         ),
@@ -98,10 +106,10 @@ def draw_query(names: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         title=alt.TitleParams(
             "A query among three keys", subtitle="At each key: its weight × its value"
         ),
-        description="Three keys as lines of length 1 in the plane, east, north and south-west, "
-        "with the values 10, 20 and 30, and a query that can be moved. The width of each key's "
-        "line shows its attention weight, which is printed next to it. On a strip from 10 to 30, "
-        "a marker shows the answer, the sum of the values, each multiplied by its weight.",
+        description="The keys of bicycle, man and a, lines of length 1 in the plane, and a query "
+        "that can be moved. The width of each line shows the key's attention weight, which is "
+        "printed next to it. On a strip from thing to person, a marker shows the answer, the sum "
+        "of the values, each multiplied by its weight.",
         width="container",
         height=362,
-    ).add_params(narrow)
+    ).add_params(narrow, alt.param("scaled", value=False, bind=scale))

@@ -101,10 +101,19 @@
       spec.title.subtitle = [title.subtitle].flat().flatMap((text) => wrap(text, 6.5));
   }
 
-  // A finger drags a part of the chart: it does not scroll the page, and is seen where it is.
+  // A finger drags the handle of a chart, and elsewhere scrolls the page. While it is dragged, the
+  // handle hides nothing from the pointer.
   function letDrag(svg) {
-    svg.style.touchAction = "none";
-    svg.onpointerdown = ({ target, pointerId }) => target.releasePointerCapture(pointerId);
+    const handle = svg.querySelector(".handle_marks");
+    const { style } = handle;
+    handle.ontouchstart = (event) => event.preventDefault(); // touch-action needs a box
+    svg.onpointerdown = ({ target, pointerId }) => {
+      target.releasePointerCapture(pointerId);
+      style.pointerEvents = "none";
+    };
+    svg.onpointerup = svg.onpointerleave = () => {
+      style.pointerEvents = "";
+    };
   }
 
   // Loads a script, by its place beside this one, once. Those that are not `async` run in their order.
