@@ -70,7 +70,7 @@ class Chart:
         raise AssertionError(f"no chart has controls {names}")
 
     def control(self, name: str):
-        slider = self.box.get_by_role("slider", name=re.compile(rf"{re.escape(name)} [\d.-]+"))
+        slider = self.box.get_by_role("slider", name=re.compile(rf"{re.escape(name)} −?[\d.]+$"))
         select = self.box.get_by_role("combobox", name=name, exact=True)
         radios = self.box.locator(".vega-bind", has=self.tab.get_by_text(name, exact=True))
         return slider.or_(select).or_(radios.locator("input:checked"))

@@ -139,6 +139,11 @@
     return structuredClone(window.chartSpecs[name]);
   }
 
+  // Vega writes the number beside a slider with a hyphen.
+  function writeMinus(said) {
+    if (said.textContent.startsWith("-")) said.textContent = said.textContent.replace("-", "−");
+  }
+
   // Draws a specification in an element; says what Vega made of it.
   async function drawIn(canvas, spec, options) {
     inTheme(spec);
@@ -156,6 +161,10 @@
       ({ view } = await embed());
     }
     if (JSON.stringify(spec).includes("> pointermove")) letDrag(canvas.querySelector("svg"));
+    for (const said of (options.bind ?? canvas).querySelectorAll("input[type=range] + span")) {
+      new MutationObserver(() => writeMinus(said)).observe(said, { childList: true });
+      writeMinus(said);
+    }
     return view;
   }
 
