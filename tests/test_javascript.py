@@ -791,14 +791,13 @@ def test_scores_before_and_after_the_softmax(tab, translators) -> None:
         states = translator.model.encoder.layers[0](translator.model.src_embed(src), None)[0]
         part = slice(2 * d_k, 3 * d_k)  # the third head; the fifth piece asks
         product = attention.w_k(states)[:, part] @ attention.w_q(states)[4, part]
-    for name, size in ("√dₖ", d_k**0.5), ("1", 1.0):
-        for label, option in ("Layer", "2"), ("Head", "3"), ("From", "5 a"), ("Divided by", name):
-            place.get_by_label(label).select_option(option)
-        rows = [row.split("\t") for row in place.locator(".kept tbody tr").all_inner_texts()]
-        scores = product / size
-        found = [float(row[1]) for row in rows], [float(row[3]) for row in rows]
-        assert found[0] == pytest.approx((scores - scores.max()).tolist(), abs=0.006)
-        assert found[1] == pytest.approx(scores.softmax(dim=0).tolist(), abs=0.0006)
+    for label, option in ("Layer", "2"), ("Head", "3"), ("From", "5 a"):
+        place.get_by_label(label).select_option(option)
+    rows = [row.split("\t") for row in place.locator(".kept tbody tr").all_inner_texts()]
+    columns = [[float(row[i].replace("−", "-")) for row in rows] for i in (1, 2, 4)]
+    assert columns[0] == pytest.approx((product - product.max()).tolist(), abs=0.006)
+    for found, size in (columns[1], d_k**0.5), (columns[2], 1.0):
+        assert found == pytest.approx((product / size).softmax(dim=0).tolist(), abs=0.0006)
 
 
 def test_the_search_that_comes_with_the_page_is_that_of_python(translators) -> None:

@@ -281,15 +281,12 @@
     return { element, options: () => ({ beam: 4 }), finish };
   }
 
-  // One query of one head of the encoder: its scores, and what a softmax makes of them.
+  // One query of one head of the encoder: its scores, and the softmax with and without the scale.
   function scores({ transformer: { N, h, d_model }, names }) {
     const root = Math.sqrt(d_model / h);
     const [layer, head] = [choice("Layer", count(N), 0, draw), choice("Head", count(h), 0, draw)];
     const from = choice("From", { "": 0 }, 0, draw);
-    const factors = [1, root, 0.1];
-    const divisors = ["√dₖ", "1", "10 √dₖ"].map((name, i) => [name, factors[i]]);
-    const scale = choice("Divided by", divisors, 0, draw);
-    const titles = ["piece", "score, less the largest", "", "weight", ""];
+    const titles = ["piece", "score, less the largest", "divided by √dₖ", "", "not divided", ""];
     const body = make("tbody");
     let [read, keys] = [null, []];
 
@@ -299,26 +296,25 @@
       from.offer(options, Math.min(2, keys.length - 1));
       draw();
     }
-    // The logarithm of a weight is its score up to a number that all scores of a row share.
+    // The logarithm of a weight is its divided score up to a number that a row's scores share.
     function draw() {
       if (!read) return;
       const start = head.value * keys.length;
-      const row = [...read[layer.value][from.value]].slice(start, start + keys.length);
-      const largest = Math.max(...row);
-      const logs = row.map((weight) => scale.value * Math.log(weight / largest));
-      const least = Math.min(-6, ...logs);
+      const scaled = [...read[layer.value][from.value]].slice(start, start + keys.length);
+      const largest = Math.max(...scaled);
+      const logs = scaled.map((weight) => root * Math.log(weight / largest));
       const total = sum(logs.map(Math.exp));
-      const width = (share) => `width: ${(6 * share).toFixed(2)}rem`;
+      const width = (share) => `width: calc(${share.toFixed(3)} * min(8rem, 11vw))`;
       const bar = (share) => make("div", { className: "bar", style: width(share) });
       const rows = keys.map((key, k) => {
-        const weight = Math.exp(logs[k]) / total;
-        const score = [logs[k].toFixed(2), bar(1 - logs[k] / least)];
-        const cells = [key, ...score, weight.toFixed(3), bar(weight)];
-        return make("tr", {}, ...cells.map((cell) => make("td", {}, cell)));
+        const weights = [scaled[k], Math.exp(logs[k]) / total];
+        const cells = weights.flatMap((weight) => [weight.toFixed(3), bar(weight)]);
+        const score = logs[k].toFixed(2).replace("-", "−");
+        return make("tr", {}, ...[key, score, ...cells].map((cell) => make("td", {}, cell)));
       });
       body.replaceChildren(...rows);
     }
-    const element = make("div", {}, controls(layer, head, from, scale), wide(table(titles, body)));
+    const element = make("div", {}, controls(layer, head, from), wide(table(titles, body)));
     return { element, options: () => ({ beam: 1 }), finish };
   }
 
