@@ -4,6 +4,7 @@ import altair as alt
 import pandas as pd
 
 from book import charts
+from book.pictures.steps import length
 
 
 def draw_table_1(table: str, **known: int) -> alt.LayerChart:
@@ -31,7 +32,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     }
     compare = alt.binding_radio(options=list(columns), name="Compare ")
     points = pd.DataFrame(
-        [(kind, 2 ** (e / 2)) for kind in kinds for e in range(4, 25)], columns=["layer", "n"]
+        [(kind, 2 ** (e / 2)) for kind in kinds for e in range(2, 25)], columns=["layer", "n"]
     )
     dashes = alt.StrokeDash("layer:N").legend(None)
     dashes = dashes.scale(domain=list(kinds), range=list(kinds.values()))
@@ -39,15 +40,12 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     y = alt.Y("value:Q").title(None).scale(type="log")
     short = "replace(format(datum.value, '~s'), 'G', 'B')"
     shades = [charts.LAYERS[kind.split()[0]] for kind in kinds]
-    curves = (
-        alt.Chart(points)
-        .transform_calculate(value=table.replace("\n", " "))
-        .encode(
-            x.axis(values=[4**e for e in range(1, 7)]),
-            y.axis(values=[10**e for e in range(11)], labelExpr=short),
-            alt.Color("layer:N").scale(domain=list(kinds), range=shades).legend(None),
-        )
+    valued = lambda chart: chart.transform_calculate(value=table.replace("\n", " ")).encode(
+        x.axis(values=[4**e for e in range(1, 7)]),
+        y.axis(values=[10**e for e in range(11)], labelExpr=short),
+        alt.Color("layer:N").scale(domain=list(kinds), range=shades).legend(None),
     )
+    curves = valued(alt.Chart(points))
     shown = ["layer", alt.Tooltip("n:Q", format=".0f"), alt.Tooltip("value:Q", format=".3~s")]
     # Where each curve is named: above its point, to the left, or below it, to the right.
     above = [
@@ -74,6 +72,10 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
             (below, {"align": "left", "dx": 7, "dy": 10}),
         )
     ]
+    # The sentence that is n words long, with its values for the two layers of section 1.
+    two = pd.DataFrame({"layer": ["recurrent", "self-attention"], "row": [12, 30]})
+    yours = valued(alt.Chart(two).transform_calculate(n="n"))
+    yours = yours.transform_calculate(told="datum.layer + ': ' + format(datum.value, '.2~s')")
     equal = alt.Chart(pd.DataFrame({"what": ["n = d"]})).transform_filter("column == 'work'")
     equal = equal.transform_calculate(n="d", both="pow(d, 3)")
     unit = alt.expr(f"{columns}[column][0]")
@@ -82,6 +84,13 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         # A line alone would have the tooltip of its first point.
         curves.mark_point(size=200, opacity=0).encode(tooltip=shown),
         *named,
+        yours.transform_filter("datum.row == 12")
+        .mark_rule(color=charts.PALETTE[6])
+        .encode(y=alt.value(0), y2=alt.value("height"), color=alt.value(charts.PALETTE[6])),
+        yours.mark_point(size=80, opacity=1),
+        yours.mark_text(align="left", dx=6, fontSize=13).encode(
+            y=alt.Y("row:Q").scale(None), text="told:N"
+        ),
         equal.mark_rule(strokeDash=[4, 4], color=charts.PALETTE[6]).encode(
             x="n:Q", y="both:Q", y2=alt.value(0)
         ),  # from where they meet, up
@@ -101,6 +110,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         "restricted layer grow with n, the convolution with its logarithm, self-attention not at "
         "all.",
     ).add_params(
+        length(),
         alt.param("column", value="work", bind=compare),
         *(alt.param(name, value=value) for name, value in known.items()),
     )

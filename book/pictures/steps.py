@@ -5,6 +5,13 @@ import pandas as pd
 
 from book import charts
 
+LENGTHS = range(2, 17)
+
+
+def length() -> alt.Parameter:
+    """The length of a sentence, which sections 1, 2 and 4 share; book.js keeps it between pages."""
+    return charts.slider("n", 6, LENGTHS[0], LENGTHS[-1], 1, "Length n (words)")
+
 
 def draw_steps(words: list[str]) -> alt.LayerChart:
     """A sentence read by two layers; each output has the number of the step that computes it."""
@@ -68,4 +75,4 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         "every output, and every output has the number 1.",
         width="container",
         height=315,
-    ).add_params(charts.slider("n", 6, 2, 16, 1, "Length n (words)"))
+    ).add_params(length())
