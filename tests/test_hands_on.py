@@ -317,6 +317,21 @@ def test_the_angle_between_the_hands_depends_on_the_offset_alone(chart) -> None:
     assert len(between) > 3 and all(len(shapes) == 1 for shapes in between.values())
 
 
+def test_one_length_for_three_sections(chart) -> None:
+    length = "Length n (words)"
+    opened = chart("1-introduction", length)
+    opened.controls[length].evaluate(SET, "12")
+    assert "Recurrent layer: 12 steps" in opened.texts()
+    opened = chart("2-background", length)
+    assert opened.values() == ["12"]
+    assert {"11 steps", "11 layers", "4 layers", "1 layer"} <= set(opened.texts())
+    opened = chart("4-why-self-attention", length, "Compare")
+    assert opened.values()[0] == "12"
+    opened.controls["Compare"].evaluate(SET, "waiting")
+    opened.values()
+    assert {"recurrent: 12", "self-attention: 1"} <= set(opened.texts())
+
+
 def test_table_1_as_curves(chart) -> None:
     opened, d, k = chart("4-why-self-attention", "Compare"), 512, 3
     formulas = {

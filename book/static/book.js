@@ -175,7 +175,11 @@
       chart.append(chart.canvas, button({ className: "enlarge", textContent: "Enlarge", onclick }));
       chart.onscroll = () => reach(chart);
     }
-    chart.view = await drawIn(chart.canvas, await specOf(chart), { actions: false });
+    const spec = await specOf(chart);
+    const length = spec.params?.find(({ name }) => name === "n"); // is kept from page to page
+    if (length) length.value = Number(localStorage.getItem("n") ?? length.value);
+    chart.view = await drawIn(chart.canvas, spec, { actions: false });
+    if (length) chart.view.addSignalListener("n", (_, n) => localStorage.setItem("n", n));
     const still = chart.querySelector(".still");
     if (still) replace(still, chart.canvas);
   }
@@ -186,8 +190,11 @@
     const at = set.indexOf(document.activeElement);
     still.remove();
     all[at]?.focus({ preventScroll: true });
+    const untouched = ({ value, defaultValue, checked, defaultChecked, selectedOptions }) =>
+      selectedOptions?.[0].defaultSelected ??
+      (value === defaultValue && checked === defaultChecked);
     all.forEach((control, i) => {
-      if (!set[i] || (set[i].value === control.value && set[i].checked === control.checked)) return;
+      if (!set[i] || untouched(set[i])) return;
       Object.assign(control, { value: set[i].value, checked: set[i].checked });
       for (const kind of ["input", "change"]) control.dispatchEvent(new Event(kind));
     });
