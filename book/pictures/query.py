@@ -41,6 +41,8 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     y = y.scale(domainMin=-2.2, domainMax=either(3.7, 2.2), nice=False)
     ends = {"x": x, "y": y, "x2": "zero:Q", "y2": "zero:Q"}
     frame = pd.DataFrame(keys, columns=["x", "y"]).assign(key=words, value=values, zero=0)
+    frame["times"] = [f" × {value:g}".replace("-", "−") for value in values.flatten().tolist()]
+    frame["meaning"] = frame["value"].map({-1: "thing: −1", 0: "neither: 0", 1: "person: 1"})
     frame["over"], frame["up"] = [0.8, -1, -0.75], [-0.28, 1.05, -1]  # places of the labels
     scored = (
         alt.Chart(frame)
@@ -50,8 +52,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         .transform_calculate(
             weight="datum.score / datum.total",
             part="datum.weight * datum.value",
-            label="datum.key + ': ' + format(datum.weight, '.2f') + ' × ' + format(datum.value, '')",
-            meaning="['thing: −1', 'neither: 0', 'person: 1'][datum.value + 1]",
+            label="datum.key + ': ' + format(datum.weight, '.2f') + datum.times",
         )
         .transform_joinaggregate(answer="sum(part)")
     )

@@ -1,6 +1,7 @@
 """The rows of Table 3, for section 6.2."""
 
 import altair as alt
+import numpy as np
 import pandas as pd
 
 from book import charts
@@ -31,22 +32,44 @@ def short(row: str) -> str:
     return "\u00a0".join(words)  # the end does not break
 
 
-def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
+def spread(rows: pd.DataFrame, seeds: pd.DataFrame) -> pd.DataFrame:
+    """The lowest and highest scores of base, if it varied as these runs of another base do.
+
+    Perplexity varies in proportion, BLEU by a difference.
+    """
+    base = rows.set_index("row").loc["base"]
+    ratio = np.exp(np.log(seeds["perplexity"]) - np.log(seeds["perplexity"]).mean())
+    perplexity, bleu = base["perplexity"] * ratio, base["BLEU"] + seeds["BLEU"] - seeds["BLEU"].mean()
+    return pd.DataFrame({"perplexity": perplexity, "BLEU": bleu}).agg(["min", "max"])
+
+
+def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
     """BLEU against perplexity; a group of rows can be chosen.
 
     rows: with the columns row, group, perplexity and BLEU
+    noise: what `spread` returns
     """
     right, down = zip(*(PLACES.get(row, (9, 0)) for row in rows["row"]), strict=True)
     name = rows["row"].map(short).str.split(r":\s", regex=True).str[-1]
     what = rows["group"].map(GROUPS).fillna("base and big")
     rows = rows.assign(name=name, what=what, right=right, down=down)
     chosen = "group == 'all' || datum.group == group || datum.group == 'base'"
-    perplexity = alt.X("perplexity:Q").title("perplexity per piece (lower is better)")
-    bleu = alt.Y("BLEU:Q").title("BLEU, newstest2013 (higher is better)")
-    points = alt.Chart(rows).encode(
-        perplexity.axis(tickCount=5).scale(domain=[4.2, 6.4], nice=False),
-        bleu.axis(tickCount=6).scale(domain=[23.4, 26.7], nice=False),
+    across = lambda field: (
+        alt.X(f"{field}:Q")
+        .title("perplexity per piece (lower is better)")
+        .scale(domain=[4.2, 6.4], nice=False)
+        .axis(tickCount=5)
     )
+    up = lambda field: (
+        alt.Y(f"{field}:Q")
+        .title("BLEU, newstest2013 (higher is better)")
+        .scale(domain=[23.4, 26.7], nice=False)
+        .axis(tickCount=6)
+    )
+    points = alt.Chart(rows).encode(across("perplexity"), up("BLEU"))
+    (left, low), (right, high) = noise[["perplexity", "BLEU"]].to_numpy().tolist()
+    box = pd.DataFrame([{"left": left, "right": right, "low": low, "high": high}])
+    box = alt.Chart(box).encode(up("low"), y2="high")
     whats = ["base and big", *list(GROUPS.values())[1:]]
     shapes = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
     colors = [*charts.PALETTE[:5], charts.PALETTE[6]]
@@ -67,6 +90,10 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
     beside["align"] = "datum.right < 0 ? 'right' : 'left'"
     beside = {name: alt.ExprRef(expression) for name, expression in beside.items()}
     return alt.layer(
+        box.mark_rect(color=charts.PALETTE[-1], opacity=0.2).encode(across("left"), x2="right"),
+        box.mark_text(
+            align="right", dy=14, fontSize=12, text=["three seeds of", "our small base"]
+        ).encode(across("right")),
         marks,
         points.transform_filter(named).mark_text(**beside, fontSize=12).encode(text="name:N"),
         usermeta={"columns": 2},
@@ -79,5 +106,5 @@ def draw_table_3(rows: pd.DataFrame) -> alt.LayerChart:
         description="BLEU against perplexity for the twenty rows of Table 3. Most lie along a line "
         "from the small models at the lower right to the big model at the upper left. The rows on "
         "label smoothing depart from it: without smoothing, perplexity is good and BLEU is not, "
-        "and with twice as much the reverse is true.",
+        "and with twice as much the reverse is true. A box around base shows the spread of three seeds.",
     ).add_params(charts.menu("group", "all", [*GROUPS], "Rows", labels=[*GROUPS.values()]))
