@@ -37,9 +37,9 @@ def spread(rows: pd.DataFrame, seeds: pd.DataFrame) -> pd.DataFrame:
 
     Perplexity varies in proportion, BLEU by a difference.
     """
-    base = rows.set_index("row").loc["base"]
-    ratio = np.exp(np.log(seeds["perplexity"]) - np.log(seeds["perplexity"]).mean())
-    perplexity, bleu = base["perplexity"] * ratio, base["BLEU"] + seeds["BLEU"] - seeds["BLEU"].mean()
+    base, nats = rows.set_index("row").loc["base"], np.log(seeds["perplexity"])
+    perplexity = base["perplexity"] * np.exp(nats - nats.mean())
+    bleu = base["BLEU"] + seeds["BLEU"] - seeds["BLEU"].mean()
     return pd.DataFrame({"perplexity": perplexity, "BLEU": bleu}).agg(["min", "max"])
 
 
@@ -106,5 +106,6 @@ def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
         description="BLEU against perplexity for the twenty rows of Table 3. Most lie along a line "
         "from the small models at the lower right to the big model at the upper left. The rows on "
         "label smoothing depart from it: without smoothing, perplexity is good and BLEU is not, "
-        "and with twice as much the reverse is true. A box around base shows the spread of three seeds.",
+        "and with twice as much the reverse is true. A box around base shows how far three seeds "
+        "vary.",
     ).add_params(charts.menu("group", "all", [*GROUPS], "Rows", labels=[*GROUPS.values()]))
