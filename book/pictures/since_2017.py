@@ -125,12 +125,12 @@ def draw_lengths(runs: pd.DataFrame, trained: int) -> alt.LayerChart:
         alt.Color("positions", sort=["sinusoids", "RoPE"], legend=None),
         tooltip=["positions", "seed", "length", alt.Tooltip("loss", format=".3f")],
     )
-    ends = rows[(rows["seed"] == 0) & (rows["length"] == longest)]
-    names = (
-        lines.mark_text(align="right", dx=dx, dy=dy, fontSize=13, fontWeight=600)
+    middle = rows[(rows["seed"] == 0) & (rows["length"] == sorted(set(rows["length"]))[1])]
+    names = (  # above the rising lines, and below the others
+        lines.mark_text(align=align, dx=dx, dy=dy, fontSize=13, fontWeight=600)
         .encode(text="positions")
-        .properties(data=ends[ends["positions"] == name])
-        for name, dx, dy in (("sinusoids", -36, -6), ("RoPE", 0, 20))
+        .properties(data=middle[middle["positions"] == name])
+        for name, align, dx, dy in (("sinusoids", "right", -6, -14), ("RoPE", "left", 6, 18))
     )
     edge = alt.Chart(pd.DataFrame({"length": [trained]})).mark_rule(strokeDash=[4, 4])
     return alt.layer(
@@ -155,7 +155,9 @@ def draw_deep(rows: pd.DataFrame) -> alt.LayerChart:
     chart = alt.Chart(rows).encode(
         alt.X("rate:O", title="learning rate", axis=alt.Axis(labelAngle=0)),
         alt.Y("loss", title="loss, nats per token").axis(values=[0, 1, 2, 3]),
-        alt.Color("order", sort=["post-norm", "pre-norm"], legend=None),
+        alt.Color("order", legend=None).scale(
+            domain=["post-norm", "pre-norm"], range=[charts.PALETTE[0], charts.PALETTE[2]]
+        ),
         alt.StrokeDash("kind", legend=None).scale(domain=kinds, range=[[1, 0], [5, 4]] * 2),
         tooltip=["kind", "rate", "seed", alt.Tooltip("loss", format=".2f")],
     )
