@@ -1,15 +1,17 @@
 """The smoothed loss, for section 5.4."""
 
 import altair as alt
+import pandas as pd
 
 from book import charts
 
 
-def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
+def draw_smoothed_loss(loss: str, right: str, trained: pd.DataFrame) -> alt.LayerChart:
     """The loss against the probability of the right token, below the smoothed target.
 
     loss: an expression of Vega with the letters `epsilon`, `size` and `datum.p`
     right: the part of the target that the right token has, as an expression without `datum.p`
+    trained: pairs of models: epsilon, whose, perplexity, BLEU
     """
     blue, orange, *_, grey = charts.PALETTE
     ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
@@ -24,7 +26,7 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     said = best.transform_calculate(
         text="'least loss ' + format(datum.loss, '.2f') + ' at ' + format(datum.p, '.2f')"
     )
-    over = alt.ExprRef("datum.loss < 0.5 ? -26 : 18")
+    over = alt.ExprRef("datum.loss < 0.5 ? -50 : 18")
     names = [
         target.transform_calculate(name=f"'{name} ' + format({share}, '.2f')")
         .mark_text(align=align, fontSize=12, color=color)
@@ -34,6 +36,15 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
             ("all others", "1 - datum.p", "right", grey, "width"),
         )
     ]
+    trained = trained.assign(place=trained.groupby("epsilon").cumcount())
+    trained["told"] = [
+        [row.whose, f"perplexity {row.perplexity:.2f}", f"BLEU {row.BLEU:.1f}"]
+        for row in trained.itertuples()
+    ]
+    became = alt.Chart(trained).transform_filter("abs(datum.epsilon - epsilon) < 0.01")
+    left = alt.ExprRef("0.78 * width - 200 + 100 * datum.place")
+    became = became.mark_text(align="left", baseline="top", fontSize=12, lineHeight=17, dx=left)
+    steps = sorted(set(trained["epsilon"]))
     sizes = {"10": 10, "1,000": 1000, "37,000": 37_000}
     return alt.layer(
         curve.encode(x, y, order="p:Q"),
@@ -45,14 +56,16 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
             x, y, text="text:N"
         ),
         *names,
+        became.encode(x=alt.value(0), y=alt.value(6), text="told:N"),
         title=alt.Title("The loss is least at the target, not at certainty", offset=10),
         width="container",
         height=300,
         description="Above, the target as a bar: the share of the right token and that of all "
         "others. Below, the loss against the probability that a model gives the right token and "
         "even shares for the rest. Without smoothing the loss falls to zero at certainty. With "
-        "smoothing it is least where the bar changes color, and rises again toward certainty.",
+        "smoothing it is least where the bar changes color, and rises again toward certainty. "
+        "Beside the curve are the scores of two models that were trained with this smoothing.",
     ).add_params(
-        charts.slider("epsilon", 0.1, 0, 0.3, 0.05, "Smoothing ε"),
+        charts.slider("epsilon", 0.1, steps[0], steps[-1], steps[1] - steps[0], "Smoothing ε"),
         charts.menu("size", 37_000, [*sizes.values()], "Tokens K", labels=[*sizes]),
     )
