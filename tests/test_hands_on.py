@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import pairwise
 
+import pandas as pd
 import pytest
 import torch
 from contents import ROOT
@@ -18,9 +19,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from annotated.data import encode_source
+from annotated.machinery.files import resource_path
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.translator import Translator
 from annotated.optimizer import rate
+from annotated.variations import table_3
 from book.charts import words
 
 SITE = ROOT / "_build" / "html"
@@ -353,7 +356,7 @@ def test_table_1_as_curves(chart) -> None:
 
 
 def test_the_highest_rate_and_the_way_to_it_with_keys_alone(chart) -> None:
-    names = ["Warmup", "Width", "Factor"]
+    names = ["Warmup", "Width"]
     opened = chart("5-3-optimizer", *names)
     tab, reached = opened.tab, []
     tab.keyboard.press("Tab")
@@ -365,12 +368,16 @@ def test_the_highest_rate_and_the_way_to_it_with_keys_alone(chart) -> None:
         reached += [name for name in names if tab.evaluate(inside).startswith(name)]
     assert reached == names
     for key, edge in ("Home", "min"), ("End", "max"):
-        opened.controls["Factor"].press(key)
-        assert opened.values()[2] == opened.controls["Factor"].get_attribute(edge)
-    for warmup, d_model, factor in opened.by_hand():
+        opened.controls["Warmup"].press(key)
+        assert opened.values()[0] == opened.controls["Warmup"].get_attribute(edge)
+    log = pd.read_csv(resource_path("results") / "schedules.csv")
+    learned = (log["loss"] < 0.5).groupby([log["warmup"], log["width"]]).agg(["sum", "size"])
+    for warmup, d_model in opened.by_hand():
+        count, of = learned.loc[int(warmup), int(d_model)]
+        assert f"{count} of {of} small runs learn" in opened.texts()
         (told,) = [text for text in opened.texts() if ": at most " in text]
         steps = sorted({*range(1, 20_000, 99), int(warmup) - 1, int(warmup), int(warmup) + 1})
-        rates = [rate(step, int(d_model), float(factor), int(warmup)) for step in steps]
+        rates = [rate(step, int(d_model), warmup=int(warmup)) for step in steps]
         assert number(told.split()[-1]) == pytest.approx(1e4 * max(rates), abs=0.051)
         named = "update", "learning rate (in units of 10⁻⁴)"
         (point,) = opened.marks(*named, seen="[aria-roledescription=point]")
@@ -388,6 +395,10 @@ def test_the_loss_is_least_where_the_target_is(chart) -> None:
         loss, place = map(number, re.findall(r"[\d.]+", told))
         assert loss == pytest.approx(least.item(), abs=0.0051)
         assert place == pytest.approx(target[0, 0].item(), abs=0.0051)
+        row = "base" if epsilon == "0.1" else f"D: label_smoothing = {float(epsilon)}"
+        paper = table_3().loc[row]
+        scores = {f"perplexity {paper['perplexity']:.2f}", f"BLEU {paper['BLEU']:.1f}"}
+        assert scores <= {*opened.box.locator("svg.marks tspan").all_text_contents()}
 
 
 def test_hypotheses_are_ranked_for_any_alpha(chart) -> None:
