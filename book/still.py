@@ -16,7 +16,7 @@ import vl_convert
 
 from annotated.machinery.palette import COLORS
 
-WIDE, NARROW = 736, 358  # width of the column in pixels, on a desktop and on a phone
+WIDE, NARROW = 744, 358  # width of the column in pixels, on a desktop and on a phone
 SMALL = 500  # below this width, book.js fits charts to a phone
 # In pixels, as the style sheet sets what is below a chart: heights of a row of sliders and lists,
 # and of a button; the space around the rows, and between two in a row; a letter.
@@ -144,7 +144,8 @@ def controls(spec: dict[str, Any]) -> str:
             limits = " ".join(
                 f'{key}="{bind[key]}"' for key in ("min", "max", "step") if key in bind
             )
-            label += f'<input type="range" {limits} value="{value}" /><span>{value}</span>'
+            number = str(value).replace("-", "−")  # as the page's script writes it
+            label += f'<input type="range" {limits} value="{value}" /><span>{number}</span>'
         elif bind["input"] == "checkbox":
             label += f'<input type="checkbox"{" checked" * bool(value)} />'
         else:

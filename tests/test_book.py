@@ -605,7 +605,7 @@ def test_what_is_too_wide_fades_and_its_button_goes_when_it_fits(visit) -> None:
     assert formulas.count() == tab.locator("article div.math > div.fades").count()
     shown = "article .highlight:has(> .wrap:visible)"
     tab.locator(shown).evaluate_all(
-        "(all) => { all.find((code) => code.firstChild.scrollWidth < 800).id = 'fitting'; }"
+        "(all) => { all.find((code) => code.firstChild.scrollWidth < 720).id = 'fitting'; }"
     )
     code = tab.locator("#fitting")
     assert code.evaluate(
