@@ -1,6 +1,7 @@
 """The built site, as a browser without a network shows it. Needs `make book` before."""
 
 import json
+import math
 import os
 import re
 from base64 import b64decode
@@ -805,11 +806,11 @@ def test_figure_1_shows_the_vectors_and_weights_of_the_model(translator) -> None
     for hook in hooks:
         hook.remove()
     assert len(shown["target"]) == len(shown["written"]) == ys.size(1) - 1
-    assert all(len(texts) == n for texts, n in zip(shown["strips"].values(), (18, 27), strict=True))
+    assert all(len(texts) == n for texts, n in zip(shown["strips"].values(), (18, 26), strict=True))
     for (stack, number), name in places.items():
         newest = [step[-1:] for step in fired[name]] if stack == "decoder" else fired[name]
-        groups = torch.cat(newest).unflatten(-1, (32, 4)).mean(dim=-1).flatten()
-        expected = 127 * groups / groups.abs().max()
+        numbers = torch.cat(newest)[:, :32].flatten()
+        expected = 127 * numbers / numbers.abs().max()
         found = torch.tensor(strip_of(shown, stack, number), dtype=torch.float32)
         torch.testing.assert_close(found, expected, rtol=0, atol=1.5)
     attentions = {
@@ -822,7 +823,18 @@ def test_figure_1_shows_the_vectors_and_weights_of_the_model(translator) -> None
             assert (torch.tensor(rows) - weights).abs().max() <= 0.51, name
     last = model.generator(model(src, ys[:, :-1]))[0].exp()
     for found, likely in zip(last, shown["likely"], strict=True):
-        assert [p for _, p in likely] == pytest.approx(found.topk(5).values.tolist(), abs=0.0051)
+        percent = 100 * found.topk(5).values
+        assert [p for *_, p in likely] == pytest.approx(percent.tolist(), abs=0.51)
+    stack = model.encoder.layers
+    before = model.encode(src)[0]
+    x = model.src_embed(src)
+    for layer in stack[:3]:
+        x = layer(x)
+    x = stack[3].sublayer[0](x, lambda y: stack[3].self_attn(y, y, y))[0]
+    cosine = (x * before).sum(dim=-1) / x.norm(dim=-1) / before.norm(dim=-1)
+    degrees = [math.degrees(math.acos(value)) for value in cosine.tolist()]
+    assert shown["turned"]["encoder"][2 + 15] == pytest.approx(degrees, abs=0.51)
+    assert shown["turned"]["encoder"][2 + 14] is None  # not yet added
 
 
 def test_figure_1_is_clicked_marked_and_played(visit) -> None:
@@ -834,6 +846,7 @@ def test_figure_1_is_clicked_marked_and_played(visit) -> None:
     pieces = place.get_by_role("radiogroup", name="Pieces of the translation").get_by_role("radio")
     box = lambda name: place.get_by_role("radio", name=name, exact=True)
     bicycle = shown["source"].index("bicycle")
+    stops = shown["stops"]
 
     strip = lambda stack, number, row: strip_of(shown, stack, number)[32 * row : 32 * row + 32]
     cells = """all => all.map((cell) => Math.round(127 * cell.getAttribute('fill-opacity'))
@@ -841,39 +854,58 @@ def test_figure_1_is_clicked_marked_and_played(visit) -> None:
     drawn = lambda row: row.locator(".strip rect").evaluate_all(cells)
 
     tab.wait_for_selector(".alive .live svg")
+    assert len(stops) <= 14
+    order = [(each["stack"] == "decoder", each["pieces"], each["layer"]) for each in stops]
+    assert order == sorted(order)
+    expect(told).to_contain_text(stops[-3]["said"])
     place.locator(".figure").evaluate("(figure) => figure.scrollIntoView()")
     assert place.locator(".live").bounding_box()["y"] > 844 - 120  # the figure is free
     words.nth(bicycle).click()
     place.get_by_label("Layer").select_option("3")
     box("Multi-Head Attention, encoder").click()
     percent = max(shown["weights"]["encoder"][2][bicycle])
-    expect(told).to_contain_text(re.compile(f"“bicycle” attends to.*{percent / 100:.2f}"))
+    expect(told).to_contain_text(re.compile(f"“bicycle” attends to.*{percent}%"))
     assert drawn(words.nth(bicycle)) == strip("encoder", 2 + 8, bicycle)
     expect(pieces).to_have_count(0)
     tab.keyboard.press("ArrowUp")
     expect(box("Add & Norm, encoder").first).to_be_focused()
     assert drawn(words.nth(bicycle)) == strip("encoder", 2 + 9, bicycle)
+    degrees = shown["turned"]["encoder"][2 + 9][bicycle]
+    expect(words.nth(bicycle).locator(".turn text")).to_have_text(f"{degrees}°")
     expect(words.nth(bicycle)).to_be_checked()
 
-    box("Add & Norm, encoder").last.click()
-    place.get_by_label("Layer").select_option("4")
-    memory = [drawn(row) for row in words.all()]
     place.get_by_role("button", name="Play").click()
-    expect(told).to_contain_text("Output Embedding, decoder.")
-    expect(pieces).to_have_count(1)
+    expect(told).to_have_text(f"Input Embedding, encoder. {stops[0]['said']}")
+    expect(pieces).to_have_count(0)
     place.get_by_role("button", name="Pause").click()
+    for stop in stops[1:6]:
+        place.get_by_role("button", name="Next").click()
+        expect(told).to_contain_text(stop["said"])
+    memory = [drawn(row) for row in words.all()]
     slider = place.get_by_role("slider")
     slider.press("End")
     expect(told).to_contain_text("Softmax, decoder.")
     expect(place.locator(".bars rect")).to_have_count(5)
     expect(place.locator(".written")).to_have_text(" ".join(shown["written"]))
     pieces.nth(1).press("ArrowDown")
-    name, p = shown["likely"][2][0]
-    expect(told).to_contain_text(f"the model expects “{name}” {p:.2f}")
-    slider.press("ArrowLeft")
-    assert drawn(pieces.nth(2)) == strip("decoder", 26, 2)
+    name, _, p = shown["likely"][2][0]
+    expect(told).to_contain_text(f"“Mann”: “{name}” {p}%")
+    box("Add & Norm, decoder").last.click()
+    assert drawn(pieces.nth(2)) == strip("decoder", 25, 2)
     assert [drawn(row) for row in words.all()] == memory
     assert tab.url.endswith("3-model-architecture.html")
+
+
+def test_figure_1_computes_in_view(visit) -> None:
+    for height in 800, 640:
+        tab = visit("3-model-architecture", 1280, height, reduced_motion="reduce")
+        place = tab.locator(".alive")
+        tab.wait_for_selector(".alive .live svg")
+        for _ in figure_1()["stops"]:
+            place.get_by_role("button", name="Next").click()
+            for part in ".figure [aria-checked=true]", ".live":
+                box = place.locator(part).bounding_box()
+                assert box["y"] >= 50 and box["y"] + box["height"] <= height, part
 
 
 def test_the_beam_s_picture_comes_first_and_scrolls_on_a_phone(visit) -> None:

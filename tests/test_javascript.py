@@ -172,41 +172,30 @@ def test_ribbons_are_as_wide_as_probable_and_none_lies_on_another(js, time: int)
         assert column[0]["y"] >= 0 and column[-1]["y"] + column[-1]["tall"] <= drawn["height"]
 
 
-def test_figure_1_stops_at_every_box_in_the_order_of_computation(js) -> None:
-    shown = {"layers": 3, "target": ["Ein", "Hund"], "source": ["A", "dog"]}
-    stops = js.call("figure1.stopsOf", shown)
-    assert len(stops) == 2 + 3 * 4 + 2 * (2 + 3 * 6 + 2)
-    assert [stop["box"] for stop in stops[:8]] == [0, 1, 2, 3, 4, 5, 2, 3]
-    assert [stop["box"] for stop in stops[-3:]] == [7, 8, 9]
-    order = [(stop["stack"] == "decoder", stop["pieces"]) for stop in stops]
-    assert order == sorted(order)
-    for i, stop in enumerate(stops):
-        assert js.call("figure1.indexOf", stops, {"layer": 0, **stop}) == i
-        assert 100 < js.call("figure1.paceOf", stop, False) <= js.call("figure1.paceOf", stop, True)
-
-
-def test_figure_1_tells_the_largest_weights_and_vectors(js) -> None:
+def test_figure_1_tells_the_largest_weights_scores_and_angles(js) -> None:
     source, target = ["A", "dog", "runs"], ["Ein", "Hund"]
     percent = (100 * torch.rand(2, 2, 3).softmax(dim=-1)).round().int()  # (layers, German, English)
-    likely = [[["Ein", 0.8], ["Der", 0.1]], [["Hund", 0.75], ["Mann", 0.0]]]
+    likely = [[["Ein", 7.5, 80], ["Der", 5.4, 10]], [["Hund", 6.1, 75], ["Mann", 1.2, 0]]]
     weights = {"cross": percent.tolist()}
+    turned = {"decoder": [None, [12, 61], *[None] * 6]}
     data = {"source": source, "target": target, "weights": weights, "likely": likely}
+    data |= {"turned": turned}
     view = {"stack": "decoder", "box": 4, "layer": 1, "pieces": 2, "marks": {"decoder": 1}}
-    found = js.call("figure1.tell", view, data, [])
+    found = js.call("figure1.tell", view, data)
     ranked = percent[1, 1].sort(descending=True, stable=True)
     pairs = zip(ranked.indices.tolist(), ranked.values.tolist(), strict=True)
-    named = ", ".join(f"“{source[i]}” {p / 100:.2f}" for i, p in pairs)
+    named = ", ".join(f"“{source[i]}” {p}%" for i, p in pairs)
     assert found == f"“Hund” attends to {named}."
     lines = js.call("figure1.linesOf", view, data)
     widths = [max(1, 8 * p / 100) for q in (0, 1) for p in percent[1, q].tolist() if p > 1]
     assert [line["stroke-width"] for line in lines] == pytest.approx(widths)
-    assert [bool(line["class"]) for line in lines] == [False] * 3 + [True] * 3  # the marked on top
-    assert "“Hund” 0.75" in js.call("figure1.tell", {**view, "box": 9}, data, [])
-    vectors = torch.randint(-100, 100, (2, 32))
-    vectors[0, 7] = -127
-    tell = "return figure1.tell(a, b, Int8Array.from(c))"
-    found = js.run(tell, {**view, "box": 1}, data, vectors.flatten().tolist())
-    assert found.endswith("of “Ein”.")  # the row of the strongest color
+    # the marked on top
+    assert ["marked" in line["class"] for line in lines] == [False] * 3 + [True] * 3
+    assert "“Hund” 6.1, “Mann” 1.2" in js.call("figure1.tell", {**view, "box": 8}, data)
+    assert js.call("figure1.tell", {**view, "box": 9}, data).endswith("“Hund” 75%.")
+    assert js.call("figure1.tell", {**view, "box": 1}, data).endswith("“Hund” 61°, “Ein” 12°.")
+    only = {**view, "box": 1, "pieces": 1}  # the second is not yet read
+    assert js.call("figure1.tell", only, data).endswith("most: “Ein” 12°.")
 
 
 def test_the_film_counts_heads_and_words_as_python_does(js) -> None:

@@ -1,54 +1,28 @@
 // Figure 1, alive: the vectors of one sentence at every box. The numbers stand in the page.
 window.figure1 = (() => {
   const { range, make, button, shape, slider, controls, check, dataOf, isCalm } = window.elements;
-  const [CELLS, WIDTH, ROW, NAMES, STRIPS, CELL] = [32, 340, 20, 66, 100, 7.5];
+  const [CELLS, WIDTH, ROW, NAMES, STRIPS, CELL, RAY] = [32, 340, 20, 66, 100, 6, 300];
   const STACKS = ["encoder", "decoder"];
   // Boxes count from the bottom, as data-box says: embedding and positions, a layer's, two on top.
   const [BEFORE, LINEAR, SOFTMAX] = [2, 8, 9];
   const INSIDE = { encoder: 4, decoder: 6 };
   const KIND = { "encoder 2": "encoder", "decoder 2": "decoder", "decoder 4": "cross" }; // attention
+  const OPENING = -3; // the attention that finds "bicycle"
   const isInLayer = (box) => box >= BEFORE && box < LINEAR;
 
   // ------------------------------------------------------------------ places, numbers and texts
   // A view is what is shown: a stack, one of its boxes and its layer, how many pieces of the
   // translation are read, and the marked row of each stack.
 
-  // All stops, in the order of computation; `pieces` of the translation are read by then.
-  function stopsOf({ layers, target }) {
-    const pass = (stack, pieces) => {
-      const stop = (box, layer) => ({ stack, box, layer, pieces });
-      const inside = range(INSIDE[stack]).map((i) => BEFORE + i);
-      const top = stack === "decoder" ? [LINEAR, SOFTMAX] : [];
-      return [
-        ...range(BEFORE).map((box) => stop(box)),
-        ...range(layers).flatMap((layer) => inside.map((box) => stop(box, layer))),
-        ...top.map((box) => stop(box)),
-      ];
-    };
-    return [...pass("encoder", 0), ...target.flatMap((_, i) => pass("decoder", i + 1))];
-  }
-
-  function indexOf(stops, { stack, box, layer, pieces }) {
-    const fits = (stop) =>
-      (stop.layer ?? layer) === layer && (stack === "encoder" || stop.pieces === pieces);
-    return stops.findIndex((stop) => stop.stack === stack && stop.box === box && fits(stop));
-  }
-
-  // Milliseconds until the next stop: slowly where a box is new, then faster.
-  function paceOf({ box, layer, pieces }, calm) {
-    if (calm) return 1200;
-    if (pieces > 1) return box === SOFTMAX ? 600 : 120;
-    return layer ? 350 : 900;
-  }
-
+  const paceOf = ({ said }) => 1500 + 45 * said.length; // milliseconds, to read what a stop says
   const placeOf = ({ stack, box, layer }) => stack + (isInLayer(box) ? `, layer ${layer + 1}` : "");
   const wordsOf = ({ source, target }) => ({ encoder: source, decoder: target });
   const countOf = ({ stack, pieces }, { source }) => (stack === "encoder" ? source.length : pieces);
   const markedOf = (view, data) => Math.min(view.marks[view.stack], countOf(view, data) - 1);
 
-  // The vectors that a box has made, among those of its stack.
-  const vectorsOf = ({ stack, box, layer }, strips) =>
-    strips[stack].at(box === LINEAR ? -1 : isInLayer(box) ? INSIDE[stack] * layer + box : box);
+  // What a box has made, in a list of all boxes and layers of each stack.
+  const madeBy = ({ stack, box, layer }, lists) =>
+    lists[stack][isInLayer(box) ? INSIDE[stack] * layer + box : box];
 
   // Words are rows, those of the translation below those of the sentence.
   const topOf = (stack, { source }) => ROW * (stack === "encoder" ? 1 : source.length + 2.5);
@@ -59,7 +33,7 @@ window.figure1 = (() => {
     const { stack, box, layer } = view;
     const kind = KIND[`${stack} ${box}`];
     const marked = markedOf(view, data);
-    if (box === SOFTMAX) return [];
+    if (box >= LINEAR) return [];
     const rows = range(countOf(view, data));
     const line = (of, from, to, weight) => {
       const [start, end] = [middleOf(of, from, data), middleOf(stack, to, data)];
@@ -67,7 +41,7 @@ window.figure1 = (() => {
       return {
         d: `M${NAMES} ${start}C${bend} ${start} ${bend} ${end} ${STRIPS - 3} ${end}`,
         "stroke-width": Math.max(1, 8 * weight),
-        class: to === marked ? "marked" : "",
+        class: `${kind ? "weight" : ""} ${to === marked ? "marked" : ""}`,
         "stroke-opacity": weight === 0 ? 1 : to === marked ? 0.35 + 0.65 * weight : 0.12,
       };
     };
@@ -81,28 +55,31 @@ window.figure1 = (() => {
   }
 
   function spell(pairs) {
-    const likely = pairs.slice(0, 3).filter(([, p]) => p > 0);
-    return likely.map(([word, p]) => `“${word}” ${p.toFixed(2)}`).join(", ");
+    const largest = pairs.filter(([, number]) => number > 0).slice(0, 3);
+    return largest.map(([word, number, unit]) => `“${word}” ${number}${unit}`).join(", ");
   }
 
-  // What a view shows of its marked row, in a sentence.
-  function tell(view, data, vectors) {
+  // What a view that is no stop shows, in a sentence.
+  function tell(view, data) {
     const { stack, box, layer } = view;
     const words = wordsOf(data);
     const kind = KIND[`${stack} ${box}`];
     const marked = markedOf(view, data);
+    const ranked = (pairs) => pairs.sort(([, a], [, b]) => b - a);
     if (kind) {
       const names = kind === "cross" ? words.encoder : words[stack];
-      const row = data.weights[kind][layer][marked];
-      const weights = row.map((percent, k) => [names[k], percent / 100]);
-      return `“${words[stack][marked]}” attends to ${spell(weights.sort(([, a], [, b]) => b - a))}.`;
+      const row = data.weights[kind][layer][marked].map((percent, k) => [names[k], percent, "%"]);
+      return `“${words[stack][marked]}” attends to ${spell(ranked(row))}.`;
     }
-    if (box === SOFTMAX) {
-      return `After “${words[stack][marked]}”, the model expects ${spell(data.likely[marked])}.`;
+    if (box >= LINEAR) {
+      const [made, unit] = box === SOFTMAX ? ["probabilities", "%"] : ["scores", ""];
+      const best = data.likely[marked].map(([piece, score, p]) => [piece, unit ? p : score, unit]);
+      return `The largest ${made} after “${words[stack][marked]}”: ${spell(best)}.`;
     }
-    const sizes = Array.from(vectors.subarray(0, countOf(view, data) * CELLS), Math.abs);
-    const strongest = words[stack][Math.floor(sizes.indexOf(Math.max(...sizes)) / CELLS)];
-    return `Each row is computed by itself; the strongest color is in the row of “${strongest}”.`;
+    const turned = madeBy(view, data.turned)?.slice(0, countOf(view, data));
+    if (!turned) return "Each row is computed from itself alone.";
+    const rows = turned.map((degrees, i) => [words[stack][i], degrees, "°"]);
+    return `The rows that turn most: ${spell(ranked(rows))}.`;
   }
 
   // ------------------------------------------------------------------------------- elements
@@ -136,19 +113,23 @@ window.figure1 = (() => {
     const row = { class: "row", x: 1, y: y + 0.5, width: WIDTH - 2, height: ROW - 1, rx: 3 };
     const text = shape("text", { x: NAMES - 6, y: y + 14, "text-anchor": "end" }, word);
     const strip = shape("g", { class: "strip" }, ...cells);
-    return shape("g", { "aria-label": word }, shape("rect", row), text, strip);
+    // Two rays, one of which turns, and their angle.
+    const rays = [{}, { class: "ray" }].map((more) => shape("path", { d: "M0 0h10", ...more }));
+    const at = { transform: `translate(${RAY} ${y + 14})` };
+    const angle = shape("text", { x: WIDTH - RAY - 4, "text-anchor": "end" });
+    const turn = shape("g", { class: "turn", ...at }, ...rays, angle);
+    return shape("g", { "aria-label": word }, shape("rect", row), text, strip, turn);
   }
 
-  // A key of a color, above the first row.
-  const drawKey = (of, name, x) => [
-    shape("rect", { class: of, x, y: ROW - 14, width: 9, height: 9 }),
-    shape("text", { x: x + 12, y: ROW - 6, class: "caption" }, name),
-  ];
-
-  function paint(rows, numbers, shown) {
+  function paint(rows, numbers, turned, shown) {
     for (const [i, row] of rows.entries()) {
       row.ariaHidden = i >= shown;
-      for (const [k, cell] of row.lastChild.childNodes.entries()) {
+      const [, , strip, turn] = row.childNodes;
+      const degrees = turned?.[i];
+      turn.setAttribute("visibility", degrees === undefined ? "hidden" : "inherit");
+      turn.querySelector(".ray").style.transform = `rotate(${-(degrees ?? 0)}deg)`;
+      turn.lastChild.textContent = `${degrees}°`;
+      for (const [k, cell] of strip.childNodes.entries()) {
         const value = numbers ? numbers[i * CELLS + k] : 0;
         cell.setAttribute("class", value < 0 ? "below" : "above");
         cell.setAttribute("fill-opacity", (Math.abs(value) / 127).toFixed(3));
@@ -156,17 +137,22 @@ window.figure1 = (() => {
     }
   }
 
-  // What the softmax expects after the marked row, as bars between the rows.
-  function drawBars(likely, marked, data) {
+  // What is expected after the marked row, as bars between the rows: scores or probabilities.
+  function drawBars(box, marked, data) {
+    const likely = data.likely[marked].map(([piece, score, percent]) =>
+      box === SOFTMAX
+        ? [`${piece} ${percent || "<1"}%`, percent / 100]
+        : [`${piece} ${score}`, Math.max(0, score / data.likely[marked][0][1])],
+    );
     const at = (i) => middleOf("decoder", i + 0.5, data);
     const from = middleOf("decoder", marked, data);
     const arm = (i) => `V${at(i)}H${STRIPS - 6}`;
     const down = `M${STRIPS - 12} ${from}${arm(likely.length - 1)}`;
     return [
       shape("path", { d: `M${NAMES + 2} ${from}H${STRIPS - 12}${arm(0)}${down}` }),
-      ...likely.flatMap(([piece, p], i) => [
-        shape("rect", { x: STRIPS, y: at(i) - 7, width: Math.max(1, 130 * p), height: 14 }),
-        shape("text", { x: STRIPS + 130 * p + 6, y: at(i) + 4 }, `${piece} ${p.toFixed(2)}`),
+      ...likely.flatMap(([told, share], i) => [
+        shape("rect", { x: STRIPS, y: at(i) - 7, width: Math.max(1, 130 * share), height: 14 }),
+        shape("text", { x: STRIPS + 130 * share + 6, y: at(i) + 4 }, told),
       ]),
     ];
   }
@@ -194,18 +180,14 @@ window.figure1 = (() => {
       const drawing = document.querySelector("svg.fig1");
       const [encoder, decoder] = STACKS.map((stack) => data.strips[stack].map(unpack));
       const strips = { encoder, decoder };
-      Object.assign(this, { place, data, drawing, strips, stops: stopsOf(data) });
-      this.marks = { encoder: 5, decoder: 3 }; // "bicycle", and what writes "Fahrrad"
-      this.view = { ...this.stops[0], layer: 0, marks: this.marks };
+      Object.assign(this, { place, data, drawing, strips, stops: data.stops });
+      this.marks = {};
       this.calm = isCalm();
       this.playing = null;
       this.build();
-      this.show();
+      for (const { stack, row } of this.stops) this.marks[stack] ??= row;
+      this.arrive(this.stops.length + OPENING, -1);
       new ResizeObserver(() => this.dock()).observe(this.panel);
-    }
-
-    get here() {
-      return indexOf(this.stops, this.view);
     }
 
     build() {
@@ -216,16 +198,16 @@ window.figure1 = (() => {
       };
       this.play = button({ onclick: () => (this.playing ? this.pause() : this.start()) });
       const step = stopAnd(() => {
-        this.go(this.here + 1);
+        this.go(this.after);
         this.follow();
       });
       this.next = button({ textContent: "Next", onclick: step });
       const jump = (index) => stopAnd(() => this.go(index))();
       const onchange = () => this.follow();
-      this.slider = slider(stops.length - 1, "Step of the computation", jump, { onchange });
+      this.slider = slider(stops.length - 1, "Stop on the way", jump, { onchange });
       this.reached = make("small");
       this.layers = make("select", {}, ...range(data.layers).map((i) => new Option(i + 1)));
-      this.layers.onchange = stopAnd(() => this.change({ layer: this.layers.selectedIndex }));
+      this.layers.onchange = stopAnd(() => this.look({ layer: this.layers.selectedIndex }));
       this.link = make("a");
       this.status = make("p", { className: "note", role: "status" });
       this.written = make("p", { className: "written" });
@@ -250,7 +232,9 @@ window.figure1 = (() => {
       this.height = middleOf("decoder", data.target.length, data);
       this.lines = shape("g", { class: "lines" });
       this.bars = shape("g", { class: "bars" });
-      this.picture = shape("svg", { viewBox: `0 0 ${WIDTH} ${this.height}` }, this.lines);
+      const viewBox = `0 0 ${WIDTH} ${this.height}`;
+      const named = { role: "group", "aria-label": "Rows of both stacks" };
+      this.picture = shape("svg", { viewBox, ...named }, this.lines);
       Object.assign(this, { rows: {}, captions: {}, setMark: {} });
       for (const stack of STACKS) {
         const top = topOf(stack, data);
@@ -258,37 +242,46 @@ window.figure1 = (() => {
         const group = shape("g", { class: stack }, ...rows);
         const mark = (i) => {
           marks[stack] = i;
-          this.show();
+          this.look({});
         };
         this.rows[stack] = rows;
-        this.captions[stack] = shape("text", { x: NAMES, y: top - 6, class: "caption" });
+        this.captions[stack] = shape("text", { x: STRIPS, y: top - 6, class: "caption" });
         this.setMark[stack] = choose(group, labels[stack], rows, mark);
         this.picture.append(this.captions[stack], group);
       }
-      this.picture.append(...drawKey("below", "negative", WIDTH - 128));
-      this.picture.append(...drawKey("above", "positive", WIDTH - 60), this.bars);
+      this.picture.append(this.bars);
     }
 
     // ----------------------------------------------------------------------------- one view
 
-    change(part) {
-      Object.assign(this.view, part);
+    // A stop of the way, or what a reader chooses instead.
+    arrive(index, here = index) {
+      const { row, ...view } = this.stops[index];
+      this.here = here;
+      this.marks[view.stack] = row;
+      this.view = { ...view, marks: this.marks };
+      this.show();
+    }
+    look(part) {
+      this.view = { ...this.view, ...part, said: null };
       this.show();
     }
     open({ stack, box }) {
       const { view, data } = this;
       const waits = stack === "decoder" && view.stack === "encoder" && view.pieces === 0;
-      this.change({ stack, box, pieces: waits ? data.target.length : view.pieces });
+      this.look({ stack, box, pieces: waits ? data.target.length : view.pieces });
     }
 
     show() {
       const { view, data, strips, rows, captions, setMark, drawing } = this;
       const place = placeOf(view);
-      const vectors = vectorsOf(view, strips);
+      const [vectors, turned] = [strips, data.turned].map((lists) => madeBy(view, lists));
       const marked = markedOf(view, data);
       const writes = view.stack === "decoder"; // what the encoder has made stays as it is
-      paint(rows.encoder, writes ? strips.encoder.at(-1) : vectors, data.source.length);
-      paint(rows.decoder, writes && vectors, writes ? view.pieces : 0);
+      const { length } = data.source;
+      if (writes) paint(rows.encoder, strips.encoder.at(-1), null, length);
+      else paint(rows.encoder, vectors, turned, length);
+      paint(rows.decoder, writes && vectors, turned, writes ? view.pieces : 0);
       captions.encoder.textContent = writes ? "the encoder’s memory" : place;
       captions.decoder.textContent = writes ? place : "the decoder waits for the encoder";
       setMark.encoder(view.marks.encoder);
@@ -299,15 +292,16 @@ window.figure1 = (() => {
       for (const text of drawing.querySelectorAll("[data-stack]")) {
         text.textContent = text.dataset.stack === view.stack ? place : text.dataset.stack;
       }
-      const isLast = view.box === SOFTMAX;
+      const isLast = view.box >= LINEAR;
       this.lines.replaceChildren(...linesOf(view, data).map((line) => shape("path", line)));
-      this.bars.replaceChildren(...(isLast ? drawBars(data.likely[marked], marked, data) : []));
+      this.bars.replaceChildren(...(isLast ? drawBars(view.box, marked, data) : []));
       this.picture.classList.toggle("likely", isLast);
       Object.assign(this.link, link);
       const name = `${link.textContent}, ${place}`;
       const where = make("span", { className: "visually-hidden" }, `${name}. `);
-      this.status.replaceChildren(where, tell(view, data, vectors));
-      const german = data.written.slice(0, writes ? view.pieces - !isLast : 0).join(" ");
+      this.status.replaceChildren(where, view.said ?? tell(view, data));
+      const isWritten = view.box === SOFTMAX;
+      const german = data.written.slice(0, writes ? view.pieces - !isWritten : 0).join(" ");
       const text = { lang: german ? "de" : "en", textContent: german || "Nothing is written yet." };
       Object.assign(this.written, text);
       this.showStep(name);
@@ -317,10 +311,10 @@ window.figure1 = (() => {
     showStep(name) {
       const { here, stops } = this;
       this.layers.selectedIndex = this.view.layer;
-      this.slider.value = here;
+      this.slider.value = Math.max(0, here);
       this.slider.ariaValueText = name;
-      this.reached.textContent = `step ${here + 1} of ${stops.length}`;
-      this.next.disabled = here === stops.length - 1;
+      this.reached.textContent =
+        here < 0 ? `${stops.length} stops` : `${here + 1} of ${stops.length}`;
       this.play.textContent = this.playing ? "Pause" : "Play";
     }
 
@@ -341,43 +335,38 @@ window.figure1 = (() => {
       this.panel.style.bottom = `${Math.min(0, Math.round(shown - panel.bottom))}px`;
     }
 
-    // The box of this step comes into view if it is above the window or behind the panel.
+    // The whole figure comes into view, or where it is too high, or lies behind the panel, this box.
     follow() {
-      if (getComputedStyle(this.panel).position !== "sticky") return;
       const chosen = this.boxes.find(({ element }) => element.ariaChecked === "true").element;
+      const [figure, panel] = [this.drawing, this.panel].map((each) =>
+        each.getBoundingClientRect(),
+      );
       const { top, bottom } = chosen.getBoundingClientRect();
-      const free = this.panel.getBoundingClientRect().top;
-      if (top >= 56 && bottom <= free) return;
-      scrollBy({ top: bottom - free + 24, behavior: this.calm ? "auto" : "smooth" });
+      const isBelow = panel.left < figure.right; // on phones
+      const free = isBelow ? Math.min(panel.top, innerHeight) - 24 : innerHeight - 8;
+      const fits = !isBelow && figure.height < free - 56;
+      const lowest = isBelow ? bottom : Math.max(bottom, panel.bottom);
+      const [first, last] = fits ? [figure.top, figure.bottom] : [top, lowest];
+      if (first >= 56 && last <= free) return;
+      scrollBy({ top: last - free, behavior: this.calm ? "auto" : "smooth" });
     }
 
     // ----------------------------------------------------------------------------------- play
 
     go(index) {
-      const stop = this.stops[index];
-      const layer = stop.layer ?? (stop.box < BEFORE ? 0 : this.data.layers - 1);
       this.place.classList.add("begun");
-      this.change({ ...stop, layer });
+      this.arrive(index);
     }
-    // Without motion each later piece is one stop.
-    tick() {
-      const { stops, calm } = this;
-      let index = this.here + 1;
-      if (calm && stops[index]?.pieces > 1) while (stops[index].box !== SOFTMAX) index++;
-      if (index === stops.length) {
-        this.pause();
-        return;
-      }
-      this.go(index);
-      if (stops[index].pieces <= 1) this.follow();
-      this.playing = setTimeout(() => this.tick(), paceOf(stops[index], calm));
+    get after() {
+      return (this.here + 1) % this.stops.length;
     }
     start() {
+      const { after, stops } = this;
       this.playing = true;
-      if (!this.isBegun || this.here === this.stops.length - 1) this.go(0);
-      else this.show();
+      this.go(after);
       this.follow();
-      this.playing = setTimeout(() => this.tick(), 900);
+      const next = after + 1 === stops.length ? () => this.pause() : () => this.start();
+      this.playing = setTimeout(next, paceOf(stops[after]));
     }
     pause() {
       this.place.classList.add("begun");
@@ -389,5 +378,5 @@ window.figure1 = (() => {
   }
 
   for (const place of document.querySelectorAll("div.alive")) new Alive(place);
-  return { stopsOf, indexOf, paceOf, vectorsOf, linesOf, tell };
+  return { paceOf, madeBy, linesOf, tell };
 })();
