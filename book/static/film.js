@@ -1,4 +1,4 @@
-// A training as a film: its losses, three translations and the heads of the decoder at some of its
+// A training as a film: its losses, a translation and the heads of the decoder at some of its
 // checkpoints. `python -m benchmarks.film` has written what the page holds.
 window.film = (() => {
   const { range, sum, mean, tableOf, plain, headName, dataOf, isCalm } = window.elements;
@@ -26,6 +26,9 @@ window.film = (() => {
   // How much of its weight a head gives to the English words that a German word translates.
   const aligned = (rows, pairs) =>
     mean(Object.entries(pairs).map(([q, ks]) => sum(ks.map((k) => rows[q][k]))));
+
+  // The first checkpoint at which a curve of these weights is above one half, or -1.
+  const momentOf = (shares) => shares.findIndex((share) => share > 0.5);
 
   // What the three panels show of all checkpoints: a list of curves each.
   const curvesOf = ({ frames, pairs }, head) => [
@@ -86,6 +89,7 @@ window.film = (() => {
       ),
     }));
     const cursor = shape("path", { class: "cursor" });
+    const moment = shape("g", { class: "moment" });
     const dots = shape("g", { class: "dots" });
     const scales = tops.flatMap((top, i) =>
       [0, top].flatMap((value) => [
@@ -105,6 +109,7 @@ window.film = (() => {
       ...scales,
       ...panels.flatMap(({ title, lines }) => [title, ...lines.flat()]),
       cursor,
+      moment,
       dots,
       ...foot,
     );
@@ -131,6 +136,14 @@ window.film = (() => {
           sooner.setAttribute("points", points.slice(0, now + 1).join(" "));
         }
       }
+      const found = momentOf(curves[1][0]);
+      const [mark, when] = [
+        x(updates[found]),
+        `finds its words: update ${whole(updates[found] ?? 0)}`,
+      ];
+      const at = { x: mark - 4, y: bottomOf(1) - HIGH + 12, "text-anchor": "end" };
+      const line = shape("path", { d: `M${mark} ${bottomOf(1)}v${-HIGH}` });
+      moment.replaceChildren(...(found < 0 ? [] : [line, shape("text", at, when)]));
       cursor.setAttribute("d", panels.map((_, i) => `M${here} ${bottomOf(i)}v${-HIGH}`).join(""));
       const dot = (i, j) => ({ class: `line${j}`, cx: here, cy: y(i, curves[i][j][now]), r: 3.5 });
       const shown = curves.flatMap((lines, i) => lines.map((_, j) => shape("circle", dot(i, j))));
@@ -205,34 +218,40 @@ window.film = (() => {
 
   // ------------------------------------------------------------------------------ the film
 
-  // Play, a slider and a counter. `show` draws a checkpoint; `said` speaks at the end only.
-  function drawPlayer({ frames }, first, said, show) {
+  // Play, a slider and a counter. `show` draws a checkpoint, and `said` speaks at the end only;
+  // a checkpoint that `isMoment` stays longer.
+  function drawPlayer({ frames }, { box, said, show, isMoment }) {
     const last = frames.length - 1;
-    let [now, timer, seen] = [first, null, false];
+    let [now, timer] = [0, null];
     const play = button({ textContent: "Play", onclick: () => (timer ? pause() : start()) });
     const place = slider(last, "Checkpoint", move);
     const counter = make("span", { className: "counter" });
 
-    function go(index) {
-      [seen, now] = [true, index];
-      update();
-    }
     function move(index) {
       pause();
-      go(index);
+      now = index;
+      update();
     }
     function start() {
-      if (now === last || !seen) go(0);
+      if (now === last) now = 0;
+      box.scrollIntoView({ block: "nearest", behavior: isCalm() ? "auto" : "smooth" });
       play.textContent = "Pause";
       said.ariaLive = "off";
-      const next = () => {
-        if (now + 1 === last) pause();
-        go(now + 1);
-      };
-      timer = setInterval(next, isCalm() ? 3 * PACE : PACE);
+      wait();
+      update();
+    }
+    function wait() {
+      const pace = isCalm() ? 3 * PACE : PACE;
+      timer = setTimeout(next, isMoment(now) ? 5 * pace : pace);
+    }
+    function next() {
+      now++;
+      if (now === last) pause();
+      else wait();
+      update();
     }
     function pause() {
-      clearInterval(timer);
+      clearTimeout(timer);
       timer = null;
       play.textContent = "Play";
       said.ariaLive = "polite";
@@ -245,19 +264,17 @@ window.film = (() => {
     return { element: controls(play, place, counter), move, update };
   }
 
-  // The translations of a checkpoint, below the sentences; words that the last one has too are bold.
-  function drawTexts({ sentences, frames }) {
-    const written = sentences.map(() => make("dd", { lang: "de" }));
-    const told = (textContent, i) => [make("dt", { lang: "en", textContent }), written[i]];
+  // The translation of a checkpoint, below the sentence; words that the last one has too are bold.
+  function drawText({ sentences, frames }) {
+    const written = make("dd", { lang: "de" });
     const show = ({ translations }) => {
-      for (const [i, german] of written.entries()) {
-        const words = compare(translations[i], frames.at(-1).translations[i]);
-        const span = ([word, right]) =>
-          make("span", { className: right ? "right" : "", textContent: `${word} ` });
-        german.replaceChildren(...words.map(span));
-      }
+      const words = compare(translations.at(-1), frames.at(-1).translations.at(-1));
+      const span = ([word, right]) =>
+        make("span", { className: right ? "right" : "", textContent: `${word} ` });
+      written.replaceChildren(...words.map(span));
     };
-    return { element: make("dl", {}, ...sentences.flatMap(told)), show };
+    const source = make("dt", { lang: "en", textContent: sentences.at(-1) });
+    return { element: make("dl", {}, source, written), show };
   }
 
   function fill(box) {
@@ -267,11 +284,10 @@ window.film = (() => {
     const drawing = drawCurves(film);
     const cells = drawCells(film);
     const matrix = drawMatrix(film, cells);
-    const texts = drawTexts(film);
+    const text = drawText(film);
     const heads = drawHeads(film, look);
-    // It opens where the last layer has found the most translations; the first Play begins at the beginning.
-    const [found] = curves[1];
-    const player = drawPlayer(film, found.indexOf(Math.max(...found)), said, show);
+    const isMoment = (now) => now === momentOf(curves[1][0]);
+    const player = drawPlayer(film, { box, said, show, isMoment });
     drawing.svg.onpointerdown = drawing.svg.onpointermove = (event) => {
       if (event.buttons) player.move(drawing.nearest(event));
     };
@@ -284,7 +300,7 @@ window.film = (() => {
     function show(now) {
       const frame = film.frames[now];
       drawing.show(now, curves, chosen);
-      texts.show(frame);
+      text.show(frame);
       heads.show(frame);
       paint(cells, tableOf(frame, chosen));
       const weight = curves[1][0][now].toFixed(2);
@@ -294,11 +310,10 @@ window.film = (() => {
 
     const told = (className, textContent) => make("p", { className, textContent });
     const task =
-      "Press Play, or move the slider: the weight of attention moves into the boxes, which mark words that translate each other.";
-    const bold = make("b", { textContent: "Bold:" });
-    const key = make("p", {}, bold, " words that the last checkpoint writes too");
-    const left = make("div", {}, matrix, told("", "Where each German word looks"), heads.element);
-    const right = make("div", {}, drawing.svg, key, texts.element);
+      "Boxes mark words that translate each other. Press Play and watch attention move into them.";
+    const key = make("p", {}, make("b", { textContent: "Bold:" }), " words of the last checkpoint");
+    const left = make("div", {}, matrix, text.element, key);
+    const right = make("div", {}, drawing.svg, heads.element);
     Object.assign(box, { role: "group", ariaLabel: "A training, checkpoint by checkpoint" });
     box.replaceChildren(
       told("title", "A small translator learns where to look"),
@@ -311,5 +326,5 @@ window.film = (() => {
   }
 
   for (const box of document.querySelectorAll("div.film")) fill(box);
-  return { read, aligned, curvesOf, most, scalesOf, compare, tell };
+  return { read, aligned, momentOf, curvesOf, most, scalesOf, compare, tell };
 })();
