@@ -149,24 +149,27 @@ for (; beam.canWin(); beam.extend()) {
 const { steps } = beam, mine = decoder.bestOf(steps, 0.6), widthOf = () => 20;
 const given = { steps, path: mine.path, time: b, size: 4, width: 600, widthOf };
 const { columns, places, height, width } = decoder.placesOf(given);
-const shown = (each) => (
-  { ...places.get(each), p: Math.exp(each.logProb), parent: places.get(each.before) });
-return { columns: columns.map((column) => column.map(shown)), height, width };
+const shown = (each) => ({ ...places.get(each), p: Math.exp(each.logProb) });
+const family = (each) => ({ ...shown(each), parent: each.before && shown(each.before) });
+return { columns: columns.map((column) => column.map(family)), height, width };
 """
 
 
 @pytest.mark.parametrize("time", [0, 2, 5])
-def test_ribbons_are_as_wide_as_probable_and_none_lies_on_another(js, time: int) -> None:
+def test_ribbons_share_the_width_of_the_beam_and_none_lies_on_another(js, time: int) -> None:
     table = torch.randn(9, 9).log_softmax(dim=-1)
     drawn = js.run(RIBBONS, table.tolist(), time)
     assert len(drawn["columns"]) > 2
     for column in drawn["columns"]:
+        all_of_it = sum(place["p"] for place in column)
         for place in column:
-            assert place["tall"] == pytest.approx(max(1.5, 130 * place["p"]))
+            assert place["tall"] == pytest.approx(max(1.5, 130 * place["p"] / all_of_it))
             if parent := place.get("parent"):  # it begins at the edge of the one before
                 assert place["x"] > parent["x"] + parent["broad"]
                 assert parent["y"] - 1e-6 <= place["from"]
-                assert place["from"] + place["tall"] <= parent["y"] + parent["used"] + 1e-6
+                assert place["part"] == pytest.approx(parent["tall"] * place["p"] / parent["p"])
+                assert place["from"] + place["part"] <= parent["y"] + parent["used"] + 1e-6
+                assert parent["used"] <= parent["tall"] + 1e-6
         for above, below in pairwise(column):
             assert above["y"] + above["tall"] < below["y"]
         assert column[0]["y"] >= 0 and column[-1]["y"] + column[-1]["tall"] <= drawn["height"]

@@ -1,16 +1,18 @@
-// The reader as the decoder, beside a beam search whose hypotheses are ribbons, as wide as they are
-// probable. What the search for the first sentence needs comes with the page; all else is computed.
+// The reader as the decoder, beside a beam search whose hypotheses are ribbons, as wide as their
+// share of the beam's probability at each step. What the search for the first sentence needs comes with the page; all else is computed.
 window.decoder = (() => {
   const { range, sum, mean, make, button, shape, table, controls } = window.elements;
   const { choice, wide, fade, dataOf } = window.elements;
   const { START, END, Token, Beam, score } = window.search;
   const [EXTRA, TEN] = [50, 10];
-  const [MASS, SLOT] = [130, 15]; // the width of certainty; room for a label
+  const [MASS, SLOT] = [130, 15]; // the width of all ribbons; room for a label
 
   // ------------------------------------------------------------------------ numbers and texts
 
   const minus = (number, digits = 3) => number.toFixed(digits).replace("-", "−");
-  const share = ({ logProb }) => Math.exp(logProb).toFixed(3);
+  // Of a probability below one thousandth no more is told.
+  const percent = (p) => (p < 0.001 ? "< 0.1%" : `${(100 * p).toFixed(1)}%`);
+  const chanceOf = ({ logProb }) => percent(Math.exp(logProb));
 
   // As the charts of the book name a piece: "…" continues a word.
   function wordOf(name) {
@@ -59,7 +61,7 @@ window.decoder = (() => {
 
   // Columns of hypotheses, one for each step, in the order of the tree, so that no two ribbons cross.
   // Each hypothesis gets a place: x and y of its beginning, its length and width, and where on the
-  // edge of the hypothesis before it begins.
+  // edge of the hypothesis before it begins, as wide as its share of what that one may become.
   function placesOf({ steps, path, time, size, width, widthOf }) {
     const GAP = width < 500 ? 12 : 22; // between pieces that are written
     const height = MASS + SLOT * (size + 2);
@@ -85,13 +87,15 @@ window.decoder = (() => {
 
   function placeColumn(column, places, at, isFirst, height) {
     let [y, pull, weight] = [0, 0, 0]; // towards the hypotheses before
+    const all = sum(column.map(({ logProb }) => Math.exp(logProb)));
     for (const [order, each] of column.entries()) {
       const parent = places.get(each.before);
-      const tall = Math.max(1.5, MASS * Math.exp(each.logProb));
+      const tall = Math.max(1.5, (MASS * Math.exp(each.logProb)) / all);
+      const part = parent ? parent.tall * Math.exp(each.logProb - each.before.logProb) : tall;
       const room = Math.max(tall, each.ended ? 2 * SLOT : SLOT) + 2;
       const from = parent ? parent.y + parent.used : 0;
-      const place = { ...at, order, tall, from, y: y + (room - tall) / 2, used: 0 };
-      if (parent) parent.used += tall;
+      const place = { ...at, order, tall, part, from, y: y + (room - tall) / 2, used: 0 };
+      if (parent) parent.used += part;
       pull += tall * (from - place.y);
       weight += tall;
       places.set(each, place);
@@ -103,14 +107,13 @@ window.decoder = (() => {
   }
 
   // Both edges of a ribbon, from the hypothesis before on, and its way back.
-  function ribbonOf({ x, y, broad, tall, from }, parent) {
+  function ribbonOf({ x, y, broad, tall, part, from }, parent) {
     const [left, start] = parent ? [parent.x + parent.broad, from] : [x, y];
     const middle = (left + x) / 2;
-    const [over, under] = [0, tall].map((dy) => {
-      const bend = `C${middle} ${start + dy} ${middle} ${y + dy} ${x} ${y + dy}`;
-      return `M${left} ${start + dy}${bend}h${broad}`;
-    });
-    const end = `C${middle} ${y + tall} ${middle} ${start + tall} ${left} ${start + tall}Z`;
+    const edge = (begin, y) =>
+      `M${left} ${begin}C${middle} ${begin} ${middle} ${y} ${x} ${y}h${broad}`;
+    const [over, under] = [edge(start, y), edge(start + part, y + tall)];
+    const end = `C${middle} ${y + tall} ${middle} ${start + part} ${left} ${start + part}Z`;
     return { area: `${over}v${tall}h${-broad}${end}`, contour: over + under };
   }
 
@@ -201,10 +204,10 @@ window.decoder = (() => {
         const probability = Math.exp(logProb);
         parts[0].textContent = name;
         parts[1].style = `--share: ${probability.toFixed(4)}`;
-        parts[2].textContent = probability.toFixed(3);
+        parts[2].textContent = percent(probability);
         element.classList.toggle("both", isKept);
         const kept = isKept ? ", the beam keeps it" : "";
-        const ariaLabel = `${name}, ${probability.toFixed(3)}${kept}`;
+        const ariaLabel = `${name}, ${percent(probability)}${kept}`;
         Object.assign(element, { ariaLabel, ariaDisabled: isOver });
       };
       return { element, show };
@@ -223,7 +226,7 @@ window.decoder = (() => {
     const room = { width: scroller.clientWidth, widthOf };
     const { columns, places, width, height } = placesOf({ steps, path, time, size, ...room });
     const inBeam = new Set(steps.flat());
-    const told = (each) => `${reader.textOf(each)} ${share(each)}`;
+    const told = (each) => `${reader.textOf(each)} ${chanceOf(each)}`;
     const label = `The beam after step ${time}: ${(steps[time] ?? steps.at(-1)).map(told).join("; ")}`;
     const viewBox = `0 0 ${width} ${height}`;
     const svg = shape("svg", { width, height, viewBox, role: "img", "aria-label": label });
@@ -246,7 +249,7 @@ window.decoder = (() => {
         const [x, y] = [place.x + place.broad / 2, place.y + place.tall / 2];
         const write = (text, dy) => shape("text", { x, y: y + dy, "text-anchor": "middle" }, text);
         group.append(write(wordOf(reader.nameOf(each.id)), each.ended ? -2 : 4));
-        group.append(shape("title", {}, `${reader.textOf(each)}: ${share(each)}`));
+        group.append(shape("title", {}, `${reader.textOf(each)}: ${chanceOf(each)}`));
         if (each.ended) group.append(write(minus(score(each, alpha), 2), 11));
       }
       svg.append(group);
@@ -292,6 +295,7 @@ window.decoder = (() => {
       this.play = button({ textContent: "Play", onclick: () => this.toggle() });
       this.scroller = wide();
       this.status = make("p", { className: "told", role: "status" });
+      this.aim = make("span");
       this.looks = make("div", { className: "looks" });
       this.pieces = drawPieces((i) => {
         const { mine } = this.state;
@@ -309,7 +313,7 @@ window.decoder = (() => {
       const looks = told("Where it looks (last layer, mean of the heads)", wide(this.looks));
       box.classList.add("decoder");
       box.append(
-        make("p", {}, make("b", { textContent: "You against a beam search" })),
+        make("p", {}, make("b", { textContent: "Beat the beam: " }), this.aim),
         controls(this.back, this.next, this.play, this.width, this.penalty),
         drawKey(),
         this.scroller,
@@ -371,7 +375,7 @@ window.decoder = (() => {
       const mine = before.ended ? before : before.follow(id, before.next.get(id));
       await this.reader.extend([mine], source);
       const kept = steps[time + 1];
-      const chance = Math.exp(mine.logProb - before.logProb).toFixed(3);
+      const chance = percent(Math.exp(mine.logProb - before.logProb));
       const written = mine === before ? "" : `${wordOf(this.reader.nameOf(id))} (${chance})`;
       const said = tellStep(time + 1, written, kept, kept?.includes(mine));
       return { ...this.state, mine, time: time + 1, said };
@@ -425,6 +429,8 @@ window.decoder = (() => {
           this.cells[row][i + 1].textContent = told;
         }
       }
+      const aim = minus(score(bestOf(steps, alpha), alpha));
+      this.aim.textContent = `write a translation with a score above ${aim}.`;
       this.status.textContent = isOver ? verdictOf(mine, best, alpha) : said;
       this.back.ariaDisabled = time === 0;
       this.next.ariaDisabled = isOver;
