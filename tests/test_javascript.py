@@ -15,7 +15,7 @@ import pytest
 import torch
 from contents import ROOT, sources
 
-from annotated.data import END, PAD, START, UNK, Batch, encode_source, pad_ids
+from annotated.data import END, PAD, START, UNK, Batch, encode_source, encode_target, pad_ids
 from annotated.decoding import beam_search, length_penalty
 from annotated.machinery.corpora.vocabularies import read_tokenizer
 from annotated.machinery.files import resource_path
@@ -35,7 +35,7 @@ HOUSE = "The house near the river is white and very beautiful."
 CHAIR = "When I saw the chair, it fell. | When I saw the car, it fell."
 SITE = ROOT / "_build" / "html"
 TEXTS = {page: path.read_text(encoding="utf-8") for page, path in sources().items()}
-AT_ONCE = re.compile(r"```\{live\} (?!decoder|hero)")  # these views need a model at once
+AT_ONCE = re.compile(r"```\{live\} (?!decoder|hero|stages)")  # these views need a model at once
 PAGES = [page for page, text in TEXTS.items() if AT_ONCE.search(text)]
 assert len(PAGES) > 2
 
@@ -128,7 +128,7 @@ def test_a_beam_with_room_for_all_finds_the_best_of_all_outputs(js, alpha: float
 
 def test_the_decoder_names_and_ranks_pieces_as_python_does(js) -> None:
     pieces = ["▁The", "aw", ".", "▁(", "</s>", "▁", "▁▁x"]
-    assert [js.call("decoder.wordOf", piece) for piece in pieces] == words(pieces)
+    assert [js.call("elements.wordOf", piece) for piece in pieces] == words(pieces)
     logits = torch.randn(40)
     found = js.run("return [...decoder.likeliest(a)]", logits.tolist())
     expected = logits.topk(10)
@@ -286,10 +286,30 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+@torch.no_grad()
+def stages_of(translator: Translator, text: str):
+    """What the vectors resemble after each sub-layer, the target's ids, and names of ids."""
+    model, tokenizer = translator.model, translator.tokenizer
+    src = torch.tensor(encode_source(tokenizer, [text]))
+    answer = torch.tensor(encode_target(tokenizer, [translator.translate(text)]))
+    seen, hooks = {}, []
+    boxes = ["tgt_embed"] + [f"decoder.layers.{n}.sublayer.{i}" for n in range(4) for i in range(3)]
+    for name in boxes:
+        keep = lambda box, given, output, name=name: seen.update({name: output})
+        hooks.append(model.get_submodule(name).register_forward_hook(keep))
+    model(src, answer[:, :-1])
+    for hook in hooks:
+        hook.remove()
+    likely = {name: model.generator(x)[0].exp().topk(5) for name, x in seen.items()}
+    return likely, answer, lambda i: words([tokenizer.id_to_token(i)])[0]
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder like that of the site, with one page that has two models."""
     from head import colors
+
+    from book.pictures.stages import draw_stages
 
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(STATIC, folder / "_static")
@@ -301,6 +321,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         live.live_place("circuit", FIREFOX, [CHAIR]),
         live.live_place("dial", FIREFOX, [HOUSE]),
         live.live_place("head", FIREFOX, [PICTURE, "The law is new."], word="X2.3"),
+        draw_stages(*stages_of(load_pretrained(CAPTIONS), CAT)).data,
+        live.live_place("stages", CAPTIONS, [CAT]),
     ]
     (folder / "models").mkdir()
     for name in CAPTIONS, GENERAL, FIREFOX:
@@ -873,6 +895,38 @@ def test_the_reader_decodes_beside_the_beam(tab, translators) -> None:
     assert yours[1] == translator.tokenizer.decode(ids)
     found = [float(text.replace("−", "-")) for text in yours[2:]]
     assert found == pytest.approx([log_prob, score], abs=2e-3)
+
+
+def test_the_five_likeliest_pieces_of_a_cell_are_seen(tab, translators) -> None:
+    from playwright.sync_api import expect
+
+    place, form = tab.locator(".stages"), tab.locator(".live[data-show=stages]")
+
+    def compare(likely, answer, piece) -> None:
+        rows = place.locator("tbody tr").all()[::-1]
+        assert len(rows) == len(likely) == 13
+        for row, (values, indices) in zip(rows, likely.values(), strict=True):
+            shown = row.get_by_role("button").all_inner_texts()
+            assert shown == [piece(i) for i in indices[:, 0].tolist()]
+            row.get_by_role("button").nth(1).click()
+            column = values[1].tolist(), indices[1].tolist()
+            for line, p, i in zip(place.locator(".likely p").all()[1:], *column, strict=True):
+                name, told = (line.locator(part).inner_text() for part in (".name", ".number"))
+                assert name == piece(i)
+                assert told == "< 0.1%" or float(told[:-1]) == pytest.approx(100 * p, abs=0.06)
+
+    compare(*stages_of(translators[CAPTIONS], CAT))
+    last = place.locator("tbody tr").first.get_by_role("button")
+    last.nth(2).focus()
+    tab.keyboard.press("ArrowDown")
+    expect(place.locator("[aria-pressed=true]")).to_be_focused()
+    expect(place.locator(".likely p").first).to_contain_text("layer 4, source")
+    assert place.locator("button").evaluate_all("all => all.every((one) => one.offsetHeight >= 24)")
+    assert tab.evaluate("window.bookModels === undefined")  # all of it without the model
+    form.locator("input").fill(BOX)
+    form.get_by_role("button", name="Follow it").click()
+    expect(place.locator(".title")).to_have_text(BOX, timeout=60_000)
+    compare(*stages_of(translators[CAPTIONS], BOX))
 
 
 def test_a_model_that_is_not_there_is_told_of(browser, site: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 // share of the beam's probability at each step. What the search for the first sentence needs comes with the page; all else is computed.
 window.decoder = (() => {
   const { range, sum, mean, make, button, shape, table, controls } = window.elements;
-  const { choice, wide, fade, dataOf } = window.elements;
+  const { choice, wide, fade, dataOf, percent, wordOf } = window.elements;
   const { START, END, Token, Beam, score } = window.search;
   const [EXTRA, TEN] = [50, 10];
   const [MASS, SLOT] = [130, 15]; // the width of all ribbons; room for a label
@@ -10,16 +10,7 @@ window.decoder = (() => {
   // ------------------------------------------------------------------------ numbers and texts
 
   const minus = (number, digits = 3) => number.toFixed(digits).replace("-", "−");
-  // Of a probability below one thousandth no more is told.
-  const percent = (p) => (p < 0.001 ? "< 0.1%" : `${(100 * p).toFixed(1)}%`);
   const chanceOf = ({ logProb }) => percent(Math.exp(logProb));
-
-  // As the charts of the book name a piece: "…" continues a word.
-  function wordOf(name) {
-    const word = name.replaceAll("▁", "");
-    if (name === "</s>") return "end";
-    return word === name && /^\p{L}/u.test(name) ? `…${name}` : word || "space";
-  }
 
   // The likeliest ids that may follow, and their log-probabilities.
   const likeliest = (row) => {
@@ -438,5 +429,5 @@ window.decoder = (() => {
   }
 
   for (const box of document.querySelectorAll("div.live[data-show=decoder]")) new Game(box);
-  return { wordOf, likeliest, meanHeads, bestOf, verdictOf, tellStep, placesOf, ribbonOf };
+  return { likeliest, meanHeads, bestOf, verdictOf, tellStep, placesOf, ribbonOf };
 })();

@@ -12,6 +12,15 @@ window.elements = (() => {
     head ? weights[head[0]][head[1]] : meanTable(weights.at(-1));
 
   const plain = (piece) => (piece === "<EOS>" ? "end" : piece.replaceAll("▁", "") || "▁");
+  // As the charts of the book name a piece: "…" continues a word.
+  function wordOf(name) {
+    const word = name.replaceAll("▁", "");
+    if (name === "</s>" || name === "<EOS>") return "end";
+    return word === name && /^\p{L}/u.test(name) ? `…${name}` : word || "space";
+  }
+  // Of a probability below one thousandth no more is told.
+  const percent = (p) => (p < 0.001 ? "< 0.1%" : `${(100 * p).toFixed(1)}%`);
+
   // A head is a pair of layer and number, counted from zero; none stands for the mean of the last layer.
   const headName = (head, layers) =>
     head ? `Layer ${head[0] + 1}, head ${head[1] + 1}` : `Layer ${layers}, mean of its heads`;
@@ -129,7 +138,7 @@ window.elements = (() => {
   const dataOf = (box) => JSON.parse(box.querySelector("script").textContent);
   const isCalm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-  const numbers = { range, sum, mean, meanTable, tableOf, plain, headName };
+  const numbers = { range, sum, mean, meanTable, tableOf, plain, wordOf, percent, headName };
   const parts = { make, button, shape, table, headButton, slider, controls, choice, sentenceForm };
   return { ...numbers, ...parts, fade, wide, check, rove, dataOf, isCalm };
 })();

@@ -203,8 +203,8 @@ window.Transformer = (() => {
 
     // Section 3.2.2: row i of x looks at the keys and values of seen(i). Functions in touch see, and
     // may change, rows of numbers (d_model): what the model computes under their names, which are
-    // src_embed, encoder.layers.0, encoder.layers.0.self_attn.w_o:in (the heads side by side) and so
-    // on, and decoder.layers.0.self_attn where it is recurrent.
+    // src_embed, encoder.layers.0, encoder.layers.0.self_attn.w_o:in (the heads side by side), and
+    // decoder.layers.0.sublayer.0 and so on, and decoder.layers.0.self_attn where it is recurrent.
     attention(name, x, seen, touch) {
       const y = new Float32Array(x.length);
       const weights = rowsOf(this.linear(`${name}.w_q`, x), this.d_model).map((query, i) =>
@@ -275,22 +275,29 @@ window.Transformer = (() => {
       const ids = tokens.map(({ id }) => id);
       const positions = tokens.map(({ length }) => length);
       let x = this.embed(ids, positions);
+      const tell = (name) => touch[name]?.(rowsOf(x, this.d_model));
+      tell("tgt_embed");
       for (let n = 0; n < this.N_decoder; n++) {
         const layer = `decoder.layers.${n}`;
         const look = this.recurrent ? "recurrence" : "selfAttention";
         const own = this[look](`${layer}.self_attn`, x, tokens, n, touch);
         x = this.addNorm(`${layer}.sublayer.0`, x, own);
+        tell(`${layer}.sublayer.0`);
         const cross = this.attention(`${layer}.src_attn`, x, () => memory[n], touch);
         for (const [i, token] of tokens.entries()) token.cross.push(cross.weights[i]);
         x = this.addNorm(`${layer}.sublayer.1`, x, cross.output);
+        tell(`${layer}.sublayer.1`);
         x = this.addNorm(`${layer}.sublayer.2`, x, this.feedForward(`${layer}.feed_forward`, x));
+        tell(`${layer}.sublayer.2`);
       }
       return x;
     }
 
     // Log-probabilities (vocab) of what follows each of them.
     decode(tokens, memory, touch) {
-      const x = this.states(tokens, memory, touch);
+      return this.predict(this.states(tokens, memory, touch));
+    }
+    predict(x) {
       const logits = linear(this.table, x, this.tensors["generator.proj.bias"]);
       return rowsOf(logits, this.table.shape[0]).map((row) => softmax(row, true));
     }
