@@ -1,7 +1,7 @@
 // Figure 1, alive: the vectors of one sentence at every box. The numbers stand in the page.
 window.figure1 = (() => {
   const { range, make, button, shape, slider, controls, check, dataOf, isCalm } = window.elements;
-  const [CELLS, WIDTH, ROW, NAMES, STRIPS, CELL, RAY] = [32, 340, 20, 66, 100, 6, 300];
+  const [CELLS, WIDTH, ROW, TITLE, NAMES, STRIPS, CELL, RAY] = [32, 340, 24, 20, 66, 100, 6, 300];
   const STACKS = ["encoder", "decoder"];
   // Boxes count from the bottom, as data-box says: embedding and positions, a layer's, two on top.
   const [BEFORE, LINEAR, SOFTMAX] = [2, 8, 9];
@@ -25,7 +25,8 @@ window.figure1 = (() => {
     lists[stack][isInLayer(box) ? INSIDE[stack] * layer + box : box];
 
   // Words are rows, those of the translation below those of the sentence.
-  const topOf = (stack, { source }) => ROW * (stack === "encoder" ? 1 : source.length + 2.5);
+  const topOf = (stack, { source }) =>
+    TITLE + (stack === "encoder" ? 0 : ROW * source.length + TITLE + 8);
   const middleOf = (stack, i, data) => topOf(stack, data) + (i + 0.5) * ROW;
 
   // Lines from what is read to the rows that read it: of attention by weight, else straight ones.
@@ -108,14 +109,14 @@ window.figure1 = (() => {
   }
 
   function drawRow(word, y) {
-    const size = { y: y + 3, width: CELL, height: ROW - 6 };
+    const size = { y: y + 4, width: CELL, height: ROW - 8 };
     const cells = range(CELLS).map((k) => shape("rect", { x: STRIPS + k * CELL, ...size }));
     const row = { class: "row", x: 1, y: y + 0.5, width: WIDTH - 2, height: ROW - 1, rx: 3 };
-    const text = shape("text", { x: NAMES - 6, y: y + 14, "text-anchor": "end" }, word);
+    const text = shape("text", { x: NAMES - 6, y: y + ROW / 2 + 4, "text-anchor": "end" }, word);
     const strip = shape("g", { class: "strip" }, ...cells);
     // Two rays, one of which turns, and their angle.
     const rays = [{}, { class: "ray" }].map((more) => shape("path", { d: "M0 0h10", ...more }));
-    const at = { transform: `translate(${RAY} ${y + 14})` };
+    const at = { transform: `translate(${RAY} ${y + ROW / 2 + 4})` };
     const angle = shape("text", { x: WIDTH - RAY - 4, "text-anchor": "end" });
     const turn = shape("g", { class: "turn", ...at }, ...rays, angle);
     return shape("g", { "aria-label": word }, shape("rect", row), text, strip, turn);
@@ -229,7 +230,7 @@ window.figure1 = (() => {
     buildPicture() {
       const { data, marks } = this;
       const labels = { encoder: "Words of the sentence", decoder: "Pieces of the translation" };
-      this.height = middleOf("decoder", data.target.length, data);
+      this.height = topOf("decoder", data) + ROW * data.target.length;
       this.lines = shape("g", { class: "lines" });
       this.bars = shape("g", { class: "bars" });
       const viewBox = `0 0 ${WIDTH} ${this.height}`;
@@ -330,7 +331,7 @@ window.figure1 = (() => {
       let shown = panel.bottom;
       if (!this.isBegun) shown = bar.bottom + 4;
       else if (this.view.stack === "encoder") {
-        shown = rows.top + (rows.height * (topOf("decoder", this.data) - 1.2 * ROW)) / this.height;
+        shown = rows.top + (rows.height * (topOf("decoder", this.data) - TITLE)) / this.height;
       }
       this.panel.style.bottom = `${Math.min(0, Math.round(shown - panel.bottom))}px`;
     }
