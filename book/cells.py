@@ -153,6 +153,28 @@ class InlineFigures(SphinxPostTransform):
                 (parent if alone else image).replace_self(figure)
 
 
+class PicturesFirst(SphinxPostTransform):
+    """Put the folded code of a picture below the picture."""
+
+    default_priority = 200  # runs after myst-nb folded the cells
+    formats = ("html",)
+    drawn = re.compile(
+        r'class="(film|alive|stages|live|circuit|playground)\b|<svg(?! class="(wide|narrow|marks))'
+    )
+
+    def run(self, **kwargs) -> None:
+        for cell in self.document.findall(shows_code):
+            tags = cell["cell_metadata"].get("tags", [])
+            kept = {"solution", "check"} & set(tags) or "export" in cell["cell_metadata"]
+            if kept or len(cell) != 2 or "hide-input" not in tags:
+                continue
+            shown = [raw.astext() for raw in cell.children[1].findall(nodes.raw)]
+            chart = bool(shown) and shown[-1].startswith('<div class="chart"')
+            if chart or any(map(self.drawn.search, shown)):
+                cell.children.reverse()
+                cell["classes"].append("picture-first")
+
+
 class LargeCharts(SphinxPostTransform):
     """Move charts with large data into separate files, which pages load on demand."""
 

@@ -8,7 +8,15 @@ import re
 from pathlib import Path
 
 import vl_convert
-from cells import DETAILS, Cells, InlineFigures, LargeCharts, PaperLayer, Symbols
+from cells import (
+    DETAILS,
+    Cells,
+    InlineFigures,
+    LargeCharts,
+    PaperLayer,
+    PicturesFirst,
+    Symbols,
+)
 from execution import choose_cache, execute_chapters
 from finish import finish_pages, mend_body
 from head import add_buttons, colors, describe, drop_scripts, write_front_door
@@ -60,7 +68,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("live", Live)
     app.add_directive("turn", Turn)
     at_cells = Cells, PaperLayer, Claims, Modules
-    for transform in (*at_cells, InlineFigures, LargeCharts, Symbols, Reference):
+    for transform in (*at_cells, InlineFigures, LargeCharts, Symbols, PicturesFirst, Reference):
         app.add_post_transform(transform)
     app.connect("autodoc-process-docstring", read_docstring, priority=400)  # runs before napoleon
     app.connect("config-inited", choose_cache, priority=100)

@@ -171,9 +171,14 @@ def bindings(spec: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
     """What the reader sets below a chart: each value at first, and how it is set."""
     found = []
     for part in parts(spec):
-        if isinstance(bind := part.get("bind"), dict):  # of a parameter, or of a selection's fields
-            each = [bind] if "input" in bind else bind.values()
-            found += [(part.get("value"), {"name": part["name"]} | one) for one in each]
+        if not isinstance(bind := part.get("bind"), dict):
+            continue
+        name, value = part["name"], part.get("value")
+        if "input" in bind:
+            found.append((value, {"name": name} | bind))
+        else:  # of the fields of a selection
+            first = value[0] if value else {}
+            found += [(first.get(field), {"name": name} | one) for field, one in bind.items()]
     return found
 
 
