@@ -16,8 +16,12 @@ from contents import sources
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
+from tokenizers import Tokenizer
 
 from annotated import by_hand, load_pretrained
+from annotated.language_model import LanguageModel, LanguageModelConfig
+from annotated.machinery.corpora.vocabularies import read_tokenizer
+from annotated.machinery.files import read_tensors
 from annotated.machinery.visualization.weights import merge_words, read_attention
 
 STATIC = Path(__file__).resolve().parent / "static"
@@ -66,6 +70,9 @@ class Live(SphinxDirective):
         if self.arguments[0] == "hero":
             self.env.note_dependency(str(MODELS / self.options["model"] / "model.safetensors"))
             text = hero_place(self.options["model"], sentences)
+        elif self.arguments[0] == "sampler":
+            self.env.note_dependency(str(MODELS / self.options["model"] / "model.safetensors"))
+            text = sampler_place(self.options["model"], sentences)
         else:
             text = live_place(self.arguments[0], sentences=sentences, **self.options)
         return [nodes.raw("", text, format="html")]
@@ -241,6 +248,44 @@ def hero_place(model: str, sentences: list[str]) -> str:
         f"<p>A model trained with this book’s code translates “{first['english']}” as "
         f'“<span lang="de">{first["german"]}</span>”</p>'
         f'<script type="application/json">{data}</script></div>'
+    )
+
+
+def language_model(name: str) -> tuple[LanguageModel, Tokenizer]:
+    """A model of `benchmarks.tatoeba_en` and its vocabulary."""
+    folder = MODELS / name
+    c = LanguageModelConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
+    tensors, _ = read_tensors(folder / "model.safetensors", "a language model")
+    weights = {name: weight / tensors.get(f"{name}.multiplier", 1)
+               for name, weight in tensors.items() if not name.endswith(".multiplier")}  # fmt: skip
+    model = LanguageModel(c).eval()
+    model.load_state_dict(weights, strict=False)  # a tied matrix has two names
+    return model, read_tokenizer(folder / "tokenizer.json", c.vocab)
+
+
+def sampler_place(name: str, beginnings: list[str], rows: int = 12) -> str:
+    """HTML that `static/sampler.js` fills: the likeliest tokens after the first beginning."""
+    import torch
+
+    from annotated.data import END, encode_source
+
+    model, tokenizer = language_model(name)
+    ids = [END, *encode_source(tokenizer, beginnings[:1])[0][:-1]]
+    with torch.no_grad():
+        best = model(torch.tensor([ids]))[0, -1].softmax(dim=-1).topk(rows)
+    shown = [(tokenizer.id_to_token(i).replace("▁", ""), round(p, 4), round(p, 4), i)
+             for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)]  # fmt: skip
+    rest = round(1 - sum(p for _, p, _, _ in shown), 4)
+    told = ", ".join(f"{name} {p:.1%}" for name, p, _, _ in shown[:3])
+    shown.append((f"{model.config.vocab - rows:,} others", rest, rest, None))
+    data = {"beginnings": beginnings, "rows": shown, "vocab": model.config.vocab}
+    text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    megabytes = f"{len(model_script(name)) / 1e6:.1f}"
+    return (
+        f'<div class="live sampler" data-show="sampler" data-model="{name}" '
+        f'data-megabytes="{megabytes}"><noscript><p>After “{html.escape(beginnings[0])}” the model '
+        f"expects {html.escape(told)} …; drawing from it requires JavaScript.</p></noscript>"
+        f'<script type="application/json">{text}</script></div>'
     )
 
 

@@ -17,6 +17,7 @@ from contents import ROOT, sources
 
 from annotated.data import END, PAD, START, UNK, Batch, encode_source, encode_target, pad_ids
 from annotated.decoding import beam_search, length_penalty
+from annotated.language_model import draw
 from annotated.machinery.corpora.vocabularies import read_tokenizer
 from annotated.machinery.files import resource_path
 from annotated.machinery.formats.pretrained import load_pretrained
@@ -28,6 +29,7 @@ from book.charts import words
 
 STATIC = ROOT / "book" / "static"
 CAPTIONS, GENERAL, FIREFOX = "multi30k-en-de", "general-en-fr", "firefox-en-pt"
+EVERYDAY = "tatoeba-en"  # a language model
 live = pytest.importorskip("live", reason="needs the extra `book`")
 BOX, CAT = "A man is carrying a heavy box.", "A black dog chases a white cat."
 PICTURE = "The picture on the wall is beautiful."
@@ -35,7 +37,7 @@ HOUSE = "The house near the river is white and very beautiful."
 CHAIR = "When I saw the chair, it fell. | When I saw the car, it fell."
 SITE = ROOT / "_build" / "html"
 TEXTS = {page: path.read_text(encoding="utf-8") for page, path in sources().items()}
-AT_ONCE = re.compile(r"```\{live\} (?!decoder|hero|stages)")  # these views need a model at once
+AT_ONCE = re.compile(r"```\{live\} (?!decoder|hero|sampler|stages)")  # these views need a model at once
 PAGES = [page for page, text in TEXTS.items() if AT_ONCE.search(text)]
 assert len(PAGES) > 2
 
@@ -68,7 +70,7 @@ class Scripts:
     """Functions of the scripts, called with JSON."""
 
     def __init__(self) -> None:
-        names = "elements", "search", "live", "decoder", "figure1", "film", "hero"
+        names = "elements", "search", "live", "decoder", "figure1", "film", "hero", "sampler"
         self.context = live.scripts(*names)
         languages = "{ ListFormat: class { format(all) { return all.join(' & '); } } }"
         self.context.eval(f"Intl = {languages}")  # QuickJS knows none
@@ -323,9 +325,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         live.live_place("head", FIREFOX, [PICTURE, "The law is new."], word="X2.3"),
         draw_stages(*stages_of(load_pretrained(CAPTIONS), CAT)).data,
         live.live_place("stages", CAPTIONS, [CAT]),
+        live.sampler_place(EVERYDAY, ["She was", "The train"]),
     ]
     (folder / "models").mkdir()
-    for name in CAPTIONS, GENERAL, FIREFOX:
+    for name in CAPTIONS, GENERAL, FIREFOX, EVERYDAY:
         (folder / "models" / f"{name}.js").write_text(live.model_script(name), encoding="utf-8")
     (folder / "_static" / "palette.css").write_text(colors(), encoding="utf-8")
     styles = (f'<link rel="stylesheet" href="_static/{name}.css">' for name in ("palette", "book"))
@@ -927,6 +930,73 @@ def test_the_five_likeliest_pieces_of_a_cell_are_seen(tab, translators) -> None:
     form.get_by_role("button", name="Follow it").click()
     expect(place.locator(".title")).to_have_text(BOX, timeout=60_000)
     compare(*stages_of(translators[CAPTIONS], BOX))
+
+
+SETTINGS = [(1.0, None, 1.0), (0.3, None, 1.0), (1.5, 10, 1.0), (1.0, None, 0.5), (0.7, 20, 0.9)]
+
+
+@pytest.mark.parametrize(("temperature", "top_k", "top_p"), SETTINGS)
+def test_the_sampler_draws_as_the_package_does(js, temperature, top_k, top_p) -> None:
+    logits = 2 * torch.randn(300)
+    how = f"{{ temperature: a, topK: {top_k or 'Infinity'}, topP: b }}"
+    found = js.run(f"return sampler.drawn(c, {how})", temperature, top_p, logits.tolist())
+    random, counts = torch.Generator().manual_seed(0), torch.zeros(300)
+    for _ in range(2000):
+        counts[draw(logits, temperature, top_k, top_p, random)] += 1
+    shares = torch.zeros(300)
+    ids = torch.tensor(found["ids"])
+    shares[ids[: len(found["shares"])]] = torch.tensor(found["shares"])
+    assert ids.tolist() == logits.argsort(descending=True).tolist()
+    assert counts[shares == 0].sum() == 0 and (counts[shares > 0.01] > 0).all()
+    assert (counts / 2000 - shares).abs().max() < 5 * (0.25 / 2000) ** 0.5
+    assert shares.sum().item() == pytest.approx(1)
+    for chance in 0.0, 0.4, 0.9999:
+        place = int((torch.tensor(found["shares"]).double().cumsum(0) <= chance).sum())
+        assert js.run("return sampler.pick(a, b)", found, chance) == found["ids"][place]
+
+
+NEXT = """async ([name, rows]) => {
+    const { transformer } = await window.liveModel(name);
+    const { Token, END } = window.search;
+    return rows.map((ids) => {
+        const token = ids.reduce((before, id) => before.follow(id, 0), new Token(END));
+        return transformer.decode(token.path).map((row) => [...row]);
+    });
+}"""
+
+
+def test_a_language_model_computes_what_the_package_does(tab) -> None:
+    model, tokenizer = live.language_model(EVERYDAY)
+    rows = [row[:-1] for row in encode_source(tokenizer, ["She was", "I don't think Tom is", ""])]
+    for ids, found in zip(rows, tab.evaluate(NEXT, [EVERYDAY, rows]), strict=True):
+        with torch.no_grad():
+            expected = model(torch.tensor([[END, *ids]]))[0].log_softmax(dim=-1)
+        torch.testing.assert_close(torch.tensor(found), expected, rtol=0, atol=1e-4)
+
+
+def test_the_sampler_cuts_draws_and_keeps_what_was_written(tab) -> None:
+    from playwright.sync_api import expect
+
+    place = tab.locator(".sampler")
+    text, rows = place.locator(".translation"), place.locator(".shares > *")
+    before = rows.all_inner_texts()
+    assert tab.evaluate("window.bookModels === undefined")  # this picture needs no model
+    place.get_by_label("Top-k").fill("2")
+    expect(place.get_by_text("from 3 of 4,096")).to_be_visible(timeout=60_000)
+    after = rows.all_inner_texts()
+    assert [row.split("\n")[0] for row in after] == [row.split("\n")[0] for row in before]
+    assert ["cut" in row for row in after] == [False] * 3 + [True] * 10
+    place.get_by_label("Top-k").fill("0")
+    for _ in range(2):  # the likeliest tokens, so both texts are the same
+        place.get_by_role("button", name="Again").click()
+        expect(text).to_have_attribute("aria-busy", "false", timeout=60_000)
+    one, other = place.locator("li").all_inner_texts()
+    assert one == other and one.startswith(text.inner_text()) and "top-k 1" in one
+    place.get_by_label("Beginning").fill("The train")
+    expect(text).to_have_text("The train")
+    rows.nth(4).click()  # cut, but whoever clicks it may have it
+    expect(place.get_by_text("1 token drawn")).to_be_visible()
+    assert place.locator("li").count() == 2
 
 
 def test_a_model_that_is_not_there_is_told_of(browser, site: Path, tmp_path: Path) -> None:

@@ -149,7 +149,9 @@ window.Transformer = (() => {
           "expected post-norm, ReLU, sinusoids, tied embeddings, and a known decoder",
         );
       const tensors = readTensors(file);
-      const table = tensors["src_embed.0.lut.weight"];
+      const alone = tensors["embed.lut.weight"]; // of a decoder without an encoder
+      const table = alone ?? tensors["src_embed.0.lut.weight"];
+      this.decoder = alone ? "layers" : "decoder.layers";
       const recurrent = decoder === "ssru";
       const steps = known[positions];
       Object.assign(this, { N, N_decoder, d_model, h, norm_eps, recurrent, steps, tensors, table });
@@ -271,6 +273,7 @@ window.Transformer = (() => {
     }
 
     // What the decoder makes of some tokens, each after those of its path: rows (d_model), side by side.
+    // A decoder without an encoder has no memory.
     states(tokens, memory, touch = {}) {
       const ids = tokens.map(({ id }) => id);
       const positions = tokens.map(({ length }) => length);
@@ -278,17 +281,20 @@ window.Transformer = (() => {
       const tell = (name) => touch[name]?.(rowsOf(x, this.d_model));
       tell("tgt_embed");
       for (let n = 0; n < this.N_decoder; n++) {
-        const layer = `decoder.layers.${n}`;
+        const layer = `${this.decoder}.${n}`;
         const look = this.recurrent ? "recurrence" : "selfAttention";
         const own = this[look](`${layer}.self_attn`, x, tokens, n, touch);
         x = this.addNorm(`${layer}.sublayer.0`, x, own);
         tell(`${layer}.sublayer.0`);
-        const cross = this.attention(`${layer}.src_attn`, x, () => memory[n], touch);
-        for (const [i, token] of tokens.entries()) token.cross.push(cross.weights[i]);
-        x = this.addNorm(`${layer}.sublayer.1`, x, cross.output);
-        tell(`${layer}.sublayer.1`);
-        x = this.addNorm(`${layer}.sublayer.2`, x, this.feedForward(`${layer}.feed_forward`, x));
-        tell(`${layer}.sublayer.2`);
+        if (memory) {
+          const cross = this.attention(`${layer}.src_attn`, x, () => memory[n], touch);
+          for (const [i, token] of tokens.entries()) token.cross.push(cross.weights[i]);
+          x = this.addNorm(`${layer}.sublayer.1`, x, cross.output);
+          tell(`${layer}.sublayer.1`);
+        }
+        const last = `${layer}.sublayer.${memory ? 2 : 1}`;
+        x = this.addNorm(last, x, this.feedForward(`${layer}.feed_forward`, x));
+        tell(last);
       }
       return x;
     }
