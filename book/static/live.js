@@ -90,7 +90,17 @@
   function searchWays({ run }) {
     const ways = { "beam of 4": { beam: 4, nBest: 4 }, greedy: { beam: 1 } };
     const way = choice("Search", ways, 0, run);
-    return { element: controls(way), options: () => way.value };
+    const speed = make("span", { className: "speed" });
+    let start;
+    const options = () => {
+      start = performance.now();
+      return way.value;
+    };
+    const finish = ({ hypotheses: [{ token }] }) => {
+      const each = (1000 * token.length) / (performance.now() - start);
+      speed.textContent = `${each.toFixed(0)} tokens a second here`;
+    };
+    return { element: controls(way, speed), options, finish };
   }
 
   // The order of the pieces, and whether the encoder is told of it.

@@ -201,7 +201,8 @@ def model_folder(name: str | Path) -> Path:
         return folder
     if _is_on_hub(str(name)):
         return hub_folder(str(name))
-    known = sorted(path.parent.name for path in models.glob("*/model.safetensors"))
+    configs = {path.parent.name: path.read_text("utf-8") for path in models.glob("*/config.json")}
+    known = sorted(name for name, config in configs.items() if "src_vocab" in config)
     wanted = f"a folder with model.safetensors, or a model out of {', '.join(known)}"
     hint = "a model of the Hub is called OWNER/NAME"
     if _NAME.fullmatch(str(name)):
