@@ -67,7 +67,7 @@ def train(text: Text, seed: int, tokens: int) -> tuple[LanguageModel, pd.DataFra
             average.update_parameters(model)
         recent.append(loss.item())
         bar.update()
-        if step % (updates // POINTS) == 0 or step == updates:
+        if step % max(1, updates // POINTS) == 0 or step == updates:
             heard = losses(model, text.dev[: 8 * 1024 + 1], text.length, text.longest)
             row = {"update": step, "tokens": step * BATCH, "train_loss": sum(recent) / len(recent)}
             rows.append(
@@ -91,14 +91,14 @@ def in_eight_bits(model: nn.Module) -> dict[str, Tensor]:
     return kept
 
 
-def main() -> None:
+def main(given: list[str] | None = None) -> None:
     parser = make_parser("benchmarks.tatoeba_en", __doc__, "It takes 20 minutes of one core.")
     add = parser.add_argument
     out = resource_path("models") / "tatoeba-en"
     add("--out", type=Path, default=out, help="folder, whose files are replaced (%(default)s)")
     add("--tokens", type=int, default=6_000_000, help="tokens to predict (%(default)s)")
     add("--seed", type=int, default=1, help="of order and first weights (%(default)s)")
-    options = parser.parse_args()
+    options = parser.parse_args(given)
     torch.set_num_threads(1)
     text, tokenizer = read_text()
     model, log = train(text, options.seed, options.tokens)

@@ -565,6 +565,8 @@ def test_the_page_translates_and_shows_what_python_shows(tab, translators) -> No
     settle(place)
     assert place.locator(".kept tbody tr").count() == 1
     assert place.locator(".translation").inner_text() == translator.translate(text, beam=1)
+    (speed,) = re.findall(r"(\d+) tokens a second here", place.locator(".speed").inner_text())
+    assert int(speed) > 0
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """The runs of the page "Twelve Diffs": equal weights, experts, rates, and a queue that goes on."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import torch
 
 import benchmarks.since_2017 as since
 import book.pictures.since_2017 as pictures
+from annotated.data import learn_vocabulary
+from benchmarks import tatoeba_en
 from benchmarks.since_2017 import Experts, Queue, Text, count, looks, losses, variants
 
 
@@ -54,6 +57,28 @@ def test_experts_are_two_of_all_weighted_by_the_router():
     layer.router.weight.zero_()  # all alike, so the loss of balance has its least value
     layer(x)
     assert layer.balance.item() == pytest.approx(1)
+
+
+@pytest.mark.slow
+def test_the_sampler_s_model_is_trained_rounded_and_read_again(text, tmp_path, monkeypatch):
+    live = pytest.importorskip("live", reason="needs the extra `book`")
+    tokenizer = learn_vocabulary("bpe", ["a b c a b c"], 20)
+    monkeypatch.setattr(tatoeba_en, "PAPER", since.PAPER)
+    monkeypatch.setattr(tatoeba_en, "read_text", lambda: (text, tokenizer))
+    monkeypatch.setattr(live, "MODELS", tmp_path)
+    tatoeba_en.main(["--out", str(tmp_path / "small"), "--tokens", str(100 * since.BATCH)])
+    log = pd.read_csv(tmp_path / "small" / "log.csv")
+    assert log["update"].iloc[-1] == 100 and len(log) == tatoeba_en.POINTS
+    told = json.loads((tmp_path / "small" / "training.json").read_text())
+    assert log["dev_loss"].iloc[0] - told["test_loss"] > 0.5
+    model, read = live.language_model("small")
+    assert read.get_vocab() == tokenizer.get_vocab()
+    loss = losses(model, text.test, text.length, text.longest).mean().item()
+    assert loss == pytest.approx(told["test_loss_8_bits"], abs=1e-4)
+    assert loss == pytest.approx(told["test_loss"], abs=0.05)
+    for matrix in model.layers[0].feed_forward.parameters():
+        if matrix.dim() == 2:
+            assert torch.unique(matrix).numel() <= 255
 
 
 def test_batches_follow_one_another_and_their_seed(text: Text):
