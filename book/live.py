@@ -53,7 +53,7 @@ for (const beam of [1, 2, 3, 4]) {
 
 
 class Live(SphinxDirective):
-    """An element in which a reader can run a model, filled by `static/live.js` or `static/hero.js`.
+    """An element in which a reader can run a model, filled by a script of `static/`.
 
     The argument selects the view; the content lists example sentences.
     """
@@ -67,12 +67,9 @@ class Live(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         sentences = [line for line in self.content if line]
-        if self.arguments[0] == "hero":
+        if place := {"hero": hero_place, "sampler": sampler_place}.get(self.arguments[0]):
             self.env.note_dependency(str(MODELS / self.options["model"] / "model.safetensors"))
-            text = hero_place(self.options["model"], sentences)
-        elif self.arguments[0] == "sampler":
-            self.env.note_dependency(str(MODELS / self.options["model"] / "model.safetensors"))
-            text = sampler_place(self.options["model"], sentences)
+            text = place(self.options["model"], sentences)
         else:
             text = live_place(self.arguments[0], sentences=sentences, **self.options)
         return [nodes.raw("", text, format="html")]

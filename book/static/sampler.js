@@ -136,6 +136,7 @@ window.sampler = (() => {
         opening ??= open();
         await opening;
         if (mine === latest) await act(() => mine === latest);
+        if (mine === latest) text.ariaBusy = "false";
       } catch (error) {
         note.textContent = `This did not work: ${error.message}`;
         if (!model) opening = null; // so that the next touch tries again
@@ -177,7 +178,6 @@ window.sampler = (() => {
         step();
         await new Promise((resolve) => setTimeout(resolve, isCalm() ? 0 : PAUSE));
       } while (isLast() && !isOver());
-      if (isLast()) text.ariaBusy = "false";
     }
     function again(isLast) {
       read();
