@@ -290,10 +290,11 @@ def sampler_place(name: str, beginnings: list[str], rows: int = 12) -> str:
 def model_script(name: str) -> str:
     """A trained model as a script, because a page opened from the disk can load nothing else."""
     folder = MODELS / name
+    pack = lambda part: base64.b64encode(gzip.compress(part, mtime=0)).decode()
     read = lambda part: json.loads((folder / f"{part}.json").read_text(encoding="utf-8"))
-    model = {part: read(part) for part in ("config", "tokenizer")}
-    packed = gzip.compress((folder / "model.safetensors").read_bytes(), mtime=0)
-    model["weights"] = base64.b64encode(packed).decode()
+    tokenizer = json.dumps(read("tokenizer"), ensure_ascii=False, separators=(",", ":"))
+    model = {"config": read("config"), "tokenizer": pack(tokenizer.encode()),
+             "weights": pack((folder / "model.safetensors").read_bytes())}  # fmt: skip
     return f'(window.bookModels ??= {{}})["{name}"] = {json.dumps(model)};\n'
 
 

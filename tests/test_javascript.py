@@ -974,6 +974,12 @@ def test_a_language_model_computes_what_the_package_does(tab) -> None:
         with torch.no_grad():
             expected = model(torch.tensor([[END, *ids]]))[0].log_softmax(dim=-1)
         torch.testing.assert_close(torch.tensor(found), expected, rtol=0, atol=1e-4)
+    folder = resource_path("models") / EVERYDAY
+    assert len(live.model_script(EVERYDAY)) < 2e6
+    told = json.loads((folder / "training.json").read_text())
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    for loss in told["test_loss"], told["test_loss_8_bits"]:
+        assert f"{loss:.3f}" in card
 
 
 def test_the_sampler_cuts_draws_and_keeps_what_was_written(tab) -> None:

@@ -30,11 +30,16 @@
     await Promise.all(scripts.map((script) => window.loadScript(script)));
     const { config, tokenizer, weights } = window.bookModels[name];
     delete window.bookModels[name]; // megabytes of text
-    const packed = Uint8Array.from(atob(weights), (letter) => letter.charCodeAt(0));
-    const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-    const bytes = new Uint8Array(await new Response(unpacked).arrayBuffer());
+    const bytes = await unpack(weights);
     const transformer = new window.Transformer(config, bytes);
-    return { transformer, config, bytes, walk, wordGroups, ...vocabulary(tokenizer) };
+    const known = vocabulary(JSON.parse(new TextDecoder().decode(await unpack(tokenizer))));
+    return { transformer, config, bytes, walk, wordGroups, ...known };
+  }
+
+  async function unpack(text) {
+    const packed = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Uint8Array(await new Response(unpacked).arrayBuffer());
   }
 
   function vocabulary(file) {
