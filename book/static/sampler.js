@@ -100,8 +100,7 @@ window.sampler = (() => {
     const [typed, written] = [make("span"), make("b")];
     const text = make("p", { className: "translation", lang: "en", role: "status" });
     text.append(typed, written);
-    const counter = make("p", { className: "note" });
-    const note = make("p", { className: "note", ariaLive: "polite" });
+    const note = make("p", { className: "note" });
     note.textContent = `The first touch loads the model (${box.dataset.megabytes} MB). It runs on this page; nothing is sent.`;
     const list = make("ul", { ariaLabel: "The last texts" });
     const shares = bars((id) => turn(() => follow(id)));
@@ -113,20 +112,18 @@ window.sampler = (() => {
         button({ textContent: "Again", onclick: () => turn(again) }),
       ),
       text,
-      counter,
+      note,
       make("div", { className: "dials" }, ...dials),
       shares.element,
       list,
-      note,
     );
     Object.assign(box, { role: "group", ariaLabel: "A language model that runs on this page" });
     box.addEventListener("focusin", () => model || turn(() => {}));
-    show(beginnings[0], "", rows, vocab);
+    show(beginnings[0], "", rows);
 
     async function open() {
       note.textContent = "Loading …";
       model = await window.liveModel(box.dataset.model);
-      note.textContent = "";
       read();
     }
     // Does something once the model is there; what was begun before ends.
@@ -198,17 +195,16 @@ window.sampler = (() => {
       const others = Math.max(0, 1 - sum(first.map(([, probability]) => probability)));
       first.push([`${(vocab - ROWS).toLocaleString("en")} others`, others, sum(kept.slice(ROWS))]);
       const before = model.decode(start.ids);
-      show(before, model.decode(last.ids).slice(before.length), first, kept.length);
+      show(before, model.decode(last.ids).slice(before.length), first);
+      const n = last.length - start.length;
+      const said = `${n} ${n === 1 ? "token" : "tokens"} drawn`;
+      const from = `${kept.length.toLocaleString("en")} of ${vocab.toLocaleString("en")}`;
+      note.textContent = isOver() ? `${said}: the end.` : `${said}; the next, from ${from}.`;
     }
-    function show(before, after, shown, kept) {
+    function show(before, after, shown) {
       typed.textContent = before;
       written.textContent = after;
       shares.show(shown);
-      const n = last ? last.length - start.length : 0;
-      const said = `${n} ${n === 1 ? "token" : "tokens"} drawn`;
-      const from = `${kept.toLocaleString("en")} of ${vocab.toLocaleString("en")}`;
-      counter.textContent =
-        last && isOver() ? `${said}: the end.` : `${said}; the next, from ${from}.`;
     }
   }
 
