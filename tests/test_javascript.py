@@ -37,7 +37,8 @@ HOUSE = "The house near the river is white and very beautiful."
 CHAIR = "When I saw the chair, it fell. | When I saw the car, it fell."
 SITE = ROOT / "_build" / "html"
 TEXTS = {page: path.read_text(encoding="utf-8") for page, path in sources().items()}
-AT_ONCE = re.compile(r"```\{live\} (?!decoder|hero|sampler|stages)")  # these views need a model at once
+# These views need a model at once.
+AT_ONCE = re.compile(r"```\{live\} (?!decoder|hero|sampler|stages)")
 PAGES = [page for page, text in TEXTS.items() if AT_ONCE.search(text)]
 assert len(PAGES) > 2
 
