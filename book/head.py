@@ -85,7 +85,7 @@ def colors() -> str:
     """
     heads = {f"head-{i}": color for i, color in enumerate(HEADS)}
     named = " ".join(f"--{name}: {color};" for name, color in {**COLORS, **heads}.items())
-    ink = "fill: color-mix(in srgb, {} 60%, var(--pst-color-text-base));"
+    ink = "fill: color-mix(in srgb, {} 60%, var(--ink));"
     letters = (f':is(.chart, .enlarged) text[fill="{c}" i] {{ {ink.format(c)} }}' for c in PALETTE)
     return "\n".join([f"html {{ {named} }}", *letters, ""])
 
