@@ -241,9 +241,9 @@ def test_every_module_with_weights_is_called():
 
 
 def test_an_unknown_model_is_refused_with_the_known(tmp_path: Path, monkeypatch):
-    for name in "one", "two":
+    for name, config in ("one", "src_vocab"), ("two", "src_vocab"), ("language model", "vocab"):
         (tmp_path / "models" / name).mkdir(parents=True)
-        (tmp_path / "models" / name / "model.safetensors").touch()
+        (tmp_path / "models" / name / "config.json").write_text(f'{{"{config}": 9}}')
     (tmp_path / "models" / "unfinished").mkdir()
     hub = "annotated.machinery.formats.hub"
     monkeypatch.setattr(f"{hub}.resource_path", lambda name: tmp_path / name)
