@@ -157,7 +157,7 @@ def controls(spec: dict[str, Any]) -> str:
             else:
                 kind = f'<input type="radio" name="{html.escape(bind["name"])}"'
                 listed = (
-                    f"<label>{kind}{' checked' * (o == value)} />{name}</label>"
+                    f'<label>{kind} value="{name}"{" checked" * (o == value)} />{name}</label>'
                     for o, name in options
                 )
                 label += f'<span class="vega-bind-radio">{"".join(listed)}</span>'

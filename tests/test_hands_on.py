@@ -64,6 +64,7 @@ class Chart:
 
     def __init__(self, tab, *names: str) -> None:
         self.tab = tab
+        tab.mouse.move(300, 300)  # until the reader moves, the first chart is a picture
         for self.box in tab.locator("div.chart").all():  # scrolls until the controls are there
             self.box.scroll_into_view_if_needed()
             self.box.and_(tab.locator(".drawn")).wait_for()

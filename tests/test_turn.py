@@ -67,7 +67,8 @@ def tab(browser, site: Path):
     tab.wait_for_selector(".turn textarea")
     yield tab
     context.close()
-    assert not reports
+    # Code may ask for all the memory there is.
+    assert [text for text in reports if "Cannot enlarge memory" not in text] == []
 
 
 def place(tab, name: str):

@@ -190,12 +190,14 @@
     const at = set.indexOf(document.activeElement);
     still.remove();
     all[at]?.focus({ preventScroll: true });
-    const untouched = ({ value, defaultValue, checked, defaultChecked, selectedOptions }) =>
-      selectedOptions?.[0].defaultSelected ??
-      (value === defaultValue && checked === defaultChecked);
     all.forEach((control, i) => {
-      if (!set[i] || untouched(set[i])) return;
-      Object.assign(control, { value: set[i].value, checked: set[i].checked });
+      const { type, value, defaultValue, checked, defaultChecked, selectedOptions } = set[i] ?? {};
+      if (["radio", "checkbox"].includes(type)) {
+        if (checked !== defaultChecked && (checked || type === "checkbox")) control.click();
+        return;
+      }
+      if (value === defaultValue || selectedOptions?.[0].defaultSelected) return;
+      control.value = value;
       for (const kind of ["input", "change"]) control.dispatchEvent(new Event(kind));
     });
   }
