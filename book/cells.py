@@ -159,7 +159,7 @@ class PicturesFirst(SphinxPostTransform):
     default_priority = 200  # runs after myst-nb folded the cells
     formats = ("html",)
     drawn = re.compile(
-        r'class="(film|alive|stages|live|circuit|playground)\b|<svg(?! class="(wide|narrow|marks))'
+        r'class="(film|alive|stages|live|playground)\b|<svg(?! class="(wide|narrow|marks))'
     )
 
     def run(self, **kwargs) -> None:
