@@ -269,6 +269,12 @@ def test_a_checkpoint_with_another_number_is_refused(config: TrainingConfig, cap
     assert str(other) in capsys.readouterr().err
 
 
+def test_what_an_interruption_leaves_is_not_averaged(config: TrainingConfig, capsys):
+    start_run(config)._save(checkpoints.INTERRUPTED)
+    assert "without being averaged" in refused(f"average {config.out}", capsys)
+    assert load_pretrained(config.out).translate("one two.", beam=1) is not None
+
+
 def test_only_checkpoints_of_one_model_are_averaged(tmp_path: Path):
     one, two = (tmp_path / f"{name}.safetensors" for name in ("one", "two"))
     write_checkpoint(one, {"model.a": torch.ones(3, 4)}, RunState(Progress(), {}, {}))

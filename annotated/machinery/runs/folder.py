@@ -139,14 +139,16 @@ def note_run(config: TrainingConfig, corpus: PreparedCorpus) -> None:
 def average_run(folder: Path, last: int = 0) -> None:
     """Make the average of a run's `last` checkpoints its model; 0 takes as many as configured.
 
-    Raises: InputError if it has fewer; FileError if one is damaged, or if there is no run.
+    Raises: InputError if it has fewer or none; FileError if one is damaged, or there is no run.
 
     Source: section 6.1.
     """
     config, found = read_config(folder), checkpoints.list_checkpoints(folder)
     check_whole("last", last, least=0)
-    if last > len(found):
-        raise InputError(f"expected {last} checkpoints in {folder}; got {len(found)}")
+    if not found or last > len(found):
+        alone = f", and {checkpoints.INTERRUPTED}, which is a model without being averaged"
+        alone *= (folder / checkpoints.INTERRUPTED).exists()
+        raise InputError(f"expected {last or 1} checkpoints in {folder}; got {len(found)}{alone}")
     mean = checkpoints.average_checkpoints(found[-(last or config.average) :], config)
     tensors, state = checkpoints.read_checkpoint(found[-1])
     buffers = {name for name in mean if f"step.{name}" not in tensors}
