@@ -269,6 +269,12 @@ def test_a_checkpoint_with_another_number_is_refused(config: TrainingConfig, cap
     assert str(other) in capsys.readouterr().err
 
 
+def test_what_an_interruption_leaves_is_not_averaged(config: TrainingConfig, capsys):
+    start_run(config)._save(checkpoints.INTERRUPTED)
+    assert "without being averaged" in refused(f"average {config.out}", capsys)
+    assert load_pretrained(config.out).translate("one two.", beam=1) is not None
+
+
 def test_only_checkpoints_of_one_model_are_averaged(tmp_path: Path):
     one, two = (tmp_path / f"{name}.safetensors" for name in ("one", "two"))
     write_checkpoint(one, {"model.a": torch.ones(3, 4)}, RunState(Progress(), {}, {}))
@@ -276,9 +282,9 @@ def test_only_checkpoints_of_one_model_are_averaged(tmp_path: Path):
     for wrong in [one, two], []:
         with pytest.raises(InputError):
             checkpoints.average_checkpoints(wrong)
-    for name, other in ("seed", 2), ("data", "laws-en-fr"), ("weights", "multi30k-en-de"):
+    for name, other in ("seed", 2), ("data", "laws-en-fr"), ("from_", "multi30k-en-de"):
         for path, options in (one, {"seed": 1, "data": "texts-en-de"}), (two, {name: other}):
-            told = {"seed": 1, "data": "texts-en-de", "weights": ""} | options
+            told = {"seed": 1, "data": "texts-en-de", "from_": ""} | options
             state = RunState(Progress(), {}, told)
             write_checkpoint(path, {"model.a": torch.ones(3, 4)}, state)
         with pytest.raises(InputError, match=r"two.*one"):
