@@ -29,7 +29,7 @@ from annotated.machinery.runs.checkpoints import (
 )
 from annotated.machinery.runs.logs import Progress
 from annotated.machinery.runs.processes import StopRequest
-from annotated.machinery.runs.trainer import Trainer, train
+from annotated.machinery.runs.trainer import Trainer, start_run, train
 from annotated.model import TransformerConfig
 from annotated.optimizer import paper_optimizer
 from annotated.training import TrainingConfig, model_config
@@ -111,7 +111,14 @@ def test_a_checkpoint_of_other_tensors_is_refused(config, capsys, change: dict):
 
 @pytest.mark.parametrize(
     "name",
-    ["model.safetensors", "config.json", "log.html", ".saved", "checkpoint-00000030.safetensors"],
+    [
+        "model.safetensors",
+        "config.json",
+        "log.html",
+        "README.md",
+        ".saved",
+        "checkpoint-00000030.safetensors",
+    ],
 )
 def test_a_pipe_is_neither_read_nor_replaced(config: TrainingConfig, capsys, name: str):
     folder = train(config)

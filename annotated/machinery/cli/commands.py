@@ -229,14 +229,8 @@ def run_export(options: argparse.Namespace) -> None:
 
 
 def run_import(options: argparse.Namespace) -> None:
-    from annotated.machinery.formats.hub import model_folder
-
     new_folder(options.out)
     annotated.load_pretrained(options.source).save(options.out)
-    card = model_folder(options.source) / "README.md"
-    if card.is_file():
-        text = card.read_text(encoding="utf-8", errors="replace")
-        write_text(Path(options.out) / card.name, text)
     print(options.out)
 
 
