@@ -1,11 +1,8 @@
 """How long the chain of operations is that have to wait for one another."""
 
 import re
-from typing import Any
 
 from torch import Tensor
-
-_COMPUTES = re.compile("(Addmm|Bmm|Mm|Mv|Convolution|Add|Mul|Div|Tanh|Softmax)Backward")
 
 
 def longest_chain(output: Tensor) -> int:
@@ -23,8 +20,9 @@ def longest_chain(output: Tensor) -> int:
 
     >>> longest_chain(layer(x))
     """
-    length: dict[Any, int] = {None: 0}
-    waiting: list[Any] = [output.grad_fn]
+    computes = re.compile("(Addmm|Bmm|Mm|Mv|Convolution|Add|Mul|Div|Tanh|Softmax)Backward")
+    length: dict[object, int] = {None: 0}
+    waiting: list = [output.grad_fn]
     while waiting:  # an explicit stack, because the graph is deeper than Python may recurse
         node = waiting[-1]
         before = [earlier for earlier, _ in node.next_functions]
@@ -33,5 +31,5 @@ def longest_chain(output: Tensor) -> int:
             waiting.extend(unknown)
         else:
             chain = max((length[earlier] for earlier in before), default=0)
-            length[waiting.pop()] = chain + bool(_COMPUTES.match(node.name()))
+            length[waiting.pop()] = chain + bool(computes.match(node.name()))
     return length[output.grad_fn]
