@@ -1,7 +1,5 @@
 """CTranslate2 behind `load_pretrained(engine=…)`, against the book's own search."""
 
-import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -12,10 +10,8 @@ from tiny import TOKENIZER
 pytest.importorskip("ctranslate2", reason="needs the extra `export`")
 
 from annotated.machinery.cli.main import main
-from annotated.machinery.corpora import downloads
 from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.errors import InputError, MissingExtra
-from annotated.machinery.formats import engine
 from annotated.machinery.formats.pretrained import ENGINES, load_pretrained
 from annotated.machinery.translator import Translator
 from annotated.model import make_model
@@ -30,22 +26,13 @@ SENTENCES = [
 ]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory):
-    folder = tmp_path_factory.mktemp("cache")
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (downloads, engine):
-            patch.setattr(module, "cache_folder", lambda: folder)
-        yield folder
-
-
 @pytest.fixture(scope="module")
 def ours() -> Translator:
     return load_pretrained(GERMAN)
 
 
 @pytest.fixture(scope="module")
-def theirs(cache: Path) -> Translator:
+def theirs() -> Translator:
     return load_pretrained(GERMAN, engine="ctranslate2")
 
 
@@ -91,46 +78,9 @@ def test_texts_and_outputs_beyond_the_positions_of_the_engine(tiny):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("damage", ["cut", "altered", "missing", "pipe", "added", "empty", "sums"])
-def test_a_damaged_model_in_the_cache_is_written_again(tiny, tmp_path: Path, damage: str):
-    ours, theirs = tiny
-    weights, expected = theirs.folder / "model.bin", ours.translate("one two", beam=1, max_len=9)
-    whole = weights.read_bytes()
-    if damage == "cut":
-        weights.write_bytes(whole[:-100])
-    elif damage == "altered":
-        weights.write_bytes(whole[:-9] + bytes([whole[-9] ^ 64]) + whole[-8:])
-    elif damage in ("missing", "pipe"):
-        weights.unlink()
-        if damage == "pipe":
-            os.mkfifo(weights)
-    elif damage == "added":
-        (theirs.folder / "more.bin").touch()
-    elif damage == "sums":
-        (theirs.folder.parent / "sums.json").write_text("{")
-    else:
-        shutil.rmtree(theirs.folder.parent)
-        theirs.folder.mkdir(parents=True)
-    again = load_pretrained(tmp_path / "model", engine="ctranslate2")
-    assert again.translate("one two", beam=1, max_len=9) == expected
-    assert weights.read_bytes() == whole and not (theirs.folder / "more.bin").exists()
-
-
-@pytest.mark.slow
 def test_eight_bits_cost_little(ours):
     theirs = load_pretrained(GERMAN, engine="ctranslate2", precision="int8")
     assert theirs.translate(SENTENCES[0]) == ours.translate(SENTENCES[0])
-
-
-@pytest.mark.slow
-def test_a_model_is_exported_once(theirs, cache: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(engine, "export_model", None)
-    assert load_pretrained(GERMAN, engine="ctranslate2")(SENTENCES[0])
-    other = load_pretrained(GERMAN)
-    with torch.no_grad():
-        other.model.encoder.layers[0].feed_forward.w_1.bias[0] += 1
-    with pytest.raises(TypeError):  # other weights are another model
-        engine.exported(other)
 
 
 @pytest.mark.slow

@@ -299,14 +299,14 @@ def judge(
     return Judged(rows, sources, references, hypotheses)
 
 
-def compare(first: Judged, other: Judged, lang: str, most: int = 3) -> list[dict[str, Any]]:
+def compare(first: Judged, other: Judged, lang: str, most: int = 3) -> dict[int, float]:
     """Test whether the scores of two systems differ by more than chance.
 
     The other's rows of cased BLEU and of chrF receive its difference from the first and the
     p-value of sacreBLEU's paired bootstrap.
 
-    Returns: the sentences whose chrF differs most, first those that the other translates better:
-        number, source, reference, and for both systems outputs and scores.
+    Returns: by how much the chrF of single sentences differs, by their index: of the sentences
+        that the other translates better, those that differ most, and then of the worse ones.
     """
     systems: Any = [("first", first.hypotheses), ("other", other.hypotheses)]
     metrics = {"BLEU": _bleu_metric(lang), "chrF": CHRF()}
@@ -317,16 +317,11 @@ def compare(first: Judged, other: Judged, lang: str, most: int = 3) -> list[dict
     for row, (one, two) in zip((other.rows[0], other.rows[-1]), pairs, strict=True):
         row |= {"difference": two.score - one.score, "p_value": float(two.p_value)}
     chrf = lambda ours, theirs: CHRF().sentence_score(ours, [theirs]).score
-    both = zip(first.sources, first.references, first.hypotheses, other.hypotheses, strict=True)
-    each: list[dict[str, Any]] = [
-        {"number": number, "source": source, "reference": ref, "outputs": outputs,
-         "scores": [chrf(output, ref) for output in outputs]}
-        for number, (source, ref, *outputs) in enumerate(both, start=1)
-    ]  # fmt: skip
-    gain = lambda sentence: sentence["scores"][1] - sentence["scores"][0]
-    each.sort(key=gain, reverse=True)
-    better, worse = each[:most], each[max(most, len(each) - most) :]
-    return [x for x in better if gain(x) > 0] + [x for x in worse[::-1] if gain(x) < 0]
+    both = zip(first.references, first.hypotheses, other.hypotheses, strict=True)
+    gains = [chrf(two, reference) - chrf(one, reference) for reference, one, two in both]
+    order = sorted(range(len(gains)), key=gains.__getitem__)
+    better = {i: gains[i] for i in order[: -most - 1 : -1] if gains[i] > 0}
+    return better | {i: gains[i] for i in order[:most] if gains[i] < 0}
 
 
 def score_files(output: Path, reference: Path, lang: str | None = None) -> list[dict[str, Any]]:

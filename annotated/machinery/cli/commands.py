@@ -133,7 +133,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
         first: Judged | None = None
         for name, translator in zip(names, translators, strict=True):
             found = judge(translator, *task, **search)
-            different = compare(first, found, task[-1]) if first else []
+            different = compare(first, found, task[-1]) if first else {}
             first = first or found
             if len(names) > 1:
                 found.rows[:] = [{"model": name} | row for row in found.rows]
@@ -142,12 +142,11 @@ def run_evaluate(options: argparse.Namespace) -> None:
             where = f"{name}, {task[0]}" if len(names) > 1 else task[0]
             print(f"{where} {task[1]}: {about.format(**found.rows[0])}")
             _print_bleu(found.rows, ["corpus", "split"])
-            for each in different:
-                scores = "{:.1f} and {:.1f}".format(*each["scores"])
-                print(f"sentence {each['number']}, chrF2 {scores}: {_one_line(each['source'])}")
-                texts = zip((names[0], name), each["outputs"], strict=True)
-                for label, text in (("reference", each["reference"]), *texts):
-                    print(f"  {label}: {_one_line(text)}", flush=True)
+            texts = {"reference": found.references, names[0]: first.hypotheses}
+            for i, gain in different.items():
+                print(f"sentence {i + 1}, chrF2 {gain:+.1f}: {_one_line(found.sources[i])}")
+                for label, lines in (texts | {name: found.hypotheses}).items():
+                    print(f"  {label}: {_one_line(lines[i])}", flush=True)
             rows += found.rows
     _write_bleu(rows, options.out)
 

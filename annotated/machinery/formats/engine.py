@@ -4,59 +4,20 @@ The engine's own search ranks complete outputs by a penalty other than the paper
 for the bare probabilities of all outputs that it has completed, and these are ranked here.
 """
 
-import json
-import os
-import shutil
-from contextlib import suppress
-from dataclasses import asdict
-from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 
 from annotated.data import PAD, START, UNK
 from annotated.decoding import length_penalty
-from annotated.machinery.corpora.downloads import cache_folder, sha256_of
 from annotated.machinery.errors import InputError, extra
-from annotated.machinery.files import digest, locked, write_text, writing_new_folder
 from annotated.machinery.formats.export import (
     POSITIONS,
-    check_exportable,
     export_model,
     piece_names,
 )
-from annotated.machinery.formats.own import own_weights
 from annotated.machinery.translator import Translation, Translator
-
-
-def exported(translator: Translator) -> Path:
-    """The model in CTranslate2's format, written to the cache unless it is there.
-
-    Its folder is named by the SHA-256 of weights, configuration and vocabularies, and one whose
-    files have changed since is written again.
-
-    Raises: as `export_model`; FileError if the cache cannot be written.
-    """
-    check_exportable(translator.model, "ctranslate2")
-    sides = [translator.tokenizer, translator.target_tokenizer]
-    about = [asdict(translator.model.config), *(side and side.to_str() for side in sides)]
-    name = digest(own_weights(translator.model), json.dumps(about))
-    folder = cache_folder() / "ctranslate2" / name
-    model, sums, busy = folder / "model", folder / "sums.json", "another process exports this model"
-    with locked(folder.with_name(f".{name}.lock"), f"{busy}; waiting for it", timeout=-1):
-        with suppress(OSError, ValueError):  # not there yet, or damaged
-            if json.loads(sums.read_text(encoding="utf-8")) == _sums(model):
-                return model
-        shutil.rmtree(folder, ignore_errors=True)
-        with writing_new_folder(folder) as part:
-            export_model(translator, "ctranslate2", part / model.name)
-            write_text(part / sums.name, json.dumps(_sums(part / model.name)))
-    return model
-
-
-def _sums(folder: Path) -> dict[str, str]:
-    """SHA-256 of each file in a folder."""
-    return {path.name: sha256_of(path) for path in folder.iterdir()}
 
 
 class EngineTranslator(Translator):
@@ -77,7 +38,8 @@ class EngineTranslator(Translator):
     def __init__(self, translator: Translator, precision: str = "float32") -> None:
         both = translator.tokenizer, translator.target_tokenizer
         super().__init__(translator.model, *both, translator.card)
-        self.precision, self.folder = precision, exported(translator)
+        self.precision, self.folder = precision, TemporaryDirectory(prefix="annotated-")
+        export_model(translator, "ctranslate2", self.folder.name)
         target, c = self.target_tokenizer or self.tokenizer, self.model.config
         self._pieces = piece_names(self.tokenizer, c.src_vocab)
         self._ids = {piece: i for i, piece in enumerate(piece_names(target, c.tgt_vocab))}
@@ -96,7 +58,7 @@ class EngineTranslator(Translator):
             wrong = f"expected a precision out of {', '.join(known)} on this {kind}"
             raise InputError(f"{wrong}; got {self.precision!r:.80}")
         self.engine: Any = ctranslate2.Translator(
-            os.fspath(self.folder), kind, device_index=self.device.index or 0,
+            self.folder.name, kind, device_index=self.device.index or 0,
             compute_type=self.precision, intra_threads=torch.get_num_threads(),
         )  # fmt: skip
         return self

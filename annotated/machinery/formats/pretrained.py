@@ -42,7 +42,7 @@ def load_pretrained(
             Hub (`hub_folder`).
         device: the device on which to translate, such as "cuda".
         engine: "torch", the search of this book; or "ctranslate2", a faster program, for which
-            the model is exported once and kept in the cache (extra "export").
+            the model is exported first (extra "export").
         precision: number format of the engine, such as "int8" with CTranslate2.
         checkpoint: of a run, which may still train: "best" on the development set, "last", or the
             number of its update; None: the average that ends the run if there is one, else the
