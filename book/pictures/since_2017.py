@@ -105,12 +105,20 @@ def draw_losses(
     )
 
 
-def draw_lengths(runs: pd.DataFrame, trained: int) -> alt.LayerChart:
+def draw_lengths(texts: dict[str, tuple[pd.DataFrame, int]]) -> alt.HConcatChart:
     """Loss of the models with sinusoids and with RoPE, by the length of the texts.
 
-    runs: full runs of both
-    trained: tokens of a text in training
+    texts: by title, full runs of both, and the tokens of a text in training
     """
+    panels, told = zip(*(_lengths(title, *text) for title, text in texts.items()), strict=True)
+    return alt.hconcat(*panels, spacing=25).properties(
+        title="At positions beyond those of training, RoPE loses less",
+        description="Loss by length of the texts. " + " ".join(told),
+    )
+
+
+def _lengths(title: str, runs: pd.DataFrame, trained: int) -> tuple[alt.LayerChart, str]:
+    """The chart of one kind of text, and what it shows in words."""
     runs = runs.assign(positions=runs["variant"].replace({"2017": "sinusoids"}))
     columns = runs.filter(regex=r"^test_\d+$").dropna(axis="columns").columns
     rows = runs.melt(["positions", "seed"], columns, var_name="length", value_name="loss")
@@ -133,15 +141,11 @@ def draw_lengths(runs: pd.DataFrame, trained: int) -> alt.LayerChart:
         for name, align, dx, dy in (("sinusoids", "right", -6, -14), ("RoPE", "left", 6, 18))
     )
     edge = alt.Chart(pd.DataFrame({"length": [trained]})).mark_rule(strokeDash=[4, 4])
-    return alt.layer(
+    told = ", ".join(f"{kind}, {n} tokens: {loss:.2f}" for (kind, n), loss in mean.items())
+    chart = alt.layer(
         edge.encode(x="length"), lines.mark_line(point=True).encode(detail="seed"), *names
-    ).properties(
-        width="container",
-        height=220,
-        title="At positions beyond those of training, RoPE loses less",
-        description=f"Loss by length of the texts; in training, {trained} tokens: "
-        + "; ".join(f"{kind}, {n} tokens: {loss:.2f}" for (kind, n), loss in mean.items()),
-    )
+    ).properties(width=275, height=220, title=alt.Title(title, fontSize=13))
+    return chart, f"{title}, read {trained} tokens at a time in training: {told}."
 
 
 def draw_deep(rows: pd.DataFrame) -> alt.LayerChart:
