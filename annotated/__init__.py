@@ -21,7 +21,6 @@ _NAMES = {
     "machinery.formats.causal": "load_language_model",
     "machinery.formats.export": "export_model",
     "machinery.formats.pretrained": "load_pretrained",
-    "machinery.heads.study": "head_study",
     "machinery.paper.quotation": "quote",
     "machinery.recording": "record_attention switch_off take touch",
     "machinery.runs.checkpoints": "average_checkpoints",

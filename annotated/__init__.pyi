@@ -52,7 +52,6 @@ from .machinery.errors import InputError as InputError
 from .machinery.formats.causal import load_language_model as load_language_model
 from .machinery.formats.export import export_model as export_model
 from .machinery.formats.pretrained import load_pretrained as load_pretrained
-from .machinery.heads.study import head_study as head_study
 from .machinery.paper.quotation import quote as quote
 from .machinery.recording import record_attention as record_attention
 from .machinery.recording import switch_off as switch_off

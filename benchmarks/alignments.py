@@ -21,12 +21,13 @@ from annotated import load_pretrained, read_attention
 from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.files import resource_path
-from annotated.machinery.heads.study import bootstrap_ci, reinitialized, write_study
 from annotated.machinery.translator import Translator
 from annotated.machinery.trees.linear import tree_to_line, words_to_line
 from annotated.machinery.trees.penn import load_trees
 from annotated.machinery.visualization.weights import merge_words
+from benchmarks.heads.study import bootstrap_ci, write_study
 from benchmarks.logs import make_parser
+from book.heads import reinitialized
 
 TEXTS = {
     "general-en-fr": (["laws", "tatoeba", "php", "multi30k"], "fr"),  # and news, to measure on

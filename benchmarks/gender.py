@@ -24,11 +24,11 @@ from annotated import load_pretrained, record_attention, touch
 from annotated.data import encode_source
 from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.files import resource_path
-from annotated.machinery.heads.study import reinitialized
 from annotated.machinery.progress import progress_bar
 from annotated.machinery.translator import Translator
 from benchmarks.logs import files_parser, page_names, write
 from benchmarks.switches import mean_outputs
+from book.heads import reinitialized
 
 FORMS = {
     "f": {"A": "A", "a": "a", "d": "da", "u": "uma"},

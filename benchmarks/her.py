@@ -21,12 +21,12 @@ import torch
 import benchmarks.gender as by
 from annotated import load_pretrained, record_attention, touch
 from annotated.machinery.corpora.registry import load_pairs
-from annotated.machinery.heads.study import reinitialized
 from annotated.machinery.progress import progress_bar
 from annotated.machinery.translator import Translator
 from benchmarks.gender import ALL, Nouns, Parts, Template, head_parts, interval, places, ratio
 from benchmarks.logs import make_parser, write
 from benchmarks.possessives import possessives, stems
+from book.heads import reinitialized
 
 OWNERS = """
 f | cat Katze, bride Braut, family Familie, daughter Tochter, lady Dame, group Gruppe, mother Mutter, mom Mutter, woman Frau, person Person

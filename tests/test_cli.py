@@ -17,7 +17,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import Mock
 
-import pandas as pd
 import pytest
 import torch
 from nltk import Tree
@@ -632,7 +631,6 @@ def test_scores_replace_scores_and_no_other_file(tmp_path, capsys):
         ("evaluate", "multi30k-en-de"),
         ("score", "newstest2017-en-de"),
         ("parse", "craft-parser-wsj"),
-        ("heads", "general-en-fr-heads"),
     ],
 )
 def test_results_are_those_of_one_command(command: str, name: str):
@@ -676,7 +674,7 @@ def test_outputs_are_checked_before_the_work(tmp_path, capsys, monkeypatch):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
     for line in (
-        "evaluate M --out full", "heads M --out full", "parse x --svg full", "import M --out full",
+        "evaluate M --out full", "parse x --svg full", "import M --out full",
         "export M --to onnx --out full", "score full --ref full --out ''", "import M --out ''",
     ):  # fmt: skip
         assert "expected " in refused(capsys, *shlex.split(line))
@@ -777,16 +775,3 @@ def test_a_treebank_is_written(tmp_path: Path, capsys):
     line = "↓S ↓NP →NN a ↑NP →STOP . ↑S\n"
     assert (tmp_path / "runs/penn/train.trees").read_text(encoding="utf-8") == line * 40
     assert (tmp_path / "runs/penn/dev.words").read_text(encoding="utf-8") == "a .\n" * 2
-
-
-def test_a_study_of_heads_is_written_as_valid_json(run: Path, tmp_path: Path, monkeypatch):
-    """A head without a relation has nulls, for NaN is no JSON; numbers keep their digits."""
-    table = pd.DataFrame({"relation": ["det", None], "gain": [1 / 3, float("nan")]})
-    monkeypatch.setattr("annotated.machinery.heads.study.load_gum", lambda split: [])
-    monkeypatch.setattr("annotated.machinery.heads.study.head_study", lambda *of: {"heads": table})
-    main(["heads", str(run), "--out", str(tmp_path / "heads.json")])
-
-    refuse = lambda constant: pytest.fail(f"{constant} is no JSON")
-    found = json.loads((tmp_path / "heads.json").read_text(), parse_constant=refuse)
-    assert found["heads"][1] == {"relation": None, "gain": None}
-    assert found["heads"][0]["gain"] == pytest.approx(1 / 3, abs=1e-14)

@@ -5,7 +5,7 @@ from gum_sentence import ROWS, TEXT, parsed
 from serving import put, tar
 
 from annotated.machinery.errors import FileError
-from annotated.machinery.heads.gold import load_gum
+from benchmarks.heads.gold import load_gum
 
 doc = pytest.fixture(parsed, scope="module")
 

@@ -5,10 +5,10 @@ import pytest
 import torch
 from gum_sentence import ROWS, parsed, small_translator
 
-from annotated.machinery.heads import observe
-from annotated.machinery.heads.gold import read_conllu
 from annotated.machinery.translator import Translator
 from annotated.machinery.visualization.weights import merge_words, read_attention
+from benchmarks.heads import observe
+from benchmarks.heads.gold import read_conllu
 
 doc = pytest.fixture(parsed, scope="module")
 translator = pytest.fixture(small_translator, scope="module")

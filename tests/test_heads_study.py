@@ -1,6 +1,8 @@
 """The study of heads: shares against counting, intervals and p-values against theory."""
 
 import copy
+import json
+from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
@@ -9,11 +11,12 @@ import pytest
 import torch
 from gum_sentence import ROWS, parsed, small_translator
 
-from annotated.machinery.heads import study
-from annotated.machinery.heads.gold import read_conllu
-from annotated.machinery.heads.observe import ATTENTION_PLACES, ArcHits, PronounHits
 from annotated.machinery.translator import Translator
 from annotated.model import make_model
+from benchmarks.heads import study
+from benchmarks.heads.gold import read_conllu
+from benchmarks.heads.observe import ATTENTION_PLACES, ArcHits, PronounHits
+from book.heads import read_study, reinitialized, significant
 
 doc = pytest.fixture(parsed, scope="module")
 translator = pytest.fixture(small_translator, scope="module")
@@ -163,7 +166,7 @@ def test_the_study_covers_every_head(translator: Translator, doc):
     for name in "relations", "heads", "far":
         found = tables[name]
         np.testing.assert_array_equal(found.p_holm, study.holm_adjusted(found.p.to_numpy()))
-        assert len(study.significant(found)) == (found.p_holm < 0.05).sum()
+        assert len(significant(found)) == (found.p_holm < 0.05).sum()
     with pytest.raises(ValueError, match="measure on"):
         study.head_study(translator, docs, [])
 
@@ -174,7 +177,18 @@ def test_the_control_is_the_model_before_training():
     trained = copy.deepcopy(before)
     for parameter in trained.parameters():
         parameter.data += 1  # nothing that was learned may stay, not even a bias
-    for name, parameter in study.reinitialized(trained, seed=3).named_parameters():
+    for name, parameter in reinitialized(trained, seed=3).named_parameters():
         assert torch.equal(parameter, before.get_parameter(name)), name
-    other = study.reinitialized(trained, seed=4)
+    other = reinitialized(trained, seed=4)
     assert not torch.equal(other.generator.proj.weight, before.generator.proj.weight)
+
+
+def test_a_study_is_written_as_valid_json(tmp_path: Path):
+    """A head without a relation has nulls, for NaN is no JSON; numbers keep their digits."""
+    table = pd.DataFrame({"relation": ["det", None], "gain": [1 / 3, float("nan")]})
+    study.write_study(tmp_path / "heads.json", {"heads": table}, model="a model")
+    refuse = lambda constant: pytest.fail(f"{constant} is no JSON")
+    found = json.loads((tmp_path / "heads.json").read_text(), parse_constant=refuse)
+    assert found["model"] == "a model" and found["heads"][1] == {"relation": None, "gain": None}
+    assert found["heads"][0]["gain"] == pytest.approx(1 / 3, abs=1e-14)
+    pd.testing.assert_frame_equal(read_study(tmp_path / "heads.json")["heads"], table)

@@ -67,10 +67,8 @@ def test_without_extras_a_use_says_which_is_missing():
         "annotated.heat_map(torch.ones(1, 1), ['mice'])": ("altair", "viz"),
         "annotated.table_4()": ("pandas", "viz"),
         "linear.delinearize(['NN'], ['mice'])": ("nltk", "parse"),
-        "next(gold.read_conllu(''))": ("spacy", "parse"),
     }
     code = "import annotated, torch\nfrom annotated.machinery.errors import MissingExtra\n"
-    code += "from annotated.machinery.heads import gold\n"
     code += "from annotated.machinery.trees import linear\n"
     code += "".join(f"try: {use}\nexcept MissingExtra as e: print(e)\n" for use in uses)
     for said, (library, brought) in zip(run(BARE + code).splitlines(), uses.values(), strict=True):

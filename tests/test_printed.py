@@ -151,7 +151,8 @@ def refused(words: list[str]) -> str:
         if options["run"].__name__ == "run_data" and options["action"] == "get":
             _ = options["name"] == "NAME" or find_corpus(options["name"])
     elif words[:2] == ["python", "-m"] and words[2].startswith("benchmarks"):
-        module = "benchmarks.__main__" if words[2] == "benchmarks" else words[2]
+        packages = "benchmarks", "benchmarks.heads"
+        module = words[2] + ".__main__" * (words[2] in packages)
         if "--help" not in words:
             read_by(module, *words[3:])
         else:

@@ -8,13 +8,12 @@
 - corpora: from the name of a corpus to sentence pairs, and to ids that all runs share
   (downloads, registry, languages, texts, tables, cleaning, vocabularies, encoding, prepared)
 - formats: models as files, in our own format, as others publish them, and for other programs
-  (own, piece_models, marian, firefox, hub, pretrained, causal, causal_tokenizer, chat, gguf,
+  (own, card, piece_models, marian, firefox, hub, pretrained, causal, causal_tokenizer, chat, gguf,
   export, engine)
 - runs: the folder of a training run, its batches, checkpoints, reports and processes, and the
   trainer (folder, batches, checkpoints, fine_tuning, logs, report, processes, trainer, launcher)
 - trees: treebanks, trees as lines of tokens and as drawings, and EVALB
   (penn, linear, constraints, evalb, svg)
-- heads: whether attention heads follow grammar (gold, observe, study)
 - visualization: attention as pictures (weights, drawing)
 - paper: the paper's own PDF and quotations from it (pdf, quotation)
 - cli: the command line (main, commands)

@@ -207,17 +207,6 @@ def run_treebank(options: argparse.Namespace) -> None:
     print(write_treebank(options.treebank, options.folder))
 
 
-def run_heads(options: argparse.Namespace) -> None:
-    from annotated.machinery.heads.study import gum_study, write_study
-
-    _check_results("heads", options.out)
-    tables = gum_study(annotated.load_pretrained(options.model), options.untrained)
-    for name, table in tables.items():
-        print(f"\n{name}\n{table.round(3).to_string(index=False)}")
-    if options.out is not None:
-        write_study(Path(options.out), tables, model=options.model, untrained=options.untrained)
-
-
 def run_export(options: argparse.Namespace) -> None:
     from annotated.machinery.formats.export import export_model
 
@@ -264,7 +253,6 @@ RESULTS = {  # some of the names in each row that a command writes
     "evaluate": {"corpus", "split", "pair", "search", "text", "score", "signature"},
     "score": {"output", "reference", "sentences", "text", "score", "signature"},
     "parse": {"treebank", "split", "beam", "alpha", "Bracketing FMeasure"},
-    "heads": {"model", "untrained", "heads"},
 }
 
 

@@ -282,13 +282,6 @@ def _add_treebank(parser: argparse.ArgumentParser) -> None:
     write.add_argument("folder", help=f"{_NEW} to write to; prints the value for --data of train")
 
 
-def _add_heads(parser: argparse.ArgumentParser) -> None:
-    add, text = parser.add_argument, "measure the same model before training, as a control"
-    add("model", help=_MODEL)
-    add("--untrained", action="store_true", help=text)
-    add("--out", help=f"also write the tables to this {_RESULTS}")
-
-
 def _add_export(parser: argparse.ArgumentParser) -> None:
     parser.epilog = "example: annotated export multi30k-en-de --to onnx --out german"
     add, text = parser.add_argument, "onnx or ctranslate2 (both require the extra export)"
@@ -336,7 +329,6 @@ _COMMANDS: dict[str, tuple[Callable[[Any], None], str]] = {  # by NAME, which `r
     "score": (_add_score, "score files of translations with BLEU and chrF"),
     "parse": (_add_parse, "print the trees of sentences, or score a parser"),
     "treebank": (_add_treebank, "write trees to train on"),
-    "heads": (_add_heads, "measure what a model's heads attend to"),
     "export": (_add_export, "write a model in another program's format"),
     "import": (_add_import, "write a published model in our own format"),
     "average": (_add_average, "average a run's last checkpoints"),

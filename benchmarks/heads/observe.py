@@ -5,26 +5,24 @@ are arrays with one entry per question, so that the study can select and count w
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 import torch
+from spacy.tokens import Doc
 from torch import Tensor
 
 from annotated.data import END
-from annotated.machinery.errors import extra
 from annotated.machinery.progress import progress_bar
 from annotated.machinery.recording import record_attention
 from annotated.machinery.translator import Translator
 from annotated.regularization import without_dropout
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from spacy.tokens import Doc
+from book.heads import ATTENTION_PLACES
 
 
 @torch.no_grad()
-def word_attention(translator: Translator, doc: "Doc") -> Tensor:
+def word_attention(translator: Translator, doc: Doc) -> Tensor:
     """Encoder attention between the words of a sentence.
 
     A corpus and a model divide text differently, so each piece is assigned to the word in which its
@@ -80,7 +78,7 @@ class ArcHits(NamedTuple):
         return self.looks == self.offset[:, None, None]
 
 
-def arc_hits(docs: list["Doc"], tops: list[Tensor], back: bool = False) -> ArcHits:
+def arc_hits(docs: list[Doc], tops: list[Tensor], back: bool = False) -> ArcHits:
     """All arcs from dependent to governor, or `back`; tops: `most_attended` of each sentence."""
     rows = []
     for number, (doc, top) in enumerate(zip(docs, tops, strict=True)):
@@ -98,12 +96,7 @@ def arc_hits(docs: list["Doc"], tops: list[Tensor], back: bool = False) -> ArcHi
     return ArcHits(*map(np.concatenate, zip(*rows, strict=True)))
 
 
-ATTENTION_PLACES = [
-    "itself", "previous word", "next word", "end", "punctuation", "same word", "elsewhere",
-]  # fmt: skip
-
-
-def attention_places(doc: "Doc") -> np.ndarray:
+def attention_places(doc: Doc) -> np.ndarray:
     """The position of each word and of the end relative to each word; the first match counts.
 
     Returns: indices into `ATTENTION_PLACES` (len, len + 1), the end last.
@@ -120,14 +113,12 @@ def attention_places(doc: "Doc") -> np.ndarray:
     return found
 
 
-def attention_profile(docs: list["Doc"], weights: list[Tensor]) -> "pd.DataFrame":
+def attention_profile(docs: list[Doc], weights: list[Tensor]) -> pd.DataFrame:
     """Share of each head's attention that goes to each of `ATTENTION_PLACES`, over all words.
 
     Returns: one row per layer and head; also `largest`, the mean over the words of the largest
         weight, which measures how concentrated a head is.
     """
-    with extra("viz"):
-        import pandas as pd
     total = np.zeros((*weights[0].shape[:2], len(ATTENTION_PLACES)))
     for doc, weight in zip(docs, weights, strict=True):
         where, seen = attention_places(doc), weight.numpy()
@@ -153,7 +144,7 @@ class PronounHits(NamedTuple):
     hits: np.ndarray  # (pronouns, layers, h), whether a head finds an antecedent
 
 
-def antecedents(doc: "Doc") -> Iterator[tuple[int, list[int], set[int]]]:
+def antecedents(doc: Doc) -> Iterator[tuple[int, list[int], set[int]]]:
     """Each pronoun with its preceding nouns, of which some but not all are coreferent."""
     for mentions in doc.spans.values():
         same = {mention.root.i for mention in mentions}
@@ -166,7 +157,7 @@ def antecedents(doc: "Doc") -> Iterator[tuple[int, list[int], set[int]]]:
                 yield pronoun.i, nouns, same
 
 
-def pronoun_hits(docs: list["Doc"], weights: list[Tensor]) -> PronounHits:
+def pronoun_hits(docs: list[Doc], weights: list[Tensor]) -> PronounHits:
     """For each pronoun, whether the preceding noun that a head attends to most is an antecedent.
 
     Without a subject before the pronoun, the nearest noun counts as the nearest subject.
@@ -184,8 +175,8 @@ def pronoun_hits(docs: list["Doc"], weights: list[Tensor]) -> PronounHits:
 
 
 def observe_heads(
-    translator: Translator, docs: list["Doc"]
-) -> tuple[dict[str, ArcHits], PronounHits, "pd.DataFrame"]:
+    translator: Translator, docs: list[Doc]
+) -> tuple[dict[str, ArcHits], PronounHits, pd.DataFrame]:
     """Run a model on sentences and record what its heads attend to.
 
     Returns: arcs by their start, "dependent" or "governor"; pronouns; the profile of heads.

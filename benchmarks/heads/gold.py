@@ -10,17 +10,17 @@ from collections import defaultdict
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from conllu import TokenList, parse
+from conllu.exceptions import ParseException
+from conllu.parser import DEFAULT_FIELDS, parse_sentences
+from spacy.tokens import Doc, Span
+from spacy.vocab import Vocab
 
 from annotated.machinery.corpora.registry import corpus_file, find_corpus, known_split, local_file
 from annotated.machinery.corpora.texts import archive_texts, read_lines
-from annotated.machinery.errors import extra
 from annotated.machinery.files import reading
-
-if TYPE_CHECKING:
-    from conllu import TokenList
-    from spacy.tokens import Doc
-    from spacy.vocab import Vocab
 
 
 def _misc(token: dict[str, Any], name: str) -> str:
@@ -28,7 +28,7 @@ def _misc(token: dict[str, Any], name: str) -> str:
     return (token["misc"] or {}).get(name) or ""
 
 
-def _spaces(sentence: "TokenList") -> list[bool]:
+def _spaces(sentence: TokenList) -> list[bool]:
     """Whether a space follows each word."""
     spaces, end, after_end = [], 0, True
     for token in sentence:
@@ -43,7 +43,7 @@ def _spaces(sentence: "TokenList") -> list[bool]:
 _BRACKET = re.compile(r"\((\d+)[^()]*(\)?)|(\d+)[^()]*\)")
 
 
-def _mentions(words: "TokenList") -> dict[str, list[tuple[int, int]]]:
+def _mentions(words: TokenList) -> dict[str, list[tuple[int, int]]]:
     """The first and last word of each mention, by entity; brackets open and close mentions."""
     opened, found = defaultdict(list), defaultdict(list)
     for place, token in enumerate(words):
@@ -58,9 +58,7 @@ def _mentions(words: "TokenList") -> dict[str, list[tuple[int, int]]]:
     return found
 
 
-def _as_doc(sentence: "TokenList", vocab: "Vocab") -> "Doc":
-    from spacy.tokens import Doc, Span
-
+def _as_doc(sentence: TokenList, vocab: Vocab) -> Doc:
     words = sentence.filter(id=lambda place: isinstance(place, int))
     column = lambda name: [token[name] for token in words]
     heads = [head - 1 if head else i for i, head in enumerate(map(int, column("head")))]  # 0: root
@@ -71,18 +69,13 @@ def _as_doc(sentence: "TokenList", vocab: "Vocab") -> "Doc":
     return doc
 
 
-def read_conllu(text: str) -> Iterator["Doc"]:
+def read_conllu(text: str) -> Iterator[Doc]:
     """Sentences of a text in CoNLL-U: words, tags and heads; `spans` contains the mentions.
 
     conllu also accepts fewer or more than ten fields; here, a truncated line is an error.
 
     Raises: ValueError that names the sentence that is not in the format.
     """
-    with extra("parse"):
-        from spacy.vocab import Vocab
-        from conllu import parse  # isort: skip
-        from conllu.exceptions import ParseException
-        from conllu.parser import DEFAULT_FIELDS, parse_sentences
     verbatim = {name: (lambda line, i: line[i]) for name in ("xpos", "feats", "head", "deps")}
     vocab = Vocab()
     for number, block in enumerate(parse_sentences(StringIO(text)), start=1):
@@ -97,7 +90,7 @@ def read_conllu(text: str) -> Iterator["Doc"]:
         yield doc
 
 
-def load_gum(split: str) -> list["Doc"]:
+def load_gum(split: str) -> list[Doc]:
     """The sentences of a split of GUM, "train", "dev" or "test".
 
     Raises: ValueError for another split; MissingFile if GUM is not available; FileError that names

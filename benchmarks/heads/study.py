@@ -12,25 +12,20 @@ import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import torch
+import pandas as pd
+from spacy.tokens import Doc
 
-from annotated.machinery.errors import extra
-from annotated.machinery.files import read_json, write_text
-from annotated.machinery.heads.gold import load_gum
-from annotated.machinery.heads.observe import ArcHits, PronounHits, observe_heads
+from annotated.machinery.files import write_text
 from annotated.machinery.translator import Translator
-from annotated.model import EncoderDecoder, build_model
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from spacy.tokens import Doc
+from benchmarks.heads.gold import load_gum
+from benchmarks.heads.observe import ArcHits, PronounHits, observe_heads
+from book.heads import FAR, reinitialized
 
 _Questions = TypeVar("_Questions", bound=NamedTuple)
 _Rows = list[dict[str, Any]]
-FAR = 5, 9  # words from which an arc is long
 
 
 def _only(found: _Questions, chosen: np.ndarray) -> _Questions:
@@ -212,8 +207,8 @@ def best_head_per_pronoun(first: PronounHits, second: PronounHits) -> _Rows:
 
 
 def head_study(
-    translator: Translator, chosen_on: list["Doc"], measured_on: list["Doc"], least: int = 100
-) -> dict[str, "pd.DataFrame"]:
+    translator: Translator, chosen_on: list[Doc], measured_on: list[Doc], least: int = 100
+) -> dict[str, pd.DataFrame]:
     """Do the heads of an encoder follow grammar?
 
     Args:
@@ -227,8 +222,6 @@ def head_study(
 
     Source: section 4 and the captions of Figures 3, 4 and 5.
     """
-    with extra("viz"):
-        import pandas as pd
     if not chosen_on or not measured_on:
         raise ValueError("expected sentences to choose on and others to measure on; got none")
     first, pronouns, _ = observe_heads(translator, chosen_on)
@@ -253,35 +246,15 @@ def head_study(
     return tables | {"pronouns": pd.DataFrame(best_head_per_pronoun(pronouns, measured))}
 
 
-def significant(table: "pd.DataFrame") -> "pd.DataFrame":
-    """The rows of a table of `head_study` whose gain is significant: `p_holm` is below 0.05."""
-    return table[table["p_holm"] < 0.05]
-
-
-def reinitialized(model: EncoderDecoder, seed: int = 0) -> EncoderDecoder:
-    """An untrained model of the same shape."""
-    assert model.config is not None
-    torch.manual_seed(seed)
-    return build_model(model.config).eval()
-
-
-def gum_study(translator: Translator, untrained: bool = False) -> dict[str, "pd.DataFrame"]:
+def gum_study(translator: Translator, untrained: bool = False) -> dict[str, pd.DataFrame]:
     """The study of a model on GUM, or of an untrained model of the same shape."""
     if untrained:
         translator = Translator(reinitialized(translator.model), translator.tokenizer)
     return head_study(translator, load_gum("train")[::4], load_gum("dev") + load_gum("test"))
 
 
-def write_study(path: Path, tables: dict[str, "pd.DataFrame"], **about: Any) -> None:
+def write_study(path: Path, tables: dict[str, pd.DataFrame], **about: Any) -> None:
     """Write a study to a JSON file, together with facts about it."""
     as_json = {"orient": "records", "double_precision": 15}  # missing values become null
     rows = {name: json.loads(table.to_json(**as_json)) for name, table in tables.items()}
     write_text(path, json.dumps(about | rows, indent=1) + "\n")
-
-
-def read_study(path: Path) -> dict[str, "pd.DataFrame"]:
-    """The tables of a study written by `write_study`. Raises: MissingFile or FileError."""
-    with extra("viz"):
-        import pandas as pd
-    found = read_json(path, "a study of heads")
-    return {key: pd.DataFrame(rows) for key, rows in found.items() if isinstance(rows, list)}

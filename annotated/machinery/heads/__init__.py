@@ -1,1 +1,0 @@
-"""Do attention heads follow grammar? Gold trees and coreference, observations, and the study."""

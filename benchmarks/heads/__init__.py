@@ -1,0 +1,1 @@
+"""Whether attention heads follow grammar: annotated sentences, observations, and the study."""
