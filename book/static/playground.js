@@ -46,7 +46,7 @@ window.playground = (() => {
       name: "warmup",
       options: { "100 updates": true, none: false },
       says: "The learning rate rises linearly during the first updates.",
-      link: "5-3-optimizer.html#why-post-norm-wants-a-warmup",
+      link: "5-3-optimizer.html#when-post-norm-needs-a-warmup",
     },
     smoothing: {
       name: "smoothing",
