@@ -1,0 +1,155 @@
+"""Fine-tuning on the manual of PHP: `python -m benchmarks.fine_tuning --help`.
+
+Trains a general English-French model on everyday sentences, captions and news, which contain no
+line of the manual, and continues from it on 500 to 8,000 pairs of the manual: on these alone, or
+with as many general pairs. The third arm learns from these pairs alone, with its own vocabulary, in
+as many updates. The pairs differ from seed to seed; learning rates are chosen on a stretch of the
+manual that precedes the test stretch. It needs the corpora tatoeba, multi30k, news and php, and
+about an hour of one thread. Stopped, it goes on when started again.
+"""
+
+import random
+from collections.abc import Iterable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from sacrebleu.metrics import BLEU, CHRF
+
+from annotated import TrainingConfig, fine_tuning, load_pretrained, train
+from annotated.machinery.corpora.registry import load_pairs
+from annotated.machinery.files import read_json, write_text
+from annotated.machinery.scoring import likelihood
+from benchmarks.logs import Writers, as_json, log_program
+
+Pairs = list[tuple[str, str]]
+
+AMOUNTS, SEEDS, TESTED = (500, 2000, 8000), (1, 2, 3), 400
+BATCH: dict[str, Any] = {"src_tokens": 2000, "tgt_tokens": 2000, "precision": "bfloat16"}
+SMALL = BATCH | {"N": 3, "d_model": 128, "d_ff": 512, "h": 4, "schedule": "cosine"}
+GENERAL = SMALL | {
+    "vocab_size": 6000, "dropout": 0.1, "factor": 0.56, "warmup": 400, "updates": 2200,
+    "save_updates": 200, "log_updates": 100, "average": 2, "dev_sentences": 0,
+}  # fmt: skip
+SHORT: dict[str, Any] = {
+    "warmup": 20, "updates": 120, "save_updates": 120, "log_updates": 20, "average": 1,
+    "dev_sentences": 0,
+}  # fmt: skip
+SCRATCH = SMALL | SHORT | {"vocab_size": 2000, "dropout": 0.1}
+RATES = {"fine-tuned": (0.02, 0.06, 0.18), "mixed": (0.06,), "from scratch": (0.06, 0.18, 0.54)}
+ARMS = tuple(RATES)
+
+
+def unique(pairs: Iterable[tuple[str, str]], *others: Pairs) -> Pairs:
+    """The first pair of each source that no other set contains."""
+    seen = {source for other in others for source, _ in other}
+    return [pair for pair in pairs if not (pair[0] in seen or seen.add(pair[0]))]
+
+
+def corpus(name: str, split: str) -> Pairs:
+    return list(zip(*load_pairs(name, split, "en", "fr", on_bad="drop"), strict=True))
+
+
+def spread(pairs: Pairs, count: int) -> Pairs:
+    """So many pairs, at equal distances."""
+    return [pairs[i * len(pairs) // count] for i in range(count)]
+
+
+class Texts:
+    """What is trained and tested on: the manual, and general text.
+
+    The manual's test stretch is its last 1,000 paragraphs, of which every other or so is used, its
+    development stretch the 1,000 before. No set contains a source of another one.
+    """
+
+    def __init__(self) -> None:
+        last, before = corpus("php", "test"), corpus("php", "dev")
+        everyday, captions = (corpus(name, "test") for name in ("tatoeba", "multi30k"))
+        self.test = spread(unique(last), TESTED)
+        self.dev = spread(unique(before, last), TESTED)
+        self.manual = unique(corpus("php", "train"), last, before)
+        half = TESTED // 2
+        self.general_test = [
+            pair for part in (everyday, captions) for pair in spread(unique(part), half)
+        ]
+        known = [pair for name in ("tatoeba", "multi30k") for pair in corpus(name, "dev")]
+        self.general_dev = spread(unique(known), 2 * TESTED)
+        held = everyday, captions, known
+        parts = (corpus(name, "train") for name in ("tatoeba", "multi30k", "news"))
+        self.general = unique((pair for part in parts for pair in part), *held)
+
+    def sample(self, arm: str, amount: int, seed: int) -> Pairs:
+        """The training pairs of a run: the same of the manual in all arms."""
+        chance = random.Random(seed)
+        pairs = chance.sample(self.manual, max(AMOUNTS))[:amount]
+        return pairs + (chance.sample(self.general, amount) if arm == "mixed" else [])
+
+
+def write_texts(folder: Path, pairs: Pairs, dev: Pairs) -> str:
+    """Write a folder to train on, and return its name for `--data`."""
+    for split, lines in ("train", pairs), ("dev", dev):
+        for lang, side in zip(("en", "fr"), zip(*lines, strict=True), strict=True):
+            write_text(folder / f"{split}.{lang}", "".join(f"{line}\n" for line in side))
+    return f"{folder}-en-fr"
+
+
+def measure(folder: Path, about: dict[str, Any], tests: dict[str, Pairs]) -> dict[str, Any]:
+    """BLEU, chrF and loss of a run on each test, read from its folder if they are there."""
+    path = folder / "scores.json"
+    if not path.exists():
+        row, translator = dict(about), load_pretrained(folder)
+        for name, pairs in tests.items():
+            sources, references = (list(side) for side in zip(*pairs, strict=True))
+            found = translator.translate(sources)
+            for metric, score in (("bleu", BLEU()), ("chrf", CHRF())):
+                row[f"{name}_{metric}"] = round(score.corpus_score(found, [references]).score, 2)
+            loss = likelihood(translator, sources, references)
+            row[f"{name}_loss"] = round(loss.nats / loss.pieces, 4)
+        write_text(path, as_json(row))
+    return read_json(path, "scores")
+
+
+def fine_tune(runs: Path) -> pd.DataFrame:
+    """The general model, one short run per rate of an arm, and all runs at the best rates."""
+    torch.set_num_threads(1)
+    texts, runs = Texts(), runs / "fine-tuning"
+    tests = {"manual": texts.test, "general": texts.general_test}
+    general = runs / "general"
+    data = write_texts(runs / "texts" / "general", texts.general, texts.general_dev)
+    train(TrainingConfig(data=data, out=str(general), **GENERAL), resume=True)
+    rows = [measure(general, {"arm": "general", "pairs": 0, "seed": 1}, tests)]
+
+    def run(arm: str, amount: int, seed: int, factor: float) -> tuple[Path, float]:
+        """Train a run: its folder, and its loss on the manual's development stretch."""
+        name = f"{arm}-{amount}-{seed}-{factor}".replace(" ", "-")
+        place = runs / "texts" / f"{arm}-{amount}-{seed}".replace(" ", "-")
+        data = write_texts(place, texts.sample(arm, amount, seed), texts.dev)
+        one = {"data": data, "out": str(runs / name), "seed": seed, "factor": factor}
+        if arm == "from scratch":
+            config = TrainingConfig(**SCRATCH, **one)
+        else:
+            config = fine_tuning(general, **BATCH, **SHORT, **one)
+        folder = train(config, resume=True)
+        sources, references = (list(side) for side in zip(*texts.dev, strict=True))
+        found = likelihood(load_pretrained(folder), sources, references)
+        return folder, found.nats / found.pieces
+
+    chosen = {}
+    for arm, rates in RATES.items():
+        tried = {rate: run(arm, 2000, SEEDS[0], rate)[1] for rate in rates}
+        chosen[arm] = min(tried, key=tried.__getitem__)
+    chosen["mixed"] = chosen["fine-tuned"]
+    for seed, amount, arm in product(SEEDS, AMOUNTS, ARMS):
+        folder, _ = run(arm, amount, seed, chosen[arm])
+        about = {"arm": arm, "pairs": amount, "seed": seed, "factor": chosen[arm]}
+        rows.append(measure(folder, about, tests))
+    return pd.DataFrame(rows)
+
+
+WRITERS: Writers = {"fine-tuning.csv": fine_tune}
+main = log_program("fine_tuning", __doc__, WRITERS)
+
+if __name__ == "__main__":
+    main()
