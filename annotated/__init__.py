@@ -25,6 +25,7 @@ _NAMES = {
     "machinery.paper.quotation": "quote",
     "machinery.recording": "record_attention switch_off take touch",
     "machinery.runs.checkpoints": "average_checkpoints",
+    "machinery.runs.fine_tuning": "fine_tuning",
     "machinery.runs.launcher": "launch",
     "machinery.runs.trainer": "Trainer train",
     "machinery.scoring": "bleu evaluate",

@@ -59,6 +59,7 @@ from .machinery.recording import switch_off as switch_off
 from .machinery.recording import take as take
 from .machinery.recording import touch as touch
 from .machinery.runs.checkpoints import average_checkpoints as average_checkpoints
+from .machinery.runs.fine_tuning import fine_tuning as fine_tuning
 from .machinery.runs.launcher import launch as launch
 from .machinery.runs.trainer import Trainer as Trainer
 from .machinery.runs.trainer import train as train

@@ -57,9 +57,10 @@ class TrainingConfig(ModelOptions):
     out: str = option("runs/multi30k-en-de", "folder of the run", fixed=False)
     data: str = option("multi30k-en-de", "CORPUS-SRC-TGT; see below")
     prepared: str = option("", "folder of a prepared corpus; none: found, or made", fixed=False)
-    weights: str = option(
-        "", "trained model to start from, a name or a folder; none: random weights"
+    from_: str = option(
+        "", "trained model to fine-tune, as for translate; see below; none: random weights"
     )
+    checkpoint: str = option("", "of the run that --from names: best, last, or an update")
     vocabulary: str = option("bpe", "kind of pieces (section 5.1)", ("bpe", "wordpiece"))
     vocab_size: int = option(5000, "pieces in the shared vocabulary")
     vocab_pairs: int = option(500_000, "maximum number of pairs for learning the vocabulary")

@@ -37,11 +37,13 @@ shape="--vocab-size 10000 --d-ff 256 --src-tokens 4096 --tgt-tokens 4096 --preci
 for tgt in de fr; do
   annotated train --data runs/tokenized-en-$tgt $shape --factor 2.53 --updates 8000 \\
     --save-updates 105 --out runs/theirs-$tgt
-  annotated train --data runs/tokenized-en-$tgt $shape --weights runs/theirs-$tgt --factor 0.235 \\
-    --warmup 300 --updates 1260 --save-updates 63 --seed 2 --out runs/on-$tgt
+  annotated train --data runs/tokenized-en-$tgt $shape --from runs/theirs-$tgt --factor 0.235 \\
+    --warmup 300 --schedule paper --updates 1260 --save-updates 63 --average 10 --seed 2 \\
+    --out runs/on-$tgt
 done
-annotated train --data runs/lower-en-fr --weights multi30k-en-fr --precision float32 \\
-  --factor 0.1 --warmup 300 --updates 2000 --save-updates 60 --seed 3 --out runs/shipped-on
+annotated train --data runs/lower-en-fr --from multi30k-en-fr --precision float32 \\
+  --factor 0.1 --warmup 300 --schedule paper --updates 2000 --save-updates 60 --average 10 \\
+  --seed 3 --out runs/shipped-on
 """
 ALPHAS = 0.6, 1.0, 1.5, 2.0, 2.5
 SEARCHES = [(1, 0), *product([2, 4, 8, 16], [0, 0.3, 0.6, 1, 1.5])]  # beam and alpha

@@ -16,8 +16,7 @@ from annotated import load_pretrained
 from annotated.machinery.errors import InputError
 from annotated.machinery.files import write_text
 from annotated.machinery.progress import progress_bar
-from annotated.machinery.runs.checkpoints import average_checkpoints, list_checkpoints
-from annotated.machinery.runs.folder import read_config
+from annotated.machinery.runs.checkpoints import average_checkpoints, list_checkpoints, read_config
 from annotated.machinery.runs.logs import read_log
 from annotated.machinery.visualization.weights import merge_words, read_attention
 from benchmarks.logs import as_json, make_parser

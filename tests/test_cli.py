@@ -32,8 +32,7 @@ from annotated.machinery.files import resource_path, write_text
 from annotated.machinery.formats.own import save_model
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.options import allowed_types
-from annotated.machinery.runs.checkpoints import list_checkpoints
-from annotated.machinery.runs.folder import read_config
+from annotated.machinery.runs.checkpoints import list_checkpoints, read_config
 from annotated.machinery.runs.logs import read_log
 from annotated.machinery.scoring import BLEU_KINDS, CHRF_TEXT
 from annotated.machinery.translator import Translation

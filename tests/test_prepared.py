@@ -16,6 +16,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from tiny import wild
 from tokenizers import Tokenizer
 
 from annotated.data import encode_source, encode_target, train_bpe
@@ -24,7 +25,7 @@ from annotated.machinery.corpora import prepared
 from annotated.machinery.corpora.downloads import sha256_of
 from annotated.machinery.corpora.prepared import PreparedCorpus, draw_lines, prepare
 from annotated.machinery.errors import FileError, InputError, MissingFile
-from annotated.machinery.formats import hub
+from annotated.machinery.translator import Translator
 from annotated.training import TrainingConfig
 
 EN = ["A dog  runs.", " Two men ride bicycles!", "cafe\u0301 ▁x </s>", "9 red cats"]
@@ -110,12 +111,10 @@ def test_several_processes_write_the_same(
     assert contents(one) == contents(two)
 
 
-def test_a_vocabulary_that_comes_with_weights_is_taken(asked, tmp_path, monkeypatch):
-    monkeypatch.setattr(hub, "model_folder", lambda name: tmp_path / name)
-    (tmp_path / "model").mkdir()
+def test_a_vocabulary_that_comes_with_weights_is_taken(asked, tmp_path):
     known = train_bpe(EN + DE, 70)
-    (tmp_path / "model" / "tokenizer.json").write_text(known.to_str(), "utf-8")
-    corpus = PreparedCorpus.open(prepare(replace(asked, weights="model")))
+    Translator(wild(70), known).save(tmp_path / "model")
+    corpus = PreparedCorpus.open(prepare(replace(asked, from_=str(tmp_path / "model"))))
     assert (corpus.folder / "tokenizer.json").read_text("utf-8") == known.to_str()
     assert corpus.dev[0][0] == encode_source(known, EN)[0]
 

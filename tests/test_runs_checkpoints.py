@@ -276,9 +276,9 @@ def test_only_checkpoints_of_one_model_are_averaged(tmp_path: Path):
     for wrong in [one, two], []:
         with pytest.raises(InputError):
             checkpoints.average_checkpoints(wrong)
-    for name, other in ("seed", 2), ("data", "laws-en-fr"), ("weights", "multi30k-en-de"):
+    for name, other in ("seed", 2), ("data", "laws-en-fr"), ("from_", "multi30k-en-de"):
         for path, options in (one, {"seed": 1, "data": "texts-en-de"}), (two, {name: other}):
-            told = {"seed": 1, "data": "texts-en-de", "weights": ""} | options
+            told = {"seed": 1, "data": "texts-en-de", "from_": ""} | options
             state = RunState(Progress(), {}, told)
             write_checkpoint(path, {"model.a": torch.ones(3, 4)}, state)
         with pytest.raises(InputError, match=r"two.*one"):

@@ -143,7 +143,7 @@ def test_a_folder_that_holds_something_else_is_left_as_it_is(config, name: str, 
 
 
 def test_a_start_that_is_refused_leaves_the_folder_to_another(config: TrainingConfig):
-    for change in {"vocab_size": 6}, {"weights": "multi30k-en-de"}, {"src_tokens": 1}:
+    for change in {"vocab_size": 6}, {"from_": "multi30k-en-de"}, {"src_tokens": 1}:
         with pytest.raises(InputError):
             train(replace(config, **change))
         assert not Path(config.out).exists()

@@ -17,8 +17,7 @@ from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.errors import InputError
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.runs import report
-from annotated.machinery.runs.checkpoints import INTERRUPTED, list_checkpoints
-from annotated.machinery.runs.folder import read_config
+from annotated.machinery.runs.checkpoints import INTERRUPTED, list_checkpoints, read_config
 from annotated.machinery.runs.logs import RunLog
 from annotated.machinery.runs.trainer import Trainer, start_run, train
 from annotated.optimizer import rate

@@ -18,8 +18,7 @@ from torch.nn import functional as F
 from annotated.data import make_batch
 from annotated.machinery.errors import InputError
 from annotated.machinery.runs.batches import GlobalBatch
-from annotated.machinery.runs.checkpoints import INTERRUPTED, list_checkpoints
-from annotated.machinery.runs.folder import read_config
+from annotated.machinery.runs.checkpoints import INTERRUPTED, list_checkpoints, read_config
 from annotated.machinery.runs.processes import Readback
 from annotated.machinery.runs.trainer import Trainer, start_run, train
 from annotated.optimizer import paper_optimizer, rate
@@ -181,7 +180,7 @@ def test_a_run_begins_where_another_ended(config, tmp_path: Path):
     """One that starts from a model and learns nothing is that model."""
     folder = train(config)
     learned = tensors(folder / "model.safetensors")
-    still = replace(config, weights=str(folder), out=str(tmp_path / "still"), factor=0.0, seed=7)
+    still = replace(config, from_=str(folder), out=str(tmp_path / "still"), factor=0.0, seed=7)
     for name, parameter in start_run(still).model.named_parameters():
         np.testing.assert_array_equal(parameter.detach(), learned[name])
     train(still, resume=True)
@@ -193,11 +192,11 @@ def test_a_run_begins_where_another_ended(config, tmp_path: Path):
 
 def test_a_run_cannot_begin_with_a_model_of_another_size(config, tmp_path: Path):
     folder = train(config)
-    other = replace(config, weights=str(folder), out=str(tmp_path / "other"), d_ff=24)
+    other = replace(config, from_=str(folder), out=str(tmp_path / "other"), d_ff=24)
     with pytest.raises(ValueError, match="d_ff=24"):
         train(other)
     with pytest.raises(InputError):
-        train(replace(other, weights="nothing", out=str(tmp_path / "third")))
+        train(replace(other, from_="nothing", out=str(tmp_path / "third")))
 
 
 def test_an_update_that_float16_skips_does_not_move_the_schedule(config: TrainingConfig, tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from annotated.machinery.errors import InputError
-from annotated.machinery.runs.folder import read_config
+from annotated.machinery.runs.checkpoints import read_config
 from annotated.machinery.runs.trainer import train
 from annotated.model import TransformerConfig, build_model
 from annotated.training import PRESETS, TrainingConfig, model_config, preset

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from annotated.machinery.errors import FileError
-from annotated.machinery.runs.folder import read_config
+from annotated.machinery.runs.checkpoints import read_config
 from annotated.variations import count_parameters, row_config, table_3
 from benchmarks import variations
 from benchmarks.variations import vary

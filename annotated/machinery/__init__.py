@@ -11,7 +11,7 @@
   (own, piece_models, marian, firefox, hub, pretrained, causal, causal_tokenizer, chat, gguf,
   export, engine)
 - runs: the folder of a training run, its batches, checkpoints, reports and processes, and the
-  trainer (folder, batches, checkpoints, logs, report, processes, trainer, launcher)
+  trainer (folder, batches, checkpoints, fine_tuning, logs, report, processes, trainer, launcher)
 - trees: treebanks, trees as lines of tokens and as drawings, and EVALB
   (penn, linear, constraints, evalb, svg)
 - heads: whether attention heads follow grammar (gold, observe, study)

@@ -40,6 +40,11 @@ def another_default(declared: type, name: str, default: Any) -> Any:
     return field(default=default, metadata=about if default else {**about, "least": 0})
 
 
+def flag_of(name: str) -> str:
+    """The flag of an option; the name of one that Python reserves ends in an underscore."""
+    return "--" + name.rstrip("_").replace("_", "-")
+
+
 def check_options(config: Any) -> None:
     """Raise InputError that names the first option whose value is not allowed.
 

@@ -27,21 +27,30 @@ def run_prepare(options: argparse.Namespace) -> None:
     from annotated.machinery.corpora.prepared import RULES, prepare
 
     given = {name: value for name, value in vars(options).items() if name in RULES}
-    config = annotated.preset(options.preset or "multi30k-en-de", **given)
-    print(prepare(config, options.out, options.processes))
+    print(prepare(_configuration(options, given), options.out, options.processes))
 
 
 def run_train(options: argparse.Namespace) -> None:
-    from annotated.machinery.runs.folder import read_config
+    from annotated.machinery.runs.checkpoints import read_config
 
     fields = annotated.TrainingConfig.__dataclass_fields__
     given = {name: value for name, value in vars(options).items() if name in fields}
-    config = annotated.preset(options.preset or "multi30k-en-de", **given)
+    config = _configuration(options, given)
     if options.resume and not options.preset and Path(config.out, "training.json").exists():
         config = dataclasses.replace(read_config(Path(config.out)), **given)
     folder = annotated.train(config, options.resume)
     if os.environ.get("RANK", "0") == "0":  # of several processes, only one prints
         print(folder)
+
+
+def _configuration(options: argparse.Namespace, given: dict[str, Any]) -> Any:
+    """That of the preset, or of the trained model, with the given options."""
+    from annotated.training import PRESETS
+
+    if "from_" not in given:
+        return annotated.preset(options.preset or "multi30k-en-de", **given)
+    changes = {**PRESETS.get(options.preset, {}), **given}
+    return annotated.fine_tuning(changes.pop("from_"), **changes)
 
 
 def run_average(options: argparse.Namespace) -> None:
@@ -98,7 +107,7 @@ def run_generate(options: argparse.Namespace) -> None:
 def run_evaluate(options: argparse.Namespace) -> None:
     from annotated.machinery.corpora.registry import default_split, parse_data, split_parts
     from annotated.machinery.formats.hub import model_folder
-    from annotated.machinery.runs.folder import read_config
+    from annotated.machinery.runs.checkpoints import read_config
     from annotated.machinery.scoring import Judged, compare, judge
 
     names, own = options.data, not options.data

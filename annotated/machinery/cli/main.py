@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
+from textwrap import fill
 from typing import Any, NoReturn
 
 from annotated.machinery.cli import commands
@@ -56,7 +57,7 @@ def _add_fields(parser: argparse.ArgumentParser, config: Any, names: Collection[
 
     An option that is not given is absent from the result, so that presets can supply it.
     """
-    from annotated.machinery.options import allowed_types
+    from annotated.machinery.options import allowed_types, flag_of
 
     for field in dataclasses.fields(config):
         if names and field.name not in names:
@@ -67,9 +68,9 @@ def _add_fields(parser: argparse.ArgumentParser, config: Any, names: Collection[
             of, *_ = allowed_types(field)
             metavar = None if choices else of.__name__.upper()
             kind = {"type": of, "choices": choices or None, "metavar": metavar}
-        flag, text = f"--{field.name.replace('_', '-')}", field.metadata["help"]
-        kind |= {"default": argparse.SUPPRESS, "help": f"{text} (default: {default})"}
-        parser.add_argument(flag, dest=field.name, **kind)
+        text = f"{field.metadata['help']} (default: {default})"
+        kind |= {"default": argparse.SUPPRESS, "help": text}
+        parser.add_argument(flag_of(field.name), dest=field.name, **kind)
 
 
 def _add_search(parser: argparse.ArgumentParser, alpha: float) -> None:
@@ -94,6 +95,12 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
     text = "of the engine's numbers, such as int8 (default: %(default)s)"
     add("--precision", default="float32", help=text)
 
+
+HOW_TO_FINE_TUNE = """
+With --from, which requires --data, architecture, vocabulary and dropout are those of the model, and
+other options have defaults for fine-tuning:
+  {}
+"""
 
 HOW_TO_NAME_DATA = """
 data, with the languages of source and target in two or three letters:
@@ -125,12 +132,20 @@ def _add_prepare(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_train(parser: argparse.ArgumentParser) -> None:
+    from annotated.machinery.options import flag_of
+    from annotated.machinery.runs.fine_tuning import DEFAULTS
     from annotated.training import PRESETS, TrainingConfig
 
-    parser.epilog = HOW_TO_NAME_DATA + (
-        "\nexample: annotated train --data multi30k-en-fr --out runs/en-fr\n\n"
-        "Ctrl-C saves and stops. "
-        "With several GPUs: torchrun --standalone --nproc-per-node gpu -m annotated train\n"
+    defaults = " ".join(f"{flag_of(name)} {value}" for name, value in DEFAULTS.items())
+    parser.epilog = (
+        HOW_TO_NAME_DATA
+        + HOW_TO_FINE_TUNE.format(defaults)
+        + (
+            "\nexamples:\n  annotated train --data multi30k-en-fr --out runs/en-fr\n"
+            "  annotated train --from runs/en-fr --data my/pairs.csv-en-fr --out runs/mine\n\n"
+            "Ctrl-C saves and stops. "
+            "With several GPUs: torchrun --standalone --nproc-per-node gpu -m annotated train\n"
+        )
     )
     preset = "a whole set of options, which those given override (default: multi30k-en-de, whose "
     preset += "values are the defaults below, or with --resume the run's own)"
@@ -406,7 +421,7 @@ _LITERAL = "\0"  # marks the words after --, which are no options; no argument c
 
 _ELSEWHERE = {  # names that other programs have for options of `annotated train`
     "--lr": "--factor", "--learning-rate": "--factor", "--batch-size": "--tgt-tokens",
-    "--epochs": "--updates", "--output-dir": "--out",
+    "--epochs": "--updates", "--output-dir": "--out", "--weights": "--from",
 }  # fmt: skip
 
 

@@ -39,10 +39,10 @@ from annotated.machinery.corpora.cleaning import Line, PairReport, good_pairs
 from annotated.machinery.corpora.downloads import cache_folder, sha256_of
 from annotated.machinery.corpora.encoding import EncodedPairs, PairEncoder
 from annotated.machinery.corpora.registry import HeldOut, Part, parse_data, split_parts
-from annotated.machinery.corpora.vocabularies import VOCABULARIES, read_tokenizer
+from annotated.machinery.corpora.vocabularies import VOCABULARIES
 from annotated.machinery.errors import FileError, InputError, MissingFile, check_whole
 from annotated.machinery.files import reading, settings, write_text, writing_new_folder
-from annotated.machinery.formats.hub import vocabulary_files
+from annotated.machinery.formats.pretrained import model_tokenizers
 from annotated.machinery.progress import ProgressBar, progress_bar, say
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 _FORMAT = 2
 _SPLITS = "train", "dev"
 # The options of a run on which its corpus depends.
-RULES = "data", "weights", "vocabulary", "vocab_size", "vocab_pairs", "on_bad"
+RULES = "data", "from_", "vocabulary", "vocab_size", "vocab_pairs", "on_bad"
 
 _BLOCK = 10_000  # lines that are encoded together
 _MANY = 100_000  # pairs from which other processes are worth their start
@@ -147,7 +147,7 @@ class PreparedCorpus:
         if config.prepared:
             corpus = cls.open(config.prepared)
             for name in RULES:
-                was, now = corpus.manifest.rules.get(name), getattr(config, name)
+                was, now = corpus.manifest.rules.get(name, ""), getattr(config, name)
                 if was != now:
                     raise InputError(f"{corpus.folder} was prepared with {name}={was}; got {now}")
             return corpus
@@ -214,9 +214,13 @@ def prepare(config: "TrainingConfig", out: str | Path = "", processes: int = 1) 
 
 @dataclass(frozen=True)
 class _Source:
-    """The source of a prepared corpus: a configuration, the parts of each split, and its key."""
+    """The source of a prepared corpus: a configuration, the parts of each split, and its key.
+
+    If the run continues a model, `known` has its vocabularies as JSON.
+    """
 
     config: "TrainingConfig"
+    known: list[str]
     parts: dict[str, list[Part]]
     files: list[Path]
     size: int  # bytes
@@ -232,15 +236,17 @@ class _Source:
         sides = chain.from_iterable((part.source, part.target) for part in every)
         paths = list(dict.fromkeys(path for path, _ in sides))
         stats = [path.stat() for path in paths]
-        rules = {name: getattr(config, name) for name in RULES if name != "data"}
-        if config.weights:
-            rules["weights"] = [sha256_of(path) for path in vocabulary_files(config.weights)]
+        rules = {name: getattr(config, name) for name in RULES if name not in ("data", "from_")}
+        its = filter(None, model_tokenizers(config.from_)) if config.from_ else ()
+        vocabularies = [tokenizer.to_str() for tokenizer in its]
+        rules["weights"] = vocabularies or ""
         known = [[os.path.realpath(path), stat.st_size, stat.st_mtime_ns]
                  for path, stat in zip(paths, stats, strict=True)]  # fmt: skip
         names = [part.name for part in every]
         made_of = [_FORMAT, tokenizers.__version__, (src, tgt), names, known, rules]
         key = hashlib.sha256(json.dumps(made_of, sort_keys=True).encode()).hexdigest()[:16]
-        return cls(config, parts, paths, sum(stat.st_size for stat in stats), key)
+        size = sum(stat.st_size for stat in stats)
+        return cls(config, vocabularies, parts, paths, size, key)
 
     def check(self, corpus: PreparedCorpus) -> None:
         """Raise FileError unless the corpus was prepared from this source."""
@@ -263,10 +269,10 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
     with writing_new_folder(folder) as part:
         if source.size > _LARGE:
             with _pool(1) as pool:
-                job = pool.submit(_choose_vocabularies, config, source.parts["train"])
+                job = pool.submit(_learn_vocabulary, config, source.parts["train"], source.known)
                 total, texts = job.result()
         else:
-            total, texts = _choose_vocabularies(config, source.parts["train"])
+            total, texts = _learn_vocabulary(config, source.parts["train"], source.known)
         for name, text in zip(VOCABULARIES, texts, strict=False):
             write_text(part / name, text)
         several = processes if total > _MANY else 1
@@ -298,13 +304,14 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
 _bar = partial(progress_bar, unit=" pairs", unit_scale=True, delay=3, leave=False)
 
 
-def _choose_vocabularies(config: "TrainingConfig", train: list[Part]) -> tuple[int, list[str]]:
-    """The number of pairs, and the vocabularies as JSON, from `config.weights` or learned."""
+def _learn_vocabulary(
+    config: "TrainingConfig", train: list[Part], known: list[str]
+) -> tuple[int, list[str]]:
+    """The number of pairs, and the vocabularies as JSON: the known ones, or one learned."""
     lines = chain.from_iterable(part.lines() for part in train)
-    total, sample = draw_lines(lines, 0 if config.weights else config.vocab_pairs)
-    if config.weights:
-        paths = vocabulary_files(config.weights)
-        return total, [read_tokenizer(path, config.vocab_size).to_str() for path in paths]
+    total, sample = draw_lines(lines, 0 if known else config.vocab_pairs)
+    if known:
+        return total, known
     if total > _MANY:
         say(f"learning the vocabulary from {len(sample):,} pairs")
     texts = (pair[side] for side in (0, 1) for pair in good_pairs(sample, PairReport("")))

@@ -168,8 +168,8 @@ def language_model_folder(source: str | Path) -> Path:
     return _snapshot(name, files, [_WEIGHTS[0], _INDEX], complete, _LANGUAGE)
 
 
-def print_card(folder: Path, name: str, languages: list[str]) -> None:
-    """Print the license and revision of a published model on standard error.
+def describe_card(folder: Path, name: str, languages: list[str]) -> list[str]:
+    """License and revision of a published model, and how a text for it must begin, in lines.
 
     Args:
         languages: symbols, with one of which a text must begin; may be empty.
@@ -181,9 +181,8 @@ def print_card(folder: Path, name: str, languages: list[str]) -> None:
         named = (metadata_load(folder / "README.md") or {}).get("license")
     license = f"license {named}" if isinstance(named, str) else "its card names no license"
     revision = f", revision {folder.name}" if re.fullmatch("[0-9a-f]{40}", folder.name) else ""
-    say(f"{name}{revision}: {license}")
-    if languages:
-        say(f"{name}: a text must begin with one of {' '.join(languages)}")
+    begin = f"{name}: a text must begin with one of {' '.join(languages)}"
+    return [f"{name}{revision}: {license}", *[begin] * bool(languages)]
 
 
 def model_folder(name: str | Path) -> Path:
@@ -209,17 +208,3 @@ def model_folder(name: str | Path) -> Path:
         owner = str(name).partition("/")[0]
         hint += f", and is not looked up if {owner} is a local folder, or {', '.join(_LOCAL)}"
     raise InputError(f"expected {wanted}; got {str(name)!r} ({hint})")
-
-
-def vocabulary_files(name: str | Path) -> list[Path]:
-    """The vocabulary files of a model from which training continues.
-
-    Raises: InputError if the model is published in another format, or as `model_folder`.
-    """
-    folder = model_folder(name)
-    config = folder / "config.json"
-    about = "the configuration of a model"
-    if is_firefox(folder) or (config.is_file() and "model_type" in read_json(config, about)):
-        wanted = "a model in the book's own format to continue training"
-        raise InputError(f"expected {wanted}, as `annotated import` writes it; got {name}")
-    return [folder / file for file in VOCABULARIES if (folder / file).exists()]

@@ -6,17 +6,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 
+from annotated.machinery.corpora.vocabularies import VOCABULARIES, read_tokenizers
 from annotated.machinery.errors import InputError
 from annotated.machinery.files import read_json
 from annotated.machinery.formats.engine import EngineTranslator
 from annotated.machinery.formats.firefox import is_firefox, read_firefox
-from annotated.machinery.formats.hub import model_folder, print_card
+from annotated.machinery.formats.hub import describe_card, model_folder
 from annotated.machinery.formats.marian import read_marian
 from annotated.machinery.formats.own import Build, read_own
+from annotated.machinery.options import LARGEST
 from annotated.machinery.progress import say
-from annotated.machinery.runs.checkpoints import newest_first
-from annotated.machinery.runs.folder import read_run
+from annotated.machinery.runs.checkpoints import newest_first, read_run
 from annotated.machinery.translator import Translator
 from annotated.model import build_model
 
@@ -62,13 +64,24 @@ def load_pretrained(
         raise InputError(f"{wrong}; for other precisions choose engine 'ctranslate2'")
     if parts:
         build = partial(build or build_model, **parts)
+    translator, told = read_model(name, checkpoint, build)
+    for line in told:
+        say(line)
+    translator.to(device)
+    return translator if engine == "torch" else EngineTranslator(translator, precision)
+
+
+def read_model(
+    name: str | Path, checkpoint: str | int | None = None, build: Build | None = None
+) -> tuple[Translator, list[str]]:
+    """A trained model, and what `load_pretrained` says of it; arguments and errors as there."""
     folder = model_folder(name)
     path, firefox = folder / "config.json", is_firefox(folder)
     run, unfinished = (folder / "training.json").exists(), checkpoint is not None
     if unfinished and not run:
         raise InputError(f"expected the folder of a run with checkpoint={checkpoint}; got {folder}")
     unfinished |= run and not (folder / "model.safetensors").exists()
-    other = firefox or unfinished
+    other, told = firefox or unfinished, list[str]()
     contents = {} if other else read_json(path, "the configuration of a model")
     marian = "model_type" in contents  # our own format has no such field
     if (firefox or marian) and build:
@@ -79,12 +92,21 @@ def load_pretrained(
         translator = Translator(*read_marian(folder, contents))
         added = translator.tokenizer.get_added_tokens_decoder().values()
         labels = [token.content for token in added if token.content.startswith(">>")]
-        print_card(folder, str(name), labels)
+        told = describe_card(folder, str(name), labels)
     elif unfinished:
-        translator = Translator(*read_run(folder, checkpoint, build))
+        loaded, line = read_run(folder, checkpoint, build)
+        translator, told = Translator(*loaded), [line]
     else:
         translator = Translator(*read_own(folder, contents, build))
         if run and newest_first(folder):
-            say(f"{folder}: the average of its last checkpoints")
-    translator.to(device)
-    return translator if engine == "torch" else EngineTranslator(translator, precision)
+            told = [f"{folder}: the average of its last checkpoints"]
+    return translator, told
+
+
+def model_tokenizers(name: str | Path) -> tuple[Tokenizer, Tokenizer | None]:
+    """The tokenizers of a trained model, as a `Translator` has them; errors as `read_model`."""
+    folder = model_folder(name)
+    if (folder / VOCABULARIES[0]).exists():
+        return read_tokenizers(folder, LARGEST, LARGEST)
+    translator, _ = read_model(folder)
+    return translator.tokenizer, translator.target_tokenizer

@@ -19,11 +19,18 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from annotated.machinery.errors import FileError, InputError
-from annotated.machinery.files import digest, read_tensors, reading, settings, write_tensors
-from annotated.machinery.formats.own import model_tensors
+from annotated.machinery.files import (
+    digest,
+    read_json,
+    read_tensors,
+    reading,
+    settings,
+    write_tensors,
+)
+from annotated.machinery.formats.own import Build, LoadedModel, described_model, model_tensors
 from annotated.machinery.progress import say
 from annotated.machinery.runs.logs import Progress, dev_losses
-from annotated.training import TrainingConfig
+from annotated.training import TrainingConfig, model_config
 
 SAVED = ".saved"  # exists in the folder of a run once there has been a checkpoint
 INTERRUPTED = "interrupted.safetensors"  # written when a run is stopped; never averaged
@@ -189,6 +196,38 @@ def check_options(path: Path, state: RunState, config: TrainingConfig) -> None:
             wanted = f"a checkpoint of a run with {name}={now}, as in training.json"
             advice = "correct one, or move the other away"
             raise FileError(f"{path}: expected {wanted}; got {name}={was}; {advice}")
+
+
+def read_config(folder: Path) -> TrainingConfig:
+    """The configuration of the run in a folder.
+
+    Raises: MissingFile or FileError that names training.json, and the setting that is wrong.
+    """
+    path = folder / "training.json"
+    values = read_json(path, "the configuration of a run")
+    if "weights" in values:  # the name of this option in version 0.1.0
+        values["from_"] = values.pop("weights")
+    return settings(TrainingConfig, values, str(path))
+
+
+def read_run(
+    folder: Path, checkpoint: str | int | None = None, build: Build | None = None
+) -> tuple[LoadedModel, str]:
+    """The model in a checkpoint of a run, which may still train, and which checkpoint it is.
+
+    Args: checkpoint: as for `find_checkpoint`.   build: as for `read_own`.
+
+    Raises: InputError as `find_checkpoint`; FileError if a file is damaged; as `read_own`.
+    """
+    config = read_config(folder)
+    path = find_checkpoint(folder, checkpoint)
+    tensors, state = read_checkpoint(path)
+    check_options(path, state, config)
+    weights = model_weights(tensors)
+    model = described_model(path, weights, model_config(config), state.parts, build)
+    what = f"{folder}: the checkpoint of update {state.progress.update:,}"
+    what += ", the best on the development set" * (path in best_first(folder)[:1])
+    return model, what + ", the last" * (path in newest_first(folder)[:1])
 
 
 def average_checkpoints(

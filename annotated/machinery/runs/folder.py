@@ -24,12 +24,11 @@ from annotated.machinery.files import (
     output_file,
     read_json,
     reading,
-    settings,
     write_text,
 )
-from annotated.machinery.formats.own import Build, LoadedModel, described_model, save_model
-from annotated.machinery.progress import say
+from annotated.machinery.formats.own import save_model
 from annotated.machinery.runs import checkpoints
+from annotated.machinery.runs.checkpoints import read_config
 from annotated.training import TrainingConfig, model_config
 
 # Files left by an aborted start, and by `launch` before it; they are not overwritten.
@@ -70,15 +69,6 @@ def check_folder(folder: Path) -> None:
     if strange := sorted({path.name for path in folder.iterdir() if not is_part(path)} - left):
         wanted = "expected a new or an empty folder, or the folder of a run"
         raise InputError(f"{wanted}; got {folder}, which contains {strange[0]}")
-
-
-def read_config(folder: Path) -> TrainingConfig:
-    """The configuration of the run in a folder.
-
-    Raises: MissingFile or FileError that names training.json, and the setting that is wrong.
-    """
-    path = folder / "training.json"
-    return settings(TrainingConfig, read_json(path, "the configuration of a run"), str(path))
 
 
 def open_noted(run: Path, moved: str = "") -> PreparedCorpus:
@@ -144,27 +134,6 @@ def note_run(config: TrainingConfig, corpus: PreparedCorpus) -> None:
     place = corpus.folder.name if inside else os.path.realpath(corpus.folder)
     note = {"folder": place, "sha256": corpus.manifest.sha256}
     write_text(folder / "corpus.json", json.dumps(note, indent=1) + "\n")
-
-
-def read_run(
-    folder: Path, checkpoint: str | int | None = None, build: Build | None = None
-) -> LoadedModel:
-    """The model in a checkpoint of a run, which may still train; one line says which it is.
-
-    Args: checkpoint: as for `find_checkpoint`.   build: as for `read_own`.
-
-    Raises: InputError as `find_checkpoint`; FileError if a file is damaged; as `read_own`.
-    """
-    config = read_config(folder)
-    path = checkpoints.find_checkpoint(folder, checkpoint)
-    tensors, state = checkpoints.read_checkpoint(path)
-    checkpoints.check_options(path, state, config)
-    weights = checkpoints.model_weights(tensors)
-    model = described_model(path, weights, model_config(config), state.parts, build)
-    what = f"{folder}: the checkpoint of update {state.progress.update:,}"
-    what += ", the best on the development set" * (path in checkpoints.best_first(folder)[:1])
-    say(what + ", the last" * (path in checkpoints.newest_first(folder)[:1]))
-    return model
 
 
 def average_run(folder: Path, last: int = 0) -> None:

@@ -34,7 +34,7 @@ from annotated.machinery.corpora.prepared import PreparedCorpus
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import reading
 from annotated.machinery.formats.own import Build, built
-from annotated.machinery.formats.pretrained import load_pretrained
+from annotated.machinery.formats.pretrained import read_model
 from annotated.machinery.progress import ProgressBar, progress_bar, say
 from annotated.machinery.runs import checkpoints
 from annotated.machinery.runs.batches import (
@@ -48,7 +48,6 @@ from annotated.machinery.runs.folder import (
     average_run,
     find_or_prepare_corpus,
     note_run,
-    read_config,
     run_lock,
 )
 from annotated.machinery.runs.logs import Progress, RunLog, dev_losses
@@ -404,20 +403,25 @@ class Trainer:
         self.start_optimizer()
         checkpoints.restore_tensors(self.model, self.optimizer, tensors)
 
-    def load_weights(self, name: str) -> None:
-        """Give the model the weights of a trained model, as found by `load_pretrained`.
+    def load_weights(self) -> None:
+        """Give the model the weights of the trained model that the run continues.
 
         Raises: InputError that names a difference between the two models.
         """
+        name, checkpoint = self.config.from_, self.config.checkpoint or None
         own = self.build if self.model.parts else None
-        trained = load_pretrained(name, build=own).model
+        trained, told = read_model(name, checkpoint, own)
         asked = asdict(self.model.config)
         free = {"dropout", "attention_dropout"}  # not part of the weights, like sinusoids
-        free |= {"max_len"} if asked["positions"] == "sinusoidal" else set()
-        for key, has in asdict(trained.config).items():
+        free |= set() if asked["positions"] == "learned" else {"max_len"}
+        for key, has in asdict(trained.model.config).items():
             if key not in free and has != asked[key]:
-                raise InputError(f"expected {name} to have {key}={asked[key]}; it has {has}")
-        self.model.load_state_dict(trained.state_dict())
+                advice = "fine_tuning takes it from the model"
+                wanted = f"expected {name} to have {key}={asked[key]}"
+                raise InputError(f"{wanted}; it has {has}; {advice}")
+        self.model.load_state_dict(trained.model.state_dict())
+        for line in told if self.processes.rank == 0 else ():
+            say(line)
 
 
 _SIZED = "updates", "warmup", "factor", "save_updates", "average"
@@ -475,7 +479,7 @@ def start_run(
     try:
         if config.minutes and resume:  # as it was sized when it began
             if processes.rank == 0 and (folder / "training.json").exists():
-                was = read_config(folder)
+                was = checkpoints.read_config(folder)
                 config = replace(config, **{name: getattr(was, name) for name in _SIZED})
             config = processes.broadcast(config)
         if processes.rank == 0:
@@ -495,8 +499,8 @@ def start_run(
             trainer = Trainer(config, corpus.train, corpus.dev, processes, build)
         if saved:
             trainer.load_checkpoint(saved)
-        elif config.weights:
-            trainer.load_weights(config.weights)
+        elif config.from_:
+            trainer.load_weights()
         if (made := trainer.progress.update) > config.updates:
             ends = f"it cannot end at {config.updates}"
             raise InputError(f"the run in {folder} has made {made} updates; {ends}")
