@@ -17,6 +17,7 @@ from typing import Any
 import pandas as pd
 import torch
 from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.significance import PairedTest
 
 from annotated import TrainingConfig, fine_tuning, load_pretrained, train
 from annotated.machinery.corpora.registry import load_pairs
@@ -27,6 +28,7 @@ from benchmarks.logs import Writers, as_json, log_program
 Pairs = list[tuple[str, str]]
 
 AMOUNTS, SEEDS, TESTED = (500, 2000, 8000), (1, 2, 3), 400
+GENERAL_TESTS = "tatoeba", "multi30k"
 BATCH: dict[str, Any] = {"src_tokens": 2000, "tgt_tokens": 2000, "precision": "bfloat16"}
 SMALL = BATCH | {"N": 3, "d_model": 128, "d_ff": 512, "h": 4, "schedule": "cosine"}
 GENERAL = SMALL | {
@@ -38,8 +40,8 @@ SHORT: dict[str, Any] = {
     "dev_sentences": 0,
 }  # fmt: skip
 SCRATCH = SMALL | SHORT | {"vocab_size": 2000, "dropout": 0.1}
-RATES = {"fine-tuned": (0.02, 0.06, 0.18), "mixed": (0.06,), "from scratch": (0.06, 0.18, 0.54)}
-ARMS = tuple(RATES)
+TRIED = 2000  # pairs of the runs that choose a rate; what is mixed has the rate of what is not
+RATES = {"fine-tuned": (0.03, 0.1, 0.3), "from scratch": (0.1, 0.3, 0.9)}
 
 
 def unique(pairs: Iterable[tuple[str, str]], *others: Pairs) -> Pairs:
@@ -53,7 +55,8 @@ def corpus(name: str, split: str) -> Pairs:
 
 
 def spread(pairs: Pairs, count: int) -> Pairs:
-    """So many pairs, at equal distances."""
+    """So many pairs, or all, at equal distances."""
+    count = min(count, len(pairs))
     return [pairs[i * len(pairs) // count] for i in range(count)]
 
 
@@ -66,18 +69,16 @@ class Texts:
 
     def __init__(self) -> None:
         last, before = corpus("php", "test"), corpus("php", "dev")
-        everyday, captions = (corpus(name, "test") for name in ("tatoeba", "multi30k"))
         self.test = spread(unique(last), TESTED)
         self.dev = spread(unique(before, last), TESTED)
         self.manual = unique(corpus("php", "train"), last, before)
-        half = TESTED // 2
-        self.general_test = [
-            pair for part in (everyday, captions) for pair in spread(unique(part), half)
-        ]
-        known = [pair for name in ("tatoeba", "multi30k") for pair in corpus(name, "dev")]
-        self.general_dev = spread(unique(known), 2 * TESTED)
-        held = everyday, captions, known
-        parts = (corpus(name, "train") for name in ("tatoeba", "multi30k", "news"))
+        manual = last + before + self.manual
+        everyday, captions = (unique(corpus(name, "test"), manual) for name in GENERAL_TESTS)
+        self.general_test = [*spread(everyday, TESTED // 2), *spread(captions, TESTED // 2)]
+        known = [pair for name in GENERAL_TESTS for pair in corpus(name, "dev")]
+        self.general_dev = spread(unique(known, manual, everyday, captions), 2 * TESTED)
+        parts = (corpus(name, "train") for name in (*GENERAL_TESTS, "news"))
+        held = manual, everyday, captions, known
         self.general = unique((pair for part in parts for pair in part), *held)
 
     def sample(self, arm: str, amount: int, seed: int) -> Pairs:
@@ -95,20 +96,47 @@ def write_texts(folder: Path, pairs: Pairs, dev: Pairs) -> str:
     return f"{folder}-en-fr"
 
 
+def once(config: TrainingConfig) -> Path:
+    """Train a run, or what is left of it: its folder."""
+    folder = Path(config.out)
+    if not (folder / "model.safetensors").exists():
+        train(config, resume=True)
+    return folder
+
+
+def loss(folder: Path, pairs: Pairs) -> float:
+    """Nats per piece of the references."""
+    found = likelihood(load_pretrained(folder), *(list(side) for side in zip(*pairs, strict=True)))
+    return found.nats / found.pieces
+
+
 def measure(folder: Path, about: dict[str, Any], tests: dict[str, Pairs]) -> dict[str, Any]:
-    """BLEU, chrF and loss of a run on each test, read from its folder if they are there."""
+    """Scores and translations of a run on each test, read from its folder if they are there."""
     path = folder / "scores.json"
     if not path.exists():
         row, translator = dict(about), load_pretrained(folder)
         for name, pairs in tests.items():
             sources, references = (list(side) for side in zip(*pairs, strict=True))
-            found = translator.translate(sources)
+            found = row[name] = translator.translate(sources)
             for metric, score in (("bleu", BLEU()), ("chrf", CHRF())):
                 row[f"{name}_{metric}"] = round(score.corpus_score(found, [references]).score, 2)
-            loss = likelihood(translator, sources, references)
-            row[f"{name}_loss"] = round(loss.nats / loss.pieces, 4)
+            row[f"{name}_loss"] = round(loss(folder, pairs), 4)
         write_text(path, as_json(row))
     return read_json(path, "scores")
+
+
+def compare(rows: list[dict[str, Any]], tests: dict[str, Pairs]) -> None:
+    """Replace translations by the p-value of the difference in BLEU from the first row.
+
+    The paired bootstrap resamples sentences, so that it knows the chance in the choice of the test
+    and not that of the training.
+    """
+    for name, pairs in tests.items():
+        first, references = rows[0][name], [target for _, target in pairs]
+        for row in rows[::-1]:
+            systems = [("first", first), ("other", row.pop(name))]
+            test = PairedTest(systems, {"BLEU": BLEU()}, [references], "bs", n_samples=1000)
+            row[f"{name}_p"] = None if row is rows[0] else float(test()[1]["BLEU"][1].p_value)
 
 
 def fine_tune(runs: Path) -> pd.DataFrame:
@@ -118,33 +146,27 @@ def fine_tune(runs: Path) -> pd.DataFrame:
     tests = {"manual": texts.test, "general": texts.general_test}
     general = runs / "general"
     data = write_texts(runs / "texts" / "general", texts.general, texts.general_dev)
-    train(TrainingConfig(data=data, out=str(general), **GENERAL), resume=True)
+    once(TrainingConfig(data=data, out=str(general), **GENERAL))
     rows = [measure(general, {"arm": "general", "pairs": 0, "seed": 1}, tests)]
 
-    def run(arm: str, amount: int, seed: int, factor: float) -> tuple[Path, float]:
-        """Train a run: its folder, and its loss on the manual's development stretch."""
-        name = f"{arm}-{amount}-{seed}-{factor}".replace(" ", "-")
-        place = runs / "texts" / f"{arm}-{amount}-{seed}".replace(" ", "-")
-        data = write_texts(place, texts.sample(arm, amount, seed), texts.dev)
-        one = {"data": data, "out": str(runs / name), "seed": seed, "factor": factor}
+    def run(arm: str, amount: int, seed: int, factor: float) -> Path:
+        name = f"{arm}-{amount}-{seed}".replace(" ", "-")
+        data = write_texts(runs / "texts" / name, texts.sample(arm, amount, seed), texts.dev)
+        one = {"data": data, "out": f"{runs / name}-{factor}", "seed": seed, "factor": factor}
         if arm == "from scratch":
-            config = TrainingConfig(**SCRATCH, **one)
-        else:
-            config = fine_tuning(general, **BATCH, **SHORT, **one)
-        folder = train(config, resume=True)
-        sources, references = (list(side) for side in zip(*texts.dev, strict=True))
-        found = likelihood(load_pretrained(folder), sources, references)
-        return folder, found.nats / found.pieces
+            return once(TrainingConfig(**SCRATCH, **one))
+        return once(fine_tuning(general, **BATCH, **SHORT, **one))
 
-    chosen = {}
+    chosen: dict[str, float] = {}
     for arm, rates in RATES.items():
-        tried = {rate: run(arm, 2000, SEEDS[0], rate)[1] for rate in rates}
+        tried = {rate: loss(run(arm, TRIED, SEEDS[0], rate), texts.dev) for rate in rates}
         chosen[arm] = min(tried, key=tried.__getitem__)
     chosen["mixed"] = chosen["fine-tuned"]
-    for seed, amount, arm in product(SEEDS, AMOUNTS, ARMS):
-        folder, _ = run(arm, amount, seed, chosen[arm])
+    for seed, amount, arm in product(SEEDS, AMOUNTS, chosen):
+        folder = run(arm, amount, seed, chosen[arm])
         about = {"arm": arm, "pairs": amount, "seed": seed, "factor": chosen[arm]}
         rows.append(measure(folder, about, tests))
+    compare(rows, tests)
     return pd.DataFrame(rows)
 
 
