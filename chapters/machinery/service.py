@@ -18,7 +18,7 @@ async def translate_together(waiting: asyncio.Queue) -> None:
         batch = [await waiting.get()]
         while len(batch) < TOGETHER and not waiting.empty():
             batch.append(waiting.get_nowait())
-        batch = [(text, answer) for text, answer in batch if not answer.done()]  # none too late
+        batch = [each for each in batch if not each[1].done()]  # those that are not late
         try:
             found = await asyncio.to_thread(translator.translate, [text for text, _ in batch])
         except Exception as error:  # concerns this batch; the service continues
