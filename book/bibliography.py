@@ -3,7 +3,7 @@
 It registers the pybtex style `paper`. An entry of `references.bib` with a field `number` is
 labeled with this number, such as [2]; any other entry is a source that the book adds and is labeled
 with its first author and year, such as [Rush18]. The numbered entries come first, in order,
-followed by ours in alphabetical order.
+followed by ours in alphabetical order. Each ends with what the book needs it for, its field `why`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pybtex.database import BibliographyData, Entry, parse_file
 from pybtex.plugin import register_plugin
+from pybtex.richtext import Tag, Text
 from pybtex.style import FormattedEntry
 from pybtex.style.formatting.unsrt import Style as UnsrtStyle
 from pybtex.style.labels import BaseLabelStyle
@@ -69,7 +70,9 @@ class PaperStyle(UnsrtStyle):
         entry.fields.pop("number", None)
         if "issue" in entry.fields:
             entry.fields["number"] = entry.fields["issue"]
-        return super().format_entry(label, entry, bib_data)
+        formatted = super().format_entry(label, entry, bib_data)
+        formatted.text = Text(formatted.text, " ", Tag("em", entry.fields["why"], "."))
+        return formatted
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

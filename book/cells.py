@@ -153,26 +153,19 @@ class InlineFigures(SphinxPostTransform):
                 (parent if alone else image).replace_self(figure)
 
 
-class PicturesFirst(SphinxPostTransform):
-    """Put the folded code of a picture below the picture."""
+class ResultsFirst(SphinxPostTransform):
+    """Put the folded code of a picture, table or verdict below it."""
 
     default_priority = 200  # runs after myst-nb folded the cells
     formats = ("html",)
-    drawn = re.compile(
-        r'class="(film|alive|stages|live|playground)\b|<svg(?! class="(wide|narrow|marks))'
-    )
 
     def run(self, **kwargs) -> None:
         for cell in self.document.findall(shows_code):
             tags = cell["cell_metadata"].get("tags", [])
             kept = {"solution", "check"} & set(tags) or "export" in cell["cell_metadata"]
-            if kept or len(cell) != 2 or "hide-input" not in tags:
-                continue
-            shown = [raw.astext() for raw in cell.children[1].findall(nodes.raw)]
-            chart = bool(shown) and shown[-1].startswith('<div class="chart"')
-            if chart or any(map(self.drawn.search, shown)):
+            if len(cell) == 2 and "hide-input" in tags and not kept:
                 cell.children.reverse()
-                cell["classes"].append("picture-first")
+                cell["classes"].append("result-first")
 
 
 class LargeCharts(SphinxPostTransform):

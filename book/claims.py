@@ -31,8 +31,6 @@ MARKS = {
     "open": ("○", "#999999"),
 }  # sign and color of each verdict; the sign is for readers who cannot distinguish the colors
 
-REFUTED = "What would have refuted it"
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -60,10 +58,16 @@ class Verdict:
         """The rule at the left of a verdict, in CSS; it is broken while the verdict is open."""
         return f"4px {'dashed' if self.verdict == 'open' else 'solid'} {MARKS[self.verdict][1]}"
 
+    @property
+    def refuted(self) -> str:
+        """What would refute the claim, or does, in a sentence."""
+        is_so = "is" if self.verdict in ("differs", "not reproduced here") else "would be"
+        return f"It {is_so} refuted by {self.control}."
+
     def __str__(self) -> str:
         mark, _ = MARKS[self.verdict]
         told = f"{mark} {self.verdict} ({self.place}): {self.statement}\n  {self.evidence}"
-        return f"{told}\n  {REFUTED}: {self.control}"
+        return f"{told}\n  {self.refuted}"
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         mark, _ = MARKS[self.verdict]
@@ -76,7 +80,7 @@ class Verdict:
             f'<p style="margin: 0"><strong>{mark} {text["verdict"]}</strong> · {self.place} · '
             f"{text['statement']}</p>"
             f'<p style="margin: 0; font-size: 0.9em">{text["evidence"]}</p>'
-            f'<p style="margin: 0; font-size: 0.9em"><em>{REFUTED}:</em> {text["control"]}</p>'
+            f'<p style="margin: 0; font-size: 0.9em"><em>{html.escape(self.refuted)}</em></p>'
             "</aside>"
         )
         return {
@@ -117,9 +121,9 @@ def claim(
         kind: the evidence, one of KINDS; "by construction" means a proof, a count or a property.
         holds: whether the claim is true, as computed; None if this cannot be decided here.
         evidence: the numbers that decide it, in a few words.
-        control: what would have refuted the claim, in a phrase: what was compared with what (an
-            untrained model, shuffled labels, other heads, the mean of other sentences), and the
-            result that the experiment could have had.
+        control: what would refute the claim, to follow "It would be refuted by": a result that the
+            experiment could have had, compared with an untrained model, shuffled labels, other
+            heads, or the mean of other sentences.
 
     Returns: the verdict; a small training run without the effect is "not reproduced here".
 

@@ -14,7 +14,7 @@ from cells import (
     InlineFigures,
     LargeCharts,
     PaperLayer,
-    PicturesFirst,
+    ResultsFirst,
     Symbols,
 )
 from execution import choose_cache, execute_chapters
@@ -68,7 +68,7 @@ def setup(app: Sphinx) -> dict[str, bool]:
     app.add_directive("live", Live)
     app.add_directive("turn", Turn)
     at_cells = Cells, PaperLayer, Claims, Modules
-    for transform in (*at_cells, InlineFigures, LargeCharts, Symbols, PicturesFirst, Reference):
+    for transform in (*at_cells, InlineFigures, LargeCharts, Symbols, ResultsFirst, Reference):
         app.add_post_transform(transform)
     app.connect("autodoc-process-docstring", read_docstring, priority=400)  # runs before napoleon
     app.connect("config-inited", choose_cache, priority=100)

@@ -72,6 +72,8 @@ def read_docstring(app: Sphinx, what, name, thing, options, lines: list[str]) ->
     pages = {doc.removeprefix("chapters/") for doc in app.env.found_docs}
     fields: list[str] = []
     for line in lines:
+        if not line.lstrip().startswith(">>>"):  # what is in quotes is code
+            line = re.sub(r'(?<!`)(\w+=)?"[^"\s]*"(?!`)', r"``\g<0>``", line)
         if field := re.match(r"(Attributes|Returns|Raises|Source): (.+)", line):
             text = link_parts(field[2], pages) if field[1] == "Source" else field[2]
             name = "returns" if field[1] == "Returns" else field[1]
@@ -116,7 +118,7 @@ def summary(name: str, thing: object) -> str:
     if not (isinstance(thing, type) and issubclass(thing, Exception)):
         given = signature(thing).parameters.values()
         plain = [p.replace(annotation=Signature.empty) for p in given if p.name != "self"]
-        shown = ", ".join(map(str, plain))
+        shown = re.sub(r"<function (\w+) at \w+>", r"\1", ", ".join(map(str, plain)))
         arguments = f"({shown if len(shown) < 80 else shown[:80].rpartition(', ')[0] + ', …'})"
     text = " ".join((getdoc(thing) or "").partition("\n\n")[0].split())
     first = re.split(r"(?<=\.) (?=[A-Z])", text)[0].replace("`", "")
@@ -130,8 +132,8 @@ def described(name: str, thing: object) -> list[str]:
         return [f".. autoclass:: {place}", "   :members:", "   :undoc-members:", ""]
     if isroutine(thing):
         return [f".. autofunction:: {place}", ""]
-    value = [] if len(repr(thing)) < 100 else ["   :no-value:"]
-    return [f".. autodata:: {place}", *value, ""]
+    # Here autodoc would describe the class.
+    return [f".. py:data:: {place}", f"   :value: {thing!r}", ""]
 
 
 def name_module(cell: nodes.container, module: str, api: str) -> None:
@@ -165,7 +167,10 @@ class Modules(SphinxPostTransform):
 
 
 class Reference(SphinxPostTransform):
-    """On the reference page, link each name to the cell that defines it."""
+    """On the reference page, link each name to the cell that defines it.
+
+    The sentence that unfolds a name is not repeated below.
+    """
 
     default_priority = 196
     formats = ("html",)
@@ -185,3 +190,8 @@ class Reference(SphinxPostTransform):
                 link = nodes.reference("", "", refuri=target, internal=True, classes=["home"])
                 link += nodes.Text("in the book")
                 entry += link
+        for fold in self.document.findall(details):
+            said = re.sub(r"<code>.*?</code> ", "", fold.get("summary", ""))
+            first = next(fold.findall(addnodes.desc_content), [None])[0:1]
+            if first and first[0].astext() == html.unescape(said):
+                first[0].parent.remove(first[0])

@@ -29,7 +29,7 @@ MODELS = Path(__file__).resolve().parent.parent / "data" / "models"
 TURNED = "multi30k-en-de"  # the model on which readers' parts run
 RESULTS = MODELS.parent / "results"
 # Heads of the captions model that the first picture offers: their names, layers and numbers.
-NAMED = [("finds the word", [3, 1]), ("looks back", [0, 0]), ("rests at the end", [0, 2])]
+NAMED = [("finds the word", [2, 1]), ("looks back", [0, 0]), ("rests at the end", [0, 2])]
 TURN = re.compile(r"^```\{turn\} (\w+)$", re.MULTILINE)
 ASKED = re.compile(r"^```\{live\} \w+\n(?:^:.*\n)*?^:model: (\S+)$", re.MULTILINE)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import html
 from pathlib import Path
 
+import numpy as np
 import vl_convert
 
 from annotated import load_pretrained
@@ -36,6 +37,16 @@ def places(words: list[str]) -> list[float]:
     return [60 + scale * place for place in at]
 
 
+def taper(start: float, end: float, width: float) -> str:
+    """Corners of a curve from a point at the top to its full width at the bottom."""
+    t = np.linspace(0, 1, 40)
+    middle = np.stack([start + (end - start) * t**2 * (3 - 2 * t), TOP + (BOTTOM - TOP) * t])
+    across = np.gradient(middle, axis=1)[::-1] * [[-1], [1]]
+    across *= width * t / 2 / np.hypot(*across)
+    corners = np.concatenate([middle + across, (middle - across)[:, ::-1]], axis=1)
+    return " ".join(f"{x:.1f},{y:.1f}" for x, y in corners.T)
+
+
 def picture(model: str = "multi30k-en-de") -> str:
     """The picture as SVG."""
     found = merge_words(read_attention(load_pretrained(model), SENTENCE)["cross"])
@@ -51,12 +62,8 @@ def picture(model: str = "multi30k-en-de") -> str:
         along = end - BROADEST * sum(row) / 2  # curves arrive side by side
         for start, weight in zip(above, row, strict=True):
             along += BROADEST * weight / 2
-            bend = (TOP + BOTTOM) / 2
-            parts.append(
-                f'<path d="M{start:.0f} {TOP}C{start:.0f} {bend} {along:.0f} {bend} '
-                f'{along:.0f} {BOTTOM}" fill="none" stroke="{COLORS["blue"]}" '
-                f'stroke-width="{BROADEST * weight:.1f}" stroke-opacity="0.55"/>'
-            )
+            points = taper(start, along, BROADEST * weight)
+            parts.append(f'<polygon points="{points}" fill="{COLORS["blue"]}" opacity="0.55"/>')
             along += BROADEST * weight / 2
     middle = 'text-anchor="middle" fill="#27272a"'
     for words, at, y in (found.keys, above, TOP - 12), (found.queries, below, BOTTOM + 30):

@@ -172,13 +172,17 @@ def story(entries: list[Entry]) -> str:
 
 
 def beside(entries: list[Entry], address: Callable[[str], str]) -> str:
-    """The verdicts on one paragraph, as a note in its margin that leads to their boxes."""
+    """The verdicts on one paragraph, as a note in its margin that leads to their boxes.
+
+    Where there are several, each says which of the paragraph's claims it judges.
+    """
     told = []
     for page, verdict in entries:
-        name, said = verdict.verdict, typeset(html.escape(verdict.statement))
+        name = verdict.verdict
+        said = f" {typeset(html.escape(verdict.statement))}" if len(entries) > 1 else ""
         told.append(
             f'<p style="--edge: {verdict.edge}"><a href="{address(page)}#claim-{verdict.id}">'
-            f"<strong>{MARKS[name][0]} {name}</strong></a> {said}</p>"
+            f"<strong>{MARKS[name][0]} {name}</strong></a>{said}</p>"
         )
     label = f"{entries[0].verdict.mark}: verdict{'s' * (len(told) > 1)}"
     return f'<aside class="beside" role="note" aria-label="{label}">{"".join(told)}</aside>'

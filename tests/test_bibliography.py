@@ -31,7 +31,7 @@ def surnames(entry: Entry) -> list[str]:
 @pytest.mark.parametrize("entry", ENTRIES.values(), ids=list(ENTRIES))
 def test_entry_is_complete(entry: Entry):
     fields = entry.fields
-    assert entry.persons["author"] and fields["title"]
+    assert entry.persons["author"] and fields["title"] and fields["why"]
     assert "others" not in [str(person) for person in entry.persons["author"]]
     assert re.fullmatch(r"(19|20)\d\d", fields["year"])
     assert {"doi", "eprint", "url"} & set(fields) or "number" not in fields

@@ -19,6 +19,7 @@ from bibliography import labels
 from cells import SYMBOLS
 from contents import CHAPTERS, ROOT, pages
 from links import modules
+from outlines import broad_end
 from playwright.sync_api import expect
 from reading import STATIONS
 
@@ -416,8 +417,8 @@ def test_the_first_picture_shows_what_python_computes(visit, translator) -> None
         assert words.all_inner_texts() == ends
         for q, row in enumerate(weights.tolist()):
             curves = tab.locator(".hero .picture g").nth(q).locator("path")
-            drawn = curves.evaluate_all("all => all.map((one) => one.getAttribute('stroke-width'))")
-            drawn = [float(width) / 18 for width in drawn]
+            drawn = curves.evaluate_all("all => all.map((one) => one.getAttribute('d'))")
+            drawn = [broad_end(path) / 18 for path in drawn]
             assert len(drawn) <= sum(weight > 0.024 for weight in row)
             assert sum(drawn) == pytest.approx(sum(w for w in row if w >= 0.03), abs=0.08)
             assert max(drawn) == pytest.approx(max(row), abs=0.006)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from annotated.data import END, START, Batch, encode_source, encode_target, pad_
 from annotated.decoding import beam_search, greedy_decode
 from annotated.machinery.errors import InputError, MissingExtra
 from annotated.machinery.formats.export import export_model, write_ctranslate2, write_onnx
+from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.translator import Translator
 from annotated.model import EncoderDecoder
 
@@ -155,3 +157,22 @@ def test_what_is_there_is_left_alone(tmp_path: Path):
     with pytest.raises(InputError, match=r"onnx, ctranslate2.*got 'torch'"):
         export_model(tiny(), "torch", tmp_path / "new")
     assert os.listdir(tmp_path) == ["file"] and (tmp_path / "file").read_text() == "mine"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("form", "library"),
+    [("onnx", "onnxruntime"), ("ctranslate2", "ctranslate2"), ("huggingface", "transformers")],
+)
+def test_the_example_in_a_card_runs_where_it_stands(tmp_path, form: str, library: str):
+    """With a model whose greedy and beam search agree; its own card stays, without dead links."""
+    pytest.importorskip(library)
+    translator = load_pretrained("multi30k-en-de")
+    export_model(translator, form, tmp_path / "out")
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert card.startswith(translator.card[:200]) and "(log.csv)" in translator.card
+    assert "(log.csv)" not in card and "research and education" in card and "length^p" in card
+    code = card.partition("## In this folder")[2].split("```python\n")[1].split("```")[0]
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path / "out", capture_output=True, text=True)
+    assert translator.translate("A man is riding a bicycle.") in done.stdout, done.stderr

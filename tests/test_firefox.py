@@ -9,7 +9,6 @@ import shutil
 import struct
 import time
 from collections.abc import Callable
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +27,9 @@ from annotated.machinery.formats.export import FORMS, export_model
 from annotated.machinery.formats.firefox import read_firefox
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.recording import record_attention
-from annotated.machinery.runs.trainer import train
 from annotated.machinery.scoring import bleu
 from annotated.machinery.translator import Translator
 from annotated.machinery.visualization.weights import read_attention
-from annotated.training import TrainingConfig
 
 SHIPPED = resource_path("models") / "firefox-en-pt"
 # Sentences of Tatoeba (tatoeba.org, CC BY 2.0 FR), and what another engine that runs Firefox's
@@ -221,20 +218,6 @@ def test_attention_is_read_from_it_and_it_is_not_exported(shipped, tmp_path):
     for form in FORMS:
         with pytest.raises(InputError, match=f"{form}.*norm_eps=1e-09"):
             export_model(shipped, form, tmp_path / "out")
-
-
-def test_what_cannot_be_trained_on_is_refused(one_vocabulary, tmp_path):
-    folder = with_model(one_vocabulary, tmp_path / "raw")
-    translator = load_pretrained(folder)
-    translator.save(tmp_path / "own")
-    for split, lang in product(("train", "dev"), ("en", "de")):
-        (tmp_path / f"{split}.{lang}").write_text("\n".join(LINES) + "\n", encoding="utf-8")
-    c = translator.model.config
-    given = {name: getattr(c, name) for name in ("N", "d_model", "d_ff", "h", "bias")}
-    given |= {"data": f"{tmp_path}-en-de", "out": str(tmp_path / "run"), "vocab_size": c.src_vocab}
-    for weights, message in ((folder, "format"), (tmp_path / "own", "norm_eps=1e-05.*1e-09")):
-        with pytest.raises(InputError, match=message):
-            train(TrainingConfig(weights=str(weights), **given))
 
 
 Change = Callable[[list[Item]], list[Item]]

@@ -161,7 +161,8 @@ def test_a_wheel_of_the_source_distribution_is_whole_and_leads_outside(tmp_path:
         (name,) = [name for name in names if name.endswith(".dist-info/METADATA")]
         metadata = message_from_bytes(file.read(name))
     package, data = ROOT / "annotated", ROOT / "data"
-    inside = [*package.rglob("*.py"), *package.rglob("*.pyi"), package / "py.typed"]
+    kinds = "*.py", "*.pyi", "py.typed", "*.md", "*.html"
+    inside = [path for kind in kinds for path in package.rglob(kind)]
     expected = {path.relative_to(ROOT).as_posix() for path in inside}
     files = [*(data / "models").rglob("*"), *(data / "results").rglob("*"), data / "corpora.toml"]
     expected |= {f"annotated/{p.relative_to(data).as_posix()}" for p in files if p.is_file()}

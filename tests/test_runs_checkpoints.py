@@ -29,7 +29,7 @@ from annotated.machinery.runs.checkpoints import (
 )
 from annotated.machinery.runs.logs import Progress
 from annotated.machinery.runs.processes import StopRequest
-from annotated.machinery.runs.trainer import Trainer, train
+from annotated.machinery.runs.trainer import Trainer, start_run, train
 from annotated.model import TransformerConfig
 from annotated.optimizer import paper_optimizer
 from annotated.training import TrainingConfig, model_config
@@ -111,7 +111,14 @@ def test_a_checkpoint_of_other_tensors_is_refused(config, capsys, change: dict):
 
 @pytest.mark.parametrize(
     "name",
-    ["model.safetensors", "config.json", "log.html", ".saved", "checkpoint-00000030.safetensors"],
+    [
+        "model.safetensors",
+        "config.json",
+        "log.html",
+        "README.md",
+        ".saved",
+        "checkpoint-00000030.safetensors",
+    ],
 )
 def test_a_pipe_is_neither_read_nor_replaced(config: TrainingConfig, capsys, name: str):
     folder = train(config)
@@ -267,6 +274,12 @@ def test_a_checkpoint_with_another_number_is_refused(config: TrainingConfig, cap
     assert checkpoints.newest_checkpoint(Path(config.out)) == path
     assert kept.read_text() == "kept" and not other.exists()
     assert str(other) in capsys.readouterr().err
+
+
+def test_what_an_interruption_leaves_is_not_averaged(config: TrainingConfig, capsys):
+    start_run(config)._save(checkpoints.INTERRUPTED)
+    assert "without being averaged" in refused(f"average {config.out}", capsys)
+    assert load_pretrained(config.out).translate("one two.", beam=1) is not None
 
 
 def test_only_checkpoints_of_one_model_are_averaged(tmp_path: Path):

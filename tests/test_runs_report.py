@@ -2,17 +2,19 @@
 
 import math
 import re
+import shlex
 import time
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
-from xml.etree import ElementTree
 
 import pytest
 import sacrebleu
 import torch
 from small_runs import exact, rows, same, tensors
 
+import annotated
+from annotated.machinery.cli.main import main
 from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.errors import InputError
 from annotated.machinery.formats.pretrained import load_pretrained
@@ -68,25 +70,47 @@ def test_the_scores_are_those_of_the_checkpoint_and_change_nothing(config, tmp_p
     examples = recorder.evaluations[-1][1]
     assert len(examples) == 3 and {*examples} <= {*zip(sources, references, found, strict=True)}
     page = (folder / "log.html").read_text(encoding="utf-8")
-    assert "refresh" not in page and not re.search("https?:|<script|<link|<img", page)
+    assert "refresh" not in page and not re.search("https?:|src=|<link|<img", page)
     for example in examples:
         assert example.translation in page and str(example) in said
 
 
-def test_the_page_draws_each_value_of_the_log(config: TrainingConfig):
+def test_the_page_draws_each_value_of_the_log(config: TrainingConfig, browser):
+    """Offline; and no text of a translation is taken for markup."""
     log = RunLog(Path(config.out))
     for update, loss in (10, 4.0), (20, 2.0), (30, 3.0):
         log.add({"update": update, "train_loss": loss, "dev_loss": loss if update == 20 else ""})
-    report.write_page(config, [report.Example("<a>", "&", "b")], ended=False)
-    page = (Path(config.out) / "log.html").read_text(encoding="utf-8")
-    assert "<td>&lt;a&gt;<td>&amp;<td>b" in page and "refresh" in page and "10 of 30" not in page
-    (drawing,) = re.findall("<svg.*?</svg>", page)
-    training, development = ElementTree.fromstring(drawing).findall("polyline")
-    points = [tuple(map(float, point.split(","))) for point in training.get("points").split()]
-    heights = [y for _, y in points[1:]]
-    assert points[0] == points[1] and heights[0] < heights[2] < heights[1]
+    examples = [report.Example("<a>", "&", "</script><b>")]
+    report.write_page(config, examples, ended=False)
+    tab = browser.new_context(offline=True).new_page()
+    tab.goto((Path(config.out) / "log.html").as_uri())
+    assert tab.locator("td").all_text_contents()[3:] == [*examples[0]]
+    assert tab.locator("h1").inner_text() == "run: 30 of 30 updates"
+    assert tab.locator("meta[http-equiv=refresh]").count() == 1
+    curves = [line.get_attribute("points") for line in tab.locator("svg polyline").all()]
+    training, development = ([(*map(float, p.split(",")),) for p in c.split()] for c in curves)
+    heights = [y for _, y in training[1:]]
+    assert training[0] == training[1] and heights[0] < heights[2] < heights[1]
     assert heights[2] == pytest.approx((heights[0] + heights[1]) / 2)  # 3 is between 4 and 2
-    assert development.get("points").split() == [training.get("points").split()[2]] * 2
+    assert development == [training[2]] * 2
+    tab.context.close()
+
+
+def test_a_finished_run_has_a_card_that_says_how_to_make_it_again(config, monkeypatch):
+    """And one that the user has written stays."""
+    folder = train(replace(config, dropout=0.2))
+    card, asked = (folder / "README.md").read_text(encoding="utf-8"), list[TrainingConfig]()
+    (command,) = re.findall("`annotated (train .*)`", card)
+    monkeypatch.setattr(annotated, "train", lambda c, *_: asked.append(c), raising=False)
+    main(shlex.split(command))
+    assert asked == [read_config(folder)]
+    size = sum(p.numel() for p in load_pretrained(folder).model.parameters())
+    assert f"{size:,} parameters" in card and rows(config)[-1]["dev_bleu"] in card
+    assert "tok:13a" in card and "mean of the last checkpoints, 2 of them" in card
+    (folder / "README.md").write_text("mine")
+    monkeypatch.undo()
+    main(["average", str(folder)])
+    assert (folder / "README.md").read_text() == "mine"
 
 
 def test_tensorboard_receives_numbers_and_translations(config: TrainingConfig):

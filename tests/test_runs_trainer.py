@@ -85,7 +85,7 @@ def test_what_a_run_leaves_behind(config: TrainingConfig, corpus: Path):
     files = (
         "config.json corpus.json log.csv log.html model.safetensors tokenizer.json training.json"
     )
-    kept = {".lock", ".saved", "prepared", *checkpoints, *files.split()}
+    kept = {".lock", ".saved", "prepared", "README.md", *checkpoints, *files.split()}
     assert {path.name for path in folder.iterdir()} == kept
     assert read_config(folder) == replace(config, parts=1)  # one for each process
     log = rows(config)

@@ -9,7 +9,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from annotated.machinery.errors import InputError
 from annotated.machinery.visualization.drawing import attention_lines, heat_map
+from annotated.machinery.visualization.weights import AttentionWeights
 
 
 def test_a_first_view_of_what_is_not_there_is_refused():
@@ -19,6 +21,28 @@ def test_a_first_view_of_what_is_not_there_is_refused():
     for full in 0, -1, 2, float("nan"), "1":
         with pytest.raises(ValueError, match="full"):
             heat_map(torch.zeros(1, 1), ["a"], full=full)
+
+
+def test_what_is_read_is_drawn_with_its_words():
+    """And a map of one head is the same as of its matrix."""
+    weights, words = torch.randn(2, 3, 2, 4).softmax(dim=-1), (["a", "b"], ["▁c", "d", "e", "f"])
+    read = AttentionWeights(weights, *words)
+    drawn = lambda chart: chart.to_dict()["data"]["values"]
+    assert drawn(attention_lines(read)) == drawn(attention_lines(weights, *words))
+    for layer, head in (1, 2), (None, 3):
+        its = weights[(layer or 2) - 1, head - 1]
+        assert drawn(heat_map(read, layer=layer, head=head)) == drawn(heat_map(its, *words))
+    for wrong in {"layer": 3}, {"layer": 0}, {"head": 4}:
+        with pytest.raises(InputError, match=next(iter(wrong))):
+            heat_map(read, **wrong)
+    with pytest.raises(InputError, match="words"):
+        heat_map(weights)
+
+
+@pytest.mark.slow
+def test_a_chart_is_saved_as_a_picture(tmp_path: Path):
+    heat_map(torch.eye(2), ["a", "b"]).save(tmp_path / "map.png")
+    assert (tmp_path / "map.png").read_bytes()[1:4] == b"PNG"
 
 
 def test_alternative_texts_name_the_strongest_weights():

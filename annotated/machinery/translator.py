@@ -21,7 +21,7 @@ from annotated.decoding import beam_search
 from annotated.machinery.checks import check_names, check_search, each_text, usable_device
 from annotated.machinery.corpora.vocabularies import write_tokenizers
 from annotated.machinery.errors import InputError, check_whole
-from annotated.machinery.files import writing_new_folder
+from annotated.machinery.files import write_text, writing_new_folder
 from annotated.machinery.formats.own import own_weights, save_model
 from annotated.machinery.progress import progress_bar
 from annotated.model import EncoderDecoder
@@ -45,11 +45,13 @@ class Translator:
     Args:
         model: dropout is off while it translates.   tokenizer: the vocabulary.
         target_tokenizer: for target text, if its rules or pieces differ.
+        card: what is said of the model in the README.md beside it.
     """
 
     model: EncoderDecoder
     tokenizer: Tokenizer
     target_tokenizer: Tokenizer | None = None
+    card: str = ""
 
     @overload
     def translate(self, text: str, **options: Any) -> str: ...
@@ -164,3 +166,5 @@ class Translator:
         with writing_new_folder(folder) as part:
             write_tokenizers(part, self.tokenizer, self.target_tokenizer)
             save_model(part, weights, self.model.config, half, self.model.parts, buffers)
+            if self.card:
+                write_text(part / "README.md", self.card)

@@ -1,6 +1,6 @@
 // Draws the charts of a page, in the colors of the theme, and draws them again when it changes.
 (() => {
-  const { make, button, controls, fade } = window.elements;
+  const { make, button, controls } = window.elements;
   const here = document.currentScript.src;
 
   const dark = () => document.documentElement.dataset.theme === "dark";
@@ -173,7 +173,7 @@
       chart.canvas = make("div");
       const onclick = () => enlarge(chart);
       chart.append(chart.canvas, button({ className: "enlarge", textContent: "Enlarge", onclick }));
-      chart.onscroll = () => reach(chart);
+      chart.onscroll = () => reach([chart]);
     }
     const spec = await specOf(chart);
     const length = spec.params?.find(({ name }) => name === "n"); // is kept from page to page
@@ -277,7 +277,7 @@
       .then(() => drawNow(chart))
       .then(() => {
         if (chart.drawing === drawing) chart.classList.add("drawn");
-        reach(chart);
+        reach([chart]);
       })
       .catch((error) => console.error("chart:", error));
     chart.drawing = drawing;
@@ -354,26 +354,37 @@
   }
 
   // What is too wide fades at the right, and can be scrolled with keys, which then turn no page. A
-  // button breaks lines of code, or shows all of them where a phone shows the first ones.
-  function reach(box) {
-    if (box.matches("div.math > div")) fitFormula(box);
-    const wide = box.scrollWidth > box.clientWidth;
-    const tall = box.localName === "pre" && box.scrollHeight > box.clientHeight + 4;
-    if (wide) box.tabIndex = 0;
-    else box.removeAttribute("tabindex");
-    fade(box);
-    box.classList.toggle("tall", tall);
-    if (tall || (wide && box.localName === "pre")) box.button ??= letWrap(box);
-    if (!box.button) return;
-    box.button.hidden = !wide && !tall && !box.classList.contains("wrapped");
-    if (wide || tall) box.button.textContent = tall ? "All lines" : "Wrap lines";
+  // button breaks lines of code, or shows all of them where a phone shows the first ones. All boxes
+  // are measured before the first is changed, because a change lays out the page anew.
+  function reach(boxes) {
+    fitFormulas(boxes.filter((box) => box.matches("div.math > div")));
+    const measured = boxes.map((box) => ({
+      box,
+      wide: box.scrollWidth > box.clientWidth,
+      tall: box.localName === "pre" && box.scrollHeight > box.clientHeight + 4,
+      fades: box.scrollLeft + box.clientWidth < box.scrollWidth - 4,
+    }));
+    for (const { box, wide, tall, fades } of measured) {
+      if (wide) box.tabIndex = 0;
+      else box.removeAttribute("tabindex");
+      box.classList.toggle("fades", fades);
+      box.classList.toggle("tall", tall);
+      if (tall || (wide && box.localName === "pre")) box.button ??= letWrap(box);
+      if (!box.button) continue;
+      box.button.hidden = !wide && !tall && !box.classList.contains("wrapped");
+      if (wide || tall) box.button.textContent = tall ? "All lines" : "Wrap lines";
+    }
   }
 
   // A formula that is a little wider than a phone becomes a little smaller.
-  function fitFormula({ children: [formula, more], clientWidth, scrollWidth }) {
-    if (innerWidth > 576 || more || !formula || formula.style.fontSize) return;
-    const share = clientWidth / scrollWidth;
-    if (share < 1 && share > 0.75) formula.style.fontSize = `${Math.floor(100 * share)}%`;
+  function fitFormulas(boxes) {
+    if (innerWidth > 576) return;
+    const alone = boxes.filter(({ children: [formula, more] }) => formula && !more);
+    const shares = alone.map(({ clientWidth, scrollWidth }) => clientWidth / scrollWidth);
+    for (const [i, { firstElementChild }] of alone.entries()) {
+      if (firstElementChild.style.fontSize || shares[i] >= 1 || shares[i] <= 0.75) continue;
+      firstElementChild.style.fontSize = `${Math.floor(100 * shares[i])}%`;
+    }
   }
 
   // A docstring unfolds and folds.
@@ -395,17 +406,15 @@
     const outputs = ".output:has(> table, > div > table), .output > [style*='overflow-x'], pre";
     const wide = `article :is(.pst-scrollable-table-container, ${outputs}), div.math > div`;
     const boxes = [...document.querySelectorAll(wide)];
-    const sizes = new ResizeObserver((entries) => {
-      for (const { target } of entries) reach(target);
-    });
+    const sizes = new ResizeObserver((entries) => reach(entries.map(({ target }) => target)));
     for (const box of boxes) {
       box.onkeydown = (event) => {
         if (box.tabIndex === 0 && event.key.startsWith("Arrow")) event.stopPropagation();
       };
-      box.onscroll = () => reach(box);
+      box.onscroll = () => reach([box]);
       sizes.observe(box);
     }
-    document.fonts.ready.then(() => boxes.forEach(reach));
+    document.fonts.ready.then(() => reach(boxes));
   }
 
   // What a link leads to on this page; a % in it may begin no letter.

@@ -98,6 +98,27 @@ window.elements = (() => {
     return make("form", { onsubmit }, label, make("button", { textContent: verb }));
   }
 
+  // The outline of a curve that tapers from the word that attends to the one that it finds, in a
+  // row above it or, turned, in a column to its left.
+  function taper([x, y], [u, v], width, turned) {
+    const [across, down] = [(x + u) / 2, (y + v) / 2];
+    const bends = turned ? [across, y, across, v] : [x, down, u, down];
+    const [xs, ys] = [0, 1].map((i) => [[x, y][i], bends[i], bends[i + 2], [u, v][i]]);
+    const steps = range(25).map((i) => i / 24);
+    const sides = [1, -1].map((side) =>
+      steps.map((t) => {
+        const s = 1 - t; // a Bézier curve, its direction, and half its width to one side
+        const at = (of) => s ** 3 * of[0] + 3 * s * t * (s * of[1] + t * of[2]) + t ** 3 * of[3];
+        const toward = (of) =>
+          s * s * (of[1] - of[0]) + 2 * s * t * (of[2] - of[1]) + t * t * (of[3] - of[2]);
+        const [dx, dy] = [toward(xs), toward(ys)];
+        const half = (side * t * width) / 2 / Math.hypot(dx, dy);
+        return `${(at(xs) - dy * half).toFixed(1)} ${(at(ys) + dx * half).toFixed(1)}`;
+      }),
+    );
+    return `M${[...sides[0], ...sides[1].reverse()].join("L")}Z`;
+  }
+
   // What may be wider than the page fades at the right and scrolls, with keys too, which then turn
   // no page.
   function fade(box) {
@@ -140,5 +161,5 @@ window.elements = (() => {
 
   const numbers = { range, sum, mean, meanTable, tableOf, plain, wordOf, percent, headName };
   const parts = { make, button, shape, table, headButton, slider, controls, choice, sentenceForm };
-  return { ...numbers, ...parts, fade, wide, check, rove, dataOf, isCalm };
+  return { ...numbers, ...parts, taper, fade, wide, check, rove, dataOf, isCalm };
 })();

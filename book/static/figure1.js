@@ -1,6 +1,7 @@
 // Figure 1, alive: the vectors of one sentence at every box. The numbers stand in the page.
 window.figure1 = (() => {
-  const { range, make, button, shape, slider, controls, check, dataOf, isCalm } = window.elements;
+  const { range, make, button, shape, taper, slider, controls, check, dataOf, isCalm } =
+    window.elements;
   const [CELLS, WIDTH, ROW, TITLE, NAMES, STRIPS, CELL, RAY] = [32, 340, 24, 20, 66, 100, 6, 300];
   const STACKS = ["encoder", "decoder"];
   // Boxes count from the bottom, as data-box says: embedding and positions, a layer's, two on top.
@@ -38,12 +39,10 @@ window.figure1 = (() => {
     const rows = range(countOf(view, data));
     const line = (of, from, to, weight) => {
       const [start, end] = [middleOf(of, from, data), middleOf(stack, to, data)];
-      const bend = (NAMES + STRIPS) / 2;
       return {
-        d: `M${NAMES} ${start}C${bend} ${start} ${bend} ${end} ${STRIPS - 3} ${end}`,
-        "stroke-width": Math.max(1, 8 * weight),
+        d: taper([NAMES, start], [STRIPS - 3, end], Math.max(1, 8 * weight), true),
         class: `${kind ? "weight" : ""} ${to === marked ? "marked" : ""}`,
-        "stroke-opacity": weight === 0 ? 1 : to === marked ? 0.35 + 0.65 * weight : 0.12,
+        opacity: weight === 0 ? 1 : to === marked ? 0.35 + 0.65 * weight : 0.12,
       };
     };
     if (!kind) return rows.map((i) => line(stack, i, i, 0));

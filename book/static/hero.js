@@ -2,7 +2,7 @@
 // written. The examples come with the page; the model is loaded for the reader's own sentence.
 window.hero = (() => {
   const { range, sum, tableOf, headName, dataOf, isCalm } = window.elements;
-  const { make, button, shape, check, controls, rove, sentenceForm } = window.elements;
+  const { make, button, shape, taper, check, controls, rove, sentenceForm } = window.elements;
   const BROADEST = 18; // pixels, of a curve whose weight is 1
   const LEAST = 0.03; // smaller weights are not drawn
   const PACE = 380; // milliseconds for each word
@@ -80,7 +80,7 @@ window.hero = (() => {
       row.flatMap((weight, k) => {
         if (weight <= 0.15) return [];
         const [x, u] = [(40 * (k + 0.5)) / row.length, (40 * (q + 0.5)) / weights.length];
-        return [shape("path", { d: `M${x} 1C${x} 18 ${u} 18 ${u} 35`, "stroke-opacity": weight })];
+        return [shape("path", { d: taper([x, 1], [u, 35], 2.5), opacity: weight })];
       }),
     );
     const attributes = { "aria-hidden": "true", preserveAspectRatio: "none" };
@@ -107,12 +107,6 @@ window.hero = (() => {
           : [x + width / 2, y + height * (1 - side)],
       ),
     );
-  function pathOf([x, y], [u, v], aside, columns) {
-    const bend = columns ? (x + u) / 2 : (y + v) / 2;
-    return columns
-      ? `M${x} ${y}C${bend} ${y} ${bend} ${v + aside} ${u} ${v + aside}`
-      : `M${x} ${y}C${x} ${bend} ${u + aside} ${bend} ${u + aside} ${v}`;
-  }
 
   class Hero {
     constructor(box) {
@@ -204,8 +198,8 @@ window.hero = (() => {
       const [from, to] = endsOf(words, columns);
       this.curves = bundle(this.table).map((curves, q) =>
         curves.map(({ k, width, aside }) => {
-          const d = pathOf(from[k], to[q], aside, columns);
-          return { ends: [k, q], path: shape("path", { d, "stroke-width": width.toFixed(2) }) };
+          const end = to[q].map((place, axis) => place + (axis === Number(columns) ? aside : 0));
+          return { ends: [k, q], path: shape("path", { d: taper(from[k], end, width, columns) }) };
         }),
       );
       const groups = this.curves.map((curves) => shape("g", {}, ...curves.map(({ path }) => path)));

@@ -54,13 +54,11 @@ def _configuration(options: argparse.Namespace, given: dict[str, Any]) -> Any:
 
 
 def run_average(options: argparse.Namespace) -> None:
-    from annotated.machinery.runs.checkpoints import list_checkpoints
-    from annotated.machinery.runs.folder import average_run, read_config, run_lock
+    from annotated.machinery.runs.checkpoints import read_config
+    from annotated.machinery.runs.folder import average_run, run_lock
 
     folder = Path(options.folder)
     read_config(folder)  # before a lock is created in a folder that does not belong to a run
-    if not list_checkpoints(folder):
-        raise InputError(f"expected the folder of a run with checkpoints; got {folder}")
     with run_lock(folder):
         average_run(folder, options.last)
     print(folder)
@@ -231,14 +229,8 @@ def run_export(options: argparse.Namespace) -> None:
 
 
 def run_import(options: argparse.Namespace) -> None:
-    from annotated.machinery.formats.hub import model_folder
-
     new_folder(options.out)
     annotated.load_pretrained(options.source).save(options.out)
-    card = model_folder(options.source) / "README.md"
-    if card.is_file():
-        text = card.read_text(encoding="utf-8", errors="replace")
-        write_text(Path(options.out) / card.name, text)
     print(options.out)
 
 

@@ -139,7 +139,9 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     defaults = " ".join(f"{flag_of(name)} {value}" for name, value in DEFAULTS.items())
     parser.epilog = (
         HOW_TO_NAME_DATA
-        + HOW_TO_FINE_TUNE.format(defaults)
+        + HOW_TO_FINE_TUNE.format(
+            fill(defaults, 90, subsequent_indent="  ", break_on_hyphens=False)
+        )
         + (
             "\nexamples:\n  annotated train --data multi30k-en-fr --out runs/en-fr\n"
             "  annotated train --from runs/en-fr --data my/pairs.csv-en-fr --out runs/mine\n\n"

@@ -75,7 +75,8 @@ class EngineTranslator(Translator):
     """
 
     def __init__(self, translator: Translator, precision: str = "float32") -> None:
-        super().__init__(translator.model, translator.tokenizer, translator.target_tokenizer)
+        both = translator.tokenizer, translator.target_tokenizer
+        super().__init__(translator.model, *both, translator.card)
         self.precision, self.folder = precision, exported(translator)
         target, c = self.target_tokenizer or self.tokenizer, self.model.config
         self._pieces = piece_names(self.tokenizer, c.src_vocab)

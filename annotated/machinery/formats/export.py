@@ -21,9 +21,10 @@ from torch import Tensor, nn
 
 from annotated.data import END, PAD, SPECIALS, START, UNK
 from annotated.machinery.checks import head_widths
-from annotated.machinery.corpora.vocabularies import write_tokenizers
+from annotated.machinery.corpora.vocabularies import VOCABULARIES, write_tokenizers
 from annotated.machinery.errors import InputError, extra
 from annotated.machinery.files import write_text, writing_new_folder
+from annotated.machinery.formats.card import export_card
 from annotated.machinery.formats.marian import write_marian
 from annotated.machinery.formats.own import named_parts, own_weights, stored_weights
 from annotated.machinery.stepping import is_watched
@@ -271,7 +272,7 @@ def check_exportable(model: EncoderDecoder, form: str) -> None:
 
 
 def export_model(translator: Translator, form: str, folder: str | Path, half: bool = False) -> None:
-    """Write a model for another program.
+    """Write a model for another program, with a card that tells how to use it there.
 
     Args:
         form: one of `FORMS`.   folder: new or empty.
@@ -284,5 +285,7 @@ def export_model(translator: Translator, form: str, folder: str | Path, half: bo
         raise InputError(f"expected a form out of {', '.join(FORMS)}; got {form!r:.80}")
     check_exportable(translator.model, form)
     stored_weights(own_weights(translator.model), half)
+    target = VOCABULARIES[1 if translator.target_tokenizer else 0]
     with writing_new_folder(folder) as part:
         FORMS[form](translator, part, half)
+        write_text(part / "README.md", export_card(form, translator.card, target))

@@ -22,6 +22,7 @@ from annotated.machinery.corpora import vocabularies
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import reading, settings
 from annotated.machinery.formats import own
+from annotated.machinery.formats.card import BEAM, POWER
 from annotated.machinery.formats.piece_models import read_piece_model, unigram_tokenizer
 from annotated.model import TransformerConfig
 from annotated.positional import sinusoids
@@ -254,8 +255,9 @@ def write_marian(translator: Any, folder: Path, half: bool = False) -> None:
     tokenizer |= {"tokenizer_class": "PreTrainedTokenizerFast", "split_special_tokens": True}
     tokenizer |= {"model_max_length": config["max_position_embeddings"]}
     tokenizer |= {"clean_up_tokenization_spaces": False}
-    # As in our search, none of these symbols is emitted. The search is greedy by default.
-    search = {"suppress_tokens": [START, PAD, UNK], "max_length": 512, "num_beams": 1}
+    # As in our search, none of these symbols is emitted.
+    search = {"suppress_tokens": [START, PAD, UNK], "max_length": 512}
+    search |= {"num_beams": BEAM, "length_penalty": POWER}
     search |= {name: value for name, value in config.items() if name.endswith("_token_id")}
     source = vocabularies.with_end(translator.tokenizer)
     vocabularies.write_tokenizers(folder, source, translator.target_tokenizer)

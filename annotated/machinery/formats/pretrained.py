@@ -100,6 +100,8 @@ def read_model(
         translator = Translator(*read_own(folder, contents, build))
         if run and newest_first(folder):
             told = [f"{folder}: the average of its last checkpoints"]
+    if (card := folder / "README.md").is_file():
+        translator.card = card.read_text(encoding="utf-8", errors="replace")
     return translator, told
 
 

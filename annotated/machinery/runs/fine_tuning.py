@@ -1,12 +1,13 @@
 """The configuration of a run that continues from a trained model."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from annotated.machinery.errors import InputError
 from annotated.machinery.formats.own import Build
 from annotated.machinery.formats.pretrained import read_model
+from annotated.machinery.options import flag_of
 from annotated.model import ModelOptions
 from annotated.training import TrainingConfig
 
@@ -15,6 +16,19 @@ DEFAULTS: dict[str, Any] = {
     "schedule": "cosine", "warmup": 100, "factor": 0.03, "updates": 1000,
     "save_updates": 100, "log_updates": 20, "average": 1,
 }  # fmt: skip
+
+
+def train_options(config: TrainingConfig) -> list[str]:
+    """The options of `annotated train` that make this configuration."""
+    usual, named = TrainingConfig(), set[str]()
+    if config.from_:  # then these have other defaults, or those of the model
+        usual, named = replace(usual, **DEFAULTS), {"data", "out", "dropout", "attention_dropout"}
+    words = []
+    for option in fields(config):
+        value, flag = getattr(config, option.name), flag_of(option.name)
+        if value != getattr(usual, option.name) or option.name in named:
+            words += [flag] if value is True else [flag, str(value)]
+    return words
 
 
 def fine_tuning(

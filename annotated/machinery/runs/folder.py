@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from annotated.machinery.corpora.prepared import PreparedCorpus
@@ -29,6 +29,7 @@ from annotated.machinery.files import (
 from annotated.machinery.formats.own import save_model
 from annotated.machinery.runs import checkpoints
 from annotated.machinery.runs.checkpoints import read_config
+from annotated.machinery.runs.report import write_card
 from annotated.training import TrainingConfig, model_config
 
 # Files left by an aborted start, and by `launch` before it; they are not overwritten.
@@ -43,7 +44,7 @@ def run_lock(folder: Path) -> Iterator[None]:
         if another process trains there, or if its files cannot be written.
     """
     check_folder(folder)
-    for name in "model.safetensors", "config.json", "log.html", checkpoints.SAVED:
+    for name in "model.safetensors", "config.json", "log.html", "README.md", checkpoints.SAVED:
         output_file(folder / name)
     new, advice = not folder.exists(), "wait until it ends, stop it, or choose another --out"
     with locked(folder / ".lock", f"another process trains in {folder}; {advice}"):
@@ -137,18 +138,25 @@ def note_run(config: TrainingConfig, corpus: PreparedCorpus) -> None:
 
 
 def average_run(folder: Path, last: int = 0) -> None:
-    """Make the average of a run's `last` checkpoints its model; 0 takes as many as configured.
+    """Make the average of a run's `last` checkpoints its model, and write its card.
 
-    Raises: InputError if it has fewer; FileError if one is damaged, or if there is no run.
+    Args: last: 0 takes as many as configured.
+
+    Raises: InputError if it has fewer or none; FileError if one is damaged, or there is no run.
 
     Source: section 6.1.
     """
     config, found = read_config(folder), checkpoints.list_checkpoints(folder)
     check_whole("last", last, least=0)
-    if last > len(found):
-        raise InputError(f"expected {last} checkpoints in {folder}; got {len(found)}")
-    mean = checkpoints.average_checkpoints(found[-(last or config.average) :], config)
+    if not found or last > len(found):
+        alone = f", and {checkpoints.INTERRUPTED}, which is a model without being averaged"
+        alone *= (folder / checkpoints.INTERRUPTED).exists()
+        raise InputError(f"expected {last or 1} checkpoints in {folder}; got {len(found)}{alone}")
+    chosen = found[-(last or config.average) :]
+    mean = checkpoints.average_checkpoints(chosen, config)
     tensors, state = checkpoints.read_checkpoint(found[-1])
     buffers = {name for name in mean if f"step.{name}" not in tensors}
     mean |= {name: tensors[f"model.{name}"] for name in buffers}
     save_model(folder, mean, model_config(config), parts=state.parts, buffers=buffers)
+    sizes = [tensor.numel() for name, tensor in mean.items() if name not in buffers]
+    write_card(replace(config, out=str(folder)), sum(sizes), len(chosen))

@@ -3,30 +3,21 @@
 import os
 import subprocess
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import torch
 
-from annotated.machinery.options import flag_of
 from annotated.machinery.runs.checkpoints import read_config
-from annotated.machinery.runs.fine_tuning import fine_tuning
+from annotated.machinery.runs.fine_tuning import train_options
 from annotated.machinery.runs.folder import run_lock
 from annotated.training import TrainingConfig
 
 
 def train_command(config: TrainingConfig, processes: int, resume: bool = False) -> list[str]:
-    """The command that trains with this configuration, with each option that is not its default."""
+    """The command that trains with this configuration."""
     torchrun = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
     words = [sys.executable, *torchrun, "-m", "annotated", "train", *["--resume"] * resume]
-    usual, named = TrainingConfig(), set[str]()
-    if config.from_:
-        usual, named = fine_tuning(config.from_, data=config.data), {"from_", "data"}
-    for option in fields(config):
-        value, flag = getattr(config, option.name), flag_of(option.name)
-        if value != getattr(usual, option.name) or option.name in named:
-            words += [flag] if value is True else [flag, str(value)]
-    return words
+    return words + train_options(config)
 
 
 def launch(config: TrainingConfig, processes: int = 0, resume: bool = False) -> subprocess.Popen:

@@ -1,11 +1,15 @@
 """What a run shows while it trains: scores and translations of development sentences, and a page.
 
-The page log.html draws the log in SVG. It is one file that needs no network and no program, and it
-is written anew at each evaluation.
+The page log.html draws the log; it needs no network, and is written anew at each evaluation.
 """
 
+import json
+import shlex
+from dataclasses import asdict, replace
 from html import escape
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from textwrap import shorten
 from typing import NamedTuple
 
@@ -14,12 +18,14 @@ from sacrebleu.metrics import BLEU, CHRF
 
 from annotated.machinery.corpora.encoding import EncodedPairs
 from annotated.machinery.corpora.languages import two_letters
-from annotated.machinery.corpora.registry import parse_data
+from annotated.machinery.corpora.registry import known_corpora, parse_data
 from annotated.machinery.corpora.vocabularies import read_tokenizers
 from annotated.machinery.files import write_text
+from annotated.machinery.formats.card import fill_card
 from annotated.machinery.palette import PALETTE
-from annotated.machinery.runs.logs import read_log
-from annotated.machinery.scoring import WITHOUT_SPACES
+from annotated.machinery.runs.fine_tuning import train_options
+from annotated.machinery.runs.logs import RunLog, read_log
+from annotated.machinery.scoring import WITHOUT_SPACES, bleu
 from annotated.machinery.translator import Translator
 from annotated.model import EncoderDecoder
 from annotated.training import TrainingConfig
@@ -71,60 +77,44 @@ class DevelopmentSample:
         return scores, every[:: -(-len(every) // 3)]
 
 
-_PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8">{refresh}<title>{title}</title><style>
-body {{ font: 16px system-ui, sans-serif; max-width: 45em; margin: 2em auto; padding: 0 1em }}
-svg, table {{ width: 100% }} table {{ table-layout: fixed; overflow-wrap: anywhere }}
-polyline {{ fill: none; stroke-width: 2; stroke-linecap: round }}
-td, th {{ padding: .3em .6em; text-align: left; vertical-align: top }}
-</style></head><body><h1>{title}</h1>{body}</body></html>
-"""
-_CHARTS = {
-    "Loss, nats per token": {"train_loss": "training (smoothed)", "dev_loss": "development"},
-    "Translations of development sentences": {"dev_bleu": "BLEU", "dev_chrf": "chrF"},
-    "Learning rate": {"learning_rate": "learning rate"},
-}
-
-
 def write_page(config: TrainingConfig, examples: list[Example], ended: bool) -> None:
     """Write log.html in the folder of a run; until the run has ended, a browser reloads it."""
     folder = Path(config.out)
     rows = read_log(folder / "log.csv")
-    body = "".join(_chart(title, names, rows) for title, names in _CHARTS.items())
-    if examples:
-        table = [[f"<td>{escape(text)}" for text in example] for example in examples]
-        heads = "".join(f"<th>{name}" for name in Example._fields)
-        body += f"<table><tr>{heads}<tr>{'<tr>'.join(map(''.join, table))}</table>"
+    data = json.dumps({"rows": rows, "examples": examples, "colors": PALETTE})
+    title = f"{folder.name}: {int(rows[-1]['update']):,} of {config.updates:,} updates"
+    page = Template((files(__package__) / "log.html").read_text(encoding="utf-8"))
     refresh = "" if ended else '<meta http-equiv="refresh" content="60">'
-    title = escape(f"{folder.name}: {int(rows[-1]['update']):,} of {config.updates:,} updates")
-    write_text(folder / "log.html", _PAGE.format(title=title, refresh=refresh, body=body))
+    data = data.replace("<", "\\u003c")  # so that no text ends the script
+    text = page.safe_substitute(title=escape(title), refresh=refresh, data=data)
+    write_text(folder / "log.html", text)
 
 
-def _chart(title: str, names: dict[str, str], rows: list[dict[str, str]]) -> str:
-    """Curves of columns of the log, which are empty in some rows, against the update."""
-    curves = {
-        label: [(int(row["update"]), float(row[name])) for row in rows if row.get(name)]
-        for name, label in names.items()
+def write_card(config: TrainingConfig, size: int, averaged: int) -> None:
+    """Write README.md in the folder of a finished run, unless there is one of the user's own.
+
+    Args: size: number of parameters.   averaged: number of checkpoints whose mean the model is.
+    """
+    folder = Path(config.out)
+    path, logged = folder / "README.md", read_log(folder / "log.csv")
+    if path.exists() and "Written by `annotated train`" not in path.read_text("utf-8", "replace"):
+        return
+    last = next((row for row in logged[::-1] if row["dev_loss"]), dict.fromkeys(RunLog.columns))
+    corpus, src, tgt = parse_data(config.data)
+    known = filter(None, map(known_corpora().get, corpus.split("+")))
+    data = [f"{each.title} ({each.source}), license: {each.license}" for each in known]
+    origin = f"; after {config.from_}, whose license applies as well" if config.from_ else ""
+    scores = ""
+    if last.get("dev_bleu"):
+        scores = f"; BLEU {last['dev_bleu']} and chrF {last['dev_chrf']} of greedy translations"
+        signature = bleu([""], [""], tgt)["signature"]
+        scores += f" of {config.dev_sentences} sentences ({signature})"
+    words = ["annotated", "train", *train_options(replace(config, minutes=0.0))]
+    about = {"src": src, "tgt": tgt, "name": folder.name, "size": f"{size:,}", "averaged": averaged}
+    about |= {
+        "corpora": "; ".join(data) or config.data,
+        "origin": origin,
+        "scores": scores,
+        "command": shlex.join(words),
     }
-    points = [point for curve in curves.values() for point in curve]
-    if not points:
-        return ""
-    right, (low, high) = max(x for x, _ in points), (f(y for _, y in points) for f in (min, max))
-    place = lambda x, y: (
-        f"{70 + 520 * x / right:.1f},{160 - 150 * (y - low) / (high - low or 1):.1f}"
-    )
-    legend, lines = [], []
-    for color, (label, curve) in zip(PALETTE, curves.items(), strict=False):
-        if curve:  # the first point twice, so that one alone is a dot
-            drawn = " ".join(place(*point) for point in [curve[0], *curve])
-            lines.append(f'<polyline stroke="{color}" points="{drawn}"/>')
-            legend.append(f'<b style="color:{color}">{label} {curve[-1][1]:.4g}</b>')
-    for x, y, end, text in (
-        (65, 165, "end", f"{low:.3g}"), (65, 15, "end", f"{high:.3g}"), (70, 185, "start", "0"),
-        (590, 185, "end", f"update {right:,}"),
-    ):  # fmt: skip
-        lines.append(f'<text x="{x}" y="{y}" text-anchor="{end}" font-size="13">{text}</text>')
-    frame = '<path d="M70 10V160H590" fill="none" stroke="gray"/>'
-    head = f"<h2>{title}</h2><p>{' · '.join(legend)}</p>"
-    drawing = f'<svg viewBox="0 0 600 190" role="img" aria-label="{title}">{frame}'
-    return f"{head}{drawing}{''.join(lines)}</svg>"
+    write_text(path, fill_card("run", asdict(config) | last | about))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from annotated.machinery.errors import check_real, extra
+from annotated.machinery.errors import InputError, check_real, check_whole, extra
 from annotated.machinery.palette import HEADS
 from annotated.machinery.visualization.weights import AttentionWeights, readable_words
 
@@ -34,6 +34,19 @@ def _weight_rows(weights: Tensor) -> list[dict[str, Any]]:
         for head, rows in enumerate(heads, start=1)
         for q, row in enumerate(rows)
     ]
+
+
+def _shown(
+    weights: Tensor | AttentionWeights, queries: list[str] | None, keys: list[str] | None
+) -> AttentionWeights:
+    """What a drawing shows: weights (layers, h, len_q, len_k), and words that can be drawn."""
+    if isinstance(weights, AttentionWeights):
+        queries, keys = queries or weights.queries, keys or weights.keys
+        weights = weights.weights
+    if queries is None:
+        raise InputError("expected the words of the queries with a tensor; got none")
+    weights = weights[(None,) * (4 - weights.dim())]
+    return AttentionWeights(weights, _drawn_words(queries), _drawn_words(keys or queries))
 
 
 def _drawn_words(words: list[str]) -> list[str]:
@@ -209,8 +222,8 @@ def _words(words: list[str], above: bool, frame: _Frame) -> "list[alt.Chart]":
 
 
 def attention_lines(
-    weights: Tensor,
-    queries: list[str],
+    weights: Tensor | AttentionWeights,
+    queries: list[str] | None = None,
     keys: list[str] | None = None,
     *,
     layer: int | None = None,
@@ -225,7 +238,8 @@ def attention_lines(
     legend hides or shows it. The other settings have controls that the keyboard can reach.
 
     Args:
-        weights: (layers, h, len_q, len_k), or (h, len_q, len_k) of one layer.
+        weights: from `read_attention`, with their words; or (layers, h, len_q, len_k), or
+            (h, len_q, len_k) of one layer.
         queries, keys: the words; the keys default to the queries.
         layer, heads: initially shown, counted from 1; default: the last layer and all heads.
         query: position of the word that is initially isolated, counted from 0.
@@ -241,15 +255,14 @@ def attention_lines(
     """
     with extra("viz"):
         import altair as alt
-    weights = weights.unsqueeze(0) if weights.dim() == 3 else weights
-    shown = AttentionWeights(weights, _drawn_words(queries), _drawn_words(keys or queries))
-    layers, h = weights.shape[:2]
+    shown = _shown(weights, queries, keys)
+    layers, h = shown.weights.shape[:2]
     layer = layers if layer is None else layer
     heads = list(range(1, h + 1)) if heads is None else heads
     allowed = {  # a setting out of range would leave the chart empty
         f"layer from 1 to {layers}": (layer, 1 <= layer <= layers),
         f"heads from 1 to {h}": (heads, heads and set(heads) <= set(range(1, h + 1))),
-        f"query below {len(queries)}": (query, query is None or 0 <= query < len(queries)),
+        f"query below {len(shown.queries)}": (query, query in (None, *range(len(shown.queries)))),
         "full above 0, up to 1": (full, 0 < full <= 1),
         "threshold from 0 to 0.5": (threshold, 0 <= threshold <= 0.5),
     }
@@ -282,7 +295,7 @@ def attention_lines(
         shade, shade_below, cells, lines.add_params(legend), upper, lower,
         touch.add_params(kept, alt.selection_point(name="above", fields=["from"], **pointer)),
         touch_below.add_params(alt.selection_point(name="below", fields=["to"], **pointer)),
-        data=alt.Data(values=_weight_rows(weights)),
+        data=alt.Data(values=_weight_rows(shown.weights)),
     )  # fmt: skip
     return chart.add_params(
         alt.param(name="layer", value=layer, bind=numbers if layers > 1 else alt.Undefined),
@@ -298,7 +311,13 @@ def attention_lines(
 
 
 def heat_map(
-    weights: Tensor, queries: list[str], keys: list[str] | None = None, full: float = 1.0
+    weights: Tensor | AttentionWeights,
+    queries: list[str] | None = None,
+    keys: list[str] | None = None,
+    full: float = 1.0,
+    *,
+    layer: int | None = None,
+    head: int = 1,
 ) -> "alt.Chart":
     """Draw the weights of one head as a heat map.
 
@@ -306,20 +325,26 @@ def heat_map(
     opposite.
 
     Args:
-        weights: (len_q, len_k).   queries, keys, full: as for `attention_lines`.
+        weights: (len_q, len_k), or as for `attention_lines`.
+        queries, keys, full: as for `attention_lines`.
+        layer, head: which to draw, counted from 1; default: the first head of the last layer.
 
-    Raises: ValueError if the numbers of words differ from those of the weights, or for an invalid
-        `full`.
+    Raises: ValueError if the numbers of words differ from those of the weights, or if another
+        argument is out of range.
     """
     with extra("viz"):
         import altair as alt
     check_real("full", full, 1e-4, 1)
-    words = _drawn_words(queries), _drawn_words(keys or queries)
-    shown = AttentionWeights(weights[None, None], *words)
+    shown = _shown(weights, queries, keys)
+    layers, h = shown.weights.shape[:2]
+    layer = layers if layer is None else layer
+    check_whole("layer", layer, most=layers)
+    check_whole("head", head, most=h)
+    matrix = shown.weights[layer - 1, head - 1].tolist()
     rows = [  # the numbers preserve the order of the words
         {"row": f"{q:03d} {a}", "column": f"{k:03d} {b}", "from": a, "to": b, "weight": round(w, 4)}
         for q, a in enumerate(shown.queries)
-        for k, (b, w) in enumerate(zip(shown.keys, weights[q].tolist(), strict=True))
+        for k, (b, w) in enumerate(zip(shown.keys, matrix[q], strict=True))
     ]
     axis: dict[str, Any] = {"labelExpr": "slice(datum.label, 4)", "title": None}
     return (
@@ -331,5 +356,5 @@ def heat_map(
             opacity=_opacity("weight", full),
             tooltip=["from:N", "to:N", alt.Tooltip("weight:Q", format=".3f")],
         )
-        .properties(description=_describe(shown, 1, [1], None))
+        .properties(description=_describe(shown, layer, [head], None))
     )
