@@ -110,6 +110,12 @@ class TrainingConfig(ModelOptions):
     )
     save_updates: int = option(280, "updates between checkpoints; 0: none", fixed=False, least=0)
     save_minutes: float = option(0.0, "minutes between checkpoints; 0: none", fixed=False)
+    wait_minutes: float = option(
+        10.0,
+        "minutes after which a process that waits for another one ends the run",
+        least=0.01,
+        fixed=False,
+    )
     log_updates: int = option(70, "updates between rows of the log", fixed=False)
     precision: str = option(
         "auto",

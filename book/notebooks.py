@@ -233,14 +233,15 @@ def plain_text(
         return f"> [**{match.group(1)}**]({paper_url(match.group(1))})"
 
     def quoted(match: re.Match) -> str:
-        text = (chapter.parent / match[1]).read_text(encoding="utf-8")
-        node: ast.AST = ast.parse(text)
-        for name in match[2].split("."):
-            node = next(n for n in ast.iter_child_nodes(node) if getattr(n, "name", "") == name)
-        source = ast.get_source_segment(text, node, padded=True) or ""
-        return f"```python\n{textwrap.dedent(source)}\n```"
+        source = (chapter.parent / match[1]).read_text(encoding="utf-8")
+        if match[2]:
+            node: ast.AST = ast.parse(source)
+            for name in match[2].split("."):
+                node = next(n for n in ast.iter_child_nodes(node) if getattr(n, "name", "") == name)
+            source = ast.get_source_segment(source, node, padded=True) or ""
+        return f"```python\n{textwrap.dedent(source).strip()}\n```"
 
-    included = r"^```\{literalinclude\} (\S+)\n:pyobject: (\S+)\n```$"
+    included = r"^```\{literalinclude\} (\S+\.py)\n(?::pyobject: (\S+)\n)?```$"
     source = re.sub(included, quoted, source, flags=re.MULTILINE)
     script = r"^```\{literalinclude\} (?:\.\./)+(\S+\.js)\n.*?^```$"
     on_the_site = r"*On the site, this part of `\1` is printed here.*"

@@ -4,6 +4,7 @@ import csv
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -45,9 +46,14 @@ def assert_same_run(one: TrainingConfig, two: TrainingConfig) -> None:
     assert exact(one) == exact(two)
 
 
-def start(config: TrainingConfig, processes: int = 0) -> subprocess.Popen:
-    """The run as a process of its own, or as torchrun with several."""
+def start(
+    config: TrainingConfig, processes: int = 0, machines: Sequence[str] = ()
+) -> subprocess.Popen:
+    """The run as a process of its own, or as torchrun with several, on one of several machines."""
     words = train_command(config, max(processes, 1), resume=True)
+    if machines:
+        alone = words.index("--standalone")
+        words[alone : alone + 1] = machines
     if not processes:  # without torchrun
         words = [sys.executable, *words[words.index("annotated") - 1 :]]
     environment = os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}

@@ -81,7 +81,9 @@ def test_a_page_is_in_form(page: str) -> None:
     for chart in re.findall(r'<div class="chart"[^>]*>', text):
         assert re.search(r'aria-label="[^"]{30,}"', chart), chart
     # Before its first picture, or its first section, one cell at most is folded.
-    opening = re.split(r'<div class="(?:chart|hero|film|alive|stages|figure|runs)|<svg|<h2', article)[0]
+    opening = re.split(
+        r'<div class="(?:chart|hero|film|alive|stages|figure|runs)|<svg|<h2', article
+    )[0]
     assert opening.count("above-input") <= 1
 
 

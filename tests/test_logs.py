@@ -20,7 +20,7 @@ from annotated.machinery.files import resource_path
 from annotated.machinery.runs.trainer import train
 from annotated.machinery.scoring import evaluate
 from annotated.training import TrainingConfig
-from benchmarks import alignments, bleu_settings, change, parsing, regularization
+from benchmarks import alignments, bleu_settings, change, fine_tuning, parsing, regularization
 
 SMALL = {"vocab_size": 60, "N": 1, "d_model": 16, "d_ff": 32, "h": 2, "warmup": 20, "updates": 30,
          "src_tokens": 120, "tgt_tokens": 120, "save_updates": 10, "log_updates": 5}  # fmt: skip
@@ -165,6 +165,44 @@ def test_change(monkeypatch: pytest.MonkeyPatch):
     assert long["dev_loss"].nunique() == len(long)  # each part and each seed changes the run
     again = change.change(Path("runs"))  # all runs are there
     assert again["dev_loss"].tolist() == log["dev_loss"].tolist()
+
+
+def made_corpus(name: str, split: str) -> list[tuple[str, str]]:
+    """Numbers, digit by digit, of other lengths in each corpus; each source has two translations,
+    and some are in all splits."""
+    length = ["tatoeba", "multi30k", "news", "php"].index(name) + 2
+    start = {"train": 0, "dev": 30, "test": 40}[split]
+    digits = [f"{n % 10**length:0{length}}" for n in range(7, 700, 7)][start : start + 40]
+    both = [tuple(" ".join(words[int(n)] for n in each) for words in (EN, DE)) for each in digits]
+    return [pair for one in both for pair in (one, (one[0], "et"))]
+
+
+@pytest.mark.slow
+def test_fine_tuning(monkeypatch: pytest.MonkeyPatch):
+    for name, value in ("AMOUNTS", (8,)), ("SEEDS", (1,)), ("TRIED", 8), ("corpus", made_corpus):
+        monkeypatch.setattr(fine_tuning, name, value)
+    texts = fine_tuning.Texts()
+    sets = [{source for source, _ in pairs} for pairs in vars(texts).values()]
+    assert len(sets) == 6 and sum(map(len, sets)) == len(set().union(*sets))  # none shares a source
+    alone, mixed = (texts.sample(arm, 8, seed=1) for arm in ("fine-tuned", "mixed"))
+    assert mixed[:8] == alone != texts.sample("fine-tuned", 8, seed=2)
+    assert {*alone} <= {*texts.manual} and {*mixed[8:]} <= {*texts.general}
+    short = {"precision": "float32", "warmup": 2, "save_updates": 4, "updates": 4}
+    small = SMALL | {"dev_sentences": 0, "average": 1} | short
+    for name in "GENERAL", "SCRATCH":
+        monkeypatch.setattr(fine_tuning, name, small)
+    for name in "SHORT", "BATCH":
+        its = {key: small[key] for key in getattr(fine_tuning, name)}
+        monkeypatch.setattr(fine_tuning, name, its)
+    (log,) = written(fine_tuning, "fine-tuning.csv")
+    assert log["arm"].tolist() == ["general", "fine-tuned", "from scratch", "mixed"]
+    assert log["pairs"].tolist() == [0, 8, 8, 8] and log["manual_loss"].nunique() == 4
+    tuned = load_pretrained(f"runs/fine-tuning/fine-tuned-8-1-{log['factor'][1]}")
+    sources, references = (list(side) for side in zip(*texts.test, strict=True))
+    score = BLEU().corpus_score(tuned.translate(sources), [references]).score
+    assert log["manual_bleu"][1] == pytest.approx(score, abs=0.01)
+    again = fine_tuning.fine_tune(Path("runs"))  # all runs are there
+    pd.testing.assert_frame_equal(again, log)
 
 
 class HalfRight:

@@ -332,7 +332,7 @@ from test_parts import PARTS, TrainingConfig, maker
 config = TrainingConfig(**json.loads(sys.argv[1]))
 join, leave = trainer.join_processes(), trainer.leave_together
 with leave(join):  # once for all runs
-    trainer.join_processes, trainer.leave_together = lambda: join, lambda _: nullcontext()
+    trainer.join_processes, trainer.leave_together = lambda _: join, lambda _: nullcontext()
     for number, row in enumerate(PARTS):
         trainer.train(replace(config, out=f"{config.out}{number}"), build=maker(row))
 """

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small_runs import exact, run_script, start, tensors
+from small_runs import assert_same_run, exact, run_script, start, tensors
 
 from annotated.machinery.runs.checkpoints import list_checkpoints
 from annotated.machinery.runs.launcher import train_command
@@ -55,14 +56,30 @@ def test_a_system_that_ends_a_run_may_say_so_twice(name: str):
 
 
 @pytest.mark.processes
-def test_two_processes_take_the_steps_of_one(config: TrainingConfig, tmp_path: Path):
-    """Same global batch: same losses, dropout included, up to the order of additions."""
-    config = replace(config, parts=2, updates=20)
+def test_two_machines_take_the_steps_of_one_process(config: TrainingConfig, tmp_path: Path):
+    """Two agents of torchrun, which meet at a port, leave the same bytes."""
+    one, two = (replace(config, parts=2, out=str(tmp_path / name)) for name in ("one", "two"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        meeting = f"--rdzv-endpoint=127.0.0.1:{free.getsockname()[1]}"
+    machines = ["--nnodes=2", "--rdzv-backend=c10d", "--rdzv-id=run", meeting]
+    agents = [start(two, 1, machines) for _ in range(2)]
+    for process in (*agents, start(one)):
+        output, _ = process.communicate(timeout=300)
+        assert process.returncode == 0 and "FutureWarning" not in output, output
+    assert_same_run(one, two)
+
+
+@pytest.mark.processes
+def test_a_run_goes_on_with_another_number_of_processes(config: TrainingConfig, tmp_path: Path):
+    """Two processes share three parts: the same losses up to the order of additions."""
+    config = replace(config, parts=3, updates=20)
     train(config)
     two = replace(config, out=str(tmp_path / "two"))
+    train(replace(two, updates=10))
     process = start(two, processes=2)
-    output, _ = process.communicate()
-    assert process.returncode == 0 and "FutureWarning" not in output, output
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, output
     assert_close(config, two)
 
 
@@ -107,6 +124,20 @@ def train_step(trainer, batch):
 Trainer.train_step = train_step
 main(sys.argv[1:])
 """
+
+
+FROZEN = FAILING.replace(
+    'raise ValueError("out of memory")',
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_DFL); time.sleep(600)",
+)
+
+
+@pytest.mark.processes
+def test_a_process_that_no_longer_answers_ends_the_run(config: TrainingConfig):
+    long = replace(config, updates=100_000, save_updates=10**6, parts=2, wait_minutes=0.05)
+    words = train_command(long, 2)
+    ended = run_script(FROZEN, long, *words[words.index("train") :])
+    assert ended.returncode != 0 and "annotated: expected an answer of" in ended.stderr
 
 
 @pytest.mark.processes

@@ -48,11 +48,11 @@ class GlobalBatch(NamedTuple):
 def share_parts(parts: int, processes: int) -> int:
     """The number of micro-batches in an update: as configured, or one per process if that is 0.
 
-    Raises: InputError if the processes cannot share them evenly.
+    Raises: InputError if there are fewer micro-batches than processes.
     """
-    if parts % processes:
-        most = f"a multiple of the {processes} processes"
-        raise InputError(f"expected parts to be {most}; got {parts}; choose with --parts")
+    if 0 < parts < processes:
+        most = f"a micro-batch for each of the {processes} processes"
+        raise InputError(f"expected {most}; got {parts} in an update; choose with --parts")
     return parts or processes
 
 
@@ -97,7 +97,7 @@ def padded_pair(
 class BatchStream:
     """The training data of a run, all its pairs, batch by batch, epoch after epoch without end.
 
-    Raises: InputError if `parts` cannot be shared evenly, or no pair is short enough.
+    Raises: InputError as `share_parts`, and if no pair is short enough.
     """
 
     def __init__(self, config: TrainingConfig, pairs: EncodedPairs, processes: Processes) -> None:

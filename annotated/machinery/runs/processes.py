@@ -5,6 +5,7 @@ losses on GPUs; Gloo does everything else on the CPU, so that no GPU waits for i
 """
 
 import os
+import re
 import signal
 import threading
 import time
@@ -16,6 +17,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed
+
+from annotated.machinery.errors import one_line
 
 
 @dataclass(frozen=True)
@@ -49,8 +52,10 @@ class Processes:
         self.any(False)
 
 
-def join_processes() -> Processes:
+def join_processes(minutes: float = 10.0) -> Processes:
     """Join the processes that torchrun started; a single process without torchrun.
+
+    Args: minutes: that each waits for the others, of which one may be dead.
 
     Raises: ValueError if there is no GPU for this process on a machine that has some.
     """
@@ -66,7 +71,7 @@ def join_processes() -> Processes:
         options = {"backend": "cpu:gloo,cuda:nccl", "device_id": device}
     size = int(os.environ.get("WORLD_SIZE", 1))
     if size > 1 and not distributed.is_initialized():
-        distributed.init_process_group(timeout=timedelta(hours=2), **options)
+        distributed.init_process_group(timeout=timedelta(minutes=minutes), **options)
     return Processes(int(os.environ.get("RANK", 0)), size, device)
 
 
@@ -136,6 +141,14 @@ class StopRequest:
             signal.signal(number, handler)
 
 
+class LostProcess(OSError):
+    """Another process of a run has ended, or has not answered in time."""
+
+
+# Gloo and NCCL have no exceptions of their own for this.
+_LOST = re.compile(r"timed out|timeout|connection (closed|reset|refused)|remote process", re.I)
+
+
 class Stopped(KeyboardInterrupt):
     """A run has stopped on request and has saved, in all its processes."""
 
@@ -144,8 +157,10 @@ class Stopped(KeyboardInterrupt):
 def leave_together(processes: Processes) -> Iterator[None]:
     """Context of a run: at its regular end all processes leave together.
 
-    A process that fails does not wait for the others, which may wait for hours for its share of
-    a sum: it aborts its communication and exits, and torchrun ends the others.
+    A process that fails does not wait for the others, which wait for its share of a sum: it aborts
+    its communication and exits, and torchrun ends the others.
+
+    Raises: LostProcess if another process has ended or does not answer.
     """
     orderly = False
     try:
@@ -154,6 +169,12 @@ def leave_together(processes: Processes) -> Iterator[None]:
     except Stopped:
         orderly = True
         raise
+    except RuntimeError as error:
+        if processes.size == 1 or not _LOST.search(str(error)):
+            raise
+        what = "expected an answer of the other processes, of which one may have died"
+        advice = "the last checkpoint is valid, and --resume continues from it"
+        raise LostProcess(f"{what}; {advice} ({one_line(error):.200})") from error
     finally:
         if orderly and processes.size > 1:
             time.sleep(0.5)  # Gloo's threads need the interpreter to release their last tensors

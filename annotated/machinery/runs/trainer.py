@@ -551,7 +551,7 @@ def train(
     found = find_spec("tensorboard")  # has no origin if it is merely a folder with this name
     if config.tensorboard and not (found and found.origin):
         raise InputError("expected the package tensorboard: pip install tensorboard")
-    processes, folder = join_processes(), Path(config.out)
+    processes, folder = join_processes(config.wait_minutes), Path(config.out)
     lock = run_lock(folder) if processes.rank == 0 else nullcontext()
     with leave_together(processes), lock:
         trainer = start_run(config, resume, processes, build)

@@ -1,0 +1,137 @@
+"""What the page "Your own translator" shows and does not run: the service, the callback, the script
+for a cluster."""
+
+import asyncio
+import importlib
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+from contents import CHAPTERS
+from torch.distributed.run import get_args_parser
+
+import annotated
+from annotated.machinery.cli.main import _parse
+from annotated.machinery.runs.logs import read_log
+from annotated.training import TrainingConfig
+
+PAGE = (CHAPTERS / "machinery" / "your-own-translator.md").read_text(encoding="utf-8")
+
+
+def block(language: str) -> str:
+    """The only block of the page in a language."""
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    return found
+
+
+@pytest.mark.slow
+def test_the_callback_sends_each_row_of_the_log(config: TrainingConfig, monkeypatch):
+    sent: list[tuple[int, dict]] = []
+
+    class Run:
+        def log(self, row: dict, step: int) -> None:
+            sent.append((step, row))
+
+    begun = []
+    stand_in = SimpleNamespace(init=lambda **options: begun.append(options) or Run())
+    monkeypatch.setitem(sys.modules, "wandb", stand_in)
+    monkeypatch.setattr(annotated, "preset", lambda name: config)
+    exec(block("python"), {})
+    rows = read_log(Path(config.out) / "log.csv")
+    assert [step for step, _ in sent] == [int(row["update"]) for row in rows]
+    assert [str(row["train_loss"]) for _, row in sent] == [row["train_loss"] for row in rows]
+    (options,) = begun
+    assert options["config"]["d_model"] == config.d_model
+
+
+def test_the_script_for_a_cluster_starts_one_torchrun_on_each_machine(tmp_path: Path):
+    stand_ins = {"srun": 'printf "%s\\n" "$@"', "scontrol": 'printf "one\\ntwo\\n"'}
+    for name, line in stand_ins.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\n")
+        (tmp_path / name).chmod(0o755)
+    given = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_NNODES": "2", "SLURM_JOB_ID": "7",
+             "SLURM_JOB_NODELIST": "[one-two]"}  # fmt: skip
+    script = ["bash", "-euo", "pipefail", "-c", block("bash")]
+    done = subprocess.run(script, env=given, capture_output=True, text=True, check=True)
+    torchrun, *words = done.stdout.splitlines()
+    asked = get_args_parser().parse_args(words)
+    assert torchrun == "torchrun" and asked.module and asked.training_script == "annotated"
+    assert (asked.nnodes, asked.nproc_per_node, asked.rdzv_endpoint) == ("2", "gpu", "one:29500")
+    options = _parse(asked.training_script_args)
+    gpus = int(re.search(r"--nodes=(\d+).*--gpus-per-node=(\d+)", block("bash"))[2])
+    assert options.resume and annotated.preset(options.preset).parts % (2 * gpus) == 0
+
+
+@pytest.fixture
+def service(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    pytest.importorskip("fastapi", reason="needs the extra `test`")
+    monkeypatch.syspath_prepend(str(CHAPTERS / "machinery"))
+    monkeypatch.delitem(sys.modules, "service", raising=False)
+    return importlib.import_module("service")
+
+
+def ask(service: ModuleType, *texts: str) -> list:
+    """The answers to requests that arrive together."""
+    import httpx
+
+    async def all_at_once() -> list:
+        transport = httpx.ASGITransport(service.app, raise_app_exceptions=False)
+        async with (
+            service.app.router.lifespan_context(service.app),
+            httpx.AsyncClient(transport=transport, base_url="http://here") as client,
+        ):
+            asked = (client.post("/translate", json={"text": text}) for text in texts)
+            return await asyncio.gather(*asked)
+
+    return asyncio.run(all_at_once())
+
+
+def replace(service: ModuleType, monkeypatch: pytest.MonkeyPatch, what: Callable) -> list:
+    """Let a stand-in translate, and note its batches."""
+    batches = []
+    monkeypatch.setattr(
+        service.translator, "translate", lambda texts: batches.append(texts) or what(texts)
+    )
+    return batches
+
+
+def test_what_waits_is_translated_together_and_as_if_alone(service):
+    texts = ["A dog runs.", "A man is riding a bicycle.", "", "Two women talk."] * 3
+    answers = ask(service, *texts)
+    assert [answer.json() for answer in answers] == service.translator.translate(texts)
+
+
+def test_the_size_of_a_batch_is_limited(service, monkeypatch):
+    batches = replace(service, monkeypatch, lambda texts: texts)
+    texts = [f"sentence {n}" for n in range(3 * service.TOGETHER)]
+    assert [answer.json() for answer in ask(service, *texts)] == texts
+    assert max(map(len, batches)) == service.TOGETHER
+
+
+def test_long_and_late_and_too_many_sentences_are_refused(service, monkeypatch):
+    long, longer = ask(service, "dog" + " dog" * 200, "dog" * 2000)
+    assert long.status_code == 413 and "200 pieces; got 201" in long.json()["detail"]
+    assert longer.status_code == 422
+    batches = replace(service, monkeypatch, lambda texts: time.sleep(0.5) or texts)
+    for name, value in {"SECONDS": 0.3, "TOGETHER": 1, "WAITING": 2}.items():
+        monkeypatch.setattr(service, name, value)
+    codes = [answer.status_code for answer in ask(service, *"abcd")]
+    assert sorted(codes) == [503, 503, 504, 504] and batches[0] == ["a"]
+
+
+def test_a_failure_concerns_its_batch_alone(service, monkeypatch):
+    def what(texts: list[str]) -> list[str]:
+        if "a" in texts:
+            raise RuntimeError("no memory")
+        return texts
+
+    replace(service, monkeypatch, what)
+    monkeypatch.setattr(service, "TOGETHER", 1)
+    failed, answered = ask(service, "a", "b")
+    assert failed.status_code == 500 and answered.json() == "b"
