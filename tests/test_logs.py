@@ -194,7 +194,8 @@ def test_fine_tuning(monkeypatch: pytest.MonkeyPatch):
     for name in "SHORT", "BATCH":
         its = {key: small[key] for key in getattr(fine_tuning, name)}
         monkeypatch.setattr(fine_tuning, name, its)
-    (log,) = written(fine_tuning, "fine-tuning.csv")
+    fine_tuning.main(["--out", "out", "--only", "fine-tuning.csv"])  # whose log is not made yet
+    log = table(Path("out", "fine-tuning.csv"))
     assert log["arm"].tolist() == ["general", "fine-tuned", "from scratch", "mixed"]
     assert log["pairs"].tolist() == [0, 8, 8, 8] and log["manual_loss"].nunique() == 4
     tuned = load_pretrained(f"runs/fine-tuning/fine-tuned-8-1-{log['factor'][1]}")
