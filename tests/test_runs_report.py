@@ -106,7 +106,7 @@ def test_a_finished_run_has_a_card_that_says_how_to_make_it_again(config, monkey
     assert asked == [read_config(folder)]
     size = sum(p.numel() for p in load_pretrained(folder).model.parameters())
     assert f"{size:,} parameters" in card and rows(config)[-1]["dev_bleu"] in card
-    assert "tok:13a" in card and "mean of the last checkpoints, 2 of them" in card
+    assert "tok:13a" in card and "of which it is the mean: 2" in card
     (folder / "README.md").write_text("mine")
     monkeypatch.undo()
     main(["average", str(folder)])

@@ -16,17 +16,19 @@ DEFAULTS: dict[str, Any] = {
     "schedule": "cosine", "warmup": 100, "factor": 0.03, "updates": 1000,
     "save_updates": 100, "log_updates": 20, "average": 1,
 }  # fmt: skip
+_FREE = "dropout", "attention_dropout"  # no weights depend on them
 
 
 def train_options(config: TrainingConfig) -> list[str]:
     """The options of `annotated train` that make this configuration."""
-    usual, named = TrainingConfig(), set[str]()
-    if config.from_:  # then these have other defaults, or those of the model
-        usual, named = replace(usual, **DEFAULTS), {"data", "out", "dropout", "attention_dropout"}
+    usual, named, brought = TrainingConfig(), set[str](), set[str]()
+    if config.from_:  # the model brings some, and others have its values as defaults
+        usual, named = replace(usual, **DEFAULTS), {"data", "out", *_FREE}
+        brought = {"vocab_size", *(each.name for each in fields(ModelOptions))}.difference(_FREE)
     words = []
     for option in fields(config):
-        value, flag = getattr(config, option.name), flag_of(option.name)
-        if value != getattr(usual, option.name) or option.name in named:
+        name, value, flag = option.name, getattr(config, option.name), flag_of(option.name)
+        if name in named or (value != getattr(usual, name) and name not in brought):
             words += [flag] if value is True else [flag, str(value)]
     return words
 
@@ -56,7 +58,7 @@ def fine_tuning(
         wanted = "expected a model that ties its embeddings, as all of `train` do"
         raise InputError(f"{wanted}; got {model}")
     its = {each.name: getattr(config, each.name) for each in fields(ModelOptions)}
-    free = {name: its.pop(name) for name in ("dropout", "attention_dropout")}
+    free = {name: its.pop(name) for name in _FREE}
     its |= {"d_k": config.d_k or 0, "d_v": config.d_v or 0, "vocab_size": config.src_vocab}
     its |= {"vocabulary": type(translator.tokenizer.model).__name__.lower()}
     its |= {"max_pieces": config.max_len - 2} if config.positions == "learned" else {}
