@@ -123,6 +123,7 @@ def _lengths(title: str, runs: pd.DataFrame, trained: int) -> tuple[alt.LayerCha
     columns = runs.filter(regex=r"^test_\d+$").dropna(axis="columns").columns
     rows = runs.melt(["positions", "seed"], columns, var_name="length", value_name="loss")
     rows["length"] = rows["length"].str.removeprefix("test_").astype(int)
+    rows = rows[rows["length"] >= 64]
     mean = rows.groupby(["positions", "length"])["loss"].mean()
     longest = rows["length"].max()
     lines = alt.Chart(rows).encode(
@@ -138,7 +139,7 @@ def _lengths(title: str, runs: pd.DataFrame, trained: int) -> tuple[alt.LayerCha
         lines.mark_text(align=align, dx=dx, dy=dy, fontSize=13, fontWeight=600)
         .encode(text="positions")
         .properties(data=middle[middle["positions"] == name])
-        for name, align, dx, dy in (("sinusoids", "right", -6, -14), ("RoPE", "left", 6, 18))
+        for name, align, dx, dy in (("sinusoids", "right", -6, -24), ("RoPE", "left", 6, 18))
     )
     edge = alt.Chart(pd.DataFrame({"length": [trained]})).mark_rule(strokeDash=[4, 4])
     told = ", ".join(f"{kind}, {n} tokens: {loss:.2f}" for (kind, n), loss in mean.items())
