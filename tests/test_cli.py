@@ -106,7 +106,10 @@ def test_the_options_of_train_are_the_fields_of_its_configuration(capsys):
     text = helped(capsys, "train")
     for field in dataclasses.fields(TrainingConfig):
         assert field.metadata["help"]
-        option, kind = f"--{field.name.replace('_', '-')}", allowed_types(field)[0].__name__.upper()
+        option, kind = (
+            f"--{field.name.rstrip('_').replace('_', '-')}",
+            allowed_types(field)[0].__name__.upper(),
+        )
         if field.metadata["choices"]:
             kind = f"{{{','.join(field.metadata['choices'])}}}"
         usage = f"{option}, --no-{option[2:]}" if kind == "BOOL" else f"{option} {kind}"
