@@ -2,7 +2,7 @@
 
 `python -m benchmarks.recall --out FILE` trains the stacks of chapters/2-background.md for at most
 4,000 steps instead of 250. A row of the table has the stack, its number of layers, the distance,
-the seed, and the steps until 95 % of a batch were right, or 4,000.
+the learning rate, the seed, and the steps until 95 % of a batch were right, or 4,000.
 """
 
 from itertools import product
@@ -16,7 +16,10 @@ from benchmarks.logs import make_parser, page_names, write_log
 
 STACKS = {("contiguous", 8): [1] * 8, ("dilated", 8): [1, 2, 4, 8] * 2,
           ("contiguous", 16): [1] * 16, ("dilated", 16): [1, 2, 4, 8] * 4}  # fmt: skip
-DISTANCES = {8: (1, 5, 6, 7, 8), 16: (1, 8)}  # by the number of layers
+SETTINGS = {  # distances and learning rates, by the number of layers
+    8: [*product((1, 5, 6, 7, 8), [3e-3]), (8, 1e-3), (8, 1e-2)],
+    16: [*product((1, 8), [3e-3])],
+}
 
 
 def main() -> None:
@@ -27,12 +30,13 @@ def main() -> None:
     torch.set_num_threads(1)
     page, rows = page_names("2-background"), []
     for stack, layers in progress_bar(list(STACKS), unit=" stack"):
-        for distance, seed in product(DISTANCES[layers], range(3)):
+        for (distance, rate), seed in product(SETTINGS[layers], range(3)):
             torch.manual_seed(seed)
             mixers = [page["Convolution"](32, dilation=step) for step in STACKS[stack, layers]]
-            steps = page["steps_to_learn"](page["Recall"](mixers), distance, limit=options.limit)
-            rows.append((stack, layers, distance, seed, steps))
-    columns = ["stack", "layers", "distance", "seed", "steps"]
+            learn, model = page["steps_to_learn"], page["Recall"](mixers)
+            steps = learn(model, distance, limit=options.limit, rate=rate)
+            rows.append((stack, layers, distance, rate, seed, steps))
+    columns = ["stack", "layers", "distance", "rate", "seed", "steps"]
     write_log(options.out, pd.DataFrame(rows, columns=columns))
 
 
