@@ -57,6 +57,23 @@ def scaled_dot_product(
     return (weights if dropout is None else dropout(weights)) @ value, weights
 
 
+def subsequent_mask(size: int, device: torch.device | None = None) -> Tensor:
+    """Mask that lets position i see positions 0 to i and nothing after.
+
+    Args:
+        size: length of the target, in tokens.
+        device: device of the mask.
+
+    Returns: (1, size, size), True where attention is allowed.
+
+    Raises: InputError for a negative size.
+
+    Source: section 3.2.3, third use of attention.
+    """
+    check_whole("size", size, least=0)
+    return torch.ones(1, size, size, dtype=torch.bool, device=device).tril()
+
+
 class MultiHeadedAttention(nn.Module):
     """h attentions in parallel, each in its own learned projection.
 
@@ -142,20 +159,3 @@ class MultiHeadedAttention(nn.Module):
     def split_heads(self, x: Tensor) -> Tensor:
         """(batch, len, h * d) to (batch, h, len, d)."""
         return x.unflatten(-1, (self.h, -1)).transpose(1, 2)
-
-
-def subsequent_mask(size: int, device: torch.device | None = None) -> Tensor:
-    """Mask that lets position i see positions 0 to i and nothing after.
-
-    Args:
-        size: length of the target, in tokens.
-        device: device of the mask.
-
-    Returns: (1, size, size), True where attention is allowed.
-
-    Raises: InputError for a negative size.
-
-    Source: section 3.2.3, third use of attention.
-    """
-    check_whole("size", size, least=0)
-    return torch.ones(1, size, size, dtype=torch.bool, device=device).tril()
