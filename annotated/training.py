@@ -100,8 +100,8 @@ class TrainingConfig(ModelOptions):
     )
     patience: int = option(
         0,
-        "end the run, and keep its best, after so many evaluations without a lower development "
-        "loss; 0: never",
+        "end the run after so many evaluations without a lower development loss, and average up "
+        "to its best checkpoint; 0: never",
         least=0,
         fixed=False,
     )

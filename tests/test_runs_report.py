@@ -19,7 +19,12 @@ from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.errors import InputError
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.runs import report
-from annotated.machinery.runs.checkpoints import INTERRUPTED, list_checkpoints, read_config
+from annotated.machinery.runs.checkpoints import (
+    INTERRUPTED,
+    average_checkpoints,
+    list_checkpoints,
+    read_config,
+)
 from annotated.machinery.runs.logs import RunLog
 from annotated.machinery.runs.trainer import Trainer, start_run, train
 from annotated.optimizer import rate
@@ -150,6 +155,11 @@ def test_the_best_are_kept_and_a_run_ends_when_it_no_longer_improves(
     assert [int(path.stem[11:]) for path in list_checkpoints(folder)] == kept
     before, ended = (folder / "model.safetensors").read_bytes(), last < run.updates
     assert ("no lower development loss" in capsys.readouterr().err) == ended
+    best = {3: 10, 5: 10, 6: 40}.get(run.patience, last)
+    paths = [path for path in list_checkpoints(folder) if int(path.stem[11:]) <= best]
+    mean = average_checkpoints(paths[-run.average :])
+    for name, x in tensors(folder / "model.safetensors").items():
+        assert torch.equal(torch.from_numpy(x), mean[name].half())
     assert "refresh" not in (folder / "log.html").read_text(encoding="utf-8")
     train(run, resume=True)  # it has ended, and remains as it is
     assert int(rows(run)[-1]["update"]) == last

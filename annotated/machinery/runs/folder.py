@@ -140,6 +140,8 @@ def note_run(config: TrainingConfig, corpus: PreparedCorpus) -> None:
 def average_run(folder: Path, last: int = 0) -> None:
     """Make the average of a run's `last` checkpoints its model, and write its card.
 
+    The checkpoints after the best do not count if the run has waited for better ones (`patience`).
+
     Args: last: 0 takes as many as configured.
 
     Raises: InputError if it has fewer or none; FileError if one is damaged, or there is no run.
@@ -147,6 +149,8 @@ def average_run(folder: Path, last: int = 0) -> None:
     Source: section 6.1.
     """
     config, found = read_config(folder), checkpoints.list_checkpoints(folder)
+    if best := checkpoints.best_first(folder)[: config.patience]:
+        found = found[: found.index(best[0]) + 1]
     check_whole("last", last, least=0)
     if not found or last > len(found):
         alone = f", and {checkpoints.INTERRUPTED}, which is a model without being averaged"
