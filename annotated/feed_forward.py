@@ -31,5 +31,5 @@ class PositionwiseFeedForward(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, len, d_model) to (batch, len, d_model)."""
-        inner = self.activation(self.w_1(x), inplace=True)  # (batch, len, d_ff)
+        inner = self.activation(self.w_1(x))  # (batch, len, d_ff)
         return self.w_2(self.dropout(inner))
