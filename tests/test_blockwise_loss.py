@@ -1,5 +1,8 @@
 """The blockwise loss against the loss from all logits, in value, gradients and memory."""
 
+import re
+import shutil
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -81,6 +84,29 @@ def test_by_blocks_in_mixed_precision(dtype):
     for a, b in zip(found, expected, strict=True):
         assert a.dtype == torch.float32
         assert (a - b).norm() < 0.02 * b.norm()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("gcc"), reason="torch compiles for a CPU with gcc")
+def test_compiled_it_is_the_same_without_logits_in_float32():
+    from torch._inductor.utils import run_and_get_code
+
+    torch._dynamo.reset()
+    given = torch.randn(50, 16), torch.randn(900, 16), torch.randint(900, (50,)), 5, 0.1
+    for each in given[:2]:
+        each.requires_grad_()
+
+    def loss(function):
+        with torch.autocast("cpu", torch.bfloat16):
+            found = function(*given)
+        return found.detach(), *torch.autograd.grad(found, given[:2])
+
+    expected = loss(linear_cross_entropy)
+    found, code = run_and_get_code(loss, torch.compile(linear_cross_entropy))
+    for a, b in zip(found, expected, strict=True):
+        assert (a - b).norm() < 0.02 * b.norm()
+    made = re.findall(r"empty_strided_cpu\(\((.*?)\), .*?(bfloat16|float32)\)", "".join(code))
+    assert {kind for size, kind in made if "900" in size and "50" in size} == {"bfloat16"}
 
 
 def test_by_blocks_a_gradient_of_the_gradient_is_refused():

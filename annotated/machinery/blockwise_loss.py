@@ -39,9 +39,9 @@ class _BlockwiseLoss(torch.autograd.Function):
             score = (1 - smoothing) * right + smoothing * log_p.mean(dim=-1, keepdim=True)
             total -= (score * real).sum()
             if learns:
-                slope = log_p.exp_().sub_(smoothing / vocab)  # p - q, in two steps
-                slope.scatter_add_(1, ids, torch.full_like(right, smoothing - 1))
-                slope = slope.to(logits.dtype)  # once for both products
+                slope = torch.exp(log_p, out=logits).sub_(smoothing / vocab)  # p - q, in their type
+                right = right.exp() - smoothing / vocab - (1 - smoothing)  # before it is rounded
+                slope.scatter_(1, ids, right.to(slope.dtype))
                 grad.copy_((slope @ weight) * real)
                 grad_weight += slope.T @ (rows * real)
         ctx.save_for_backward(grad_x, grad_weight)
