@@ -92,13 +92,18 @@ def made_pairs(count: int, vocab: int) -> EncodedPairs:
 class ContenderLoss(nn.Module):
     """Another implementation with its loss, in place of our `ModelLoss`."""
 
-    def __init__(self, contender: Contender, smoothing: float) -> None:
+    def __init__(self, contender: Contender, smoothing: float, compile: bool) -> None:
         super().__init__()
         self.contender, self.model, self.smoothing = contender, contender.model, smoothing
+        self.criterion: Any = smoothed_cross_entropy
+        if compile:
+            model = getattr(self.model, "model", self.model)  # of Hugging Face
+            layers = *model.encoder.layers, *model.decoder.layers
+            self.criterion = compiled(layers, self.criterion)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         logits = self.contender.logits(src, tgt[:, :-1])
-        return smoothed_cross_entropy(logits, tgt[:, 1:], PAD, self.smoothing)
+        return self.criterion(logits, tgt[:, 1:], PAD, self.smoothing)
 
 
 def other(name: str, config: TrainingConfig) -> Contender:
@@ -122,9 +127,7 @@ def trainer_of(name: str, config: TrainingConfig, pairs: EncodedPairs, device: s
         contender = other(name, config)
         contender.to(device)
         trainer.model = contender.model
-        trainer.loss = trainer.run_loss = ContenderLoss(contender, config.label_smoothing)
-        if config.compile:
-            trainer.run_loss = compiled(trainer.loss)
+        trainer.loss = ContenderLoss(contender, config.label_smoothing, config.compile)
         trainer.start_optimizer()
     return trainer
 
@@ -216,7 +219,11 @@ def show(row: dict[str, Any]) -> None:
 
 def dry_run(out: Path) -> None:
     pairs = made_pairs(20_000, FULL.models["base"].vocab_size)
-    rows = dry.tables(pairs, FULL.models)
+    rows, base = dry.tables(pairs, FULL.models), FULL.models["base"]
+    print("an update of the base model in one part, on an H100:")
+    print(dry.update(base, pairs).by_operator("H100").head(16).round(2).to_string(), end="\n\n")
+    for name, some in ("synthetic", pairs), ("multi30k", dry.counted_pairs("multi30k")):
+        print(f"batches of an epoch, {name}:", dry.shapes(base, some))
     write(out, {"command": "python -m benchmarks gpu --dry", "launch": dry.LAUNCH, "rows": rows})
     print(pd.json_normalize(rows).T.to_string(header=False))
     print(f"written: {out}", file=sys.stderr)

@@ -65,7 +65,7 @@ def test_parts_share_an_update(pairs):
     assert parts.parts == 4
     assert parts.part_tokens < whole.part_tokens
     assert parts.kept < whole.kept
-    assert 3 * whole.operators < parts.operators < 5 * whole.operators
+    assert 3 * len(whole.operators) < len(parts.operators) < 5 * len(whole.operators)
 
 
 @pytest.mark.parametrize("beam", [1, 4])
@@ -87,11 +87,28 @@ def test_the_bytes_that_are_kept_are_those_of_the_definition():
     assert total[0] == 4 * (5 * 8 + 5 * 32)  # the input, and what the ReLU left
 
 
-def test_operators_are_counted_without_views():
-    with dry.Operators() as found:
+def test_operators_are_counted_without_views_and_with_what_they_move():
+    with dry.Operators() as operators:
         x = torch.empty(4, 6, device="meta").transpose(0, 1)
         (x @ x.T).exp_()
-    assert found.count == 2
+        x.sum(1, keepdim=True).expand(6, 4).gather(1, torch.empty(6, 1, device="meta").long())
+    found = [(o.name, o.flops, o.bytes) for o in operators.found]
+    assert found[:2] == [("mm", 2 * 6 * 4 * 6, 4 * (24 + 24 + 36)), ("exp_", 0, 4 * (36 + 36))]
+    assert found[-1] == ("gather", 0, 3 * 4 * 6)
+
+
+def test_an_update_takes_as_long_as_the_slower_of_processor_and_card():
+    short, long = dry.Operator("add", 0, 1), dry.Operator("mm", int(dry.PEAKS["H100"]), 0)
+    assert dry.predicted([short] * 100, "H100") == pytest.approx(100 * dry.LAUNCH)
+    assert dry.predicted([long] * 3, "H100") == pytest.approx(3 + dry.LAUNCH)
+    found = dry.Report([short, short, long, long, short], *[1] * 6)
+    assert found.fused == 4 and found.by_operator("H100").index[0] == "mm"
+
+
+def test_the_shapes_of_an_epoch(pairs):
+    found = dry.shapes(SMALL, pairs)
+    assert 1 < found["shapes"] <= found["batches"] and 0 < found["padding"] < 1
+    assert len(dry.counted_pairs("multi30k").lengths) > 28_000
 
 
 def test_products_are_computed_in_16_bits_and_norms_in_32():

@@ -1,5 +1,7 @@
 """The update on a device that works off a queue: nothing in it waits for the device."""
 
+import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,6 +12,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import annotated.machinery.runs.trainer as module
+from annotated.machinery.kernels import fast_attention
 from annotated.machinery.runs.batches import GlobalBatch, MicroBatch
 from annotated.machinery.runs.processes import Processes
 from annotated.machinery.runs.trainer import Trainer
@@ -57,7 +60,38 @@ def test_nothing_in_an_update_waits_for_the_device(config: TrainingConfig, monke
     assert all(loss.is_meta for loss in losses) and trainer.scheduler.last_epoch == 4
 
 
+class Casts(TorchDispatchMode):
+    """Counts by tensor how often it gets another type."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: Counter[int] = Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.found[id(args[0])] += function is torch.ops.aten._to_copy.default
+        return function(*args, **(kwargs or {}))
+
+
+def test_in_16_bits_a_weight_is_cast_once_for_all_parts(config: TrainingConfig, monkeypatch):
+    monkeypatch.setattr(module, "update_weights", lambda *given: True)  # so that gradients stay
+    trainer = Trainer(replace(config, precision="bfloat16"), PAIRS, PAIRS)
+    weights, batch = [*trainer.model.parameters()], global_batch(trainer.device, SHAPES)
+    with Casts() as casts:
+        trainer.train_step(batch)
+    assert max(casts.found[id(weight)] for weight in weights) == 1
+    found = [weight.grad for weight in weights]
+    trainer.loss.zero_grad()
+    for seed, src, tgt in batch.share:
+        torch.manual_seed(seed)
+        kernels = fast_attention(torch.bfloat16, trainer.device, 33)
+        with torch.autocast("cpu", torch.bfloat16), kernels:
+            loss = trainer.loss(src, tgt)
+        (loss / batch.tokens).backward()
+    assert all(torch.equal(a, b.grad) for a, b in zip(found, weights, strict=True))
+
+
 @pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("gcc"), reason="torch compiles for a CPU with gcc")
 def test_a_compiled_update_is_the_same_and_compiled_once(config: TrainingConfig):
     """The sizes of the first batch differ from each other; those of later ones change."""
     from torch._dynamo.utils import counters  # its import takes seconds
@@ -71,7 +105,8 @@ def test_a_compiled_update_is_the_same_and_compiled_once(config: TrainingConfig)
         batch = global_batch(torch.device("cpu"), [shape])
         losses = [float(trainer.train_step(batch)) for trainer in (eager, compiled)]
         assert losses[1] == pytest.approx(losses[0], rel=1e-4)
-    assert counters["stats"]["unique_graphs"] == 1
+    # A layer of the encoder, one of the decoder, and the loss.
+    assert counters["stats"]["unique_graphs"] == 3
     for a, b in zip(eager.model.parameters(), compiled.model.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-3, rtol=1e-3)
 

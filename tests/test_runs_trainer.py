@@ -26,9 +26,9 @@ from annotated.training import TrainingConfig
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parts", [1, 3])
-def test_a_run_that_stopped_goes_on_as_if_it_had_not(config, tmp_path: Path, parts: int):
-    config = replace(config, parts=parts)
+@pytest.mark.parametrize("parts, precision", [(1, "float32"), (3, "float32"), (3, "bfloat16")])
+def test_a_run_that_stopped_goes_on_as_if_it_had_not(config, tmp_path: Path, parts, precision):
+    config = replace(config, parts=parts, precision=precision)
     train(config)
     stopped = replace(config, out=str(tmp_path / "stopped"))
     train(replace(stopped, updates=20))

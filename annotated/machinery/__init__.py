@@ -3,7 +3,8 @@
 - errors, checks, files, progress, palette: kinds of errors, checks of arguments, atomic writes,
   bars, and the colors of all drawings
 - options, parts, recurrence: choices declared once, the classes for them, another kind of layer
-- stepping, recording, blockwise_loss: one position at a time, looking into a model, a leaner loss
+- stepping, recording: one position at a time, looking into a model
+- kernels, blockwise_loss: the fastest of torch's kernels, a leaner loss
 - translator, scoring, text_generator: translation with a trained model, BLEU, language models
 - corpora: from the name of a corpus to sentence pairs, and to ids that all runs share
   (downloads, registry, languages, texts, tables, cleaning, vocabularies, encoding, prepared)

@@ -23,6 +23,7 @@ from annotated.machinery.corpora.vocabularies import write_tokenizers
 from annotated.machinery.errors import InputError, check_whole
 from annotated.machinery.files import write_text, writing_new_folder
 from annotated.machinery.formats.own import own_weights, save_model
+from annotated.machinery.kernels import packed_products
 from annotated.machinery.progress import progress_bar
 from annotated.model import EncoderDecoder
 
@@ -130,7 +131,8 @@ class Translator:
     def search(self, sources: list[list[int]], **options: Any) -> list[list[Translation]]:
         """The best translations of source ids, all in one batch."""
         batch = Batch(pad_ids(sources).to(self.device))
-        found = beam_search(self.model, batch.src, batch.src_mask, **options)
+        with packed_products(self.model):
+            found = beam_search(self.model, batch.src, batch.src_mask, **options)
         text = (self.target_tokenizer or self.tokenizer).decode
         return [[Translation(text(h.ids), h.log_prob, h.score) for h in group] for group in found]
 

@@ -12,8 +12,8 @@ import shlex
 import shutil
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, replace
 from importlib.util import find_spec
 from inspect import signature
@@ -23,7 +23,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.parallel import DistributedDataParallel
 
 from annotated.data import PAD, Batch, token_batches
@@ -35,6 +34,7 @@ from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import reading
 from annotated.machinery.formats.own import Build, built
 from annotated.machinery.formats.pretrained import read_model
+from annotated.machinery.kernels import fast_attention
 from annotated.machinery.progress import ProgressBar, progress_bar, say
 from annotated.machinery.runs import checkpoints
 from annotated.machinery.runs.batches import (
@@ -70,17 +70,32 @@ _AGREE = 10  # number of updates after which processes agree on saving and stopp
 _HELP = "The last checkpoint is from before this update; a lower factor or a longer warmup may help"
 
 
+def compiled(layers: Iterable[nn.Module], loss: Any) -> Any:
+    """Compile layers in place, once for all of a class and all shapes; returns a compiled loss.
+
+    Without one analysis of torch's, which failed on a whole model on a GPU in torch 2.11.
+    """
+    analysis = "triton.coalesce_tiling_analysis"
+    options: Any = {analysis: False} if analysis in torch._inductor.list_options() else None
+    for layer in layers:
+        layer.compile(dynamic=True, options=options)
+    return torch.compile(loss, dynamic=True, options=options)
+
+
 class ModelLoss(nn.Module):
-    """A model with its loss, the module that `DistributedDataParallel` and `torch.compile` wrap.
+    """A model with its loss, the module that `DistributedDataParallel` wraps.
 
     Args:
         model: the paper's `Generator` is not called, but its weights are used in blocks.
-        smoothing: ε (section 5.4).
+        smoothing: ε (section 5.4).   compile: the layers and the loss.
     """
 
-    def __init__(self, model: EncoderDecoder, smoothing: float) -> None:
+    def __init__(self, model: EncoderDecoder, smoothing: float, compile: bool = False) -> None:
         super().__init__()
-        self.model, self.smoothing = model, smoothing
+        self.model, self.smoothing, self.criterion = model, smoothing, linear_cross_entropy
+        if compile:
+            layers = *model.encoder.layers, *model.decoder.layers
+            self.criterion = compiled(layers, self.criterion)
 
     def forward(self, src: Tensor, tgt: Tensor) -> Tensor:
         """ids (batch, src_len) and (batch, tgt_len + 1) to the loss, summed over target tokens."""
@@ -100,17 +115,7 @@ class ModelLoss(nn.Module):
         if proj.bias is not None:  # the bias is the weight of an additional input of 1
             out = F.pad(out, (0, 1), value=1.0)
             weight = torch.cat([weight, proj.bias.unsqueeze(1)], dim=1)
-        return linear_cross_entropy(out, weight, batch.tgt_y, PAD, self.smoothing)
-
-
-def compiled(loss: nn.Module) -> Any:
-    """A loss compiled once for all shapes of a batch, and once more for a single pair.
-
-    Without one analysis of torch's, which fails on such a loss on a GPU in torch 2.11.
-    """
-    analysis = "triton.coalesce_tiling_analysis"
-    known = analysis in torch._inductor.list_options()
-    return torch.compile(loss, dynamic=True, options={analysis: False} if known else None)
+        return self.criterion(out, weight, batch.tgt_y, PAD, self.smoothing)
 
 
 def schedule(config: TrainingConfig) -> Callable[[int, int, float, int], float]:
@@ -154,13 +159,12 @@ class Trainer:
         self.model = built(build, model_config(config)).to(self.device)
         self.dtype = find_precision(config.precision, self.device)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
-        self.loss: Any = ModelLoss(self.model, config.label_smoothing)
+        self.loss: Any = ModelLoss(self.model, config.label_smoothing, config.compile)
         if self.processes.size > 1:
             known, name = signature(DistributedDataParallel).parameters, "forward_sync_buffers"
             name = name if name in known else "broadcast_buffers"  # before torch 2.13
             options: Any = {name: False, "gradient_as_bucket_view": True}
             self.loss = DistributedDataParallel(self.loss, **options)
-        self.run_loss = compiled(self.loss) if config.compile else self.loss
         # Updates whose losses have not been read, with the seconds when the device had no data.
         self.queue: deque[tuple[GlobalBatch, Readback, float]] = deque()
         self.since = time.perf_counter()  # end of the last update whose loss has been read
@@ -180,37 +184,25 @@ class Trainer:
         """
         self.loss.train()
         total = torch.zeros((), device=self.device)
-        for i, (seed, src, tgt) in enumerate(batch.share, start=1):
-            torch.manual_seed(seed)
-            last = i == len(batch.share)  # processes exchange gradients only in the last one
-            alone = last or self.processes.size == 1
-            with nullcontext() if alone else self.loss.no_sync():
-                with self._mixed_precision():
-                    loss = self.run_loss(src, tgt)
-                # DistributedDataParallel averages over processes, hence the factor.
-                self.scaler.scale(loss * self.processes.size / batch.tokens).backward()
-            total += loss.detach()
+        dtype, device = self.dtype, self.device
+        low = dtype != torch.float32  # around all parts, so that each weight is cast once
+        with torch.autocast(device.type, dtype) if low else nullcontext():
+            for i, (seed, src, tgt) in enumerate(batch.share, start=1):
+                torch.manual_seed(seed)
+                last = i == len(batch.share)  # processes exchange gradients only in the last one
+                alone = last or self.processes.size == 1
+                with nullcontext() if alone else self.loss.no_sync():
+                    with fast_attention(dtype, device, max(src.size(1), tgt.size(1))):
+                        loss = self.loss(src, tgt)
+                    # DistributedDataParallel averages over processes, hence the factor.
+                    scaled = self.scaler.scale(loss * self.processes.size / batch.tokens)
+                    with torch.autocast(device.type, enabled=False) if low else nullcontext():
+                        scaled.backward()
+                total += loss.detach()
         self.rate = float(self.scheduler.get_last_lr()[0])
         if not update_weights(self.optimizer, self.scheduler, self.scaler, self.config.clip):
             self.progress.skipped += 1
         return Readback(self.processes.all_reduce(total))
-
-    @contextmanager
-    def _mixed_precision(self) -> Iterator[None]:
-        """Autocast for the configured precision.
-
-        On a CPU, torch's fused attention kernel is slower in 16 bits than plain matrix products.
-        On a GPU, cuDNN's kernel is planned anew for each shape of a batch, which took most of the
-        time of an update on an H100.
-        """
-        if self.dtype == torch.float32:
-            yield
-            return
-        kernels = [SDPBackend.MATH]
-        if self.device.type != "cpu":
-            kernels += [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION]
-        with torch.autocast(self.device.type, self.dtype), sdpa_kernel(kernels):
-            yield
 
     def queue_step(self, coming: Iterator[GlobalBatch]) -> None:
         """Queue one update on the next batches."""
