@@ -1,13 +1,16 @@
 """Timing: all contenders in turn, round after round, so that a disturbance affects all alike."""
 
 import gc
+import os
 import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +19,10 @@ import torch
 from annotated._version import __version__
 from annotated.data import PAD, encode_source
 from annotated.machinery.corpora.registry import load_pairs
+from annotated.machinery.errors import InputError
 from annotated.machinery.files import resource_path
 from annotated.machinery.formats.pretrained import load_pretrained
+from annotated.machinery.kernels import fast_attention, packed_products
 from annotated.machinery.progress import progress_bar, say
 from annotated.model import EncoderDecoder
 from benchmarks.contenders import CONTENDERS, Contender, Ids
@@ -69,8 +74,8 @@ def training_step(
     """A training step of one model: forward pass, smoothed loss, backward pass, Adam.
 
     Args:
-        setting: "best", with the fastest forms of torch's loss and Adam for all, or
-            "own", with the project's own loss and optimizer.
+        setting: "best", with the fastest forms of torch's loss, Adam and attention for all, or
+            "own", with the project's own.
         precision: of the matrix products.
     """
     best, model, device = setting == "best", contender.model.train(), work.source.device.type
@@ -82,8 +87,12 @@ def training_step(
     }
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, **options)
 
+    ours, low = contender.name == "annotated", precision != torch.float32
+    kind, longest = (precision, work.source.device), max(work.source.size(1), work.target.size(1))
+
     def step() -> None:
-        with torch.autocast(device, precision, enabled=precision != torch.float32):
+        attention = fast_attention(*kind, longest) if best or ours else nullcontext()
+        with torch.autocast(device, precision, enabled=low), attention:
             loss = measured(work.source, work.target[:, :-1], work.target[:, 1:], work.smoothing)
         loss.backward()
         optimizer.step()
@@ -139,21 +148,26 @@ def check_search(found: Ids, ours: Ids) -> str:
     return f"{same} of {len(ours)} outputs as ours"
 
 
+def search(work: Workload, contender: Contender, beam: int, steps: int) -> Ids:
+    """A search by packed products, as a `Translator` searches; the others get them too."""
+    with packed_products(getattr(contender, "for_search", contender.model)):
+        return contender.search(work.to_translate, beam, steps)
+
+
 def decoding(work: Workload, contenders: list[Contender]) -> list[Timed]:
     """The rows that are timed in decoding: greedy search and beam search."""
     timed: list[Timed] = []
     for beam in (work.beam, 1):
-        expected = contenders[0].search(work.to_translate, beam, work.steps)
+        expected = search(work, contenders[0], beam, work.steps)
         for c in contenders:
             if beam not in c.searches:
                 continue
             check = "another architecture"
             if c.same:  # the others do not emit END, so they are one step shorter
                 steps = work.steps - (c is not contenders[0])
-                check = check_search(c.search(work.to_translate, beam, steps), expected)
+                check = check_search(search(work, c, beam, steps), expected)
             row = Row(c.name, c.version, f"beam {beam}", c.parameters, check)
-            call = lambda c=c, beam=beam: c.search(work.to_translate, beam, work.steps)
-            timed.append((row, call))
+            timed.append((row, partial(search, work, c, beam, work.steps)))
     return timed
 
 
@@ -237,13 +251,14 @@ def run(task: str, work: Workload, rounds: int, only: Iterable[str] = ()) -> lis
 
 
 def show(rows: list[dict[str, Any]]) -> None:
-    """Medians, and the median over the rounds of the ratio to our time in the same round."""
+    """Medians, and the quartiles over the rounds of the ratio to our time in the same round."""
     ours = {row["setting"]: row["seconds"] for row in rows if row["contender"] == "annotated"}
     for row in rows:
         pairs = zip(row["seconds"], ours[row["setting"]], strict=False)
-        ratio = statistics.median(theirs / mine for theirs, mine in pairs)
-        middle = statistics.median(row["seconds"])
-        print(f"{row['setting']:15} {row['contender']:22} {middle:7.3f} s {ratio:6.2f} × ours")
+        ratios = [theirs / mine for theirs, mine in pairs]
+        low, ratio, high = statistics.quantiles(ratios, n=4) if len(ratios) > 1 else ratios * 3
+        told = f"{statistics.median(row['seconds']):7.3f} s {ratio:6.2f} × ours"
+        print(f"{row['setting']:15} {row['contender']:22} {told} ({low:.2f} to {high:.2f})")
 
 
 def main(given: list[str]) -> None:
@@ -283,6 +298,12 @@ python -m benchmarks --threads 2""",
     options.tasks = options.tasks or list(TASKS)
     if unknown := set(options.tasks) - set(TASKS):
         parser.error(f"expected {' or '.join(TASKS)}; got {', '.join(sorted(unknown))}")
+    try:  # before hours are spent on the other tasks
+        if "engine" in options.tasks:
+            import_module("ctranslate2")
+            load_pairs("multi30k", "test", "en", "de")
+    except (ImportError, InputError) as error:
+        parser.error(f"the task engine cannot run: {error}; name the other tasks to run them alone")
     if options.quick:
         options.rounds = 3
     elif options.out is None:
@@ -292,11 +313,14 @@ python -m benchmarks --threads 2""",
     device = options.device or ("cuda" if torch.cuda.is_available() else "cpu")
     small = {"captions": 20, "vocab": 500, "N": 2, "d_model": 64, "d_ff": 128, "h": 4, "steps": 30}
     work = Workload(device=device, **small if options.quick else {})
+    command = " ".join(["python -m benchmarks", *given])
     for task in options.tasks:
-        print(f"{task} on {device}, {torch.get_num_threads()} threads", file=sys.stderr)
+        facts: dict[str, Any] = {"command": command, "load": os.getloadavg()[0]}  # before it begins
+        busy = f"{torch.get_num_threads()} threads, load {facts['load']:.1f}"
+        print(f"{task} on {device}, {busy}", file=sys.stderr)
         rows = run(task, work, options.rounds, options.only)
         show(rows)
-        facts = {"date": str(date.today()), "device": device, "rounds": options.rounds}
+        facts |= {"date": str(date.today()), "device": device, "rounds": options.rounds}
         facts |= {"machine": machine(device), "work": work.numbers(), "rows": rows}
         if options.out:
             write(options.out, {task: facts})

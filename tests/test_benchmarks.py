@@ -2,6 +2,8 @@
 
 import ast
 import json
+import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,9 +14,10 @@ from tiny import TOKENIZER, wild
 
 import benchmarks.gpu as gpu
 from annotated.data import END, PAD, START, encode_source
+from annotated.machinery.errors import InputError
 from annotated.machinery.recording import record_attention, switch_off, touch
 from annotated.machinery.translator import Translator
-from benchmarks import her, recall
+from benchmarks import her, measure, recall
 from benchmarks.__main__ import main
 from benchmarks.bits import round_matrices
 from benchmarks.contenders import CONTENDERS, Annotated, Torch
@@ -78,13 +81,26 @@ def test_results_are_added_to_the_file_and_name_no_machine(tmp_path: Path, capsy
     out = tmp_path / "deep" / "results.json"
     main(["decoding", "--quick", "--only", "Annotated", "--out", str(out)])
     first = json.loads(out.read_text())
-    assert first["decoding"]["rounds"] == 3 and "× ours" in capsys.readouterr().out
+    assert first["decoding"]["rounds"] == 3 and first["decoding"]["load"] >= 0
+    assert re.search(r"1\.00 × ours \(1\.00 to 1\.00\)", capsys.readouterr().out)
     main(["training", "--quick", "--only", "Annotated", "--out", str(out)])
     both = json.loads(out.read_text())
     assert both["decoding"] == first["decoding"] and "training" in both
     assert list(out.parent.iterdir()) == [out]
     named = {"cpu", "cores", "threads", "system", "python", "torch"}
     assert both["training"]["machine"].keys() == named
+
+
+def test_a_task_that_cannot_run_is_told_before_another_is_timed(monkeypatch, capsys):
+    def missing(*given: str) -> None:
+        raise InputError("multi30k: expected test_2016_flickr.en")
+
+    monkeypatch.setitem(sys.modules, "ctranslate2", sys)
+    monkeypatch.setattr(measure, "load_pairs", missing)
+    monkeypatch.setattr(measure, "run", lambda *given: pytest.fail("a task was run"))
+    with pytest.raises(SystemExit):
+        main(["training", "engine", "--quick"])
+    assert "engine cannot run: multi30k: expected test_2016" in capsys.readouterr().err
 
 
 def test_faults_are_planted_one_at_a_time_and_taken_out_again():
