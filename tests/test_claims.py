@@ -75,7 +75,7 @@ def test_a_claim_says_what_decides_it(changed: dict, error: type[Exception], tol
 
 def test_a_notebook_and_the_build_get_their_own_form():
     bundle = made(holds=False)._repr_mimebundle_()
-    refuted = "It is refuted by a half of 9 that is whole."
+    refuted = "Refutes it: a half of 9 that is whole."
     told = f"✗ differs (§3.2.1 ¶4): Nine is odd.\n  9 = 2·4 + 1\n  {refuted}"
     assert bundle["text/plain"] == told
     assert bundle["application/vnd.annotated.claim+json"] == {**GIVEN, "verdict": "differs"}
