@@ -80,7 +80,7 @@ class Verdict:
             f'<p style="margin: 0"><strong>{mark} {text["verdict"]}</strong> · {self.place} · '
             f"{text['statement']}</p>"
             f'<p style="margin: 0; font-size: 0.9em">{text["evidence"]}</p>'
-            f'<p style="margin: 0; font-size: 0.9em"><em>{html.escape(self.refuted)}</em></p>'
+            f'<p style="margin: 0; font-size: 0.9em">{html.escape(self.refuted)}</p>'
             "</aside>"
         )
         return {

@@ -116,7 +116,8 @@ def test_every_claim_that_a_cell_makes_is_shown_there_in_the_index_and_beside_th
         ids = re.findall(r'^ *(?:display\()?claim\(\s*"([^"]+)"', text, re.MULTILINE)
         called |= {(page, f"claim-{id}") for id in ids}
         shown |= {(page, id) for id in re.findall(r'<aside class="claim" id="([^"]*)"', html(page))}
-        beside += re.findall(r'<p style="--edge[^>]*><a href="[^"#]*#([^"]*)"', html(page))
+        notes = "".join(re.findall(r'<aside class="beside".*?</aside>', html(page)))
+        beside += re.findall(r'<a href="[^"#]*#([^"]*)"', notes)
     link = r'<td><a href="([\w/-]+)\.html#(claim-[^"]+)">'
     listed = set(re.findall(link, html("claims")))
     runs = {("claims", id) for id in re.findall(r'<tr id="(claim-run-[^"]+)"', html("claims"))}
