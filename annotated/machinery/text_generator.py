@@ -177,9 +177,9 @@ class TextGenerator:
         return math.exp(-sum(numbers) / len(numbers))
 
     def embed(self, text: Texts) -> Tensor:
-        """One vector per text: the mean of the model's outputs, before the generator.
+        """One vector per text, (d_model,) or (texts, d_model): its mean output, not yet logits.
 
-        Args: text: a text or a list of texts.   Returns: (d_model,), or (texts, d_model).
+        Args: text: a text or a list of texts.
         """
         found = {i: out.float().mean(dim=0) for i, _, out in self._outputs(text, least=1)}
         rows = [found[i] for i in range(len(found))] or [torch.zeros(0)]
