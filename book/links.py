@@ -105,9 +105,10 @@ def option_lines(thing: object) -> list[str]:
     told = []
     for each in fields(thing) if is_dataclass(thing) else ():
         if about := each.metadata.get("help"):
-            names = " or ".join(f'"{choice}"' for choice in each.metadata["choices"])
+            about = re.sub(r"--\w+", r"``\g<0>``", about)
             about = about.replace("see below", "see ``annotated train --help``")
-            told.append(f"    {each.name}: {about}{names and f' ({names})'}")
+            names = ", ".join(f'"{choice}"' for choice in each.metadata["choices"])
+            told.append(f"    {each.name}: {about}{names and f'; one of {names}'}.")
     return told
 
 

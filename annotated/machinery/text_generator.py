@@ -68,7 +68,7 @@ class TextGenerator:
     def generate(
         self, prompt: Any, max_new_tokens: int = 100, *, batch_size: int = 8, **options: Any
     ) -> str | list[str]:
-        """The whole text that `stream` yields, or those of several prompts, computed in batches.
+        """The whole text that `stream` yields, or for several prompts a list, computed in batches.
 
         Args:
             prompt: as for `stream`, or a list of such prompts; with a seed, each draws from its
