@@ -91,7 +91,7 @@ def read_docstring(app: Sphinx, what, name, thing, settings, lines: list[str]) -
             inner = "    " if field[1] == "Args" else ""
             text = link_parts(field[2], pages) if field[1] == "Source" else field[2]
             label = "returns" if field[1] == "Returns" else field[1]
-            written += ["", "Args:" if inner else ""]
+            written += [""] * bool(written and written[-1]) + ["Args:"] * bool(inner)
             line = text if inner else f":{label}: {text}"
         elif not line:
             inner = ""
