@@ -155,13 +155,14 @@ def bar(entries: list[Entry]) -> str:
 
 
 def story(entries: list[Entry]) -> str:
-    """How many claims are tested, and which of them differ, each linked to its cell."""
+    """How many claims are tested, and which of them differ and how, each linked to its cell."""
     differ = [entry for entry in entries if entry.verdict.verdict == "differs"]
 
     def row(entry: Entry) -> str:
-        place, said = map(html.escape, (entry.verdict.place, entry.verdict.statement))
-        address = f"{entry.page}.html#claim-{entry.verdict.id}"
-        return f'<li><a href="{address}">{place}</a> {typeset(said)}</li>'
+        told = entry.verdict
+        place, said, found = map(html.escape, (told.place, told.statement, told.evidence))
+        address = f"{entry.page}.html#claim-{told.id}"
+        return f'<li><a href="{address}">{place}</a> {typeset(said)}<br>{typeset(found)}</li>'
 
     return (
         f'<div class="scoreboard">{bar(entries)}<details><summary>The book judges {len(entries)} '

@@ -465,7 +465,13 @@ def test_the_reference_shows_a_line_for_each_name_and_unfolds_where_a_link_leads
     tab = visit("api")
     lines = tab.locator("details.offered > summary").all_inner_texts()
     names = [re.match(r"\w+", line)[0] for line in lines]
-    assert sorted([*names, "__version__"]) == sorted(modules())
+    constants = "END", "PAD", "START", "UNK"
+    assert sorted([*names, *constants, "__version__"]) == sorted(modules())
+    for name in constants:
+        assert tab.locator(f"[id='annotated.data.{name}']").is_visible()
+    unfolded = tab.locator("details.offered").all_text_contents()
+    bare = re.compile(r"^\s*(Args|Returns|Yields|Raises|Source): |:\w+: ", re.MULTILINE)
+    assert not [text for text in unfolded if bare.search(text)]
     line = next(line for line in lines if line.startswith("make_model(src_vocab, tgt_vocab, N=6"))
     assert line.endswith(".") and len(line) < 200
     entry = tab.locator("[id='annotated.attention.MultiHeadedAttention']")
