@@ -179,14 +179,12 @@ class LargeCharts(SphinxPostTransform):
         self.first = True
         for raw in self.document.findall(nodes.raw):
             if 'class="chart"' in (text := raw.astext()):
-                # Most alternatives of a choice are never shown.
-                self.least = 0 if 'class="choice"' in text else LARGE
                 raw.children = [nodes.Text(self.data.sub(self.move, text))]
 
     def move(self, found: re.Match) -> str:
         style, still = place(json.loads(found[3]), self.first)
         self.first = False
-        if len(found[3]) < self.least:
+        if len(found[3]) < LARGE:
             return found[1] + style + found[0].removeprefix(found[1]) + still
         name = hashlib.sha256(found[3].encode()).hexdigest()[:16]
         folder = Path(self.app.outdir, "charts")
