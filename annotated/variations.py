@@ -63,7 +63,7 @@ def table_3() -> "pd.DataFrame":
         "A: h = 1"; `train_steps` in updates, `perplexity` per word piece and `BLEU` on
         newstest2013, `parameters_millions` where printed.
 
-    Raises: MissingExtra without pandas, of the extra `viz`.
+    Raises: MissingExtra without pandas, which the extra `viz` brings.
 
     Source: section 6.2, Table 3.
     """
@@ -91,7 +91,7 @@ def _row(name: str) -> dict[str, Any]:
 
 
 def count_parameters(model: nn.Module | TransformerConfig | LanguageModelConfig) -> int:
-    """Number of parameters of a model or of a configuration; a tied matrix counts once."""
+    """Parameters of a model, or of one that is not built; a tied matrix counts once."""
     with torch.device("meta"):
         if isinstance(model, TransformerConfig):
             model = build_model(model)
