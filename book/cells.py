@@ -32,6 +32,9 @@ class Cells(SphinxPostTransform):
     default_priority = 190  # runs before myst-nb folds the cells
 
     def run(self, **kwargs) -> None:
+        for paragraph in self.document.findall(nodes.paragraph):
+            if len(paragraph.children) == 1 and isinstance(paragraph[0], nodes.emphasis):
+                paragraph["classes"].append("caption")
         for raw in self.document.findall(nodes.raw):
             if SOLUTION.search(raw.astext()):
                 text = SOLUTION.sub(r'<details class="solution">\1', raw.astext())

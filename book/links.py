@@ -163,7 +163,7 @@ def summary(name: str, thing: object) -> str:
         arguments = f"({shown if len(shown) < 80 else shown[:80].rpartition(', ')[0] + ', …'})"
     text = " ".join((getdoc(thing) or "").partition("\n\n")[0].split())
     first = re.split(r"(?<=\.) (?=[A-Z])", text)[0].replace("`", "")
-    return f"<code>{name}{html.escape(arguments)}</code> {html.escape(first)}"
+    return f"<code>{name}<i>{html.escape(arguments)}</i></code> <span>{html.escape(first)}</span>"
 
 
 def described(name: str, thing: object) -> list[str]:
