@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from sacrebleu.metrics import BLEU
 from tiny import TOKENIZER, wild
 
 import benchmarks.gpu as gpu
@@ -16,7 +17,7 @@ from annotated.machinery.recording import record_attention, switch_off, touch
 from annotated.machinery.translator import Translator
 from benchmarks import her, recall
 from benchmarks.__main__ import main
-from benchmarks.bits import round_matrices
+from benchmarks.bits import change_interval, round_matrices
 from benchmarks.contenders import CONTENDERS, Annotated, Torch
 from benchmarks.logs import page_names
 from benchmarks.measure import check_search, check_training
@@ -172,6 +173,16 @@ def test_what_is_rounded_twice_shrinks_and_a_factor_undoes_it():
     slope = (kept * linear.weight).sum() / kept.square().sum()
     assert slope.item() == pytest.approx(1, abs=1e-5)
     assert len(linear.weight.detach().unique()) <= 127
+
+
+def test_the_interval_of_a_change_of_bleu_is_a_point_if_all_sentences_are_the_same():
+    reference, found, whole = (
+        [text] * 20 for text in ("a b c d e f", "a b c d e g", "a b c d x f g")
+    )
+    score = lambda texts: BLEU().corpus_score(texts, [reference]).score
+    change = score(found) - score(whole)
+    assert change > 10
+    assert change_interval(found, whole, reference, draws=5) == pytest.approx((change, change))
 
 
 def test_a_replaced_head_is_a_constant_beside_the_others():
