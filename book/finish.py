@@ -86,9 +86,9 @@ def hang_lines(text: str) -> str:
     """
 
     def hang(line: str) -> str:
-        line, folded, _ = line.partition('<span class="docstring">')
-        if folded:
-            return hang(line) + folded
+        line, button, folded = line.partition('<button type="button" class="docstring"')
+        if button:
+            return hang(line) + button + folded
         shown = html.unescape(re.sub("<[^>]*>", "", line))
         if len(shown) <= 40 or line.count("<span") != line.count("</span"):
             return line  # short, or it ends what is folded
