@@ -93,7 +93,7 @@ def rotation(c: LanguageModelConfig, start: int, end: int) -> tuple[Tensor, Tens
     """Cosine and sine of RoPE's angles (arXiv:2104.09864), each (end - start, rotated d_k / 2)."""
     width = int(c.rotated * c.head_width)
     frequency = c.theta ** -(torch.arange(0, width, 2, dtype=torch.float64) / width)
-    if c.rope_scaling:  # Llama 3 slows the longest wavelengths
+    if c.rope_scaling:  # Llama 3 lengthens the longest wavelengths
         factor, low, high, original = c.rope_scaling
         turns = original * frequency / (2 * math.pi)
         kept = ((turns - low) / (high - low)).clamp(0, 1)
