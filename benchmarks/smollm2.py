@@ -52,6 +52,7 @@ BEGINNINGS = (
 WIDTHS = 1, 4
 GIVEN = 8  # tokens of each passage that the model continues
 NEW = 60  # tokens of each continuation
+LENGTH = 50  # random tokens, which are repeated once
 COPIES = (  # tasks whose answers repeat the question, so that drafts by lookup can be correct
     "Correct the spelling: The children was playing in the gardn behind the old house.",
     "Repeat this sentence five times: The river flows slowly past the old stone bridge.",
@@ -191,11 +192,11 @@ def draw(
 ) -> list[int]:
     """A continuation of `NEW` tokens, drawn from the model's probabilities."""
     cache: Any = {}
-    ids, new, random = [], list(prompt), torch.Generator().manual_seed(0)
+    ids, new, chance = [], list(prompt), torch.Generator().manual_seed(0)
     for _ in range(NEW):
         logits = model(torch.tensor([new]), cache)[0, -1]
         logits[list(never)] = -torch.inf
-        new = [draw_id(logits, temperature, None, top_p, random)]
+        new = [draw_id(logits, temperature, None, top_p, chance)]
         ids += new
     return ids
 
@@ -357,10 +358,8 @@ def without(generator: TextGenerator, rows: list[dict[str, Any]]) -> Iterator[di
         yield {"off": kind, **{name: rounded(part.mean()) for name, part in parts.items()}}
 
 
-LENGTH = 50  # random tokens, which are repeated once
-
-
 def random_twice() -> Tensor:
+    """Eight rows of random tokens (8, 2 * LENGTH), whose second half repeats the first."""
     half = torch.randint(1000, 40_000, (8, LENGTH), generator=torch.Generator().manual_seed(0))
     return torch.cat([half, half], dim=1)
 
