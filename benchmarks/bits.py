@@ -8,14 +8,13 @@ unchanged), whether this was undone, by how much the matrices have shrunk (mean 
 as without rounding, and the number of sentences.
 """
 
-import numpy as np
 import pandas as pd
 import torch
-from sacrebleu.metrics import BLEU
 
 from annotated import load_pretrained
 from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.progress import progress_bar
+from benchmarks.gender import compared
 from benchmarks.logs import files_parser, write_log
 
 
@@ -39,23 +38,6 @@ def round_matrices(model: torch.nn.Module, bits: int, undone: bool = False) -> l
     return shrunk
 
 
-def change_interval(
-    found: list[str], whole: list[str], reference: list[str], draws: int = 1000
-) -> tuple[float, float]:
-    """95% interval of BLEU of `found` minus BLEU of `whole`: a paired bootstrap over sentences."""
-    metric, n = BLEU(effective_order=True), len(reference)
-    chosen = np.random.default_rng(0).integers(n, size=(draws, n))
-
-    def scores(texts: list[str]) -> np.ndarray:
-        each = map(metric.sentence_score, texts, ([line] for line in reference))
-        counts = np.array([[*s.counts, *s.totals, s.sys_len, s.ref_len] for s in each])
-        sums = counts[chosen].sum(axis=1).tolist()  # (draws, 10)
-        return np.array([BLEU.compute_bleu(s[:4], s[4:8], s[8], s[9]).score for s in sums])
-
-    low, high = np.quantile(scores(found) - scores(whole), [0.025, 0.975])
-    return float(low), float(high)
-
-
 def main() -> None:
     add = (parser := files_parser("benchmarks.bits", __doc__, "reference")).add_argument
     told = "numbers of bits per weight"
@@ -69,16 +51,16 @@ def main() -> None:
         shrunk = round_matrices(translator.model, bits, undone) if bits else [0.0]
         found = translator.translate(source, beam=1)
         whole = whole or found
-        low, high = change_interval(found, whole, reference)
+        score = compared(found, whole, reference)
         rows.append(
             {
                 "bits": bits,
                 "undone": int(undone),
                 "shrunk": round(sum(shrunk) / len(shrunk), 4) + 0.0,  # no -0.0
                 "most_shrunk": round(max(shrunk), 4),
-                "BLEU": round(BLEU().corpus_score(found, [reference]).score, 2),
-                "low": round(low, 2) + 0.0,
-                "high": round(high, 2) + 0.0,
+                "BLEU": score["BLEU"],
+                "low": round(score["difference"]["low"], 2) + 0.0,
+                "high": round(score["difference"]["high"], 2) + 0.0,
                 "same": round(sum(map(str.__eq__, found, whole)) / len(found), 4),
                 "sentences": len(found),
             }
