@@ -150,6 +150,13 @@ def _interval(metric: Metric, ours: list[str], theirs: list[str]) -> list[float]
     return [float(found._mean - found._ci), float(found._mean + found._ci)]
 
 
+class _Floats(CHRF):
+    """chrF whose scores are all of Python's type, as sacreBLEU's mean of the samples needs."""
+
+    def _compute_f_score(self, statistics: list[int]) -> float:
+        return float(super()._compute_f_score(statistics))
+
+
 def _samples(sentences: list[str]) -> int:
     """Number of bootstrap samples: 1,000, or fewer if they would need gigabytes."""
     return max(100, min(1000, 10_000_000 // len(sentences)))
@@ -171,7 +178,7 @@ def _all_scores(
     metric = CHRF()
     score = metric.corpus_score(ours, [theirs]).score
     rows.append({"text": CHRF_TEXT, "score": score, "signature": str(metric.get_signature())})
-    rows[-1]["interval"] = _interval(CHRF(), ours, theirs)
+    rows[-1]["interval"] = _interval(_Floats(), ours, theirs)
     return rows
 
 
