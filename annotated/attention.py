@@ -139,7 +139,7 @@ class MultiHeadedAttention(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Equation 1 in all heads; the last query belongs to the last key in self-attention.
 
-        Returns: as `scaled_dot_product`; the weights may be None if nobody watches.
+        Returns: as `scaled_dot_product`; the weights may be None unless they are recorded.
         """
         if self.watchers:
             return scaled_dot_product(query, key, value, mask, self.dropout)

@@ -35,7 +35,7 @@ class Batch:
         its first (what the model must predict), tgt_mask (batch, tgt_len, tgt_len), and
         ntokens, the number of target tokens to predict.
 
-    Raises: ValueError for ids that are not integers (batch, len).
+    Raises: InputError for ids that are not integers (batch, len).
 
     Source: sections 3.1 and 5.1.
     """
@@ -119,7 +119,7 @@ def learn_vocabulary(kind: str, sentences: Iterable[str], vocab_size: int) -> To
             English-French (32,000).
         sentences: text of both languages.   vocab_size: largest number of pieces.
 
-    Raises: ValueError for another kind, for a size that leaves no piece in addition to the
+    Raises: InputError for another kind, for a size that leaves no piece in addition to the
         special symbols, or if the argument is not sentences.
 
     Source: section 5.1.
@@ -133,7 +133,7 @@ def learn_vocabulary(kind: str, sentences: Iterable[str], vocab_size: int) -> To
 def encode_source(tokenizer: Tokenizer, sentences: Iterable[str]) -> list[list[int]]:
     """Sentences to ids, each with the end symbol at its end; lone surrogates become U+FFFD.
 
-    Raises: ValueError if the argument is not sentences.
+    Raises: InputError if the argument is not sentences.
     """
     tokenizer.encode_special_tokens = True  # "</s>" in a text is text
     return [[*encoding.ids, END] for encoding in tokenizer.encode_batch(list(each_text(sentences)))]
@@ -188,7 +188,7 @@ def token_batches(
 
     Returns: batches, each an array of indices of pairs.
 
-    Raises: ValueError if one pair alone exceeds a budget, if a sentence has no tokens, or if the
+    Raises: InputError if one pair alone exceeds a budget, if a sentence has no tokens, or if the
         lengths are not whole numbers.
 
     Source: section 5.1.

@@ -46,7 +46,7 @@ def greedy_decode(
 
     Returns: ids (batch, at most max_len).
 
-    Raises: ValueError for a wrong argument, or if the model's probabilities are not numbers.
+    Raises: InputError for a wrong argument, or if the model's probabilities are not numbers.
 
     Source: section 6.1, with a beam of one.
     """
@@ -217,9 +217,8 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """Search for the outputs with the best scores.
 
-    Keys and values are cached where every part of the decoder has a `step`. With hooks in it, a
-    part that has only `forward`, or another class for attention to the source, whose queries are
-    hypotheses in a step, each step decodes the whole output, which takes longer.
+    If a part of the decoder has no `step`, has hooks, or attends to the source with a class of your
+    own, each step decodes the whole output again, instead of using cached keys and values.
 
     Args:
         model: its dropout is off during the search.
@@ -233,7 +232,7 @@ def beam_search(
 
     Returns: for each sentence its best hypotheses, the best first.
 
-    Raises: ValueError for a wrong argument, or if the model's probabilities are not numbers.
+    Raises: InputError for a wrong argument, or if the model's probabilities are not numbers.
 
     Source: section 6.1.
     """

@@ -34,7 +34,7 @@ _TABLE_2 = [  # model, kind, BLEU and FLOPs: EN-DE, EN-FR
 def table_2() -> "pd.DataFrame":
     """Table 2: BLEU on newstest2014, and the FLOPs of training.
 
-    Raises: MissingExtra without pandas, which the extra `viz` installs.
+    Raises: MissingExtra without pandas, of the extra `viz`.
 
     Source: section 6.1, Table 2.
     """
@@ -51,9 +51,9 @@ def training_cost(hours: float, gpus: int = 8, gpu: str = "P100") -> float:
     """FLOPs of a training, as the paper estimates them.
 
     Args:
-        hours: duration of the training.   gpus: number of GPUs.   gpu: a key of `TFLOPS`.
+        hours: duration of the training.   gpus: number of GPUs.   gpu: one of `TFLOPS`.
 
-    Raises: ValueError for another GPU, negative hours, or fewer than one GPU.
+    Raises: InputError for another GPU, negative hours, or fewer than one GPU.
 
     Source: section 6.1, footnote 5.
     """

@@ -38,8 +38,8 @@ class LanguageModelConfig:
     Args:
         vocab: number of ids.   N: layers.   d_model: width.   d_ff: inner width (section 3.3).
         h, kv_heads: heads of queries, and of keys and values (None: h).   d_k: width of a head.
-        norm: "layer" or "rms".   epsilon: added to the variance.   norm_first: normalize before
-            each sub-layer.   parallel: both sub-layers read the same input.
+        norm: "layer" or "rms".   epsilon: added to the variance.
+        norm_first: normalize before each sub-layer.   parallel: both sub-layers read one input.
         positions: "sinusoidal", "learned" or "rope".   max_len: number of positions, in tokens.
         theta: base of RoPE's wavelengths.   rotated: share of d_k that RoPE rotates.
         rope_scaling: Llama 3's factor, low and high frequency factor, original length in tokens.
@@ -48,7 +48,7 @@ class LanguageModelConfig:
         attention_bias, feed_forward_bias: in the linear maps of the two sub-layers.
         tie_embeddings: one matrix for embedding and output.   scale_embeddings: by √d_model.
 
-    Raises: InputError that names the field and what was expected.
+    Raises: InputError that names the field and the value expected.
     """
 
     vocab: int
@@ -93,7 +93,7 @@ def rotation(c: LanguageModelConfig, start: int, end: int) -> tuple[Tensor, Tens
     """Cosine and sine of RoPE's angles (arXiv:2104.09864), each (end - start, rotated d_k / 2)."""
     width = int(c.rotated * c.head_width)
     frequency = c.theta ** -(torch.arange(0, width, 2, dtype=torch.float64) / width)
-    if c.rope_scaling:  # Llama 3 slows the longest wavelengths
+    if c.rope_scaling:  # Llama 3 lengthens the longest wavelengths
         factor, low, high, original = c.rope_scaling
         turns = original * frequency / (2 * math.pi)
         kept = ((turns - low) / (high - low)).clamp(0, 1)
@@ -235,7 +235,7 @@ class LanguageModel(nn.Module):
     def decode(
         self, ids: Tensor, cache: Cache | None = None, padding: Tensor | None = None
     ) -> Tensor:
-        """ids (batch, len) to (batch, len, d_model), as `forward` but for the generator.
+        """ids (batch, len) to (batch, len, d_model), as `forward` without the generator.
 
         Args: padding: (batch,), how many tokens at the start of each text only fill its row.
         """
@@ -298,10 +298,10 @@ def generate(
     """Continue a text; each id is yielded when it is drawn.
 
     Args:
-        prompt: ids.   max_new_tokens: at most.   temperature: divides the logits.
+        prompt: ids.   max_new_tokens: their largest number.   temperature: divides the logits.
         top_k: draw from so many of the likeliest tokens; 1 is greedy, None takes all.
         top_p: draw from the likeliest tokens that together have this probability.
-        stop: ids that end the text and are not yielded.   seed: None draws anew each time.
+        stop: ids that end the text and are not yielded.   seed: of the draws; None: any.
 
     Raises: InputError for an argument out of its range, a prompt too long for the model, and a
         model whose logits are not finite.

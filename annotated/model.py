@@ -116,14 +116,14 @@ class ModelOptions(LaterOptions):
 
 @dataclass(frozen=True)
 class TransformerConfig(ModelOptions):
-    """All choices that shape a model: these, `ModelOptions`, and `LaterOptions`.
+    """All choices that shape a model.
 
     Args:
         src_vocab, tgt_vocab: number of ids on either side.
         max_len: longest input in tokens, for learned positions; 100,000 at most.
         tie_embeddings: one matrix for both embeddings and the output (section 3.4).
 
-    Raises: ValueError with what was expected and what was given.
+    Raises: InputError that names the field and the value expected.
 
     Source: section 3, Table 3.
     """
@@ -167,12 +167,12 @@ def build_model(config: TransformerConfig, **parts: Callable[..., Any]) -> Encod
             attention(h, d_model, dropout), or encoder_attention, decoder_attention and
             source_attention; feed_forward(d_model, d_ff); norm(d_model);
             embedding(d_model, vocab); positions(d_model, dropout, max_len). An option of the
-            configuration that differs from the paper's is passed by name. Of the cells that
-            decoder="ssru" asks for, only decoder_attention takes the place.
+            configuration that differs from the paper's is passed by name. With decoder="ssru",
+            only decoder_attention replaces the recurrent cell.
 
     Returns: the model, in training mode.
 
-    Raises: ValueError for a part of another name.
+    Raises: InputError for a part of another name.
 
     Source: section 3; tying from section 3.4.
     """
@@ -212,7 +212,7 @@ def make_model(
 
     Returns: the model, in training mode.
 
-    Raises: ValueError for a wrong argument, TypeError for one that does not exist.
+    Raises: InputError for a wrong argument, TypeError for one that does not exist.
 
     Source: section 3.
 
@@ -225,7 +225,7 @@ def make_model(
 def tie_embeddings(model: EncoderDecoder) -> None:
     """Make both embeddings and the generator share one matrix, (vocab, d_model).
 
-    Raises: ValueError if the vocabularies differ in size, or an embedding has no such matrix.
+    Raises: InputError if the vocabularies differ in size, or an embedding has no such matrix.
     """
     shared = model.generator.proj.weight
     for name in ("src_embed", "tgt_embed"):

@@ -87,7 +87,7 @@ class LearnedPositionalEncoding(nn.Module):
     def forward(self, x: Tensor, start: int = 0) -> Tensor:
         """(batch, len, d_model) to (batch, len, d_model); its first token has position `start`.
 
-        Raises: ValueError for a position that does not exist.
+        Raises: InputError for a position that does not exist.
         """
         end = start + x.size(1)
         check_whole("the number of positions", end, most=self.max_len)

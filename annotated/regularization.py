@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from annotated.machinery.errors import InputError
+
 
 class Dropout(nn.Dropout):
     """torch's dropout, with a quarter of the random draws on a CPU.
@@ -56,7 +58,7 @@ class LabelSmoothing(nn.Module):
         size: of the vocabulary.   smoothing: ε.
         padding_idx: positions with this target are ignored.
 
-    Raises: ValueError if smoothing is outside [0, 1).
+    Raises: InputError if smoothing is outside [0, 1).
 
     Source: section 5.4.
     """
@@ -64,17 +66,17 @@ class LabelSmoothing(nn.Module):
     def __init__(self, size: int, padding_idx: int, smoothing: float = 0.0) -> None:
         super().__init__()
         if not 0 <= smoothing < 1:
-            raise ValueError(f"expected smoothing in [0, 1); got {smoothing}")
+            raise InputError(f"expected smoothing in [0, 1); got {smoothing}")
         self.size, self.padding_idx, self.smoothing = size, padding_idx, smoothing
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         """Sum of the loss over all positions that are not padding, in nats.
 
         Args: x: log-probabilities (positions, size)   target: ids (positions,)
-        Raises: ValueError if the number of columns of x is not size.
+        Raises: InputError if the number of columns of x is not size.
         """
         if x.size(-1) != self.size:
-            raise ValueError(f"expected {self.size} log-probabilities a position; got {x.size(-1)}")
+            raise InputError(f"expected {self.size} log-probabilities a position; got {x.size(-1)}")
         padding = target == self.padding_idx  # an id that need not be in the vocabulary
         right = x.gather(-1, target.masked_fill(padding, 0).unsqueeze(-1)).squeeze(-1)  # log p(y)
         loss = -(1 - self.smoothing) * right

@@ -78,7 +78,7 @@ class EncoderLayer(nn.Module):
         self.sublayer = clones(SublayerConnection(size, dropout, norm_first, norm), 2)
 
     def forward(self, x: Tensor, mask: Mask = None) -> Tensor:
-        """x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
+        """Args: x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
         x = self.sublayer[0](x, lambda x: self.self_attn(x, x, x, mask))
         return self.sublayer[1](x, self.feed_forward)
 
@@ -100,7 +100,7 @@ class Encoder(nn.Module):
         self.norm = copy.deepcopy(first.norm) if first.norm_first else nn.Identity()
 
     def forward(self, x: Tensor, mask: Mask = None) -> Tensor:
-        """x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
+        """Args: x: (batch, src_len, d_model)   mask: (batch, 1, src_len)."""
         for layer in self.layers:
             x = layer(x, mask)
         return self.norm(x)
@@ -137,7 +137,7 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: Tensor, memory: Tensor, src_mask: Mask = None, tgt_mask: Mask = None
     ) -> Tensor:
-        """x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)
+        """Args: x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)
         src_mask: (batch, 1, src_len)   tgt_mask: (batch, tgt_len, tgt_len)
         """
         x = self.sublayer[0](x, lambda x: self.self_attn(x, x, x, tgt_mask))
@@ -151,7 +151,7 @@ class DecoderLayer(nn.Module):
     def step(self, x: Tensor, state: State, src_mask: Mask = None) -> Tensor:
         """`forward` for the newest position of each hypothesis (section 6.1).
 
-        x: (batch, width, d_model)   state: of batch · width outputs, and of the memory
+        Args: x: (batch, width, d_model)   state: of batch · width outputs, and of the memory
         """
         own, source = state
         newest = lambda x: self.self_attn.step(x.flatten(0, 1).unsqueeze(1), own).view_as(x)
@@ -169,7 +169,7 @@ class Decoder(Encoder):
     def forward(  # type: ignore[override]  # it has more inputs
         self, x: Tensor, memory: Tensor, src_mask: Mask = None, tgt_mask: Mask = None
     ) -> Tensor:
-        """x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)   rest: as a layer's."""
+        """Args: x: (batch, tgt_len, d_model)   memory: (batch, src_len, d_model)."""
         for layer in self.layers:
             x = layer(x, memory, src_mask, tgt_mask)
         return self.norm(x)

@@ -51,7 +51,7 @@ _other = lambda name, default: another_default(ModelOptions, name, default)
 class TrainingConfig(ModelOptions):
     """A training run; its fields are the options of `annotated train`.
 
-    Raises: InputError that names the wrong field and the value expected.
+    Raises: InputError that names the field and the value expected.
     """
 
     out: str = option("runs/multi30k-en-de", "folder of the run", fixed=False)
@@ -188,9 +188,9 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def preset(name: str, **changes: Any) -> TrainingConfig:
-    """The preset of PRESETS with this name and these changes, in runs/NAME unless `out` is given.
+    """The preset with this name and these changes, in runs/NAME unless `out` is given.
 
-    Raises: InputError that lists the names if this is none of them.
+    Args: name: one of `PRESETS`.   changes: fields of `TrainingConfig`.
 
     Source: sections 5.1 to 5.4, 6.1 and 6.3, Table 3.
     """

@@ -4,17 +4,17 @@
 search, with unchanged weights, with each matrix rounded to integers times one scale, and with a
 scale that undoes what the rounding shrinks. A row of the table has the number of bits (0:
 unchanged), whether this was undone, by how much the matrices have shrunk (mean and largest), BLEU
-(sacreBLEU, 13a), the share of outputs that are the same as without rounding, and the number of
-sentences.
+(sacreBLEU, 13a), the 95% interval of its change by rounding, the share of outputs that are the same
+as without rounding, and the number of sentences.
 """
 
 import pandas as pd
 import torch
-from sacrebleu.metrics import BLEU
 
 from annotated import load_pretrained
 from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.progress import progress_bar
+from benchmarks.gender import compared
 from benchmarks.logs import files_parser, write_log
 
 
@@ -51,13 +51,16 @@ def main() -> None:
         shrunk = round_matrices(translator.model, bits, undone) if bits else [0.0]
         found = translator.translate(source, beam=1)
         whole = whole or found
+        score = compared(found, whole, reference)
         rows.append(
             {
                 "bits": bits,
                 "undone": int(undone),
                 "shrunk": round(sum(shrunk) / len(shrunk), 4) + 0.0,  # no -0.0
                 "most_shrunk": round(max(shrunk), 4),
-                "BLEU": round(BLEU().corpus_score(found, [reference]).score, 2),
+                "BLEU": score["BLEU"],
+                "low": round(score["difference"]["low"], 2) + 0.0,
+                "high": round(score["difference"]["high"], 2) + 0.0,
                 "same": round(sum(map(str.__eq__, found, whole)) / len(found), 4),
                 "sentences": len(found),
             }

@@ -503,20 +503,25 @@ def which(translator: Translator, nouns: Nouns) -> Iterator[dict[str, Any]]:
         yield {"head": part, **interval(ratio, np.array(values), np.array(whole))}
 
 
+def compared(found: list[str], whole: list[str], target: list[str]) -> dict[str, Any]:
+    """BLEU of translations, with the interval of its difference to that of others."""
+    metric = BLEU()
+    score = lambda a: metric._compute_score_from_stats(a.sum(axis=0).tolist()).score
+    stats = [np.array(metric._extract_corpus_statistics(x, [target])) for x in (found, whole)]
+    return {"BLEU": round(score(stats[0]), 2),
+            "difference": interval(lambda a, b: score(a) - score(b), *stats)}  # fmt: skip
+
+
 def bleu(
     translator: Translator, source: list[str], target: list[str], off: dict[str, dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     """BLEU of all sentences, with intervals of the difference to the whole model's."""
-    metric, whole = BLEU(), list[str]()
-    score = lambda a: metric._compute_score_from_stats(a.sum(axis=0).tolist()).score
+    whole = list[str]()
     for name, changes in off.items():
         with touch(translator.model, changes):
             found = translator.translate(source, beam=4)
         whole = whole or found
-        stats = [np.array(metric._extract_corpus_statistics(x, [target])) for x in (found, whole)]
-        yield {"off": name, "BLEU": round(score(stats[0]), 2),
-               "difference": interval(lambda a, b: score(a) - score(b), *stats),
-               "same": equal(found, whole)}  # fmt: skip
+        yield {"off": name, **compared(found, whole, target), "same": equal(found, whole)}
 
 
 # source without its last word | beginning | two endings, with the words between which they decide,

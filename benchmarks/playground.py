@@ -66,11 +66,16 @@ def main() -> None:
     parser = make_parser("benchmarks.playground", __doc__)
     parser.add_argument("--out", type=Path, required=True, help="CSV file to write")
     parser.add_argument("--seeds", type=int, default=20, help="number of seeds (default: 20)")
+    text = "multiplies the learning rate of equation 3 (default: 1)"
+    parser.add_argument("--factor", type=float, default=1, help=text)
+    parser.add_argument("--only", nargs="+", help="names of comparisons (default: all)")
     options = parser.parse_args()
     experiments = json.loads(run("console.log(JSON.stringify(EXPERIMENTS));"))
+    rate = {"factor": options.factor} if options.factor != 1 else {}
     wanted = [
-        (name, model, both | own, seed)
+        (name, model, both | own | rate, seed)
         for name, (both, *sides) in experiments.items()
+        if options.only is None or name in options.only
         for model, own in zip("AB", sides, strict=True)
         for seed in range(1, options.seeds + 1)
     ]

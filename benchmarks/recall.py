@@ -1,4 +1,4 @@
-"""The steps that stacks of convolutions need to copy a symbol from one to eight tokens before.
+"""The steps that stacks of layers need to copy a symbol from one to eight tokens before.
 
 `python -m benchmarks.recall --out FILE` trains the stacks of chapters/2-background.md for at most
 4,000 steps instead of 250. A row of the table has the stack, its number of layers, the distance,
@@ -14,8 +14,12 @@ import torch
 from annotated.machinery.progress import progress_bar
 from benchmarks.logs import make_parser, page_names, write_log
 
-STACKS = {("contiguous", 8): [1] * 8, ("dilated", 8): [1, 2, 4, 8] * 2,
-          ("contiguous", 16): [1] * 16, ("dilated", 16): [1, 2, 4, 8] * 4}  # fmt: skip
+EIGHT = {  # dilations of eight convolutions, or none
+    "contiguous": [1] * 8,
+    "dilated": [1, 2, 4, 8] * 2,
+    "self-attention": [None] * 8,
+}
+STACKS = {(stack, 8 * k): steps * k for k in (1, 2) for stack, steps in EIGHT.items()}
 SETTINGS = {  # distances and learning rates, by the number of layers
     8: [*product((1, 5, 6, 7, 8), [3e-3]), (8, 1e-3), (8, 1e-2)],
     16: [*product((1, 8), [3e-3])],
@@ -32,7 +36,10 @@ def main() -> None:
     for stack, layers in progress_bar(list(STACKS), unit=" stack"):
         for (distance, rate), seed in product(SETTINGS[layers], range(3)):
             torch.manual_seed(seed)
-            mixers = [page["Convolution"](32, dilation=step) for step in STACKS[stack, layers]]
+            mixers = [
+                page["Convolution"](32, dilation=step) if step else page["SelfAttention"](32)
+                for step in STACKS[stack, layers]
+            ]
             learn, model = page["steps_to_learn"], page["Recall"](mixers)
             steps = learn(model, distance, limit=options.limit, rate=rate)
             rows.append((stack, layers, distance, rate, seed, steps))

@@ -1,10 +1,14 @@
 """Measure a published language model: `python -m benchmarks.smollm2 --help`.
 
-The measurements of SmolLM2-135M-Instruct on the pages "A model that speaks" and "What its heads
-do": texts, beam search, drafts by n-gram lookup, mistakes of a loader, and the attention of heads.
+The measurements of SmolLM2-135M-Instruct on the pages "A Model that Speaks" and "What Heads Do":
+texts, beam search, drafts by n-gram lookup, mistakes of a loader, and the attention of heads. The
+passages that people wrote are those of GUM (set ANNOTATED_DATA).
 """
 
+import random
+import re
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +19,12 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from annotated.language_model import LanguageModel
+from annotated.language_model import draw as draw_id
 from annotated.machinery.files import write_text
 from annotated.machinery.formats.causal import TextGenerator, load_language_model
 from annotated.machinery.progress import progress_bar
-from annotated.machinery.recording import record_attention, touch
+from annotated.machinery.recording import record_attention, switch_off, touch
+from benchmarks.heads.gold import gum_files
 from benchmarks.logs import as_json, make_parser
 
 QUESTIONS = (
@@ -28,9 +34,10 @@ QUESTIONS = (
     "Who wrote the play Hamlet?",
     "What is 17 times 3?",
 )
+TOP_P = "temperature 0.7, top-p 0.9"
 SETTINGS: dict[str, dict[str, Any]] = {
     "greedy": {"top_k": 1},
-    "temperature 0.7, top-p 0.9": {"temperature": 0.7, "top_p": 0.9, "seed": 0},
+    TOP_P: {"temperature": 0.7, "top_p": 0.9, "seed": 0},
     "temperature 1.5": {"temperature": 1.5, "seed": 0},
 }
 BEGINNINGS = (
@@ -41,22 +48,11 @@ BEGINNINGS = (
     "Scientists have recently discovered that",
     "The city council announced on Monday that",
     "When I was a child, my grandmother",
-    "To make a good cup of coffee, you",
-    "The train was late again, so",
-    "Nobody in the village knew why",
-    "The history of the bicycle begins",
-    "If you want to learn a language,",
-    "The first thing she noticed was",
-    "Before the storm arrived, the sailors",
-    "One of the strangest animals in the sea is",
-    "The letter said that",
-    "Music has always been",
-    "After the game, the players",
-    "A computer program is",
-    "The museum on the corner of the street",
 )
-WIDTHS = 1, 2, 4, 8, 16
+WIDTHS = 1, 4
+GIVEN = 8  # tokens of each passage that the model continues
 NEW = 60  # tokens of each continuation
+LENGTH = 50  # random tokens, which are repeated once
 COPIES = (  # tasks whose answers repeat the question, so that drafts by lookup can be correct
     "Correct the spelling: The children was playing in the gardn behind the old house.",
     "Repeat this sentence five times: The river flows slowly past the old stone bridge.",
@@ -148,44 +144,67 @@ def texts(generator: TextGenerator) -> Iterator[dict[str, Any]]:
             yield {"question": question, "setting": name, "text": said}
 
 
+def passages() -> list[str]:
+    """Ten stories and ten news articles of GUM, each from its sixth sentence, without headings."""
+    files = [text for split in ("train", "dev", "test") for text in gum_files(split).values()]
+    parts = re.split(r"^# newdoc id = GUM_", "\n".join(files), flags=re.M)[1:]
+    texts = {part.split("\n", 1)[0]: re.findall(r"^# text = (.*)", part, re.M) for part in parts}
+    return [
+        " ".join(texts[name][5:])
+        for genre in ("fiction", "news")
+        for name in sorted(name for name in texts if name.startswith(genre))[:10]
+    ]
+
+
 def beams(generator: TextGenerator) -> Iterator[dict[str, Any]]:
-    """Continuations by each beam width and by sampling: how likely, and how repetitive."""
-    never = set(generator.stop) | {0, 1, 2}
-    for beginning in progress_bar(BEGINNINGS, desc="beams"):
-        prompt = generator.encode(beginning)
-        found = {f"{n}": beam_search(generator.model, prompt, n, NEW, never) for n in WIDTHS}
-        torch.manual_seed(0)
-        drawn = draw(generator.model, prompt, NEW, never)
-        for name, (ids, log_prob) in [*found.items(), ("drawn", drawn)]:
-            parts = [tuple(ids[i : i + 4]) for i in range(len(ids) - 3)]
-            yield {
-                "beginning": beginning, "width": name, "per_token": round(log_prob / len(ids), 4),
-                "repeated": round(1 - len(set(parts)) / len(parts), 4),
-                "text": generator.tokenizer.decode(ids),
-            }  # fmt: skip
+    """Continuations of passages, also by the passages themselves: how likely, how repetitive."""
+    model, never = generator.model, set(generator.stop) | {0, 1, 2}
+    for passage in progress_bar(passages(), desc="beams"):
+        ids = generator.encode(passage)
+        prompt, written = ids[:GIVEN], ids[GIVEN : GIVEN + NEW]
+        found = {"written": written, "drawn": draw(model, prompt, never)}
+        found[TOP_P] = draw(model, prompt, never, 0.7, 0.9)
+        found |= {f"{n}": beam_search(model, prompt, n, NEW, never)[0] for n in WIDTHS}
+        for name, new in found.items():
+            parts = [tuple(new[i : i + 4]) for i in range(len(new) - 3)]
+            row = {"beginning": generator.tokenizer.decode(prompt), "how": name}
+            row["per_token"] = round(log_prob(model, prompt, new, never) / len(new), 4)
+            row["repeated"] = round(1 - len(set(parts)) / len(parts), 4)
+            text = generator.tokenizer.decode(new)
+            yield row | ({"text": text} if name != "written" else {})
+
+
+@torch.inference_mode()
+def log_prob(model: LanguageModel, prompt: list[int], ids: list[int], never: set[int]) -> float:
+    """The log-probability of ids after a prompt."""
+    logits = model(torch.tensor([[*prompt, *ids]]))[0, len(prompt) - 1 : -1]
+    logits[:, list(never)] = -torch.inf
+    return logits.log_softmax(dim=-1)[range(len(ids)), ids].sum().item()
 
 
 @torch.inference_mode()
 def draw(
-    model: LanguageModel, prompt: list[int], length: int, never: set[int]
-) -> tuple[list[int], float]:
-    """A continuation sampled from the model's own probabilities, and its log-probability."""
+    model: LanguageModel,
+    prompt: list[int],
+    never: set[int],
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+) -> list[int]:
+    """A continuation of `NEW` tokens, drawn from the model's probabilities."""
     cache: Any = {}
-    ids, total, new = [], 0.0, list(prompt)
-    for _ in range(length):
+    ids, new, chance = [], list(prompt), torch.Generator().manual_seed(0)
+    for _ in range(NEW):
         logits = model(torch.tensor([new]), cache)[0, -1]
         logits[list(never)] = -torch.inf
-        log_probs = logits.log_softmax(dim=-1)
-        new = [int(log_probs.exp().multinomial(1))]
-        total += log_probs[new[0]].item()
+        new = [draw_id(logits, temperature, None, top_p, chance)]
         ids += new
-    return ids, total
+    return ids
 
 
 def drafts(generator: TextGenerator) -> Iterator[dict[str, Any]]:
     """Tokens per step and time with drafts, compared with one token after another."""
     kinds = {"answers that repeat the question": COPIES, "other answers": QUESTIONS}
-    kinds["stories"] = BEGINNINGS[:5]
+    kinds["stories"] = BEGINNINGS
     for kind, prompts in kinds.items():
         steps, equal, spent = 0, 0, {"plain": 0.0, "drafted": 0.0}
         for prompt in progress_bar(prompts, desc=f"drafts, {kind}"):
@@ -273,15 +292,13 @@ def heads(generator: TextGenerator) -> dict[str, Any]:
     with touch(model, lengths), record_attention(model) as seen:
         model(ids)
     text = torch.stack([weights[0] for weights in seen.values()])  # (layers, h, len, len)
-    random = torch.Generator().manual_seed(0)
-    half = torch.randint(1000, 40_000, (8, 50), generator=random)
-    twice = torch.cat([half, half], dim=1)
+    twice = random_twice()
     with record_attention(model) as seen:
         logits = model(twice).transpose(1, 2)
     repeated = torch.stack([weights.mean(dim=0) for weights in seen.values()])
     losses = cross_entropy(logits[..., :-1], twice[:, 1:], reduction="none").mean(dim=0)
     # The weight on the token that came next.
-    after = repeated.diagonal(-49, dim1=-2, dim2=-1)[..., 1:].mean(dim=-1)
+    after = repeated.diagonal(1 - LENGTH, dim1=-2, dim2=-1)[..., 1:].mean(dim=-1)
     before = text.diagonal(-1, dim1=-2, dim2=-1).mean(dim=-1)
     first = text[:, :, 1:, 0].mean(dim=-1)
     kinds = {"induction": after, "previous": before, "first": first}
@@ -303,6 +320,50 @@ def heads(generator: TextGenerator) -> dict[str, Any]:
     return {"heads": rows, "vectors": vectors, "repeated": rounded(losses), "drawing": drawn}
 
 
+def without(generator: TextGenerator, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The loss on repeated random tokens if some heads give their mean output.
+
+    Args:
+        rows: those of `heads`. The heads that continue, and those that attend to the token before,
+            are compared with as many others of the same layers, drawn ten times.
+    """
+    model, twice = generator.model, random_twice()
+    names = [f"layers.{n}.self_attn" for n in range(len(model.layers))]
+    means: dict[str, Tensor] = {}
+
+    def average(name: str) -> Callable[[Tensor], None]:
+        return lambda x: means.update({name: x[:, :LENGTH].mean(dim=(0, 1))})
+
+    with torch.inference_mode(), touch(model, {f"{name}.w_o:in": average(name) for name in names}):
+        model(twice)
+    cases: list[tuple[str, dict[str, list[int]]]] = [("no head", {})]
+    draws = random.Random(0)
+    for kind in ("induction", "previous"):
+        chosen: dict[str, list[int]] = defaultdict(list)
+        for row in rows:
+            if row[kind] > 0.5:
+                chosen[names[row["layer"] - 1]].append(row["head"] - 1)
+        cases.append((kind, chosen))
+        for _ in range(10):
+            others = {
+                name: draws.sample(sorted({*range(model.config.h)} - {*heads}), len(heads))
+                for name, heads in chosen.items()
+            }
+            cases.append((f"others than {kind}", others))
+    for kind, off in progress_bar(cases, desc="without heads"):
+        with torch.inference_mode(), switch_off(model, off, means):
+            logits = model(twice).transpose(1, 2)
+        losses = cross_entropy(logits[..., :-1], twice[:, 1:], reduction="none")
+        parts = {"first": losses[:, : LENGTH - 1], "again": losses[:, LENGTH + 5 :]}
+        yield {"off": kind, **{name: rounded(part.mean()) for name, part in parts.items()}}
+
+
+def random_twice() -> Tensor:
+    """Eight rows of random tokens (8, 2 * LENGTH), whose second half repeats the first."""
+    half = torch.randint(1000, 40_000, (8, LENGTH), generator=torch.Generator().manual_seed(0))
+    return torch.cat([half, half], dim=1)
+
+
 DRAWN = "Mrs. Tavistock met Mr. Quillfeather in Oldbury, and a year later Mrs. Tavistock met Mr. Qu"
 
 
@@ -320,6 +381,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     generator = load_language_model(options.model)
     found = {"model": Path(options.model).name, **heads(generator)}
+    found["without"] = list(without(generator, found["heads"]))
     for part in mistakes, texts, drafts, beams:
         found[part.__name__] = list(part(generator))
         write_text(options.out, as_json(found))

@@ -2,17 +2,21 @@
 
 It registers the pybtex style `paper`. An entry of `references.bib` with a field `number` is
 labeled with this number, such as [2]; any other entry is a source that the book adds and is labeled
-with its first author and year, such as [Rush18]. The numbered entries come first, in order,
-followed by ours in alphabetical order. Each ends with what the book needs it for, its field `why`.
+with its field `shorthand` or with its first author and year, such as [Rush18]. The numbered entries
+come first, in order, followed by ours in alphabetical order. Each ends with what the book needs it
+for, its field `why`, and with links to the pages that cite it.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from copy import deepcopy
 from pathlib import Path
 
-from pybtex.database import BibliographyData, Entry, parse_file
+from contents import pages
+from docutils import nodes
+from pybtex.database import BibliographyData, Entry, Person, parse_file
 from pybtex.plugin import register_plugin
 from pybtex.richtext import Tag, Text
 from pybtex.style import FormattedEntry
@@ -20,12 +24,16 @@ from pybtex.style.formatting.unsrt import Style as UnsrtStyle
 from pybtex.style.labels import BaseLabelStyle
 from pybtex.style.sorting import BaseSortingStyle
 from sphinx.application import Sphinx
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+PAGE = "chapters/bibliography"
+MOST = 10  # authors of a work who are all named
 
 
 def label(entry: Entry) -> str:
     """The paper's number of an entry, or its first author's surname and the year: "2", "Rush18"."""
-    if "number" in entry.fields:
-        return entry.fields["number"]
+    if given := entry.fields.get("number") or entry.fields.get("shorthand"):
+        return given
     author = entry.persons["author"][0]
     surname = "".join(author.prelast_names + author.last_names).strip("{}")  # the name of a group
     return surname + entry.fields["year"][-2:]
@@ -70,12 +78,46 @@ class PaperStyle(UnsrtStyle):
         entry.fields.pop("number", None)
         if "issue" in entry.fields:
             entry.fields["number"] = entry.fields["issue"]
+        people = entry.persons["author"]
+        if len(people) > MOST:
+            people[3:] = [Person(f"{{{len(people) - 3} others}}")]
         formatted = super().format_entry(label, entry, bib_data)
         formatted.text = Text(formatted.text, " ", Tag("em", entry.fields["why"], "."))
         return formatted
 
 
+class CitedIn(SphinxPostTransform):
+    """At the end of each entry, link the pages that cite it, by number of section or by title."""
+
+    default_priority = 6  # right after sphinxcontrib-bibtex has made the entries
+    formats = ("html",)
+
+    def run(self, **kwargs) -> None:
+        if self.env.docname != PAGE:
+            return
+        cite = self.env.get_domain("cite")
+        keys = {made.citation_id: made.key for made in cite.citations}
+        citing: dict[str, set[str]] = {}
+        for use in cite.citation_refs:
+            for target in use.targets:
+                citing.setdefault(target.key, set()).add(use.docname)
+        for entry in self.document.findall(nodes.citation):
+            there = citing.get(keys[entry["ids"][0]], set())
+            links = []
+            for page in (f"chapters/{name}" for name in pages()):
+                if page in there and page != PAGE:
+                    title = self.env.titles[page].astext()
+                    name = found[0] if (found := re.match(r"\d\.\d", title)) else title
+                    address = self.app.builder.get_relative_uri(PAGE, page)
+                    link = nodes.reference("", name, refuri=address, internal=True)
+                    links += [nodes.Text(", " if links else " Cited in "), link]
+            entry[-1] += [*links, nodes.Text("." if links else "")]
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     app.setup_extension("sphinxcontrib.bibtex")
+    app.add_post_transform(CitedIn)
+    # Any page may have begun to cite a work.
+    app.connect("env-updated", lambda _, env: [PAGE] if PAGE in env.found_docs else [])
     register_plugin("pybtex.style.formatting", "paper", PaperStyle)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

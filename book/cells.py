@@ -32,6 +32,9 @@ class Cells(SphinxPostTransform):
     default_priority = 190  # runs before myst-nb folds the cells
 
     def run(self, **kwargs) -> None:
+        for paragraph in self.document.findall(nodes.paragraph):
+            if len(paragraph.children) == 1 and isinstance(paragraph[0], nodes.emphasis):
+                paragraph["classes"].append("caption")
         for raw in self.document.findall(nodes.raw):
             if SOLUTION.search(raw.astext()):
                 text = SOLUTION.sub(r'<details class="solution">\1', raw.astext())
@@ -179,14 +182,12 @@ class LargeCharts(SphinxPostTransform):
         self.first = True
         for raw in self.document.findall(nodes.raw):
             if 'class="chart"' in (text := raw.astext()):
-                # Most alternatives of a choice are never shown.
-                self.least = 0 if 'class="choice"' in text else LARGE
                 raw.children = [nodes.Text(self.data.sub(self.move, text))]
 
     def move(self, found: re.Match) -> str:
         style, still = place(json.loads(found[3]), self.first)
         self.first = False
-        if len(found[3]) < self.least:
+        if len(found[3]) < LARGE:
             return found[1] + style + found[0].removeprefix(found[1]) + still
         name = hashlib.sha256(found[3].encode()).hexdigest()[:16]
         folder = Path(self.app.outdir, "charts")

@@ -60,9 +60,9 @@ class Verdict:
 
     @property
     def refuted(self) -> str:
-        """What would refute the claim, or does, in a sentence."""
-        is_so = "is" if self.verdict in ("differs", "not reproduced here") else "would be"
-        return f"It {is_so} refuted by {self.control}."
+        """What would refute the claim, or does."""
+        label = "Refutes" if self.verdict in ("differs", "not reproduced here") else "Would refute"
+        return f"{label} it: {self.control}."
 
     def __str__(self) -> str:
         mark, _ = MARKS[self.verdict]
@@ -80,7 +80,7 @@ class Verdict:
             f'<p style="margin: 0"><strong>{mark} {text["verdict"]}</strong> · {self.place} · '
             f"{text['statement']}</p>"
             f'<p style="margin: 0; font-size: 0.9em">{text["evidence"]}</p>'
-            f'<p style="margin: 0; font-size: 0.9em"><em>{html.escape(self.refuted)}</em></p>'
+            f'<p style="margin: 0; font-size: 0.9em">{html.escape(self.refuted)}</p>'
             "</aside>"
         )
         return {
@@ -121,7 +121,7 @@ def claim(
         kind: the evidence, one of KINDS; "by construction" means a proof, a count or a property.
         holds: whether the claim is true, as computed; None if this cannot be decided here.
         evidence: the numbers that decide it, in a few words.
-        control: what would refute the claim, to follow "It would be refuted by": a result that the
+        control: what would refute the claim, to follow "Would refute it:": a result that the
             experiment could have had, compared with an untrained model, shuffled labels, other
             heads, or the mean of other sentences.
 

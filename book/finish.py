@@ -80,15 +80,22 @@ CODE = re.compile(r'(?<=<div class="highlight"><pre>).*?(?=</pre>)', re.DOTALL)
 
 
 def hang_lines(text: str) -> str:
-    """Name the indentation of long lines of code, so that a phone breaks them inside of it."""
+    """Name the indentation of long lines of code, so that a phone breaks them inside of it.
+
+    One blank line is enough on a page.
+    """
 
     def hang(line: str) -> str:
+        line, button, folded = line.partition('<button type="button" class="docstring"')
+        if button:
+            return hang(line) + button + folded
         shown = html.unescape(re.sub("<[^>]*>", "", line))
         if len(shown) <= 40 or line.count("<span") != line.count("</span"):
-            return line  # short, or it begins or ends what is folded
+            return line  # short, or it ends what is folded
         indent = len(shown) - len(shown.lstrip())
         line = line.replace('<span class="o">.</span>', '<wbr><span class="o">.</span>')
         line = re.sub(r'(<span class="p">\([^<]*</span>)', r"\1<wbr>", line)
         return f'<span class="line" style="--indent:{indent}">{line}</span>'
 
-    return CODE.sub(lambda code: "\n".join(map(hang, code[0].split("\n"))), text)
+    lines = lambda code: re.sub(r"\n{3,}", "\n\n", code[0]).split("\n")
+    return CODE.sub(lambda code: "\n".join(map(hang, lines(code))), text)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import ast
 import html
 import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
-from inspect import Signature, getdoc, isroutine, signature
+from inspect import Signature, getdoc, getmodule, isroutine, signature
+from typing import Any
 
 from contents import CHAPTERS, ROOT
 from docutils import nodes
@@ -64,23 +67,61 @@ def link_parts(text: str, pages: set[str]) -> str:
     return re.sub(part, link, text)
 
 
-def read_docstring(app: Sphinx, what, name, thing, options, lines: list[str]) -> None:
-    """Turn our one-line sections (Returns, Raises, Source, …; a:   b:) into fields."""
+def read_docstring(app: Sphinx, what, name, thing, settings, lines: list[str]) -> None:
+    """Turn our one-line sections (Args, Returns, Source, …; a:   b:) into fields.
+
+    A configuration also gets its options, and a constant is followed by its values.
+    """
     # This is the documentation of a named tuple's field.
     if "".join(lines).startswith("Alias for field number"):
         lines[:] = []
     pages = {doc.removeprefix("chapters/") for doc in app.env.found_docs}
-    fields: list[str] = []
+    source = vars(getmodule(thing) or object)
+    if options := option_lines(thing):
+        start = lines.index("Args:") if "Args:" in lines else 0
+        place = lines.index("", start)
+        lines[place:place] = options if start else ["", "Args:", *options]
+    written: list[str] = []
+    inner = ""  # the indent of what follows a one-line section of arguments
     for line in lines:
         if not line.lstrip().startswith(">>>"):  # what is in quotes is code
+            line = re.sub(r"`([A-Z_]+)`", lambda found: values(found, source), line)
             line = re.sub(r'(?<!`)(\w+=)?"[^"\s]*"(?!`)', r"``\g<0>``", line)
-        if field := re.match(r"(Attributes|Returns|Raises|Source): (.+)", line):
+        if field := re.match(r"(Args|Attributes|Returns|Yields|Raises|Source): (.+)", line):
+            inner = "    " if field[1] == "Args" else ""
             text = link_parts(field[2], pages) if field[1] == "Source" else field[2]
-            name = "returns" if field[1] == "Returns" else field[1]
-            line = f":{name}: {text}"
-        indent = " " * (len(line) - len(line.lstrip()))
-        fields += [indent + entry for entry in re.split(r"   +(?=[\w, ]+: )", line.strip())]
-    lines[:] = fields
+            label = "returns" if field[1] == "Returns" else field[1]
+            written += [""] * bool(written and written[-1]) + ["Args:"] * bool(inner)
+            line = text if inner else f":{label}: {text}"
+        elif not line:
+            inner = ""
+        indent = inner + " " * (len(line) - len(line.lstrip()))
+        written += [indent + entry for entry in re.split(r"   +(?=[\w, ]+: )", line.strip())]
+    lines[:] = written
+
+
+def option_lines(thing: object) -> list[str]:
+    """The fields of a configuration that have a help for the command line, as arguments."""
+    told = []
+    for each in fields(thing) if is_dataclass(thing) else ():
+        if about := each.metadata.get("help"):
+            about = re.sub(r"--\w+", r"``\g<0>``", about)
+            about = about.replace("see below", "see ``annotated train --help``")
+            names = ", ".join(f'"{choice}"' for choice in each.metadata["choices"])
+            told.append(f"    {each.name}: {about}{names and f'; one of {names}'}.")
+    return told
+
+
+def values(found: re.Match, source: Mapping[str, Any]) -> str:
+    """The name of a constant of a module, with what it contains."""
+    constant = source.get(found[1])
+    if not isinstance(constant, dict | tuple):
+        return found[0]
+    if isinstance(constant, dict) and {*map(type, constant.values())} <= {str, int, float}:
+        told = [f"{name}={value!r}" for name, value in constant.items()]
+    else:
+        told = map(repr, constant)
+    return f"``{found[1]}`` (" + ", ".join(f"``{one}``" for one in told).replace("'", '"') + ")"
 
 
 @cache
@@ -95,7 +136,7 @@ class details(nodes.Element):
 
 
 class Offered(SphinxDirective):
-    """Names of the package, one per line; each unfolds to its documentation."""
+    """Names of the package, one per line; each except a constant unfolds to its documentation."""
 
     has_content = True
 
@@ -103,7 +144,9 @@ class Offered(SphinxDirective):
         entries = []
         for name in " ".join(self.content).split():
             thing = getattr(import_module(f"annotated.{modules()[name]}"), name)
-            entry = details(summary=summary(name, thing), classes=["offered"])
+            entry: nodes.Element = nodes.container()
+            if isinstance(thing, type) or isroutine(thing):
+                entry = details(summary=summary(name, thing), classes=["offered"])
             lines = ["```{eval-rst}", *described(name, thing), "```"]
             self.state.nested_parse(StringList(lines, self.get_source_info()[0]), 0, entry)
             entries.append(entry)
@@ -112,8 +155,6 @@ class Offered(SphinxDirective):
 
 def summary(name: str, thing: object) -> str:
     """HTML: the signature of an object without types, and the first sentence of its docstring."""
-    if not isinstance(thing, type) and not isroutine(thing):
-        return f"<code>{name} = {html.escape(repr(thing))}</code>"
     arguments = ""
     if not (isinstance(thing, type) and issubclass(thing, Exception)):
         given = signature(thing).parameters.values()
@@ -122,14 +163,14 @@ def summary(name: str, thing: object) -> str:
         arguments = f"({shown if len(shown) < 80 else shown[:80].rpartition(', ')[0] + ', …'})"
     text = " ".join((getdoc(thing) or "").partition("\n\n")[0].split())
     first = re.split(r"(?<=\.) (?=[A-Z])", text)[0].replace("`", "")
-    return f"<code>{name}{html.escape(arguments)}</code> {html.escape(first)}"
+    return f"<code>{name}<i>{html.escape(arguments)}</i></code> <span>{html.escape(first)}</span>"
 
 
 def described(name: str, thing: object) -> list[str]:
     """reStructuredText by which autodoc describes a name of the package."""
     place = f"annotated.{modules()[name]}.{name}"
     if isinstance(thing, type):
-        return [f".. autoclass:: {place}", "   :members:", "   :undoc-members:", ""]
+        return [f".. autoclass:: {place}", "   :members:", ""]
     if isroutine(thing):
         return [f".. autofunction:: {place}", ""]
     # Here autodoc would describe the class.
@@ -190,8 +231,9 @@ class Reference(SphinxPostTransform):
                 link = nodes.reference("", "", refuri=target, internal=True, classes=["home"])
                 link += nodes.Text("in the book")
                 entry += link
+        straight = str.maketrans("“”’", '""\'')
         for fold in self.document.findall(details):
-            said = re.sub(r"<code>.*?</code> ", "", fold.get("summary", ""))
+            said = html.unescape(re.sub(r"<code>.*?</code> ", "", fold.get("summary", "")))
             first = next(fold.findall(addnodes.desc_content), [None])[0:1]
-            if first and first[0].astext() == html.unescape(said):
+            if first and first[0].astext().translate(straight) == said:
                 first[0].parent.remove(first[0])

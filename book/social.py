@@ -54,7 +54,7 @@ def picture(model: str = "multi30k-en-de") -> str:
     above, below = places(found.keys), places(found.queries)
     parts = [
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
-        text(60, 120, "The paper behind every chatbot", 68, 'font-weight="700" fill="#18181b"'),
+        text(60, 120, "The paper behind today’s chatbots", 64, 'font-weight="700" fill="#18181b"'),
         text(60, 180, "Attention Is All You Need, executable", 40, f'fill="{COLORS["blue"]}"'),
         text(60, 235, "every equation runs, every claim has a verdict", 30, 'fill="#52525b"'),
     ]

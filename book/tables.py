@@ -15,6 +15,7 @@ ANY = re.compile(r"<(t[hd])\b([^>]*)>(.*?)</\1>", re.DOTALL)
 
 LONG = re.compile(r"<td>(nan|-?\d+\.\d{6,}(?:e[+-]\d+)?)</td>", re.IGNORECASE)
 MINUS = re.compile(r"(?<![\w.)-])-(?=\d)(?![^<]*>)")  # outside of tags
+APOSTROPHE = re.compile(r"(?<=\w)(?:'|&#x27;)(?=\w|\s)(?![^<]*>)")
 SIGN = re.compile(r"(?<=[\w)]) (=|&lt;|&gt;|[×≤≥≈]) (?=[\w(−])(?![^<]*>)")  # of a formula
 NUMBER = re.compile(r"([+\-−±]?[\d,]+(?:\.\d+)?)(?:e([+-]\d+))?( ?%|×)?")
 FIGURES = re.compile(r"(?=.*\d)(?:[\d\s.,:%()+\-−±×·/=⁻⁰¹²³⁴-⁹]|\bof\b|\bto\b|[KMG]B?\b|e[+-])+")
@@ -99,8 +100,9 @@ def align(found: re.Match[str]) -> str:
 
 
 def typeset(text: str) -> str:
-    """HTML with a real minus before numbers, and with formulas that no line breaks."""
-    return SIGN.sub("\N{NO-BREAK SPACE}\\1\N{NO-BREAK SPACE}", MINUS.sub("−", text))
+    """HTML with real minuses and apostrophes, and with formulas that no line breaks."""
+    text = APOSTROPHE.sub("’", MINUS.sub("−", text))
+    return SIGN.sub("\N{NO-BREAK SPACE}\\1\N{NO-BREAK SPACE}", text)
 
 
 def words(text: str) -> str:

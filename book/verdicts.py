@@ -155,13 +155,14 @@ def bar(entries: list[Entry]) -> str:
 
 
 def story(entries: list[Entry]) -> str:
-    """How many claims are tested, and which of them differ, each linked to its cell."""
+    """How many claims are tested, and which of them differ and how, each linked to its cell."""
     differ = [entry for entry in entries if entry.verdict.verdict == "differs"]
 
     def row(entry: Entry) -> str:
-        place, said = map(html.escape, (entry.verdict.place, entry.verdict.statement))
-        address = f"{entry.page}.html#claim-{entry.verdict.id}"
-        return f'<li><a href="{address}">{place}</a> {typeset(said)}</li>'
+        told = entry.verdict
+        place, said, found = map(html.escape, (told.place, told.statement, told.evidence))
+        address = f"{entry.page}.html#claim-{told.id}"
+        return f'<li><a href="{address}">{place}</a> {typeset(said)}<br>{typeset(found)}</li>'
 
     return (
         f'<div class="scoreboard">{bar(entries)}<details><summary>The book judges {len(entries)} '
@@ -176,16 +177,16 @@ def beside(entries: list[Entry], address: Callable[[str], str]) -> str:
 
     Where there are several, each says which of the paragraph's claims it judges.
     """
-    told = []
+    told: dict[str, str] = {}  # for each verdict, in what it begins with, its claims
     for page, verdict in entries:
-        name = verdict.verdict
-        said = f" {typeset(html.escape(verdict.statement))}" if len(entries) > 1 else ""
-        told.append(
-            f'<p style="--edge: {verdict.edge}"><a href="{address(page)}#claim-{verdict.id}">'
-            f"<strong>{MARKS[name][0]} {name}</strong></a>{said}</p>"
-        )
-    label = f"{entries[0].verdict.mark}: verdict{'s' * (len(told) > 1)}"
-    return f'<aside class="beside" role="note" aria-label="{label}">{"".join(told)}</aside>'
+        said = typeset(html.escape(verdict.statement)) if len(entries) > 1 else "How it was decided"
+        name = typeset(html.escape(f"{MARKS[verdict.verdict][0]} {verdict.verdict}"))
+        begin = f'<p style="--edge: {verdict.edge}"><strong>{name}</strong>'
+        link = f' <a href="{address(page)}#claim-{verdict.id}">{said}</a>'
+        told[begin] = told.get(begin, "") + link
+    label = f"{entries[0].verdict.mark}: verdict{'s' * (len(entries) > 1)}"
+    notes = "".join(f"{begin}{links}</p>" for begin, links in told.items())
+    return f'<aside class="beside" role="note" aria-label="{label}">{notes}</aside>'
 
 
 def put_beside(

@@ -132,7 +132,6 @@
     unfocused,
     charts: all("div.chart").length,
     undrawn: all("div.chart:not(.drawn)").length,
-    hidden: all("div.chart[hidden]").length,
     formulas: all(".math").length,
     set: all(".math:has(mjx-container)").length,
     begun: all("div.math > div").filter((box) => {

@@ -116,7 +116,8 @@ def test_every_claim_that_a_cell_makes_is_shown_there_in_the_index_and_beside_th
         ids = re.findall(r'^ *(?:display\()?claim\(\s*"([^"]+)"', text, re.MULTILINE)
         called |= {(page, f"claim-{id}") for id in ids}
         shown |= {(page, id) for id in re.findall(r'<aside class="claim" id="([^"]*)"', html(page))}
-        beside += re.findall(r'<p style="--edge[^>]*><a href="[^"#]*#([^"]*)"', html(page))
+        notes = "".join(re.findall(r'<aside class="beside".*?</aside>', html(page)))
+        beside += re.findall(r'<a href="[^"#]*#([^"]*)"', notes)
     link = r'<td><a href="([\w/-]+)\.html#(claim-[^"]+)">'
     listed = set(re.findall(link, html("claims")))
     runs = {("claims", id) for id in re.findall(r'<tr id="(claim-run-[^"]+)"', html("claims"))}
@@ -309,13 +310,10 @@ def test_page_in_a_browser_without_network(browser, page: str, width: int, theme
     sizes = {path: Path(path).stat().st_size for path in asked if "/charts/" not in path}
     weight = sum(sizes.values())
     styles = sum(size for path, size in sizes.items() if path.endswith(".css"))
-    if theme == "light":  # those too that wait to be chosen
-        hidden = "document.querySelectorAll('.choice .chart')"
-        tab.evaluate(f"for (const e of {hidden}) e.hidden = false")
     tab.evaluate("dispatchEvent(new Event('beforeprint'))")  # draws all charts at once, in light
     tab.evaluate("dispatchEvent(new Event('afterprint'))")
     # Forty charts on one page, two pages at once. (The content policy forbids to wait by a script.)
-    missing = tab.locator("div.chart:not(.drawn):not([hidden])")
+    missing = tab.locator("div.chart:not(.drawn)")
     expect(missing).to_have_count(0, timeout=120_000)
     if MATRIX:
         open_live(tab)
@@ -330,7 +328,7 @@ def test_page_in_a_browser_without_network(browser, page: str, width: int, theme
     assert not hindrances, "not everybody can read this"
     assert seen["theme"] == theme
     assert seen["charts"] == html(page).count('<div class="chart"')
-    assert seen["undrawn"] == (0 if theme == "light" else seen["hidden"])
+    assert seen["undrawn"] == 0
     assert seen["set"] == seen["formulas"] and seen["broken"] == 0
     assert seen["begun"] == 0, "the beginning of an equation cannot be seen"
     assert seen["overflow"] <= 0, "the page is wider than the screen"
@@ -464,7 +462,13 @@ def test_the_reference_shows_a_line_for_each_name_and_unfolds_where_a_link_leads
     tab = visit("api")
     lines = tab.locator("details.offered > summary").all_inner_texts()
     names = [re.match(r"\w+", line)[0] for line in lines]
-    assert sorted([*names, "__version__"]) == sorted(modules())
+    constants = "END", "PAD", "START", "UNK"
+    assert sorted([*names, *constants, "__version__"]) == sorted(modules())
+    for name in constants:
+        assert tab.locator(f"[id='annotated.data.{name}']").is_visible()
+    unfolded = tab.locator("details.offered").all_text_contents()
+    bare = re.compile(r"^\s*(Args|Returns|Yields|Raises|Source): |:\w+: ", re.MULTILINE)
+    assert not [text for text in unfolded if bare.search(text)]
     line = next(line for line in lines if line.startswith("make_model(src_vocab, tgt_vocab, N=6"))
     assert line.endswith(".") and len(line) < 200
     entry = tab.locator("[id='annotated.attention.MultiHeadedAttention']")
@@ -658,17 +662,6 @@ def test_the_book_becomes_one_pdf(browser, tmp_path: Path) -> None:
     assert starts[0] == 0 and book.pages[starts[1]].extract_text().startswith("3.5 Positional")
     left = {page for _, _, page in links(pypdf.PdfWriter(clone_from=book))}
     assert left and not left & set(printed)  # those between the two pages lead inside
-
-
-def test_a_slider_chooses_a_chart_and_says_which(visit) -> None:
-    tab = visit("attention-visualizations")
-    choice = tab.locator("div.choice")
-    slider, charts = choice.locator("input[data-names]"), choice.locator("div.chart")
-    for key, chosen in ("Home", 0), ("ArrowRight", 1), ("End", 2):
-        slider.press(key)
-        assert [chart.is_visible() for chart in charts.all()] == [i == chosen for i in range(3)]
-        assert choice.locator("output").inner_text() == slider.get_attribute("aria-valuetext")
-    assert slider.get_attribute("aria-valuetext") == "the web"
 
 
 def test_a_chart_opens_as_large_as_the_window_and_as_it_was_set(visit) -> None:

@@ -19,12 +19,13 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from contents import CHAPTERS
 from nltk import Tree
 from safetensors.torch import load_file
 
 from annotated.data import train_bpe
 from annotated.machinery.cli import commands
-from annotated.machinery.cli.main import _COMMANDS, main
+from annotated.machinery.cli.main import _COMMANDS, _parse, main
 from annotated.machinery.corpora.registry import known_corpora
 from annotated.machinery.errors import FileError
 from annotated.machinery.files import resource_path, write_text
@@ -113,7 +114,21 @@ def test_the_options_of_train_are_the_fields_of_its_configuration(capsys):
         if field.metadata["choices"]:
             kind = f"{{{','.join(field.metadata['choices'])}}}"
         usage = f"{option}, --no-{option[2:]}" if kind == "BOOL" else f"{option} {kind}"
-        assert f"{usage} {field.metadata['help']} (default: {field.default})" in text
+        about = re.escape(f"{usage} {field.metadata['help']}")
+        default = re.search(rf"{about} \(default: (.*?)\)", text)[1]
+        assert default == str(field.default) or (default == "none" and not field.default)
+
+
+def test_examples_can_be_typed(capsys):
+    page = (CHAPTERS / "command-line.md").read_text(encoding="utf-8")
+    texts = re.findall(r"^```bash\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    for command in _COMMANDS:
+        with pytest.raises(SystemExit):
+            main([command, "--help"])
+        texts.append(capsys.readouterr().out)
+    found = re.findall(r"^(?: *|example: )annotated (.*)", "\n".join(texts), re.MULTILINE)
+    typed = [_parse(shlex.split(line.partition(" > ")[0])) for line in found]
+    assert {options.command.prog.split()[1] for options in typed} >= {"train", "generate", "data"}
 
 
 @pytest.fixture

@@ -346,10 +346,10 @@ def test_table_1_as_curves(chart) -> None:
     kinds = ["self-attention", "recurrent", "convolutional", "restricted self-attention"]
     units = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
     for (compared,) in opened.by_hand():
-        rows = opened.marks("layer", "value", "length n (words)")
+        rows = opened.marks("layer", "value", "length n (positions)")
         assert {row["layer"] for row in rows} == set(kinds) and len(rows) >= 40
         for row in rows:
-            n = number(row["length n (words)"])
+            n = number(row["length n (positions)"])
             expected = formulas[compared](n)[kinds.index(row["layer"])]
             digits, unit = re.fullmatch(r"([\d.]+)(\D?)", row["value"]).groups()
             assert float(digits) * units[unit] == pytest.approx(max(1, expected), rel=0.006)
@@ -375,7 +375,7 @@ def test_the_highest_rate_and_the_way_to_it_with_keys_alone(chart) -> None:
     learned = (log["loss"] < 0.5).groupby([log["warmup"], log["width"]]).agg(["sum", "size"])
     for warmup, d_model in opened.by_hand():
         count, of = learned.loc[int(warmup), int(d_model)]
-        assert f"{count} of {of} small runs learn" in opened.texts()
+        assert f"toy runs at ten times the rate: {count} of {of} learn" in opened.texts()
         (told,) = [text for text in opened.texts() if ": at most " in text]
         steps = sorted({*range(1, 20_000, 99), int(warmup) - 1, int(warmup), int(warmup) + 1})
         rates = [rate(step, int(d_model), warmup=int(warmup)) for step in steps]

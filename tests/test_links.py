@@ -2,6 +2,7 @@
 
 import os
 import re
+from dataclasses import fields
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,9 @@ pytest.importorskip("sphinx", reason="needs the extra `book`")
 
 from contents import sources
 from links import PAGES, link_parts, paper_url, parts, read_docstring
+
+from annotated.evaluation import TFLOPS, training_cost
+from annotated.training import TrainingConfig
 
 CHAPTERS = set(sources())
 
@@ -70,9 +74,27 @@ def test_short_fields_of_docstrings_become_fields():
         ":returns: a tensor: (n, m), or more", "    than one.", "",
         ":Source: `section 7 <7-conclusion.html>`__.",
     ]  # fmt: skip
+    lines = ["What it does.", "", "Args: a: (n,)   b: (m,)", "c: any", "Raises: InputError.", ""]
+    read_docstring(SimpleNamespace(env=env), "function", "f", None, None, lines)
+    assert lines == [
+        "What it does.", "", "Args:", "    a: (n,)", "    b: (m,)", "    c: any", "",
+        ":Raises: InputError.", "",
+    ]  # fmt: skip
     lines = ["A pair.", "", "Attributes: left, what is", "    on the left."]
     read_docstring(SimpleNamespace(env=env), "class", "C", None, None, lines)
     assert lines == ["A pair.", "", ":Attributes: left, what is", "    on the left."]
     lines = ["Alias for field number 2"]  # what Python says of every named tuple
     read_docstring(SimpleNamespace(env=env), "", "", None, None, lines)
     assert lines == []
+
+
+def test_the_values_of_a_constant_and_the_options_of_a_configuration_are_shown():
+    env = SimpleNamespace(found_docs=set())
+    lines = ["A cost.", "", "Args: gpu: one of `TFLOPS`.", ""]
+    read_docstring(SimpleNamespace(env=env), "function", "f", training_cost, None, lines)
+    assert all(f"``{name}={value}``" in lines[-2] for name, value in TFLOPS.items())
+    lines = ["A run.", "", "Args:", "    more: another.", "", "Raises: InputError.", ""]
+    read_docstring(SimpleNamespace(env=env), "class", "C", TrainingConfig, None, lines)
+    told = lines[3 : lines.index("", 3)]
+    described = {each.name for each in fields(TrainingConfig) if each.metadata.get("help")}
+    assert {line.strip().partition(":")[0] for line in told} == {"more", *described}

@@ -29,6 +29,7 @@ from contents import ROOT
 
 import annotated
 from annotated.machinery.cli.main import _COMMANDS, _parse, main
+from annotated.machinery.corpora.prepared import RULES
 from annotated.machinery.corpora.registry import find_corpus
 from annotated.training import TrainingConfig, preset
 
@@ -145,7 +146,9 @@ def refused(words: list[str]) -> str:
     """Why a program does not accept a call; nothing if it does."""
     if (arguments := arguments_of(words)) is not None:
         options = vars(_parse(arguments))
-        given = {key: options[key] for key in TrainingConfig.__dataclass_fields__ if key in options}
+        prepares = options["run"].__name__ == "run_prepare"
+        fields = RULES if prepares else TrainingConfig.__dataclass_fields__
+        given = {key: options[key] for key in fields if key in options}
         if options["run"].__name__ in ("run_train", "run_prepare"):
             preset(options["preset"] or "multi30k-en-de", **given)
         if options["run"].__name__ == "run_data" and options["action"] == "get":

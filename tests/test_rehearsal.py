@@ -77,11 +77,9 @@ def commands(chapter: str) -> list[list[str]]:
     return [shlex.split(line) for line in box.strip().splitlines()]
 
 
-def test_both_boxes_hold_the_same_five_commands():
+def test_the_box_holds_five_commands():
     five = commands("5-2-hardware-schedule.md")
     assert [words[1] for words in five] == ["data", "prepare", "train", "average", "evaluate"]
-    for words in commands("6-1-machine-translation.md"):
-        assert words in five
 
 
 @pytest.mark.slow

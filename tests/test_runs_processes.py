@@ -1,6 +1,5 @@
 """Many processes, one run: they take the steps of one, and stop and fail together."""
 
-import os
 import signal
 import socket
 from contextlib import suppress
@@ -27,13 +26,13 @@ from annotated.training import TrainingConfig
 
 def test_a_second_ctrl_c_stops_at_once():
     with StopRequest() as stop:
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         assert stop.wanted
         with pytest.raises(KeyboardInterrupt):
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)
     with StopRequest(alone=False) as stop:  # torchrun passes the signal on once more
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
         assert stop.wanted
 
 
@@ -42,14 +41,14 @@ def test_a_system_that_ends_a_run_may_say_so_twice(name: str):
     number = getattr(signal, name)
     before = signal.signal(number, signal.SIG_DFL)  # these tests themselves may run under nohup
     with StopRequest() as stop:
-        os.kill(os.getpid(), number)
-        os.kill(os.getpid(), number)
+        signal.raise_signal(number)
+        signal.raise_signal(number)
         assert stop.wanted
     assert signal.getsignal(number) == signal.SIG_DFL
     signal.signal(number, signal.SIG_IGN)  # as nohup does
     try:
         with StopRequest() as stop:
-            os.kill(os.getpid(), number)
+            signal.raise_signal(number)
             assert not stop.wanted
     finally:
         signal.signal(number, before)

@@ -2,7 +2,6 @@
 
 import copy
 import math
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -51,7 +50,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> dict[int, Callable[[], None]]:
 
 
 def press() -> None:
-    os.kill(os.getpid(), signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.slow

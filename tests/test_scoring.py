@@ -234,6 +234,11 @@ def expect_rows(rows: list[dict], shared: dict, kinds: Sequence[str], lang: str)
     assert chrf["signature"].startswith("nrefs:1|case:mixed|eff:yes|nc:6")
 
 
+def test_an_interval_of_lines_of_which_some_share_nothing_with_their_reference():
+    *_, chrf = scoring._all_scores(["Ein Hund", "xyz"], ["Ein Hund", "Frau"], "de")
+    assert chrf["interval"][0] < chrf["score"] < chrf["interval"][1]
+
+
 def test_short_translations_are_warned_of(monkeypatch):
     monkeypatch.setattr(scoring, "load_pairs", lambda *names, **_: (["a", "b", "c"], REFERENCE))
     monkeypatch.setattr(scoring, "likelihood", lambda *inputs: scoring.Likelihood(8.0, 1, 4))

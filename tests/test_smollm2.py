@@ -5,6 +5,7 @@ from itertools import product
 import pytest
 import torch
 
+import benchmarks.smollm2 as smollm2
 from annotated.language_model import LanguageModel, LanguageModelConfig, generate
 from annotated.machinery.formats.gguf import in_halves
 from benchmarks.smollm2 import beam_search, exchanged_gates, look_up, pairs_for_halves, speculate
@@ -37,6 +38,7 @@ def test_a_wide_beam_finds_the_likeliest_text(model):
     ids, score = beam_search(model, prompt, 7**2, 3, never=set())
     best = max(every, key=lambda ids: every[ids])
     assert tuple(ids) == best and score == pytest.approx(every[best], abs=1e-4)
+    assert smollm2.log_prob(model, prompt, ids, set()) == pytest.approx(score, abs=1e-4)
     greedy, _ = beam_search(model, prompt, 1, 8, never=set())
     assert greedy == list(generate(model, prompt, 8, top_k=1))
     without, _ = beam_search(model, prompt, 4, 8, never={greedy[0]})

@@ -77,7 +77,7 @@ def tokenize_for_bleu(sentences: list[str], lang: str, kind: str) -> list[str]:
     ##AT##-##AT## for a hyphen inside a token. "lower-tokenized" follows Multi30k's own files:
     lower-cased, with normalized punctuation, then Moses' tokens.
 
-    Raises: ValueError if the language has no such kind; MissingExtra without sacremoses.
+    Raises: InputError if the language has no such kind; MissingExtra without sacremoses.
 
     Source: section 6.1.
     """
@@ -118,14 +118,14 @@ def bleu(
 
     Args:
         hypotheses, references: plain text, not tokenized.   lang: language of both.
-        kind: a key of `BLEU_KINDS`: "cased", "tokenized", "compound-split" (German) or
-            "lower-tokenized"; a language without spaces, such as Chinese, has only "cased".
+        kind: "cased", "tokenized", "compound-split" (German) or "lower-tokenized"; a language
+            without spaces, such as Chinese, has only "cased".
 
     Returns: score (0 to 100); sacreBLEU's signature, which names the tokenizer: 13a, zh for
         Chinese, and char for other languages without spaces, Japanese and Thai among them; the
         length relative to that of the references; and the brevity penalty that follows from it.
 
-    Raises: ValueError if the numbers of hypotheses and references differ or are zero, or for an
+    Raises: InputError if the numbers of hypotheses and references differ or are zero, or for an
         unknown kind; MissingExtra if the kind needs sacremoses and it is not installed.
 
     Source: section 6.1.
@@ -150,6 +150,13 @@ def _interval(metric: Metric, ours: list[str], theirs: list[str]) -> list[float]
     return [float(found._mean - found._ci), float(found._mean + found._ci)]
 
 
+class _Floats(CHRF):
+    """chrF whose scores are all of Python's type, as sacreBLEU's mean of the samples needs."""
+
+    def _compute_f_score(self, statistics: list[int]) -> float:
+        return float(super()._compute_f_score(statistics))
+
+
 def _samples(sentences: list[str]) -> int:
     """Number of bootstrap samples: 1,000, or fewer if they would need gigabytes."""
     return max(100, min(1000, 10_000_000 // len(sentences)))
@@ -171,7 +178,7 @@ def _all_scores(
     metric = CHRF()
     score = metric.corpus_score(ours, [theirs]).score
     rows.append({"text": CHRF_TEXT, "score": score, "signature": str(metric.get_signature())})
-    rows[-1]["interval"] = _interval(CHRF(), ours, theirs)
+    rows[-1]["interval"] = _interval(_Floats(), ours, theirs)
     return rows
 
 
@@ -208,7 +215,7 @@ def likelihood(
     Args:
         batch_tokens: tokens per batch on either side, padding included.
 
-    Raises: ValueError if the numbers of sources and references differ or are zero.
+    Raises: InputError if the numbers of sources and references differ or are zero.
 
     Source: section 6.2, Table 3; section 5.4.
     """
@@ -255,7 +262,7 @@ def evaluate(
         chrF have a 95% interval; the rows of BLEU have the ratio of lengths, of which a warning
         is given below 0.9, and the brevity penalty.
 
-    Raises: ValueError as `load_pairs` and `beam_search`; MissingExtra without sacremoses, before
+    Raises: InputError as `load_pairs` and `beam_search`; MissingExtra without sacremoses, before
         anything is translated.
 
     Source: section 6.1.
@@ -333,7 +340,7 @@ def score_files(output: Path, reference: Path, lang: str | None = None) -> list[
 
     Returns: rows as from `evaluate`; only the scores that need no language if it is unknown.
 
-    Raises: ValueError if the files do not have the same number of lines.
+    Raises: InputError if the files do not have the same number of lines.
     """
     hypotheses, references = read_lines(output), read_lines(reference)
     if (ours := len(hypotheses)) != (theirs := len(references)):

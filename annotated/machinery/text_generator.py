@@ -68,7 +68,7 @@ class TextGenerator:
     def generate(
         self, prompt: Any, max_new_tokens: int = 100, *, batch_size: int = 8, **options: Any
     ) -> str | list[str]:
-        """The whole text that `stream` yields, or those of several prompts, computed in batches.
+        """The whole text that `stream` yields, or for several prompts a list, computed in batches.
 
         Args:
             prompt: as for `stream`, or a list of such prompts; with a seed, each draws from its
@@ -177,9 +177,9 @@ class TextGenerator:
         return math.exp(-sum(numbers) / len(numbers))
 
     def embed(self, text: Texts) -> Tensor:
-        """One vector per text: the mean of the model's outputs, before the generator.
+        """One vector per text, (d_model,) or (texts, d_model): its mean output, not yet logits.
 
-        Args: text: a text or a list of texts.   Returns: (d_model,), or (texts, d_model).
+        Args: text: a text or a list of texts.
         """
         found = {i: out.float().mean(dim=0) for i, _, out in self._outputs(text, least=1)}
         rows = [found[i] for i in range(len(found))] or [torch.zeros(0)]

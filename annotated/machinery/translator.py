@@ -46,7 +46,7 @@ class Translator:
     Args:
         model: dropout is off while it translates.   tokenizer: the vocabulary.
         target_tokenizer: for target text, if its rules or pieces differ.
-        card: what is said of the model in the README.md beside it.
+        card: the README.md of the model, which `save` writes too.
     """
 
     model: EncoderDecoder
@@ -87,7 +87,7 @@ class Translator:
                 transformers' names: num_beams (beam), length_penalty (alpha) and max_new_tokens
                 (max_len).
 
-        Raises: ValueError for an invalid argument, or for a sentence that is not a string.
+        Raises: InputError for an invalid argument, or for a sentence that is not a string.
         """
         check_whole("batch_tokens", batch_tokens)
         check_whole("chunk", 1 if chunk is None else chunk, most=sys.maxsize)
@@ -158,8 +158,8 @@ class Translator:
         Args:
             folder: a new or empty folder.
 
-        Raises: InputError if the folder is not empty, and as `own_weights`; FileError if it cannot
-            be written.
+        Raises: InputError if the folder is not empty, or if the configuration does not describe
+            the model; FileError if it cannot be written.
         """
         weights = own_weights(self.model)
         buffers = weights.keys() - dict(self.model.named_parameters()).keys()

@@ -90,21 +90,27 @@ def read_conllu(text: str) -> Iterator[Doc]:
         yield doc
 
 
-def load_gum(split: str) -> list[Doc]:
-    """The sentences of a split of GUM, "train", "dev" or "test".
+def gum_files(split: str) -> dict[str, str]:
+    """The files of a split of GUM, "train", "dev" or "test", in CoNLL-U, by name.
 
     Raises: ValueError for another split; MissingFile if GUM is not available; FileError that names
-        the file if it is not in the format, or the archive if it is damaged or incomplete.
+        the archive if it is damaged or incomplete.
     """
     corpus = find_corpus("gum")
     names = known_split(corpus, split)
     if archive := local_file(corpus, "gum-dep-coref.tar.xz"):
-        texts = _archived_texts(archive, split)
-    else:
-        paths = [corpus_file(corpus, name) for name in names]
-        texts = {str(path): "\n".join(read_lines(path)) for path in paths}
+        return _archived_texts(archive, split)
+    paths = [corpus_file(corpus, name) for name in names]
+    return {str(path): "\n".join(read_lines(path)) for path in paths}
+
+
+def load_gum(split: str) -> list[Doc]:
+    """The sentences of a split of GUM.
+
+    Raises: as `gum_files`; FileError that names the file if it is not in the format.
+    """
     docs: list[Doc] = []
-    for name, text in texts.items():
+    for name, text in gum_files(split).items():
         with reading(name, "sentences in CoNLL-U"):
             docs += read_conllu(text)
     return [doc for doc in docs if any(token.text != "_" for token in doc)]

@@ -23,7 +23,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         ],
         "waiting": [
             "Operations that have to wait for one another",
-            "Only recurrence has to wait at every word",
+            "Only recurrence has to wait at every position",
         ],
         "distance": [
             "Layers or steps from end to end, without constants",
@@ -36,7 +36,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     )
     dashes = alt.StrokeDash("layer:N").legend(None)
     dashes = dashes.scale(domain=list(kinds), range=list(kinds.values()))
-    x = alt.X("n:Q").title("length n (words)").scale(type="log", base=2)
+    x = alt.X("n:Q").title("length n (positions)").scale(type="log", base=2)
     y = alt.Y("value:Q").title(None).scale(type="log")
     short = "replace(format(datum.value, '~s'), 'G', 'B')"
     shades = [charts.LAYERS[kind.split()[0]] for kind in kinds]
@@ -53,7 +53,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         ("waiting", "recurrent", 128, "recurrent"),
         ("waiting", "self-attention", 4096, "self-attention, convolutional, restricted"),
         ("distance", "recurrent", 256, "recurrent"),
-        ("distance", "convolutional", 2048, "convolutional"),
+        ("distance", "convolutional", 2048, "dilated convolution"),
         ("distance", "self-attention", 4096, "self-attention"),
     ]
     below = [
@@ -72,7 +72,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
             (below, {"align": "left", "dx": 7, "dy": 10}),
         )
     ]
-    # The sentence that is n words long, with its values for the two layers of section 1.
+    # The sequence of n positions, with its values for the two layers of section 1.
     two = pd.DataFrame({"layer": ["recurrent", "self-attention"], "row": [12, 30]})
     yours = valued(alt.Chart(two).transform_calculate(n="n"))
     yours = yours.transform_calculate(told="datum.layer + ': ' + format(datum.value, '.2~s')")
@@ -107,8 +107,8 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         description="The formulas of Table 1 against length, both axes logarithmic, one curve "
         "per kind of layer. Work: self-attention is steepest and crosses the recurrent layer at "
         "n = d. Waiting: only the recurrent layer grows. Distance: the recurrent and the "
-        "restricted layer grow with n, the convolution with its logarithm, self-attention not at "
-        "all.",
+        "restricted layer grow with n, the dilated convolution with its logarithm, self-attention "
+        "not at all.",
     ).add_params(
         length(),
         alt.param("column", value="work", bind=compare),

@@ -35,7 +35,7 @@ def draw_rate(equation: str, runs: pd.DataFrame) -> alt.LayerChart:
     )
     became = alt.Chart(runs).transform_filter("datum.warmup == warmup && datum.width == d_model")
     count = became.transform_aggregate(learned="sum(learned)", all="count()").transform_calculate(
-        text="datum.learned + ' of ' + datum.all + ' small runs learn'"
+        text="'toy runs at ten times the rate: ' + datum.learned + ' of ' + datum.all + ' learn'"
     )
     return alt.layer(
         theirs.encode(x, y),
@@ -53,6 +53,7 @@ def draw_rate(equation: str, runs: pd.DataFrame) -> alt.LayerChart:
             x=alt.value("width"),
             y=alt.value(26),
             color=alt.condition("datum.learned", alt.value(blue), alt.value(orange)),
+            shape=alt.condition("datum.learned", alt.value("circle"), alt.value("cross")),
             tooltip=["seed", alt.Tooltip("loss", format=".2f")],
         ),
         title="A shorter warmup climbs higher, and ends on the same curve",
@@ -61,7 +62,8 @@ def draw_rate(equation: str, runs: pd.DataFrame) -> alt.LayerChart:
         description="Learning rate over 20,000 updates. It rises in a straight line during the "
         "warmup and then falls with the inverse square root of the update. A dashed curve shows "
         "the paper's base model. Warmup and width can be chosen; above the curve, a dot for each "
-        "small run with such a rate tells whether it learned: with the shortest warmup none did.",
+        "toy run that learned at ten times such a rate, and a cross for each that did not: with "
+        "the shortest warmup none did.",
     ).add_params(
         charts.slider(
             "warmup", warmups[1], warmups[0], warmups[-1], warmups[1] - warmups[0], "Warmup"

@@ -92,7 +92,7 @@ def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
     return alt.layer(
         box.mark_rect(color=charts.PALETTE[-1], opacity=0.2).encode(across("left"), x2="right"),
         box.mark_text(
-            align="right", dy=14, fontSize=12, text=["three seeds of", "our small base"]
+            align="right", dy=14, fontSize=12, text=["if seeds vary as", "our small base does"]
         ).encode(across("right")),
         marks,
         points.transform_filter(named).mark_text(**beside, fontSize=12).encode(text="name:N"),

@@ -298,30 +298,12 @@
     };
     const theme = { attributes: true, attributeFilter: ["data-theme"] };
     new MutationObserver(again).observe(document.documentElement, theme);
-    const shown = (chart) => !chart.closest("[hidden], .short #laboratory");
+    const shown = (chart) => !chart.closest(".short #laboratory");
     const drawRest = () => {
       for (const chart of charts.filter(shown)) if (!chart.drawing) draw(chart);
     };
     addEventListener("beforeprint", drawRest);
     if (printing) drawRest();
-  }
-
-  // Of the charts of a choice, the one that is chosen is shown; the others wait undrawn.
-  function offer(choice) {
-    const control = choice.querySelector("select, input");
-    const charts = [...choice.querySelectorAll("div.chart")];
-    const show = () => {
-      const chosen = control.selectedIndex ?? Number(control.value);
-      charts.forEach((chart, i) => {
-        chart.hidden = i !== chosen;
-      });
-      if (!control.dataset.names) return;
-      const name = JSON.parse(control.dataset.names)[chosen]; // of a slider
-      control.nextElementSibling.textContent = name;
-      control.setAttribute("aria-valuetext", name);
-    };
-    control.addEventListener("input", show);
-    show();
   }
 
   // The index of claims: a control each for section and verdict; the address may set them.
@@ -565,7 +547,6 @@
     document.querySelectorAll("div.claims-index").forEach(filter);
     const charts = [...document.querySelectorAll("div.chart")];
     if (charts.length === 0) return;
-    document.querySelectorAll("div.choice").forEach(offer);
     const still = charts[0].querySelector(".still") && scrollY === 0;
     const sign = still ? await moved() : null;
     await load("vega.js");

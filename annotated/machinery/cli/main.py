@@ -62,13 +62,14 @@ def _add_fields(parser: argparse.ArgumentParser, config: Any, names: Collection[
     for field in dataclasses.fields(config):
         if names and field.name not in names:
             continue
-        default, choices = field.default, field.metadata["choices"]
+        default, choices, text = field.default, field.metadata["choices"], field.metadata["help"]
         kind: dict[str, Any] = {"action": argparse.BooleanOptionalAction}
         if not isinstance(default, bool):
             of, *_ = allowed_types(field)
             metavar = None if choices else of.__name__.upper()
             kind = {"type": of, "choices": choices or None, "metavar": metavar}
-        text = f"{field.metadata['help']} (default: {default})"
+        told = "none" if default in (None, "") or (not default and "none: " in text) else default
+        text += f" (default: {told})"
         kind |= {"default": argparse.SUPPRESS, "help": text}
         parser.add_argument(flag_of(field.name), dest=field.name, **kind)
 

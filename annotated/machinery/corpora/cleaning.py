@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from annotated.machinery.checks import bare_text
+from annotated.machinery.errors import InputError
 
 Line = tuple[int, bytes | str | None, bytes | str | None]  # number, source, target
 
@@ -28,12 +29,12 @@ class PairReport:
             self.bad.setdefault(fault, []).extend(lines)
 
     def check(self, on_bad: str) -> None:
-        """Raise ValueError with the report if there are bad pairs and `on_bad` is "refuse"."""
+        """Raise InputError with the report if there are bad pairs and `on_bad` is "refuse"."""
         if on_bad not in ("refuse", "drop"):
-            raise ValueError(f'expected on_bad to be "refuse" or "drop"; got {on_bad!r}')
+            raise InputError(f'expected on_bad to be "refuse" or "drop"; got {on_bad!r}')
         if self.bad and on_bad == "refuse":
             advice = 'correct them, or drop them with --on-bad drop (on_bad="drop" in Python)'
-            raise ValueError(f"{self}; {advice}")
+            raise InputError(f"{self}; {advice}")
 
     def __str__(self) -> str:
         faults = ""

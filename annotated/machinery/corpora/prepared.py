@@ -193,7 +193,7 @@ def prepare(config: "TrainingConfig", out: str | Path = "", processes: int = 1) 
 
     Returns: the folder.
 
-    Raises: ValueError for bad pairs and as `load_pairs`; FileError if the folder contains
+    Raises: InputError for bad pairs and as `load_pairs`; FileError if the folder contains
         something else, is damaged, or cannot be written.
     """
     check_whole("processes", processes)

@@ -90,7 +90,7 @@ def known_corpora() -> dict[str, Corpus]:
 def find_corpus(name: str, other: str = "") -> Corpus:
     """One corpus of the registry.
 
-    Raises: ValueError that lists the known names, and what else is possible, for any other name.
+    Raises: InputError that lists the known names, and what else is possible, for any other name.
     """
     known = known_corpora()
     if name not in known:
@@ -136,7 +136,7 @@ def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None) -> Path:
 def known_split(corpus: Corpus, split: str) -> list[str]:
     """The parts of a split.
 
-    Raises: ValueError if the corpus has no such split.
+    Raises: InputError if the corpus has no such split.
     """
     if split not in corpus.splits:
         known = ", ".join(corpus.splits)
@@ -149,7 +149,7 @@ def corpus_parts(corpus: Corpus, split: str, src: str, tgt: str) -> list[tuple[s
 
     Returns: pairs of FILE or ARCHIVE/MEMBER; both are the same if one file holds both sides.
 
-    Raises: ValueError if the corpus has no such split or pair of languages.
+    Raises: InputError if the corpus has no such split or pair of languages.
     """
     parts, local = known_split(corpus, split), corpus.local.get(split, [])
     if {src, tgt} - set(corpus.languages) or src == tgt:
@@ -172,7 +172,7 @@ def corpus_parts(corpus: Corpus, split: str, src: str, tgt: str) -> list[tuple[s
 def corpus_files(corpus: Corpus, splits: Iterable[str] = ()) -> Iterator[Path]:
     """Path of each file that splits of a corpus (default: all) need, downloaded if necessary.
 
-    Raises: ValueError for an unknown split; otherwise as `corpus_file`. If no split is named, an
+    Raises: InputError for an unknown split; otherwise as `corpus_file`. If no split is named, an
         unavailable file is only reported on standard error, unless all files are unavailable.
     """
     others = [language for language in corpus.languages if language != "en"]
@@ -322,7 +322,7 @@ def split_parts(
 
     Args: as `load_pairs`.
 
-    Raises: ValueError for an unknown name; otherwise as `corpus_file`.
+    Raises: InputError for an unknown name; otherwise as `corpus_file`.
     """
     if not isinstance(corpus, str):
         raise InputError(f"expected a corpus as a string; got {type(corpus).__name__}")
@@ -447,7 +447,7 @@ def load_pairs(
         fetch: whether to download what is missing; by default, if ANNOTATED_DATA is not set.
         bare: without spaces and invisible characters at the ends of sentences.
 
-    Raises: ValueError for an unknown name or bad pairs; otherwise as `corpus_file`.
+    Raises: InputError for an unknown name or bad pairs; FileError for a missing or damaged file.
 
     Source: section 5.1.
     """
@@ -469,7 +469,7 @@ def parse_data(data: str) -> tuple[str, str, str]:
 
     Two files whose names end in languages, as in "my/news.en,my/news.de", need no others.
 
-    Raises: ValueError unless it ends in two languages.
+    Raises: InputError unless it ends in two languages.
     """
     if isinstance(data, str) and data.count(",") == 1:
         ends = [language_of(Path(name)) for name in data.split(",")]

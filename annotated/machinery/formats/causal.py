@@ -344,7 +344,7 @@ def load_language_model(
             such a model on the Hub, "OWNER/NAME" or "OWNER/NAME@REVISION"; or a GGUF file of
             Llama's kind.
         device: where it computes, such as "cuda".
-        dtype: of its numbers: "float32", "bfloat16" or "float16".
+        dtype: "float32", "bfloat16" or "float16".
 
     Returns: the model, in evaluation mode, with its tokenizer.
 

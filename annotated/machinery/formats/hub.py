@@ -188,7 +188,7 @@ def describe_card(folder: Path, name: str, languages: list[str]) -> list[str]:
 def model_folder(name: str | Path) -> Path:
     """The folder of a trained model: of the package, of a run, or of a published model.
 
-    Raises: ValueError that lists the models if the name or folder does not exist.
+    Raises: InputError that lists the models if the name or folder does not exist.
     """
     if not isinstance(name, str | Path):
         raise InputError(f"expected a model as a string or a Path; got {type(name).__name__}")

@@ -44,18 +44,17 @@ def load_pretrained(
         engine: "torch", the search of this book; or "ctranslate2", a faster program, for which
             the model is exported first (extra "export").
         precision: number format of the engine, such as "int8" with CTranslate2.
-        checkpoint: of a run, which may still train: "best" on the development set, "last", or the
-            number of its update; None: the average that ends the run if there is one, else the
-            best, else the last. One line on standard error says which it is.
-        build, parts: what the model was built with if it is not the paper's, as for `train` and
-            `build_model`: a folder notes its name, such as attention=MyAttention, and no code.
+        checkpoint: which of a run's checkpoints to load, even while it trains: "best" on the
+            development set, "last", or the number of its update; None: the average that ends the
+            run, else the best, else the last. One line on standard error says which it is.
+        build, parts: the function (as for `train`) or the parts (as for `build_model`) with which
+            the model was built. A folder stores only their names, so they must be given again.
 
     Returns: a translator, in eval mode; with the engine an `EngineTranslator`.
 
-    Raises: ValueError that lists the models if the name or folder is unknown; FileError that
-        names a file if it is missing, damaged, or inconsistent with the others; InputError for
-        an unknown engine or precision, and for a model that the engine cannot compute;
-        MissingExtra.
+    Raises: InputError that lists the models if the name or folder is unknown, and for an engine
+        or precision that is unknown or cannot compute the model; FileError that names a file if
+        it is missing, damaged, or inconsistent with the others; MissingExtra.
     """
     if engine not in ENGINES:
         raise InputError(f"expected an engine out of {', '.join(ENGINES)}; got {engine!r:.80}")

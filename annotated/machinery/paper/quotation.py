@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from annotated.machinery.errors import FileError
+from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import resource_path, write_text, writing
 from annotated.machinery.paper.pdf import PARTS, check_pdf, extract_paper
 
@@ -146,16 +146,16 @@ def quote(section: str, number: int = 1) -> Quotation | None:
         section: such as "abstract", "3.2.1", "figure-1", "table-3", "footnote-4".
         number: of the paragraph within the section, from 1.
 
-    Raises: ValueError if the paper has no such paragraph.
+    Raises: InputError if the paper has no such paragraph.
     """
     paper = find_paper()
     if paper is None:
         return None
     if section not in paper:
-        raise ValueError(f"no section {section!r}; there are {', '.join(paper)}")
+        raise InputError(f"no section {section!r}; there are {', '.join(paper)}")
     paragraphs = paper[section]
     if not 1 <= number <= len(paragraphs):
-        raise ValueError(f"section {section!r} has {len(paragraphs)} paragraphs; got {number}")
+        raise InputError(f"section {section!r} has {len(paragraphs)} paragraphs; got {number}")
     numbered = section[0].isdigit()
     place = f"§{section} ¶{number}" if numbered else section.capitalize().replace("-", " ")
     return Quotation(paragraphs[number - 1], place)

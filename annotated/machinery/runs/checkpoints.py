@@ -233,7 +233,7 @@ def read_run(
 def average_checkpoints(
     paths: list[Path], config: TrainingConfig | None = None
 ) -> dict[str, Tensor]:
-    """Mean of the weights of several checkpoints, by parameter name; config: of their run.
+    """Mean of the weights of checkpoints, by parameter name; config: the run's, to compare.
 
     Raises: InputError if there is none; FileError if one is damaged or belongs to another run.
 

@@ -38,15 +38,15 @@ def fine_tuning(
 ) -> TrainingConfig:
     """The configuration of a run that continues from a trained model, for `train`.
 
-    Its architecture and vocabulary are those of the model, and `DEFAULTS` replace the defaults of
-    `TrainingConfig`.
+    It has the architecture and vocabulary of the model, and other defaults than `TrainingConfig`:
+    `DEFAULTS`.
 
     Args:
         model, checkpoint, build: as for `load_pretrained`.
-        changes: options of `TrainingConfig`, data among them.
+        changes: fields of `TrainingConfig`; data is required.
 
-    Raises: InputError without data, for an option that contradicts the model, and for a model with
-        more than one matrix of embeddings; as `load_pretrained`.
+    Raises: InputError without data, for an option that contradicts the model, and for a model
+        with more than one matrix of embeddings; otherwise as `load_pretrained`.
 
     >>> train(fine_tuning("multi30k-en-de", data="my/pairs.csv-en-de"))
     """

@@ -30,7 +30,7 @@ def launch(config: TrainingConfig, processes: int = 0, resume: bool = False) -> 
     Returns: the process. `send_signal(signal.SIGINT)` makes it finish its update, save and stop;
         its log, log.csv, can be read at any time.
 
-    Raises: as `run_lock`; FileError if the folder has a training.json that is not a run's.
+    Raises: InputError for a folder that is neither empty nor a run's; FileError if a run uses it.
     """
     processes = processes or torch.cuda.device_count() or min(2, os.cpu_count() or 1)
     folder = Path(config.out)

@@ -140,7 +140,7 @@ class Trainer:
         build: from the configuration of the model to the model, such as
             `partial(build_model, attention=MyAttention)`.
 
-    Raises: InputError as `BatchStream`.
+    Raises: InputError if no pair is short enough, or the processes cannot share the parts.
     """
 
     def __init__(
@@ -522,7 +522,7 @@ def train(
     Args:
         config: the run.   resume: continue the run in its folder, if there is one.
         build: from the configuration of the model to the model, such as
-            `partial(build_model, attention=MyAttention)`; who resumes or loads gives it again.
+            `partial(build_model, attention=MyAttention)`; pass it again to resume or load.
         callbacks: objects with any of these methods, called in the first process:
             `on_log(row)` with each row of the log, by column; `on_evaluate(row, examples)` after
             each evaluation, with three translations (`Example`); `on_save(path)` after each
@@ -531,8 +531,8 @@ def train(
     Returns: the folder, with model.safetensors (the mean of the last checkpoints, in half
         precision), config.json, tokenizer.json, training.json, log.csv, and log.html, its curves.
 
-    Raises: InputError as `start_run` and `Trainer.fit`, and for a callback without such a method;
-        KeyboardInterrupt, after saving, if it was asked to stop.
+    Raises: InputError for a folder with another run, or with this one unless resume, for a loss
+        that is not finite, and for a wrong callback; KeyboardInterrupt, once saved, to stop.
 
     Source: section 5.
     """

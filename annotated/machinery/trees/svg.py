@@ -35,7 +35,7 @@ def tree_svg(tree: "Tree", compared: Union["Tree", None] = None) -> str:
 
     Returns: SVG, which can be a file or part of a page.
 
-    Raises: InputError if one of them is none.
+    Raises: InputError for an argument that is not a tree.
     """
     for given in tree, compared or tree:
         if not hasattr(given, "subtrees"):

@@ -248,7 +248,7 @@ def attention_lines(
 
     Returns: a chart; there are nine colors, so heads 1 and 10 of a model with more heads share one.
 
-    Raises: ValueError if the numbers of words differ from those of the weights, or if a setting is
+    Raises: InputError if the numbers of words differ from those of the weights, or if a setting is
         out of range.
 
     Source: Figures 3, 4 and 5.
@@ -268,7 +268,7 @@ def attention_lines(
     }
     for expected, (given, fits) in allowed.items():
         if not fits:
-            raise ValueError(f"expected {expected}; got {given}")
+            raise InputError(f"expected {expected}; got {given}")
 
     words = [f"{i + 1} {word}" for i, word in enumerate(shown.queries)]
     origins = [None, *range(len(words))]
@@ -321,15 +321,14 @@ def heat_map(
 ) -> "alt.Chart":
     """Draw the weights of one head as a heat map.
 
-    Lines show a few strong connections well and many weak ones poorly; for a map it is the
-    opposite.
+    A map suits many weak connections, and `attention_lines` a few strong ones.
 
     Args:
         weights: (len_q, len_k), or as for `attention_lines`.
         queries, keys, full: as for `attention_lines`.
         layer, head: which to draw, counted from 1; default: the first head of the last layer.
 
-    Raises: ValueError if the numbers of words differ from those of the weights, or if another
+    Raises: InputError if the numbers of words differ from those of the weights, or if another
         argument is out of range.
     """
     with extra("viz"):

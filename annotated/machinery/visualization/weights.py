@@ -22,7 +22,7 @@ class AttentionWeights:
         weights: (layers, h, len_q, len_k); each row sums to 1.
         queries: the tokens that attend.   keys: the tokens to which they attend.
 
-    Raises: ValueError if the numbers of tokens differ from those of the weights, or for a weight
+    Raises: InputError if the numbers of tokens differ from those of the weights, or for a weight
         that is NaN or infinite.
 
     Source: section 3.2.1.
@@ -36,7 +36,7 @@ class AttentionWeights:
         expected = len(self.queries), len(self.keys)
         if self.weights.dim() != 4 or expected != self.weights.shape[2:]:
             wanted = f"weights (layers, h, {expected[0]}, {expected[1]}) for these words"
-            raise ValueError(f"expected {wanted}; got {tuple(self.weights.shape)}")
+            raise InputError(f"expected {wanted}; got {tuple(self.weights.shape)}")
         if not self.weights.isfinite().all():
             raise InputError("expected finite weights; got NaN or infinity among them")
 
