@@ -123,7 +123,7 @@ class TrainingConfig(ModelOptions):
         ("auto", "float32", "bfloat16", "float16"),
         fixed=False,
     )
-    compile: bool = option(False, "torch.compile: a slow start, then faster steps", fixed=False)
+    compile: bool = option(False, "torch.compile, and batches of at most 24 shapes")
     tensorboard: bool = option(False, "also write the log for TensorBoard", fixed=False)
     seed: int = option(1, "seed of every random choice", least=0)
 

@@ -288,8 +288,9 @@ def shapes(config: TrainingConfig, pairs: EncodedPairs) -> dict[str, float]:
     """
     stream, found = BatchStream(config, pairs, Processes()), Counter[tuple[int, ...]]()
     for part in itertools.takewhile(lambda part: part.epoch == 0, stream.micro_batches(0, 0)):
-        widths = (pairs.padded(part.pairs, side, 8).shape[1] - side for side in (0, 1))
-        found[(len(part.pairs), *widths)] += 1
+        rows, multiple = stream.shape(part.pairs) or (len(part.pairs), 8)
+        widths = (pairs.padded(part.pairs, side, multiple).shape[1] - side for side in (0, 1))
+        found[(rows, *widths)] += 1
     positions = sum(rows * (src + tgt) * count for (rows, src, tgt), count in found.items())
     tokens = int(pairs.lengths[stream.kept].sum()) - len(stream.kept)
     padding = round(positions / tokens - 1, 4)

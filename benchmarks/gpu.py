@@ -224,6 +224,7 @@ def dry_run(out: Path) -> None:
     print(dry.update(base, pairs).by_operator("H100").head(16).round(2).to_string(), end="\n\n")
     for name, some in ("synthetic", pairs), ("multi30k", dry.counted_pairs("multi30k")):
         print(f"batches of an epoch, {name}:", dry.shapes(base, some))
+        print("  in a compiled run:", dry.shapes(replace(base, compile=True), some))
     write(out, {"command": "python -m benchmarks gpu --dry", "launch": dry.LAUNCH, "rows": rows})
     print(pd.json_normalize(rows).T.to_string(header=False))
     print(f"written: {out}", file=sys.stderr)

@@ -17,12 +17,15 @@ from annotated.machinery.runs.batches import (
     BatchStream,
     deal_pools,
     derive_seed,
+    padded_pair,
     prefetch,
     share_parts,
 )
 from annotated.machinery.runs.processes import Processes
 from annotated.machinery.runs.trainer import Trainer, start_run
 from annotated.training import PRESETS, TrainingConfig, preset
+from benchmarks import dry
+from benchmarks.gpu import made_pairs
 
 
 def test_a_pass_sees_every_token_once(config: TrainingConfig, corpus: Path):
@@ -166,6 +169,35 @@ def test_on_a_gpu_widths_are_multiples_of_eight(config: TrainingConfig, monkeypa
         losses = [trainer.loss(src, tgt), trainer.loss(wider_src, wider_tgt)]
         torch.testing.assert_close(*losses)
     monkeypatch.undo()
+
+
+def test_batches_of_a_compiled_run_are_padded_to_its_shapes(config: TrainingConfig):
+    """Each pair comes once a pass, and what was added changes neither losses nor gradients."""
+    trainer = start_run(config := replace(config, parts=2, dropout=0.0))
+    loss, pairs, seen = trainer.loss, trainer.stream.pairs, []
+    stream = BatchStream(replace(config, compile=True), pairs, Processes())
+    for batch in itertools.islice(stream.updates(0, 0), 12):
+        for part, (_, src, tgt) in zip(batch.micro_batches, batch.share, strict=True):
+            seen += part.pairs if part.epoch == 0 else []
+            rows, length = src.shape
+            assert tgt.shape == (rows, length + 1) and rows == 60 // length
+            found = []
+            for ids in (src, tgt), padded_pair(pairs, part.pairs, src.device):
+                loss.zero_grad()
+                loss(*ids).backward()
+                found.append([ids[1][:, 1:].ne(PAD).sum(), *(p.grad for p in loss.parameters())])
+            torch.testing.assert_close(*found)
+    assert sorted(seen) == list(range(60))
+
+
+@pytest.mark.parametrize("parts", [1, 8])
+@pytest.mark.parametrize("pairs", [dry.counted_pairs("multi30k"), made_pairs(30_000, 60)])
+def test_batches_of_a_compiled_run_have_few_shapes(pairs: EncodedPairs, parts: int):
+    """And they are padded by little more than those whose widths are multiples of eight."""
+    config = TrainingConfig(src_tokens=25_000, tgt_tokens=25_000, parts=parts)
+    plain, rounded = (dry.shapes(replace(config, compile=c), pairs) for c in (False, True))
+    assert 10 < rounded["shapes"] <= 24
+    assert rounded["padding"] < min(0.25, plain["padding"] + 0.06)
 
 
 def test_the_next_updates_are_prepared_ahead_and_what_fails_is_told_in_its_turn():

@@ -15,9 +15,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from annotated.data import token_batches
+from annotated.data import END, PAD, START, token_batches
 from annotated.machinery.corpora.encoding import EncodedPairs
 from annotated.machinery.errors import InputError
 from annotated.machinery.runs.processes import Processes
@@ -26,6 +27,8 @@ from annotated.training import TrainingConfig
 POOL = 1 << 20  # maximum number of pairs that are sorted together
 _STRETCH = 1 << 8  # neighboring pairs that stay together
 _AHEAD = 16  # updates whose batches are prepared in advance
+SHAPES = 24  # that the batches of a compiled run have at most
+Shape = tuple[int, int] | None  # of a batch: rows and length
 
 
 class MicroBatch(NamedTuple):
@@ -81,21 +84,36 @@ def to_device(x: Tensor, device: torch.device) -> Tensor:
 
 
 def padded_pair(
-    pairs: EncodedPairs, numbers: list[int], device: torch.device
+    pairs: EncodedPairs, numbers: list[int], device: torch.device, shape: Shape = None
 ) -> tuple[Tensor, Tensor]:
     """The ids of some pairs: (batch, src_len) and (batch, tgt_len + 1).
 
     On a GPU, widths are rounded up to multiples of eight, which speeds up its matrix products; the
     token budget is applied before, so that a run has the same batches on every device.
+
+    Args:
+        shape: rows, of which those without a pair have one symbol, and length; None: as needed.
     """
-    multiple = 1 if device.type == "cpu" else 8
-    sides = (torch.from_numpy(pairs.padded(numbers, side, multiple)) for side in (0, 1))
-    src, tgt = (to_device(ids, device) for ids in sides)
-    return src, tgt
+    rows, multiple = shape or (len(numbers), 1 if device.type == "cpu" else 8)
+    sides = []
+    for side, symbol in enumerate((END, START)):
+        ids = torch.from_numpy(pairs.padded(numbers, side, multiple))
+        ids = F.pad(ids, (0, 0, 0, rows - len(ids)), value=PAD)
+        ids[len(numbers) :, 0] = symbol
+        sides.append(to_device(ids, device))
+    return sides[0], sides[1]
+
+
+def _longer_side(lengths: np.ndarray) -> np.ndarray:
+    """Lengths of pairs (pairs, 2) to what the model receives of the longer sides (pairs, 1)."""
+    return np.maximum(lengths[:, :1], lengths[:, 1:] - 1)
 
 
 class BatchStream:
     """The training data of a run, all its pairs, batch by batch, epoch after epoch without end.
+
+    In a compiled run there are few shapes, because each costs a GPU a recording: both sides of a
+    batch have one of SHAPES lengths, in geometric steps, and its rows fill the token budget.
 
     Raises: InputError as `share_parts`, and if no pair is short enough.
     """
@@ -108,6 +126,24 @@ class BatchStream:
         self.kept = np.flatnonzero((pairs.lengths <= longest).all(axis=1)).astype(np.uint32)
         if not len(self.kept):
             raise InputError(f"there is no training pair of at most {longest} pieces")
+        self.steps = np.zeros(0, np.int64)
+        if config.compile:
+            longer = _longer_side(pairs.lengths[self.kept])
+            steps = np.geomspace(longer.min(), longer.max(), SHAPES).round(6)
+            self.steps = np.unique(np.ceil(steps).astype(np.int64))
+
+    def _rounded(self, lengths: np.ndarray) -> np.ndarray:
+        """The length of either side in a compiled run, (pairs, 2); otherwise as it is."""
+        if not len(self.steps):
+            return lengths
+        return self.steps[np.searchsorted(self.steps, _longer_side(lengths))][:, [0, 0]]
+
+    def shape(self, pairs: list[int]) -> Shape:
+        """The shape of a batch of these pairs, for `padded_pair`."""
+        if not len(self.steps):
+            return None
+        length = int(self._rounded(self.pairs.lengths[pairs]).max())
+        return min(self.config.src_tokens, self.config.tgt_tokens) // self.parts // length, length
 
     def micro_batches(self, epoch: int, batch: int) -> Iterator[MicroBatch]:
         """The micro-batches from a position on.
@@ -124,7 +160,8 @@ class BatchStream:
                 numbers = self.kept[members]
                 # The first pool, often the only one, is shuffled by the seed of the epoch.
                 shuffle = derive_seed(config.seed, current, pool) if pool else seed
-                batches = token_batches(lengths[numbers], *budgets, seed=shuffle)
+                sizes = self._rounded(lengths[numbers])
+                batches = token_batches(sizes, *budgets, seed=shuffle)
                 for i in range(max(0, first - pool * POOL), len(batches)):
                     yield MicroBatch(current, pool * POOL + i, numbers[batches[i]].tolist())
 
@@ -139,7 +176,8 @@ class BatchStream:
             share = []
             for part in taken[rank::size]:
                 seed = derive_seed(self.config.seed, part.epoch, part.batch)
-                share.append((seed, *padded_pair(self.pairs, part.pairs, device)))
+                shape = self.shape(part.pairs)
+                share.append((seed, *padded_pair(self.pairs, part.pairs, device, shape)))
             yield GlobalBatch(taken, tokens, share)
 
 
