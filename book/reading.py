@@ -13,7 +13,7 @@ STATIONS = {  # in the order in which the model computes: the page, its name, it
     "3-1-encoder-decoder-stacks": ("stack", "stack"),
     "3-assembly": ("assembly", "whole"),
     "5-1-data-batching": ("data", ""),
-    "5-2-hardware-schedule": ("training", ""),
+    "5-2-hardware-schedule": ("training", "train-it"),
 }
 PLACE = '<section id="laboratory">'
 

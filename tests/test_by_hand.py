@@ -1,8 +1,13 @@
 """The reader's own parts: right ones pass, and each typical mistake gets its own help."""
 
+import ast
 import json
 import math
+import re
+import subprocess
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -116,3 +121,48 @@ def test_the_numbers_can_be_made_again() -> None:
     for name, cases in expected["cases"].items():
         for one, other in zip(found["cases"][name], cases, strict=True):
             assert by_hand.close(one["expected"], by_hand.as_numbers(other["expected"]))
+
+
+CHAPTER = Path(__file__).parents[1] / "chapters" / "by-hand.md"
+
+
+def code() -> list[str]:
+    jupytext = pytest.importorskip("jupytext", reason="needs the extra `test`")
+    cells = jupytext.read(CHAPTER, fmt="md:myst").cells
+    return [cell.source for cell in cells if cell.cell_type == "code"]
+
+
+def test_the_number_words_are_those_of_a_library() -> None:
+    num2words = pytest.importorskip("num2words", reason="needs the extra `chapters`").num2words
+    space: dict = {}
+    exec(next(cell for cell in code() if cell.startswith("ENGLISH")), space)
+    for n in range(1, 10_000):
+        english = num2words(n).replace(",", "").replace(" and ", " ")
+        assert space["pair"](n) == (english, num2words(n, lang="de"))
+
+
+@pytest.mark.slow
+def test_model_and_training_are_one_program_that_needs_torch_and_tokenizers_alone(tmp_path) -> None:
+    cells, functions = code(), {}
+    for node in (node for cell in cells for node in ast.parse(cell).body):
+        if isinstance(node, ast.FunctionDef):
+            functions[node.name] = ast.unparse(node)  # the last one, as on the page
+    listed = next(
+        re.search(r"^PARTS = \[.*?^\]", cell, re.M | re.S) for cell in cells if "PARTS" in cell
+    )
+    start, end = (
+        next(i for i, c in enumerate(cells) if c.startswith(s))
+        for s in ("ENGLISH", "with torch.no_grad")
+    )
+    parts = [functions[name] for name in re.findall(r"[a-z_]+", listed[0])]
+    program = "\n".join(
+        ["import math, torch", "from tokenizers import Tokenizer", *parts, *cells[start : end + 1]]
+    )
+    imported = {*re.findall(r"^(?:from|import) (\w+)", program, re.M)}
+    assert imported <= {"torch", "tokenizers"} | sys.stdlib_module_names
+    (tmp_path / "translator.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "-I", "-X", "utf8", "translator.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr  # it asserts that it has learned
+    last = next(line for line in done.stdout.splitlines() if line.startswith("   300"))
+    assert last.split()[-1] == "viertausenddreihundertvierundzwanzig"
