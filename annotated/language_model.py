@@ -298,10 +298,10 @@ def generate(
     """Continue a text; each id is yielded when it is drawn.
 
     Args:
-        prompt: ids.   max_new_tokens: their largest number.   temperature: divides the logits.
+        prompt: ids.   max_new_tokens: most ids to add.   temperature: divides the logits.
         top_k: draw from so many of the likeliest tokens; 1 is greedy, None takes all.
         top_p: draw from the likeliest tokens that together have this probability.
-        stop: ids that end the text and are not yielded.   seed: of the draws; None: any.
+        stop: ids that end the text and are not yielded.   seed: of the draws; None: a new one.
 
     Raises: InputError for an argument out of its range, a prompt too long for the model, and a
         model whose logits are not finite.

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import import_module
-from inspect import Signature, getdoc, getmodule, isroutine, signature
+from inspect import Signature, get_annotations, getdoc, getmodule, isroutine, signature
 from typing import Any
 
 from contents import CHAPTERS, ROOT
@@ -70,7 +70,8 @@ def link_parts(text: str, pages: set[str]) -> str:
 def read_docstring(app: Sphinx, what, name, thing, settings, lines: list[str]) -> None:
     """Turn our one-line sections (Args, Returns, Source, …; a:   b:) into fields.
 
-    A configuration also gets its options, and a constant is followed by its values.
+    A configuration also gets its options, an argument its default in parentheses, and a constant
+    is followed by its values.
     """
     # This is the documentation of a named tuple's field.
     if "".join(lines).startswith("Alias for field number"):
@@ -97,16 +98,42 @@ def read_docstring(app: Sphinx, what, name, thing, settings, lines: list[str]) -
             inner = ""
         indent = inner + " " * (len(line) - len(line.lstrip()))
         written += [indent + entry for entry in re.split(r"   +(?=[\w, ]+: )", line.strip())]
-    lines[:] = written
+    given = defaults(thing)
+    lines[:] = [with_default(line, given) for line in written]
+
+
+def defaults(thing: object) -> dict[str, str]:
+    """The arguments whose default is a number, a text, or a truth value, and the default."""
+    try:
+        given = signature(thing).parameters.items()  # type: ignore[arg-type]
+    except (TypeError, ValueError):  # neither a function nor a class of Python
+        return {}
+    plain = [(name, p.default) for name, p in given if isinstance(p.default, (int, float, str))]
+    return {name: repr(value).replace("'", '"') for name, value in plain}
+
+
+def with_default(line: str, given: Mapping[str, str]) -> str:
+    """The line of one or more arguments with their defaults, in napoleon's form."""
+    names = re.match(r"    ([\w, ]+): ", line)
+    if not names or not all(name in given for name in names[1].split(", ")):
+        return line
+    shown = ", ".join(given[name] for name in names[1].split(", "))
+    return f"    {names[1]} (``= {shown}``){line[names.end(1) :]}"
 
 
 def option_lines(thing: object) -> list[str]:
-    """The fields of a configuration that have a help for the command line, as arguments."""
+    """The fields of a configuration that have a help for the command line, as arguments.
+
+    The fields of a derived class come first. A default of 0 stands for none.
+    """
     told = []
-    for each in fields(thing) if is_dataclass(thing) else ():
+    classes = getattr(thing, "__mro__", ()) if is_dataclass(thing) else ()
+    order = dict.fromkeys(name for one in classes for name in get_annotations(one))
+    for each in sorted(fields(thing), key=lambda each: [*order].index(each.name)) if order else ():
         if about := each.metadata.get("help"):
             about = re.sub(r"--\w+", r"``\g<0>``", about)
             about = about.replace("see below", "see ``annotated train --help``")
+            about = about.replace("none:", "0:") if each.default == 0 else about
             names = ", ".join(f'"{choice}"' for choice in each.metadata["choices"])
             told.append(f"    {each.name}: {about}{names and f'; one of {names}'}.")
     return told

@@ -96,7 +96,7 @@ def index(entries: list[Entry]) -> str:
     """The claims as HTML tables, one for each verdict, whose rows `static/book.js` filters."""
     head = "".join(f"<th>{name}</th>" for name in ("section", "claim", "evidence"))
     groups = []
-    for verdict in dict.fromkeys([*OPENED, *MARKS]):
+    for verdict in MARKS:
         rows = [row(entry) for entry in entries if entry.verdict.verdict == verdict]
         opened, body = " open" * (verdict in OPENED), "\n".join(rows)
         name = f"{sign(verdict)} {verdict}: {len(rows)}"
@@ -126,6 +126,7 @@ def sign(verdict: str) -> str:
 def scoreboard(entries: list[Entry]) -> str:
     """The verdicts as one bar, and a legend."""
     there = {entry.verdict.verdict for entry in entries}
+    own = sum(entry.verdict.section == "Since 2017" for entry in entries)
     legend = []
     for verdict, (mark, color) in MARKS.items():
         if verdict in there:
@@ -133,7 +134,8 @@ def scoreboard(entries: list[Entry]) -> str:
             key = f'<span class="{kind}" style="--color: {color}">{mark}</span>'
             legend.append(f"<li>{key} {linked(verdict)}</li>")
     return (
-        f'<div class="scoreboard"><p>{len(entries)} claims, by verdict</p>'
+        f'<div class="scoreboard"><p>{len(entries) - own} claims of the paper and {own} of the '
+        "book's own, by verdict</p>"
         f"{bar(entries)}<ul>{''.join(legend)}</ul></div>"
     )
 

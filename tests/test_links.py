@@ -12,6 +12,7 @@ pytest.importorskip("sphinx", reason="needs the extra `book`")
 from contents import sources
 from links import PAGES, link_parts, paper_url, parts, read_docstring
 
+from annotated.decoding import beam_search
 from annotated.evaluation import TFLOPS, training_cost
 from annotated.training import TrainingConfig
 
@@ -97,4 +98,8 @@ def test_the_values_of_a_constant_and_the_options_of_a_configuration_are_shown()
     read_docstring(SimpleNamespace(env=env), "class", "C", TrainingConfig, None, lines)
     told = lines[3 : lines.index("", 3)]
     described = {each.name for each in fields(TrainingConfig) if each.metadata.get("help")}
-    assert {line.strip().partition(":")[0] for line in told} == {"more", *described}
+    assert {re.split(r":| \(", line.strip())[0] for line in told} == {"more", *described}
+    assert any(line.startswith("    warmup (``= 2000``): ") for line in told)
+    lines = ["A search.", "", "Args:", "    beam: any.", "    follow: any.", ""]
+    read_docstring(SimpleNamespace(env=env), "function", "f", beam_search, None, lines)
+    assert lines[3:5] == ["    beam (``= 4``): any.", "    follow: any."]

@@ -93,7 +93,7 @@ def _add_model(
 def _add_engine(parser: argparse.ArgumentParser) -> None:
     add, text = parser.add_argument, "program that searches: torch, or ctranslate2, which is faster"
     add("--engine", default="torch", help=f"{text} (extra export; default: %(default)s)")
-    text = "of the engine's numbers, such as int8 (default: %(default)s)"
+    text = "number format of the engine, such as int8 with ctranslate2 (default: %(default)s)"
     add("--precision", default="float32", help=text)
 
 
@@ -228,7 +228,7 @@ def _add_generate(parser: argparse.ArgumentParser) -> None:
     add("--top-p", type=float, default=0.9, help=text + told)
     text = "sample from this many of the most probable tokens; 1 always chooses the first"
     add("--top-k", type=int, help=text)
-    text = "seed of the random numbers; the same seed generates the same text"
+    text = "seed of the random numbers; on one device, the same seed generates the same text"
     add("--seed", type=int, help=text)
     text = "end before this text, such as a new line; several may be given"
     add("--stop", metavar="TEXT", action="append", help=text)

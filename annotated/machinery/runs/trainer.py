@@ -213,7 +213,7 @@ class Trainer:
         self.queue.append((batch, self.train_step(batch), waited))
 
     def drain(self, keep: int = 0) -> None:
-        """Read the losses of all queued updates except the last `keep`, and count these updates.
+        """Wait for the queued updates, except the newest `keep`, and record their losses.
 
         Raises: InputError that names the update and its first batch if a loss is not finite.
         """
@@ -260,8 +260,7 @@ class Trainer:
     def fit(self, callbacks: Sequence[Any] = ()) -> None:
         """Make the remaining updates, and save.
 
-        One update is queued ahead of the update that the device computes, so that the device never
-        waits for Python and Python is never far ahead.
+        One update is kept queued, so that the device never waits for Python.
 
         Args: callbacks: as for `train`.
 

@@ -94,6 +94,8 @@ def evalb_compare(
         gold, found: the tree of the sentence; several, or none, if a parser left it in pieces.
         params: the rules; None: the rules of COLLINS.prm.
 
+    Returns: counts of brackets: matched, of the gold tree, found, and crossing; and of words, tags.
+
     Source: EVALB.
     """
     params = params or EvalbParams()
