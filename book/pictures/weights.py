@@ -45,7 +45,7 @@ def draw_counted(models: pd.DataFrame) -> alt.LayerChart:
         counted.mark_point(opacity=0).encode(row("counted of published", orient="right", **head)),
         width="container",
         height=alt.Step(30),
-        title=f"Sizes account for the weights of ten models, from {least} to {most}",
-        description="Weights of ten models, counted from their sizes and divided by the published: "
+        title=f"Sizes account for the weights of {len(models)} models, from {least} to {most}",
+        description="Weights of the models, counted from their sizes and divided by the published: "
         + "; ".join(f"{name} {numbers[name]}" for name in models["name"]),
     ).resolve_axis(y="independent")
