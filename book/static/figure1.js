@@ -147,7 +147,7 @@ window.figure1 = (() => {
       decoder 9 ${last} 0 Every token of the vocabulary has a probability now. ${writes(0, " and is written; it becomes the next row.")}
       decoder 2 1 ${newest} After ${passes(newest)}, ${those} ${newest === 1 ? "is" : "are"} written and read. The newest row ${takes("decoder", 1, newest)}; no row sees a later one.
       decoder 4 ${last} ${newest} For the next token, the row of “${target[newest]}” reads the memory again. It ${takes("cross", last, newest)}.
-      decoder 9 ${last} ${newest} ${writes(newest, `, its rival “${rival}” ${rest}%.`)} Written once, a token is never revised.
+      decoder 9 ${last} ${newest} ${writes(newest, `, its rival “${rival}” ${rest || "<1"}%.`)} Written once, a token is never revised.
       decoder 9 ${last} ${end} After ${final} the end symbol has ${data.chances[end]}%. The translation is complete, after ${passes(end + 1)} through the decoder and one through the encoder.`;
     const stops = story.match(/\S.*/g).map((line) => {
       const [, stack, said] = line.match(/^(\w+) \d+ \d+ \d+ (.*)/);
