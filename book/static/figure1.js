@@ -582,9 +582,10 @@ window.figure1 = (() => {
       const { top, bottom } = chosen.getBoundingClientRect();
       const isBelow = panel.left < figure.right; // on phones
       const free = isBelow ? Math.min(panel.top, innerHeight) - 24 : innerHeight - 8;
-      const fits = !isBelow && figure.height < free - 56;
+      const whole = Math.max(figure.bottom, panel.bottom);
+      const fits = !isBelow && whole - figure.top < free - 56;
       const lowest = isBelow ? bottom : Math.max(bottom, panel.bottom);
-      const [first, last] = fits ? [figure.top, figure.bottom] : [top, lowest];
+      const [first, last] = fits ? [figure.top, whole] : [top, lowest];
       if (first >= 56 && last <= free) return;
       scrollBy({ top: last - free, behavior: this.calm ? "auto" : "smooth" });
     }
