@@ -67,7 +67,8 @@ class Live(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         sentences = [line for line in self.content if line]
-        if place := {"hero": hero_place, "sampler": sampler_place}.get(self.arguments[0]):
+        kinds = {"hero": hero_place, "figure1": own_place, "sampler": sampler_place}
+        if place := kinds.get(self.arguments[0]):
             self.env.note_dependency(str(MODELS / self.options["model"] / "model.safetensors"))
             text = place(self.options["model"], sentences)
         else:
@@ -243,9 +244,16 @@ def hero_place(model: str, sentences: list[str]) -> str:
     return (
         f'<div class="hero" data-model="{model}" data-megabytes="{megabytes}">'
         f"<p>A model trained with this book’s code translates “{first['english']}” as "
-        f'“<span lang="de">{first["german"]}</span>”</p>'
+        f'“<span lang="de">{first["german"]}</span>” '
+        '<a href="3-model-architecture.html">See it go through Figure 1</a></p>'
         f'<script type="application/json">{data}</script></div>'
     )
+
+
+def own_place(model: str, sentences: list[str]) -> str:
+    """HTML that `static/figure1.js` fills with a field for the reader's own sentence."""
+    megabytes = round(len(model_script(model)) / 1e6)
+    return f'<div class="own" data-model="{model}" data-megabytes="{megabytes}"></div>'
 
 
 def language_model(name: str) -> tuple[LanguageModel, Tokenizer]:

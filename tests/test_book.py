@@ -842,7 +842,6 @@ def test_figure_1_is_clicked_marked_and_played(visit) -> None:
     pieces = place.get_by_role("radiogroup", name="Pieces of the translation").get_by_role("radio")
     box = lambda name: place.get_by_role("radio", name=name, exact=True)
     bicycle = shown["source"].index("bicycle")
-    stops = shown["stops"]
 
     strip = lambda stack, number, row: strip_of(shown, stack, number)[32 * row : 32 * row + 32]
     cells = """all => all.map((cell) => Math.round(127 * cell.getAttribute('fill-opacity'))
@@ -850,6 +849,7 @@ def test_figure_1_is_clicked_marked_and_played(visit) -> None:
     drawn = lambda row: row.locator(".strip rect").evaluate_all(cells)
 
     tab.wait_for_selector(".alive .live svg")
+    stops = tab.evaluate("(shown) => window.figure1.stopsOf(shown)", shown)
     assert len(stops) <= 14
     order = [(each["stack"] == "decoder", each["pieces"], each["layer"]) for each in stops]
     assert order == sorted(order)
@@ -892,12 +892,69 @@ def test_figure_1_is_clicked_marked_and_played(visit) -> None:
     assert tab.url.endswith("3-model-architecture.html")
 
 
+def test_figure_1_takes_the_reader_s_sentence(visit, translator) -> None:
+    own = "A small dog jumps over a fence."
+    tab, asked = visit("index", offline=True), list[str]()
+    tab.on("request", lambda request: asked.append(request.url))
+    field = tab.get_by_label("English", exact=True)
+    field.fill(own)
+    expect(tab.locator(".hero .said")).to_have_text(re.compile("^In German"), timeout=30_000)
+    tab.get_by_role("link", name="See it go through Figure 1").click()  # the sentence goes along
+    note, place = tab.locator(".own").get_by_role("status"), tab.locator(".alive")
+    german = f"In German: {translator.translate(own)}"
+    expect(note).to_have_text(german, timeout=30_000)
+    words = place.get_by_role("radiogroup", name="Words of the sentence").get_by_role("radio")
+    expect(words).to_have_count(len(encode_source(translator.tokenizer, [own])[0]))
+    assert words.evaluate_all("all => all.map((row) => row.querySelector('text').textContent)") == [
+        *own[:-1].split(), ".", "end"
+    ]  # fmt: skip
+    box = lambda name: place.get_by_role("radio", name=name, exact=True)
+    box("Multi-Head Attention, encoder").click()
+    place.get_by_label("Layer").select_option("2")
+    words.nth(2).click()
+    row = read_attention(translator, own)["encoder"].weights[1].mean(dim=0)[2]
+    best = f"“{own.split()[int(row[:-2].argmax())]}” {100 * row.max():.0f}%"
+    expect(place.get_by_role("status")).to_contain_text("“dog” attends to")
+    expect(place.get_by_role("status")).to_contain_text(best)
+    for text, told in {
+        "": "Type an English sentence.",
+        "A dog " * 30: "has more than 60 tokens, but the figure has room for 20",
+        "A man and 犬.": "The vocabulary does not know “犬”",
+    }.items():
+        field.fill(text)
+        expect(note).to_contain_text(told)
+    field.fill(figure_1()["sentence"])
+    expect(words).to_have_count(len(figure_1()["source"]))
+    assert tab.url.endswith("3-model-architecture.html")
+    field.fill(own)
+    expect(note).to_have_text(german)
+    place.get_by_role("slider").press("End")
+    expect(place.locator(".written")).to_have_text(re.compile(r" end$"))
+    tab.reload()  # the address keeps it
+    expect(note).to_have_text(german, timeout=30_000)
+
+
+def test_figure_1_tells_of_a_model_that_is_not_there(visit) -> None:
+    tab = visit("3-model-architecture")
+    lose = "(path) => path.includes('/models/') ? Promise.reject(new Error('lost')) : load(path)"
+    tab.evaluate(f"() => {{ const load = window.load = loadScript; loadScript = {lose}; }}")
+    note = tab.locator(".own").get_by_role("status")
+    expect(note).to_contain_text("MB; nothing is sent")
+    height = tab.locator(".own").bounding_box()["height"]
+    tab.get_by_label("English", exact=True).focus()
+    expect(note).to_have_text(re.compile("the model could not be loaded"))
+    assert tab.locator(".own").bounding_box()["height"] == height
+    tab.evaluate("() => { loadScript = load; }")
+    tab.get_by_label("English", exact=True).fill("A dog runs.")
+    expect(note).to_have_text(re.compile("^In German"), timeout=30_000)
+
+
 def test_figure_1_computes_in_view(visit) -> None:
     for height in 800, 640:
         tab = visit("3-model-architecture", 1280, height, reduced_motion="reduce")
         place = tab.locator(".alive")
         tab.wait_for_selector(".alive .live svg")
-        for _ in figure_1()["stops"]:
+        for _ in range(13):
             place.get_by_role("button", name="Next").click()
             for part in ".figure [aria-checked=true]", ".live":
                 box = place.locator(part).bounding_box()

@@ -39,7 +39,7 @@ CHAIR = "When I saw the chair, it fell. | When I saw the car, it fell."
 SITE = ROOT / "_build" / "html"
 TEXTS = {page: path.read_text(encoding="utf-8") for page, path in sources().items()}
 # These views need a model at once.
-AT_ONCE = re.compile(r"```\{live\} (?!decoder|hero|sampler|stages)")
+AT_ONCE = re.compile(r"```\{live\} (?!decoder|figure1|hero|sampler|stages)")
 PAGES = [page for page, text in TEXTS.items() if AT_ONCE.search(text)]
 assert len(PAGES) > 2
 
@@ -138,7 +138,7 @@ def test_the_decoder_names_and_ranks_pieces_as_python_does(js) -> None:
     expected = logits.topk(10)
     assert [i for i, _ in found] == expected.indices.tolist()
     weights = torch.rand(3, 7)
-    found = js.call("decoder.meanHeads", weights.flatten().tolist(), 7)
+    found = js.call("elements.meanHeads", weights.flatten().tolist(), 7)
     assert found == pytest.approx(weights.mean(dim=0).tolist())
 
 
@@ -203,6 +203,55 @@ def test_figure_1_tells_the_largest_weights_scores_and_angles(js) -> None:
     assert js.call("figure1.tell", {**view, "box": 1}, data).endswith("“Hund” 61°, “Ein” 12°.")
     only = {**view, "box": 1, "pieces": 1}  # the second is not yet read
     assert js.call("figure1.tell", only, data).endswith("most: “Ein” 12°.")
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 9])
+def test_figure_1_says_of_any_sentence_what_its_numbers_are(js, n: int) -> None:
+    source, target = [*"abbc", ".", "end"], ["<s>", *"zywvutsr"][:n]
+    written = [*target[1:], "end"]
+    percent = lambda *size: (100 * torch.rand(4, *size)).round().int()
+    weights = {"encoder": percent(6, 6), "decoder": percent(n, n).tril(), "cross": percent(n, 6)}
+    weights = {kind: numbers.tolist() for kind, numbers in weights.items()}
+    encoder = [None if box % 2 == 0 else torch.randperm(60)[:6].tolist() for box in range(18)]
+    data = {"layers": 4, "source": source, "target": target, "written": written}
+    data |= {"weights": weights, "turned": {"encoder": encoder}, "away": [*range(6)]}
+    data |= {"lengths": [*range(10, 16)], "chances": [40] * n}
+    data["likely"] = [[[piece, 2.0, 40], ["x", 1.0, 20]] for piece in written]
+    stops = js.call("figure1.stopsOf", data)
+    said = [stop["said"] for stop in stops]
+    assert len(stops) == {1: 9, 2: 10}.get(n, 13)
+    places = [tuple(stop[key] for key in ("stack", "box", "layer", "row")) for stop in stops]
+    assert len(set(places)) == len(stops)  # no stop twice
+
+    names = ["“a”", "the first “b”", "the second “b”", "“c”", "“.”", "“end”"]
+    degrees = torch.tensor(encoder[1])
+    most, least = int(degrees.argmax()), int(degrees.argmin())
+    told = f"turns {names[most]} (length {10 + most}) by {degrees[most]}° and "
+    assert told + f"{names[least]} (length {10 + least}) by only {degrees[least]}°" in said[1]
+    averages = [round(sum(encoder[box]) / 6 + 1e-9) for box in (5, 3)]
+    than = "more than" if averages[0] > averages[1] else "less than"
+    than = "as much as" if averages[0] == averages[1] else than
+    assert f"by {averages[0]}° on average, {than} attention did ({averages[1]}°)" in said[4]
+    assert "“c” is now 3° away" in said[5]  # the last word
+
+    def takes(row: list[int], names: list[str]) -> str:
+        (one, i), (two, k) = sorted(((p, -i) for i, p in enumerate(row)), reverse=True)[:2]
+        return f"takes most from {names[-i]} ({one}%) and {names[-k]} ({two}%)"
+
+    assert f"“c” {takes(weights['encoder'][0][3], names)}" in said[2]
+    assert takes(weights["cross"][3][0], names) in said[7]
+    assert f"the end symbol has 40%. The translation is complete, after {n} pass" in said[-1]
+    if n > 2:
+        newest = max(range(1, n - 1), key=lambda row: weights["cross"][3][row][3])
+        assert stops[10]["row"] == newest and stops[10]["pieces"] == newest + 1
+        assert takes(weights["cross"][3][newest], names) in said[10]
+        quoted = [f"“{piece}”" for piece in target]
+        assert takes(weights["decoder"][1][newest], quoted) in said[9]
+        assert said[11].startswith(f"“{written[newest]}” has 40%, its rival “x” 20%.")
+    if n > 1:  # another one is likelier
+        data["likely"][0] = [["x", 2.0, 55], [written[0], 1.0, 40]]
+        told = js.call("figure1.stopsOf", data)[8]["said"]
+        assert f"“x” has 55%, but the search writes “{written[0]}” (40%)" in told
 
 
 def test_the_film_counts_heads_and_words_as_python_does(js) -> None:
@@ -435,6 +484,39 @@ def test_search_and_attention_are_those_of_python(tab, translators, name, many, 
 def means_of(name: str) -> dict[str, torch.Tensor]:
     means = live.switches(name)["means"]
     return {layer: torch.tensor(mean) / 10_000 for layer, mean in means.items()}
+
+
+FOLLOW = """async ([name, text]) => {
+    await window.loadScript("figure1.js");
+    const model = await window.liveModel(name);
+    const followed = await window.figure1.follow(model, model.encode(text).ids);
+    return followed;
+}"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sentence", ["A man is riding a bicycle.", CAT, BOX, *SENTENCES[7::17]])
+def test_figure_1_shows_of_any_sentence_what_the_page_computes(tab, sentence: str) -> None:
+    page = page_names("3-model-architecture", "translator", "boxes", "layers", "names")
+    found, expected = tab.evaluate(FOLLOW, [CAPTIONS, sentence]), page["picture"](sentence)
+    for key in "german", "layers", "source", "target", "written":
+        assert found[key] == expected[key]
+    close = partial(pytest.approx, abs=1.01)  # two roundings of nearly the same number
+    for stack in "encoder", "decoder":
+        for row, packed in zip(found["strips"][stack], expected["strips"][stack], strict=True):
+            assert row == close(list(memoryview(base64.b64decode(packed)).cast("b")))
+        for row, degrees in zip(found["turned"][stack], expected["turned"][stack], strict=True):
+            assert (row is None) == (degrees is None) and (row or []) == close(degrees or [])
+    for key in "lengths", "away", "chances":
+        assert found[key] == close(expected[key])
+    for kind, layers in expected["weights"].items():
+        for rows, given in zip(found["weights"][kind], layers, strict=True):
+            for row, percent in zip(rows, given, strict=True):
+                assert row == close(percent[: len(row)]) and sum(percent[len(row) :]) == 0
+    for row, likely in zip(found["likely"], expected["likely"], strict=True):
+        for (piece, score, percent), (name, *numbers) in zip(row, likely, strict=True):
+            assert piece == name
+            assert [score, percent] == [pytest.approx(numbers[0], abs=0.11), close(numbers[1])]
 
 
 MEAN = """async ([name, ids, beginning, pair, layer, width, mean]) => {

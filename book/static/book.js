@@ -521,9 +521,10 @@
 
   const pictures = {
     // scripts, and what they fill
-    "search.js": "div.live[data-model], div.hero, div.turn",
+    "search.js": "div.live[data-model], div.hero, div.own, div.turn",
     "live.js": "div.live[data-model], div.turn",
     "turn.js": "div.turn",
+    "field.js": "div.hero, div.own",
     "figure1.js": "div.alive",
     "hero.js": "div.hero",
     "film.js": "div.film",

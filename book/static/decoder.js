@@ -1,7 +1,7 @@
 // The reader as the decoder, beside a beam search whose hypotheses are ribbons, as wide as their
 // share of the beam's probability at each step. What the search for the first sentence needs comes with the page; all else is computed.
 window.decoder = (() => {
-  const { range, sum, mean, make, button, shape, table, controls } = window.elements;
+  const { range, sum, meanHeads, make, button, shape, table, controls } = window.elements;
   const { choice, wide, fade, dataOf, percent, wordOf } = window.elements;
   const { START, END, Token, Beam, score } = window.search;
   const [EXTRA, TEN] = [50, 10];
@@ -18,12 +18,6 @@ window.decoder = (() => {
     ids.sort((one, two) => row[two] - row[one]);
     return new Map(ids.slice(0, TEN).map((id) => [id, row[id]]));
   };
-
-  // The mean over the heads of weights (h, len).
-  const meanHeads = (weights, length) =>
-    range(length).map((k) =>
-      mean(range(weights.length / length).map((i) => weights[i * length + k])),
-    );
 
   function bestOf(steps, alpha) {
     const complete = steps.flat().filter(({ ended }) => ended);
@@ -429,5 +423,5 @@ window.decoder = (() => {
   }
 
   for (const box of document.querySelectorAll("div.live[data-show=decoder]")) new Game(box);
-  return { likeliest, meanHeads, bestOf, verdictOf, tellStep, placesOf, ribbonOf };
+  return { likeliest, bestOf, verdictOf, tellStep, placesOf, ribbonOf };
 })();

@@ -7,6 +7,12 @@ window.elements = (() => {
   const meanTable = (tables) =>
     tables[0].map((row, q) => row.map((_, k) => mean(tables.map((table) => table[q][k]))));
 
+  // The mean over the heads of weights (h, len).
+  const meanHeads = (weights, length) =>
+    range(length).map((k) =>
+      mean(range(weights.length / length).map((i) => weights[i * length + k])),
+    );
+
   // The weights of one head among (layers, heads, rows, columns); of none, the mean of the last layer.
   const tableOf = ({ weights }, head) =>
     head ? weights[head[0]][head[1]] : meanTable(weights.at(-1));
@@ -159,7 +165,18 @@ window.elements = (() => {
   const dataOf = (box) => JSON.parse(box.querySelector("script").textContent);
   const isCalm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-  const numbers = { range, sum, mean, meanTable, tableOf, plain, wordOf, percent, headName };
+  const numbers = {
+    range,
+    sum,
+    mean,
+    meanTable,
+    meanHeads,
+    tableOf,
+    plain,
+    wordOf,
+    percent,
+    headName,
+  };
   const parts = { make, button, shape, table, headButton, slider, controls, choice, sentenceForm };
   return { ...numbers, ...parts, taper, fade, wide, check, rove, dataOf, isCalm };
 })();

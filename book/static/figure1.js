@@ -1,14 +1,18 @@
-// Figure 1, alive: the vectors of one sentence at every box. The numbers stand in the page.
+// Figure 1, alive: the vectors of a sentence at every box. The numbers of the first one stand in the
+// page; for the reader's own a model computes them.
 window.figure1 = (() => {
-  const { range, make, button, shape, taper, slider, controls, check, dataOf, isCalm } =
-    window.elements;
+  const { range, mean, meanHeads, wordOf, dataOf, isCalm } = window.elements;
+  const { make, button, shape, taper, slider, controls, check } = window.elements;
   const [CELLS, WIDTH, ROW, TITLE, NAMES, STRIPS, CELL, RAY] = [32, 340, 24, 20, 66, 100, 6, 300];
+  const [ROOM, LIKELY, UNKNOWN] = [20, 5, 3]; // pieces of a sentence, bars, an id
   const STACKS = ["encoder", "decoder"];
   // Boxes count from the bottom, as data-box says: embedding and positions, a layer's, two on top.
   const [BEFORE, LINEAR, SOFTMAX] = [2, 8, 9];
-  const INSIDE = { encoder: 4, decoder: 6 };
+  const PARTS = {
+    encoder: ["self_attn", "sublayer.0", "feed_forward", "sublayer.1"],
+    decoder: ["self_attn", "sublayer.0", "src_attn", "sublayer.1", "feed_forward", "sublayer.2"],
+  };
   const KIND = { "encoder 2": "encoder", "decoder 2": "decoder", "decoder 4": "cross" }; // attention
-  const OPENING = -3; // the attention that finds "bicycle"
   const isInLayer = (box) => box >= BEFORE && box < LINEAR;
 
   // ------------------------------------------------------------------ places, numbers and texts
@@ -23,7 +27,7 @@ window.figure1 = (() => {
 
   // What a box has made, in a list of all boxes and layers of each stack.
   const madeBy = ({ stack, box, layer }, lists) =>
-    lists[stack][isInLayer(box) ? INSIDE[stack] * layer + box : box];
+    lists[stack][isInLayer(box) ? PARTS[stack].length * layer + box : box];
 
   // Words are rows, those of the translation below those of the sentence.
   const topOf = (stack, { source }) =>
@@ -54,9 +58,21 @@ window.figure1 = (() => {
     );
   }
 
-  function spell(pairs) {
-    const largest = pairs.filter(([, number]) => number > 0).slice(0, 3);
-    return largest.map(([word, number, unit]) => `“${word}” ${number}${unit}`).join(", ");
+  // A word, and which of those that are alike.
+  function nameOf(words, i) {
+    const alike = range(words.length).filter((j) => words[j] === words[i]);
+    const which = ["first", "second", "third", "fourth", "fifth"][alike.indexOf(i)];
+    return alike.length > 1 && which ? `the ${which} “${words[i]}”` : `“${words[i]}”`;
+  }
+
+  const ranked = (numbers) => range(numbers.length).sort((i, j) => numbers[j] - numbers[i]);
+
+  function spell(names, numbers, unit) {
+    const largest = ranked(numbers).filter((i) => numbers[i] > 0);
+    return largest
+      .slice(0, 3)
+      .map((i) => `${nameOf(names, i)} ${numbers[i]}${unit}`)
+      .join(", ");
   }
 
   // What a view that is no stop shows, in a sentence.
@@ -65,21 +81,164 @@ window.figure1 = (() => {
     const words = wordsOf(data);
     const kind = KIND[`${stack} ${box}`];
     const marked = markedOf(view, data);
-    const ranked = (pairs) => pairs.sort(([, a], [, b]) => b - a);
     if (kind) {
       const names = kind === "cross" ? words.encoder : words[stack];
-      const row = data.weights[kind][layer][marked].map((percent, k) => [names[k], percent, "%"]);
-      return `“${words[stack][marked]}” attends to ${spell(ranked(row))}.`;
+      const row = data.weights[kind][layer][marked];
+      return `“${words[stack][marked]}” attends to ${spell(names, row, "%")}.`;
     }
     if (box >= LINEAR) {
-      const [made, unit] = box === SOFTMAX ? ["probabilities", "%"] : ["scores", ""];
-      const best = data.likely[marked].map(([piece, score, p]) => [piece, unit ? p : score, unit]);
-      return `The largest ${made} after “${words[stack][marked]}”: ${spell(best)}.`;
+      const [made, unit, at] = box === SOFTMAX ? ["probabilities", "%", 2] : ["scores", "", 1];
+      const [names, numbers] = [0, at].map((column) => data.likely[marked].map((p) => p[column]));
+      const best = spell(names, numbers, unit);
+      return `The largest ${made} after “${words[stack][marked]}”: ${best}.`;
     }
     const turned = madeBy(view, data.turned)?.slice(0, countOf(view, data));
     if (!turned) return "Each row is computed from itself alone.";
-    const rows = turned.map((degrees, i) => [words[stack][i], degrees, "°"]);
-    return `The rows that turn most: ${spell(ranked(rows))}.`;
+    return `The rows that turn most: ${spell(words[stack], turned, "°")}.`;
+  }
+
+  // The stops on the way of a sentence, and what each has changed.
+  function stopsOf({ source, target, written, likely, ...data }) {
+    const [last, end] = [data.layers - 1, target.length - 1];
+    const takes = (kind, layer, row) => {
+      const numbers = data.weights[kind][layer][row];
+      const names = kind === "decoder" ? target.slice(0, row + 1) : source;
+      const named = (i) => `${nameOf(names, i)} (${numbers[i]}%)`;
+      return `takes most from ${ranked(numbers).slice(0, 2).map(named).join(" and ")}`;
+    };
+    const turned = data.turned.encoder;
+    const turns = (box, told = (i) => nameOf(source, i)) => {
+      const [most, least] = [0, -1].map((at) => ranked(turned[box]).at(at));
+      const [high, low] = [most, least].map((i) => turned[box][i]);
+      if (high === low) return `turns every row by ${low}°`;
+      return `turns ${told(most)} by ${high}° and ${told(least)} by only ${low}°`;
+    };
+    const long = (i) => `${nameOf(source, i)} (length ${data.lengths[i]})`;
+    const [attention, network] = [3, 5].map((box) => Math.round(mean(turned[box])));
+    const than = ["less than", "as much as", "more than"][1 + Math.sign(network - attention)];
+    // The last word of the sentence, and the later row that reads it most.
+    const marked = Math.max(0, ...range(source.length - 1).filter((i) => /\p{L}/u.test(source[i])));
+    const word = `“${source[marked]}”`;
+    const readers = data.weights.cross[last].slice(1, end).map((row) => row[marked]);
+    const newest = Math.min(end, 1 + (ranked(readers)[0] ?? 0));
+    const read = target.slice(1, newest + 1).map((piece) => `“${piece}”`);
+    const those =
+      read.length > 4 ? `the tokens from ${read[0]} to ${read.at(-1)}` : read.join(", ");
+    const passes = (n) => `${n} ${n === 1 ? "pass" : "passes"}`;
+    // What a row writes, which need not be the likeliest.
+    const writes = (row, more) => {
+      const [best, , chance] = likely[row][0];
+      const [name, own] = [`“${written[row]}”`, data.chances[row]];
+      if (best === written[row]) return `${name} has ${chance}%${more}`;
+      return `“${best}” has ${chance}%, but the search writes ${name} (${own}%), because the translation with it scores best.`;
+    };
+    const [rival, , rest] = likely[newest][1];
+    const final = target[end] === "." ? "the period" : `“${target[end]}”`;
+    // Stack, box, layer, row; what is said.
+    const story = `
+      encoder 0 0 ${marked} Each token is looked up in a table and becomes a row of numbers. No row knows its position or its neighbors yet.
+      encoder 1 0 ${marked} The pattern of its position, equally long for all, is added to each row. This ${turns(1, long)}.
+      encoder 2 0 ${marked} For the first time, rows exchange information. ${word} ${takes("encoder", 0, marked)}.
+      encoder 3 0 ${marked} What each row took is added to it, and the sum is normalized. This ${turns(3)}.
+      encoder 5 0 ${marked} The network changes each row without looking at the others. It turns the rows by ${network}° on average, ${than} attention did (${attention}°).
+      encoder 5 ${last} ${marked} Three more layers repeat these steps. ${word} is now ${data.away[marked]}° away from its embedding. The rows are the memory, which no longer changes.
+      decoder 1 0 0 The decoder begins with one row, for the start symbol ${target[0]}. It has no German word yet.
+      decoder 4 ${last} 0 The row reads the memory. In the last layer it ${takes("cross", last, 0)}.
+      decoder 9 ${last} 0 Every token of the vocabulary has a probability now. ${writes(0, " and is written; it becomes the next row.")}
+      decoder 2 1 ${newest} After ${passes(newest)}, ${those} ${newest === 1 ? "is" : "are"} written and read. The newest row ${takes("decoder", 1, newest)}; no row sees a later one.
+      decoder 4 ${last} ${newest} For the next token, the row of “${target[newest]}” reads the memory again. It ${takes("cross", last, newest)}.
+      decoder 9 ${last} ${newest} ${writes(newest, `, its rival “${rival}” ${rest || "<1"}%.`)} Written once, a token is never revised.
+      decoder 9 ${last} ${end} After ${final} the end symbol has ${data.chances[end]}%. The translation is complete, after ${passes(end + 1)} through the decoder and one through the encoder.`;
+    const stops = story.match(/\S.*/g).map((line) => {
+      const [, stack, said] = line.match(/^(\w+) \d+ \d+ \d+ (.*)/);
+      const [box, layer, row] = line.match(/\d+/g).map(Number);
+      return { stack, box, layer, pieces: stack === "encoder" ? 0 : row + 1, row, said };
+    });
+    // A translation may be empty or have one token.
+    return stops.filter((_, i) => i < 8 || i === 12 || end > (i === 8 ? 0 : 1));
+  }
+
+  // --------------------------------------------------------------------- the reader's sentence
+
+  // The first numbers of each vector as whole numbers from -127 to 127.
+  function strip(rows) {
+    const first = rows.flatMap((row) => [...row.slice(0, CELLS)]);
+    const largest = Math.max(...first.map(Math.abs));
+    return first.map((number) => Math.round((number * 127) / largest));
+  }
+
+  const dot = (one, two) => one.reduce((total, number, i) => total + number * two[i], 0);
+  const lengthOf = (row) => Math.sqrt(dot(row, row));
+  // Degrees between vectors, row by row.
+  const angles = (before, after) =>
+    before.map((row, i) => {
+      const cosine = dot(row, after[i]) / lengthOf(row) / lengthOf(after[i]);
+      return Math.round((Math.acos(Math.min(1, cosine)) * 180) / Math.PI);
+    });
+
+  // What the page has of its own sentence, for another one. The boxes have the names of the modules.
+  async function follow({ transformer, names, decode, walk }, ids, isLast) {
+    const { N, N_decoder } = transformer;
+    const boxes = {};
+    for (const [stack, side, layers] of [
+      ["encoder", "src", N],
+      ["decoder", "tgt", N_decoder],
+    ]) {
+      const layer = (n) => PARTS[stack].map((part) => `${stack}.layers.${n}.${part}`);
+      boxes[stack] = [`${side}_embed.0`, `${side}_embed`, ...range(layers).flatMap(layer)];
+    }
+    const made = {};
+    const keep = (name) => (rows) => {
+      made[name] = rows.map((row) => row.slice());
+    };
+    const all = [...boxes.encoder, ...boxes.decoder, "generator.proj"];
+    const touch = Object.fromEntries(all.map((name) => [name, keep(name)]));
+    const found = await walk(transformer.search(ids, { touch }), isLast);
+    if (!found) return null;
+    const { source, hypotheses } = found;
+    const [{ token }] = hypotheses;
+    const { path, x } = transformer.follow(token.before.ids, source.memory, touch);
+    const shares = transformer.predict(x, touch).map((row) => row.map(Math.exp));
+
+    const pieces = (ids) => names(ids).map(wordOf);
+    const percent = (share) => Math.round(100 * share);
+    const percents = (weights, length) => meanHeads(weights, length).map(percent);
+    const ofLayers = (rowsOf) =>
+      range(N_decoder).map((n) => path.map((each, i) => rowsOf(each, n, i)));
+    const strips = {};
+    const turned = {};
+    for (const stack of STACKS) {
+      strips[stack] = boxes[stack].map((name) => strip(made[name]));
+      let stream = made[boxes[stack][0]];
+      turned[stack] = boxes[stack].map((name) => {
+        if (!/sublayer|embed$/.test(name)) return null; // what a sub-layer has yet to add
+        const before = stream;
+        stream = made[name];
+        return angles(before, stream);
+      });
+    }
+    return {
+      german: decode(token.ids),
+      layers: N,
+      source: pieces(ids),
+      target: pieces(path.map(({ id }) => id)),
+      written: pieces(token.ids),
+      strips,
+      turned,
+      lengths: made["src_embed.0"].map((row) => Math.round(lengthOf(row))),
+      away: angles(made.src_embed, made[boxes.encoder.at(-1)]),
+      weights: {
+        encoder: source.weights.map((rows) => rows.map((row) => percents(row, ids.length))),
+        decoder: ofLayers(({ self }, n, i) => percents(self[n], i + 1)),
+        cross: ofLayers(({ cross }, n) => percents(cross[n], ids.length)),
+      },
+      likely: made["generator.proj"].map((scores, i) => {
+        const best = ranked(scores).slice(0, LIKELY);
+        const told = (id) => [Math.round(10 * scores[id]) / 10, percent(shares[i][id])];
+        return pieces(best).map((piece, k) => [piece, ...told(best[k])]);
+      }),
+      chances: token.ids.map((id, i) => percent(shares[i][id])),
+    };
   }
 
   // ------------------------------------------------------------------------------- elements
@@ -119,6 +278,13 @@ window.figure1 = (() => {
     const angle = shape("text", { x: WIDTH - RAY - 4, "text-anchor": "end" });
     const turn = shape("g", { class: "turn", ...at }, ...rays, angle);
     return shape("g", { "aria-label": word }, shape("rect", row), text, strip, turn);
+  }
+
+  // A long text is set narrower.
+  function fit(text, width) {
+    if (text.getComputedTextLength() <= width) return;
+    text.setAttribute("textLength", width);
+    text.setAttribute("lengthAdjust", "spacingAndGlyphs");
   }
 
   function paint(rows, numbers, turned, shown) {
@@ -175,23 +341,21 @@ window.figure1 = (() => {
   const unpack = (text) => Int8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 
   class Alive {
-    constructor(place) {
+    constructor(place, asking) {
       const data = dataOf(place);
+      for (const stack of STACKS) data.strips[stack] = data.strips[stack].map(unpack);
       const drawing = document.querySelector("svg.fig1");
-      const [encoder, decoder] = STACKS.map((stack) => data.strips[stack].map(unpack));
-      const strips = { encoder, decoder };
-      Object.assign(this, { place, data, drawing, strips, stops: data.stops });
-      this.marks = {};
+      Object.assign(this, { place, drawing, first: data, here: -1 });
       this.calm = isCalm();
       this.playing = null;
-      this.build();
-      for (const { stack, row } of this.stops) this.marks[stack] ??= row;
-      this.arrive(this.stops.length + OPENING, -1);
+      this.build(data.layers);
+      this.read(data);
       new ResizeObserver(() => this.dock()).observe(this.panel);
+      this.ask(asking);
     }
 
-    build() {
-      const { data, drawing, stops, place } = this;
+    build(layers) {
+      const { drawing, place } = this;
       const stopAnd = (act) => () => {
         this.pause();
         act();
@@ -204,14 +368,16 @@ window.figure1 = (() => {
       this.next = button({ textContent: "Next", onclick: step });
       const jump = (index) => stopAnd(() => this.go(index))();
       const onchange = () => this.follow();
-      this.slider = slider(stops.length - 1, "Stop on the way", jump, { onchange });
+      this.slider = slider(0, "Stop on the way", jump, { onchange });
       this.reached = make("small");
-      this.layers = make("select", {}, ...range(data.layers).map((i) => new Option(i + 1)));
+      this.layers = make("select", {}, ...range(layers).map((i) => new Option(i + 1)));
       this.layers.onchange = stopAnd(() => this.look({ layer: this.layers.selectedIndex }));
       this.link = make("a");
       this.status = make("p", { className: "note", role: "status" });
       this.written = make("p", { className: "written" });
-      this.buildPicture();
+      const named = { role: "group", "aria-label": "Rows of both stacks" };
+      this.picture = shape("svg", named);
+      this.frame = make("div", { className: "rows" }, this.picture);
       this.boxes = readBoxes(drawing);
       const elements = this.boxes.map(({ element }) => element);
       const take = (i) => stopAnd(() => this.open(this.boxes[i]))();
@@ -220,21 +386,37 @@ window.figure1 = (() => {
       this.panel = place.querySelector(".live");
       this.controls = controls(this.play, this.next, this.slider, this.reached);
       const which = controls(this.link, make("label", {}, "Layer ", this.layers));
-      this.panel.replaceChildren(this.controls, which, this.status, this.picture, this.written);
+      this.panel.replaceChildren(this.controls, which, this.status, this.frame, this.written);
       const figure = drawing.closest(".figure");
       figure.before(place); // above the cell that made it
       place.prepend(figure);
     }
 
-    buildPicture() {
-      const { data, marks } = this;
+    // A sentence, at the stop that the reader has reached.
+    read(data) {
+      if (this.playing) this.pause();
+      const stops = stopsOf(data);
+      Object.assign(this, { data, stops, marks: {} });
+      for (const { stack, row } of stops) this.marks[stack] ??= row;
+      this.slider.max = stops.length - 1;
+      this.drawRows();
+      const opening = stops.findLastIndex(({ stack, box }) => KIND[`${stack} ${box}`] === "cross");
+      const here = Math.min(this.here, stops.length - 1);
+      this.arrive(here < 0 ? opening : here, here);
+    }
+
+    drawRows() {
+      const { data, first, marks, picture } = this;
       const labels = { encoder: "Words of the sentence", decoder: "Pieces of the translation" };
-      this.height = topOf("decoder", data) + ROW * data.target.length;
+      // As high as for the first sentence, or higher.
+      const heightOf = ({ target, ...more }) =>
+        topOf("decoder", more) + ROW * Math.max(first.target.length, target.length);
+      this.height = Math.max(heightOf(first), heightOf(data));
+      picture.setAttribute("viewBox", `0 0 ${WIDTH} ${this.height}`);
+      picture.classList.toggle("long", this.height > heightOf(first));
       this.lines = shape("g", { class: "lines" });
       this.bars = shape("g", { class: "bars" });
-      const viewBox = `0 0 ${WIDTH} ${this.height}`;
-      const named = { role: "group", "aria-label": "Rows of both stacks" };
-      this.picture = shape("svg", { viewBox, ...named }, this.lines);
+      picture.replaceChildren(this.lines);
       Object.assign(this, { rows: {}, captions: {}, setMark: {} });
       for (const stack of STACKS) {
         const top = topOf(stack, data);
@@ -247,9 +429,55 @@ window.figure1 = (() => {
         this.rows[stack] = rows;
         this.captions[stack] = shape("text", { x: STRIPS, y: top - 6, class: "caption" });
         this.setMark[stack] = choose(group, labels[stack], rows, mark);
-        this.picture.append(this.captions[stack], group);
+        picture.append(this.captions[stack], group);
+        for (const { childNodes } of rows) fit(childNodes[1], NAMES - 6);
       }
-      this.picture.append(this.bars);
+      picture.append(this.bars);
+    }
+
+    // ------------------------------------------------------------------ the reader's sentence
+
+    ask(asking) {
+      const { sentence } = this.first;
+      const about = `Type a sentence to follow it instead (which loads the model, ${asking.dataset.megabytes} MB; nothing is sent).`;
+      const said = make("p", { className: "said", role: "status", textContent: about });
+      this.say = (text) => {
+        said.textContent = text;
+      };
+      const answer = (...asked) => this.answer(...asked);
+      const field = new window.Field(asking, sentence, this.say, answer);
+      asking.replaceChildren(field.element, said);
+      const own = new URLSearchParams(location.search).get("sentence");
+      if (own) field.take(own);
+    }
+
+    async answer(sentence, load, isLast) {
+      const { first } = this;
+      if (sentence === first.sentence) return this.present(first, sentence);
+      const model = await load();
+      if (!isLast()) return;
+      const { ids, cut } = model.encode(sentence);
+      if (ids.length < 2) return this.say("Type an English sentence.");
+      if (ids.length > ROOM) {
+        const many = cut ? `more than ${ids.length}` : ids.length;
+        this.say(`This sentence has ${many} tokens, but the figure has room for ${ROOM} only.`);
+        return;
+      }
+      const data = await follow(model, ids, isLast);
+      if (!data || !isLast()) return;
+      const isUnknown = (word) => model.encode(word).ids.includes(UNKNOWN);
+      const words = sentence.match(/[\p{L}\p{M}\p{N}]+|[^\s\p{L}\p{M}\p{N}]+/gu);
+      this.present(data, sentence, words.filter(isUnknown));
+    }
+
+    present(data, sentence, unknown = []) {
+      const names = unknown.map((word) => `“${word}”`).join(", ");
+      const lost = names && ` The vocabulary does not know ${names} and reads <unk> instead.`;
+      this.read(data);
+      this.say(`In German: ${data.german}${lost}`);
+      // The address keeps the sentence.
+      const query = data === this.first ? "" : `?${new URLSearchParams({ sentence })}`;
+      history.replaceState(null, "", location.pathname + query);
     }
 
     // ----------------------------------------------------------------------------- one view
@@ -273,8 +501,9 @@ window.figure1 = (() => {
     }
 
     show() {
-      const { view, data, strips, rows, captions, setMark, drawing } = this;
+      const { view, data, rows, captions, setMark, drawing } = this;
       const place = placeOf(view);
+      const { strips } = data;
       const [vectors, turned] = [strips, data.turned].map((lists) => madeBy(view, lists));
       const marked = markedOf(view, data);
       const writes = view.stack === "decoder"; // what the encoder has made stays as it is
@@ -295,6 +524,8 @@ window.figure1 = (() => {
       const isLast = view.box >= LINEAR;
       this.lines.replaceChildren(...linesOf(view, data).map((line) => shape("path", line)));
       this.bars.replaceChildren(...(isLast ? drawBars(view.box, marked, data) : []));
+      for (const text of this.bars.querySelectorAll("text"))
+        fit(text, WIDTH - Number(text.getAttribute("x")));
       this.picture.classList.toggle("likely", isLast);
       Object.assign(this.link, link);
       const name = `${link.textContent}, ${place}`;
@@ -305,7 +536,14 @@ window.figure1 = (() => {
       const text = { lang: german ? "de" : "en", textContent: german || "Nothing is written yet." };
       Object.assign(this.written, text);
       this.showStep(name);
+      this.scroll(rows[view.stack][marked]);
       this.dock();
+    }
+
+    // A long sentence has more rows than there is room for: the marked one comes into view.
+    scroll(row) {
+      const [{ top, bottom }, room] = [row, this.frame].map((each) => each.getBoundingClientRect());
+      this.frame.scrollTop += Math.min(0, top - room.top) || Math.max(0, bottom - room.bottom);
     }
 
     showStep(name) {
@@ -344,9 +582,10 @@ window.figure1 = (() => {
       const { top, bottom } = chosen.getBoundingClientRect();
       const isBelow = panel.left < figure.right; // on phones
       const free = isBelow ? Math.min(panel.top, innerHeight) - 24 : innerHeight - 8;
-      const fits = !isBelow && figure.height < free - 56;
+      const whole = Math.max(figure.bottom, panel.bottom);
+      const fits = !isBelow && whole - figure.top < free - 56;
       const lowest = isBelow ? bottom : Math.max(bottom, panel.bottom);
-      const [first, last] = fits ? [figure.top, figure.bottom] : [top, lowest];
+      const [first, last] = fits ? [figure.top, whole] : [top, lowest];
       if (first >= 56 && last <= free) return;
       scrollBy({ top: last - free, behavior: this.calm ? "auto" : "smooth" });
     }
@@ -377,6 +616,8 @@ window.figure1 = (() => {
     }
   }
 
-  for (const place of document.querySelectorAll("div.alive")) new Alive(place);
-  return { paceOf, madeBy, linesOf, tell };
+  for (const place of document.querySelectorAll("div.alive")) {
+    new Alive(place, document.querySelector("div.own"));
+  }
+  return { paceOf, madeBy, linesOf, tell, stopsOf, follow };
 })();

@@ -1,8 +1,9 @@
 // The book's first picture: a sentence, its translation, and where each word looked while it was
 // written. The examples come with the page; the model is loaded for the reader's own sentence.
 window.hero = (() => {
+  const { Field } = window;
   const { range, sum, tableOf, headName, dataOf, isCalm } = window.elements;
-  const { make, button, shape, taper, check, controls, rove, sentenceForm } = window.elements;
+  const { make, button, shape, taper, check, controls, rove } = window.elements;
   const BROADEST = 18; // pixels, of a curve whose weight is 1
   const LEAST = 0.03; // smaller weights are not drawn
   const PACE = 380; // milliseconds for each word
@@ -113,7 +114,6 @@ window.hero = (() => {
       this.box = box;
       const { examples, named } = dataOf(box);
       Object.assign(this, { examples: examples.map(read), named, head: null });
-      this.turn = 0; // an older translation sees that it is not the last, and ends
       const lengths = this.examples.flatMap(({ source, target }) => [source.length, target.length]);
       this.longest = Math.max(...lengths);
       this.build();
@@ -122,7 +122,7 @@ window.hero = (() => {
       this.show(this.examples[0]);
       const fit = () => box.clientWidth === this.width || this.draw(); // twice, it would move
       new ResizeObserver(fit).observe(box);
-      if (asked.get("sentence")) this.translate(asked.get("sentence"));
+      if (asked.get("sentence")) this.field.take(asked.get("sentence"));
       else if (!isCalm()) this.write();
     }
 
@@ -140,20 +140,21 @@ window.hero = (() => {
       const replay = button({ className: "replay", textContent: "Replay", onclick });
       const group = { className: "heads", role: "radiogroup", ariaLabel: "Attention heads" };
       this.heads = make("div", group);
-      const quiet = { autocomplete: "off", spellcheck: false, maxLength: 300 };
-      this.input = make("input", { type: "text", value: examples[0].english, ...quiet });
-      this.input.onfocus = () => this.load().catch(() => {});
-      this.input.oninput = () => this.translate(this.input.value);
-      const form = sentenceForm("English", this.input, "Translate", this.input.oninput);
+      const say = (text) => {
+        this.said.textContent = text;
+      };
+      this.field = new Field(box, examples[0].english, say, (...asked) => this.translate(...asked));
       this.buttons = examples.map(({ english }) =>
-        button({ textContent: english, onclick: () => this.translate(english) }),
+        button({ textContent: english, onclick: () => this.field.take(english) }),
       );
       const copy = button({ textContent: "Copy link", onclick: () => this.copy() });
-      const below = make("div", { className: "below" }, this.said, controls(replay, copy));
+      this.figure = box.querySelector("a");
+      const more = controls(this.figure, replay, copy);
+      const below = make("div", { className: "below" }, this.said, more);
       const others = make("div", { className: "examples" }, ...this.buttons);
       const ariaLabel = "A translation, and what each of its words attends to";
       Object.assign(box, { role: "group", ariaLabel });
-      box.replaceChildren(form, this.picture, below, this.heads, others);
+      box.replaceChildren(this.field.element, this.picture, below, this.heads, others);
       for (const each of [...this.sides, this.heads]) rove(each);
       const letGo = () => this.light({ chosen: null });
       box.addEventListener("keydown", ({ key }) => key === "Escape" && letGo());
@@ -181,6 +182,7 @@ window.hero = (() => {
       const choose = (head) => same(this.head, head) || this.look(head);
       this.heads.replaceChildren(...drawHeads(example, this.named, choose));
       this.draw();
+      this.figure.search = new URLSearchParams({ sentence: example.english });
       if (said) this.said.textContent = said;
     }
 
@@ -265,37 +267,16 @@ window.hero = (() => {
 
     // ------------------------------------------------------------------- the reader's sentence
 
-    // The model, once it is asked for.
-    load() {
-      this.model ??= this.fetch().catch((error) => {
-        this.model = null;
-        this.said.textContent = `This did not work: ${error.message}`;
-        throw error;
-      });
-      return this.model;
-    }
-    async fetch() {
-      this.said.textContent = "Loading the model. It runs on this page; nothing is sent.";
-      await window.loadScript("live.js");
-      const model = await window.liveModel(this.box.dataset.model);
-      this.said.textContent = "The model is loaded. Type an English sentence.";
-      return model;
-    }
-
-    async translate(english) {
-      const mine = ++this.turn;
-      const isLast = () => mine === this.turn;
-      if (this.input.value !== english) this.input.value = english;
+    async translate(english, load, isLast) {
       this.picture.hidden = !english.trim();
       if (this.picture.hidden) return;
       const example = this.examples.find((each) => each.english === english);
-      const shown = example ?? (await this.found(english, isLast).catch(() => null));
+      const shown = example ?? (await this.found(english, await load(), isLast));
       if (!shown || !isLast()) return;
       this.show(shown, `In German: ${shown.german}`);
       this.keep();
     }
-    async found(english, isLast) {
-      const model = await this.load();
+    async found(english, model, isLast) {
       const { ids } = model.encode(english);
       const found = await model.walk(model.transformer.search(ids, { beam: 4 }), isLast);
       if (!found) return null;

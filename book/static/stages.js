@@ -3,7 +3,6 @@
 // sentence stand in the page; for another one a model finds them.
 window.stages = (() => {
   const { range, make, button, wide, dataOf, percent, wordOf } = window.elements;
-  const { START, Token } = window.search;
   const [PARTS, FIVE] = [["masked", "source", "network"], 5];
 
   // A piece that goes in or comes out at its column, or another one.
@@ -26,14 +25,13 @@ window.stages = (() => {
     const { transformer, names } = model;
     const { hypotheses, source } = await window.live.walk(transformer.search(ids));
     const [{ token }] = hypotheses;
-    const { path } = token.before.ids.reduce((last, id) => last.follow(id, 0), new Token(START));
     const made = [];
     const keep = (rows) => made.push(rows);
     const boxes = range(transformer.N_decoder).flatMap((n) =>
       range(PARTS.length).map((i) => `decoder.layers.${n}.sublayer.${i}`),
     );
     const touch = Object.fromEntries(["tgt_embed", ...boxes].map((name) => [name, keep]));
-    transformer.states(path, source.memory, touch);
+    const { path } = transformer.follow(token.before.ids, source.memory, touch);
     const words = (ids) => names(ids).map(wordOf);
     const likeliest = (row) => {
       const best = [...row.keys()].sort((a, b) => row[b] - row[a]).slice(0, FIVE);

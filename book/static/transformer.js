@@ -158,17 +158,22 @@ window.Transformer = (() => {
     }
 
     // Sections 3.4 and 3.5: rows of the table, times √d_model, plus the sinusoids of the position.
-    embed(ids, positions) {
+    embed(ids, positions, name = "", touch = {}) {
       const d = this.d_model;
       const x = new Float32Array(ids.length * d);
       for (let row = 0; row < ids.length; row++) {
         for (let i = 0; i < d; i++) {
-          const angle = positions[row] / 10000 ** ((i - (i % 2)) / this.steps);
-          const wave = i % 2 ? Math.cos(angle) : Math.sin(angle);
-          x[row * d + i] = this.table.data[ids[row] * d + i] * Math.sqrt(d) + wave;
+          x[row * d + i] = this.table.data[ids[row] * d + i] * Math.sqrt(d);
         }
       }
-      return x;
+      touch[`${name}.0`]?.(rowsOf(x, d));
+      const y = x.map((number, at) => {
+        const i = at % d;
+        const angle = positions[(at - i) / d] / 10000 ** ((i - (i % 2)) / this.steps);
+        return number + (i % 2 ? Math.cos(angle) : Math.sin(angle));
+      });
+      touch[name]?.(rowsOf(y, d));
+      return y;
     }
 
     linear(name, x) {
@@ -176,7 +181,7 @@ window.Transformer = (() => {
     }
 
     // Section 3.1: LayerNorm(x + y), where y is what the sub-layer made of x.
-    addNorm(name, x, y) {
+    addNorm(name, x, y, touch = {}) {
       const [gain, bias] = ["weight", "bias"].map((w) => this.tensors[`${name}.norm.${w}`].data);
       const d = this.d_model;
       const total = x.map((number, i) => number + y[i]);
@@ -186,14 +191,17 @@ window.Transformer = (() => {
         const scale = 1 / Math.sqrt(variance + this.norm_eps);
         for (let i = 0; i < d; i++) row[i] = (row[i] - middle) * scale * gain[i] + bias[i];
       }
+      touch[name]?.(rowsOf(total, d));
       return total;
     }
 
     // Section 3.3.
-    feedForward(name, x) {
+    feedForward(name, x, touch = {}) {
       const inner = this.linear(`${name}.w_1`, x);
       for (let i = 0; i < inner.length; i++) if (inner[i] < 0) inner[i] = 0;
-      return this.linear(`${name}.w_2`, inner);
+      const output = this.linear(`${name}.w_2`, inner);
+      touch[name]?.(rowsOf(output, this.d_model));
+      return output;
     }
 
     keysAndValues(name, x) {
@@ -205,33 +213,34 @@ window.Transformer = (() => {
 
     // Section 3.2.2: row i of x looks at the keys and values of seen(i). Functions in touch see, and
     // may change, rows of numbers (d_model): what the model computes under their names, which are
-    // src_embed, encoder.layers.0, encoder.layers.0.self_attn.w_o:in (the heads side by side), and
-    // decoder.layers.0.sublayer.0 and so on, and decoder.layers.0.self_attn where it is recurrent.
+    // those of the Python, such as src_embed.0 (before the positions), src_embed, encoder.layers.0
+    // and its self_attn, sublayer.0 and feed_forward; encoder.layers.0.self_attn.w_o:in is the heads
+    // side by side, and generator.proj the scores (vocab).
     attention(name, x, seen, touch) {
       const y = new Float32Array(x.length);
       const weights = rowsOf(this.linear(`${name}.w_q`, x), this.d_model).map((query, i) =>
         attend(query, seen(i), this.h, y.subarray(i * this.d_model)),
       );
       touch[`${name}.w_o:in`]?.(rowsOf(y, this.d_model));
-      return { output: this.linear(`${name}.w_o`, y), weights };
+      const output = this.linear(`${name}.w_o`, y);
+      touch[name]?.(rowsOf(output, this.d_model));
+      return { output, weights };
     }
 
     // From ids to memory, the keys and values that each layer of the decoder looks at, and weights
     // (h, len) of each layer and token. It pauses after each layer: a page has other things to do.
     // It may start above some layers, at the numbers x that they have made of the ids.
     *encode(ids, positions = [...ids.keys()], touch = {}, { layers = 0, x } = {}) {
-      if (!x) {
-        x = this.embed(ids, positions);
-        touch.src_embed?.(rowsOf(x, this.d_model));
-      }
+      x ??= this.embed(ids, positions, "src_embed", touch);
       const weights = [];
       const memory = [];
       for (let n = layers; n < this.N; n++) {
         const layer = `encoder.layers.${n}`;
         const all = this.keysAndValues(`${layer}.self_attn`, x);
         const self = this.attention(`${layer}.self_attn`, x, () => all, touch);
-        x = this.addNorm(`${layer}.sublayer.0`, x, self.output);
-        x = this.addNorm(`${layer}.sublayer.1`, x, this.feedForward(`${layer}.feed_forward`, x));
+        x = this.addNorm(`${layer}.sublayer.0`, x, self.output, touch);
+        const inner = this.feedForward(`${layer}.feed_forward`, x, touch);
+        x = this.addNorm(`${layer}.sublayer.1`, x, inner, touch);
         touch[layer]?.(rowsOf(x, this.d_model));
         weights.push(self.weights);
         yield {};
@@ -277,43 +286,45 @@ window.Transformer = (() => {
     states(tokens, memory, touch = {}) {
       const ids = tokens.map(({ id }) => id);
       const positions = tokens.map(({ length }) => length);
-      let x = this.embed(ids, positions);
-      const tell = (name) => touch[name]?.(rowsOf(x, this.d_model));
-      tell("tgt_embed");
+      let x = this.embed(ids, positions, "tgt_embed", touch);
       for (let n = 0; n < this.N_decoder; n++) {
         const layer = `${this.decoder}.${n}`;
         const look = this.recurrent ? "recurrence" : "selfAttention";
         const own = this[look](`${layer}.self_attn`, x, tokens, n, touch);
-        x = this.addNorm(`${layer}.sublayer.0`, x, own);
-        tell(`${layer}.sublayer.0`);
+        x = this.addNorm(`${layer}.sublayer.0`, x, own, touch);
         if (memory) {
           const cross = this.attention(`${layer}.src_attn`, x, () => memory[n], touch);
           for (const [i, token] of tokens.entries()) token.cross.push(cross.weights[i]);
-          x = this.addNorm(`${layer}.sublayer.1`, x, cross.output);
-          tell(`${layer}.sublayer.1`);
+          x = this.addNorm(`${layer}.sublayer.1`, x, cross.output, touch);
         }
         const last = `${layer}.sublayer.${memory ? 2 : 1}`;
-        x = this.addNorm(last, x, this.feedForward(`${layer}.feed_forward`, x));
-        tell(last);
+        x = this.addNorm(last, x, this.feedForward(`${layer}.feed_forward`, x, touch), touch);
       }
       return x;
     }
 
     // Log-probabilities (vocab) of what follows each of them.
     decode(tokens, memory, touch) {
-      return this.predict(this.states(tokens, memory, touch));
+      return this.predict(this.states(tokens, memory, touch), touch);
     }
-    predict(x) {
+    predict(x, touch = {}) {
       const logits = linear(this.table, x, this.tensors["generator.proj.bias"]);
-      return rowsOf(logits, this.table.shape[0]).map((row) => softmax(row, true));
+      const rows = rowsOf(logits, this.table.shape[0]);
+      touch["generator.proj"]?.(rows);
+      return rows.map((row) => softmax(row, true));
+    }
+
+    // The tokens of a given output, from the start symbol on, and what the decoder makes of them.
+    follow(ids, memory, touch) {
+      const { path } = ids.reduce((token, id) => token.follow(id, 0), new Token(START));
+      return { path, x: this.states(path, memory, touch) };
     }
 
     // How much likelier the first of two ids is than the second, in nats, after the given beginning
     // of an output.
     *contrast(ids, beginning, pair, touch, from) {
       const { memory } = yield* this.encode(ids, undefined, touch, from);
-      const { path } = beginning.reduce((token, id) => token.follow(id, 0), new Token(START));
-      const x = this.states(path, memory, touch).subarray(-this.d_model);
+      const x = this.follow(beginning, memory, touch).x.subarray(-this.d_model);
       const bias = this.tensors["generator.proj.bias"]?.data;
       const [first, second] = pair.map((id) => {
         const row = this.table.data.subarray(id * this.d_model, (id + 1) * this.d_model);
