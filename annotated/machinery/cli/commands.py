@@ -36,8 +36,12 @@ def run_train(options: argparse.Namespace) -> None:
     fields = annotated.TrainingConfig.__dataclass_fields__
     given = {name: value for name, value in vars(options).items() if name in fields}
     config = _configuration(options, given)
-    if options.resume and not options.preset and Path(config.out, "training.json").exists():
-        config = dataclasses.replace(read_config(Path(config.out)), **given)
+    if options.resume and not options.preset:
+        if Path(config.out, "training.json").exists():
+            config = dataclasses.replace(read_config(Path(config.out)), **given)
+        elif "data" not in given:
+            wanted = "expected --out to name a run to continue, or --preset or --data to begin one"
+            raise InputError(f"{wanted}; {config.out} holds none")
     folder = annotated.train(config, options.resume)
     if os.environ.get("RANK", "0") == "0":  # of several processes, only one prints
         print(folder)
