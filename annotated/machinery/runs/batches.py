@@ -55,7 +55,7 @@ def share_parts(parts: int, processes: int) -> int:
     """
     if 0 < parts < processes:
         most = f"a micro-batch for each of the {processes} processes"
-        raise InputError(f"expected {most}; got {parts} in an update; a new run can have more --parts")
+        raise InputError(f"expected {most}; got --parts {parts}, which a new run can change")
     return parts or processes
 
 
