@@ -134,7 +134,7 @@ window.hero = (() => {
       );
       this.svg = shape("svg", { "aria-hidden": "true" });
       this.picture = make("div", { className: "picture" }, ...this.sides, this.svg);
-      const textContent = `Choose a word to see what it attends to, or type a sentence (which loads the model, ${box.dataset.megabytes} MB; nothing is sent).`;
+      const textContent = `Choose a word to see what it attends to, or type a caption of a photo (which loads the model, ${box.dataset.megabytes} MB; nothing is sent).`;
       this.said = make("p", { className: "said", role: "status", textContent });
       const onclick = () => this.write();
       const replay = button({ className: "replay", textContent: "Replay", onclick });
