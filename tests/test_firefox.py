@@ -318,7 +318,7 @@ def test_500_damaged_files_are_refused_or_harmless(one_vocabulary, tmp_path):
         except FileError as error:
             refused += 1
             assert str(path) in str(error) and "\n" not in str(error), error
-        assert time.process_time() - begin < 1
+        assert time.process_time() - begin < 5
     assert refused > 300
 
 
