@@ -1,6 +1,7 @@
 """Firefox's translators, against the engine's own output and a forward pass by the definition."""
 
 import copy
+import gc
 import json
 import os
 import random
@@ -309,6 +310,7 @@ def test_500_damaged_files_are_refused_or_harmless(one_vocabulary, tmp_path):
     folder = with_model(one_vocabulary, tmp_path / "raw")
     path = next(folder.glob("*.bin"))
     whole, rng, refused = path.read_bytes(), random.Random(0), 0
+    gc.freeze()  # or a collection of what other tests left would count below
     for _ in range(500):
         path.write_bytes(damaged(whole, rng))
         begin = time.process_time()
@@ -318,7 +320,8 @@ def test_500_damaged_files_are_refused_or_harmless(one_vocabulary, tmp_path):
         except FileError as error:
             refused += 1
             assert str(path) in str(error) and "\n" not in str(error), error
-        assert time.process_time() - begin < 5
+        assert time.process_time() - begin < 1
+    gc.unfreeze()
     assert refused > 300
 
 

@@ -112,8 +112,8 @@ def _longer_side(lengths: np.ndarray) -> np.ndarray:
 class BatchStream:
     """The training data of a run, all its pairs, batch by batch, epoch after epoch without end.
 
-    In a compiled run there are few shapes, because each costs a GPU a recording: both sides of a
-    batch have one of SHAPES lengths, in geometric steps, and its rows fill the token budget.
+    In a compiled run there are few shapes, so that kernels could be recorded for each: both sides
+    of a batch have one of SHAPES lengths, in geometric steps, and its rows fill the token budget.
 
     Raises: InputError as `share_parts`, and if no pair is short enough.
     """
