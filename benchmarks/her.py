@@ -1,9 +1,8 @@
 """Whether a head finds the owner for German *sein* and *ihr*: `python -m benchmarks.her --help`.
 
-Writes her.json for "Who is “it”?". In German models, the contrast is the log-odds of *ihr* against
-*sein* after a given beginning, and the nouns are feminine and neuter owners of *her*; in a French
-one, *sa* against *son*, and feminine and masculine things that she owns. Every other noun, thing
-and template chooses, the rest is read. 95 % intervals resample both pairs of nouns and sentences.
+Writes her.json for "Who is “it”?". The contrast is the log-odds of *ihr* against *sein* after a
+given beginning, and the nouns are feminine and neuter owners of *her*. Every other noun, thing and
+template chooses, the rest is read. 95 % intervals resample both pairs of nouns and sentences.
 """
 
 import json
@@ -23,10 +22,8 @@ from annotated import load_pretrained, record_attention, touch
 from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.progress import progress_bar
 from annotated.machinery.translator import Translator
-from benchmarks.gender import ALL, Nouns, Parts, Template, head_parts, interval, places, ratio
+from benchmarks.gender import Nouns, Parts, Template, head_parts, interval, places, ratio
 from benchmarks.logs import make_parser, write
-from benchmarks.possessives import possessives, stems
-from book.heads import reinitialized
 
 OWNERS = """
 f | cat Katze, bride Braut, family Familie, daughter Tochter, lady Dame, group Gruppe, mother Mutter, mom Mutter, woman Frau, person Person
@@ -61,20 +58,6 @@ ENDINGS = {
     "accusative": {"m": "en", "f": "e", "n": ""},
     "dative": {"m": "em", "f": "er", "n": "em"},
 }
-DISTRACTOR = "Next to the {n}, a woman holds her bag."
-FRENCH = "multi30k-en-fr"
-FRENCH_THINGS = """
-f | guitar, hand, jacket, head, car, mouth, bottle, tie, chair, leg, tongue, skirt, dress, leash
-m | bag, book, dog, hat, ball, phone, bike, helmet, face, coat, horse, pen, nose, knee
-"""
-FRENCH_TEMPLATES = """
-A woman holds her {n}. | Une femme tient
-A girl is playing with her {n}. | Une fille joue avec
-A woman in a park looks at her {n}. | Une femme dans un parc regarde
-The woman is sitting with her {n}. | La femme est assise avec
-A girl shows her {n}. | Une fille montre
-A lady on the street holds her {n}. | Une dame dans la rue tient
-"""
 HALVES = "choose", "read"
 
 
@@ -91,19 +74,14 @@ def read_nouns(text: str, which: str) -> Nouns:
     return found
 
 
-def german(which: str, pronoun: str = "her") -> list[Template]:
+def german(which: str) -> list[Template]:
     """Half of the templates, each with half of the things and the forms of *ihr* and *sein*."""
     lines, found = TEMPLATES.strip().splitlines(), []
     for line, owned in product(half(lines, which), half(THINGS.split(", "), which)):
         (text, begun, case), (thing, gender) = line.split(" | "), owned.split()
-        text, ending = text.replace("her", pronoun).format(n="{n}", t=thing), ENDINGS[case][gender]
+        text, ending = text.format(n="{n}", t=thing), ENDINGS[case][gender]
         found.append(Template(case, text, begun, ("ihr" + ending, "sein" + ending), FORMS))
     return found
-
-
-def french(which: str) -> list[Template]:
-    lines = half(FRENCH_TEMPLATES.strip().splitlines(), which)
-    return [Template("", *line.split(" | "), ("sa", "son"), FORMS) for line in lines]
 
 
 class Study(NamedTuple):
@@ -148,29 +126,6 @@ def place(head: str) -> tuple[int, int]:
     return int(layer) - 1, int(number) - 1
 
 
-def odds(study: Study) -> Iterator[dict[str, Any]]:
-    """The log-odds by pronoun and owner, and the effects of pronoun, owner and written owner."""
-    nouns, pronouns = read_nouns(OWNERS, "read"), ("his", "her", "its")
-    found = [[by.contrasts(study.translator, template, nouns) for template in german("read", p)]
-             for p in progress_bar(pronouns, unit=" pronouns")]  # fmt: skip
-    # (pronouns, owners in the source, owners written, frames, pairs)
-    c = np.array([[[[one[o + w] for one in rows] for w in nouns] for o in nouns] for rows in found])
-    for (p, pronoun), (o, owner) in product(enumerate(pronouns), enumerate(nouns)):
-        yield {"pronoun": pronoun, "owner": owner, "ihr": round(float((c[p, o, o] > 0).mean()), 4),
-               **interval(np.mean, c[p, o, o], axes=2)}  # fmt: skip
-    his, her, _ = c
-    effects = {
-        "pronoun": (her - his).mean(axis=(0, 1)),
-        "owner, neuter": (her[0] - her[1]).mean(axis=0),
-        "owner, masculine": (her[0] - her[2]).mean(axis=0),
-        "owner of his, neuter": (his[0] - his[1]).mean(axis=0),
-        "written, neuter": (her[:, 0] - her[:, 1]).mean(axis=0),
-        "written, masculine": (her[:, 0] - her[:, 2]).mean(axis=0),
-    }
-    for name, values in effects.items():
-        yield {"effect": name, **interval(np.mean, values, axes=2)}
-
-
 def heads(study: Study) -> Iterator[dict[str, Any]]:
     """The share of each head in the effect of the noun."""
     parts = head_parts(study.translator, {"E": by.ENCODER, "X": by.CROSS})
@@ -178,22 +133,6 @@ def heads(study: Study) -> Iterator[dict[str, Any]]:
     for part in parts:
         yield {"head": part, "chosen": round(ratio(one[part], one["all"]), 4),
                **interval(ratio, two[part], two["all"], axes=2)}  # fmt: skip
-
-
-def routes(study: Study, best: str) -> Iterator[dict[str, Any]]:
-    """Of the best head, where it looks and what it finds; and the stream at *her* and the noun."""
-    names = ["src_embed", *(f"encoder.layers.{n}" for n in range(study.translator.model.config.N))]
-
-    def parts(template: Template) -> Parts:
-        at = places(study.translator, template, study.nouns["read"], "her")
-        where = dict(zip(("her", "noun"), at, strict=True))
-        stream = {f"{word} {layer}": [(name, ALL, at)]
-                  for word, at in where.items() for layer, name in enumerate(names)}  # fmt: skip
-        return by.ways(study.translator, best) | stream
-
-    found = study.moved("read", parts)
-    for part in list(found)[:-1]:
-        yield {"part": part, **interval(ratio, found[part], found["all"], axes=2)}
 
 
 def without(study: Study, cases: list[tuple[Template, Nouns]]) -> dict[str, np.ndarray]:
@@ -223,53 +162,13 @@ def edges(study: Study) -> Iterator[dict[str, Any]]:
         yield {"head": head, **interval(ratio, gone, whole, axes=2), "nouns": each}
 
 
-def looks(study: Study, text: str) -> Iterator[dict[str, Any]]:
-    """Weights from *her* to the noun, by gender, and whether they tell the second gender apart."""
-    models = {"trained": study.translator.model}
-    models |= {f"untrained {n}": reinitialized(study.translator.model, n) for n in range(by.SETS)}
-    for name, model in models.items():
-        seen = {}
-        for which in HALVES:
-            nouns = read_nouns(text, which)
-            found = [by.weights(study.translator, template, nouns, model, "her")
-                     for template in study.templates[which]]  # fmt: skip
-            seen[which] = {g: np.stack([one[g] for one in found], axis=1) for g in nouns}
-        for head in head_parts(study.translator, {"E": by.ENCODER}):
-            i, j = place(head)
-            w = {which: {g: v[..., i, j] for g, v in some.items()} for which, some in seen.items()}
-            second = list(w["read"])[1]
-            area = [by.auc(some[second].mean(axis=1),
-                           np.concatenate([v.mean(axis=1) for g, v in some.items() if g != second]))
-                    for some in w.values()]  # fmt: skip
-            mean = np.mean([v.mean() for v in w["choose"].values()])
-            yield {"model": name, "head": head, "chosen": round(float(mean), 4),
-                   "auc_chosen": round(area[0], 4), "auc": round(area[1], 4),
-                   **{g: interval(np.mean, v, axes=2) for g, v in w["read"].items()}}  # fmt: skip
-
-
-def owners(study: Study, best: str) -> Iterator[dict[str, Any]]:
-    """For every owner, the best head's weight, also where it is not the owner, and the log-odds."""
-    i, j = place(best)
-    beside, same = Template("", DISTRACTOR, "", ("", ""), FORMS), dict.fromkeys(FORMS, FORMS["f"])
-    for which in HALVES:
-        nouns = read_nouns(OWNERS, which)
-        written = {g: [(noun, "Frau") for noun, _ in some] for g, some in nouns.items()}
-        found = [(by.weights(study.translator, template, nouns, word="her"),
-                  by.contrasts(study.translator, template._replace(forms=same), written))
-                 for template in progress_bar(study.templates[which], unit=" frames")]  # fmt: skip
-        distracts = by.weights(study.translator, beside, nouns, word="her")
-        for g, some in nouns.items():
-            seen = np.mean([one[g] for one, _ in found], axis=0)[:, i, j]
-            told = np.mean([c[g + g] for _, c in found], axis=0)
-            for n, (noun, _) in enumerate(some):
-                values = {"weight": seen[n], "odds": told[n], "beside": distracts[g][n, i, j]}
-                yield {"owner": noun, "gender": g, "half": which} | {
-                    key: round(float(value), 4) for key, value in values.items()
-                }
-
-
 GENDER = {noun: g for which in HALVES for g, some in read_nouns(OWNERS, which).items()
           for noun, _ in some}  # fmt: skip
+
+
+def stems(text: str) -> list[str]:
+    """The possessives *sein* and *ihr* in a German sentence, without their endings."""
+    return re.findall(r"\b(sein|ihr)(?:e[mnrs]?)?\b", text.lower())
 
 
 def swap(text: str, old: str, new: str) -> str:
@@ -321,56 +220,29 @@ def captions(study: Study, english: list[str], best: str) -> Iterator[dict[str, 
         yield {"head": head, **interval(ratio, gone, whole)}
 
 
-def references() -> Iterator[dict[str, Any]]:
-    """How people translated: the stem by the pronoun, and by the gender of the owner of *her*."""
-    count = Counter[tuple[str, str]]()
-    for english, german in zip(*load_pairs("multi30k", "train", "en", "de"), strict=True):
-        asked, found = re.findall(r"\b(his|her|its)\b", english.lower()), stems(german)
-        if len(asked) == len(found) == 1:
-            count[asked[0], found[0]] += 1
-            if asked == ["her"] and owned(english):
-                count["her, owner " + GENDER[owned(english)], found[0]] += 1
-    for asked in sorted({pronoun for pronoun, _ in count}):
-        yield {"pronoun": asked, "sein": count[asked, "sein"], "ihr": count[asked, "ihr"]}
-
-
 def sections(model: str, english: list[str], known: dict[str, Any]) -> dict[str, Callable[[], Any]]:
     """What is measured of a model; the best head of the encoder is known once `heads` is."""
     translator = load_pretrained(model)
     best = lambda: max((row for row in known["heads"] if row["head"][0] == "E"),
                        key=lambda row: row["chosen"])["head"]  # fmt: skip
-    is_french = Path(model).name == FRENCH
-    text, templates, two = (FRENCH_THINGS, french, "fm") if is_french else (OWNERS, german, "fn")
-    nouns = {which: {g: read_nouns(text, which)[g] for g in two} for which in HALVES}
-    study = Study(translator, {which: templates(which) for which in HALVES}, nouns)
-    both: dict[str, Callable[[], Any]] = {
+    nouns = {which: {g: read_nouns(OWNERS, which)[g] for g in "fn"} for which in HALVES}
+    study = Study(translator, {which: german(which) for which in HALVES}, nouns)
+    return {
         "heads": lambda: heads(study),
         "edges": lambda: edges(study),
-        "looks": lambda: looks(study, text),
-    }
-    if is_french:
-        return both
-    return both | {
-        "possessives": lambda: possessives(translator, english),
-        "odds": lambda: odds(study),
-        "routes": lambda: routes(study, best()),
-        "owners": lambda: owners(study, best()),
         "captions": lambda: captions(study, english, best()),
     }
 
 
 def main() -> None:
     add = (parser := make_parser("benchmarks.her", __doc__)).add_argument
-    models = ["multi30k-en-de", FRENCH]
-    add("--models", nargs="+", default=models, help="models of the package, or folders")
+    add("--models", nargs="+", default=["multi30k-en-de"], help="models of the package, or folders")
     add("--out", type=Path, required=True, help="JSON file to write, or to complete")
     options = parser.parse_args()
     torch.set_num_threads(1)
     held_out = (load_pairs("multi30k", split, "en", "de")[0] for split in ("dev", "test"))
     english = list(chain(*held_out))
     known = json.loads(options.out.read_text("utf-8")) if options.out.exists() else {}
-    if "references" not in known:
-        write(options.out, {"references": list(references())})
     for model in options.models:
         found = known.get(name := Path(model).name, {})
         for section, measure in sections(model, english, found).items():
