@@ -41,7 +41,7 @@ def run_train(options: argparse.Namespace) -> None:
             config = dataclasses.replace(read_config(Path(config.out)), **given)
         elif "data" not in given:
             wanted = "expected --out to name a run to continue, or --preset or --data to begin one"
-            raise InputError(f"{wanted}; {config.out} holds none")
+            raise InputError(f"{wanted}; {config.out} has no training.json")
     folder = annotated.train(config, options.resume)
     if os.environ.get("RANK", "0") == "0":  # of several processes, only one prints
         print(folder)
