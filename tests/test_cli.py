@@ -157,7 +157,7 @@ def test_train_continues_a_run_and_neither_loses_nor_changes_it(run: Path, capsy
     before = list_checkpoints(run)[-1].read_bytes()
     assert "--resume" in refused(capsys, "train", *TINY, "--out", str(run))
     again = ["train", "--resume", "--out", str(run)]
-    assert f"{run}x holds none" in refused(capsys, *again[:3], f"{run}x")
+    assert f"{run}x has no training.json" in refused(capsys, *again[:3], f"{run}x")
     assert "dropout=0.3" in refused(capsys, *again, "--dropout", "0.2")
     begun = read_config(run)
     said(capsys, *again, "--updates", "9")
