@@ -81,7 +81,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
         .encode(
             across,
             alt.Y("top:Q").axis(None).scale(reverse=True),
-            alt.Color("what:N").title(None).scale(colors).legend(orient="top", offset=60),
+            alt.Color("what:N").title(None).scale(colors).legend(orient="top", offset=72),
             x2="to:Q",
             y2="bottom:Q",
             tooltip=["order:N", "batch:Q", "side:N", "what:N", "count:Q"],

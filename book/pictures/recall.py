@@ -8,7 +8,7 @@ from book import charts
 NAMES = {  # of the stacks: their layer in the palette, and the distance where the name is
     "contiguous": ("convolutional", 6),
     "dilated": ("dilated", 8),
-    "self-attention": ("self-attention", 8),
+    "self-attention": ("self-attention", 6),
     "LSTM": ("LSTM", 8),
 }
 
@@ -32,6 +32,7 @@ def draw_recall(runs: pd.DataFrame, limit: int) -> alt.LayerChart:
     at = " || ".join(
         f"datum.stack === '{stack}' && datum.distance === {at}" for stack, (_, at) in NAMES.items()
     )
+    below = "test(/^dilated|^self/, datum.stack)"  # the line
     given_up = alt.Chart(pd.DataFrame({"steps": [limit]})).encode(y="steps:Q")
     return alt.layer(
         given_up.mark_rule(strokeDash=[4, 4], color=charts.PALETTE[6]),
@@ -41,9 +42,7 @@ def draw_recall(runs: pd.DataFrame, limit: int) -> alt.LayerChart:
         middle.mark_line(),
         base.mark_point(size=50, opacity=1).encode(tooltip=["stack", "distance", "steps"]),
         middle.transform_filter(at)
-        .mark_text(
-            align="right", fontSize=13, dx=-8, dy=alt.ExprRef("datum.stack[0] === 'd' ? 16 : -12")
-        )
+        .mark_text(align="right", fontSize=13, dx=-8, dy=alt.ExprRef(f"{below} ? 18 : -12"))
         .encode(text="stack:N"),
         width="container",
         height=300,

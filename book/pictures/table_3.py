@@ -76,7 +76,7 @@ def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
     (left, low), (right, high) = noise[["perplexity", "BLEU"]].to_numpy().tolist()
     box = pd.DataFrame([{"left": left, "right": right, "low": low, "high": high}])
     box = alt.Chart(box).encode(up("low"), y2="high")
-    marks = points.mark_point(strokeWidth=2).encode(
+    marks = points.mark_point(filled=False, strokeWidth=2).encode(
         size=alt.condition("datum.row == 'base'", alt.value(200), alt.value(80)),  # a ring
         color=alt.condition(
             "datum.inside", alt.value(charts.PALETTE[6]), alt.value(charts.PALETTE[0])
