@@ -130,20 +130,6 @@ def learn_vocabulary(kind: str, sentences: Iterable[str], vocab_size: int) -> To
     return _VOCABULARIES[kind](sentences, vocab_size)
 
 
-def encode_source(tokenizer: Tokenizer, sentences: Iterable[str]) -> list[list[int]]:
-    """Sentences to ids, each with the end symbol at its end; lone surrogates become U+FFFD.
-
-    Raises: InputError if the argument is not sentences.
-    """
-    tokenizer.encode_special_tokens = True  # "</s>" in a text is text
-    return [[*encoding.ids, END] for encoding in tokenizer.encode_batch(list(each_text(sentences)))]
-
-
-def encode_target(tokenizer: Tokenizer, sentences: Iterable[str]) -> list[list[int]]:
-    """Sentences to ids between start and end symbol, as `encode_source`."""
-    return [[START, *ids] for ids in encode_source(tokenizer, sentences)]
-
-
 def _length_order(
     lengths: np.ndarray, budget: np.ndarray, rng: np.random.Generator | None
 ) -> np.ndarray:
@@ -213,6 +199,20 @@ def token_batches(
     rng = None if seed is None else np.random.default_rng(seed)
     batches = _cut(_length_order(lengths, budget, rng), lengths, budget)
     return batches if rng is None else [batches[i] for i in rng.permutation(len(batches))]
+
+
+def encode_source(tokenizer: Tokenizer, sentences: Iterable[str]) -> list[list[int]]:
+    """Sentences to ids, each with the end symbol at its end; lone surrogates become U+FFFD.
+
+    Raises: InputError if the argument is not sentences.
+    """
+    tokenizer.encode_special_tokens = True  # "</s>" in a text is text
+    return [[*encoding.ids, END] for encoding in tokenizer.encode_batch(list(each_text(sentences)))]
+
+
+def encode_target(tokenizer: Tokenizer, sentences: Iterable[str]) -> list[list[int]]:
+    """Sentences to ids between start and end symbol, as `encode_source`."""
+    return [[START, *ids] for ids in encode_source(tokenizer, sentences)]
 
 
 def pad_ids(rows: Sequence[Sequence[int]], pad: int = PAD) -> Tensor:

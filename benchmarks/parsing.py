@@ -4,10 +4,8 @@ craft-parser.json: scores of the parser and of two simple ones on CRAFT's test p
 paper's beam of 21; this takes hours.
 craft-parser-baselines.csv: those of the simple ones on every fifth sentence of its dev part.
 craft-parser-search.csv: the parser's on the same sentences, free or held to trees, by beam.
-craft-parser-tags.csv: the parser's on every eighth sentence of 8 to 25 words of NLTK's sample of
-the Wall Street Journal, by the share of tags that it got right.
 craft-test-trees.txt: twenty gold trees of 8 to 12 words, at equal distances in CRAFT's test part.
-wsj-sample-lengths.csv: words and tokens of each tree of the sample.
+wsj-sample-lengths.csv: words and tokens of each tree of NLTK's sample of the Wall Street Journal.
 """
 
 import json
@@ -136,18 +134,6 @@ def searches(_: Path) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def by_tags(_: Path) -> pd.DataFrame:
-    gold = [tree for tree in load_trees("wsj-sample", "test") if 8 <= len(tree.leaves()) <= 25][::8]
-    found = load_parser().parse_all([tree.leaves() for tree in gold], beam=1)
-    pairs, rows = list(zip(gold, found, strict=True)), []
-    tags = [score_trees([g], [f], [None])[0]["Tagging accuracy"] for g, f in pairs]
-    for low, high in (0, 60), (60, 75), (75, 90), (90, 101):
-        chosen = [pair for pair, right in zip(pairs, tags, strict=True) if low <= right < high]
-        scores = score_trees(*map(list, zip(*chosen, strict=True)), [None])[0]
-        rows.append({"tags": f"{low} to {min(high, 100)} %"} | scores)
-    return pd.DataFrame(rows)
-
-
 def gold_trees(_: Path) -> str:
     trees = [tree for tree in load_trees("craft", "test") if 8 <= len(tree.leaves()) <= 12]
     return "".join(f"{tree_to_brackets(tree)}\n" for tree in trees[:: len(trees) // 20][:20])
@@ -164,7 +150,6 @@ WRITERS: Writers = {
     "craft-parser.json": all_scores,
     "craft-parser-baselines.csv": baselines,
     "craft-parser-search.csv": searches,
-    "craft-parser-tags.csv": by_tags,
     "craft-test-trees.txt": gold_trees,
     "wsj-sample-lengths.csv": lengths,
 }

@@ -24,7 +24,7 @@ LAYERS = {  # of width 32, by the number of the layer
     "LSTM": lambda i: PAGE["Recurrent"](32),
 }
 SETTINGS = {  # distances and learning rates, by the number of layers
-    8: [*product((1, 5, 6, 7, 8), [3e-3]), (8, 1e-3), (8, 1e-2)],
+    8: [*product(range(1, 9), [3e-3]), (8, 1e-3), (8, 1e-2)],
     16: [*product((1, 8), [3e-3])],
 }
 

@@ -287,4 +287,4 @@ def test_stacks_that_may_not_learn_long_are_all_at_the_limit(tmp_path: Path, mon
     monkeypatch.setattr("sys.argv", ["recall", "--limit", "2", "--out", str(tmp_path / "r.csv")])
     recall.main()
     table = pd.read_csv(tmp_path / "r.csv")
-    assert len(table) == 4 * (7 + 2) * 3 and (table["steps"] == 2).all()
+    assert len(table) == 4 * (10 + 2) * 3 and (table["steps"] == 2).all()

@@ -54,8 +54,8 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
                 top += 1
             top += 2  # a gap between batches
         padding = 1 - lengths.sum() / positions
-        told = [order, f"{len(batches)} batches, {padding:.0%} padding"]
-        notes.append({"from": middle, "text": told})
+        told = f"{order}, {len(batches)} batches"
+        notes.append({"from": middle, "padding": f"{padding:.0%} padding", "order": told})
     names = pd.DataFrame(
         [(middle + sign, side) for middle in (-44, 44) for side, sign in SIDES.items()],
         columns=["from", "side"],
@@ -67,6 +67,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
     across = alt.X("from:Q").title("pieces").axis(ticks).scale(domain=[-85, 85], nice=False)
     colors = alt.Scale(domain=["pieces", "padding"], range=[charts.PALETTE[0], "#80808070"])
     font = alt.ExprRef("width < 400 ? 12 : 14")
+    noted = alt.Chart(pd.DataFrame(notes))
     named = alt.Chart(names).encode(across, y=alt.value(-8), text="side:N")
     left, right = (
         named.transform_filter(alt.datum.side == side).mark_text(
@@ -80,14 +81,15 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
         .encode(
             across,
             alt.Y("top:Q").axis(None).scale(reverse=True),
-            alt.Color("what:N").title(None).scale(colors).legend(orient="top", offset=60),
+            alt.Color("what:N").title(None).scale(colors).legend(orient="top", offset=72),
             x2="to:Q",
             y2="bottom:Q",
             tooltip=["order:N", "batch:Q", "side:N", "what:N", "count:Q"],
         ),
-        alt.Chart(pd.DataFrame(notes))
-        .mark_text(fontSize=font, lineHeight=18)
-        .encode(across, y=alt.value(-44), text="text:N"),
+        noted.mark_text(fontSize=20, fontWeight="bold").encode(
+            across, y=alt.value(-48), text="padding:N"
+        ),
+        noted.mark_text(fontSize=font).encode(across, y=alt.value(-27), text="order:N"),
         left,
         right,
         usermeta={"columns": 2},

@@ -1,24 +1,21 @@
 """The learning rate, for section 5.3."""
 
 import altair as alt
-import pandas as pd
 
 from book import charts
 
 
-def draw_rate(equation: str, runs: pd.DataFrame) -> alt.LayerChart:
+def draw_rate(equation: str) -> alt.LayerChart:
     """The learning rate against the update, compared with that of the paper's base model.
 
     equation: an expression of Vega with the letters `d_model`, `warmup` and `datum.step`
-    runs: small ones with such a rate: warmup, width, seed, and whether they learned
     """
-    warmups, widths = (sorted(set(runs[size])) for size in ("warmup", "width"))
     papers = equation.replace("d_model", "512").replace("warmup", "4000")
     yours, papers = f"1e4 * {equation}", f"1e4 * {papers}"
     updates = alt.Chart(alt.sequence(10, 20_001, 10, as_="step"))
     x = alt.X("step:Q").title("update").scale(domain=[0, 20_000]).axis(tickCount=5)
     y = alt.Y("rate:Q").title("learning rate (in units of 10⁻⁴)").axis(tickCount=6)
-    blue, orange, *_ = charts.PALETTE
+    orange = charts.PALETTE[1]
     theirs = updates.transform_calculate(rate=papers).mark_line(strokeDash=[4, 4], color=orange)
     top = alt.Chart(alt.Data(values=[{}])).transform_calculate(step="warmup")
     top = top.transform_calculate(rate=yours).transform_calculate(
@@ -33,10 +30,6 @@ def draw_rate(equation: str, runs: pd.DataFrame) -> alt.LayerChart:
     named = alt.Chart(alt.Data(values=[{"step": 2500}])).transform_calculate(
         rate=papers, text="'the paper’s base model'"
     )
-    became = alt.Chart(runs).transform_filter("datum.warmup == warmup && datum.width == d_model")
-    count = became.transform_aggregate(learned="sum(learned)", all="count()").transform_calculate(
-        text="'toy runs at ten times the rate: ' + datum.learned + ' of ' + datum.all + ' learn'"
-    )
     return alt.layer(
         theirs.encode(x, y),
         updates.transform_calculate(rate=yours).mark_line().encode(x, y),
@@ -46,27 +39,13 @@ def draw_rate(equation: str, runs: pd.DataFrame) -> alt.LayerChart:
         named.mark_text(align="left", dx=16, dy=24, fontSize=13, color=orange).encode(
             x, y, text="text:N"
         ),
-        count.mark_text(align="right", fontSize=13).encode(
-            x=alt.value("width"), y=alt.value(8), text="text:N"
-        ),
-        became.mark_point(size=90, opacity=1, xOffset=alt.ExprRef("-8 - 16 * datum.seed")).encode(
-            x=alt.value("width"),
-            y=alt.value(26),
-            color=alt.condition("datum.learned", alt.value(blue), alt.value(orange)),
-            shape=alt.condition("datum.learned", alt.value("circle"), alt.value("cross")),
-            tooltip=["seed", alt.Tooltip("loss", format=".2f")],
-        ),
         title="A shorter warmup climbs higher, and ends on the same curve",
         width="container",
         height=280,
         description="Learning rate over 20,000 updates. It rises in a straight line during the "
         "warmup and then falls with the inverse square root of the update. A dashed curve shows "
-        "the paper's base model. Warmup and width can be chosen; above the curve, a dot for each "
-        "toy run that learned at ten times such a rate, and a cross for each that did not: with "
-        "the shortest warmup none did.",
+        "the paper's base model. Warmup and width can be chosen.",
     ).add_params(
-        charts.slider(
-            "warmup", warmups[1], warmups[0], warmups[-1], warmups[1] - warmups[0], "Warmup"
-        ),
-        charts.menu("d_model", 512, widths, "Width"),
+        charts.slider("warmup", 2500, 1000, 16_000, 1500, "Warmup"),
+        charts.menu("d_model", 512, [128, 256, 512, 1024], "Width"),
     )

@@ -56,7 +56,7 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         label=label, top="datum.y2 + 1"
     )
     return alt.layer(
-        lines.mark_rule(color="#9AA0A6", opacity=0.4),
+        lines.mark_rule(color="#9AA0A6", opacity=0.7),
         longest.mark_rule(strokeWidth=2.5).encode(color),
         nodes.mark_circle(size=room, opacity=1).encode(
             x, y2, color, tooltip=["layer", "word", "step"]

@@ -17,7 +17,8 @@ IN_WORDS = {
 }  # fmt: skip
 PLACES = {  # of a name, from its point, in pixels; to the left, it ends there
     "base": (13, -7), "big": (13, 0), "A: h = 4": (9, -3), "A: h = 16": (-13, -5),
-    "A: h = 32": (9, 5), "B: d_k = 16": (9, 3), "C: N = 2": (-9, 0), "C: N = 4": (9, 5),
+    "A: h = 32": (9, 5), "B: d_k = 16": (9, 3), "C: N = 2": (-9, 0), "C: N = 4": (9, 4),
+    "C: d_model = 1024": (-9, 0), "C: d_ff = 1024": (9, -4),
     "C: N = 8": (-9, -3), "C: d_model = 256": (-9, 0), "D: label_smoothing = 0.0": (-9, 7),
     "E: positions = learned": (11, 5),
 }  # fmt: skip
@@ -43,16 +44,21 @@ def spread(rows: pd.DataFrame, seeds: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame({"perplexity": perplexity, "BLEU": bleu}).agg(["min", "max"])
 
 
+def within(rows: pd.DataFrame, noise: pd.DataFrame) -> pd.Series:
+    """Which rows have both scores inside the spread."""
+    return rows["perplexity"].between(*noise["perplexity"]) & rows["BLEU"].between(*noise["BLEU"])
+
+
 def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
-    """BLEU against perplexity; a group of rows can be chosen.
+    """BLEU against perplexity, with the rows that base's spread covers in gray.
 
     rows: with the columns row, group, perplexity and BLEU
     noise: what `spread` returns
     """
     right, down = zip(*(PLACES.get(row, (9, 0)) for row in rows["row"]), strict=True)
     name = rows["row"].map(short).str.split(r":\s", regex=True).str[-1]
-    what = rows["group"].map(GROUPS).fillna("base and big")
-    rows = rows.assign(name=name, what=what, right=right, down=down)
+    inside = within(rows, noise)
+    rows = rows.assign(name=name, inside=inside, right=right, down=down)
     chosen = "group == 'all' || datum.group == group || datum.group == 'base'"
     across = lambda field: (
         alt.X(f"{field}:Q")
@@ -70,29 +76,22 @@ def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
     (left, low), (right, high) = noise[["perplexity", "BLEU"]].to_numpy().tolist()
     box = pd.DataFrame([{"left": left, "right": right, "low": low, "high": high}])
     box = alt.Chart(box).encode(up("low"), y2="high")
-    whats = ["base and big", *list(GROUPS.values())[1:]]
-    shapes = ["circle", "square", "triangle-up", "diamond", "cross", "triangle-down"]
-    colors = [*charts.PALETTE[:5], charts.PALETTE[6]]
-    look = {"title": None, "legend": alt.Legend(orient="top", labelLimit=220)}
-    shown = lambda channel, marks: channel("what:N", **look).scale(domain=whats, range=marks)
-    large = "datum.what == 'base and big'"  # another point lies in base's ring
     marks = points.mark_point(filled=False, strokeWidth=2).encode(
-        shown(alt.Color, colors),
-        shown(alt.Shape, shapes),
-        size=alt.condition(large, alt.value(200), alt.value(80)),
+        size=alt.condition("datum.row == 'base'", alt.value(200), alt.value(80)),  # a ring
+        color=alt.condition(
+            "datum.inside", alt.value(charts.PALETTE[6]), alt.value(charts.PALETTE[0])
+        ),
         opacity=alt.condition(chosen, alt.value(1), alt.value(0.12)),
         tooltip=["row", "perplexity", "BLEU"],
     )
-    # The ends of the groups.
-    few = "/^b|smooth|h = 1$|d_k = 16|N = 2|d_model = 256|dropout = 0.0|d_ff = 4096/"
-    named = f"group == 'all' ? test({few}, datum.row) : " + chosen.split(" || ", 1)[1]
+    named = "group == 'all' ? !datum.inside || datum.row == 'base' : " + chosen.split(" || ", 1)[1]
     beside = {"dx": "datum.right", "dy": "datum.down"}
     beside["align"] = "datum.right < 0 ? 'right' : 'left'"
     beside = {name: alt.ExprRef(expression) for name, expression in beside.items()}
     return alt.layer(
         box.mark_rect(color=charts.PALETTE[-1], opacity=0.2).encode(across("left"), x2="right"),
         box.mark_text(
-            align="right", dy=14, fontSize=12, text=["if seeds vary as", "our small base does"]
+            align="right", dy=14, fontSize=12, text=["spread of three seeds", "of our small base"]
         ).encode(across("right")),
         marks,
         points.transform_filter(named).mark_text(**beside, fontSize=12).encode(text="name:N"),
@@ -100,12 +99,10 @@ def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
         width="container",
         height=400,
         title=alt.Title(
-            "Better perplexity mostly means better BLEU",
-            subtitle="The rows of Table 3; choose a group to name its points",
+            f"One run cannot tell base from {inside.sum() - 1} of the {len(rows) - 1} other rows",
+            subtitle="The rows of Table 3. Gray: inside the box",
         ),
-        description="BLEU against perplexity for the twenty rows of Table 3. Most lie along a line "
-        "from the small models at the lower right to the big model at the upper left. The rows on "
-        "label smoothing depart from it: without smoothing, perplexity is good and BLEU is not, "
-        "and with twice as much the reverse is true. A box around base shows how far three seeds "
-        "vary.",
+        description="BLEU against perplexity for the twenty rows of Table 3, from the small models "
+        "at the lower right to the big model at the upper left. A box around base shows how far "
+        "three seeds vary; inside it are " + ", ".join(rows.loc[inside, "name"]) + ".",
     ).add_params(charts.menu("group", "all", [*GROUPS], "Rows", labels=[*GROUPS.values()]))

@@ -1,0 +1,62 @@
+"""Steps to learn against the distance, for section 2."""
+
+import altair as alt
+import pandas as pd
+
+from book import charts
+
+NAMES = {  # of the stacks: their layer in the palette, and the distance where the name is
+    "contiguous": ("convolutional", 6),
+    "dilated": ("dilated", 8),
+    "self-attention": ("self-attention", 6),
+    "LSTM": ("LSTM", 8),
+}
+
+
+def draw_recall(runs: pd.DataFrame, limit: int) -> alt.LayerChart:
+    """Every run as a point, and a line through the middle ones.
+
+    runs: with the columns stack, distance and steps
+    limit: the steps after which a run was given up
+    """
+    shades = [charts.LAYERS[layer] for layer, _ in NAMES.values()]
+    base = alt.Chart(runs).encode(
+        alt.X("distance:O").title("distance D (tokens)").axis(labelAngle=0),
+        alt.Y("steps:Q")
+        .title("steps until 95% are right")
+        .scale(type="log", domain=[4, 6000], nice=False)
+        .axis(values=[10, 100, 1000, limit], format=",d"),
+        alt.Color("stack:N", legend=None).scale(domain=[*NAMES], range=shades),
+    )
+    middle = base.transform_aggregate(steps="median(steps)", groupby=["stack", "distance"])
+    at = " || ".join(
+        f"datum.stack === '{stack}' && datum.distance === {at}" for stack, (_, at) in NAMES.items()
+    )
+    below = "test(/^dilated|^self/, datum.stack)"  # the line
+    given_up = alt.Chart(pd.DataFrame({"steps": [limit]})).encode(y="steps:Q")
+    return alt.layer(
+        given_up.mark_rule(strokeDash=[4, 4], color=charts.PALETTE[6]),
+        given_up.mark_text(
+            align="left", dx=4, dy=-8, fontSize=12, text="given up", color=charts.PALETTE[6]
+        ).encode(x=alt.value(0)),
+        middle.mark_line(),
+        base.mark_point(size=50, opacity=1).encode(tooltip=["stack", "distance", "steps"]),
+        middle.transform_filter(at)
+        .mark_text(align="right", fontSize=13, dx=-8, dy=alt.ExprRef(f"{below} ? 18 : -12"))
+        .encode(text="stack:N"),
+        width="container",
+        height=300,
+        title=alt.Title(
+            "Each further token more than doubles the steps of contiguous convolutions",
+            subtitle="Stacks of eight layers, three runs of each at each distance",
+        ),
+        description="Steps of training against the distance, on a logarithmic axis, medians of "
+        "three runs. "
+        + "; ".join(
+            f"{stack}: " + ", ".join(f"{steps:,.0f}" for steps in found)
+            for stack, found in runs.pivot_table(
+                "steps", "stack", "distance", aggfunc="median"
+            ).iterrows()
+        )
+        + f". At {limit:,} steps a run was given up.",
+    )
