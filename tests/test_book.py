@@ -1002,6 +1002,10 @@ def test_a_training_is_played_as_a_film(visit) -> None:
         for i, head in enumerate(found.flip(0).flatten(0, 1)):  # the last layer is the topmost
             assert drawn(heads.nth(1 + i).locator("rect")) == pytest.approx(head.flatten().tolist())
 
+    found = next(i for i in range(last) if inside(weights(i)[-1].mean(dim=0)) > 0.5)
+    compare(found)  # where it opens
+    place.get_by_role("button", name="Play").click()
+    place.get_by_role("button", name="Pause").click()
     compare(0)
     slider.press("End")
     compare(last)
@@ -1028,7 +1032,6 @@ def test_a_training_is_played_as_a_film(visit) -> None:
     place.get_by_role("button", name="Pause").click()
     compare(2)
     place.get_by_role("radio", name="mean").click()
-    found = next(i for i in range(last) if inside(weights(i)[-1].mean(dim=0)) > 0.5)
     expect(place.locator(".moment")).to_have_text(
         f"finds its words: update {frames[found]['update']:,}"
     )
