@@ -160,7 +160,6 @@ _GERMAN = {"data": "wmt14-en-de"}
 _FRENCH = {"data": "wmt14-en-fr", "vocabulary": "wordpiece", "vocab_size": 32000}
 _PENN = {**_PAPER, "N": 4, "d_model": 1024, "max_pieces": 1000}
 
-
 _GENERAL = {
     "data": "laws+tatoeba+news+php+multi30k-en-fr", "on_bad": "drop", "vocab_size": 8000,
     "N": 6, "d_model": 192, "d_ff": 768, "h": 8, "dropout": 0.0,

@@ -395,19 +395,3 @@ def test_the_loss_is_least_where_the_target_is(chart) -> None:
         loss, place = map(number, re.findall(r"[\d.]+", told))
         assert loss == pytest.approx(least.item(), abs=0.0051)
         assert place == pytest.approx(target[0, 0].item(), abs=0.0051)
-
-
-def test_hypotheses_are_ranked_for_any_alpha(chart) -> None:
-    opened, first = chart("6-1-machine-translation", "α"), {}
-    found = next(translator().candidates(["A woman is cooking dinner."], beam=8, n_best=8))
-    log_prob = {each.text: each.log_prob for each in found}
-    for (alpha,) in opened.by_hand():
-        rows = opened.marks("output", "score (0 would be certainty)")
-        rows.sort(key=lambda row: int(row["place"]))
-        assert {row["output"] for row in rows} == set(log_prob)
-        penalty = lambda row, alpha=float(alpha): ((5 + int(row["n"])) / 6) ** alpha
-        scores = [log_prob[row["output"]] / penalty(row) for row in rows]
-        shown = [number(row["score (0 would be certainty)"]) for row in rows]
-        assert shown == pytest.approx(scores, abs=1e-4) and shown == sorted(shown, reverse=True)
-        first[float(alpha)] = int(rows[0]["n"])
-    assert first[0] < first[3]  # a short one wins without a penalty
