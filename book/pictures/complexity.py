@@ -74,11 +74,11 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     # The sequence of n positions, with its values for the two layers of section 1.
     two = pd.DataFrame({"layer": ["recurrent", "self-attention"], "row": [12, 30]})
     side = {
-        "align": alt.ExprRef("n > 128 ? 'right' : 'left'"),
-        "dx": alt.ExprRef("n > 128 ? -6 : 6"),
+        "align": alt.ExprRef("length > 128 ? 'right' : 'left'"),
+        "dx": alt.ExprRef("length > 128 ? -6 : 6"),
     }
-    yours = valued(alt.Chart(two).transform_calculate(n="n"))
-    yours = yours.transform_calculate(told="datum.layer + ': ' + format(datum.value, '.2~s')")
+    yours = valued(alt.Chart(two).transform_calculate(n="length"))
+    yours = yours.transform_calculate(told="datum.layer + ': ' + format(datum.value, '.3~s')")
     equal = alt.Chart(pd.DataFrame({"what": ["n = d"]})).transform_filter("column == 'work'")
     equal = equal.transform_calculate(n="d", both="pow(d, 3)")
     unit = alt.expr(f"{columns}[column][0]")
@@ -113,7 +113,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         "restricted layer grow with n, the dilated convolution with its logarithm, self-attention "
         "not at all.",
     ).add_params(
-        charts.slider("n", 64, 16, 1024, 16, "Length n"),
+        charts.slider("length", 64, 16, 1024, 16, "Length n"),
         alt.param("column", value="work", bind=compare),
         *(alt.param(name, value=value) for name, value in known.items()),
     )
