@@ -636,7 +636,7 @@ def test_what_is_too_wide_fades_and_its_button_goes_when_it_fits(visit) -> None:
     button.click()
     assert part.bounding_box()["height"] > before
     assert part.evaluate("(pre) => pre.scrollHeight <= pre.clientHeight + 4")
-    tab.goto((SITE / "chapters" / "4-why-self-attention.html").as_uri())
+    tab.goto((SITE / "chapters" / "2-background.html").as_uri())
     table = tab.locator("article .output:has(table.dataframe)[tabindex='0']").first
     expect(table).to_have_class(re.compile("fades"))
     table.evaluate("(box) => { box.scrollLeft = 1000; }")
@@ -1002,6 +1002,10 @@ def test_a_training_is_played_as_a_film(visit) -> None:
         for i, head in enumerate(found.flip(0).flatten(0, 1)):  # the last layer is the topmost
             assert drawn(heads.nth(1 + i).locator("rect")) == pytest.approx(head.flatten().tolist())
 
+    found = next(i for i in range(last) if inside(weights(i)[-1].mean(dim=0)) > 0.5)
+    compare(found)  # where it opens
+    place.get_by_role("button", name="Play").click()
+    place.get_by_role("button", name="Pause").click()
     compare(0)
     slider.press("End")
     compare(last)
@@ -1028,7 +1032,6 @@ def test_a_training_is_played_as_a_film(visit) -> None:
     place.get_by_role("button", name="Pause").click()
     compare(2)
     place.get_by_role("radio", name="mean").click()
-    found = next(i for i in range(last) if inside(weights(i)[-1].mean(dim=0)) > 0.5)
     expect(place.locator(".moment")).to_have_text(
         f"finds its words: update {frames[found]['update']:,}"
     )

@@ -73,7 +73,11 @@ def write_corpus(folder: Path) -> None:
 def commands(chapter: str) -> list[list[str]]:
     """The commands of the walk-through, as words."""
     text = (ROOT / "chapters" / chapter).read_text(encoding="utf-8")
-    box = text.partition("From nothing to 27.3")[2].partition("```\n")[2].partition("```")[0]
+    box = (
+        text.partition("### The commands for the base model")[2]
+        .partition("```\n")[2]
+        .partition("```")[0]
+    )
     return [shlex.split(line) for line in box.strip().splitlines()]
 
 

@@ -4,7 +4,6 @@ import altair as alt
 import pandas as pd
 
 from book import charts
-from book.pictures.steps import length
 
 
 def draw_table_1(table: str, **known: int) -> alt.LayerChart:
@@ -74,8 +73,12 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     ]
     # The sequence of n positions, with its values for the two layers of section 1.
     two = pd.DataFrame({"layer": ["recurrent", "self-attention"], "row": [12, 30]})
-    yours = valued(alt.Chart(two).transform_calculate(n="n"))
-    yours = yours.transform_calculate(told="datum.layer + ': ' + format(datum.value, '.2~s')")
+    side = {
+        "align": alt.ExprRef("length > 128 ? 'right' : 'left'"),
+        "dx": alt.ExprRef("length > 128 ? -6 : 6"),
+    }
+    yours = valued(alt.Chart(two).transform_calculate(n="length"))
+    yours = yours.transform_calculate(told="datum.layer + ': ' + format(datum.value, '.3~s')")
     equal = alt.Chart(pd.DataFrame({"what": ["n = d"]})).transform_filter("column == 'work'")
     equal = equal.transform_calculate(n="d", both="pow(d, 3)")
     unit = alt.expr(f"{columns}[column][0]")
@@ -88,13 +91,13 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         .mark_rule(color=charts.PALETTE[6])
         .encode(y=alt.value(0), y2=alt.value("height"), color=alt.value(charts.PALETTE[6])),
         yours.mark_point(size=80, opacity=1),
-        yours.mark_text(align="left", dx=6, fontSize=13).encode(
-            y=alt.Y("row:Q").scale(None), text="told:N"
-        ),
+        yours.mark_text(fontSize=13, **side).encode(y=alt.Y("row:Q").scale(None), text="told:N"),
         equal.mark_rule(strokeDash=[4, 4], color=charts.PALETTE[6]).encode(
-            x="n:Q", y="both:Q", y2=alt.value(0)
-        ),  # from where they meet, up
-        equal.mark_text(y=13, dx=5, align="left", fontSize=13).encode(x="n:Q", text="what"),
+            x="n:Q", y="both:Q", y2=alt.value("height")
+        ),  # from where they meet, down
+        equal.mark_text(y=alt.ExprRef("height - 10"), dx=5, align="left", fontSize=13).encode(
+            x="n:Q", text="what"
+        ),
         alt.Chart(pd.DataFrame([{}])).mark_text(align="left", x=0, y=-10, fontSize=13, text=unit),
         title=alt.TitleParams(
             alt.expr(f"{columns}[column][1]"),
@@ -110,7 +113,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         "restricted layer grow with n, the dilated convolution with its logarithm, self-attention "
         "not at all.",
     ).add_params(
-        length(),
+        charts.slider("length", 64, 16, 1024, 16, "Length n"),
         alt.param("column", value="work", bind=compare),
         *(alt.param(name, value=value) for name, value in known.items()),
     )

@@ -1,23 +1,21 @@
 """The smoothed loss, for section 5.4."""
 
 import altair as alt
-import pandas as pd
 
 from book import charts
 
 
-def draw_smoothed_loss(loss: str, right: str, trained: pd.DataFrame) -> alt.LayerChart:
+def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     """The loss against the probability of the right token, below the smoothed target.
 
     loss: an expression of Vega with the letters `epsilon`, `size` and `datum.p`
     right: the part of the target that the right token has, as an expression without `datum.p`
-    trained: pairs of models: epsilon, whose, perplexity, BLEU
     """
     blue, orange, *_, grey = charts.PALETTE
     ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
     x = alt.X("p:Q").title("probability of the right token").axis(values=ticks)
     x = x.scale(domain=[0, 1.02], nice=False)
-    y = alt.Y("loss:Q").title("loss (nats)").scale(domain=[0, 6])
+    y = alt.Y("loss:Q").title("loss (nats)").axis(tickCount=5).scale(domain=[0, 5])
     curve = alt.Chart(alt.sequence(-4, 14, 0.05, as_="z")).mark_line(clip=True)
     curve = curve.transform_calculate(p="1 / (1 + exp(-datum.z))").transform_calculate(loss=loss)
     target = alt.Chart(alt.Data(values=[{"from": 0}])).transform_calculate(p=right)
@@ -36,15 +34,6 @@ def draw_smoothed_loss(loss: str, right: str, trained: pd.DataFrame) -> alt.Laye
             ("all others", "1 - datum.p", "right", grey, "width"),
         )
     ]
-    trained = trained.assign(place=trained.groupby("epsilon").cumcount())
-    trained["told"] = [
-        [row.whose, f"perplexity {row.perplexity:.2f}", f"BLEU {row.BLEU:.1f}"]
-        for row in trained.itertuples()
-    ]
-    became = alt.Chart(trained).transform_filter("abs(datum.epsilon - epsilon) < 0.01")
-    left = alt.ExprRef("0.78 * width - 200 + 100 * datum.place")
-    became = became.mark_text(align="left", baseline="top", fontSize=12, lineHeight=17, dx=left)
-    steps = sorted(set(trained["epsilon"]))
     sizes = {"10": 10, "1,000": 1000, "37,000": 37_000}
     return alt.layer(
         curve.encode(x, y, order="p:Q"),
@@ -56,16 +45,14 @@ def draw_smoothed_loss(loss: str, right: str, trained: pd.DataFrame) -> alt.Laye
             x, y, text="text:N"
         ),
         *names,
-        became.encode(x=alt.value(0), y=alt.value(6), text="told:N"),
         title=alt.Title("The loss is least at the target, not at certainty", offset=10),
         width="container",
-        height=300,
+        height=270,
         description="Above, the target as a bar: the share of the right token and that of all "
         "others. Below, the loss against the probability that a model gives the right token and "
         "even shares for the rest. Without smoothing the loss falls to zero at certainty. With "
-        "smoothing it is least where the bar changes color, and rises again toward certainty. "
-        "Beside the curve are the scores of two models that were trained with this smoothing.",
+        "smoothing it is least where the bar changes color, and rises again toward certainty.",
     ).add_params(
-        charts.slider("epsilon", 0.1, steps[0], steps[-1], steps[1] - steps[0], "Smoothing ε"),
+        charts.slider("epsilon", 0.1, 0, 0.3, 0.05, "Smoothing ε"),
         charts.menu("size", 37_000, [*sizes.values()], "Tokens K", labels=[*sizes]),
     )

@@ -9,7 +9,7 @@ LENGTHS = range(2, 17)
 
 
 def length() -> alt.Parameter:
-    """The length of a sentence, which sections 1, 2 and 4 share; book.js keeps it between pages."""
+    """The length of a sentence, which sections 1 and 2 share; book.js keeps it between pages."""
     return charts.slider("n", 6, LENGTHS[0], LENGTHS[-1], 1, "Length n (words)")
 
 

@@ -99,7 +99,7 @@ window.film = (() => {
     );
     const foot = ticks.flatMap((n, i) => [
       axis(`M${x(n)} ${FOOT - 4}v4`),
-      text({ x: x(n), y: FOOT + 12 }, `${i ? "" : "update "}${whole(n)}`, "middle"),
+      text({ x: x(n), y: FOOT + 12 }, `${i ? "" : "update "}${whole(n)}`, i ? "middle" : "start"),
     ]);
     const label =
       "Losses, attention weight in the boxes, and learning rate against the update, on a logarithmic scale";
@@ -219,21 +219,25 @@ window.film = (() => {
   // ------------------------------------------------------------------------------ the film
 
   // Play, a slider and a counter. `show` draws a checkpoint, and `said` speaks at the end only;
-  // a checkpoint that `isMoment` stays longer.
+  // a checkpoint that `isMoment` stays longer, and the film opens there. Play then begins anew.
   function drawPlayer({ frames }, { box, said, show, isMoment }) {
     const last = frames.length - 1;
-    let [now, timer] = [0, null];
+    const moment = frames.findIndex((_, i) => isMoment(i));
+    let [now, timer] = [Math.max(0, moment), null];
+    let untouched = true;
     const play = button({ textContent: "Play", onclick: () => (timer ? pause() : start()) });
     const place = slider(last, "Checkpoint", move);
     const counter = make("span", { className: "counter" });
 
     function move(index) {
+      untouched = false;
       pause();
       now = index;
       update();
     }
     function start() {
-      if (now === last) now = 0;
+      if (now === last || untouched) now = 0;
+      untouched = false;
       box.scrollIntoView({ block: "nearest", behavior: isCalm() ? "auto" : "smooth" });
       play.textContent = "Pause";
       said.ariaLive = "off";
@@ -310,7 +314,7 @@ window.film = (() => {
 
     const told = (className, textContent) => make("p", { className, textContent });
     const task =
-      "Boxes mark words that translate each other. Press Play and watch attention move into them.";
+      "Boxes mark words that translate each other. Press Play to see attention move into them.";
     const key = make("p", {}, make("b", { textContent: "Bold:" }), " words of the last checkpoint");
     const left = make("div", {}, matrix, text.element, key);
     const right = make("div", {}, drawing.svg, heads.element);
