@@ -74,14 +74,6 @@ WRONG: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         ("relu() *", "relu() +", "The two are added"),
         ("d_ff, d_model, bias=False", "d_ff, d_model", "no biases"),
     ],
-    ("3-4-embeddings-softmax", "tied_model"): [
-        ("model.tgt_embed[0].lut.weight = model", "model", "nothing is tied"),
-        (".weight = model.generator.proj.weight", ".weight.data = model.generator.proj.weight.data"
-         ".clone()", "they are copies"),
-        ("    return model", "    model.generator.requires_grad_(False)\n    return model",
-         "The matrix is not trained"),
-        ("model.tgt_embed[0].lut.weight =", "model.src_embed[0].lut.weight =", "with 20 rows"),
-    ],
     ("3-5-positional-encoding", "Shifted"): [
         (" if self.training else 0", "", "shifted in evaluation too"),
         ("LENGTH + 1", "LENGTH", "20 is missing"),
