@@ -66,13 +66,6 @@ WRONG: dict[tuple[str, str], list[tuple[str, str, str]]] = {
          "data.fill_(5e3)\n    network.w_2.bias.data.fill_(-5e3)\n    return network",
          "only as far as the bias reaches"),
     ],
-    ("3-3-feed-forward", "wide_network"): [
-        (", padding=1", "", "Without padding"),
-        ("padding=1", "padding=2", "too much padding"),
-        ("        nn.ReLU(),\n", "", "The network is linear"),
-        ("d_model, kernel_size=3, padding=1", "d_model, kernel_size=1", "Only one of the two"),
-        ("kernel_size=3, padding=1", "kernel_size=1", "kernels have size 1"),
-    ],
     ("3-3-feed-forward", "GatedFeedForward"): [
         ("self.w(x).relu() * self.v(x)", "(self.w(x) * self.v(x)).relu()", "taken of the product"),
         ("self.w(x).relu() * self.v(x)", "self.w(x) * self.v(x).relu()", "taken of xV"),
@@ -80,14 +73,6 @@ WRONG: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         (".relu()", "", "no ReLU yet"),
         ("relu() *", "relu() +", "The two are added"),
         ("d_ff, d_model, bias=False", "d_ff, d_model", "no biases"),
-    ],
-    ("3-4-embeddings-softmax", "tied_model"): [
-        ("model.tgt_embed[0].lut.weight = model", "model", "nothing is tied"),
-        (".weight = model.generator.proj.weight", ".weight.data = model.generator.proj.weight.data"
-         ".clone()", "they are copies"),
-        ("    return model", "    model.generator.requires_grad_(False)\n    return model",
-         "The matrix is not trained"),
-        ("model.tgt_embed[0].lut.weight =", "model.src_embed[0].lut.weight =", "with 20 rows"),
     ],
     ("3-5-positional-encoding", "Shifted"): [
         (" if self.training else 0", "", "shifted in evaluation too"),

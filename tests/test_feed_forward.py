@@ -1,6 +1,7 @@
 """Section 3.3 against equation 2 in plain loops and against kernel-1 convolutions."""
 
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -23,6 +24,13 @@ def test_equation_2_one_number_at_a_time(length, d_model, d_ff):
         outer = [sum(inner[k] * W2[k][j] for k in range(d_ff)) + b2[j] for j in range(d_model)]
         expected.append(outer)
     torch.testing.assert_close(layer(x)[0], torch.tensor(expected), atol=1e-5, rtol=1e-5)
+
+
+def test_two_convolutions_with_kernels_of_size_1():
+    layer, x = PositionwiseFeedForward(8, 32), torch.randn(2, 10, 8)
+    hidden = F.conv1d(x.transpose(1, 2), layer.w_1.weight[..., None], layer.w_1.bias).relu()
+    expected = F.conv1d(hidden, layer.w_2.weight[..., None], layer.w_2.bias).transpose(1, 2)
+    torch.testing.assert_close(layer(x), expected)
 
 
 @given(SIZES, SIZES)

@@ -20,8 +20,8 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         for pos, row in enumerate(table.tolist())
         for pair, waves in enumerate(zip(row[::2], row[1::2], strict=True))
     ).set_axis(["position", "pair", "angle"], axis=1)
-    pos = charts.slider("pos", 5, 0, 60, 1, "Position")
-    k = charts.slider("k", 3, 0, 20, 1, "Offset k")
+    pos = charts.slider("pos", 45, 0, 60, 1, "Position")
+    k = charts.slider("k", 8, 0, 20, 1, "Offset k")
     blue, orange, *_, grey = charts.PALETTE
     color = alt.Color("hand:N").title(None)
     color = color.scale(domain=["position", "k later"], range=[blue, orange])
@@ -66,7 +66,10 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         hand(later, "k later", 0.075, 0.75),
         hand(here, "position", 0.03, 1),
         once.mark_point(size=50, opacity=1, color=blue),
-        title="Eight hands, and how many tokens a full turn takes",
+        title=alt.Title(
+            "Fast hands distinguish neighbors, slow hands distant positions",
+            subtitle="Below each dial: how many tokens a full turn takes",
+        ),
         description="Eight dials with two hands each, one for the position and one for the "
         "position k later. The first hand makes a full turn in about 6 tokens, each next one in "
         "three times as many, the last in about 20,000. In each dial the angle between the two "

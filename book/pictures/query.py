@@ -42,7 +42,9 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     ends = {"x": x, "y": y, "x2": "zero:Q", "y2": "zero:Q"}
     frame = pd.DataFrame(keys, columns=["x", "y"]).assign(key=words, value=values, zero=0)
     frame["times"] = [f" × {value:g}".replace("-", "−") for value in values.flatten().tolist()]
-    frame["meaning"] = frame["value"].map({-1: "thing: −1", 0: "neither: 0", 1: "person: 1"})
+    meanings = [{-1: "thing", 0: "neither", 1: "person"}[value] for value in frame["value"]]
+    named = zip(words, meanings, frame["value"], strict=True)
+    frame["meaning"] = [f"{w}\n{m}: {value:g}".replace("-", "−") for w, m, value in named]
     frame["over"], frame["up"] = [0.8, -1, -0.75], [-0.28, 1.05, -1]  # places of the labels
     scored = (
         alt.Chart(frame)
@@ -75,10 +77,16 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     blue, orange, *_, grey = charts.PALETTE
     tip = {"filled": True, "opacity": 1}
     aside = alt.ExprRef("query_x > 1.5 ? -14 : 0")
-    inwards = {"align": either("'center'", "'right'"), "dx": either(0, -18), "dy": either(18, 0)}
+    inwards = {"align": either("'center'", "'right'"), "dx": either(0, -18), "dy": either(18, -8)}
     outwards = {"align": either("'center'", "'left'"), "dx": either(0, 34), "dy": either(-34, 0)}
     beside = {"xOffset": either(0, 22), "yOffset": either(-18, 0)}
     pointing = either("'triangle-down'", "'triangle-left'")
+    products = [f"({x:.3f} * query_x + {y:.3f} * query_y)" for x, y in keys.tolist()]
+    title = "['The query leans to no single key,', 'so the answer is 0']"
+    for word, meaning, product in zip(words, meanings, products, strict=True):
+        rivals = ", ".join(each for each in products if each != product)
+        leans = f"['The query leans to {word},', 'so the answer leans to {meaning}']"
+        title = f"{product} > max({rivals}) ? {leans} : {title}"
     return alt.layer(
         square.mark_rect(fillOpacity=0, stroke=grey, strokeOpacity=0.3, aria=False),
         grid.mark_point(opacity=0, aria=False).encode(x, y).add_params(query),
@@ -96,7 +104,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         ),
         strip.mark_line(color=grey, strokeWidth=1),
         strip.mark_circle(opacity=1, color=blue).encode(sized(alt.Size, [20, 500])),
-        strip.mark_text(fontSize=13, **inwards).encode(text="meaning:N"),
+        strip.mark_text(fontSize=13, lineBreak="\n", **inwards).encode(text="meaning:N"),
         corner.mark_text(fontSize=13, align=either("'left'", "'center'"), text="values").encode(
             x="along:Q", y="strip:Q"
         ),
@@ -105,7 +113,8 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             text="told:N"
         ),
         title=alt.TitleParams(
-            "A query among three keys", subtitle="At each key: its weight × its value"
+            alt.expr(f"width < 480 ? ({title}) : join({title}, ' ')"),
+            subtitle="At each key: its weight × its value",
         ),
         description="The keys of bicycle, man and a, lines of length 1 in the plane, and a query "
         "that can be moved. The width of each line shows the key's attention weight, which is "

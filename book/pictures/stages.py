@@ -26,7 +26,7 @@ def draw_stages(
     ]
     said = [piece(i) for i in answer[0].tolist()]
     data = {
-        "title": "In the second layer, the input gives way to a next word",
+        "title": "Layer by layer, the piece that came in gives way to the next one",
         "rows": rows,
         "read": said[:-1],
         "next": said[1:],
