@@ -159,13 +159,14 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
 
 HOW_TO_GENERATE = """
 examples:
+  annotated generate tatoeba-en "I don't think"
   annotated generate HuggingFaceTB/SmolLM2-135M "The capital of France is"
   annotated generate HuggingFaceTB/SmolLM2-135M-Instruct --chat "What is attention?"
   annotated generate openai-community/gpt2 --top-k 1 "Attention is" > text.txt
 
-Supports models of the families Llama, SmolLM2, Qwen 3, GPT-2 and Pythia. The text is printed as it
-is generated, without the prompt. A symbol of the model in the prompt, such as <|im_end|>, is not
-text: it acts as that symbol, also in a user's message.
+The first needs no download. Supports the families Llama, SmolLM2, Qwen 3, GPT-2 and Pythia. The
+text is printed as it is generated, without the prompt. A symbol of the model in the prompt, such as
+<|im_end|>, is not text: it acts as that symbol, also in a user's message.
 """
 
 HOW_TO_EVALUATE = """
@@ -215,7 +216,7 @@ def _add_translate(parser: argparse.ArgumentParser) -> None:
 
 def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.epilog, add = HOW_TO_GENERATE, parser.add_argument
-    add("model", help=f"{_HUB}, a folder, or a GGUF file")
+    add("model", help=f"tatoeba-en, {_HUB}, a folder, or a GGUF file")
     text = "the text to continue (default: the whole of standard input)"
     add("text", metavar="prompt", nargs="*", help=text)
     text = "treat the text as a user's message and generate the answer"

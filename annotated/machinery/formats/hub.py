@@ -154,8 +154,12 @@ def language_model_folder(source: str | Path) -> Path:
     name = str(source)
     if os.path.exists(name) or os.path.exists(name.partition("/")[0]) or name.endswith(".gguf"):
         return Path(name)
+    known = _of_package("scale_embeddings")
+    if name in known:
+        return resource_path("models") / name
     if not _is_on_hub(name):
-        wanted = "a folder, a GGUF file, or a model of the Hub as OWNER/NAME"
+        places = "a folder, a GGUF file, or a model of the Hub as OWNER/NAME"
+        wanted = ", ".join([*known, places])
         raise InputError(f"expected {wanted}; got {name[:80]!r}")
 
     def complete(folder: Path) -> bool:
@@ -185,6 +189,12 @@ def describe_card(folder: Path, name: str, languages: list[str]) -> list[str]:
     return [f"{name}{revision}: {license}", *[begin] * bool(languages)]
 
 
+def _of_package(field: str) -> list[str]:
+    """The models of the package whose configuration has this field."""
+    configs = resource_path("models").glob("*/config.json")
+    return sorted(path.parent.name for path in configs if f'"{field}"' in path.read_text("utf-8"))
+
+
 def model_folder(name: str | Path) -> Path:
     """The folder of a trained model: of the package, of a run, or of a published model.
 
@@ -192,16 +202,15 @@ def model_folder(name: str | Path) -> Path:
     """
     if not isinstance(name, str | Path):
         raise InputError(f"expected a model as a string or a Path; got {type(name).__name__}")
-    models = resource_path("models")
-    folder = Path(name) if os.path.isdir(name) else models / str(name)
+    known = _of_package("src_vocab")
+    own = str(name) in known and not os.path.isdir(name)
+    folder = resource_path("models") / name if own else Path(name)
     files = "config.json", "model.safetensors", "training.json"  # the last: a run that may train
     ours = any(os.path.isfile(folder / file) for file in files)
     if ours or is_firefox(folder):
         return folder
     if _is_on_hub(str(name)):
         return hub_folder(str(name))
-    configs = {path.parent.name: path.read_text("utf-8") for path in models.glob("*/config.json")}
-    known = sorted(name for name, config in configs.items() if "src_vocab" in config)
     wanted = f"a folder with model.safetensors, or a model out of {', '.join(known)}"
     hint = "a model of the Hub is called OWNER/NAME"
     if _NAME.fullmatch(str(name)):

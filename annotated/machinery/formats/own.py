@@ -165,7 +165,7 @@ def read_own(folder: Path, contents: dict[str, Any], build: Build | None = None)
     noted = contents.pop("parts", {})
     config = settings(TransformerConfig, contents, str(path))
     found, header = files.read_tensors(weights_path, f"the weights of the model in {path}")
-    stored, found = found, _as_floats(weights_path, found)
+    stored, found = found, as_floats(weights_path, found)
     loaded = described_model(weights_path, found, config, noted, build, path)
     with reading(weights_path, "a description of the model in its header"):
         said, own = json.loads(header["model"]), asdict(config)
@@ -221,7 +221,7 @@ def named_parts(parts: Any) -> str:
 _MULTIPLIER = ".multiplier"
 
 
-def _as_floats(path: Path, found: Tensors) -> dict[str, Tensor]:
+def as_floats(path: Path, found: Tensors) -> dict[str, Tensor]:
     """Weights, with 8-bit matrices divided by their multipliers."""
     weights = dict(found)
     for name in found:
