@@ -121,7 +121,9 @@ def check_generation(
         unordered = name == "prompt" and isinstance(ids, Set)
         unordered |= getattr(ids, "ndim", 1) != 1  # of an array
         if not isinstance(ids, Collection) or isinstance(ids, texts) or unordered:
-            raise InputError(f"expected {name} as a list of ids; got {type(ids).__name__}")
+            or_texts = ", or strings for a TextGenerator" * (name == "stop")
+            wanted = f"{name} as a list of ids{or_texts}"
+            raise InputError(f"expected {wanted}; got {type(ids).__name__}")
     for token in stop:
         check_whole("each id of stop", token, least=0, most=c.vocab - 1)
     check_whole("seed", 0 if seed is None else seed, least=0, most=2**64 - 1)
@@ -148,7 +150,8 @@ def check_prompt(c: "LanguageModelConfig", prompt: Sequence[int], more: int = 0)
 
 def check_names(given: Iterable[str], function: Callable[..., object], *more: str) -> None:
     """Raise InputError for a name that is neither an argument of a function nor one of `more`."""
-    known = [*signature(function).parameters, *more]
+    parameters = signature(function).parameters.values()
+    known = [*(each.name for each in parameters if each.default is not each.empty), *more]
     for name in given:
         if name not in known:
             raise InputError(f"expected options out of {', '.join(known)}; got {name!r:.80}")

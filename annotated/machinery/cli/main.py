@@ -110,6 +110,7 @@ data, with the languages of source and target in two or three letters:
   my/news.en,my/news.de     two files with one sentence per line; or FILE,FILE-en-de
   my/pairs.csv-en-de        a table (.csv, .tsv or .parquet) with columns en and de
   my/pairs.csv:text,german-en-de   a table with other columns
+  my/pairs.tsv:1,2-en-de    a table whose first line has no names of columns
 
 Files may be compressed with gzip or xz. If there is no development set, a twentieth of the source
 sentences, at most 1,000, is held out: always the same sentences, and each with all its pairs.

@@ -438,7 +438,7 @@ def load_pairs(
         corpus: a name in the registry, a folder with files such as train.en or train.csv (./NAME
             if its name is registered), or several of these joined by +; or two files as
             "FILE,FILE"; or a table (.tsv, .csv or .parquet) with columns named by the languages,
-            or as in "FILE:SOURCE,TARGET".
+            or as in "FILE:SOURCE,TARGET", or without names as in "FILE:1,2".
         split: "train", "dev", "test", …; of files "all" too. If there is no development set, some
             sources are held out of the training data: always the same, and with all their pairs.
         src, tgt: languages, such as "en" and "de".

@@ -262,7 +262,7 @@ def check_exportable(model: EncoderDecoder, form: str) -> None:
     wanted = f"the paper's model, which is all that {form} can express"
     if model.parts:
         raise InputError(f"expected {wanted}; got {named_parts(model.parts)}")
-    for each in fields(model.config):
+    for each in reversed(fields(model.config)):  # the decoder before its details
         if each.name not in _KNOWN and (value := getattr(model.config, each.name)) != each.default:
             differs = f"{each.name}={value!r}"
             raise InputError(f"expected {each.name}={each.default!r} in {wanted}; got {differs}")

@@ -100,7 +100,9 @@ def _snapshot(
             say(f"{name}: {missing}, and the Hub could not be asked for them: {reason}")
             return cached
         wanted = f"{name}: expected a folder that exists, or a model of the Hub"
-        raise FileError(f"{wanted}; got: {reason}") from error
+        answered = hasattr(error, "response") or isinstance(error, ValueError)
+        got = reason if answered else f"no answer from the Hub, {reason}"
+        raise FileError(f"{wanted}; got: {got}") from error
 
 
 def _is_on_hub(name: str) -> bool:

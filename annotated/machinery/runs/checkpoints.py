@@ -145,13 +145,13 @@ def find_checkpoint(folder: Path, wanted: str | int | None = None) -> Path:
     Raises: InputError if there is none.
     """
     found = {str(_update(path)): [path] for path in list_checkpoints(folder)}
-    numbers = ", ".join(found) or "none"
+    numbers = ", ".join(found)
     found |= {"best": best_first(folder), "last": newest_first(folder)}
     found["None"] = found["best"] or found["last"]
     if paths := found.get(str(wanted)):
         return paths[0]
     asked = "a checkpoint" if wanted is None else f"checkpoint {str(wanted)!r:.80}"
-    there = f"best, last, or an update out of: {numbers}"
+    there = f"best, last, or an update out of: {numbers}" if found["last"] else "none yet"
     raise InputError(f"expected {asked} in the folder of a run; {folder} has {there}")
 
 

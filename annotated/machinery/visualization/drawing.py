@@ -44,7 +44,8 @@ def _shown(
         queries, keys = queries or weights.queries, keys or weights.keys
         weights = weights.weights
     if queries is None:
-        raise InputError("expected the words of the queries with a tensor; got none")
+        wanted = "one of the results of read_attention, such as ['cross'], or a tensor with words"
+        raise InputError(f"expected {wanted}; got {type(weights).__name__} alone")
     weights = weights[(None,) * (4 - weights.dim())]
     return AttentionWeights(weights, _drawn_words(queries), _drawn_words(keys or queries))
 
