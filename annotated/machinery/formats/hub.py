@@ -174,18 +174,25 @@ def language_model_folder(source: str | Path) -> Path:
     return _snapshot(name, files, [_WEIGHTS[0], _INDEX], complete, _LANGUAGE)
 
 
+def card_license(folder: Path) -> str | None:
+    """The license that the card in a folder names, if there is one."""
+    from huggingface_hub import metadata_load
+
+    with suppress(Exception):  # a card that cannot be read
+        about = metadata_load(folder / "README.md") or {}
+        named = about.get("license_name") or about.get("license")
+        return named if isinstance(named, str) else None
+    return None
+
+
 def describe_card(folder: Path, name: str, languages: list[str]) -> list[str]:
     """License and revision of a published model, and how a text for it must begin, in lines.
 
     Args:
         languages: symbols, with one of which a text must begin; may be empty.
     """
-    from huggingface_hub import metadata_load
-
-    named = None
-    with suppress(Exception):  # a card that cannot be read
-        named = (metadata_load(folder / "README.md") or {}).get("license")
-    license = f"license {named}" if isinstance(named, str) else "its card names no license"
+    named = card_license(folder)
+    license = f"license {named}" if named else "its card names no license"
     revision = f", revision {folder.name}" if re.fullmatch("[0-9a-f]{40}", folder.name) else ""
     begin = f"{name}: a text must begin with one of {' '.join(languages)}"
     return [f"{name}{revision}: {license}", *[begin] * bool(languages)]

@@ -200,7 +200,8 @@ def described_model(
     """
     folder = path.parent
     if noted and build is None:
-        raise InputError(f"expected the parts of the model in {folder} again: {named_parts(noted)}")
+        wanted = f"expected the parts of the model in {folder}, which are not stored there"
+        raise InputError(f"{wanted}; load it in Python: {loading_code(folder, noted)}")
     model = empty_model(config, found, described or path, build or build_model)
     if model.parts != noted:
         wanted = f"expected the parts of the model in {folder}, {named_parts(noted)}"
@@ -215,7 +216,19 @@ def described_model(
 def named_parts(parts: Any) -> str:
     """Names of parts as they are given to `load_pretrained`."""
     named = parts.items() if isinstance(parts, dict) else [("parts", parts)]
-    return ", ".join(f"{name}={part}" for name, part in named)[:200] or "the paper's"
+    code = lambda part: re.sub(r"^([^(]+)\((.*)\)$", r"partial(\1, \2)", str(part))
+    return ", ".join(f"{name}={code(part)}" for name, part in named)[:200] or "the paper's"
+
+
+def loading_code(folder: str | Path, parts: Any) -> str:
+    """The code that loads a model with these parts; a `build` brings all of them."""
+    given, other = parts, ""
+    if isinstance(parts, dict) and "build" in parts:
+        given = {"build": parts["build"]}
+        rest = {name: part for name, part in parts.items() if name != "build"}
+        other = f"  # with {named_parts(rest)}" if rest else ""
+    arguments = f", {named_parts(given)}" if parts else ""
+    return f'annotated.load_pretrained("{folder}"{arguments}){other}'
 
 
 _MULTIPLIER = ".multiplier"

@@ -163,4 +163,4 @@ def average_run(folder: Path, last: int = 0) -> None:
     mean |= {name: tensors[f"model.{name}"] for name in buffers}
     save_model(folder, mean, model_config(config), parts=state.parts, buffers=buffers)
     sizes = [tensor.numel() for name, tensor in mean.items() if name not in buffers]
-    write_card(replace(config, out=str(folder)), sum(sizes), len(chosen))
+    write_card(replace(config, out=str(folder)), sum(sizes), len(chosen), state.parts)
