@@ -247,6 +247,7 @@ def evaluate(
     tgt: str,
     beam: int = 4,
     alpha: float = 0.6,
+    baseline: Translator | None = None,
 ) -> list[dict[str, Any]]:
     """Translate a split of a corpus and compute every kind of BLEU.
 
@@ -256,6 +257,8 @@ def evaluate(
     Args:
         corpus, split, src, tgt: as for `load_pairs`.
         beam, alpha: of the search; a beam of 1 is greedy search.
+        baseline: a model to compare with; the rows of cased BLEU and of chrF then have the
+            difference from it, with the p-value of sacreBLEU's paired bootstrap.
 
     Returns: one row per kind of BLEU (compounds are split only in German) and one for chrF, all
         with the same perplexity and accuracy per word piece. The first row of BLEU and that of
@@ -267,7 +270,10 @@ def evaluate(
 
     Source: section 6.1.
     """
-    return judge(translator, corpus, split, src, tgt, beam, alpha).rows
+    found = judge(translator, corpus, split, src, tgt, beam, alpha)
+    if baseline:
+        compare(judge(baseline, corpus, split, src, tgt, beam, alpha), found, tgt)
+    return found.rows
 
 
 class Judged(NamedTuple):
