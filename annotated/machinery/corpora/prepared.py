@@ -38,7 +38,13 @@ from annotated.machinery import files
 from annotated.machinery.corpora.cleaning import Line, PairReport, good_pairs
 from annotated.machinery.corpora.downloads import cache_folder, sha256_of
 from annotated.machinery.corpora.encoding import EncodedPairs, PairEncoder
-from annotated.machinery.corpora.registry import HeldOut, Part, parse_data, split_parts
+from annotated.machinery.corpora.registry import (
+    HeldOut,
+    Part,
+    known_corpora,
+    parse_data,
+    split_parts,
+)
 from annotated.machinery.corpora.vocabularies import VOCABULARIES
 from annotated.machinery.errors import FileError, InputError, MissingFile, check_whole
 from annotated.machinery.files import reading, settings, write_text, writing_new_folder
@@ -283,6 +289,7 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
                 if not pairs[split]:
                     wanted = "expected pairs to train and to validate on"
                     raise InputError(f"{wanted}; {config.data} has no {split}")
+        _warn_of_leak(part, config.data)
         if any(each.held_out == HeldOut("source") for each in source.parts["dev"]):
             held = f"{pairs['dev']:,} of {sum(pairs.values()):,} pairs are held out for it"
             say(
@@ -298,6 +305,24 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
         manifest = Manifest(_FORMAT, source.key, rules, versions, inputs, pairs, dropped, written,
                             hashlib.sha256(all_sums.encode()).hexdigest())  # fmt: skip
         write_text(part / "manifest.json", json.dumps(asdict(manifest), indent=1) + "\n")
+
+
+def _warn_of_leak(folder: Path, data: str) -> None:
+    """Warn if files of the user's have many development sentences in their training data."""
+
+    def sources(split: str) -> Iterator[bytes]:
+        names = (folder / f"{split}.{kind}.npy" for kind in ("ids", "lengths"))
+        pairs = EncodedPairs(*(np.load(name, mmap_mode="r") for name in names))
+        for start, length in zip(pairs.starts, pairs.lengths[:, 0], strict=False):
+            yield pairs.ids[start : start + length].tobytes()
+
+    if set(parse_data(data)[0].split("+")) <= known_corpora().keys():
+        return
+    dev = [*sources("dev")]
+    seen = set(dev).intersection(sources("train"))
+    if (count := sum(each in seen for each in dev)) > len(dev) / 100:
+        known = f"{count:,} of {len(dev):,} development sentences are also training sentences"
+        warnings.warn(f"{data}: {known}; scores on them do not hold for new ones", stacklevel=2)
 
 
 # A progress bar if it takes more than a few seconds.

@@ -483,3 +483,18 @@ def parse_data(data: str) -> tuple[str, str, str]:
     known = known_corpora()  # some corpora have languages in their names
     names = [name for name in (data, f"{corpus}-{tgt}-{src}") if name in known]
     return (names or [corpus])[0], src, tgt
+
+
+def full_paths(data: str) -> str:
+    """Data as `parse_data` reads it, with paths that lead there from any folder."""
+    corpus, src, tgt = parse_data(data)
+    whole = os.path.exists(corpus) or all(map(os.path.isfile, corpus.split(",")))
+    names = [corpus] if whole else corpus.split("+")
+
+    def full(name: str) -> str:
+        files = name.split(",")
+        files = files if all(map(os.path.isfile, files)) else [name]  # of a table, with columns
+        return name if name in known_corpora() else ",".join(map(os.path.abspath, files))
+
+    joined = "+".join(map(full, names))
+    return joined if corpus == data else f"{joined}-{src}-{tgt}"

@@ -8,6 +8,7 @@ includes the SHA-256 of its content, which detects damage by a disk.
 import json
 import os
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from itertools import count
@@ -18,6 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from annotated.machinery.corpora.languages import two_letters
+from annotated.machinery.corpora.registry import parse_data
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import (
     digest,
@@ -27,6 +30,7 @@ from annotated.machinery.files import (
     settings,
     write_tensors,
 )
+from annotated.machinery.formats.hub import model_folder
 from annotated.machinery.formats.own import Build, LoadedModel, described_model, model_tensors
 from annotated.machinery.progress import say
 from annotated.machinery.runs.logs import Progress, dev_losses
@@ -208,6 +212,17 @@ def read_config(folder: Path) -> TrainingConfig:
     if "weights" in values:  # the name of this option in version 0.1.0
         values["from_"] = values.pop("weights")
     return settings(TrainingConfig, values, str(path))
+
+
+def check_languages(name: str | Path, data: str) -> None:
+    """Warn of data in other languages than those that the model of a run was trained on."""
+    folder = model_folder(name)
+    if (folder / "training.json").exists():
+        both = (parse_data(each)[1:] for each in (read_config(folder).data, data))
+        was, now = ("-".join(map(two_letters, pair)) for pair in both)
+        if was != now:
+            told = f"{name} was trained on {was}, and the languages of {data} are {now}"
+            warnings.warn(told, stacklevel=2)
 
 
 def read_run(

@@ -8,6 +8,7 @@ from annotated.machinery.errors import InputError
 from annotated.machinery.formats.own import Build
 from annotated.machinery.formats.pretrained import read_model
 from annotated.machinery.options import flag_of
+from annotated.machinery.runs.checkpoints import check_languages
 from annotated.model import ModelOptions
 from annotated.training import TrainingConfig
 
@@ -52,6 +53,7 @@ def fine_tuning(
     """
     if "data" not in changes:
         raise InputError("expected data, the sentence pairs on which to train")
+    check_languages(model, changes["data"])
     translator, _ = read_model(model, checkpoint or None, build)
     config = translator.model.config
     if not config.tie_embeddings:

@@ -15,6 +15,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from annotated.machinery.corpora.prepared import PreparedCorpus
+from annotated.machinery.corpora.registry import full_paths
 from annotated.machinery.corpora.vocabularies import VOCABULARIES
 from annotated.machinery.errors import FileError, InputError, MissingFile, check_whole
 from annotated.machinery.files import (
@@ -72,6 +73,15 @@ def check_folder(folder: Path) -> None:
         raise InputError(f"{wanted}; got {folder}, which contains {strange[0]}")
 
 
+_NOTED = "the folder and the SHA-256 of the run's corpus"
+
+
+def trained_data(folder: Path) -> str:
+    """The data that a model was trained on, with the full paths of files if the run noted them."""
+    note = read_json(path, _NOTED) if (path := folder / "corpus.json").exists() else {}
+    return note.get("data") or read_config(folder).data
+
+
 def open_noted(run: Path, moved: str = "") -> PreparedCorpus:
     """The corpus of a run, from the location in corpus.json or from where it has moved.
 
@@ -80,9 +90,8 @@ def open_noted(run: Path, moved: str = "") -> PreparedCorpus:
     Raises: FileError if it, corpus.json, or the run's vocabulary is damaged or a different one.
     """
     path = run / "corpus.json"
-    expected = "the folder and the SHA-256 of the run's corpus"
-    note = read_json(path, expected)
-    with reading(path, expected):
+    note = read_json(path, _NOTED)
+    with reading(path, _NOTED):
         place, checksum = run / note["folder"], note["sha256"]
     try:
         corpus = PreparedCorpus.open(moved or place)
@@ -128,13 +137,16 @@ def note_run(config: TrainingConfig, corpus: PreparedCorpus) -> None:
     """Mark the folder as that of a run, or record the options with which its run continues."""
     folder = Path(config.out)
     write_text(folder / "training.json", json.dumps(asdict(config), indent=2) + "\n")
-    if not (folder / "corpus.json").exists():
+    path, note = folder / "corpus.json", {"data": full_paths(config.data)}
+    if path.exists():  # it may continue in another folder than it began in
+        note = read_json(path, _NOTED)
+    else:
         corpus.copy_vocabulary(folder)
     # A corpus inside the run's folder moves with the run.
     inside = os.path.realpath(corpus.folder.parent) == os.path.realpath(folder)
     place = corpus.folder.name if inside else os.path.realpath(corpus.folder)
-    note = {"folder": place, "sha256": corpus.manifest.sha256}
-    write_text(folder / "corpus.json", json.dumps(note, indent=1) + "\n")
+    note |= {"folder": place, "sha256": corpus.manifest.sha256}
+    write_text(path, json.dumps(note, indent=1) + "\n")
 
 
 def average_run(folder: Path, last: int = 0) -> None:
