@@ -22,13 +22,7 @@ from annotated.language_model import LanguageModel, LanguageModelConfig
 from annotated.machinery.checks import usable_device
 from annotated.machinery.corpora.vocabularies import read_tokenizer
 from annotated.machinery.errors import FileError, InputError
-from annotated.machinery.files import (
-    read_json,
-    read_tensors,
-    reading,
-    require_regular,
-    settings,
-)
+from annotated.machinery.files import read_json, read_tensors, reading, require_regular, settings
 from annotated.machinery.formats.causal_tokenizer import read_causal_tokenizer
 from annotated.machinery.formats.gguf import read_gguf
 from annotated.machinery.formats.hub import OTHER_TEMPLATES, language_model_folder, weight_files
@@ -337,9 +331,7 @@ def _convert(
 
 
 def load_language_model(
-    source: Path | str,
-    device: torch.device | str = "cpu",
-    dtype: torch.dtype | str = "float32",
+    source: Path | str, device: torch.device | str = "cpu", dtype: torch.dtype | str = "float32"
 ) -> TextGenerator:
     """A trained language model.
 

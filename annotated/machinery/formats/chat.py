@@ -72,11 +72,7 @@ def _to_json(
 ) -> str:
     """The filter `tojson` as templates expect it; Jinja's own escapes HTML."""
     return json.dumps(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
 
 

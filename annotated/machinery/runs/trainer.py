@@ -44,12 +44,7 @@ from annotated.machinery.runs.batches import (
     prefetch,
     share_parts,
 )
-from annotated.machinery.runs.folder import (
-    average_run,
-    find_or_prepare_corpus,
-    note_run,
-    run_lock,
-)
+from annotated.machinery.runs.folder import average_run, find_or_prepare_corpus, note_run, run_lock
 from annotated.machinery.runs.logs import Progress, RunLog, dev_losses
 from annotated.machinery.runs.processes import (
     Processes,
