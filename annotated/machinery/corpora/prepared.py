@@ -289,12 +289,13 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
                 if not pairs[split]:
                     wanted = "expected pairs to train and to validate on"
                     raise InputError(f"{wanted}; {config.data} has no {split}")
-        _warn_of_leak(part, config.data)
         if any(each.held_out == HeldOut("source") for each in source.parts["dev"]):
             held = f"{pairs['dev']:,} of {sum(pairs.values()):,} pairs are held out for it"
             say(
                 f"{config.data} has no development set: {held}; training sees none of their sources"
             )
+        elif not {*parse_data(config.data)[0].split("+")} <= known_corpora().keys():
+            _warn_of_leak(config.data, source.parts)
         if _Source.of(config).key != source.key:
             raise FileError(f"{config.data} was changed while it was read; prepare it again")
         written = {path.name: _sums(path) for path in sorted(part.iterdir())}
@@ -307,21 +308,13 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
         write_text(part / "manifest.json", json.dumps(asdict(manifest), indent=1) + "\n")
 
 
-def _warn_of_leak(folder: Path, data: str) -> None:
-    """Warn if files of the user's have many development sentences in their training data."""
-
-    def sources(split: str) -> Iterator[bytes]:
-        names = (folder / f"{split}.{kind}.npy" for kind in ("ids", "lengths"))
-        pairs = EncodedPairs(*(np.load(name, mmap_mode="r") for name in names))
-        for start, length in zip(pairs.starts, pairs.lengths[:, 0], strict=False):
-            yield pairs.ids[start : start + length].tobytes()
-
-    if set(parse_data(data)[0].split("+")) <= known_corpora().keys():
-        return
-    dev = [*sources("dev")]
-    seen = set(dev).intersection(sources("train"))
-    if (count := sum(each in seen for each in dev)) > len(dev) / 100:
-        known = f"{count:,} of {len(dev):,} development sentences are also training sentences"
+def _warn_of_leak(data: str, parts: dict[str, list[Part]]) -> None:
+    """Warn if many development sentences are also in the training data."""
+    dev, train = (chain.from_iterable(part.lines() for part in parts[s]) for s in ("dev", "train"))
+    sources = [one for one, _ in good_pairs(dev, PairReport(""))]
+    seen = {*sources}.intersection(one for one, _ in good_pairs(train, PairReport("")))
+    if (count := sum(one in seen for one in sources)) > len(sources) / 100:
+        known = f"{count:,} of {len(sources):,} development sentences are also training sentences"
         warnings.warn(f"{data}: {known}; scores on them do not hold for new ones", stacklevel=2)
 
 

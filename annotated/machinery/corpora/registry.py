@@ -488,13 +488,7 @@ def parse_data(data: str) -> tuple[str, str, str]:
 def full_paths(data: str) -> str:
     """Data as `parse_data` reads it, with paths that lead there from any folder."""
     corpus, src, tgt = parse_data(data)
-    whole = os.path.exists(corpus) or all(map(os.path.isfile, corpus.split(",")))
-    names = [corpus] if whole else corpus.split("+")
-
-    def full(name: str) -> str:
-        files = name.split(",")
-        files = files if all(map(os.path.isfile, files)) else [name]  # of a table, with columns
-        return name if name in known_corpora() else ",".join(map(os.path.abspath, files))
-
-    joined = "+".join(map(full, names))
+    known = lambda name: name in known_corpora() or not os.path.exists(name)
+    full = lambda found: found[0] if known(found[0]) else os.path.abspath(found[0])
+    joined = full([corpus]) if os.path.exists(corpus) else re.sub("[^,+:]+", full, corpus)
     return joined if corpus == data else f"{joined}-{src}-{tgt}"

@@ -199,12 +199,11 @@ def described_model(
     Raises: as `read_own`.
     """
     folder = path.parent
+    wanted = f"expected the parts of the model in {folder}, {named_parts(noted)}"
     if noted and build is None:
-        wanted = f"expected the parts of the model in {folder}, which are not stored there"
-        raise InputError(f"{wanted}; load it in Python: {loading_code(folder, noted)}")
+        raise InputError(f"{wanted}, which are given in Python: {loading_code(folder, noted)}")
     model = empty_model(config, found, described or path, build or build_model)
     if model.parts != noted:
-        wanted = f"expected the parts of the model in {folder}, {named_parts(noted)}"
         raise InputError(f"{wanted}; got {named_parts(model.parts)}")
     tensors = model_tensors(model)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
@@ -222,13 +221,9 @@ def named_parts(parts: Any) -> str:
 
 def loading_code(folder: str | Path, parts: Any) -> str:
     """The code that loads a model with these parts; a `build` brings all of them."""
-    given, other = parts, ""
-    if isinstance(parts, dict) and "build" in parts:
-        given = {"build": parts["build"]}
-        rest = {name: part for name, part in parts.items() if name != "build"}
-        other = f"  # with {named_parts(rest)}" if rest else ""
-    arguments = f", {named_parts(given)}" if parts else ""
-    return f'annotated.load_pretrained("{folder}"{arguments}){other}'
+    whole = isinstance(parts, dict) and "build" in parts
+    given = named_parts({"build": parts["build"]} if whole else parts)
+    return f'annotated.load_pretrained("{folder}"{f", {given}" * bool(parts)})'
 
 
 _MULTIPLIER = ".multiplier"
