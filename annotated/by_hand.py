@@ -459,8 +459,7 @@ def check(name: str, mine: "Callable") -> Verdict:
 def expect(got: "Any", expected: "Any", mistakes: "dict[str, Any] | None" = None) -> Verdict:
     """Require that a result is right but for rounding; the checks of exercises call this.
 
-    Args:
-        mistakes: what typical mistakes give, each under the help that it deserves.
+    Args: mistakes: what typical mistakes give, each under the help that it deserves.
 
     Raises: AssertionError, which says what differs, after the help for a mistake that gives this.
     """

@@ -52,7 +52,7 @@ def head_widths(h: int, d_model: int, d_k: int | None, d_v: int | None) -> tuple
     return d_k, d_v
 
 
-def check_language_model_config(c: "LanguageModelConfig") -> None:
+def check_lm_config(c: "LanguageModelConfig") -> None:
     """Raise InputError unless a configuration describes a language model that can be built."""
     for name in ("vocab", "N", "d_model", "d_ff", "h"):
         check_whole(name, getattr(c, name))
@@ -229,13 +229,10 @@ def check_finite(log_probs: Tensor) -> None:
         raise InputError("expected log-probabilities from the model; got no finite numbers")
 
 
-def check_source(
-    src: Tensor, src_mask: Tensor | None, follow: Sequence[object] | None = None
-) -> None:
+def check_src(src: Tensor, src_mask: Tensor | None, follow: Sequence[object] | None = None) -> None:
     """Raise InputError unless src is (batch, src_len) of at least one token, with a valid mask.
 
-    Args:
-        follow: rules of a search, one for each sentence; or None.
+    Args: follow: rules of a search, one for each sentence; or None.
     """
     check_ids("src", src)
     if not src.size(1):
@@ -262,7 +259,7 @@ def allowed_ids(found: object, vocab: int) -> Tensor:
     return ids.long()
 
 
-def check_found(found: Sequence[Sequence[object]]) -> None:
+def check_all(found: Sequence[Sequence[object]]) -> None:
     """Raise InputError if a search has completed nothing for a sentence; a NaN wins nothing."""
     if not all(found):
         raise InputError("expected log-probabilities from the model; got no finite numbers")

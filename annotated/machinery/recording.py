@@ -103,8 +103,7 @@ def _change_input(change: Change, _: nn.Module, given: tuple) -> tuple | None:
 def take(new: Tensor | float, *at: slice | int) -> Callable[[Tensor], Tensor]:
     """A change for `touch` that takes over one part of an activation, such as a position or head.
 
-    Args:
-        new: another activation of the same shape, or one number.   at: the index of the part.
+    Args: new: another activation of the same shape, or one number.   at: the index of the part.
     """
 
     def change(x: Tensor) -> Tensor:

@@ -212,8 +212,7 @@ def likelihood(
 ) -> Likelihood:
     """Let a model predict each piece of the references from the pieces before it.
 
-    Args:
-        batch_tokens: tokens per batch on either side, padding included.
+    Args: batch_tokens: tokens per batch on either side, padding included.
 
     Raises: InputError if the numbers of sources and references differ or are zero.
 

@@ -156,8 +156,7 @@ class Translator:
         Weights are written in 16 bits if that changes none of them; otherwise in 32, except for
         matrices that 8 bits and a multiplier represent exactly.
 
-        Args:
-            folder: a new or empty folder.
+        Args: folder: a new or empty folder.
 
         Raises: InputError if the folder is not empty, or if the configuration does not describe
             the model; FileError if it cannot be written.

@@ -35,16 +35,11 @@ from tokenizers import Tokenizer
 from annotated._version import __version__
 from annotated.data import learn_vocabulary
 from annotated.machinery import files
+from annotated.machinery.corpora import registry
 from annotated.machinery.corpora.cleaning import Line, PairReport, good_pairs
 from annotated.machinery.corpora.downloads import cache_folder, sha256_of
 from annotated.machinery.corpora.encoding import EncodedPairs, PairEncoder
-from annotated.machinery.corpora.registry import (
-    HeldOut,
-    Part,
-    known_corpora,
-    parse_data,
-    split_parts,
-)
+from annotated.machinery.corpora.registry import HeldOut, Part, parse_data, split_parts
 from annotated.machinery.corpora.vocabularies import VOCABULARIES
 from annotated.machinery.errors import FileError, InputError, MissingFile, check_whole
 from annotated.machinery.files import reading, settings, write_text, writing_new_folder
@@ -102,8 +97,7 @@ class PreparedCorpus:
     def open(cls, folder: str | Path, thorough: bool = False) -> "PreparedCorpus":
         """Map the files of a prepared corpus into memory.
 
-        Args:
-            thorough: also compare the SHA-256 of large files.
+        Args: thorough: also compare the SHA-256 of large files.
 
         Raises: MissingFile or FileError that names the damaged file and a remedy.
         """
@@ -144,8 +138,7 @@ class PreparedCorpus:
         It is the corpus that `config.prepared` names, or else a shared one that was prepared
         before, or else a new one: inside the run's folder if it is small, otherwise shared.
 
-        Args:
-            config: the run.   folder: of the run.   processes: number that would wait for it.
+        Args: config: the run.   folder: of the run.   processes: number that would wait for it.
 
         Raises: InputError if it was prepared by other rules, if pairs are bad or missing, or if
             several processes would wait for a large one; FileError as downloads and `open`.
@@ -294,7 +287,7 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
             say(
                 f"{config.data} has no development set: {held}; training sees none of their sources"
             )
-        elif not {*parse_data(config.data)[0].split("+")} <= known_corpora().keys():
+        elif not {*parse_data(config.data)[0].split("+")} <= registry.known_corpora().keys():
             _warn_of_leak(config.data, source.parts)
         if _Source.of(config).key != source.key:
             raise FileError(f"{config.data} was changed while it was read; prepare it again")

@@ -111,8 +111,7 @@ def local_file(corpus: Corpus, name: str) -> Path | None:
 def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None) -> Path:
     """Path of one file of a corpus: in ANNOTATED_DATA, in the cache, or downloaded now.
 
-    Args:
-        fetch: whether to download it if necessary; by default, if ANNOTATED_DATA is not set.
+    Args: fetch: whether to download it if necessary; by default, if ANNOTATED_DATA is not set.
 
     Raises: MissingFile if it is not on this machine and is not to be downloaded, or cannot be
         downloaded because its SHA-256 is not registered; FileError as `download`.
@@ -215,8 +214,7 @@ def _sentences(path: Path, member: str = "") -> Iterator[bytes]:
 def _split_of(rule: HeldOut, number: int, english: bytes, total: int) -> str:
     """The split that a line of a shared part belongs to, by the rule of the registry.
 
-    Args:
-        number: line number, from 1.   english: the English side.   total: lines of the part.
+    Args: number: line number, from 1.   english: the English side.   total: lines of the part.
     """
     if rule.by == "turn":
         return "train" if number % rule.dev else "dev"

@@ -91,8 +91,7 @@ def checked_tokenizer(contents: dict[str, Any]) -> Tokenizer:
 def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
     """Read one vocabulary file.
 
-    Args:
-        vocab: number of the model's ids.
+    Args: vocab: number of the model's ids.
 
     Raises: MissingFile or FileError that names the file.
     """
@@ -124,8 +123,7 @@ def with_end(tokenizer: Tokenizer) -> Tokenizer:
 def read_tokenizers(folder: Path, source: int, target: int) -> tuple[Tokenizer, Tokenizer | None]:
     """The tokenizers of source and target; the second is None if they are the same.
 
-    Args:
-        source, target: number of the model's ids on each side.
+    Args: source, target: number of the model's ids on each side.
     """
     first, second = (folder / name for name in VOCABULARIES)
     if not second.exists():

@@ -28,8 +28,7 @@ def copied_card(card: str) -> str:
 def export_card(form: str, card: str, target: str) -> str:
     """The card of an export: that of the model, if it has one, and how the files are used.
 
-    Args:
-        card: of the model.   target: file of the target's tokenizer.
+    Args: card: of the model.   target: file of the target's tokenizer.
     """
     own, penalty = copied_card(card) or "# A translator\n", "" if form == "onnx" else "penalty"
     return own + fill_card(form, {"target": target}) + (penalty and fill_card(penalty, {}))

@@ -340,8 +340,7 @@ def load_language_model(
             model.safetensors or several files and their index, of Llama, SmolLM2, Qwen 3, GPT-2,
             or Pythia and other models of GPT-NeoX; the name of such a model on the Hub,
             "OWNER/NAME" or "OWNER/NAME@REVISION"; or a GGUF file of Llama's kind.
-        device: where it computes, such as "cuda".
-        dtype: "float32", "bfloat16" or "float16".
+        device: where it computes, such as "cuda".   dtype: "float32", "bfloat16" or "float16".
 
     Returns: the model, in evaluation mode, with its tokenizer.
 

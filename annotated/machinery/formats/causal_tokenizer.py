@@ -42,8 +42,7 @@ def read_causal_tokenizer(
 ) -> tuple[Tokenizer | None, dict[str, str]]:
     """The tokenizer of a folder, and its symbols by the names that chat templates use.
 
-    Args:
-        config: the contents of config.json.   told: those of tokenizer_config.json.
+    Args: config: the contents of config.json.   told: those of tokenizer_config.json.
 
     Returns: None for the tokenizer if the folder has no tokenizer.json.
 

@@ -182,8 +182,7 @@ def _set_layer(spec: Any, layer: Any) -> None:
 def ctranslate2_spec(model: EncoderDecoder, source: list[str], target: list[str]) -> Any:
     """Describe a model to CTranslate2; the result has yet to be validated and written.
 
-    Args:
-        source, target: the pieces of each side in the order of their ids.
+    Args: source, target: the pieces of each side in the order of their ids.
 
     Raises: MissingExtra, or InputError for heads that are not d_model / h wide.
     """
@@ -226,8 +225,7 @@ def piece_names(tokenizer: Tokenizer, vocab: int) -> list[str]:
 def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) -> None:
     """Write a model in the format of CTranslate2, with its tokenizer.
 
-    Args:
-        folder: an existing folder.   half: store weights in 16 bits.
+    Args: folder: an existing folder.   half: store weights in 16 bits.
 
     Raises: as `ctranslate2_spec`.
     """

@@ -51,41 +51,38 @@ def _snapshot(
         optional: names of files that change the output where they exist. Another program may have
             downloaded a model without them, so their absence is noted in the cache.
     """
-    from huggingface_hub import (
-        hf_hub_download,
-        model_info,
-        snapshot_download,
-        try_to_load_from_cache,
-    )
+    import huggingface_hub as library
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     repo, _, revision = name.partition("@")
     at, unknown, cached = revision or "main", [*optional], None
     try:
         with suppress(LocalEntryNotFoundError):
-            folder = snapshot_download(
+            folder = library.snapshot_download(
                 repo, allow_patterns=files, local_files_only=True, revision=at
             )
             cached = Path(folder) if complete(Path(folder)) else None
-            unknown = [x for x in optional if try_to_load_from_cache(repo, x, revision=at) is None]
+            unknown = [
+                x for x in optional if library.try_to_load_from_cache(repo, x, revision=at) is None
+            ]
             if cached and not unknown:
                 return cached
             if cached:  # the same model, even if there is another one on the Hub by now
                 at = cached.name
         # The only way to list the files that does not retry for half a minute.
-        there = {file.rfilename for file in model_info(repo, revision=at).siblings or ()}
+        there = {file.rfilename for file in library.model_info(repo, revision=at).siblings or ()}
         folder = str(cached)
         if not cached or {*unknown} & there:
             if not cached:
                 say(f"{name}: there is no such folder here, so it is downloaded from the Hub")
             chosen = [file for file in weights if file in there][:1]
-            folder = snapshot_download(repo, allow_patterns=[*files, *chosen], revision=at)
+            folder = library.snapshot_download(repo, allow_patterns=[*files, *chosen], revision=at)
             if chosen == [_INDEX]:
                 shards = weight_files(Path(folder) / _INDEX)
-                snapshot_download(repo, allow_patterns=shards, revision=at)
+                library.snapshot_download(repo, allow_patterns=shards, revision=at)
         for file in {*unknown} - there:
             with suppress(EntryNotFoundError):  # the library notes the absence
-                hf_hub_download(repo, file, revision=at)
+                library.hf_hub_download(repo, file, revision=at)
         return Path(folder)
     except FileError:
         raise
@@ -131,8 +128,7 @@ def weight_files(index: Path) -> list[str]:
 def hub_folder(name: str) -> Path:
     """The local folder of a model on the Hub, downloaded unless it is in the cache.
 
-    Args:
-        name: "OWNER/NAME", or "OWNER/NAME@REVISION" with a branch, a tag or a hash.
+    Args: name: "OWNER/NAME", or "OWNER/NAME@REVISION" with a branch, a tag or a hash.
 
     Raises: FileError if the Hub cannot be reached or has no such model.
     """
@@ -188,8 +184,7 @@ def card_license(folder: Path) -> str | None:
 def describe_card(folder: Path, name: str, languages: list[str]) -> list[str]:
     """License and revision of a published model, and how a text for it must begin, in lines.
 
-    Args:
-        languages: symbols, with one of which a text must begin; may be empty.
+    Args: languages: symbols, with one of which a text must begin; may be empty.
     """
     named = card_license(folder)
     license = f"license {named}" if named else "its card names no license"

@@ -179,8 +179,7 @@ def read_marian(folder: Path, contents: dict[str, Any]) -> own.LoadedModel:
     Its vocabulary consists of two SentencePiece models and vocab.json, or is our own file if
     `write_marian` wrote it.
 
-    Args:
-        contents: the contents of its config.json.
+    Args: contents: the contents of its config.json.
 
     Raises: MissingFile or FileError that names the file and the difference.
     """

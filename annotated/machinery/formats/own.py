@@ -74,8 +74,7 @@ def empty_model(
 ) -> EncoderDecoder:
     """Build a model; the paper's on the meta device, where nothing is allocated or initialized.
 
-    Args:
-        names: of the weights.   path: of the configuration.   build: makes the model.
+    Args: names: of the weights.   path: of the configuration.   build: makes the model.
 
     Raises: FileError if `config` has a different number of layers or is too large to build.
     """
@@ -111,8 +110,7 @@ def check_weights(
 ) -> dict[str, Tensor]:
     """Copy the tensors of a file in single precision; they no longer depend on the file.
 
-    Args:
-        own: of the model; its buffers may contain any numbers, of their own type.
+    Args: own: of the model; its buffers may contain any numbers, of their own type.
 
     Raises: FileError that names the file and the tensor unless these are exactly the tensors of
         `shapes`, of finite floating-point numbers.

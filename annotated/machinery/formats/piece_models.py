@@ -61,8 +61,7 @@ class PieceModel(NamedTuple):
 def read_piece_model(path: Path, special: bool = False) -> PieceModel:
     """Read a SentencePiece model of the kind that OPUS-MT or Firefox uses.
 
-    Args:
-        special: allow user-defined pieces, and bytes for letters that no piece contains.
+    Args: special: allow user-defined pieces, and bytes for letters that no piece contains.
 
     Raises: MissingFile or FileError that names the file.
     """

@@ -19,17 +19,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from annotated.machinery import files
 from annotated.machinery.corpora.languages import two_letters
 from annotated.machinery.corpora.registry import parse_data
 from annotated.machinery.errors import FileError, InputError
-from annotated.machinery.files import (
-    digest,
-    read_json,
-    read_tensors,
-    reading,
-    settings,
-    write_tensors,
-)
+from annotated.machinery.files import digest, read_json, read_tensors, reading, settings
 from annotated.machinery.formats.hub import model_folder
 from annotated.machinery.formats.own import Build, LoadedModel, described_model, model_tensors
 from annotated.machinery.progress import say
@@ -97,7 +91,7 @@ def restore_tensors(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str
 def write_checkpoint(path: Path, tensors: dict[str, Tensor], state: RunState) -> None:
     """Write tensors, and the state of a run as JSON."""
     text = json.dumps(asdict(state))
-    write_tensors(path, tensors, {"state": text, "sha256": digest(tensors, text)})
+    files.write_tensors(path, tensors, {"state": text, "sha256": digest(tensors, text)})
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], RunState]:

@@ -14,19 +14,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from annotated.machinery import files
 from annotated.machinery.corpora.prepared import PreparedCorpus
 from annotated.machinery.corpora.registry import full_paths
 from annotated.machinery.corpora.vocabularies import VOCABULARIES
 from annotated.machinery.errors import FileError, InputError, MissingFile, check_whole
-from annotated.machinery.files import (
-    is_part,
-    locked,
-    named_in_utf8,
-    output_file,
-    read_json,
-    reading,
-    write_text,
-)
+from annotated.machinery.files import is_part, named_in_utf8, read_json, reading, write_text
 from annotated.machinery.formats.own import save_model
 from annotated.machinery.runs import checkpoints
 from annotated.machinery.runs.checkpoints import read_config
@@ -46,9 +39,9 @@ def run_lock(folder: Path) -> Iterator[None]:
     """
     check_folder(folder)
     for name in "model.safetensors", "config.json", "log.html", "README.md", checkpoints.SAVED:
-        output_file(folder / name)
+        files.output_file(folder / name)
     new, advice = not folder.exists(), "wait until it ends, stop it, or choose another --out"
-    with locked(folder / ".lock", f"another process trains in {folder}; {advice}"):
+    with files.locked(folder / ".lock", f"another process trains in {folder}; {advice}"):
         try:
             yield
         except BaseException:
@@ -109,8 +102,7 @@ def find_or_prepare_corpus(config: TrainingConfig, resume: bool, processes: int)
 
     Only the first process calls this. It writes nothing except the corpus of a new run.
 
-    Args:
-        resume: as for `start_run`.   processes: number of processes that wait for the corpus.
+    Args: resume: as for `start_run`.   processes: number of processes that wait for the corpus.
 
     Raises: InputError if the folder contains a run that is not to be continued, another run, or
         something else; as `PreparedCorpus.find_or_prepare` and `open_noted`.

@@ -54,8 +54,7 @@ class DevelopmentSample:
 
     Their text is that of their pieces, because a prepared corpus contains no other.
 
-    Args:
-        folder: with the vocabulary.   pairs: the development set.
+    Args: folder: with the vocabulary.   pairs: the development set.
     """
 
     def __init__(self, folder: Path, config: TrainingConfig, pairs: EncodedPairs) -> None:
