@@ -17,8 +17,7 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Record the attention weights of every call of a model in this thread inside the block.
 
     Args:
-        model: any module with layers whose weights pass `MultiHeadedAttention.kernel`, or such a
-            layer itself.
+        model: any module with layers whose weights pass `MultiHeadedAttention.kernel`, or a layer.
 
     Yields: weights (batch, h, len_q, len_k) by the layer's name in `model.named_modules()`, such
         as "encoder.layers.0.self_attn" ("" for the layer itself), as the layer's own kernel

@@ -81,9 +81,7 @@ def _add_search(parser: argparse.ArgumentParser, alpha: float) -> None:
     add("--device", help=_DEVICE)
 
 
-def _add_model(
-    parser: argparse.ArgumentParser, text: str = _MODEL, nargs: str | None = None
-) -> None:
+def _add_model(parser: Any, text: str = _MODEL, nargs: str | None = None) -> None:
     parser.add_argument("model", nargs=nargs, help=text)
     text = "of a run, also while it trains: best (on the development set), last, or the number of "
     text += "its update (default: the average at its end if there is one, else best, else last)"
@@ -345,8 +343,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     An error in the input prints one line with the expected input and returns status 2; a fault in
     the program prints one line and returns status 70. With --debug, either shows its traceback.
-    Ctrl-C returns status 130. If the reader of a pipe exits, such as `head`, the command ends
-    silently.
+    Ctrl-C returns status 130. If the reader of a pipe exits, as `head` does, it ends silently.
     """
     stderr, sys.stderr = sys.stderr, _StandardError(sys.stderr)
     main_thread = threading.current_thread() is threading.main_thread()

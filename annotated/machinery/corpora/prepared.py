@@ -284,9 +284,7 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
                     raise InputError(f"{wanted}; {config.data} has no {split}")
         if any(each.held_out == HeldOut("source") for each in source.parts["dev"]):
             held = f"{pairs['dev']:,} of {sum(pairs.values()):,} pairs are held out for it"
-            say(
-                f"{config.data} has no development set: {held}; training sees none of their sources"
-            )
+            say(f"{config.data} has no development set: {held}; training has none of their sources")
         elif not {*parse_data(config.data)[0].split("+")} <= registry.known_corpora().keys():
             _warn_of_leak(config.data, source.parts)
         if _Source.of(config).key != source.key:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from annotated.machinery.corpora.cleaning import Line
 from annotated.machinery.corpora.languages import two_letters
 from annotated.machinery.corpora.texts import OPENERS
 from annotated.machinery.errors import FileError, extra
@@ -20,9 +21,7 @@ def is_table(path: Path) -> bool:
     return path.name.removesuffix(".gz").removesuffix(".xz").endswith(TABLES)
 
 
-def table_lines(
-    path: Path, columns: tuple[str, str]
-) -> Iterator[tuple[int, str | None, str | None]]:
+def table_lines(path: Path, columns: tuple[str, str]) -> Iterator[Line]:
     """Number, source and target of each row; the number is that of a line in the file.
 
     Args:

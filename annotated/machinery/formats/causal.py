@@ -71,8 +71,7 @@ class _Family:
         fixed: published fields that must have this value if they are present.
         ours: our fields in all models.   names: published names of tensors by ours, without
             ".weight" and ".bias"; inside a layer, relative to it.   layer: the list of layers.
-        take: our tensor, from its name, the published tensor, and the configuration; None if they
-            are equal.
+        take: our tensor, from its name, the published tensor, and the configuration; None if equal.
         rotation: parameters of RoPE, each with its field outside rope_parameters and its default.
     """
 

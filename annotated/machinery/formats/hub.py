@@ -1,8 +1,7 @@
 """The location of a model: in the package, in a folder, or on the Hugging Face Hub.
 
 A name on the Hub is first looked up in the cache of huggingface_hub, so that a model that was
-loaded once stays the same and needs no network. Only files that `load_pretrained` reads are
-downloaded.
+loaded once stays the same and needs no network. Only files that are read are downloaded.
 """
 
 import errno
@@ -144,8 +143,7 @@ def hub_folder(name: str) -> Path:
 def language_model_folder(source: str | Path) -> Path:
     """A folder or file unchanged, or the local folder of a model on the Hub as from `hub_folder`.
 
-    Raises: InputError if it is neither; FileError if the Hub cannot be reached or has no such
-        model.
+    Raises: InputError if it is neither; FileError if the Hub has no such model or answer.
     """
     if not isinstance(source, str | Path):
         raise InputError(f"expected a model as a string or a Path; got {type(source).__name__}")

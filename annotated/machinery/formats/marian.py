@@ -238,8 +238,7 @@ def write_marian(translator: Any, folder: Path, half: bool = False) -> None:
         translator: a `Translator`, whose module imports this one.
         folder: created if necessary.   half: store weights in 16 bits.
 
-    Raises: InputError if the format cannot represent the model; FileError if the folder cannot
-        be written to.
+    Raises: InputError if the format cannot represent the model; FileError if it cannot be written.
     """
     model, c = translator.model, translator.model.config
     config = _published_config(c) | {"dtype": "float16" if half else "float32"}
@@ -258,7 +257,8 @@ def write_marian(translator: Any, folder: Path, half: bool = False) -> None:
     search = {"suppress_tokens": [START, PAD, UNK], "max_length": 512}
     search |= {"num_beams": BEAM, "length_penalty": POWER}
     search |= {name: value for name, value in config.items() if name.endswith("_token_id")}
-    source = vocabularies.with_end(translator.tokenizer)
+    source = Tokenizer.from_str(translator.tokenizer.to_str())
+    source.post_processor = vocabularies.ADDS_END  # as transformers expects
     vocabularies.write_tokenizers(folder, source, translator.target_tokenizer)
     written = {"tokenizer_config.json": tokenizer, "generation_config.json": search}
     for file, contents in (written | {"config.json": config}).items():

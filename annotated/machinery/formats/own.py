@@ -6,8 +6,7 @@ its name in `named_parameters`, and the buffers that parts of the caller's store
 the names of such parts, and whoever loads the model gives them again: a folder must not run code.
 If this is exact, a matrix is stored in 8 bits, as integers and their divisor, which is called
 NAME.multiplier. The header also contains the configuration and the SHA-256 of vocabulary and
-weights, so that a damaged or exchanged file is detected. Every model that passes the readers can
-translate.
+weights, so that a damaged or exchanged file is detected. Every model that is read can translate.
 """
 
 import json
@@ -156,8 +155,7 @@ def read_own(folder: Path, contents: dict[str, Any], build: Build | None = None)
         contents: the contents of its config.json.
         build: makes the model; needed if the model has parts that are not the paper's.
 
-    Raises: MissingFile or FileError that names the file; InputError that names the parts that the
-        caller has to give.
+    Raises: MissingFile or FileError that names the file; InputError that names the parts to give.
     """
     path, weights_path = folder / "config.json", folder / "model.safetensors"
     noted = contents.pop("parts", {})

@@ -97,8 +97,7 @@ def write_checkpoint(path: Path, tensors: dict[str, Tensor], state: RunState) ->
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], RunState]:
     """Tensors and state of a checkpoint.
 
-    Raises: MissingFile if there is none; FileError if the file is truncated, altered, or has
-        another content.
+    Raises: MissingFile if there is none; FileError if it is truncated, altered, or another file.
     """
     tensors, metadata = read_tensors(path, _CHECKPOINT)
     with reading(path, _CHECKPOINT):
@@ -156,8 +155,7 @@ def find_checkpoint(folder: Path, wanted: str | int | None = None) -> Path:
 def newest_checkpoint(folder: Path) -> Path | None:
     """The latest undamaged checkpoint; damaged ones after it are renamed and reported.
 
-    Raises: FileError if the disk cannot be read, or if a checkpoint has another's name; then
-        nothing is renamed.
+    Raises: FileError if the disk cannot be read, or a checkpoint has another's name.
     """
     for path in newest_first(folder):
         try:

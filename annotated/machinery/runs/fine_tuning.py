@@ -39,8 +39,7 @@ def fine_tuning(
 ) -> TrainingConfig:
     """The configuration of a run that continues from a trained model, for `train`.
 
-    It has the architecture and vocabulary of the model, and other defaults than `TrainingConfig`:
-    `DEFAULTS`.
+    It has the architecture and vocabulary of the model, and `DEFAULTS` of its own.
 
     Args:
         model, checkpoint, build: as for `load_pretrained`.

@@ -136,13 +136,9 @@ def write_card(config: TrainingConfig, size: int, averaged: int, parts: Mapping[
         scores += f" of {config.dev_sentences} sentences ({signature})"
     words = ["annotated", "train", *train_options(replace(config, minutes=0.0))]
     about = {"src": src, "tgt": tgt, "name": folder.name, "size": f"{size:,}", "averaged": averaged}
-    about |= {
-        "corpora": _named_data(config.data),
-        "origin": _origin(config.from_) if config.from_ else "",
-        "own": f"; with parts of its own: {given}" if parts else "",
-        "scores": scores,
-        "command": shlex.join(words),
-        "build": f" in Python, with a `build` for {given}; loading needs the same" if parts else "",
-        "loaded": loading_code(".", parts),
-    }
+    own = f"; with parts of its own: {given}" * bool(parts)
+    build = f" in Python, with a `build` for {given}; loading needs the same" * bool(parts)
+    about |= {"own": own, "build": build, "loaded": loading_code(".", parts), "scores": scores}
+    about |= {"corpora": _named_data(config.data), "command": shlex.join(words)}
+    about |= {"origin": config.from_ and _origin(config.from_)}
     write_text(path, fill_card("run", asdict(config) | last | about))

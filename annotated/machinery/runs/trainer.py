@@ -3,8 +3,7 @@
 Three rules make a run independent of the number of processes and of interruptions. The loss of
 each micro-batch is divided by the tokens of the whole update, so that the gradients add up to the
 gradient of the mean per token. Dropout is seeded by the position of the micro-batch in the data, so
-that no random state has to be stored. A loss that is not finite ends the run before anything is
-saved.
+that no random state has to be stored. A loss that is not finite ends the run before it saves.
 """
 
 import math

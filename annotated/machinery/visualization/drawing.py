@@ -249,8 +249,7 @@ def attention_lines(
 
     Returns: a chart; there are nine colors, so heads 1 and 10 of a model with more heads share one.
 
-    Raises: InputError if the numbers of words differ from those of the weights, or if a setting is
-        out of range.
+    Raises: InputError for too few or too many words, and for a setting that is out of range.
 
     Source: Figures 3, 4 and 5.
     """
