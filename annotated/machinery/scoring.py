@@ -294,12 +294,8 @@ def judge(
     sources, references = load_pairs(corpus, split, src, tgt, bare=False)
     hypotheses = translator.translate(sources, beam=beam, alpha=alpha, progress=True)
     found = likelihood(translator, sources, references)
-    shared: dict[str, Any] = {
-        "corpus": corpus,
-        "split": split,
-        "pair": f"{src}-{tgt}",
-        "sentences": len(sources),
-    }
+    shared: dict[str, Any] = {"corpus": corpus, "split": split, "pair": f"{src}-{tgt}"}
+    shared["sentences"] = len(sources)
     shared["search"] = "greedy" if beam == 1 else f"beam {beam}, alpha {alpha}"
     shared |= {"perplexity": found.perplexity, "accuracy": found.accuracy}
     rows = [shared | score for score in _all_scores(hypotheses, references, tgt)]

@@ -26,7 +26,7 @@ from annotated.machinery.files import read_json, read_tensors, reading, require_
 from annotated.machinery.formats.causal_tokenizer import read_causal_tokenizer
 from annotated.machinery.formats.gguf import read_gguf
 from annotated.machinery.formats.hub import OTHER_TEMPLATES, language_model_folder, weight_files
-from annotated.machinery.formats.own import as_floats, check_weights, with_weights
+from annotated.machinery.formats.own import Tensors, as_floats, check_weights, with_weights
 from annotated.machinery.text_generator import TextGenerator
 
 _ACTIVATIONS = {
@@ -298,9 +298,7 @@ def _published_name(family: _Family, name: str) -> str:
     return theirs + (".bias" if kind == "bias" else ".weight")
 
 
-def _convert(
-    path: Path, family: _Family, model: LanguageModel, found: dict[str, Tensor]
-) -> dict[str, Tensor]:
+def _convert(path: Path, family: _Family, model: LanguageModel, found: Tensors) -> Tensors:
     """Our weights from the published tensors."""
     c = model.config
     found = {name: tensor for name, tensor in found.items() if not _BUFFER.fullmatch(name)}
@@ -434,9 +432,7 @@ def _read_template(folder: Path, told: Mapping[str, Any]) -> str | None:
     return template
 
 
-def _build(
-    path: Path, contents: Mapping[str, Any], weights: Path, found: dict[str, Tensor]
-) -> LanguageModel:
+def _build(path: Path, contents: Mapping[str, Any], weights: Path, found: Tensors) -> LanguageModel:
     """A model from its configuration and tensors; the files of both are for messages."""
     config, family = read_config(path, contents), _family(path, contents)
     layers = {int(number[1]) for name in found if (number := re.search(r"\.(\d+)\.", f".{name}"))}

@@ -79,10 +79,8 @@ def _refuse(message: str) -> None:
 
 
 def _fill(template: str, names: dict[str, Any]) -> str:
-    extensions = [loopcontrols, _Generation]
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=extensions
-    )
+    environment = ImmutableSandboxedEnvironment(extensions=[loopcontrols, _Generation])
+    environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = lambda format: datetime.now().strftime(format)

@@ -200,10 +200,7 @@ def read_marian(folder: Path, contents: dict[str, Any]) -> own.LoadedModel:
     found = own.check_weights(weights_path, found, shapes)
     found[_LOGITS] = found[_LOGITS][0]
     order = sines_first(d_model)
-    weights = {
-        name: reorder(name, found[_published_name(name)], order)
-        for name, _ in model.named_parameters()
-    }
+    weights = {x: reorder(x, found[_published_name(x)], order) for x, _ in model.named_parameters()}
     if rows is not None:
         weights |= {name: weights[name][torch.tensor(rows)] for name in (_EMBEDDING, _BIAS)}
         first = {row: i for i, row in reversed(list(enumerate(rows)))}

@@ -9,7 +9,6 @@ import json
 import os
 import re
 import warnings
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from itertools import count
 from pathlib import Path
@@ -25,7 +24,13 @@ from annotated.machinery.corpora.registry import parse_data
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import digest, read_json, read_tensors, reading, settings
 from annotated.machinery.formats.hub import model_folder
-from annotated.machinery.formats.own import Build, LoadedModel, described_model, model_tensors
+from annotated.machinery.formats.own import (
+    Build,
+    LoadedModel,
+    Tensors,
+    described_model,
+    model_tensors,
+)
 from annotated.machinery.progress import say
 from annotated.machinery.runs.logs import Progress, dev_losses
 from annotated.training import TrainingConfig, model_config
@@ -65,9 +70,7 @@ def checkpoint_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tens
     return tensors | {f"model.{name}": tensor for name, tensor in model_tensors(model).items()}
 
 
-def check_tensors(
-    path: Path, tensors: Mapping[str, Tensor], model: nn.Module, optimizer: Optimizer
-) -> None:
+def check_tensors(path: Path, tensors: Tensors, model: nn.Module, optimizer: Optimizer) -> None:
     """Raise FileError, which names the first difference, unless these tensors can be restored."""
     wanted, got = (
         {name: f"{tuple(x.shape)} of {x.dtype}" for name, x in some.items()}
@@ -78,7 +81,7 @@ def check_tensors(
         raise FileError(f"{path}: expected {_CHECKPOINT}, with {name} {both}")
 
 
-def restore_tensors(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
+def restore_tensors(model: nn.Module, optimizer: Optimizer, tensors: Tensors) -> None:
     """Restore a model and its optimizer from the tensors of `checkpoint_tensors`."""
     for name, tensor in model_tensors(model).items():
         tensor.data.copy_(tensors[f"model.{name}"])
@@ -106,7 +109,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], RunState]:
         return tensors, settings(RunState, json.loads(metadata["state"]), str(path))
 
 
-def model_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def model_weights(tensors: Tensors) -> dict[str, Tensor]:
     """The weights and buffers of the model in a checkpoint."""
     return {name[6:]: x for name, x in tensors.items() if name.startswith("model.")}
 
