@@ -158,7 +158,7 @@ def find_checkpoint(folder: Path, wanted: str | int | None = None) -> Path:
 def newest_checkpoint(folder: Path) -> Path | None:
     """The latest undamaged checkpoint; damaged ones after it are renamed and reported.
 
-    Raises: FileError if the disk cannot be read, or a checkpoint has another's name.
+    Raises: FileError, and renames nothing, if the disk cannot be read or a name is another's.
     """
     for path in newest_first(folder):
         try:
