@@ -116,13 +116,13 @@ def check_generation(
     seed: int | None,
 ) -> None:
     """Raise InputError unless these are valid arguments of `generate`."""
-    told = "ids, or of strings too in a TextGenerator"
-    for name, ids, of in ("prompt", prompt, "ids"), ("stop", stop, told):
+    told = "; a TextGenerator takes strings too"
+    for name, ids, more in ("prompt", prompt, ""), ("stop", stop, told):
         texts = str | bytes | bytearray | memoryview | Mapping
         unordered = name == "prompt" and isinstance(ids, Set)
         unordered |= getattr(ids, "ndim", 1) != 1  # of an array
         if not isinstance(ids, Collection) or isinstance(ids, texts) or unordered:
-            raise InputError(f"expected {name} as a list of {of}; got {type(ids).__name__}")
+            raise InputError(f"expected {name} as a list of ids; got {type(ids).__name__}{more}")
     for token in stop:
         check_whole("each id of stop", token, least=0, most=c.vocab - 1)
     check_whole("seed", 0 if seed is None else seed, least=0, most=2**64 - 1)
