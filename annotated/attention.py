@@ -60,9 +60,7 @@ def scaled_dot_product(
 def subsequent_mask(size: int, device: torch.device | None = None) -> Tensor:
     """Mask that lets position i see positions 0 to i and nothing after.
 
-    Args:
-        size: length of the target, in tokens.
-        device: device of the mask.
+    Args: size: length of the target, in tokens.   device: device of the mask.
 
     Returns: (1, size, size), True where attention is allowed.
 
@@ -80,8 +78,7 @@ class MultiHeadedAttention(nn.Module):
     All weights pass `kernel`, which a subclass may override.
 
     Args:
-        h: number of heads.
-        d_model: width of the model.
+        h: number of heads.   d_model: width of the model.
         dropout: probability of dropping an attention weight (section 5.4 has none).
         d_k, d_v: width of a query and key, and of a value, in one head; default d_model / h.
         bias: add a bias in each of the four projections (the paper has none).
@@ -110,8 +107,7 @@ class MultiHeadedAttention(nn.Module):
     def forward(self, query: Tensor, key: Tensor, value: Tensor, mask: Mask = None) -> Tensor:
         """Attend from query (batch, len_q, d_model) to key and value (batch, len_k, d_model).
 
-        Args:
-            mask: (batch, 1, len_k) or (batch, len_q, len_k), or 1 for batch; False or 0 forbids.
+        Args: mask: (batch, 1, len_k) or (batch, len_q, len_k), or 1 for batch; False or 0 forbids.
 
         Returns: (batch, len_q, d_model).
         """
@@ -120,8 +116,7 @@ class MultiHeadedAttention(nn.Module):
     def keys_values(self, key: Tensor, value: Tensor, start: int = 0) -> tuple[Tensor, Tensor]:
         """(batch, len_k, d_model) to keys (batch, h, len_k, d_k), values (batch, h, len_k, d_v).
 
-        Args:
-            start: position of the first key, for subclasses in which the position matters.
+        Args: start: position of the first key, for subclasses in which the position matters.
         """
         return self.split_heads(self.w_k(key)), self.split_heads(self.w_v(value))
 

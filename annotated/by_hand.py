@@ -434,8 +434,7 @@ def check(name: str, mine: "Callable") -> Verdict:
 
     Args:
         name: of the part, such as "attention".
-        mine: the function; it may also return torch tensors, and is tried with them if it does
-            not accept lists.
+        mine: the function; it may also return torch tensors, and gets them if lists fail.
 
     Raises: ValueError for an unknown name.
     """
@@ -459,8 +458,7 @@ def check(name: str, mine: "Callable") -> Verdict:
 def expect(got: "Any", expected: "Any", mistakes: "dict[str, Any] | None" = None) -> Verdict:
     """Require that a result is right but for rounding; the checks of exercises call this.
 
-    Args:
-        mistakes: what typical mistakes give, each under the help that it deserves.
+    Args: mistakes: what typical mistakes give, each under the help that it deserves.
 
     Raises: AssertionError, which says what differs, after the help for a mistake that gives this.
     """
@@ -688,9 +686,7 @@ def shape(value: "Any") -> str:
         return "a " + type(value).__name__
     if value and isinstance(value[0], list):
         widths = sorted({len(row) for row in value if isinstance(row, list)})
-        wide = " to ".join(
-            str(n) for n in (widths[:1] if len(widths) == 1 else [widths[0], widths[-1]])
-        )
+        wide = " to ".join(str(n) for n in sorted({widths[0], widths[-1]}))
         return str(len(value)) + " rows of " + wide
     return "a list of " + str(len(value))
 

@@ -18,7 +18,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from annotated import attention as paper_attention
 from annotated import model as paper_model
-from annotated import regularization
+from annotated import regularization, stacks
 from annotated.attention import scaled_dot_product as attention
 from annotated.attention import subsequent_mask
 from annotated.data import Batch
@@ -31,14 +31,7 @@ from annotated.model import EncoderDecoder
 from annotated.optimizer import rate
 from annotated.positional import PositionalEncoding
 from annotated.regularization import without_dropout
-from annotated.stacks import (
-    Decoder,
-    DecoderLayer,
-    Encoder,
-    EncoderLayer,
-    SublayerConnection,
-    clones,
-)
+from annotated.stacks import Decoder, DecoderLayer, Encoder, EncoderLayer, SublayerConnection
 from annotated.training import update_weights
 
 __all__ = [
@@ -48,6 +41,7 @@ __all__ = [
     "SimpleLossCompute", "SublayerConnection", "TrainState", "attention", "average", "clones",
     "data_gen", "greedy_decode", "make_model", "rate", "run_epoch", "subsequent_mask",
 ]  # fmt: skip
+clones = stacks.clones
 
 
 class MultiHeadedAttention(paper_attention.MultiHeadedAttention):

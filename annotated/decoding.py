@@ -14,13 +14,7 @@ from torch import Tensor
 from annotated.attention import Mask
 from annotated.data import END, PAD, START, UNK
 from annotated.incremental import DecoderCache
-from annotated.machinery.checks import (
-    allowed_ids,
-    check_finite,
-    check_found,
-    check_search,
-    check_source,
-)
+from annotated.machinery.checks import allowed_ids, check_all, check_finite, check_search, check_src
 from annotated.machinery.errors import check_whole
 from annotated.model import EncoderDecoder
 from annotated.regularization import without_dropout
@@ -50,7 +44,7 @@ def greedy_decode(
 
     Source: section 6.1, with a beam of one.
     """
-    check_source(src, src_mask)
+    check_src(src, src_mask)
     check_whole("max_len", max_len)
     check_whole("start_symbol", start_symbol, least=0)
     end = -1 if end_symbol is None else end_symbol  # which is no id
@@ -167,8 +161,7 @@ def next_log_probs(model: EncoderDecoder, beam: Beam) -> Tensor:
 def extend_beam(beam: Beam, log_probs: Tensor, size: int) -> None:
     """Keep the `size` most probable of all one-token continuations of each sentence.
 
-    Args:
-        log_probs: (batch, width, vocab), of the next token; overwritten.
+    Args: log_probs: (batch, width, vocab), of the next token; overwritten.
     """
     batch, width, vocab = log_probs.shape
     log_probs += beam.log_prob.unsqueeze(-1)  # now of the whole; in place, as it is large
@@ -237,7 +230,7 @@ def beam_search(
     Source: section 6.1.
     """
     check_search(beam, alpha, max_extra, n_best, offset, max_len)
-    check_source(src, src_mask, follow)
+    check_src(src, src_mask, follow)
     with without_dropout(model):
         state = open_beam(model, src, src_mask, max_extra, max_len)
         found, state.follow = state.found, follow
@@ -247,5 +240,5 @@ def beam_search(
             keep = can_win(state, n_best, alpha, offset)
             if not keep.all():  # decided sentences leave the batch
                 state.select(keep.nonzero().squeeze(1))
-    check_found(found)
+    check_all(found)
     return [sorted(ended, key=lambda h: h.score, reverse=True)[:n_best] for ended in found]

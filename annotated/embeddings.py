@@ -11,8 +11,7 @@ from torch import Tensor, nn
 class Embeddings(nn.Module):
     """Token ids to vectors, scaled by √d_model.
 
-    Args:
-        d_model: width of the vectors.   vocab: number of ids, 0 to vocab - 1.
+    Args: d_model: width of the vectors.   vocab: number of ids, 0 to vocab - 1.
 
     Source: section 3.4.
     """

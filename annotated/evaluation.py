@@ -50,8 +50,7 @@ TFLOPS = {"K80": 2.8, "K40": 3.7, "M40": 6.0, "P100": 9.5}  # the paper's estima
 def training_cost(hours: float, gpus: int = 8, gpu: str = "P100") -> float:
     """FLOPs of a training, as the paper estimates them.
 
-    Args:
-        hours: duration of the training.   gpus: number of GPUs.   gpu: one of `TFLOPS`.
+    Args: hours: duration of the training.   gpus: number of GPUs.   gpu: one of `TFLOPS`.
 
     Raises: InputError for another GPU, negative hours, or fewer than one GPU.
 

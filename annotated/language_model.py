@@ -16,12 +16,7 @@ from torch import Tensor, nn
 from annotated.attention import MultiHeadedAttention, masked_softmax
 from annotated.embeddings import Embeddings, Generator
 from annotated.feed_forward import ACTIVATIONS, PositionwiseFeedForward
-from annotated.machinery.checks import (
-    check_finite,
-    check_generation,
-    check_ids,
-    check_language_model_config,
-)
+from annotated.machinery.checks import check_finite, check_generation, check_ids, check_lm_config
 from annotated.machinery.stepping import has_step, is_watched
 from annotated.model import initialize
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
@@ -77,7 +72,7 @@ class LanguageModelConfig:
     scale_embeddings: bool = True
 
     def __post_init__(self) -> None:
-        check_language_model_config(self)
+        check_lm_config(self)
 
     @property
     def head_width(self) -> int:

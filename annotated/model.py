@@ -21,8 +21,7 @@ class EncoderDecoder(nn.Module):
     """The whole Transformer: encoder, decoder, embeddings and generator.
 
     Args:
-        encoder: called with (x, src_mask).
-        decoder: called with (x, memory, src_mask, tgt_mask).
+        encoder: called with (x, src_mask).   decoder: called with (x, memory, src_mask, tgt_mask).
         src_embed, tgt_embed: ids to vectors, positions included.
         generator: decoder output to log-probabilities.
 

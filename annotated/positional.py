@@ -40,8 +40,7 @@ class PositionalEncoding(nn.Module):
     """Add sinusoids to embeddings, then apply dropout.
 
     Args:
-        d_model: width.
-        dropout: P_drop, applied to the sum (section 5.4).
+        d_model: width.   dropout: P_drop, applied to the sum (section 5.4).
         max_len: positions computed in advance; longer inputs extend the table.
         base: see `sinusoids`.
 
@@ -71,8 +70,7 @@ class LearnedPositionalEncoding(nn.Module):
     """Add one learned vector per position, then apply dropout.
 
     Args:
-        d_model: width.
-        dropout: P_drop, applied to the sum.
+        d_model: width.   dropout: P_drop, applied to the sum.
         max_len: number of positions that exist.
 
     Source: section 3.5 and Table 3, row (E).

@@ -28,8 +28,7 @@ class SublayerConnection(nn.Module):
     x + Dropout(Sublayer(LayerNorm(x))), as in most later work.
 
     Args:
-        size: d_model.
-        dropout: P_drop, applied to the sub-layer's output (section 5.4).
+        size: d_model.   dropout: P_drop, applied to the sub-layer's output (section 5.4).
         norm_first: normalize the sub-layer's input instead of the sum.
         norm: from d_model to a module that normalizes each position.
 
@@ -55,10 +54,8 @@ class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward.
 
     Args:
-        size: d_model.
-        self_attn: a module called with (query, key, value, mask).
-        feed_forward: a module called with x, which treats each position alone.
-        dropout: P_drop.
+        size: d_model.   self_attn: a module called with (query, key, value, mask).
+        feed_forward: a module called with x, which treats each position alone.   dropout: P_drop.
         norm_first, norm: see `SublayerConnection`.
 
     Source: section 3.1.
@@ -86,9 +83,7 @@ class EncoderLayer(nn.Module):
 class Encoder(nn.Module):
     """A stack of N layers, and a normalization at the end if the layers do not end in one.
 
-    Args:
-        layer: the layer to copy.
-        N: number of layers.
+    Args: layer: the layer to copy.   N: number of layers.
 
     Source: section 3.1.
     """
@@ -110,10 +105,8 @@ class DecoderLayer(nn.Module):
     """Masked self-attention, attention to the encoder's output, then feed-forward.
 
     Args:
-        size: d_model.
-        self_attn, src_attn: modules called with (query, key, value, mask).
-        feed_forward: a module called with x, which treats each position alone.
-        dropout: P_drop.
+        size: d_model.   self_attn, src_attn: modules called with (query, key, value, mask).
+        feed_forward: a module called with x, which treats each position alone.   dropout: P_drop.
         norm_first, norm: see `SublayerConnection`.
 
     Source: section 3.1.

@@ -25,8 +25,7 @@ def update_weights(
 ) -> bool:
     """Move the weights along the accumulated gradients, and reset these.
 
-    Args:
-        scaler: for float16.   clip: largest norm of the gradients; 0: any.
+    Args: scaler: for float16.   clip: largest norm of the gradients; 0: any.
 
     Returns: whether the weights moved; they do not if a gradient overflows in float16.
     """

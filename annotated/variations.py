@@ -12,7 +12,6 @@ from torch import nn
 from annotated.language_model import LanguageModel, LanguageModelConfig
 from annotated.machinery.errors import check_known, extra
 from annotated.model import TransformerConfig, build_model
-from annotated.training import TrainingConfig
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,12 +79,13 @@ def row_config(name: str, vocab: int = 37000) -> TransformerConfig:
 
     Raises: InputError if there is no such row.
     """
-    row = _row(name)
+    row = printed_row(name)
     shape = {key: row[key] for key in [*SHAPE, "dropout"]}
     return TransformerConfig.base(vocab, **shape, max_len=512)  # for learned positions only
 
 
-def _row(name: str) -> dict[str, Any]:
+def printed_row(name: str) -> dict[str, Any]:
+    """A row as printed, by column. Raises: InputError if there is no such row."""
     check_known("a row", name, _ROWS)
     return _ROWS[name]
 
@@ -103,18 +103,3 @@ def count_parameters(model: nn.Module | TransformerConfig | LanguageModelConfig)
 def run_folder(name: str) -> str:
     """The folder of a row's run at full size, runs/a-h-1 of "A: h = 1"."""
     return "runs/" + re.sub(r"[^a-z0-9]+", "-", name.lower())
-
-
-def small_config(name: str, seed: int = 1, **changes: Any) -> TrainingConfig:
-    """The small run of a row on Multi30k: a quarter of each width, half of the layers, `changes`.
-
-    Raises: InputError if there is no such row.
-    """
-    row = _row(name)
-    widths = {key: row[key] // 4 for key in ("d_model", "d_ff", "d_k", "d_v")}
-    kept = {key: row[key] for key in ("h", "dropout", "label_smoothing", "positions")}
-    small = {
-        "N": row["N"] // 2, "vocab_size": 5000, "updates": 2000, "warmup": 1000, "average": 1,
-        "save_updates": 400, "log_updates": 100, "out": f"{run_folder(name)}-{seed}", "seed": seed,
-    }  # fmt: skip
-    return TrainingConfig(**{**small, **widths, **kept, **changes})

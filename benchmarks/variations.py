@@ -17,10 +17,26 @@ from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.runs.logs import read_log
 from annotated.machinery.runs.trainer import train
 from annotated.machinery.scoring import evaluate
-from annotated.variations import count_parameters, small_config, table_3
+from annotated.training import TrainingConfig
+from annotated.variations import count_parameters, printed_row, run_folder, table_3
 from benchmarks.logs import make_parser, read_table
 
 _MEASURE = "cased, tokenized, compounds split"  # the paper's BLEU for English-German
+
+
+def small_config(name: str, seed: int = 1, **changes: Any) -> TrainingConfig:
+    """The small run of a row on Multi30k: a quarter of each width, half of the layers, `changes`.
+
+    Raises: InputError if there is no such row.
+    """
+    row = printed_row(name)
+    widths = {key: row[key] // 4 for key in ("d_model", "d_ff", "d_k", "d_v")}
+    kept = {key: row[key] for key in ("h", "dropout", "label_smoothing", "positions")}
+    small = {
+        "N": row["N"] // 2, "vocab_size": 5000, "updates": 2000, "warmup": 1000, "average": 1,
+        "save_updates": 400, "log_updates": 100, "out": f"{run_folder(name)}-{seed}", "seed": seed,
+    }  # fmt: skip
+    return TrainingConfig(**{**small, **widths, **kept, **changes})
 
 
 def vary(names: Sequence[str], seeds: Sequence[int], results: Path, **changes: Any) -> pd.DataFrame:

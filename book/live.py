@@ -16,12 +16,8 @@ from contents import sources
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective
-from tokenizers import Tokenizer
 
-from annotated import by_hand, load_pretrained
-from annotated.language_model import LanguageModel, LanguageModelConfig
-from annotated.machinery.corpora.vocabularies import read_tokenizer
-from annotated.machinery.files import read_tensors
+from annotated import by_hand, load_language_model, load_pretrained
 from annotated.machinery.visualization.weights import merge_words, read_attention
 
 STATIC = Path(__file__).resolve().parent / "static"
@@ -256,28 +252,15 @@ def own_place(model: str, sentences: list[str]) -> str:
     return f'<div class="own" data-model="{model}" data-megabytes="{megabytes}"></div>'
 
 
-def language_model(name: str) -> tuple[LanguageModel, Tokenizer]:
-    """A model of `benchmarks.tatoeba_en` and its vocabulary."""
-    folder = MODELS / name
-    c = LanguageModelConfig(**json.loads((folder / "config.json").read_text(encoding="utf-8")))
-    tensors, _ = read_tensors(folder / "model.safetensors", "a language model")
-    weights = {name: weight / tensors.get(f"{name}.multiplier", 1)
-               for name, weight in tensors.items() if not name.endswith(".multiplier")}  # fmt: skip
-    model = LanguageModel(c).eval()
-    model.load_state_dict(weights, strict=False)  # a tied matrix has two names
-    return model, read_tokenizer(folder / "tokenizer.json", c.vocab)
-
-
 def sampler_place(name: str, beginnings: list[str], rows: int = 12) -> str:
     """HTML that `static/sampler.js` fills: the likeliest tokens after the first beginning."""
     import torch
 
-    from annotated.data import END, encode_source
-
-    model, tokenizer = language_model(name)
-    ids = [END, *encode_source(tokenizer, beginnings[:1])[0][:-1]]
+    generator = load_language_model(MODELS / name)
+    model, tokenizer = generator.model, generator.tokenizer
+    ids = torch.tensor([generator.encode(beginnings[0])])
     with torch.no_grad():
-        best = model(torch.tensor([ids]))[0, -1].softmax(dim=-1).topk(rows)
+        best = model(ids)[0, -1].softmax(dim=-1).topk(rows)
     shown = [(tokenizer.id_to_token(i).replace("▁", ""), round(p, 4), round(p, 4), i)
              for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)]  # fmt: skip
     rest = round(1 - sum(p for _, p, _, _ in shown), 4)

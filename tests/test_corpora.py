@@ -232,20 +232,24 @@ def write_rows(folder: Path, form: str) -> str:
         return f"{folder}/pairs.parquet"
     names = ("Text", "Übersetzung") if form == "columns" else ("deu", "en")
     text = io.StringIO(newline="")
-    tab = form.startswith("tsv")
+    tab = form in ("tsv", "numbers")
     kind = {"delimiter": "\t", "quoting": csv.QUOTE_NONE, "quotechar": None} if tab else {}
     writer = csv.writer(text, **kind)
-    writer.writerow(["id", *names])
+    if form != "numbers":
+        writer.writerow(["id", *names])
     for i, (one, other) in enumerate(ROWS):
         writer.writerow([i, *((one, other) if form == "columns" else (other, one))])
-    name = {"table": "train.csv", "columns": "x.csv", "tsv": "x.tsv.gz", "csv": "x.csv"}[form]
+    name = {"table": "train.csv", "tsv": "x.tsv.gz", "numbers": "x.tsv"}.get(form, "x.csv")
     content = text.getvalue().encode("utf-8-sig")
     put(folder / name, gzip.compress(content) if name.endswith("gz") else content)
-    more = ":Text,Übersetzung" if form == "columns" else ""
+    more = {"columns": ":Text,Übersetzung", "numbers": ":3,2"}.get(form, "")
     return str(folder) if form == "table" else f"{folder}/{name}{more}"
 
 
-@pytest.mark.parametrize("form", ["files", "folder", "table", "csv", "columns", "tsv", "parquet"])
+FORMS = "files", "folder", "table", "csv", "columns", "tsv", "numbers", "parquet"
+
+
+@pytest.mark.parametrize("form", FORMS)
 def test_sentences_are_held_out_by_their_source(form: str, tmp_path: Path):
     """Whatever the form: the same, none of them in both parts, and with all their pairs."""
     name = write_rows(tmp_path / "x", form)
@@ -280,6 +284,7 @@ def test_a_table_that_cannot_be_read_is_refused(tmp_path: Path):
         (table, b"en;de\n", r"x\.csv: expected one column 'en'; got 'en;de'; name .*x\.csv:COL"),
         (table, b"en,en\n", "one column 'en'; got 'en, en'"),
         (table, b"", "one column 'en'; got ''"),
+        (f"{table}:0,1", b"a,b\n", "one column '0'; got 'a, b'; .*no names.*x.csv:1,2"),
         (table, b"en,de\na,b\n", "expected two different source sentences or more.*; got 1"),
         (table, b"en,de\n\xff,b\n", "a table of sentences in UTF-8; got: .*0xff"),
         (f"{table}:en", b"", "two columns as x.csv:SOURCE,TARGET; got 'en'"),

@@ -171,7 +171,8 @@ def test_the_example_in_a_card_runs_where_it_stands(tmp_path, form: str, library
     export_model(translator, form, tmp_path / "out")
     card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert card.startswith(translator.card[:200]) and "(log.csv)" in translator.card
-    assert "(log.csv)" not in card and "research and education" in card and "length^p" in card
+    assert "(log.csv)" not in card and "research and education" in card
+    assert ("length^p" in card) == (form != "onnx")  # its search is greedy
     code = card.partition("## In this folder")[2].split("```python\n")[1].split("```")[0]
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=tmp_path / "out", capture_output=True, text=True)

@@ -21,6 +21,7 @@ from annotated.decoding import beam_search, length_penalty
 from annotated.language_model import draw
 from annotated.machinery.corpora.vocabularies import read_tokenizer
 from annotated.machinery.files import resource_path
+from annotated.machinery.formats.causal import load_language_model
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.recording import record_attention, switch_off, touch
 from annotated.machinery.translator import Translator
@@ -1052,8 +1053,9 @@ NEXT = """async ([name, rows]) => {
 
 
 def test_a_language_model_computes_what_the_package_does(tab) -> None:
-    model, tokenizer = live.language_model(EVERYDAY)
-    rows = [row[:-1] for row in encode_source(tokenizer, ["She was", "I don't think Tom is", ""])]
+    generator = load_language_model(EVERYDAY)
+    model = generator.model
+    rows = [generator.encode(text)[1:] for text in ("She was", "I don't think Tom is", "")]
     for ids, found in zip(rows, tab.evaluate(NEXT, [EVERYDAY, rows]), strict=True):
         with torch.no_grad():
             expected = model(torch.tensor([[END, *ids]]))[0].log_softmax(dim=-1)

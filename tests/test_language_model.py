@@ -17,12 +17,14 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor, nn
 
 from annotated.attention import MultiHeadedAttention, subsequent_mask
+from annotated.data import END, encode_source
 from annotated.feed_forward import PositionwiseFeedForward
 from annotated.language_model import LanguageModel, LanguageModelConfig, generate, rotate, rotation
 from annotated.machinery import text_generator
 from annotated.machinery.cli.main import main
-from annotated.machinery.corpora.vocabularies import checked_tokenizer
+from annotated.machinery.corpora.vocabularies import checked_tokenizer, read_tokenizer
 from annotated.machinery.errors import FileError, InputError, MissingFile
+from annotated.machinery.files import resource_path
 from annotated.machinery.formats.causal import TextGenerator, load_language_model
 from annotated.machinery.recording import record_attention
 from annotated.machinery.text_generator import generate_batch
@@ -512,6 +514,25 @@ def test_a_folder_that_ours_cannot_be_is_refused_by_name(
     with pytest.raises(FileError, match=message) as caught:
         load_language_model(tmp_path)
     assert str(tmp_path) in str(caught.value)
+
+
+def test_the_shipped_model_continues_a_text_after_the_end_of_another():
+    generator = load_language_model("tatoeba-en")
+    assert generator.tokenizer is not None
+    read = read_tokenizer(resource_path("models") / "tatoeba-en" / "tokenizer.json", 4096)
+    begun = [END, *encode_source(read, ["I don't think"])[0][:-1]]
+    assert generator.encode("I don't think") == begun
+    ids = begun
+    while ids[-1] != END or ids == begun:
+        with torch.no_grad():  # the whole text each time, without a cache
+            ids = [*ids, int(generator.model(torch.tensor([ids]))[0, -1].argmax())]
+        assert len(ids) < 40
+    text = generator.tokenizer.decode(ids).removeprefix("I don't think")
+    assert text and generator.generate("I don't think", top_k=1) == text
+    one, other = map(generator.perplexity, ("I don't know her name.", "her don't name I know."))
+    assert 1 < 3 * one < other
+    with pytest.raises(InputError, match=r"tatoeba-en.*multi30k-en-de"):  # a translator
+        load_language_model("multi30k-en-de")
 
 
 @pytest.mark.slow

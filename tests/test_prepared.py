@@ -248,6 +248,17 @@ def test_bad_lines_beyond_the_first_block_have_their_numbers(asked, texts, cache
     refused(asked, ValueError, r"38 good pairs of 40; 2 with an empty side \(lines 9, 31\)", cache)
 
 
+def test_development_sentences_among_the_training_sentences_are_warned_of(asked, texts, recwarn):
+    with pytest.warns(UserWarning, match="4 of 4 development sentences are also training"):
+        prepare(asked)
+    for lang in "en", "de":
+        lines = [f"{number} dogs" for number in range(1000, 1099)]
+        (texts / f"dev.{lang}").write_text("\n".join([*lines, *EN[:1]]) + "\n", "utf-8")
+    recwarn.clear()
+    prepare(asked)  # one of a hundred sentences may be in both by chance
+    assert not recwarn.list
+
+
 def test_a_split_without_pairs_is_refused(asked: TrainingConfig, texts: Path, cache: Path):
     for lang in "en", "de":
         (texts / f"dev.{lang}").write_text("", "utf-8")

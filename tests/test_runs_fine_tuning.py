@@ -148,6 +148,17 @@ def run_once(config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[P
     return train(replace(config, average=3)), config.data
 
 
+def test_other_languages_than_the_model_s_are_warned_of(run_once, recwarn, capsys):
+    folder, data = run_once
+    fine_tuning(folder, data=data.replace("-en-de", "-eng-deu"))
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=r"trained on en-de, .* are de-en"):
+        fine_tuning(folder, data=data.replace("-en-de", "-de-en"))
+    main(["evaluate", str(folder), "multi30k-en-fr", "--data", data, "--split", "dev"])
+    (told,) = (line for line in capsys.readouterr().err.splitlines() if "trained on" in line)
+    assert "multi30k-en-fr was trained on en-fr" in told and "en-de" in told
+
+
 def test_models_that_cannot_be_trained_on_are_refused(run_once, tmp_path: Path, capsys):
     folder, data = run_once
     assert "data" in refused(f"train --from {folder}", capsys)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,8 +13,10 @@ import pytest
 from small_runs import assert_same_run, last_update, refused, start
 
 from annotated.data import train_bpe
+from annotated.machinery.cli.main import main
 from annotated.machinery.corpora import prepared
 from annotated.machinery.corpora.prepared import PreparedCorpus, prepare
+from annotated.machinery.corpora.registry import full_paths, parse_data, split_parts
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.runs.launcher import launch
@@ -214,9 +217,60 @@ def test_a_run_finds_what_is_prepared(config: TrainingConfig, cache: Path, tmp_p
     train(replace(other, updates=20))
     assert not (Path(other.out) / "prepared").exists()
     note = json.loads((Path(other.out) / "corpus.json").read_text("utf-8"))
-    assert note == {"folder": str(shared), "sha256": PreparedCorpus.open(shared).manifest.sha256}
+    sha256 = PreparedCorpus.open(shared).manifest.sha256
+    assert note == {"data": config.data, "folder": str(shared), "sha256": sha256}
     train(other, resume=True)
     assert_same_run(config, other)
+
+
+def test_a_run_goes_on_in_another_folder_than_it_began_in(config, tmp_path, monkeypatch, capsys):
+    train(config)
+    for place in "here", "there/deeper":
+        (tmp_path / place).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    data = os.path.relpath(config.data)
+    prepare(replace(config, data=data), "../prepared")
+    two = replace(config, data=data, prepared="../prepared", out="../two")
+    train(replace(two, updates=20))
+    monkeypatch.chdir(tmp_path / "there" / "deeper")
+    main(["train", "--resume", "--updates", "30", "--out", "../../two"])
+    assert_same_run(config, replace(config, out="../../two"))
+    main(["evaluate", "../../two", "--beam", "1", "--split", "dev"])
+    assert config.data.removesuffix("-en-de") in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "corpus",
+    ["multi30k", "x.en,x.de", "folder", "a+b.csv", "t.tsv:1,2", "multi30k+folder"],
+)
+def test_full_paths_lead_to_the_same_data_from_elsewhere(corpus: str, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    for name in (
+        "x.en",
+        "x.de",
+        "a+b.csv",
+        "t.tsv",
+        "folder/train.en",
+        "folder/train.de",
+        "folder/dev.en",
+    ):
+        (tmp_path / name).write_text("en,de\na,b\n")
+    places = lambda data: [
+        (part.source[0].resolve(), part.target[0].resolve(), part.columns)
+        for part in split_parts(parse_data(data)[0], "train", *parse_data(data)[1:], fetch=False)
+    ]
+    data = f"{corpus}-en-de"
+    monkeypatch.setenv("ANNOTATED_DATA", str(tmp_path))
+    for name in "train.en", "train.de":
+        (tmp_path / "multi30k").mkdir(exist_ok=True)
+        (tmp_path / "multi30k" / name).write_text("a\n")
+    expected = places(data)
+    full = full_paths(data)
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert places(full) == expected and full_paths(full) == full
+    assert parse_data(full)[1:] == ("en", "de")
 
 
 @pytest.mark.slow

@@ -4,19 +4,23 @@ import math
 import re
 import shlex
 import time
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 import sacrebleu
 import torch
+from foreign_parts import Gated, RelativeBias
 from small_runs import exact, rows, same, tensors
 
 import annotated
 from annotated.machinery.cli.main import main
 from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.errors import InputError
+from annotated.machinery.formats.export import FORMS, export_model
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.runs import report
 from annotated.machinery.runs.checkpoints import (
@@ -26,7 +30,10 @@ from annotated.machinery.runs.checkpoints import (
     read_config,
 )
 from annotated.machinery.runs.logs import RunLog
+from annotated.machinery.runs.report import _named_data, _origin
 from annotated.machinery.runs.trainer import Trainer, start_run, train
+from annotated.machinery.translator import Translator
+from annotated.model import build_model
 from annotated.optimizer import rate
 from annotated.training import TrainingConfig
 
@@ -101,6 +108,48 @@ def test_the_page_draws_each_value_of_the_log(config: TrainingConfig, browser):
     tab.context.close()
 
 
+def code_in(card: str) -> str:
+    return card.split("```python\n")[1].split("```")[0]
+
+
+def exported(translator: Translator, folder: Path) -> list[str]:
+    """The cards of copies of a model."""
+    for form in FORMS:
+        with suppress(ImportError):
+            export_model(translator, form, folder / form)
+    translator.save(folder / "saved")
+    return [path.read_text("utf-8") for path in folder.glob("*/README.md")]
+
+
+def test_the_card_of_a_run_with_parts_of_ones_own_loads_it(config, monkeypatch):
+    reach = partial(RelativeBias, reach=3)
+    make = partial(build_model, encoder_attention=reach, feed_forward=Gated)
+    folder = train(config, build=make)
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "with parts of its own: encoder_attention=partial(RelativeBias, reach=3)" in card
+    monkeypatch.chdir(folder)
+    names = {"partial": partial, "RelativeBias": RelativeBias, "Gated": Gated}
+    exec(code_in(card), names)
+    with pytest.raises(InputError) as refused:
+        load_pretrained(folder)
+    loaded = eval(str(refused.value).partition("in Python: ")[2], names)
+    text = "A dog runs."
+    assert loaded.translate(text) == names["translator"].translate(text)
+    loaded.save(folder / "copy")
+    assert "Gated" in (folder / "copy" / "README.md").read_text("utf-8")
+
+
+def test_a_card_names_the_licenses_that_are_known(config, tmp_path):
+    multi30k = "for research and education (see the source)"
+    assert multi30k in _named_data("multi30k-en-de")
+    assert _named_data(f"{tmp_path}/my.en,{tmp_path}/my.de") == "my.en, my.de"
+    assert _origin("multi30k-en-de").endswith("multi30k-en-de, license: research-and-education")
+    folder = train(config)
+    named = _origin(str(folder))
+    assert folder.name in named and str(folder.parent) not in named and str(tmp_path) not in named
+    assert "whose license applies" in _origin(str(tmp_path / "gone"))
+
+
 def test_a_finished_run_has_a_card_that_says_how_to_make_it_again(config, monkeypatch):
     """And one that the user has written stays."""
     folder = train(replace(config, dropout=0.2))
@@ -112,6 +161,11 @@ def test_a_finished_run_has_a_card_that_says_how_to_make_it_again(config, monkey
     size = sum(p.numel() for p in load_pretrained(folder).model.parameters())
     assert f"{size:,} parameters" in card and rows(config)[-1]["dev_bleu"] in card
     assert "tok:13a" in card and "of which it is the mean: 2" in card
+    monkeypatch.chdir(folder)
+    exec(code_in(card))
+    for copy in exported(load_pretrained(folder), folder / "copies"):
+        assert str(folder.parent) in card and str(folder.parent) not in copy
+        assert "Written by" not in copy and f"{size:,} parameters" in copy
     (folder / "README.md").write_text("mine")
     monkeypatch.undo()
     main(["average", str(folder)])

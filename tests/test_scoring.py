@@ -272,6 +272,21 @@ def test_two_systems_are_compared_as_by_sacrebleu():
     assert next(iter(back)) == 57 and sorted(back.values()) == sorted(-x for x in found.values())
 
 
+def test_a_model_is_compared_with_a_baseline(monkeypatch):
+    monkeypatch.setattr(scoring, "load_pairs", lambda *names, **_: ([*"abc"], REFERENCE))
+    monkeypatch.setattr(scoring, "likelihood", lambda *inputs: scoring.Likelihood(8.0, 1, 4))
+    ours, theirs = Fixed(), Fixed()
+    theirs.translate = lambda *_, **__: REFERENCE
+    of = "multi30k", "dev", "en", "de"
+    alone, best = scoring.evaluate(ours, *of), scoring.evaluate(theirs, *of)
+    for row, one, other in zip(
+        scoring.evaluate(ours, *of, baseline=theirs), alone, best, strict=True
+    ):
+        more = {name: row.pop(name) for name in ("difference", "p_value") if name in row}
+        assert row == one and (len(more) == 2) == ("interval" in row)
+        assert not more or more["difference"] == pytest.approx(one["score"] - other["score"])
+
+
 def test_invisible_characters_of_a_corpus_count_as_in_sacrebleu(tmp_path, monkeypatch):
     references = [f"{line}\u200f" for line in REFERENCE[:2]] + ["\u00ad" + REFERENCE[2]]
     for lang, lines in ("en", "abc"), ("de", references):

@@ -11,6 +11,7 @@ import torch
 import benchmarks.since_2017 as since
 import book.pictures.since_2017 as pictures
 from annotated.data import learn_vocabulary
+from annotated.machinery.formats.causal import load_language_model
 from benchmarks import tatoeba_en
 from benchmarks.since_2017 import Experts, Queue, Text, count, looks, losses, variants
 
@@ -61,18 +62,17 @@ def test_experts_are_two_of_all_weighted_by_the_router():
 
 @pytest.mark.slow
 def test_the_sampler_s_model_is_trained_rounded_and_read_again(text, tmp_path, monkeypatch):
-    live = pytest.importorskip("live", reason="needs the extra `book`")
     tokenizer = learn_vocabulary("bpe", ["a b c a b c"], 20)
     monkeypatch.setattr(tatoeba_en, "PAPER", since.PAPER)
     monkeypatch.setattr(tatoeba_en, "read_text", lambda: (text, tokenizer))
-    monkeypatch.setattr(live, "MODELS", tmp_path)
     tatoeba_en.main(["--out", str(tmp_path / "small"), "--tokens", str(100 * since.BATCH)])
     log = pd.read_csv(tmp_path / "small" / "log.csv")
     assert log["update"].iloc[-1] == 100 and len(log) == tatoeba_en.POINTS
     told = json.loads((tmp_path / "small" / "training.json").read_text())
     assert log["dev_loss"].iloc[0] - told["test_loss"] > 0.5
-    model, read = live.language_model("small")
-    assert read.get_vocab() == tokenizer.get_vocab()
+    generator = load_language_model(tmp_path / "small")
+    model, read = generator.model, generator.tokenizer
+    assert read is not None and read.get_vocab() == tokenizer.get_vocab()
     loss = losses(model, text.test, text.length, text.longest).mean().item()
     assert loss == pytest.approx(told["test_loss_8_bits"], abs=1e-4)
     assert loss == pytest.approx(told["test_loss"], abs=0.05)

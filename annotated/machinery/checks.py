@@ -52,7 +52,7 @@ def head_widths(h: int, d_model: int, d_k: int | None, d_v: int | None) -> tuple
     return d_k, d_v
 
 
-def check_language_model_config(c: "LanguageModelConfig") -> None:
+def check_lm_config(c: "LanguageModelConfig") -> None:
     """Raise InputError unless a configuration describes a language model that can be built."""
     for name in ("vocab", "N", "d_model", "d_ff", "h"):
         check_whole(name, getattr(c, name))
@@ -116,12 +116,13 @@ def check_generation(
     seed: int | None,
 ) -> None:
     """Raise InputError unless these are valid arguments of `generate`."""
-    for name, ids in ("prompt", prompt), ("stop", stop):
+    told = "; a TextGenerator takes strings too"
+    for name, ids, more in ("prompt", prompt, ""), ("stop", stop, told):
         texts = str | bytes | bytearray | memoryview | Mapping
         unordered = name == "prompt" and isinstance(ids, Set)
         unordered |= getattr(ids, "ndim", 1) != 1  # of an array
         if not isinstance(ids, Collection) or isinstance(ids, texts) or unordered:
-            raise InputError(f"expected {name} as a list of ids; got {type(ids).__name__}")
+            raise InputError(f"expected {name} as a list of ids; got {type(ids).__name__}{more}")
     for token in stop:
         check_whole("each id of stop", token, least=0, most=c.vocab - 1)
     check_whole("seed", 0 if seed is None else seed, least=0, most=2**64 - 1)
@@ -148,7 +149,8 @@ def check_prompt(c: "LanguageModelConfig", prompt: Sequence[int], more: int = 0)
 
 def check_names(given: Iterable[str], function: Callable[..., object], *more: str) -> None:
     """Raise InputError for a name that is neither an argument of a function nor one of `more`."""
-    known = [*signature(function).parameters, *more]
+    parameters = signature(function).parameters.values()
+    known = [*(each.name for each in parameters if each.default is not each.empty), *more]
     for name in given:
         if name not in known:
             raise InputError(f"expected options out of {', '.join(known)}; got {name!r:.80}")
@@ -226,13 +228,10 @@ def check_finite(log_probs: Tensor) -> None:
         raise InputError("expected log-probabilities from the model; got no finite numbers")
 
 
-def check_source(
-    src: Tensor, src_mask: Tensor | None, follow: Sequence[object] | None = None
-) -> None:
+def check_src(src: Tensor, src_mask: Tensor | None, follow: Sequence[object] | None = None) -> None:
     """Raise InputError unless src is (batch, src_len) of at least one token, with a valid mask.
 
-    Args:
-        follow: rules of a search, one for each sentence; or None.
+    Args: follow: rules of a search, one for each sentence; or None.
     """
     check_ids("src", src)
     if not src.size(1):
@@ -259,7 +258,7 @@ def allowed_ids(found: object, vocab: int) -> Tensor:
     return ids.long()
 
 
-def check_found(found: Sequence[Sequence[object]]) -> None:
+def check_all(found: Sequence[Sequence[object]]) -> None:
     """Raise InputError if a search has completed nothing for a sentence; a NaN wins nothing."""
     if not all(found):
         raise InputError("expected log-probabilities from the model; got no finite numbers")

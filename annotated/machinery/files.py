@@ -280,8 +280,7 @@ def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: dict[st
 def read_tensors(path: Path, expected: str) -> tuple[dict[str, "Tensor"], dict[str, str]]:
     """Tensors and metadata of a safetensors file.
 
-    Args:
-        expected: what the file should contain, for messages.
+    Args: expected: what the file should contain, for messages.
 
     Raises: MissingFile or FileError that names the file.
     """

@@ -14,8 +14,7 @@ __all__ = ["ProgressBar", "progress_bar", "say"]
 def progress_bar(iterable: Iterable[Any] | None = None, **options: Any) -> ProgressBar:
     """A progress bar of tqdm on standard error; without a terminal, at most one line in 20 seconds.
 
-    Args:
-        iterable, options: as for tqdm.
+    Args: iterable, options: as for tqdm.
     """
     if not sys.stderr.isatty():
         options |= {"mininterval": 20, "maxinterval": 20, "delay": 20}

@@ -17,8 +17,7 @@ def record_attention(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Record the attention weights of every call of a model in this thread inside the block.
 
     Args:
-        model: any module with layers whose weights pass `MultiHeadedAttention.kernel`, or such a
-            layer itself.
+        model: any module with layers whose weights pass `MultiHeadedAttention.kernel`, or a layer.
 
     Yields: weights (batch, h, len_q, len_k) by the layer's name in `model.named_modules()`, such
         as "encoder.layers.0.self_attn" ("" for the layer itself), as the layer's own kernel
@@ -103,8 +102,7 @@ def _change_input(change: Change, _: nn.Module, given: tuple) -> tuple | None:
 def take(new: Tensor | float, *at: slice | int) -> Callable[[Tensor], Tensor]:
     """A change for `touch` that takes over one part of an activation, such as a position or head.
 
-    Args:
-        new: another activation of the same shape, or one number.   at: the index of the part.
+    Args: new: another activation of the same shape, or one number.   at: the index of the part.
     """
 
     def change(x: Tensor) -> Tensor:

@@ -212,8 +212,7 @@ def likelihood(
 ) -> Likelihood:
     """Let a model predict each piece of the references from the pieces before it.
 
-    Args:
-        batch_tokens: tokens per batch on either side, padding included.
+    Args: batch_tokens: tokens per batch on either side, padding included.
 
     Raises: InputError if the numbers of sources and references differ or are zero.
 
@@ -247,6 +246,7 @@ def evaluate(
     tgt: str,
     beam: int = 4,
     alpha: float = 0.6,
+    baseline: Translator | None = None,
 ) -> list[dict[str, Any]]:
     """Translate a split of a corpus and compute every kind of BLEU.
 
@@ -256,6 +256,8 @@ def evaluate(
     Args:
         corpus, split, src, tgt: as for `load_pairs`.
         beam, alpha: of the search; a beam of 1 is greedy search.
+        baseline: a model to compare with; the rows of cased BLEU and of chrF then have the
+            difference from it, with the p-value of sacreBLEU's paired bootstrap.
 
     Returns: one row per kind of BLEU (compounds are split only in German) and one for chrF, all
         with the same perplexity and accuracy per word piece. The first row of BLEU and that of
@@ -267,7 +269,10 @@ def evaluate(
 
     Source: section 6.1.
     """
-    return judge(translator, corpus, split, src, tgt, beam, alpha).rows
+    found = judge(translator, corpus, split, src, tgt, beam, alpha)
+    if baseline:
+        compare(judge(baseline, corpus, split, src, tgt, beam, alpha), found, tgt)
+    return found.rows
 
 
 class Judged(NamedTuple):
@@ -289,12 +294,8 @@ def judge(
     sources, references = load_pairs(corpus, split, src, tgt, bare=False)
     hypotheses = translator.translate(sources, beam=beam, alpha=alpha, progress=True)
     found = likelihood(translator, sources, references)
-    shared: dict[str, Any] = {
-        "corpus": corpus,
-        "split": split,
-        "pair": f"{src}-{tgt}",
-        "sentences": len(sources),
-    }
+    shared: dict[str, Any] = {"corpus": corpus, "split": split, "pair": f"{src}-{tgt}"}
+    shared["sentences"] = len(sources)
     shared["search"] = "greedy" if beam == 1 else f"beam {beam}, alpha {alpha}"
     shared |= {"perplexity": found.perplexity, "accuracy": found.accuracy}
     rows = [shared | score for score in _all_scores(hypotheses, references, tgt)]

@@ -52,7 +52,5 @@ def _is_unordered(attention: nn.Module) -> bool:
 
 def is_watched(module: nn.Module) -> bool:
     """Whether hooks or watchers, which expect whole sequences, wait anywhere in a module."""
-    return any(
-        m._forward_hooks or m._forward_pre_hooks or getattr(m, "watchers", False)
-        for m in module.modules()
-    )
+    hears = lambda m: m._forward_hooks or m._forward_pre_hooks or getattr(m, "watchers", False)
+    return any(map(hears, module.modules()))

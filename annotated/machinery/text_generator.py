@@ -16,15 +16,8 @@ from torch import Tensor
 
 from annotated.data import PAD, pad_ids, token_batches
 from annotated.language_model import Cache, LanguageModel, draw, generate
-from annotated.machinery.checks import (
-    check_finite,
-    check_generation,
-    check_names,
-    check_prompt,
-    each_text,
-    usable_device,
-    without_surrogates,
-)
+from annotated.machinery import checks
+from annotated.machinery.checks import check_finite, check_generation, check_prompt, usable_device
 from annotated.machinery.errors import InputError, check_whole
 from annotated.machinery.files import reading
 from annotated.machinery.formats.chat import fill_template
@@ -142,7 +135,7 @@ class TextGenerator:
 
     def _choices(self, options: dict[str, Any]) -> tuple[Any, Any, list[str], dict[str, Any]]:
         """chat, seed, the strings of stop, and the other options of `annotated.generate`."""
-        check_names(options, generate, "chat")
+        checks.check_names(options, generate, "chat")
         choices = {"temperature": 1.0, "top_k": None, "top_p": 1.0, "stop": self.stop, **options}
         chat, seed, stop = choices.pop("chat", False), choices.pop("seed", None), choices["stop"]
         stop = [stop] if isinstance(stop, str) else stop
@@ -188,7 +181,7 @@ class TextGenerator:
     @torch.no_grad()
     def _outputs(self, text: Texts, least: int) -> Iterator[tuple[int, Tensor, Tensor]]:
         """For each text, in any order: its index, ids (len,) and outputs (len, d_model)."""
-        texts = [text] if isinstance(text, str) else list(each_text(text, bare=False))
+        texts = [text] if isinstance(text, str) else list(checks.each_text(text, bare=False))
         rows = [self.encode(each) for each in texts]
         for number, row in enumerate(rows, start=1):
             check_prompt(self.model.config, row)
@@ -229,7 +222,7 @@ class TextGenerator:
                 raise InputError(f"expected {wanted}; this one only continues texts")
             with reading("the chat template", "a template that Jinja can fill in"):
                 text = fill_template(self.template, messages, self.symbols)
-        text = without_surrogates(str(text))
+        text = checks.without_surrogates(str(text))
         with reading("tokenizer.json", "a tokenizer that can split this text"):
             return self.tokenizer.encode(text, add_special_tokens=not chat).ids
 

@@ -22,6 +22,7 @@ from annotated.machinery.checks import check_names, check_search, each_text, usa
 from annotated.machinery.corpora.vocabularies import write_tokenizers
 from annotated.machinery.errors import InputError, check_whole
 from annotated.machinery.files import write_text, writing_new_folder
+from annotated.machinery.formats.card import copied_card
 from annotated.machinery.formats.own import own_weights, save_model
 from annotated.machinery.kernels import packed_products
 from annotated.machinery.progress import progress_bar
@@ -155,8 +156,7 @@ class Translator:
         Weights are written in 16 bits if that changes none of them; otherwise in 32, except for
         matrices that 8 bits and a multiplier represent exactly.
 
-        Args:
-            folder: a new or empty folder.
+        Args: folder: a new or empty folder.
 
         Raises: InputError if the folder is not empty, or if the configuration does not describe
             the model; FileError if it cannot be written.
@@ -169,4 +169,4 @@ class Translator:
             write_tokenizers(part, self.tokenizer, self.target_tokenizer)
             save_model(part, weights, self.model.config, half, self.model.parts, buffers)
             if self.card:
-                write_text(part / "README.md", self.card)
+                write_text(part / "README.md", copied_card(self.card))

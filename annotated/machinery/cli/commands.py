@@ -14,6 +14,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import product
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -38,6 +39,7 @@ def run_train(options: argparse.Namespace) -> None:
     config = _configuration(options, given)
     if options.resume and not options.preset:
         if Path(config.out, "training.json").exists():
+            given = {"prepared": "", **given}  # corpus.json knows where it is
             config = dataclasses.replace(read_config(Path(config.out)), **given)
         elif "data" not in given:
             wanted = "expected --out to name a run to continue, or --preset or --data to begin one"
@@ -109,7 +111,8 @@ def run_generate(options: argparse.Namespace) -> None:
 def run_evaluate(options: argparse.Namespace) -> None:
     from annotated.machinery.corpora.registry import default_split, parse_data, split_parts
     from annotated.machinery.formats.hub import model_folder
-    from annotated.machinery.runs.checkpoints import read_config
+    from annotated.machinery.runs.checkpoints import check_languages
+    from annotated.machinery.runs.folder import trained_data
     from annotated.machinery.scoring import Judged, compare, judge
 
     names, own = options.data, not options.data
@@ -117,7 +120,7 @@ def run_evaluate(options: argparse.Namespace) -> None:
         folder = model_folder(options.model[0])
         if not (folder / "training.json").exists():
             raise InputError(f"expected --data, because {folder} has no training.json")
-        names = [read_config(folder).data]
+        names = [trained_data(folder)]
     corpora = [parse_data(name) for name in names]
     if any(tgt == "trees" for _, _, tgt in corpora):
         raise InputError("expected a corpus of translations; score a parser by parse --treebank")
@@ -131,6 +134,8 @@ def run_evaluate(options: argparse.Namespace) -> None:
     _check_results("evaluate", options.out, *sides)
     names = options.model
     translators = [_load(options, name) for name in names]
+    for name, (corpus, _, *pair) in product(names, tasks):
+        check_languages(name, "-".join([corpus, *pair]))
     rows: list[dict[str, Any]] = []
     search: dict[str, Any] = {"beam": options.beam, "alpha": options.alpha}
     for task in tasks:

@@ -81,9 +81,7 @@ def _add_search(parser: argparse.ArgumentParser, alpha: float) -> None:
     add("--device", help=_DEVICE)
 
 
-def _add_model(
-    parser: argparse.ArgumentParser, text: str = _MODEL, nargs: str | None = None
-) -> None:
+def _add_model(parser: Any, text: str = _MODEL, nargs: str | None = None) -> None:
     parser.add_argument("model", nargs=nargs, help=text)
     text = "of a run, also while it trains: best (on the development set), last, or the number of "
     text += "its update (default: the average at its end if there is one, else best, else last)"
@@ -110,6 +108,7 @@ data, with the languages of source and target in two or three letters:
   my/news.en,my/news.de     two files with one sentence per line; or FILE,FILE-en-de
   my/pairs.csv-en-de        a table (.csv, .tsv or .parquet) with columns en and de
   my/pairs.csv:text,german-en-de   a table with other columns
+  my/pairs.tsv:1,2-en-de    a table whose first line has no names of columns
 
 Files may be compressed with gzip or xz. If there is no development set, a twentieth of the source
 sentences, at most 1,000, is held out: always the same sentences, and each with all its pairs.
@@ -159,13 +158,14 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
 
 HOW_TO_GENERATE = """
 examples:
+  annotated generate tatoeba-en "I don't think"
   annotated generate HuggingFaceTB/SmolLM2-135M "The capital of France is"
   annotated generate HuggingFaceTB/SmolLM2-135M-Instruct --chat "What is attention?"
   annotated generate openai-community/gpt2 --top-k 1 "Attention is" > text.txt
 
-Supports models of the families Llama, SmolLM2, Qwen 3, GPT-2 and Pythia. The text is printed as it
-is generated, without the prompt. A symbol of the model in the prompt, such as <|im_end|>, is not
-text: it acts as that symbol, also in a user's message.
+The first needs no download. Supports the families Llama, SmolLM2, Qwen 3, GPT-2 and Pythia. The
+text is printed as it is generated, without the prompt. A symbol of the model in the prompt, such as
+<|im_end|>, is not text: it acts as that symbol, also in a user's message.
 """
 
 HOW_TO_EVALUATE = """
@@ -215,7 +215,7 @@ def _add_translate(parser: argparse.ArgumentParser) -> None:
 
 def _add_generate(parser: argparse.ArgumentParser) -> None:
     parser.epilog, add = HOW_TO_GENERATE, parser.add_argument
-    add("model", help=f"{_HUB}, a folder, or a GGUF file")
+    add("model", help=f"tatoeba-en, {_HUB}, a folder, or a GGUF file")
     text = "the text to continue (default: the whole of standard input)"
     add("text", metavar="prompt", nargs="*", help=text)
     text = "treat the text as a user's message and generate the answer"
@@ -343,8 +343,7 @@ def main(arguments: list[str] | None = None) -> None:
 
     An error in the input prints one line with the expected input and returns status 2; a fault in
     the program prints one line and returns status 70. With --debug, either shows its traceback.
-    Ctrl-C returns status 130. If the reader of a pipe exits, such as `head`, the command ends
-    silently.
+    Ctrl-C returns status 130. If the reader of a pipe exits, as `head` does, it ends silently.
     """
     stderr, sys.stderr = sys.stderr, _StandardError(sys.stderr)
     main_thread = threading.current_thread() is threading.main_thread()

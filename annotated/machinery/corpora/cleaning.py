@@ -1,8 +1,7 @@
 """Selection of the usable sentence pairs of a corpus, with a report of the others.
 
 Some parallel corpora contain empty lines, lines that are not UTF-8, or sides of unequal length.
-Dropping them silently would hide misaligned files, so every dropped pair is counted with its
-line number.
+Dropping them silently would hide misaligned files, so each is counted with its line number.
 """
 
 from collections.abc import Iterable, Iterator

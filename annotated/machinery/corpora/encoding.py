@@ -112,8 +112,7 @@ def splits_at_spaces(tokenizer: Tokenizer) -> bool:
 class PairEncoder:
     """Encodes pairs of sentences, with the symbols that `encode_source` and `encode_target` add.
 
-    Args:
-        tokenizer: for both sides, or for the source if `target` is given.
+    Args: tokenizer: for both sides, or for the source if `target` is given.
     """
 
     def __init__(self, tokenizer: Tokenizer, target: Tokenizer | None = None) -> None:

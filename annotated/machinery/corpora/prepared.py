@@ -35,6 +35,7 @@ from tokenizers import Tokenizer
 from annotated._version import __version__
 from annotated.data import learn_vocabulary
 from annotated.machinery import files
+from annotated.machinery.corpora import registry
 from annotated.machinery.corpora.cleaning import Line, PairReport, good_pairs
 from annotated.machinery.corpora.downloads import cache_folder, sha256_of
 from annotated.machinery.corpora.encoding import EncodedPairs, PairEncoder
@@ -96,8 +97,7 @@ class PreparedCorpus:
     def open(cls, folder: str | Path, thorough: bool = False) -> "PreparedCorpus":
         """Map the files of a prepared corpus into memory.
 
-        Args:
-            thorough: also compare the SHA-256 of large files.
+        Args: thorough: also compare the SHA-256 of large files.
 
         Raises: MissingFile or FileError that names the damaged file and a remedy.
         """
@@ -138,8 +138,7 @@ class PreparedCorpus:
         It is the corpus that `config.prepared` names, or else a shared one that was prepared
         before, or else a new one: inside the run's folder if it is small, otherwise shared.
 
-        Args:
-            config: the run.   folder: of the run.   processes: number that would wait for it.
+        Args: config: the run.   folder: of the run.   processes: number that would wait for it.
 
         Raises: InputError if it was prepared by other rules, if pairs are bad or missing, or if
             several processes would wait for a large one; FileError as downloads and `open`.
@@ -285,9 +284,9 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
                     raise InputError(f"{wanted}; {config.data} has no {split}")
         if any(each.held_out == HeldOut("source") for each in source.parts["dev"]):
             held = f"{pairs['dev']:,} of {sum(pairs.values()):,} pairs are held out for it"
-            say(
-                f"{config.data} has no development set: {held}; training sees none of their sources"
-            )
+            say(f"{config.data} has no development set: {held}; training has none of their sources")
+        elif not {*parse_data(config.data)[0].split("+")} <= registry.known_corpora().keys():
+            _warn_of_leak(config.data, source.parts)
         if _Source.of(config).key != source.key:
             raise FileError(f"{config.data} was changed while it was read; prepare it again")
         written = {path.name: _sums(path) for path in sorted(part.iterdir())}
@@ -298,6 +297,16 @@ def _write_corpus(folder: Path, source: _Source, processes: int) -> None:
         manifest = Manifest(_FORMAT, source.key, rules, versions, inputs, pairs, dropped, written,
                             hashlib.sha256(all_sums.encode()).hexdigest())  # fmt: skip
         write_text(part / "manifest.json", json.dumps(asdict(manifest), indent=1) + "\n")
+
+
+def _warn_of_leak(data: str, parts: dict[str, list[Part]]) -> None:
+    """Warn if many development sentences are also in the training data."""
+    dev, train = (chain.from_iterable(part.lines() for part in parts[s]) for s in ("dev", "train"))
+    sources = [one for one, _ in good_pairs(dev, PairReport(""))]
+    seen = {*sources}.intersection(one for one, _ in good_pairs(train, PairReport("")))
+    if (count := sum(one in seen for one in sources)) > len(sources) / 100:
+        known = f"{count:,} of {len(sources):,} development sentences are also training sentences"
+        warnings.warn(f"{data}: {known}; scores on them do not hold for new ones", stacklevel=2)
 
 
 # A progress bar if it takes more than a few seconds.

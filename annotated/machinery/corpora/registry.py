@@ -111,8 +111,7 @@ def local_file(corpus: Corpus, name: str) -> Path | None:
 def corpus_file(corpus: Corpus, name: str, fetch: bool | None = None) -> Path:
     """Path of one file of a corpus: in ANNOTATED_DATA, in the cache, or downloaded now.
 
-    Args:
-        fetch: whether to download it if necessary; by default, if ANNOTATED_DATA is not set.
+    Args: fetch: whether to download it if necessary; by default, if ANNOTATED_DATA is not set.
 
     Raises: MissingFile if it is not on this machine and is not to be downloaded, or cannot be
         downloaded because its SHA-256 is not registered; FileError as `download`.
@@ -215,8 +214,7 @@ def _sentences(path: Path, member: str = "") -> Iterator[bytes]:
 def _split_of(rule: HeldOut, number: int, english: bytes, total: int) -> str:
     """The split that a line of a shared part belongs to, by the rule of the registry.
 
-    Args:
-        number: line number, from 1.   english: the English side.   total: lines of the part.
+    Args: number: line number, from 1.   english: the English side.   total: lines of the part.
     """
     if rule.by == "turn":
         return "train" if number % rule.dev else "dev"
@@ -438,7 +436,7 @@ def load_pairs(
         corpus: a name in the registry, a folder with files such as train.en or train.csv (./NAME
             if its name is registered), or several of these joined by +; or two files as
             "FILE,FILE"; or a table (.tsv, .csv or .parquet) with columns named by the languages,
-            or as in "FILE:SOURCE,TARGET".
+            or as in "FILE:SOURCE,TARGET", or without names as in "FILE:1,2".
         split: "train", "dev", "test", …; of files "all" too. If there is no development set, some
             sources are held out of the training data: always the same, and with all their pairs.
         src, tgt: languages, such as "en" and "de".
@@ -483,3 +481,12 @@ def parse_data(data: str) -> tuple[str, str, str]:
     known = known_corpora()  # some corpora have languages in their names
     names = [name for name in (data, f"{corpus}-{tgt}-{src}") if name in known]
     return (names or [corpus])[0], src, tgt
+
+
+def full_paths(data: str) -> str:
+    """Data as `parse_data` reads it, with paths that lead there from any folder."""
+    corpus, src, tgt = parse_data(data)
+    known = lambda name: name in known_corpora() or not os.path.exists(name)
+    full = lambda found: found[0] if known(found[0]) else os.path.abspath(found[0])
+    joined = full([corpus]) if os.path.exists(corpus) else re.sub("[^,+:]+", full, corpus)
+    return joined if corpus == data else f"{joined}-{src}-{tgt}"

@@ -1,4 +1,4 @@
-"""Sentence pairs in a table: CSV or TSV whose first line names the columns, or parquet."""
+"""Sentence pairs in a table: CSV, TSV or parquet."""
 
 import csv
 import io
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from annotated.machinery.corpora.cleaning import Line
 from annotated.machinery.corpora.languages import two_letters
 from annotated.machinery.corpora.texts import OPENERS
 from annotated.machinery.errors import FileError, extra
@@ -20,14 +21,12 @@ def is_table(path: Path) -> bool:
     return path.name.removesuffix(".gz").removesuffix(".xz").endswith(TABLES)
 
 
-def table_lines(
-    path: Path, columns: tuple[str, str]
-) -> Iterator[tuple[int, str | None, str | None]]:
+def table_lines(path: Path, columns: tuple[str, str]) -> Iterator[Line]:
     """Number, source and target of each row; the number is that of a line in the file.
 
     Args:
         columns: of the source and the target: a name, its last part (en for translation.en), or
-            another code of the same language.
+            another code of the same language; or numbers from 1, if no line names the columns.
 
     Raises: FileError that names the file, and the columns if these are not among them;
         MissingExtra for parquet without pyarrow.
@@ -45,8 +44,9 @@ def _text_rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[Any, ...]
         kind = {"delimiter": "\t", "quoting": csv.QUOTE_NONE}
     with OPENERS.get(path.suffix, open)(path, "rb") as file:
         rows = csv.reader(io.TextIOWrapper(file, "utf-8-sig", newline=""), **kind)
-        names = next(rows, [])
-        places = [_place(path, names, column) for column in columns]
+        numbered = all(re.fullmatch("[1-9][0-9]*", column) for column in columns)
+        names = [] if numbered else next(rows, [])
+        places = [int(x) - 1 if numbered else _place(path, names, x) for x in columns]
         for row in rows:
             if row:
                 yield rows.line_num, *(row[i] if i < len(row) else None for i in places)
@@ -73,5 +73,7 @@ def _place(path: Path, names: Sequence[str], column: str) -> int:
     found = found or [i for i, name in enumerate(last) if name == two_letters(column)]
     if len(found) != 1:
         wanted = f"expected one column {column!r}; got {', '.join(names)!r:.200}"
-        raise FileError(f"{path}: {wanted}; name others as {path.name}:COLUMN,COLUMN-SRC-TGT")
+        advice = f"name others as {path.name}:COLUMN,COLUMN-SRC-TGT"
+        advice += f" or, if the first line has no names, as {path.name}:1,2-SRC-TGT"
+        raise FileError(f"{path}: {wanted}; {advice}")
     return found[0]

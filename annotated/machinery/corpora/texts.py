@@ -85,7 +85,7 @@ def part_lines(path: Path, member: str = "") -> Iterator[bytes]:
     Raises: MissingFile or FileError that names the file if it is damaged, if the archive has no
         such member, or if a line is longer than 2^20 bytes.
     """
-    with reading(path, "a complete file of the type that its name indicates"):
+    with reading(path, "lines of text"):
         if not member:
             if path.suffix in OPENERS and not path.stat().st_size:
                 raise FileError(f"{path}: expected a compressed file; it is empty")

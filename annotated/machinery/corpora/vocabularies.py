@@ -18,7 +18,7 @@ from annotated.machinery.errors import FileError
 from annotated.machinery.files import reading, require_regular, write_text
 
 VOCABULARIES = "tokenizer.json", "tokenizer-target.json"
-_END = processors.TemplateProcessing(f"$A {SPECIALS[END]}", None, [(SPECIALS[END], END)])
+ADDS_END = processors.TemplateProcessing(f"$A {SPECIALS[END]}", None, [(SPECIALS[END], END)])
 
 
 # The kinds of steps that are known to end. Those that may lengthen a text do so by a small factor,
@@ -91,15 +91,14 @@ def checked_tokenizer(contents: dict[str, Any]) -> Tokenizer:
 def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
     """Read one vocabulary file.
 
-    Args:
-        vocab: number of the model's ids.
+    Args: vocab: number of the model's ids.
 
     Raises: MissingFile or FileError that names the file.
     """
     with reading(path, "a vocabulary as training writes it"):
         require_regular(path)
         contents = json.loads(path.read_text(encoding="utf-8"))
-        if contents.get("post_processor") == json.loads(_END.__getstate__()):
+        if contents.get("post_processor") == json.loads(ADDS_END.__getstate__()):
             contents["post_processor"] = None  # `encode_source` appends it
         tokenizer = checked_tokenizer(contents)
     found = [tokenizer.id_to_token(i) for i in range(len(SPECIALS))]
@@ -108,24 +107,14 @@ def read_tokenizer(path: Path, vocab: int) -> Tokenizer:
     if (size := max(tokenizer.get_vocab().values()) + 1) > vocab:
         raise FileError(f"{path}: expected at most {vocab} pieces, as the model has; got {size}")
     if tokenizer.post_processor:
-        raise FileError(
-            f"{path}: expected no post_processor but one for {SPECIALS[END]}; got another"
-        )
-    return tokenizer
-
-
-def with_end(tokenizer: Tokenizer) -> Tokenizer:
-    """A copy that appends the end symbol to each text, as transformers expects."""
-    tokenizer = Tokenizer.from_str(tokenizer.to_str())
-    tokenizer.post_processor = _END
+        raise FileError(f"{path}: expected no post_processor but for {SPECIALS[END]}; got another")
     return tokenizer
 
 
 def read_tokenizers(folder: Path, source: int, target: int) -> tuple[Tokenizer, Tokenizer | None]:
     """The tokenizers of source and target; the second is None if they are the same.
 
-    Args:
-        source, target: number of the model's ids on each side.
+    Args: source, target: number of the model's ids on each side.
     """
     first, second = (folder / name for name in VOCABULARIES)
     if not second.exists():

@@ -19,12 +19,16 @@ def fill_card(template: str, values: Mapping[str, Any]) -> str:
     return Template(text).substitute(common, **values)
 
 
+def copied_card(card: str) -> str:
+    """A card for a copy of the model, without what is true only of the folder of a run."""
+    card = card.partition("\n<!-- Written by `annotated train`")[0]
+    return re.sub(r"\[([^\]]*)\]\((?!https?:|#)[^)]*\)", r"\1 (not in this folder)", card)
+
+
 def export_card(form: str, card: str, target: str) -> str:
     """The card of an export: that of the model, if it has one, and how the files are used.
 
-    Args:
-        card: of the model; its links to files that do not come along are dropped.
-        target: file of the target's tokenizer.
+    Args: card: of the model.   target: file of the target's tokenizer.
     """
-    own = re.sub(r"\[([^\]]*)\]\((?!https?:|#)[^)]*\)", r"\1", card or "# A translator\n")
-    return own + fill_card(form, {"target": target}) + fill_card("penalty", {})
+    own, penalty = copied_card(card) or "# A translator\n", "" if form == "onnx" else "penalty"
+    return own + fill_card(form, {"target": target}) + (penalty and fill_card(penalty, {}))

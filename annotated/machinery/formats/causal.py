@@ -14,22 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers.processors import TemplateProcessing
 from torch import Tensor
 
+from annotated.data import END, SPECIALS
 from annotated.language_model import LanguageModel, LanguageModelConfig
 from annotated.machinery.checks import usable_device
+from annotated.machinery.corpora.vocabularies import read_tokenizer
 from annotated.machinery.errors import FileError, InputError
-from annotated.machinery.files import (
-    read_json,
-    read_tensors,
-    reading,
-    require_regular,
-    settings,
-)
+from annotated.machinery.files import read_json, read_tensors, reading, require_regular, settings
 from annotated.machinery.formats.causal_tokenizer import read_causal_tokenizer
 from annotated.machinery.formats.gguf import read_gguf
 from annotated.machinery.formats.hub import OTHER_TEMPLATES, language_model_folder, weight_files
-from annotated.machinery.formats.own import check_weights, with_weights
+from annotated.machinery.formats.own import Tensors, as_floats, check_weights, with_weights
 from annotated.machinery.text_generator import TextGenerator
 
 _ACTIVATIONS = {
@@ -74,8 +71,7 @@ class _Family:
         fixed: published fields that must have this value if they are present.
         ours: our fields in all models.   names: published names of tensors by ours, without
             ".weight" and ".bias"; inside a layer, relative to it.   layer: the list of layers.
-        take: our tensor, from its name, the published tensor, and the configuration; None if they
-            are equal.
+        take: our tensor, from its name, the published tensor, and the configuration; None if equal.
         rotation: parameters of RoPE, each with its field outside rope_parameters and its default.
     """
 
@@ -277,15 +273,17 @@ def _family(path: Path, contents: Mapping[str, Any]) -> _Family:
     return FAMILIES[kind]
 
 
+_WEIGHTS, _EXPECTED = "model.safetensors", "the weights of a language model"
+
+
 def _read_weights(folder: Path) -> tuple[Path, dict[str, Tensor]]:
     """The file that names all tensors, and the tensors of one file or of several."""
-    expected = "the weights of a language model"
-    path, index = folder / "model.safetensors", folder / "model.safetensors.index.json"
+    path, index = folder / _WEIGHTS, folder / f"{_WEIGHTS}.index.json"
     if path.exists() or not index.exists():
-        return path, read_tensors(path, expected)[0]
+        return path, read_tensors(path, _EXPECTED)[0]
     found: dict[str, Tensor] = {}
     for file in weight_files(index):
-        tensors, _ = read_tensors(folder / file, expected)
+        tensors, _ = read_tensors(folder / file, _EXPECTED)
         if twice := found.keys() & tensors.keys():
             raise FileError(f"{folder / file}: expected each tensor once; got {min(twice)} again")
         found |= tensors
@@ -300,9 +298,7 @@ def _published_name(family: _Family, name: str) -> str:
     return theirs + (".bias" if kind == "bias" else ".weight")
 
 
-def _convert(
-    path: Path, family: _Family, model: LanguageModel, found: dict[str, Tensor]
-) -> dict[str, Tensor]:
+def _convert(path: Path, family: _Family, model: LanguageModel, found: Tensors) -> Tensors:
     """Our weights from the published tensors."""
     c = model.config
     found = {name: tensor for name, tensor in found.items() if not _BUFFER.fullmatch(name)}
@@ -332,19 +328,16 @@ def _convert(
 
 
 def load_language_model(
-    source: Path | str,
-    device: torch.device | str = "cpu",
-    dtype: torch.dtype | str = "float32",
+    source: Path | str, device: torch.device | str = "cpu", dtype: torch.dtype | str = "float32"
 ) -> TextGenerator:
-    """A published language model.
+    """A trained language model.
 
     Args:
-        source: a folder with config.json, and model.safetensors or several files and their index,
-            of Llama, SmolLM2, Qwen 3, GPT-2, or Pythia and other models of GPT-NeoX; the name of
-            such a model on the Hub, "OWNER/NAME" or "OWNER/NAME@REVISION"; or a GGUF file of
-            Llama's kind.
-        device: where it computes, such as "cuda".
-        dtype: "float32", "bfloat16" or "float16".
+        source: "tatoeba-en", which comes with the package; a folder with config.json, and
+            model.safetensors or several files and their index, of Llama, SmolLM2, Qwen 3, GPT-2,
+            or Pythia and other models of GPT-NeoX; the name of such a model on the Hub,
+            "OWNER/NAME" or "OWNER/NAME@REVISION"; or a GGUF file of Llama's kind.
+        device: where it computes, such as "cuda".   dtype: "float32", "bfloat16" or "float16".
 
     Returns: the model, in evaluation mode, with its tokenizer.
 
@@ -352,8 +345,7 @@ def load_language_model(
         the file, and the field or tensor that is missing, unknown, or not supported; MissingExtra
         for a GGUF file without the extra gguf.
 
-    >>> generator = load_language_model("HuggingFaceTB/SmolLM2-135M")
-    >>> print(generator.generate("The capital of France is", 5, top_k=1))
+    >>> print(load_language_model("tatoeba-en").generate("I don't think", 20, top_k=1))
     """
     known = {str(kind).removeprefix("torch."): kind for kind in _DTYPES}
     kind = known.get(str(dtype).removeprefix("torch."))
@@ -375,6 +367,8 @@ def _load(path: Path) -> TextGenerator:
         stop = _stop(path, found.stop, model.config.vocab)
         return TextGenerator(model, found.tokenizer, stop, found.template, found.symbols)
     contents = read_json(path / "config.json", "the configuration of a language model")
+    if contents.keys() == LanguageModelConfig.__dataclass_fields__.keys():
+        return _load_own(path, contents)
     read_config(path / "config.json", contents)  # before gigabytes are read
     model = _build(path / "config.json", contents, *_read_weights(path))
     told, said = {}, path / "generation_config.json"
@@ -386,6 +380,19 @@ def _load(path: Path) -> TextGenerator:
     stop = _stop(path, ends, model.config.vocab)
     tokenizer, symbols = read_causal_tokenizer(path, contents, told)
     return TextGenerator(model, tokenizer, stop, _read_template(path, told), symbols)
+
+
+def _load_own(folder: Path, contents: dict[str, Any]) -> TextGenerator:
+    """A language model in the book's format, for which each text follows the end of another."""
+    config, path = settings(LanguageModelConfig, contents, str(folder)), folder / _WEIGHTS
+    with torch.device("meta"):
+        model = LanguageModel(config).eval()
+    found = as_floats(path, read_tensors(path, _EXPECTED)[0])
+    weights = check_weights(path, found, {name: p.shape for name, p in model.named_parameters()})
+    tokenizer = read_tokenizer(folder / "tokenizer.json", config.vocab)
+    end = SPECIALS[END]
+    tokenizer.post_processor = TemplateProcessing(f"{end} $A", None, [(end, END)])
+    return TextGenerator(with_weights(model, weights), tokenizer, frozenset({END}))
 
 
 def _ends(path: Path, contents: Mapping[str, Any]) -> list[int]:
@@ -425,9 +432,7 @@ def _read_template(folder: Path, told: Mapping[str, Any]) -> str | None:
     return template
 
 
-def _build(
-    path: Path, contents: Mapping[str, Any], weights: Path, found: dict[str, Tensor]
-) -> LanguageModel:
+def _build(path: Path, contents: Mapping[str, Any], weights: Path, found: Tensors) -> LanguageModel:
     """A model from its configuration and tensors; the files of both are for messages."""
     config, family = read_config(path, contents), _family(path, contents)
     layers = {int(number[1]) for name in found if (number := re.search(r"\.(\d+)\.", f".{name}"))}

@@ -42,8 +42,7 @@ def read_causal_tokenizer(
 ) -> tuple[Tokenizer | None, dict[str, str]]:
     """The tokenizer of a folder, and its symbols by the names that chat templates use.
 
-    Args:
-        config: the contents of config.json.   told: those of tokenizer_config.json.
+    Args: config: the contents of config.json.   told: those of tokenizer_config.json.
 
     Returns: None for the tokenizer if the folder has no tokenizer.json.
 
@@ -130,12 +129,8 @@ def _rules(kind: str, model: dict[str, Any], told: Mapping[str, Any]) -> dict[st
         "unk_token": None, "continuing_subword_prefix": None if llama else "",
         "end_of_word_suffix": None if llama else "", "fuse_unk": llama, "byte_fallback": llama,
     }  # fmt: skip
-    byte_level: dict[str, Any] = {
-        "type": "ByteLevel",
-        "add_prefix_space": bool(prefix),
-        "trim_offsets": True,
-    }
-    byte_level["use_regex"] = kind != "Qwen2Tokenizer"
+    byte_level: dict[str, Any] = {"type": "ByteLevel", "add_prefix_space": bool(prefix)}
+    byte_level |= {"trim_offsets": True, "use_regex": kind != "Qwen2Tokenizer"}
     rules: dict[str, Any] = {"model": given, "added_tokens": [], "normalizer": {"type": "NFC"}}
     rules |= {"pre_tokenizer": byte_level, "decoder": byte_level}
     if kind == "GPT2Tokenizer":

@@ -19,9 +19,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 # Limits of time and of memory, and characters of a conversation.
 _SECONDS, _MEMORY, _LONGEST = 10, 1 << 30, 10_000_000
-_START = (
-    "import runpy, sys; sys.path += sys.argv[2:]; runpy.run_path(sys.argv[1], None, '__main__')"
-)
+_RUN = "import runpy, sys; sys.path += sys.argv[2:]; runpy.run_path(sys.argv[1], None, '__main__')"
 
 
 def fill_template(
@@ -38,7 +36,7 @@ def fill_template(
     names = {"messages": [*map(dict, messages)], "tools": None, "documents": None}
     given = json.dumps([template, names | {"add_generation_prompt": True} | dict(symbols)])
     # -I keeps modules of the current folder from replacing those of Python.
-    command = [sys.executable, "-I", "-c", _START, __file__, *filter(None, sys.path)]
+    command = [sys.executable, "-I", "-c", _RUN, __file__, *filter(None, sys.path)]
     try:
         done = subprocess.run(command, input=given.encode(), capture_output=True, timeout=_SECONDS)
     except subprocess.TimeoutExpired:
@@ -72,11 +70,7 @@ def _to_json(
 ) -> str:
     """The filter `tojson` as templates expect it; Jinja's own escapes HTML."""
     return json.dumps(
-        value,
-        ensure_ascii=ensure_ascii,
-        indent=indent,
-        separators=separators,
-        sort_keys=sort_keys,
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
 
 
@@ -85,10 +79,8 @@ def _refuse(message: str) -> None:
 
 
 def _fill(template: str, names: dict[str, Any]) -> str:
-    extensions = [loopcontrols, _Generation]
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=extensions
-    )
+    environment = ImmutableSandboxedEnvironment(extensions=[loopcontrols, _Generation])
+    environment.trim_blocks = environment.lstrip_blocks = True
     environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = lambda format: datetime.now().strftime(format)

@@ -12,11 +12,7 @@ import torch
 from annotated.data import PAD, START, UNK
 from annotated.decoding import length_penalty
 from annotated.machinery.errors import InputError, extra
-from annotated.machinery.formats.export import (
-    POSITIONS,
-    export_model,
-    piece_names,
-)
+from annotated.machinery.formats.export import POSITIONS, export_model, piece_names
 from annotated.machinery.translator import Translation, Translator
 
 

@@ -182,8 +182,7 @@ def _set_layer(spec: Any, layer: Any) -> None:
 def ctranslate2_spec(model: EncoderDecoder, source: list[str], target: list[str]) -> Any:
     """Describe a model to CTranslate2; the result has yet to be validated and written.
 
-    Args:
-        source, target: the pieces of each side in the order of their ids.
+    Args: source, target: the pieces of each side in the order of their ids.
 
     Raises: MissingExtra, or InputError for heads that are not d_model / h wide.
     """
@@ -226,8 +225,7 @@ def piece_names(tokenizer: Tokenizer, vocab: int) -> list[str]:
 def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) -> None:
     """Write a model in the format of CTranslate2, with its tokenizer.
 
-    Args:
-        folder: an existing folder.   half: store weights in 16 bits.
+    Args: folder: an existing folder.   half: store weights in 16 bits.
 
     Raises: as `ctranslate2_spec`.
     """
@@ -262,7 +260,7 @@ def check_exportable(model: EncoderDecoder, form: str) -> None:
     wanted = f"the paper's model, which is all that {form} can express"
     if model.parts:
         raise InputError(f"expected {wanted}; got {named_parts(model.parts)}")
-    for each in fields(model.config):
+    for each in reversed(fields(model.config)):  # the decoder before its details
         if each.name not in _KNOWN and (value := getattr(model.config, each.name)) != each.default:
             differs = f"{each.name}={value!r}"
             raise InputError(f"expected {each.name}={each.default!r} in {wanted}; got {differs}")

@@ -134,9 +134,7 @@ def _read_settings(path: Path, items: dict[str, _Item]) -> dict[str, str]:
     return {key: " ".join(value.split()).strip("\"'") for key, value in found}
 
 
-def _read_config(
-    path: Path, items: dict[str, _Item], vocabularies: tuple[int, int]
-) -> TransformerConfig:
+def _read_config(path: Path, items: dict[str, _Item], sizes: tuple[int, int]) -> TransformerConfig:
     """Our configuration of a model; removes its settings from `items`."""
     found = _read_settings(path, items)
     tied = found.get("tied-embeddings-all") == "true"
@@ -149,7 +147,7 @@ def _read_config(
             got = f"got {found.get(name)!r:.80}"
             raise FileError(f"{path}: expected {name}: {values[0]!r}, in special:model.yml; {got}")
     ours: dict[str, object] = {
-        "src_vocab": vocabularies[0], "tgt_vocab": vocabularies[1], "tie_embeddings": tied,
+        "src_vocab": sizes[0], "tgt_vocab": sizes[1], "tie_embeddings": tied,
         "positions": "endpoint", "bias": True, "norm_eps": 1e-9,
         "activation": found.get("transformer-ffn-activation", "swish"),
     }  # fmt: skip

@@ -1,8 +1,7 @@
 """Language models of Llama's kind in GGUF, the file format of llama.cpp.
 
 The content of such a file is returned in the form of a folder of the Hub, so that
-`annotated.machinery.formats.causal` checks both in the same way. Quantized weights are converted
-to single precision.
+`annotated.machinery.formats.causal` checks both in the same way. Quantized weights become float32.
 """
 
 from collections.abc import Mapping

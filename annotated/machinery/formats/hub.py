@@ -1,8 +1,7 @@
 """The location of a model: in the package, in a folder, or on the Hugging Face Hub.
 
 A name on the Hub is first looked up in the cache of huggingface_hub, so that a model that was
-loaded once stays the same and needs no network. Only files that `load_pretrained` reads are
-downloaded.
+loaded once stays the same and needs no network. Only files that are read are downloaded.
 """
 
 import errno
@@ -51,41 +50,38 @@ def _snapshot(
         optional: names of files that change the output where they exist. Another program may have
             downloaded a model without them, so their absence is noted in the cache.
     """
-    from huggingface_hub import (
-        hf_hub_download,
-        model_info,
-        snapshot_download,
-        try_to_load_from_cache,
-    )
+    import huggingface_hub as library
     from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
     repo, _, revision = name.partition("@")
     at, unknown, cached = revision or "main", [*optional], None
     try:
         with suppress(LocalEntryNotFoundError):
-            folder = snapshot_download(
+            folder = library.snapshot_download(
                 repo, allow_patterns=files, local_files_only=True, revision=at
             )
             cached = Path(folder) if complete(Path(folder)) else None
-            unknown = [x for x in optional if try_to_load_from_cache(repo, x, revision=at) is None]
+            unknown = [
+                x for x in optional if library.try_to_load_from_cache(repo, x, revision=at) is None
+            ]
             if cached and not unknown:
                 return cached
             if cached:  # the same model, even if there is another one on the Hub by now
                 at = cached.name
         # The only way to list the files that does not retry for half a minute.
-        there = {file.rfilename for file in model_info(repo, revision=at).siblings or ()}
+        there = {file.rfilename for file in library.model_info(repo, revision=at).siblings or ()}
         folder = str(cached)
         if not cached or {*unknown} & there:
             if not cached:
                 say(f"{name}: there is no such folder here, so it is downloaded from the Hub")
             chosen = [file for file in weights if file in there][:1]
-            folder = snapshot_download(repo, allow_patterns=[*files, *chosen], revision=at)
+            folder = library.snapshot_download(repo, allow_patterns=[*files, *chosen], revision=at)
             if chosen == [_INDEX]:
                 shards = weight_files(Path(folder) / _INDEX)
-                snapshot_download(repo, allow_patterns=shards, revision=at)
+                library.snapshot_download(repo, allow_patterns=shards, revision=at)
         for file in {*unknown} - there:
             with suppress(EntryNotFoundError):  # the library notes the absence
-                hf_hub_download(repo, file, revision=at)
+                library.hf_hub_download(repo, file, revision=at)
         return Path(folder)
     except FileError:
         raise
@@ -100,7 +96,9 @@ def _snapshot(
             say(f"{name}: {missing}, and the Hub could not be asked for them: {reason}")
             return cached
         wanted = f"{name}: expected a folder that exists, or a model of the Hub"
-        raise FileError(f"{wanted}; got: {reason}") from error
+        answered = hasattr(error, "response") or isinstance(error, ValueError)
+        got = reason if answered else f"no answer from the Hub, {reason}"
+        raise FileError(f"{wanted}; got: {got}") from error
 
 
 def _is_on_hub(name: str) -> bool:
@@ -129,8 +127,7 @@ def weight_files(index: Path) -> list[str]:
 def hub_folder(name: str) -> Path:
     """The local folder of a model on the Hub, downloaded unless it is in the cache.
 
-    Args:
-        name: "OWNER/NAME", or "OWNER/NAME@REVISION" with a branch, a tag or a hash.
+    Args: name: "OWNER/NAME", or "OWNER/NAME@REVISION" with a branch, a tag or a hash.
 
     Raises: FileError if the Hub cannot be reached or has no such model.
     """
@@ -146,16 +143,19 @@ def hub_folder(name: str) -> Path:
 def language_model_folder(source: str | Path) -> Path:
     """A folder or file unchanged, or the local folder of a model on the Hub as from `hub_folder`.
 
-    Raises: InputError if it is neither; FileError if the Hub cannot be reached or has no such
-        model.
+    Raises: InputError if it is neither; FileError if the Hub has no such model or answer.
     """
     if not isinstance(source, str | Path):
         raise InputError(f"expected a model as a string or a Path; got {type(source).__name__}")
     name = str(source)
     if os.path.exists(name) or os.path.exists(name.partition("/")[0]) or name.endswith(".gguf"):
         return Path(name)
+    known = _of_package("scale_embeddings")
+    if name in known:
+        return resource_path("models") / name
     if not _is_on_hub(name):
-        wanted = "a folder, a GGUF file, or a model of the Hub as OWNER/NAME"
+        places = "a folder, a GGUF file, or a model of the Hub as OWNER/NAME"
+        wanted = ", ".join([*known, places])
         raise InputError(f"expected {wanted}; got {name[:80]!r}")
 
     def complete(folder: Path) -> bool:
@@ -168,21 +168,33 @@ def language_model_folder(source: str | Path) -> Path:
     return _snapshot(name, files, [_WEIGHTS[0], _INDEX], complete, _LANGUAGE)
 
 
+def card_license(folder: Path) -> str | None:
+    """The license that the card in a folder names, if there is one."""
+    from huggingface_hub import metadata_load
+
+    with suppress(Exception):  # a card that cannot be read
+        about = metadata_load(folder / "README.md") or {}
+        named = about.get("license_name") or about.get("license")
+        return named if isinstance(named, str) else None
+    return None
+
+
 def describe_card(folder: Path, name: str, languages: list[str]) -> list[str]:
     """License and revision of a published model, and how a text for it must begin, in lines.
 
-    Args:
-        languages: symbols, with one of which a text must begin; may be empty.
+    Args: languages: symbols, with one of which a text must begin; may be empty.
     """
-    from huggingface_hub import metadata_load
-
-    named = None
-    with suppress(Exception):  # a card that cannot be read
-        named = (metadata_load(folder / "README.md") or {}).get("license")
-    license = f"license {named}" if isinstance(named, str) else "its card names no license"
+    named = card_license(folder)
+    license = f"license {named}" if named else "its card names no license"
     revision = f", revision {folder.name}" if re.fullmatch("[0-9a-f]{40}", folder.name) else ""
     begin = f"{name}: a text must begin with one of {' '.join(languages)}"
     return [f"{name}{revision}: {license}", *[begin] * bool(languages)]
+
+
+def _of_package(field: str) -> list[str]:
+    """The models of the package whose configuration has this field."""
+    configs = resource_path("models").glob("*/config.json")
+    return sorted(path.parent.name for path in configs if f'"{field}"' in path.read_text("utf-8"))
 
 
 def model_folder(name: str | Path) -> Path:
@@ -192,16 +204,15 @@ def model_folder(name: str | Path) -> Path:
     """
     if not isinstance(name, str | Path):
         raise InputError(f"expected a model as a string or a Path; got {type(name).__name__}")
-    models = resource_path("models")
-    folder = Path(name) if os.path.isdir(name) else models / str(name)
+    known = _of_package("src_vocab")
+    own = str(name) in known and not os.path.isdir(name)
+    folder = resource_path("models") / name if own else Path(name)
     files = "config.json", "model.safetensors", "training.json"  # the last: a run that may train
     ours = any(os.path.isfile(folder / file) for file in files)
     if ours or is_firefox(folder):
         return folder
     if _is_on_hub(str(name)):
         return hub_folder(str(name))
-    configs = {path.parent.name: path.read_text("utf-8") for path in models.glob("*/config.json")}
-    known = sorted(name for name, config in configs.items() if "src_vocab" in config)
     wanted = f"a folder with model.safetensors, or a model out of {', '.join(known)}"
     hint = "a model of the Hub is called OWNER/NAME"
     if _NAME.fullmatch(str(name)):

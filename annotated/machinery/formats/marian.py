@@ -179,8 +179,7 @@ def read_marian(folder: Path, contents: dict[str, Any]) -> own.LoadedModel:
     Its vocabulary consists of two SentencePiece models and vocab.json, or is our own file if
     `write_marian` wrote it.
 
-    Args:
-        contents: the contents of its config.json.
+    Args: contents: the contents of its config.json.
 
     Raises: MissingFile or FileError that names the file and the difference.
     """
@@ -201,10 +200,7 @@ def read_marian(folder: Path, contents: dict[str, Any]) -> own.LoadedModel:
     found = own.check_weights(weights_path, found, shapes)
     found[_LOGITS] = found[_LOGITS][0]
     order = sines_first(d_model)
-    weights = {
-        name: reorder(name, found[_published_name(name)], order)
-        for name, _ in model.named_parameters()
-    }
+    weights = {x: reorder(x, found[_published_name(x)], order) for x, _ in model.named_parameters()}
     if rows is not None:
         weights |= {name: weights[name][torch.tensor(rows)] for name in (_EMBEDDING, _BIAS)}
         first = {row: i for i, row in reversed(list(enumerate(rows)))}
@@ -239,8 +235,7 @@ def write_marian(translator: Any, folder: Path, half: bool = False) -> None:
         translator: a `Translator`, whose module imports this one.
         folder: created if necessary.   half: store weights in 16 bits.
 
-    Raises: InputError if the format cannot represent the model; FileError if the folder cannot
-        be written to.
+    Raises: InputError if the format cannot represent the model; FileError if it cannot be written.
     """
     model, c = translator.model, translator.model.config
     config = _published_config(c) | {"dtype": "float16" if half else "float32"}
@@ -259,7 +254,8 @@ def write_marian(translator: Any, folder: Path, half: bool = False) -> None:
     search = {"suppress_tokens": [START, PAD, UNK], "max_length": 512}
     search |= {"num_beams": BEAM, "length_penalty": POWER}
     search |= {name: value for name, value in config.items() if name.endswith("_token_id")}
-    source = vocabularies.with_end(translator.tokenizer)
+    source = Tokenizer.from_str(translator.tokenizer.to_str())
+    source.post_processor = vocabularies.ADDS_END  # as transformers expects
     vocabularies.write_tokenizers(folder, source, translator.target_tokenizer)
     written = {"tokenizer_config.json": tokenizer, "generation_config.json": search}
     for file, contents in (written | {"config.json": config}).items():

@@ -6,8 +6,7 @@ its name in `named_parameters`, and the buffers that parts of the caller's store
 the names of such parts, and whoever loads the model gives them again: a folder must not run code.
 If this is exact, a matrix is stored in 8 bits, as integers and their divisor, which is called
 NAME.multiplier. The header also contains the configuration and the SHA-256 of vocabulary and
-weights, so that a damaged or exchanged file is detected. Every model that passes the readers can
-translate.
+weights, so that a damaged or exchanged file is detected. Every model that is read can translate.
 """
 
 import json
@@ -74,8 +73,7 @@ def empty_model(
 ) -> EncoderDecoder:
     """Build a model; the paper's on the meta device, where nothing is allocated or initialized.
 
-    Args:
-        names: of the weights.   path: of the configuration.   build: makes the model.
+    Args: names: of the weights.   path: of the configuration.   build: makes the model.
 
     Raises: FileError if `config` has a different number of layers or is too large to build.
     """
@@ -111,8 +109,7 @@ def check_weights(
 ) -> dict[str, Tensor]:
     """Copy the tensors of a file in single precision; they no longer depend on the file.
 
-    Args:
-        own: of the model; its buffers may contain any numbers, of their own type.
+    Args: own: of the model; its buffers may contain any numbers, of their own type.
 
     Raises: FileError that names the file and the tensor unless these are exactly the tensors of
         `shapes`, of finite floating-point numbers.
@@ -158,14 +155,13 @@ def read_own(folder: Path, contents: dict[str, Any], build: Build | None = None)
         contents: the contents of its config.json.
         build: makes the model; needed if the model has parts that are not the paper's.
 
-    Raises: MissingFile or FileError that names the file; InputError that names the parts that the
-        caller has to give.
+    Raises: MissingFile or FileError that names the file; InputError that names the parts to give.
     """
     path, weights_path = folder / "config.json", folder / "model.safetensors"
     noted = contents.pop("parts", {})
     config = settings(TransformerConfig, contents, str(path))
     found, header = files.read_tensors(weights_path, f"the weights of the model in {path}")
-    stored, found = found, _as_floats(weights_path, found)
+    stored, found = found, as_floats(weights_path, found)
     loaded = described_model(weights_path, found, config, noted, build, path)
     with reading(weights_path, "a description of the model in its header"):
         said, own = json.loads(header["model"]), asdict(config)
@@ -199,11 +195,11 @@ def described_model(
     Raises: as `read_own`.
     """
     folder = path.parent
+    wanted = f"expected the parts of the model in {folder}, {named_parts(noted)}"
     if noted and build is None:
-        raise InputError(f"expected the parts of the model in {folder} again: {named_parts(noted)}")
+        raise InputError(f"{wanted}, which are given in Python: {loading_code(folder, noted)}")
     model = empty_model(config, found, described or path, build or build_model)
     if model.parts != noted:
-        wanted = f"expected the parts of the model in {folder}, {named_parts(noted)}"
         raise InputError(f"{wanted}; got {named_parts(model.parts)}")
     tensors = model_tensors(model)
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
@@ -215,13 +211,21 @@ def described_model(
 def named_parts(parts: Any) -> str:
     """Names of parts as they are given to `load_pretrained`."""
     named = parts.items() if isinstance(parts, dict) else [("parts", parts)]
-    return ", ".join(f"{name}={part}" for name, part in named)[:200] or "the paper's"
+    code = lambda part: re.sub(r"^([^(]+)\((.*)\)$", r"partial(\1, \2)", str(part))
+    return ", ".join(f"{name}={code(part)}" for name, part in named)[:200] or "the paper's"
+
+
+def loading_code(folder: str | Path, parts: Any) -> str:
+    """The code that loads a model with these parts; a `build` brings all of them."""
+    whole = isinstance(parts, dict) and "build" in parts
+    given = named_parts({"build": parts["build"]} if whole else parts)
+    return f'annotated.load_pretrained("{folder}"{f", {given}" * bool(parts)})'
 
 
 _MULTIPLIER = ".multiplier"
 
 
-def _as_floats(path: Path, found: Tensors) -> dict[str, Tensor]:
+def as_floats(path: Path, found: Tensors) -> dict[str, Tensor]:
     """Weights, with 8-bit matrices divided by their multipliers."""
     weights = dict(found)
     for name in found:

@@ -61,8 +61,7 @@ class PieceModel(NamedTuple):
 def read_piece_model(path: Path, special: bool = False) -> PieceModel:
     """Read a SentencePiece model of the kind that OPUS-MT or Firefox uses.
 
-    Args:
-        special: allow user-defined pieces, and bytes for letters that no piece contains.
+    Args: special: allow user-defined pieces, and bytes for letters that no piece contains.
 
     Raises: MissingFile or FileError that names the file.
     """
@@ -98,8 +97,7 @@ def unigram_tokenizer(model: PieceModel, pieces: list[str]) -> Tokenizer:
     """A tokenizer that splits text as a SentencePiece model does and numbers pieces as a list.
 
     A piece that only the other side has must have a number but never match. Here it ends in a
-    space, which no text contains when it is split, because spaces are written as ▁; decoding
-    removes it.
+    space, which no text contains when it is split, as its spaces are ▁; decoding removes it.
     """
     whole = [piece for piece in pieces if piece.startswith(">>") and piece.endswith("<<")]
     whole += [piece for piece, kind in model.kinds.items() if kind == _USER_DEFINED]

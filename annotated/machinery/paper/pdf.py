@@ -265,8 +265,7 @@ def extract_paper(pdf: str | Path) -> dict[str, list[str]]:
 
     Returns: the paragraphs of each section. Sections are named "abstract", "1", "3.2.1" and so on,
         "acknowledgements", "figure-1" to "figure-5" and "table-1" to "table-4" (captions), and
-        "footnote-1" to "footnote-5". Displayed equations are omitted; the text after one is a
-        separate paragraph.
+        "footnote-1" to "footnote-5". Equations are omitted; the text after one is separate.
 
     The PDF is read in a process with limits of time and memory, because it may require any amount.
 

@@ -13,7 +13,6 @@ import re
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import resource_path, write_text, writing
@@ -38,12 +37,6 @@ def paper_folder() -> Path:
     return user_cache_path("annotated") / "paper"
 
 
-def _is_paper(found: Any) -> bool:
-    """Whether stored text has the form of a result of `extract_paper`."""
-    whole = isinstance(found, dict) and found.keys() >= PARTS
-    return whole and all(isinstance(x, list) and {*map(type, x)} <= {str} for x in found.values())
-
-
 def _read(pdf: Path) -> dict[str, list[str]]:
     """The paper in a PDF, or its stored text if this PDF has been read before."""
     check_pdf(pdf)
@@ -51,7 +44,8 @@ def _read(pdf: Path) -> dict[str, list[str]]:
     stored = paper_folder() / f"{digest[:16]}.json"
     with suppress(OSError, ValueError):  # not there yet, or damaged
         paper = json.loads(stored.read_text(encoding="utf-8"))
-        if _is_paper(paper):
+        whole = isinstance(paper, dict) and paper.keys() >= PARTS
+        if whole and all(isinstance(x, list) and {*map(type, x)} <= {str} for x in paper.values()):
             return paper
     paper = extract_paper(pdf)
     with suppress(OSError):  # if the folder cannot be written, this only costs time

@@ -91,8 +91,7 @@ def padded_pair(
     On a GPU, widths are rounded up to multiples of eight, which speeds up its matrix products; the
     token budget is applied before, so that a run has the same batches on every device.
 
-    Args:
-        shape: rows, of which those without a pair have one symbol, and length; None: as needed.
+    Args: shape: rows, of which those without a pair have one symbol, and length; None: as needed.
     """
     rows, multiple = shape or (len(numbers), 1 if device.type == "cpu" else 8)
     sides = []

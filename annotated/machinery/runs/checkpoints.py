@@ -8,7 +8,7 @@ includes the SHA-256 of its content, which detects damage by a disk.
 import json
 import os
 import re
-from collections.abc import Mapping
+import warnings
 from dataclasses import asdict, dataclass, field, fields
 from itertools import count
 from pathlib import Path
@@ -18,16 +18,19 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
+from annotated.machinery import files
+from annotated.machinery.corpora.languages import two_letters
+from annotated.machinery.corpora.registry import parse_data
 from annotated.machinery.errors import FileError, InputError
-from annotated.machinery.files import (
-    digest,
-    read_json,
-    read_tensors,
-    reading,
-    settings,
-    write_tensors,
+from annotated.machinery.files import digest, read_json, read_tensors, reading, settings
+from annotated.machinery.formats.hub import model_folder
+from annotated.machinery.formats.own import (
+    Build,
+    LoadedModel,
+    Tensors,
+    described_model,
+    model_tensors,
 )
-from annotated.machinery.formats.own import Build, LoadedModel, described_model, model_tensors
 from annotated.machinery.progress import say
 from annotated.machinery.runs.logs import Progress, dev_losses
 from annotated.training import TrainingConfig, model_config
@@ -67,9 +70,7 @@ def checkpoint_tensors(model: nn.Module, optimizer: Optimizer) -> dict[str, Tens
     return tensors | {f"model.{name}": tensor for name, tensor in model_tensors(model).items()}
 
 
-def check_tensors(
-    path: Path, tensors: Mapping[str, Tensor], model: nn.Module, optimizer: Optimizer
-) -> None:
+def check_tensors(path: Path, tensors: Tensors, model: nn.Module, optimizer: Optimizer) -> None:
     """Raise FileError, which names the first difference, unless these tensors can be restored."""
     wanted, got = (
         {name: f"{tuple(x.shape)} of {x.dtype}" for name, x in some.items()}
@@ -80,7 +81,7 @@ def check_tensors(
         raise FileError(f"{path}: expected {_CHECKPOINT}, with {name} {both}")
 
 
-def restore_tensors(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str, Tensor]) -> None:
+def restore_tensors(model: nn.Module, optimizer: Optimizer, tensors: Tensors) -> None:
     """Restore a model and its optimizer from the tensors of `checkpoint_tensors`."""
     for name, tensor in model_tensors(model).items():
         tensor.data.copy_(tensors[f"model.{name}"])
@@ -93,14 +94,13 @@ def restore_tensors(model: nn.Module, optimizer: Optimizer, tensors: Mapping[str
 def write_checkpoint(path: Path, tensors: dict[str, Tensor], state: RunState) -> None:
     """Write tensors, and the state of a run as JSON."""
     text = json.dumps(asdict(state))
-    write_tensors(path, tensors, {"state": text, "sha256": digest(tensors, text)})
+    files.write_tensors(path, tensors, {"state": text, "sha256": digest(tensors, text)})
 
 
 def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], RunState]:
     """Tensors and state of a checkpoint.
 
-    Raises: MissingFile if there is none; FileError if the file is truncated, altered, or has
-        another content.
+    Raises: MissingFile if there is none; FileError if it is truncated, altered, or another file.
     """
     tensors, metadata = read_tensors(path, _CHECKPOINT)
     with reading(path, _CHECKPOINT):
@@ -109,7 +109,7 @@ def read_checkpoint(path: Path) -> tuple[dict[str, Tensor], RunState]:
         return tensors, settings(RunState, json.loads(metadata["state"]), str(path))
 
 
-def model_weights(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def model_weights(tensors: Tensors) -> dict[str, Tensor]:
     """The weights and buffers of the model in a checkpoint."""
     return {name[6:]: x for name, x in tensors.items() if name.startswith("model.")}
 
@@ -145,21 +145,20 @@ def find_checkpoint(folder: Path, wanted: str | int | None = None) -> Path:
     Raises: InputError if there is none.
     """
     found = {str(_update(path)): [path] for path in list_checkpoints(folder)}
-    numbers = ", ".join(found) or "none"
+    numbers = ", ".join(found)
     found |= {"best": best_first(folder), "last": newest_first(folder)}
     found["None"] = found["best"] or found["last"]
     if paths := found.get(str(wanted)):
         return paths[0]
     asked = "a checkpoint" if wanted is None else f"checkpoint {str(wanted)!r:.80}"
-    there = f"best, last, or an update out of: {numbers}"
+    there = f"best, last, or an update out of: {numbers}" if found["last"] else "none yet"
     raise InputError(f"expected {asked} in the folder of a run; {folder} has {there}")
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
     """The latest undamaged checkpoint; damaged ones after it are renamed and reported.
 
-    Raises: FileError if the disk cannot be read, or if a checkpoint has another's name; then
-        nothing is renamed.
+    Raises: FileError, and renames nothing, if the disk cannot be read or a name is another's.
     """
     for path in newest_first(folder):
         try:
@@ -208,6 +207,17 @@ def read_config(folder: Path) -> TrainingConfig:
     if "weights" in values:  # the name of this option in version 0.1.0
         values["from_"] = values.pop("weights")
     return settings(TrainingConfig, values, str(path))
+
+
+def check_languages(name: str | Path, data: str) -> None:
+    """Warn of data in other languages than those that the model of a run was trained on."""
+    folder = model_folder(name)
+    if (folder / "training.json").exists():
+        both = (parse_data(each)[1:] for each in (read_config(folder).data, data))
+        was, now = ("-".join(map(two_letters, pair)) for pair in both)
+        if was != now:
+            told = f"{name} was trained on {was}, and the languages of {data} are {now}"
+            warnings.warn(told, stacklevel=2)
 
 
 def read_run(

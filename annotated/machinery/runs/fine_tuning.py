@@ -8,6 +8,7 @@ from annotated.machinery.errors import InputError
 from annotated.machinery.formats.own import Build
 from annotated.machinery.formats.pretrained import read_model
 from annotated.machinery.options import flag_of
+from annotated.machinery.runs.checkpoints import check_languages
 from annotated.model import ModelOptions
 from annotated.training import TrainingConfig
 
@@ -38,8 +39,7 @@ def fine_tuning(
 ) -> TrainingConfig:
     """The configuration of a run that continues from a trained model, for `train`.
 
-    It has the architecture and vocabulary of the model, and other defaults than `TrainingConfig`:
-    `DEFAULTS`.
+    It has the architecture and vocabulary of the model, and `DEFAULTS` of its own.
 
     Args:
         model, checkpoint, build: as for `load_pretrained`.
@@ -52,6 +52,7 @@ def fine_tuning(
     """
     if "data" not in changes:
         raise InputError("expected data, the sentence pairs on which to train")
+    check_languages(model, changes["data"])
     translator, _ = read_model(model, checkpoint or None, build)
     config = translator.model.config
     if not config.tie_embeddings:

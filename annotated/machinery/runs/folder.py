@@ -14,18 +14,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 
+from annotated.machinery import files
 from annotated.machinery.corpora.prepared import PreparedCorpus
+from annotated.machinery.corpora.registry import full_paths
 from annotated.machinery.corpora.vocabularies import VOCABULARIES
 from annotated.machinery.errors import FileError, InputError, MissingFile, check_whole
-from annotated.machinery.files import (
-    is_part,
-    locked,
-    named_in_utf8,
-    output_file,
-    read_json,
-    reading,
-    write_text,
-)
+from annotated.machinery.files import is_part, named_in_utf8, read_json, reading, write_text
 from annotated.machinery.formats.own import save_model
 from annotated.machinery.runs import checkpoints
 from annotated.machinery.runs.checkpoints import read_config
@@ -45,9 +39,9 @@ def run_lock(folder: Path) -> Iterator[None]:
     """
     check_folder(folder)
     for name in "model.safetensors", "config.json", "log.html", "README.md", checkpoints.SAVED:
-        output_file(folder / name)
+        files.output_file(folder / name)
     new, advice = not folder.exists(), "wait until it ends, stop it, or choose another --out"
-    with locked(folder / ".lock", f"another process trains in {folder}; {advice}"):
+    with files.locked(folder / ".lock", f"another process trains in {folder}; {advice}"):
         try:
             yield
         except BaseException:
@@ -72,6 +66,15 @@ def check_folder(folder: Path) -> None:
         raise InputError(f"{wanted}; got {folder}, which contains {strange[0]}")
 
 
+_NOTED = "the folder and the SHA-256 of the run's corpus"
+
+
+def trained_data(folder: Path) -> str:
+    """The data that a model was trained on, with the full paths of files if the run noted them."""
+    note = read_json(path, _NOTED) if (path := folder / "corpus.json").exists() else {}
+    return note.get("data") or read_config(folder).data
+
+
 def open_noted(run: Path, moved: str = "") -> PreparedCorpus:
     """The corpus of a run, from the location in corpus.json or from where it has moved.
 
@@ -80,9 +83,8 @@ def open_noted(run: Path, moved: str = "") -> PreparedCorpus:
     Raises: FileError if it, corpus.json, or the run's vocabulary is damaged or a different one.
     """
     path = run / "corpus.json"
-    expected = "the folder and the SHA-256 of the run's corpus"
-    note = read_json(path, expected)
-    with reading(path, expected):
+    note = read_json(path, _NOTED)
+    with reading(path, _NOTED):
         place, checksum = run / note["folder"], note["sha256"]
     try:
         corpus = PreparedCorpus.open(moved or place)
@@ -100,8 +102,7 @@ def find_or_prepare_corpus(config: TrainingConfig, resume: bool, processes: int)
 
     Only the first process calls this. It writes nothing except the corpus of a new run.
 
-    Args:
-        resume: as for `start_run`.   processes: number of processes that wait for the corpus.
+    Args: resume: as for `start_run`.   processes: number of processes that wait for the corpus.
 
     Raises: InputError if the folder contains a run that is not to be continued, another run, or
         something else; as `PreparedCorpus.find_or_prepare` and `open_noted`.
@@ -128,13 +129,16 @@ def note_run(config: TrainingConfig, corpus: PreparedCorpus) -> None:
     """Mark the folder as that of a run, or record the options with which its run continues."""
     folder = Path(config.out)
     write_text(folder / "training.json", json.dumps(asdict(config), indent=2) + "\n")
-    if not (folder / "corpus.json").exists():
+    path, note = folder / "corpus.json", {"data": full_paths(config.data)}
+    if path.exists():  # it may continue in another folder than it began in
+        note = read_json(path, _NOTED)
+    else:
         corpus.copy_vocabulary(folder)
     # A corpus inside the run's folder moves with the run.
     inside = os.path.realpath(corpus.folder.parent) == os.path.realpath(folder)
     place = corpus.folder.name if inside else os.path.realpath(corpus.folder)
-    note = {"folder": place, "sha256": corpus.manifest.sha256}
-    write_text(folder / "corpus.json", json.dumps(note, indent=1) + "\n")
+    note |= {"folder": place, "sha256": corpus.manifest.sha256}
+    write_text(path, json.dumps(note, indent=1) + "\n")
 
 
 def average_run(folder: Path, last: int = 0) -> None:
@@ -163,4 +167,4 @@ def average_run(folder: Path, last: int = 0) -> None:
     mean |= {name: tensors[f"model.{name}"] for name in buffers}
     save_model(folder, mean, model_config(config), parts=state.parts, buffers=buffers)
     sizes = [tensor.numel() for name, tensor in mean.items() if name not in buffers]
-    write_card(replace(config, out=str(folder)), sum(sizes), len(chosen))
+    write_card(replace(config, out=str(folder)), sum(sizes), len(chosen), state.parts)

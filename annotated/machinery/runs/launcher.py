@@ -1,9 +1,9 @@
 """Training in the background, started from a notebook and independent of it."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
+from subprocess import STDOUT, Popen
 
 import torch
 
@@ -20,7 +20,7 @@ def train_command(config: TrainingConfig, processes: int, resume: bool = False) 
     return words + train_options(config)
 
 
-def launch(config: TrainingConfig, processes: int = 0, resume: bool = False) -> subprocess.Popen:
+def launch(config: TrainingConfig, processes: int = 0, resume: bool = False) -> Popen:
     """Start `annotated train` in the background; output is appended to output.txt in its folder.
 
     Args:
@@ -40,6 +40,4 @@ def launch(config: TrainingConfig, processes: int = 0, resume: bool = False) -> 
     command = train_command(config, processes, resume)
     with (folder / "output.txt").open("a", encoding="utf-8") as output:
         # Ctrl-C in the notebook does not reach the new session.
-        return subprocess.Popen(
-            command, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
-        )
+        return Popen(command, stdout=output, stderr=STDOUT, start_new_session=True)

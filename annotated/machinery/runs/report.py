@@ -5,6 +5,8 @@ The page log.html draws the log; it needs no network, and is written anew at eac
 
 import json
 import shlex
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from html import escape
 from importlib.resources import files
@@ -20,9 +22,13 @@ from annotated.machinery.corpora.encoding import EncodedPairs
 from annotated.machinery.corpora.languages import two_letters
 from annotated.machinery.corpora.registry import known_corpora, parse_data
 from annotated.machinery.corpora.vocabularies import read_tokenizers
+from annotated.machinery.errors import InputError
 from annotated.machinery.files import write_text
 from annotated.machinery.formats.card import fill_card
+from annotated.machinery.formats.hub import card_license, model_folder
+from annotated.machinery.formats.own import loading_code, named_parts
 from annotated.machinery.palette import PALETTE
+from annotated.machinery.runs.checkpoints import read_config
 from annotated.machinery.runs.fine_tuning import train_options
 from annotated.machinery.runs.logs import RunLog, read_log
 from annotated.machinery.scoring import WITHOUT_SPACES, bleu
@@ -48,8 +54,7 @@ class DevelopmentSample:
 
     Their text is that of their pieces, because a prepared corpus contains no other.
 
-    Args:
-        folder: with the vocabulary.   pairs: the development set.
+    Args: folder: with the vocabulary.   pairs: the development set.
     """
 
     def __init__(self, folder: Path, config: TrainingConfig, pairs: EncodedPairs) -> None:
@@ -90,31 +95,50 @@ def write_page(config: TrainingConfig, examples: list[Example], ended: bool) -> 
     write_text(folder / "log.html", text)
 
 
-def write_card(config: TrainingConfig, size: int, averaged: int) -> None:
+def _named_data(data: str) -> str:
+    """The corpora of a run with their licenses; files of the user's by their names."""
+    named = []
+    for name in parse_data(data)[0].split("+"):
+        files = ", ".join(Path(file).name for file in name.split(","))
+        each = known_corpora().get(name)
+        named += [f"{each.title} ({each.source}), license: {each.license}" if each else files]
+    return "; ".join(named)
+
+
+def _origin(name: str) -> str:
+    """The model that a run continues, with its license or that of its data, if they are known."""
+    told = f"; from the weights of {Path(name).name if Path(name).exists() else name}"
+    with suppress(InputError):
+        folder = model_folder(name)
+        if license := card_license(folder):
+            return f"{told}, license: {license}"
+        return f"{told}, trained on {_named_data(read_config(folder).data)}"
+    return f"{told}, whose license applies as well"
+
+
+def write_card(config: TrainingConfig, size: int, averaged: int, parts: Mapping[str, str]) -> None:
     """Write README.md in the folder of a finished run, unless there is one of the user's own.
 
-    Args: size: number of parameters.   averaged: number of checkpoints whose mean the model is.
+    Args:
+        size: number of parameters.   averaged: number of checkpoints whose mean the model is.
+        parts: names of those that are not the paper's.
     """
     folder = Path(config.out)
     path, logged = folder / "README.md", read_log(folder / "log.csv")
     if path.exists() and "Written by `annotated train`" not in path.read_text("utf-8", "replace"):
         return
     last = next((row for row in logged[::-1] if row["dev_loss"]), dict.fromkeys(RunLog.columns))
-    corpus, src, tgt = parse_data(config.data)
-    known = filter(None, map(known_corpora().get, corpus.split("+")))
-    data = [f"{each.title} ({each.source}), license: {each.license}" for each in known]
-    origin = f"; after {config.from_}, whose license applies as well" if config.from_ else ""
-    scores = ""
+    _, src, tgt = parse_data(config.data)
+    given, scores = named_parts(parts), ""
     if last.get("dev_bleu"):
         scores = f"; BLEU {last['dev_bleu']} and chrF {last['dev_chrf']} of greedy translations"
         signature = bleu([""], [""], tgt)["signature"]
         scores += f" of {config.dev_sentences} sentences ({signature})"
     words = ["annotated", "train", *train_options(replace(config, minutes=0.0))]
     about = {"src": src, "tgt": tgt, "name": folder.name, "size": f"{size:,}", "averaged": averaged}
-    about |= {
-        "corpora": "; ".join(data) or config.data,
-        "origin": origin,
-        "scores": scores,
-        "command": shlex.join(words),
-    }
+    own = f"; with parts of its own: {given}" * bool(parts)
+    build = f" in Python, with a `build` for {given}; loading needs the same" * bool(parts)
+    about |= {"own": own, "build": build, "loaded": loading_code(".", parts), "scores": scores}
+    about |= {"corpora": _named_data(config.data), "command": shlex.join(words)}
+    about |= {"origin": config.from_ and _origin(config.from_)}
     write_text(path, fill_card("run", asdict(config) | last | about))

@@ -3,8 +3,7 @@
 Three rules make a run independent of the number of processes and of interruptions. The loss of
 each micro-batch is divided by the tokens of the whole update, so that the gradients add up to the
 gradient of the mean per token. Dropout is seeded by the position of the micro-batch in the data, so
-that no random state has to be stored. A loss that is not finite ends the run before anything is
-saved.
+that no random state has to be stored. A loss that is not finite ends the run before it saves.
 """
 
 import math
@@ -36,20 +35,9 @@ from annotated.machinery.formats.own import Build, built
 from annotated.machinery.formats.pretrained import read_model
 from annotated.machinery.kernels import fast_attention
 from annotated.machinery.progress import ProgressBar, progress_bar, say
-from annotated.machinery.runs import checkpoints
-from annotated.machinery.runs.batches import (
-    BatchStream,
-    GlobalBatch,
-    padded_pair,
-    prefetch,
-    share_parts,
-)
-from annotated.machinery.runs.folder import (
-    average_run,
-    find_or_prepare_corpus,
-    note_run,
-    run_lock,
-)
+from annotated.machinery.runs import batches, checkpoints
+from annotated.machinery.runs.batches import BatchStream, GlobalBatch, padded_pair, prefetch
+from annotated.machinery.runs.folder import average_run, find_or_prepare_corpus, note_run, run_lock
 from annotated.machinery.runs.logs import Progress, RunLog, dev_losses
 from annotated.machinery.runs.processes import (
     Processes,
@@ -458,14 +446,13 @@ def start_run(
 ) -> Trainer:
     """Begin a run, or continue one from its latest undamaged checkpoint.
 
-    Args:
-        resume: continue the run in its folder, if there is one.   others: as for `Trainer`.
+    Args: resume: continue the run in its folder, if there is one.   others: as for `Trainer`.
 
     Raises: InputError if the folder contains a run and resume is False, or another run; as
         `Trainer`.
     """
     processes = processes or Processes()
-    config = replace(config, parts=share_parts(config.parts, processes.size))
+    config = replace(config, parts=batches.share_parts(config.parts, processes.size))
     folder, saved, place, own = Path(config.out), None, None, False
     try:
         if config.minutes and resume:  # as it was sized when it began

@@ -164,8 +164,7 @@ def score_trees(
     noun would make the whole sentence an error, and the worst trees would not count. Here the
     gold tags decide; the brackets of the parser are not changed.
 
-    Args:
-        lengths: words of the longest sentence that counts, None for all.
+    Args: lengths: words of the longest sentence that counts, None for all.
 
     Returns: the result of `evalb_summary` for each length.
 

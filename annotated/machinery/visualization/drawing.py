@@ -44,7 +44,8 @@ def _shown(
         queries, keys = queries or weights.queries, keys or weights.keys
         weights = weights.weights
     if queries is None:
-        raise InputError("expected the words of the queries with a tensor; got none")
+        wanted = "one of the results of read_attention, such as ['cross'], or a tensor with words"
+        raise InputError(f"expected {wanted}; got {type(weights).__name__} alone")
     weights = weights[(None,) * (4 - weights.dim())]
     return AttentionWeights(weights, _drawn_words(queries), _drawn_words(keys or queries))
 
@@ -248,8 +249,7 @@ def attention_lines(
 
     Returns: a chart; there are nine colors, so heads 1 and 10 of a model with more heads share one.
 
-    Raises: InputError if the numbers of words differ from those of the weights, or if a setting is
-        out of range.
+    Raises: InputError for too few or too many words, and for a setting that is out of range.
 
     Source: Figures 3, 4 and 5.
     """
