@@ -68,8 +68,13 @@ book: extract  ## execute every chapter; the site is then at _build/html/index.h
 pdf: $(FOR_ALL) book  ## the book as one PDF (needs Chromium): _build/pdf/attention-is-all-you-need.pdf
 	$(BIN)/python book/pdf.py
 
-class: $(FOR_BOOK)  ## notebooks for a class, without solutions and with checks: _build/class
-	$(BIN)/python book/class_notebooks.py
+# Only a few libraries, and no torch, if nothing has been installed yet.
+$(BIN)/pybtex:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt jupytext lazy_loader pybtex sphinx
+
+class: $(BIN)/pybtex  ## notebooks for a class, without solutions and with checks: _build/class
+	PYTHONPATH=. $(BIN)/python book/class_notebooks.py
 
 serve: book  ## build, and serve the site at http://localhost:8000
 	$(BIN)/python -m http.server 8000 --directory _build/html

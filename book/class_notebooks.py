@@ -10,18 +10,52 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from contents import ROOT
+import jupytext
+from contents import ROOT, pages, sources
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from notebooks import TURN, remote, write_notebooks
+from rail import minutes
 
 FOLDER = ROOT / "_build" / "class"
 WORDS = re.compile(r"^<details>\s*<summary>Solution</summary>.*?^</details>$", re.DOTALL | re.M)
+EXERCISE = re.compile(r"^\*\*Exercise \d+\.\*\*", re.M)
+
+OVERVIEW = """\
+# Notebooks for a class
+
+Solutions are replaced by empty cells. *Reading* is in minutes, at 200 words a minute, without code
+and charts. *To write* counts exercises and parts of the translator, and *checked* those whose code
+a cell checks.
+
+| notebook | reading | to write | checked |
+|---|---|---|---|
+"""
 
 
 def main() -> None:
     write_notebooks(ROOT, FOLDER, remote(), for_class)
-    print(f"{len([*FOLDER.glob('*.ipynb')])} notebooks without solutions are in {FOLDER}")
+    rows = overview()
+    (FOLDER / "README.md").write_text(OVERVIEW + "".join(rows), encoding="utf-8")
+    print(f"{len(rows)} notebooks without solutions, and README.md, which lists them: {FOLDER}")
+
+
+def overview() -> list[str]:
+    """A row of a table for each notebook, in the order of the book."""
+    rows = []
+    for page in pages():
+        path = sources()[page]
+        cells = jupytext.read(path, fmt="md:myst").cells
+        if not any(map(is_work, cells)):
+            continue
+        text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        title = re.findall(r"^# (.+)$", text, re.M)[0]
+        turns = len(TURN.findall(text))
+        written = turns + len(EXERCISE.findall(text))
+        checked = turns + sum("check" in tags(cell) for cell in cells)
+        link = f"[{title}]({path.stem}.ipynb)"
+        rows.append(f"| {link} | {minutes(page)} | {written} | {checked} |\n")
+    return rows
 
 
 def for_class(notebooks: dict[Path, NotebookNode]) -> dict[Path, NotebookNode]:

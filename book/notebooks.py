@@ -89,6 +89,11 @@ HELPER = """
 _add_module("{name}", r'''
 {source}''')
 """
+DRAWS = re.compile(r"\b(altair|attention_lines|heat_map)\b")  # charts of Vega
+CHARTS = """
+from book.notebook_charts import need_no_network
+
+need_no_network()"""
 
 TITLE = "*A chapter of the executable edition of “Attention Is All You Need”.*"
 QUOTES = """
@@ -172,15 +177,18 @@ def plain_notebook(notebook: NotebookNode, text, remote: str | None) -> Notebook
     """The notebook with an installing cell first, plain Markdown, and folded cells.
 
     Modules of `book/` that its cells import follow as the source of a folded cell, because readers
-    may have the notebook and the package alone.
+    may have the notebook and the package alone. There, charts are told to need no network.
     """
     notebook.metadata.pop("jupytext", None)
     notebook.cells = [*with_turns(notebook.cells)]
     code = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
-    if used := helpers(code):
-        read = {name: path.read_text(encoding="utf-8") for name, path in used.items()}
-        made = "".join(HELPER.format(name=name, source=text) for name, text in read.items())
-        notebook.cells.insert(0, new_code_cell(HELPERS + made.rstrip(), metadata=dict(FOLDED)))
+    used = {name: path.read_text(encoding="utf-8") for name, path in helpers(code).items()}
+    drawing = [code, *(text for name, text in used.items() if name != "charts")]
+    charts = CHARTS if any(map(DRAWS.search, drawing)) else ""
+    used |= {name: path.read_text(encoding="utf-8") for name, path in helpers(charts).items()}
+    if used:
+        made = "".join(HELPER.format(name=name, source=text) for name, text in used.items())
+        notebook.cells.insert(0, new_code_cell(HELPERS + made + charts, metadata=dict(FOLDED)))
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = text(cell.source)

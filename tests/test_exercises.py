@@ -13,7 +13,7 @@ pytest.importorskip("jupytext", reason="needs the extra `test`")
 
 import jupytext
 import nbformat
-from class_notebooks import WORDS, asked, for_class, is_work, tags, with_checks
+from class_notebooks import WORDS, asked, for_class, is_work, overview, tags, with_checks
 from contents import ROOT, sources
 from notebooks import write_notebooks
 
@@ -52,6 +52,11 @@ WRONG: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         ("math.ceil(", "math.floor(", "round up"),
         ("math.ceil(D / ((k - 1) / 2))", "D / ((k - 1) / 2)", "has to be whole"),
     ],
+    ("3-1-encoder-decoder-stacks", "untouched"): [
+        ("(1 - p) ** sublayers", "1 - p * sublayers", "shares multiply"),
+        ("(1 - p) ** sublayers", "1 - (1 - p) ** sublayers", "at least once"),
+        ("(1 - p) ** sublayers", "p**sublayers", "after every sub-layer"),
+    ],
     ("3-2-attention", "effective_keys"): [
         ("scores / tau", "scores * tau", "have to be divided"),
         ("torch.special.xlogy(p, p)", "(p * p.log())", "0 · log 0"),
@@ -82,6 +87,16 @@ WRONG: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         ("[:, start:]", "", "as many tokens"),
         ("int(torch.randint(LENGTH + 1, ()))", "0", "begin at the same position"),
     ],
+    ("5-1-data-batching", "times_seen"): [
+        (" / (4.5e6 * length)", " / length", "pairs in all steps"),
+        ("(4.5e6 * length)", "4.5e6", "not 25,000 pairs"),
+        ("25_000", "50_000", "source tokens do not add"),
+    ],
+    ("5-3-optimizer", "warmup_share"): [
+        ("sum(rates[:warmup]) / sum(rates)", "warmup / updates", "The rates differ"),
+        ("sum(rates)", "sum(rates[warmup:])", "the ratio"),
+        ("rates[:warmup]", "rates[warmup:]", "after the warmup"),
+    ],
     ("5-4-regularization", "gradient"): [
         ("return logits.softmax(dim=-1) - (1 - epsilon) * F.one_hot(y, K) - epsilon / K",
          "return (1 - epsilon) * F.one_hot(y, K) + epsilon / K - logits.softmax(dim=-1)",
@@ -108,11 +123,57 @@ WRONG: dict[tuple[str, str], list[tuple[str, str, str]]] = {
          "These are bits"),
         ("-math.log(answer)", "math.log(answer)", "number 0"),
     ],
+    ("6-2-model-variations", "fewer_numbers"): [
+        ("6 + 2 * 6", "6 + 6", "two attentions"),
+        ("attentions * 2", "attentions * 4", "keep their width"),
+        (" * h *", " *", "of one head"),
+        ("attentions * 2", "attentions", "a matrix each"),
+    ],
+    ("6-3-constituency-parsing", "tokens_of_tree"): [
+        ("2 * b", "b", "where it closes"),
+        ("return w", "return 2 * w", "no bracket of its own"),
+        ("w + 2", "2", "in the sequence too"),
+    ],
     ("7-conclusion", "tokens_per_step"): [
         ("sum(p**i for i in range(k + 1))", "1 + p * k", "Each right guess counts"),
         ("sum(p**i for i in range(k + 1))", "1 / (1 - p)", "endlessly many"),
         ("range(k + 1)", "range(1, k + 1)", "adds itself is missing"),
         ("range(k + 1)", "range(k)", "number 0"),
+    ],
+    ("since-2017", "without_weights"): [
+        (" * norm.weight.data", "", "are missing"),
+        ("* norm.weight.data", "* norm.weight.data.unsqueeze(1)", "not each row"),
+        ("* norm.weight.data", "/ norm.weight.data", "to be multiplied, because"),
+        ("folded = nn.Linear(linear.in_features, linear.out_features, bias=False)",
+         "folded = linear", "given map has changed"),
+    ],
+    ("language-model", "kept"): [
+        ("ordered.cumsum(0) - ordered < top_p", "ordered.cumsum(0) < top_p", "is kept too"),
+        ("p.sort(descending=True).values", "p", "Begin with the most probable"),
+        ("ordered.cumsum(0) - ordered < top_p", "p >= top_p", "all kept ones together"),
+    ],
+    ("language-model-heads", "induction"): [
+        ("F.pad(x, (0, 0, 1, -1))", "x", "the present token"),
+        ("F.pad(x, (0, 0, 1, -1))", "F.pad(x, (0, 0, -1, 1))", "in the wrong direction"),
+        (".softmax(dim=-1) @ x)", ".softmax(dim=-1) @ keys)", "the present token"),
+    ],
+    ("machinery/change-it", "TopAttention"): [
+        ("scores.masked_fill(scores < least, -math.inf)", "scores", "Every key"),
+        ("masked_softmax(scores.masked_fill(scores < least, -math.inf), mask)",
+         "masked_softmax(scores, mask) * (scores >= least)", "Choose before the softmax"),
+        ("if mask is not None", "if False", "in the future"),
+        (" / math.sqrt(query.size(-1))", "", "not divided"),
+        ("return self.dropout(weights) @ value, weights", "return weights, weights",
+         "the weights times the values"),
+    ],
+    ("machinery/your-own-translator", "held_out"): [
+        ("if pair[0] not in chosen]", "]", "in one of the two, once"),
+        ("    sources = sorted", "    mixed = random.Random(seed).sample(pairs, len(pairs))\n    "
+         "return mixed[25:], mixed[:25]\n    sources = sorted", "Choose sources"),
+        ("random.Random(seed)", "random", "The same seed"),
+        ("random.Random(seed)", "random.Random(1)", "Another seed"),
+        ("round(share * len(sources))", "len(sources) - round(share * len(sources))",
+         "training set's share"),
     ],
 }  # fmt: skip
 
@@ -215,6 +276,19 @@ def test_the_notebooks_of_a_class_have_checks_and_no_solutions(folder: Path):
             assert (folder / link).is_file(), link
         for name in re.findall(r"\{turn\} (\w+)", "".join(cell.source for cell in cells)):
             assert f'check("{name}", my_{name})' in text
+
+
+def test_the_overview_counts_what_the_notebooks_of_a_class_have(folder: Path):
+    rows = [re.findall(r"\((\S+)\) \| (\d+) \| (\d+) \| (\d+) \|$", row) for row in overview()]
+    listed = {name: list(map(int, numbers)) for ((name, *numbers),) in rows}
+    assert {*listed} == {path.name for path in folder.iterdir()}
+    for name, (minutes, written, checked) in listed.items():
+        cells = nbformat.read(folder / name, as_version=4).cells
+        code = [cell.source for cell in cells if cell.cell_type == "code"]
+        checks = sum(text.startswith("# @title Check") or "\ncheck(" in text for text in code)
+        prose = " ".join(cell.source for cell in cells if cell.cell_type == "markdown")
+        assert checks == checked <= written > 0, name
+        assert 0 < minutes < 1 + len(prose.split()) / 150, name
 
 
 def defined_in(code: str) -> list[ast.FunctionDef | ast.ClassDef]:

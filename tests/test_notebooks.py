@@ -137,6 +137,41 @@ def test_citations_and_marks_lead_to_the_papers_own_numbers_and_pages(folder: Pa
         assert path.read_bytes() == (folder / path.name).read_bytes()
 
 
+@pytest.mark.slow
+def test_charts_of_an_executed_notebook_load_nothing(folder: Path, browser, tmp_path: Path):
+    """They are drawn without a network, and without scripts each is a picture."""
+    alt = pytest.importorskip("altair", reason="needs the extra `viz`")
+    nbclient = pytest.importorskip("nbclient", reason="needs the extra `test`")
+    notebook = read(folder, "7-conclusion")
+    place = {"metadata": {"path": str(ROOT / "chapters")}}
+    nbclient.NotebookClient(notebook, kernel_name="python3", resources=place).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    shown = [
+        output.data["text/html"] for output in outputs if "text/html" in output.get("data", {})
+    ]
+    count = sum('"$schema"' in text for text in shown)
+    assert count > 0
+    pages = {
+        "ours": "".join(f"<div>{text}</div>" for text in shown),
+        "Altair's own": alt.Chart(alt.Data(values=[{"x": 1}])).mark_point().to_html(),
+    }
+    asked: dict[str, list[str]] = {name: [] for name in pages}
+    for name, text in pages.items():
+        (tmp_path / "page.html").write_text(f"<!doctype html>{text}", encoding="utf-8")
+        for scripts in True, False:
+            tab = browser.new_context(java_script_enabled=scripts).new_page()
+            tab.route(re.compile("^http"), lambda route: route.abort())
+            tab.on("request", lambda request, name=name: asked[name].append(request.url))
+            tab.goto((tmp_path / "page.html").as_uri())
+            if name == "ours":
+                drawn = tab.locator("canvas.marks, svg.marks" if scripts else "img")
+                drawn.nth(count - 1).wait_for()
+                assert drawn.count() == count
+                assert all(drawn.nth(n).bounding_box()["height"] > 100 for n in range(count))
+    assert not any(url.startswith("http") for url in asked["ours"])
+    assert any(url.startswith("http") for url in asked["Altair's own"])
+
+
 @pytest.mark.parametrize("name", ["index", "claims"])
 def test_what_only_the_site_has_is_named(folder: Path, name: str):
     text, source = texts(read(folder, name)), PATHS[name].read_text(encoding="utf-8")
