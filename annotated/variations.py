@@ -77,6 +77,8 @@ SHAPE = ["N", "d_model", "d_ff", "h", "d_k", "d_v", "positions"]
 def row_config(name: str, vocab: int = 37000) -> TransformerConfig:
     """The model of a row of Table 3 at full size, with `vocab` pieces in the shared vocabulary.
 
+    Args: name: as the index of `table_3` has it, such as "base", "big" or "A: h = 1".
+
     Raises: InputError if there is no such row.
     """
     row = printed_row(name)
@@ -91,7 +93,7 @@ def printed_row(name: str) -> dict[str, Any]:
 
 
 def count_parameters(model: nn.Module | TransformerConfig | LanguageModelConfig) -> int:
-    """Parameters of a model, or of one that is not built; a tied matrix counts once."""
+    """Parameters of a model, or of one that is described; a tied matrix counts once."""
     with torch.device("meta"):
         if isinstance(model, TransformerConfig):
             model = build_model(model)

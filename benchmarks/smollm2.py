@@ -5,6 +5,7 @@ texts, beam search, drafts by n-gram lookup, mistakes of a loader, and the atten
 passages that people wrote are those of GUM (set ANNOTATED_DATA).
 """
 
+import json
 import random
 import re
 import time
@@ -144,6 +145,12 @@ def texts(generator: TextGenerator) -> Iterator[dict[str, Any]]:
             yield {"question": question, "setting": name, "text": said}
 
 
+def share_repeated(ids: list[int]) -> float:
+    """Share of the groups of four tokens that occurred before in the text."""
+    parts = [tuple(ids[i : i + 4]) for i in range(len(ids) - 3)]
+    return round(1 - len(set(parts)) / len(parts), 4) if parts else 0.0
+
+
 def passages() -> list[str]:
     """Ten stories and ten news articles of GUM, each from its sixth sentence, without headings."""
     files = [text for split in ("train", "dev", "test") for text in gum_files(split).values()]
@@ -166,10 +173,9 @@ def beams(generator: TextGenerator) -> Iterator[dict[str, Any]]:
         found[TOP_P] = draw(model, prompt, never, 0.7, 0.9)
         found |= {f"{n}": beam_search(model, prompt, n, NEW, never)[0] for n in WIDTHS}
         for name, new in found.items():
-            parts = [tuple(new[i : i + 4]) for i in range(len(new) - 3)]
             row = {"beginning": generator.tokenizer.decode(prompt), "how": name}
             row["per_token"] = round(log_prob(model, prompt, new, never) / len(new), 4)
-            row["repeated"] = round(1 - len(set(parts)) / len(parts), 4)
+            row["repeated"] = share_repeated(new)
             text = generator.tokenizer.decode(new)
             yield row | ({"text": text} if name != "written" else {})
 
@@ -323,11 +329,13 @@ def heads(generator: TextGenerator) -> dict[str, Any]:
 def without(generator: TextGenerator, rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The loss on repeated random tokens if some heads give their mean output.
 
+    The random tokens are others than those on which `heads` finds the heads that continue.
+
     Args:
         rows: those of `heads`. The heads that continue, and those that attend to the token before,
             are compared with as many others of the same layers, drawn ten times.
     """
-    model, twice = generator.model, random_twice()
+    model, twice = generator.model, random_twice(seed=1)
     names = [f"layers.{n}.self_attn" for n in range(len(model.layers))]
     means: dict[str, Tensor] = {}
 
@@ -358,9 +366,9 @@ def without(generator: TextGenerator, rows: list[dict[str, Any]]) -> Iterator[di
         yield {"off": kind, **{name: rounded(part.mean()) for name, part in parts.items()}}
 
 
-def random_twice() -> Tensor:
+def random_twice(seed: int = 0) -> Tensor:
     """Eight rows of random tokens (8, 2 * LENGTH), whose second half repeats the first."""
-    half = torch.randint(1000, 40_000, (8, LENGTH), generator=torch.Generator().manual_seed(0))
+    half = torch.randint(1000, 40_000, (8, LENGTH), generator=torch.Generator().manual_seed(seed))
     return torch.cat([half, half], dim=1)
 
 
@@ -377,13 +385,19 @@ def main() -> None:
     add("--model", default=name, help="a model of the Hub, a folder or a GGUF file (%(default)s)")
     add("--out", type=Path, required=True, help="JSON file to replace; takes an hour on a CPU")
     add("--threads", type=int, default=1, help="number of CPU threads (%(default)s)")
+    text = "measure only this part of a file that is there; several are possible"
+    parts = {each.__name__: each for each in (mistakes, texts, drafts, beams)}
+    add("--part", action="append", choices=["without", *parts], default=[], help=text)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     generator = load_language_model(options.model)
-    found = {"model": Path(options.model).name, **heads(generator)}
-    found["without"] = list(without(generator, found["heads"]))
-    for part in mistakes, texts, drafts, beams:
-        found[part.__name__] = list(part(generator))
+    if options.part:
+        found = json.loads(options.out.read_text(encoding="utf-8"))
+    else:
+        found = {"model": Path(options.model).name, **heads(generator)}
+    for name in options.part or ["without", *parts]:
+        measure = parts.get(name) or (lambda generator: without(generator, found["heads"]))
+        found[name] = list(measure(generator))
         write_text(options.out, as_json(found))
 
 

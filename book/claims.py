@@ -30,6 +30,7 @@ MARKS = {
     "needs the paper's hardware": ("◇", "#b58900"),
     "open": ("○", "#999999"),
 }  # sign and color of each verdict; the sign is for readers who cannot distinguish the colors
+NOT_RUN = "not run yet"  # evidence of a claim that waits for the paper's hardware
 
 
 @dataclass(frozen=True)

@@ -124,18 +124,26 @@ def with_default(line: str, given: Mapping[str, str]) -> str:
 def option_lines(thing: object) -> list[str]:
     """The fields of a configuration that have a help for the command line, as arguments.
 
-    The fields of a derived class come first. A default of 0 stands for none.
+    The fields of a derived class come first. A default of 0 stands for none. Fields that another
+    configuration shares with `TransformerConfig` are only named.
     """
-    told = []
+    told, shared = [], []
+    described = import_module("annotated.model").TransformerConfig
+    known = {each.name for each in fields(described)} if thing is not described else set()
     classes = getattr(thing, "__mro__", ()) if is_dataclass(thing) else ()
     order = dict.fromkeys(name for one in classes for name in get_annotations(one))
     for each in sorted(fields(thing), key=lambda each: [*order].index(each.name)) if order else ():
-        if about := each.metadata.get("help"):
+        if (about := each.metadata.get("help")) and each.name in known:
+            shared.append(each.name)
+        elif about:
             about = re.sub(r"--\w+", r"``\g<0>``", about)
             about = about.replace("see below", "see ``annotated train --help``")
             about = about.replace("none:", "0:") if each.default == 0 else about
             names = ", ".join(f'"{choice}"' for choice in each.metadata["choices"])
             told.append(f"    {each.name}: {about}{names and f'; one of {names}'}.")
+    if shared:
+        zero = "; d_k and d_v of 0 mean d_model / h"
+        told.append(f"    {', '.join(shared)}: as in `TransformerConfig`{zero}.")
     return told
 
 
@@ -260,7 +268,7 @@ class Reference(SphinxPostTransform):
                 entry += link
         straight = str.maketrans("“”’", '""\'')
         for fold in self.document.findall(details):
-            said = html.unescape(re.sub(r"<code>.*?</code> ", "", fold.get("summary", "")))
+            said = re.sub(r"<code>.*?</code> |<[^>]+>", "", fold.get("summary", ""))
             first = next(fold.findall(addnodes.desc_content), [None])[0:1]
-            if first and first[0].astext().translate(straight) == said:
+            if first and first[0].astext().translate(straight) == html.unescape(said):
                 first[0].parent.remove(first[0])

@@ -22,7 +22,7 @@ from sphinx.errors import ExtensionError
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from tables import typeset
 
-from book.claims import MARKS, Verdict
+from book.claims import MARKS, NOT_RUN, Verdict
 
 MIME = "application/vnd.annotated.claim+json"
 NUMBER = re.compile(r"[\d.]*")  # of a section, without the paragraph or table that follows it
@@ -89,7 +89,11 @@ def check_places(entries: list[Entry], marks: set[str]) -> None:
             raise ExtensionError(f"claim {verdict.id} in {page}: no page shows {verdict.mark}")
 
 
-OPENED = "differs", "not reproduced here", "open"
+OPENED = "differs", "not reproduced here"  # what most readers look for
+WAITING = (
+    "<p>Claims without evidence have not been tested yet: "
+    '<a href="#runs-wanted">Runs wanted</a> has the commands.</p>'
+)
 
 
 def index(entries: list[Entry]) -> str:
@@ -97,23 +101,29 @@ def index(entries: list[Entry]) -> str:
     head = "".join(f"<th>{name}</th>" for name in ("section", "claim", "evidence"))
     groups = []
     for verdict in MARKS:
-        rows = [row(entry) for entry in entries if entry.verdict.verdict == verdict]
+        of = [entry for entry in entries if entry.verdict.verdict == verdict]
+        rows, note = [*map(row, of)], WAITING * any(map(waits, of))
         opened, body = " open" * (verdict in OPENED), "\n".join(rows)
         name = f"{sign(verdict)} {verdict}: {len(rows)}"
         groups += [
             f'<details{opened} style="--color: {MARKS[verdict][1]}"><summary>{name}</summary>'
-            f"<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></details>"
+            f"{note}<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></details>"
         ] * bool(rows)
     return f'<div class="claims-index">{"".join(groups)}</div>'
 
 
+def waits(entry: Entry) -> bool:
+    """Whether a claim has no evidence yet."""
+    return entry.verdict.evidence == NOT_RUN
+
+
 def row(entry: Entry) -> str:
     shown = {name: html.escape(value) for name, value in vars(entry.verdict).items()}
-    name = html.escape(entry.verdict.place)
+    name, evidence = html.escape(entry.verdict.place), "" if waits(entry) else shown["evidence"]
     return (
         f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
         f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{name}</a></td>'
-        f"<td>{typeset(shown['statement'])}</td><td>{typeset(shown['evidence'])}</td></tr>"
+        f"<td>{typeset(shown['statement'])}</td><td>{typeset(evidence)}</td></tr>"
     )
 
 
@@ -124,20 +134,24 @@ def sign(verdict: str) -> str:
 
 
 def scoreboard(entries: list[Entry]) -> str:
-    """The verdicts as one bar, and a legend."""
-    there = {entry.verdict.verdict for entry in entries}
+    """How many claims differ; and the verdicts as one bar, with a legend."""
     own = sum(entry.verdict.section == "Since 2017" for entry in entries)
-    legend = []
+    differ = sum(entry.verdict.verdict == "differs" for entry in entries)
+    return (
+        f'<div class="scoreboard"><p>Of {len(entries) - own} claims of the paper and {own} of the '
+        f"book's own, {differ} differ from what was found.</p>{bar(entries)}{legend(entries)}</div>"
+    )
+
+
+def legend(entries: list[Entry]) -> str:
+    """The signs of the verdicts in the bar, and their words."""
+    there, rows = {entry.verdict.verdict for entry in entries}, []
     for verdict, (mark, color) in MARKS.items():
         if verdict in there:
             kind = "open" if verdict == "open" else "decided"
             key = f'<span class="{kind}" style="--color: {color}">{mark}</span>'
-            legend.append(f"<li>{key} {linked(verdict)}</li>")
-    return (
-        f'<div class="scoreboard"><p>{len(entries) - own} claims of the paper and {own} of the '
-        "book's own, by verdict</p>"
-        f"{bar(entries)}<ul>{''.join(legend)}</ul></div>"
-    )
+            rows.append(f"<li>{key} {linked(verdict)}</li>")
+    return f"<ul>{''.join(rows)}</ul>"
 
 
 def bar(entries: list[Entry]) -> str:
@@ -167,10 +181,11 @@ def story(entries: list[Entry]) -> str:
         return f'<li><a href="{address}">{place}</a> {typeset(said)}<br>{typeset(found)}</li>'
 
     return (
-        f'<div class="scoreboard">{bar(entries)}<details><summary>The book judges {len(entries)} '
-        f"claims, and {len(differ)} of them differ from what it finds. Which?</summary>"
-        f"<ul>{''.join(map(row, differ))}</ul>"
-        f'<p><a href="claims.html">Every claim, and its verdict</a></p></details></div>'
+        '<div class="scoreboard"><details><summary style="font-size: var(--heading)">'
+        f"<strong>{len(differ)} of {len(entries)} claims differ</strong> from what this book found."
+        f" Which?</summary><ul>{''.join(map(row, differ))}</ul>"
+        '<p><a href="claims.html">Every claim, and its verdict</a></p></details>'
+        f"{bar(entries)}{legend(entries)}</div>"
     )
 
 

@@ -471,6 +471,7 @@ def test_the_reference_shows_a_line_for_each_name_and_unfolds_where_a_link_leads
     assert not [text for text in unfolded if bare.search(text)]
     line = next(line for line in lines if line.startswith("make_model(src_vocab, tgt_vocab, N=6"))
     assert line.endswith(".") and len(line) < 200
+    assert "".join(unfolded).count("Build and initialize the model that a configuration") == 1
     entry = tab.locator("[id='annotated.attention.MultiHeadedAttention']")
     assert not entry.is_visible()
     tab.evaluate("location.hash = '#annotated.attention.MultiHeadedAttention'")

@@ -756,7 +756,10 @@ def test_a_parser_is_scored_and_the_scores_kept(tmp_path: Path, capsys, monkeypa
     about = {"treebank": "craft", "split": "dev", "beam": 21, "alpha": 0.3, "hold": True}
     assert about.items() <= row.items() and row["Number of sentence"] == 2
     said(capsys, *asked, "--split", "test", "--free")
-    assert seen == [
+    said(capsys, "parse", "--treebank", "wsj-sample")  # which has only a test set
+    *both, sample = seen
+    assert sample["where"] == ("wsj-sample", "test")
+    assert both == [
         {"where": ("craft", "dev"), "beam": 21, "alpha": 0.3, "hold": True, "progress": True},
         {"where": ("craft", "test"), "beam": 4, "alpha": 0.3, "hold": False, "progress": True},
     ]

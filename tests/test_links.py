@@ -98,7 +98,8 @@ def test_the_values_of_a_constant_and_the_options_of_a_configuration_are_shown()
     read_docstring(SimpleNamespace(env=env), "class", "C", TrainingConfig, None, lines)
     told = lines[3 : lines.index("", 3)]
     described = {each.name for each in fields(TrainingConfig) if each.metadata.get("help")}
-    assert {re.split(r":| \(", line.strip())[0] for line in told} == {"more", *described}
+    names = (name for line in told for name in re.split(r":| \(", line.strip())[0].split(", "))
+    assert {*names} == {"more", *described}
     assert any(line.startswith("    warmup (``= 2000``): ") for line in told)
     lines = ["A search.", "", "Args:", "    beam: any.", "    follow: any.", ""]
     read_docstring(SimpleNamespace(env=env), "function", "f", beam_search, None, lines)

@@ -253,4 +253,6 @@ def test_the_code_of_readme_and_reference_runs(page):
     for code in blocks:
         if "load_language_model" not in code and "annotated.train" not in code:  # minutes
             exec(code.replace("37_000", "370"), names)
+        for line, value in re.findall(r"^(.+?)  # → (.+)$", code, re.MULTILINE):
+            assert repr(eval(line, names)) == value
     assert names["model"].config.src_vocab == 370

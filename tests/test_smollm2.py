@@ -77,3 +77,14 @@ def test_mistakes_are_those_that_they_are_called(model):
     assert (model(ids) - expected).abs().max() > 1e-3
     exchanged_gates(model)
     torch.testing.assert_close(model(ids), expected)
+
+
+def test_a_group_of_four_that_occurred_before_is_repeated():
+    assert smollm2.share_repeated([1, 2, 3, 4, 1, 2, 3, 4]) == 0.2  # one of five
+    assert smollm2.share_repeated([1, 2, 3]) == smollm2.share_repeated([*range(9)]) == 0
+
+
+def test_heads_are_switched_off_on_other_tokens_than_those_that_chose_them():
+    found, tested = smollm2.random_twice(), smollm2.random_twice(seed=1)
+    assert found.shape == tested.shape and not torch.equal(found, tested)
+    assert torch.equal(tested[:, : smollm2.LENGTH], tested[:, smollm2.LENGTH :])

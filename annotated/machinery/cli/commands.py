@@ -184,9 +184,10 @@ def run_parse(options: argparse.Namespace) -> None:
     parser = annotated.load_parser(options.model, _device(options.device))
     search = {"beam": options.beam, "alpha": options.alpha, "hold": not options.free}
     if options.treebank is not None:
-        gold = load_trees(options.treebank, options.split)
+        split = options.split or ("test" if options.treebank == "wsj-sample" else "dev")
+        gold = load_trees(options.treebank, split)
         found = parser.parse_all([tree.leaves() for tree in gold], progress=True, **search)
-        about = {"treebank": options.treebank, "split": options.split, **search}
+        about = {"treebank": options.treebank, "split": split, **search}
         rows = score_trees(gold, found)
         for name, value in (pair for row in rows for pair in row.items()):
             print(f"{name:26}= {value if isinstance(value, str) else format(value, '6.5g')}")

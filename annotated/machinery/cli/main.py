@@ -120,11 +120,12 @@ def _add_prepare(parser: argparse.ArgumentParser) -> None:
     from annotated.training import PRESETS, TrainingConfig
 
     add = parser.add_argument
-    parser.epilog = HOW_TO_NAME_DATA + (
-        "\nPrints the folder, which train finds from the same options or by --prepared.\n"
+    parser.epilog = (
+        "Prints the folder, which train finds from the same options or by --prepared.\n"
+        "`annotated train --help` explains presets, and how data are named.\n"
     )
     preset = "use the options of this run (default: multi30k-en-de, whose values are shown below)"
-    add("--preset", choices=PRESETS, help=preset)
+    add("--preset", choices=PRESETS, metavar="PRESET", help=preset)
     add("--out", default="", help=f"{_NEW} (default: one next to the downloads)")
     cores = min(os.cpu_count() or 1, 8)
     add("--processes", type=int, default=cores, help="default: one per core, at most 8")
@@ -149,9 +150,9 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
             "With several GPUs: torchrun --standalone --nproc-per-node gpu -m annotated train\n"
         )
     )
-    preset = "a whole set of options, which those given override (default: multi30k-en-de, whose "
-    preset += "values are the defaults below, or with --resume the run's own)"
-    parser.add_argument("--preset", choices=PRESETS, help=preset)
+    preset = f"a whole set of options, which those given override: {', '.join(PRESETS)} (default: "
+    preset += "multi30k-en-de, whose values are the defaults below, or with --resume the run's own)"
+    parser.add_argument("--preset", choices=PRESETS, metavar="PRESET", help=preset)
     parser.add_argument("--resume", action="store_true", help="continue the run in --out, if any")
     _add_fields(parser, TrainingConfig)
 
@@ -202,7 +203,11 @@ def _add_translate(parser: argparse.ArgumentParser) -> None:
     ahead = "number of lines to read ahead and sort by length; 1 translates each immediately"
     for option, default, text in (
         ("--max-extra", 50, "number of tokens by which an output may exceed its input"),
-        ("--max-source", 1000, "maximum tokens of an input; longer inputs are truncated"),
+        (
+            "--max-source",
+            1000,
+            "maximum tokens of an input; what exceeds it is cut off, with a warning",
+        ),
         ("--batch-tokens", 2000, "tokens per batch, padding included"),
         ("--chunk", 1000, ahead),
     ):
@@ -272,7 +277,8 @@ def _add_parse(parser: argparse.ArgumentParser) -> None:
     flag("--free", help="search without constraints and repair outputs that are not trees")
     text = "score the parser on craft, wsj-sample, or the folder of a Penn Treebank"
     add("--treebank", help=text)
-    add("--split", default="dev", help="train, dev or test (default: %(default)s)")
+    text = "train, dev or test (default: dev; of wsj-sample test, which is all it has)"
+    add("--split", help=text)
     add("--out", help=_OUT)
 
 
@@ -318,21 +324,22 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
 def _add_paper(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="get|import")
     actions.add_parser("get", help="download it from arXiv")
-    actions.add_parser("import", help="store a copy of a PDF that you have").add_argument("file")
+    own = actions.add_parser("import", help="store a copy of a PDF that you have")
+    own.add_argument("file", help="the paper's PDF, arXiv:1706.03762v5 or v7")
 
 
 _COMMANDS: dict[str, tuple[Callable[[Any], None], str]] = {  # by NAME, which `run_NAME` runs
-    "prepare": (_add_prepare, "encode a corpus once, for all runs"),
-    "train": (_add_train, "train a model; also with torchrun, on several processes"),
     "translate": (_add_translate, "translate sentences, a file, or standard input"),
+    "parse": (_add_parse, "print the trees of sentences, or score a parser"),
     "generate": (_add_generate, "continue a text with a language model"),
+    "train": (_add_train, "train a model; also with torchrun, on several processes"),
+    "prepare": (_add_prepare, "encode a corpus once, for all runs"),
+    "average": (_add_average, "average a run's last checkpoints"),
     "evaluate": (_add_evaluate, "score a model, or compare several: BLEU, chrF and perplexity"),
     "score": (_add_score, "score files of translations with BLEU and chrF"),
-    "parse": (_add_parse, "print the trees of sentences, or score a parser"),
     "treebank": (_add_treebank, "write trees to train on"),
     "export": (_add_export, "write a model in another program's format"),
     "import": (_add_import, "write a published model in our own format"),
-    "average": (_add_average, "average a run's last checkpoints"),
     "data": (_add_data, "list or download corpora"),
     "paper": (_add_paper, "download or import the paper's PDF for the book"),
 }
