@@ -45,7 +45,6 @@ from .feed_forward import PositionwiseFeedForward as PositionwiseFeedForward
 from .language_model import LanguageModel as LanguageModel
 from .language_model import LanguageModelConfig as LanguageModelConfig
 from .language_model import generate as generate
-from .machinery.building import make_model as make_model
 from .machinery.corpora.registry import known_corpora as known_corpora
 from .machinery.corpora.registry import load_pairs as load_pairs
 from .machinery.errors import FileError as FileError
@@ -77,6 +76,7 @@ from .machinery.visualization.weights import read_attention as read_attention
 from .model import EncoderDecoder as EncoderDecoder
 from .model import TransformerConfig as TransformerConfig
 from .model import build_model as build_model
+from .model import make_model as make_model
 from .model import tie_embeddings as tie_embeddings
 from .optimizer import paper_optimizer as paper_optimizer
 from .optimizer import rate as rate

@@ -4,8 +4,8 @@ import torch
 from spacy.tokens import Doc
 
 from annotated.data import train_bpe
-from annotated.machinery.building import make_model
 from annotated.machinery.translator import Translator
+from annotated.model import make_model
 from benchmarks.heads.gold import read_conllu
 
 # The dog lost its ball, but didn't see the cat. "its" means the dog.

@@ -24,7 +24,6 @@ from nltk import Tree
 from safetensors.torch import load_file
 
 from annotated.data import train_bpe
-from annotated.machinery.building import make_model
 from annotated.machinery.cli import commands
 from annotated.machinery.cli.main import _COMMANDS, _parse, main
 from annotated.machinery.corpora.registry import known_corpora
@@ -37,6 +36,7 @@ from annotated.machinery.runs.checkpoints import list_checkpoints, read_config
 from annotated.machinery.runs.logs import read_log
 from annotated.machinery.scoring import BLEU_KINDS, CHRF_TEXT
 from annotated.machinery.translator import Translation
+from annotated.model import make_model
 from annotated.training import TrainingConfig, preset
 
 TINY = ["--vocab-size", "50", "--N", "1", "--d-model", "16", "--d-ff", "32", "--h", "2"]

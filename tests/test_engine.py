@@ -9,12 +9,12 @@ from tiny import TOKENIZER
 
 pytest.importorskip("ctranslate2", reason="needs the extra `export`")
 
-from annotated.machinery.building import make_model
 from annotated.machinery.cli.main import main
 from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.errors import InputError, MissingExtra
 from annotated.machinery.formats.pretrained import ENGINES, load_pretrained
 from annotated.machinery.translator import Translator
+from annotated.model import make_model
 
 GERMAN = "multi30k-en-de"
 SENTENCES = [

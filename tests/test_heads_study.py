@@ -11,8 +11,8 @@ import pytest
 import torch
 from gum_sentence import ROWS, parsed, small_translator
 
-from annotated.machinery.building import make_model
 from annotated.machinery.translator import Translator
+from annotated.model import make_model
 from benchmarks.heads import study
 from benchmarks.heads.gold import read_conllu
 from benchmarks.heads.observe import ATTENTION_PLACES, ArcHits, PronounHits

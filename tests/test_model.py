@@ -12,9 +12,14 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from annotated.data import Batch
-from annotated.machinery.building import make_model
 from annotated.machinery.formats.own import parameter_shapes
-from annotated.model import EncoderDecoder, TransformerConfig, build_model, tie_embeddings
+from annotated.model import (
+    EncoderDecoder,
+    TransformerConfig,
+    build_model,
+    make_model,
+    tie_embeddings,
+)
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
 
 V, PAD = 11, 0

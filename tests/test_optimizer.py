@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from annotated.machinery.building import make_model
 from annotated.machinery.errors import InputError
+from annotated.model import make_model
 from annotated.optimizer import paper_optimizer, rate
 
 getcontext().prec = 40

@@ -10,7 +10,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from annotated.data import Batch
 from annotated.machinery.blockwise_loss import _BlockwiseLoss, linear_cross_entropy
-from annotated.machinery.building import make_model
+from annotated.model import make_model
 from annotated.regularization import Dropout, LabelSmoothing, smoothed_cross_entropy
 
 

@@ -17,9 +17,9 @@ from sacrebleu.significance import PairedTest
 from annotated.attention import subsequent_mask
 from annotated.data import END, START, train_bpe
 from annotated.machinery import scoring
-from annotated.machinery.building import make_model
 from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.translator import Translator
+from annotated.model import make_model
 
 REFERENCE = [
     "Ein Mann fährt auf einem Fahrrad durch die Stadt.",

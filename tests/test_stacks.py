@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from annotated.attention import subsequent_mask
-from annotated.machinery.building import make_model
+from annotated.model import make_model
 from annotated.stacks import SublayerConnection, clones
 
 NORM_FIRST = pytest.mark.parametrize("norm_first", [False, True], ids=["post-norm", "pre-norm"])

@@ -10,10 +10,9 @@ from torch import nn
 
 from annotated.compat import SimpleLossCompute, TrainState, run_epoch
 from annotated.data import Batch
-from annotated.machinery.building import make_model
 from annotated.machinery.errors import InputError
 from annotated.machinery.runs.trainer import ModelLoss
-from annotated.model import EncoderDecoder
+from annotated.model import EncoderDecoder, make_model
 from annotated.regularization import LabelSmoothing, smoothed_cross_entropy
 
 

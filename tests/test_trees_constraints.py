@@ -8,10 +8,10 @@ from nltk import Tree
 from treebanks import LONG, SHORT, one
 
 from annotated.data import END, train_bpe
-from annotated.machinery.building import make_model
 from annotated.machinery.translator import Translator
 from annotated.machinery.trees.constraints import ConstrainedTranslator, tree_constraints
 from annotated.machinery.trees.linear import line_to_tree, tree_to_line, words_to_line
+from annotated.model import make_model
 from annotated.parsing import Parser
 
 

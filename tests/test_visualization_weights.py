@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from torch.nn.functional import pad
 
 from annotated.data import PAD, Batch, encode_source, encode_target, train_bpe
-from annotated.machinery.building import make_model
 from annotated.machinery.errors import InputError
 from annotated.machinery.recording import record_attention
 from annotated.machinery.translator import Translator
@@ -19,6 +18,7 @@ from annotated.machinery.visualization.weights import (
     read_attention,
     word_groups,
 )
+from annotated.model import make_model
 
 SENTENCE, TRANSLATION = "The dog's ball isn't red.", "Der Ball ist nicht rot."
 

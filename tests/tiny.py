@@ -4,8 +4,7 @@ import torch
 from torch import nn
 
 from annotated.data import END, train_bpe
-from annotated.machinery.building import make_model
-from annotated.model import EncoderDecoder
+from annotated.model import EncoderDecoder, make_model
 
 V = 9
 WORDS = "one two three four five six seven eight nine"

@@ -2,8 +2,7 @@
 
 - errors, checks, files, progress, palette: kinds of errors, checks of arguments, atomic writes,
   bars, and the colors of all drawings
-- options, parts, recurrence, building: choices declared once, the classes for them, another kind
-  of layer, and a model from its sizes
+- options, parts, recurrence: choices declared once, the classes for them, another kind of layer
 - stepping, recording: one position at a time, looking into a model
 - kernels, blockwise_loss: the fastest of torch's kernels, a leaner loss
 - translator, scoring, text_generator: translation with a trained model, BLEU, language models
