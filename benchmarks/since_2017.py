@@ -133,7 +133,8 @@ def cache_bytes(kind: Variant, length: int) -> int:
     c = kind.config
     each = kind.latent or 2 * (c.kv_heads or c.h) * c.head_width
     tokens = (c.N - len(kind.states)) * length - len(kind.local) * max(0, length - WINDOW)
-    return 4 * (each * tokens + len(kind.states) * c.h * c.head_width**2) // length
+    state = c.h * c.head_width**2 + 3 * 3 * c.d_model  # and what the convolution reads
+    return 4 * (each * tokens + len(kind.states) * state) // length
 
 
 def variants() -> dict[str, Variant]:
@@ -190,7 +191,7 @@ class GatedDelta(nn.Module):
     S q. The positions of a part of the text are computed at once: what they add to S is a sum of
     u kᵀ that fade, and the u solve a triangular system.
 
-    Source: arXiv:2412.06464, without its short convolution and its gate on the output.
+    Source: arXiv:2412.06464, without its gate on the output.
     """
 
     def __init__(self, c: Config) -> None:
@@ -200,18 +201,23 @@ class GatedDelta(nn.Module):
             nn.Linear(c.d_model, c.d_model, bias=False) for _ in "qkvo"
         )
         self.w_alpha, self.w_beta = (nn.Linear(c.d_model, c.h, bias=False) for _ in range(2))
-        # Heads that at first forget in about 4 to 150 tokens.
-        self.keep = nn.Parameter(torch.linspace(1, 5, c.h))
+        # Mixes each component of queries, keys and values with that of the three tokens before.
+        self.conv = nn.Conv1d(3 * c.d_model, 3 * c.d_model, 4, groups=3 * c.d_model, bias=False)
+        # Heads that at first forget in about 8 to 400 tokens.
+        self.keep = nn.Parameter(torch.linspace(2, 6, c.h))
         self.norm = nn.RMSNorm(c.head_width, 1e-5)
 
     def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """(batch, len, d_model) to the same; key and value are x, and the mask is causal."""
         split = lambda x: x.unflatten(-1, (self.h, -1)).transpose(1, 2)  # (batch, h, len, d_k)
-        q, k = (nn.functional.normalize(split(w(x)), dim=-1) for w in (self.w_q, self.w_k))
+        mixed = torch.cat([self.w_q(x), self.w_k(x), self.w_v(x)], dim=-1).mT
+        mixed = self.conv(nn.functional.pad(mixed, (3, 0))).mT
+        q, k, v = map(split, nn.functional.silu(mixed).chunk(3, dim=-1))
+        q, k = (nn.functional.normalize(x, dim=-1) for x in (q, k))
         beta = split(self.w_beta(x)).sigmoid()  # (batch, h, len, 1)
         fading = nn.functional.logsigmoid(split(self.w_alpha(x) + self.keep))
         state, outs = q.new_zeros(len(x), self.h, k.size(-1), k.size(-1)), []  # of Sᵀ
-        parts = (part.split(PART, dim=2) for part in (q, k, split(self.w_v(x)), beta, fading))
+        parts = (part.split(PART, dim=2) for part in (q, k, v, beta, fading))
         for q, k, v, beta, fading in zip(*parts, strict=True):
             fading = fading.cumsum(dim=2)
             ahead = torch.ones(k.size(2), k.size(2), dtype=torch.bool).triu(1)
