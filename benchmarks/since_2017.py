@@ -206,6 +206,7 @@ class GatedDelta(nn.Module):
         # Heads that at first forget in about 8 to 400 tokens.
         self.keep = nn.Parameter(torch.linspace(2, 6, c.h))
         self.norm = nn.RMSNorm(c.head_width, 1e-5)
+        nn.init.constant_(self.norm.weight, 1 / 4)  # the gain of W^V, which the norm undoes
 
     def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """(batch, len, d_model) to the same; key and value are x, and the mask is causal."""
