@@ -1,6 +1,7 @@
-"""The runs of the page "Twelve Diffs": equal weights, experts, rates, and a queue that goes on."""
+"""The runs of "Thirteen Diffs": equal weights, experts, rates, and a queue that goes on."""
 
 import json
+import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -124,6 +125,7 @@ def test_a_state_is_a_sum_of_what_was_stored_and_not_forgotten(monkeypatch: pyte
     monkeypatch.setattr(since, "PART", 8)  # three parts, the last one shorter
     layer = since.GatedDelta(replace(since.PAPER, d_model=6, h=2)).double()
     x = torch.randn(2, 20, 6).double()
+    layer.norm.weight[:] = torch.rand(3)
     found, shape = layer(x, x, x, None), (2, 20, 2, 3)
     w, mixed = layer.conv.weight.squeeze(1), []
     for number, linear in enumerate((layer.w_q, layer.w_k, layer.w_v)):
@@ -144,8 +146,20 @@ def test_a_state_is_a_sum_of_what_was_stored_and_not_forgotten(monkeypatch: pyte
                 stored = alpha[row, j, head] * stored @ kept
             state += stored
         out = state @ q[row, t, head]
-        q[row, t, head] = out / (out.square().mean() + 1e-5).sqrt()
+        q[row, t, head] = layer.norm.weight * out / (out.square().mean() + 1e-5).sqrt()
     torch.testing.assert_close(found, q.flatten(2) @ layer.w_o.weight.T)
+
+
+@torch.no_grad()
+def test_the_page_shows_the_layer_with_a_state_that_was_measured():
+    page = Path(since.__file__).parents[1] / "chapters" / "since-2017.md"
+    lines = re.search(r"^\+class GatedDelta.*?(?=^[^+])", page.read_text("utf-8"), re.M | re.S)
+    names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional}
+    exec(re.sub(r"^\+", "", lines[0], flags=re.MULTILINE), names)
+    measured, shown = since.GatedDelta(since.PAPER), names["GatedDelta"](128, 4)
+    shown.load_state_dict(measured.state_dict())
+    x = torch.randn(2, 100, 128)
+    torch.testing.assert_close(shown(x, x, x, None), measured(x, x, x, None), atol=1e-5, rtol=1e-4)
 
 
 @torch.no_grad()
