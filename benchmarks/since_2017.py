@@ -44,6 +44,7 @@ HELD_OUT = 20 * LONGEST  # tokens of each corpus of running text, in dev and in 
 WARMUP = 0.1  # share of the updates; afterwards the rate falls as in equation 3
 POINTS = 15  # per curve
 WINDOW = 32  # tokens
+PART = 64  # tokens that a layer with a state reads at once
 BALANCE = 0.01  # weight of the load-balancing loss of the experts (arXiv:2101.03961)
 WIDTHS = 32, 64, 192, 256  # in addition to 128
 
@@ -67,6 +68,8 @@ OTHERS: dict[str, dict[str, Any]] = {  # neither in 2025 nor in the cumulative d
     "latent 64": {"latent": 64},
     "window 32, 2 of 4 layers": {"local": (0, 2)},
     "window 32, 4 of 4 layers": {"local": (0, 1, 2, 3)},
+    "state, 3 of 4 layers": {"states": (0, 1, 2)},
+    "state, 4 of 4 layers": {"states": (0, 1, 2, 3)},
 }
 TODAY = {"norm_first": True, "norm": "rms", "positions": "rope", **SWIGLU}
 TODAY |= {"kv_heads": 2, "qk_norm": True, "sink": True, "as_heavy": True}
@@ -82,6 +85,7 @@ class Variant:
         muon: use Muon instead of Adam for the matrices of the layers.
         latent: width of the vector from which keys and values are computed; 0 is none.
         local: the layers, from 0, whose queries see no key that is WINDOW or more tokens away.
+        states: the layers, from 0, with a state instead of attention.
     """
 
     name: str
@@ -90,6 +94,7 @@ class Variant:
     muon: bool = False
     latent: int = 0
     local: tuple[int, ...] = ()
+    states: tuple[int, ...] = ()
 
     def at(self, d_model: int) -> "Variant":
         """The same variant at another width, with heads of a quarter of the width."""
@@ -104,7 +109,9 @@ class Variant:
                 layer.self_attn = LatentAttention(self.config, self.latent)
             if number in self.local:
                 layer.self_attn = LocalAttention(self.config)
-        if self.experts or self.latent or self.local:
+            if number in self.states:
+                layer.self_attn = GatedDelta(self.config)
+        if self.experts or self.latent or self.local or self.states:
             initialize(model)
         return model
 
@@ -125,7 +132,9 @@ def cache_bytes(kind: Variant, length: int) -> int:
     """Bytes of cache per token in single precision, in a text of `length` tokens."""
     c = kind.config
     each = kind.latent or 2 * (c.kv_heads or c.h) * c.head_width
-    return 4 * each * (c.N * length - len(kind.local) * max(0, length - WINDOW)) // length
+    tokens = (c.N - len(kind.states)) * length - len(kind.local) * max(0, length - WINDOW)
+    state = c.h * c.head_width**2 + 3 * 3 * c.d_model  # and what the convolution reads
+    return 4 * (each * tokens + len(kind.states) * state) // length
 
 
 def variants() -> dict[str, Variant]:
@@ -141,9 +150,8 @@ def variants() -> dict[str, Variant]:
 
 
 def variant(name: str, as_heavy: bool = False, **changes: Any) -> Variant:
-    own = {
-        key: changes.pop(key) for key in ("experts", "muon", "latent", "local") if key in changes
-    }
+    keys = "experts", "muon", "latent", "local", "states"
+    own = {key: changes.pop(key) for key in keys if key in changes}
     kind = Variant(name, replace(PAPER, **changes), **own)
     return kind.at(PAPER.d_model) if as_heavy else kind
 
@@ -173,6 +181,59 @@ class LocalAttention(GroupedAttention):
         newest = key.size(2) - query.size(2)
         near = torch.ones(query.size(2), key.size(2), dtype=torch.bool).triu(newest - WINDOW + 1)
         return super().kernel(query, key, value, near if mask is None else mask & near)
+
+
+class GatedDelta(nn.Module):
+    """A state of constant size in place of keys and values: the gated delta rule.
+
+    With a key and a query of length 1, a value, and alpha and beta between 0 and 1, the state S of
+    a head (d_v, d_k) becomes alpha S (I - beta k kᵀ) + beta v kᵀ, and the output is the norm of
+    S q. The positions of a part of the text are computed at once: what they add to S is a sum of
+    u kᵀ that fade, and the u solve a triangular system.
+
+    Source: arXiv:2412.06464, without its gate on the output.
+    """
+
+    def __init__(self, c: Config) -> None:
+        super().__init__()
+        self.h = c.h
+        self.w_q, self.w_k, self.w_v, self.w_o = (
+            nn.Linear(c.d_model, c.d_model, bias=False) for _ in "qkvo"
+        )
+        self.w_alpha, self.w_beta = (nn.Linear(c.d_model, c.h, bias=False) for _ in range(2))
+        # Mixes each component of queries, keys and values with that of the three tokens before.
+        self.conv = nn.Conv1d(3 * c.d_model, 3 * c.d_model, 4, groups=3 * c.d_model, bias=False)
+        # Heads that at first forget in about 8 to 400 tokens.
+        self.keep = nn.Parameter(torch.linspace(2, 6, c.h))
+        self.norm = nn.RMSNorm(c.head_width, 1e-5)
+        nn.init.constant_(self.norm.weight, 1 / 4)  # the gain of W^V, which the norm undoes
+
+    def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        """(batch, len, d_model) to the same; key and value are x, and the mask is causal."""
+        split = lambda x: x.unflatten(-1, (self.h, -1)).transpose(1, 2)  # (batch, h, len, d_k)
+        mixed = torch.cat([self.w_q(x), self.w_k(x), self.w_v(x)], dim=-1).mT
+        mixed = self.conv(nn.functional.pad(mixed, (3, 0))).mT
+        q, k, v = map(split, nn.functional.silu(mixed).chunk(3, dim=-1))
+        q, k = (nn.functional.normalize(x, dim=-1) for x in (q, k))
+        beta = split(self.w_beta(x)).sigmoid()  # (batch, h, len, 1)
+        fading = nn.functional.logsigmoid(split(self.w_alpha(x) + self.keep))
+        state, outs = q.new_zeros(len(x), self.h, k.size(-1), k.size(-1)), []  # of Sᵀ
+        parts = (part.split(PART, dim=2) for part in (q, k, v, beta, fading))
+        for q, k, v, beta, fading in zip(*parts, strict=True):
+            fading = fading.cumsum(dim=2)
+            ahead = torch.ones(k.size(2), k.size(2), dtype=torch.bool).triu(1)
+            # What is left at a position (row) of what an earlier one stored (column).
+            left = (fading - fading.transpose(2, 3)).masked_fill(ahead, -math.inf).exp()
+            old = fading.exp()  # what is left of the state before this part
+            u = torch.linalg.solve_triangular(
+                beta * left * (k @ k.transpose(2, 3)),  # only what is below the diagonal is used
+                beta * (v - old * (k @ state)),
+                upper=False,
+                unitriangular=True,
+            )
+            outs.append(old * (q @ state) + (left * (q @ k.transpose(2, 3))) @ u)
+            state = old[:, :, -1:] * state + k.transpose(2, 3) @ (left[:, :, -1:].mT * u)
+        return self.w_o(self.norm(torch.cat(outs, dim=2)).transpose(1, 2).flatten(2))
 
 
 class Experts(nn.Module):

@@ -1,7 +1,9 @@
-"""The runs of the page "Twelve Diffs": equal weights, experts, rates, and a queue that goes on."""
+"""The runs of "Thirteen Diffs": equal weights, experts, rates, and a queue that goes on."""
 
 import json
+import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pandas as pd
@@ -45,6 +47,8 @@ def test_variants_differ_by_what_their_names_say():
     cache = {name: since.cache_bytes(known[name], 256) for name in known}
     assert 2 * cache["+ Muon"] == 4 * cache["latent 64"] == cache["2017"]
     assert cache["window 32, 4 of 4 layers"] * 8 == cache["2017"]  # 32 of 256 tokens
+    # Four matrices of width 32 and three tokens' queries, keys and values, once per text.
+    assert cache["state, 4 of 4 layers"] == 4 * 4 * (4 * 32 * 32 + 3 * 3 * 128) // 256
 
 
 @torch.no_grad()
@@ -114,6 +118,48 @@ def test_a_window_hides_what_is_32_tokens_away_and_latent_keys_are_of_rank_64():
     )
     both = torch.cat([keys, values], dim=-1).transpose(1, 2).flatten(2)[0]  # (300, 256)
     assert torch.linalg.matrix_rank(both) == 64
+
+
+@torch.no_grad()
+def test_a_state_is_a_sum_of_what_was_stored_and_not_forgotten(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(since, "PART", 8)  # three parts, the last one shorter
+    layer = since.GatedDelta(replace(since.PAPER, d_model=6, h=2)).double()
+    x = torch.randn(2, 20, 6).double()
+    layer.norm.weight[:] = torch.rand(3)
+    found, shape = layer(x, x, x, None), (2, 20, 2, 3)
+    w, mixed = layer.conv.weight.squeeze(1), []
+    for number, linear in enumerate((layer.w_q, layer.w_k, layer.w_v)):
+        before = torch.cat([torch.zeros(2, 3, 6), linear(x)], dim=1)
+        own = w[6 * number : 6 * number + 6]
+        total = sum(own[:, lag] * before[:, lag : lag + 20] for lag in range(4))
+        mixed.append((total * total.sigmoid()).view(shape))
+    q, k, v = mixed
+    q, k = q / q.norm(dim=-1, keepdim=True), k / k.norm(dim=-1, keepdim=True)
+    alpha, beta = (layer.w_alpha(x) + layer.keep).sigmoid(), layer.w_beta(x).sigmoid()
+    for row, t, head in product(range(2), range(20), range(2)):
+        state = torch.zeros(3, 3).double()
+        for i in range(t + 1):  # what i stored, as the later tokens leave it
+            stored = beta[row, i, head] * v[row, i, head].outer(k[row, i, head])
+            for j in range(i + 1, t + 1):
+                key = k[row, j, head]
+                kept = torch.eye(3) - beta[row, j, head] * key.outer(key)
+                stored = alpha[row, j, head] * stored @ kept
+            state += stored
+        out = state @ q[row, t, head]
+        q[row, t, head] = layer.norm.weight * out / (out.square().mean() + 1e-5).sqrt()
+    torch.testing.assert_close(found, q.flatten(2) @ layer.w_o.weight.T)
+
+
+@torch.no_grad()
+def test_the_page_shows_the_layer_with_a_state_that_was_measured():
+    page = Path(since.__file__).parents[1] / "chapters" / "since-2017.md"
+    lines = re.search(r"^\+class GatedDelta.*?(?=^[^+])", page.read_text("utf-8"), re.M | re.S)
+    names = {"torch": torch, "nn": torch.nn, "F": torch.nn.functional}
+    exec(re.sub(r"^\+", "", lines[0], flags=re.MULTILINE), names)
+    measured, shown = since.GatedDelta(since.PAPER), names["GatedDelta"](128, 4)
+    shown.load_state_dict(measured.state_dict())
+    x = torch.randn(2, 100, 128)
+    torch.testing.assert_close(shown(x, x, x, None), measured(x, x, x, None), atol=1e-5, rtol=1e-4)
 
 
 @torch.no_grad()
