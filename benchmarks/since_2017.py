@@ -70,6 +70,7 @@ OTHERS: dict[str, dict[str, Any]] = {  # neither in 2025 nor in the cumulative d
     "window 32, 4 of 4 layers": {"local": (0, 1, 2, 3)},
     "state, 3 of 4 layers": {"states": (0, 1, 2)},
     "state, 4 of 4 layers": {"states": (0, 1, 2, 3)},
+    "convolution, 3 of 4 layers": {"mixed": (0, 1, 2)},
 }
 TODAY = {"norm_first": True, "norm": "rms", "positions": "rope", **SWIGLU}
 TODAY |= {"kv_heads": 2, "qk_norm": True, "sink": True, "as_heavy": True}
@@ -86,6 +87,7 @@ class Variant:
         latent: width of the vector from which keys and values are computed; 0 is none.
         local: the layers, from 0, whose queries see no key that is WINDOW or more tokens away.
         states: the layers, from 0, with a state instead of attention.
+        mixed: those with attention after the convolution of such layers, as their control.
     """
 
     name: str
@@ -95,6 +97,7 @@ class Variant:
     latent: int = 0
     local: tuple[int, ...] = ()
     states: tuple[int, ...] = ()
+    mixed: tuple[int, ...] = ()
 
     def at(self, d_model: int) -> "Variant":
         """The same variant at another width, with heads of a quarter of the width."""
@@ -111,7 +114,9 @@ class Variant:
                 layer.self_attn = LocalAttention(self.config)
             if number in self.states:
                 layer.self_attn = GatedDelta(self.config)
-        if self.experts or self.latent or self.local or self.states:
+            if number in self.mixed:
+                layer.self_attn = MixedAttention(self.config)
+        if self.experts or self.latent or self.local or self.states or self.mixed:
             initialize(model)
         return model
 
@@ -133,8 +138,9 @@ def cache_bytes(kind: Variant, length: int) -> int:
     c = kind.config
     each = kind.latent or 2 * (c.kv_heads or c.h) * c.head_width
     tokens = (c.N - len(kind.states)) * length - len(kind.local) * max(0, length - WINDOW)
-    state = c.h * c.head_width**2 + 3 * 3 * c.d_model  # and what the convolution reads
-    return 4 * (each * tokens + len(kind.states) * state) // length
+    states = len(kind.states) * c.h * c.head_width**2
+    read = len(kind.states + kind.mixed) * 3 * 3 * c.d_model  # by the convolutions
+    return 4 * (each * tokens + states + read) // length
 
 
 def variants() -> dict[str, Variant]:
@@ -150,7 +156,7 @@ def variants() -> dict[str, Variant]:
 
 
 def variant(name: str, as_heavy: bool = False, **changes: Any) -> Variant:
-    keys = "experts", "muon", "latent", "local", "states"
+    keys = "experts", "muon", "latent", "local", "states", "mixed"
     own = {key: changes.pop(key) for key in keys if key in changes}
     kind = Variant(name, replace(PAPER, **changes), **own)
     return kind.at(PAPER.d_model) if as_heavy else kind
@@ -208,15 +214,21 @@ class GatedDelta(nn.Module):
         self.norm = nn.RMSNorm(c.head_width, 1e-5)
         nn.init.constant_(self.norm.weight, 1 / 4)  # the gain of W^V, which the norm undoes
 
+    def split(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (self.h, -1)).transpose(1, 2)  # (batch, h, len, d_k)
+
+    def mixed(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Queries, keys and values, each (batch, h, len, d_k)."""
+        mixed = torch.cat([self.w_q(x), self.w_k(x), self.w_v(x)], dim=-1).mT
+        mixed = nn.functional.silu(self.conv(nn.functional.pad(mixed, (3, 0)))).mT
+        return tuple(map(self.split, mixed.chunk(3, dim=-1)))
+
     def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """(batch, len, d_model) to the same; key and value are x, and the mask is causal."""
-        split = lambda x: x.unflatten(-1, (self.h, -1)).transpose(1, 2)  # (batch, h, len, d_k)
-        mixed = torch.cat([self.w_q(x), self.w_k(x), self.w_v(x)], dim=-1).mT
-        mixed = self.conv(nn.functional.pad(mixed, (3, 0))).mT
-        q, k, v = map(split, nn.functional.silu(mixed).chunk(3, dim=-1))
+        q, k, v = self.mixed(x)
         q, k = (nn.functional.normalize(x, dim=-1) for x in (q, k))
-        beta = split(self.w_beta(x)).sigmoid()  # (batch, h, len, 1)
-        fading = nn.functional.logsigmoid(split(self.w_alpha(x) + self.keep))
+        beta = self.split(self.w_beta(x)).sigmoid()  # (batch, h, len, 1)
+        fading = nn.functional.logsigmoid(self.split(self.w_alpha(x) + self.keep))
         state, outs = q.new_zeros(len(x), self.h, k.size(-1), k.size(-1)), []  # of Sᵀ
         parts = (part.split(PART, dim=2) for part in (q, k, v, beta, fading))
         for q, k, v, beta, fading in zip(*parts, strict=True):
@@ -234,6 +246,18 @@ class GatedDelta(nn.Module):
             outs.append(old * (q @ state) + (left * (q @ k.transpose(2, 3))) @ u)
             state = old[:, :, -1:] * state + k.transpose(2, 3) @ (left[:, :, -1:].mT * u)
         return self.w_o(self.norm(torch.cat(outs, dim=2)).transpose(1, 2).flatten(2))
+
+
+class MixedAttention(GatedDelta):
+    """Attention in place of the state, after the same convolution."""
+
+    def __init__(self, c: Config) -> None:
+        super().__init__(c)
+        del self.w_alpha, self.w_beta, self.keep, self.norm
+
+    def forward(self, x: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
+        out = nn.functional.scaled_dot_product_attention(*self.mixed(x), is_causal=True)
+        return self.w_o(out.transpose(1, 2).flatten(2))
 
 
 class Experts(nn.Module):
