@@ -715,24 +715,13 @@ def numbers_differ(got: list, expected: list) -> str:
     if bad:
         return "number " + str(bad[0]) + ", counted from 0, is " + shape(got[bad[0]]) + "."
     first, many = wrong[0], len(wrong)
-    said = (
-        "number "
-        + str(first)
-        + ", counted from 0, should be "
-        + " and is ".join(apart(expected[first], got[first]))
-    )
+    apart_at = (first,) + apart(expected[first], got[first])
+    said = "number %d, counted from 0, should be %s and is %s" % apart_at
     if not all(math.isfinite(a) for a in got):
         return said + "; yours has infinite numbers, or some that are none (nan)."
     gap = max(abs(a - b) for a, b in zip(got, expected))
-    said += (
-        "; "
-        + str(many)
-        + " of "
-        + str(len(got))
-        + (" differs" if many == 1 else " differ")
-        + ", by at most "
-        + figure(gap)
-    )
+    some = (many, len(got), "differs" if many == 1 else "differ", figure(gap))
+    said += "; %d of %d %s, by at most %s" % some
     ratios = [a / b for a, b in zip(got, expected) if abs(b) > 1e-3]
     gaps = [a - b for a, b in zip(got, expected)]
     if ratios and max(ratios) - min(ratios) < 0.01 * abs(ratios[0]) and abs(ratios[0] - 1) > 0.01:

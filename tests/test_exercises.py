@@ -52,11 +52,6 @@ WRONG: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         ("math.ceil(", "math.floor(", "round up"),
         ("math.ceil(D / ((k - 1) / 2))", "D / ((k - 1) / 2)", "has to be whole"),
     ],
-    ("3-1-encoder-decoder-stacks", "untouched"): [
-        ("(1 - p) ** sublayers", "1 - p * sublayers", "shares multiply"),
-        ("(1 - p) ** sublayers", "1 - (1 - p) ** sublayers", "at least once"),
-        ("(1 - p) ** sublayers", "p**sublayers", "after every sub-layer"),
-    ],
     ("3-2-attention", "effective_keys"): [
         ("scores / tau", "scores * tau", "have to be divided"),
         ("torch.special.xlogy(p, p)", "(p * p.log())", "0 · log 0"),
@@ -128,11 +123,6 @@ WRONG: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         ("attentions * 2", "attentions * 4", "keep their width"),
         (" * h *", " *", "of one head"),
         ("attentions * 2", "attentions", "a matrix each"),
-    ],
-    ("6-3-constituency-parsing", "tokens_of_tree"): [
-        ("2 * b", "b", "where it closes"),
-        ("return w", "return 2 * w", "no bracket of its own"),
-        ("w + 2", "2", "in the sequence too"),
     ],
     ("7-conclusion", "tokens_per_step"): [
         ("sum(p**i for i in range(k + 1))", "1 + p * k", "Each right guess counts"),

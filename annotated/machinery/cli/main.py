@@ -203,11 +203,7 @@ def _add_translate(parser: argparse.ArgumentParser) -> None:
     ahead = "number of lines to read ahead and sort by length; 1 translates each immediately"
     for option, default, text in (
         ("--max-extra", 50, "number of tokens by which an output may exceed its input"),
-        (
-            "--max-source",
-            1000,
-            "maximum tokens of an input; what exceeds it is cut off, with a warning",
-        ),
+        ("--max-source", 1000, "maximum tokens of an input; the rest is cut off, with a warning"),
         ("--batch-tokens", 2000, "tokens per batch, padding included"),
         ("--chunk", 1000, ahead),
     ):
@@ -277,8 +273,7 @@ def _add_parse(parser: argparse.ArgumentParser) -> None:
     flag("--free", help="search without constraints and repair outputs that are not trees")
     text = "score the parser on craft, wsj-sample, or the folder of a Penn Treebank"
     add("--treebank", help=text)
-    text = "train, dev or test (default: dev; of wsj-sample test, which is all it has)"
-    add("--split", help=text)
+    add("--split", help="train, dev or test (default: dev; of wsj-sample test, its only part)")
     add("--out", help=_OUT)
 
 
