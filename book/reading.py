@@ -46,7 +46,7 @@ def add_way(app: Sphinx, page: str, template: str, context: dict, doctree) -> No
         here = ' aria-current="step"' * (station == name)
         steps.append(f'<li><a href="{address(station)}"{here}>{title}</a></li>')
     by_hand = STATIONS[name][1]
-    link = f' · <a href="{address("by-hand")}#{by_hand}">This step by hand</a>' * bool(by_hand)
+    link = f' · <a href="{address("by-hand")}#{by_hand}">by hand</a>' * bool(by_hand)
     label = "One sentence’s way"
     way = f'<nav class="way" aria-label="{label}">{label}: <ol>{"".join(steps)}</ol>{link}</nav>'
     context["body"] = context["body"].replace("</h1>", f"</h1>\n{way}", 1)

@@ -21,6 +21,8 @@ SMALL = 500  # below this width, book.js fits charts to a phone
 # In pixels, as the style sheet sets what is below a chart: heights of a row of sliders and lists,
 # and of a button; the space around the rows, and between two in a row; a letter.
 CONTROL, BUTTON, AROUND, BETWEEN, LETTER = 28, 24, 20, 32, 7
+# Names of rows are measured in another font, and are wider in Inter by this share of their width.
+WORDS, INTER = 60, 0.07
 LARGEST = 300_000  # characters of both pictures; larger ones would come later than a live chart
 
 # What the style sheets call a color, so that pictures follow the theme.
@@ -82,7 +84,12 @@ def picture(spec: dict[str, Any], width: int) -> str:
         "title": {"color": TEXT, "subtitleColor": TEXT}, "text": {"color": TEXT},
         "rule": {"color": TEXT}, "view": {"stroke": LINES},
     }  # fmt: skip
-    svg = vl_convert.vegalite_to_svg(fitted(spec, width), config=config)
+    spec = fitted(spec, width)
+    svg = vl_convert.vegalite_to_svg(spec, config=config)
+    left = re.search(r'transform="translate\(([\d.]+),', svg)  # where what the axes frame begins
+    if spec.get("width") == width and left and float(left[1]) > WORDS:
+        padding = {"left": 5 + INTER * float(left[1]), "right": 5, "top": 5, "bottom": 5}
+        svg = vl_convert.vegalite_to_svg(spec | {"padding": padding}, config=config)
     return re.sub(r"(\.\d\d)\d+", r"\1", svg)  # a hundredth of a pixel is enough
 
 
