@@ -21,15 +21,15 @@ KINDS = {
     "on the paper's hardware": "measured here",
 }  # kind of evidence → verdict on a claim that holds
 MARKS = {
-    "holds by construction": ("≡", "#9b8ae0"),
-    "holds in the paper's own numbers": ("¶", COLORS["pink"]),
-    "measured here": ("✓", COLORS["green"]),
-    "measured at small scale": ("≈", COLORS["sky"]),
+    "holds by construction": ("≡", "#00664b"),
+    "holds in the paper's own numbers": ("¶", COLORS["green"]),
+    "measured here": ("✓", "#3fb68f"),
+    "measured at small scale": ("≈", "#93d4bd"),
     "not reproduced here": ("≉", COLORS["orange"]),
     "differs": ("✗", COLORS["vermilion"]),
-    "needs the paper's hardware": ("◇", "#b58900"),
+    "needs the paper's hardware": ("◇", COLORS["gray"]),
     "open": ("○", "#999999"),
-}  # sign and color of each verdict; the sign is for readers who cannot distinguish the colors
+}  # sign and color of each verdict: green if it holds, warm if it does not, gray if undecided
 NOT_RUN = "not run yet"  # evidence of a claim that waits for the paper's hardware
 
 
