@@ -99,7 +99,7 @@ def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
         width="container",
         height=400,
         title=alt.Title(
-            f"One run cannot tell base from {inside.sum() - 1} of the {len(rows) - 1} other rows",
+            f"If seeds varied like ours, {inside.sum() - 1} of {len(rows) - 1} rows may be chance",
             subtitle="The rows of Table 3. Gray: inside the box",
         ),
         description="BLEU against perplexity for the twenty rows of Table 3, from the small models "
