@@ -54,5 +54,5 @@ def paper_optimizer(
     parameters = list(model.parameters())
     fused = all(p.device.type in ("cpu", "cuda") for p in parameters)
     optimizer = Adam(parameters, lr=1.0, betas=(0.9, 0.98), eps=1e-9, fused=fused or None)
-    by_update = lambda i: schedule(done + i + 1, model_size, factor, warmup)
+    by_update = lambda i: schedule(done + i + 1, model_size, factor, warmup)  # torch counts from 0
     return optimizer, LambdaLR(optimizer, by_update)

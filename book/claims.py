@@ -61,18 +61,21 @@ class Verdict:
 
     @property
     def refuted(self) -> str:
-        """What would refute the claim, or does."""
+        """What would refute the claim, or does; nothing for a derivation."""
+        if not self.control:
+            return ""
         label = "Refutes" if self.verdict in ("differs", "not reproduced here") else "Would refute"
         return f"{label} it: {self.control}."
 
     def __str__(self) -> str:
         mark, _ = MARKS[self.verdict]
-        told = f"{mark} {self.verdict} ({self.place}): {self.statement}\n  {self.evidence}"
-        return f"{told}\n  {self.refuted}"
+        told = f"{mark} {self.verdict} ({self.place}): {self.statement}"
+        return "\n  ".join(filter(None, [told, self.evidence, self.refuted]))
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
         mark, _ = MARKS[self.verdict]
         text = {name: html.escape(value) for name, value in asdict(self).items()}
+        small = '<p style="margin: 0; font-size: 0.9em">{}</p>'
         aside = (  # styled inline, so that it looks the same in a notebook
             f'<aside class="claim" id="claim-{text["id"]}" role="note" '
             f'aria-label="a claim of {self.place}: {text["verdict"]}" '
@@ -80,8 +83,8 @@ class Verdict:
             f'style="border-left: {self.edge}; margin: 0.5em 0; padding: 0 0 0 0.8em">'
             f'<p style="margin: 0"><strong>{mark} {text["verdict"]}</strong> · {self.place} · '
             f"{text['statement']}</p>"
-            f'<p style="margin: 0; font-size: 0.9em">{text["evidence"]}</p>'
-            f'<p style="margin: 0; font-size: 0.9em">{html.escape(self.refuted)}</p>'
+            f"{small.format(text['evidence'])}"
+            f"{small.format(html.escape(self.refuted)) if self.control else ''}"
             "</aside>"
         )
         return {
@@ -106,7 +109,7 @@ def claim(
     kind: str,
     holds: bool | None,
     evidence: str,
-    control: str,
+    control: str = "",
 ) -> Verdict:
     """Record whether a claim holds; use it as the last line of a cell.
 
@@ -121,10 +124,11 @@ def claim(
             for a claim of the book's own.
         kind: the evidence, one of KINDS; "by construction" means a proof, a count or a property.
         holds: whether the claim is true, as computed; None if this cannot be decided here.
-        evidence: the numbers that decide it, in a few words.
+        evidence: the numbers or the derivation that decides it, in a few words.
         control: what would refute the claim, to follow "Would refute it:": a result that the
             experiment could have had, compared with an untrained model, shuffled labels, other
-            heads, or the mean of other sentences.
+            heads, or the mean of other sentences. Only a claim that holds by construction may
+            leave it out, because nothing can refute a derivation.
 
     Returns: the verdict; a small training run without the effect is "not reproduced here".
 

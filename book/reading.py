@@ -25,9 +25,9 @@ def add_short_read(app: Sphinx, page: str, template: str, context: dict, doctree
     if laboratory is None or "header_buttons" not in context:
         return
     ids = [part["ids"][0] for part in laboratory.children if isinstance(part, nodes.section)]
-    count = sum(id != "exercises" for id in ids)
-    parts = [f"{count} experiment{'s' * (count > 1)}"] * (count > 0)
-    parts += ["the exercises"] * ("exercises" in ids)
+    exercises = [f"the {id}" for id in ids if id in ("exercise", "exercises")]
+    count = len(ids) - len(exercises)
+    parts = [f"{count} experiment{'s' * (count > 1)}"] * (count > 0) + exercises
     line = f"<p>Laboratory: {' and '.join(parts)}. <button>Show</button></p>"
     place = f'<div class="left-out">{line}</div>\n{PLACE}'
     context["body"] = context["body"].replace(PLACE, place, 1)

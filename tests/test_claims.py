@@ -124,6 +124,7 @@ def test_an_id_stands_for_one_claim():
     [
         ({"section": ""}, "s9-odd.*section"),
         ({"statement": None, "evidence": ""}, "s9-odd.*statement.*evidence"),
+        ({"control": ""}, "s9-odd.*control"),
         ({"verdict": "likely"}, "s9-odd.*likely"),
     ],
 )
@@ -131,6 +132,13 @@ def test_a_claim_that_lacks_a_part_fails_the_build(changed, told: str):
     shown = {verdicts.MIME: {**GIVEN, "verdict": "measured here", **changed}}
     with pytest.raises(ExtensionError, match=told):
         verdicts.collect({"first": notebook(shown)})
+
+
+def test_a_derivation_needs_no_line_on_what_would_refute_it():
+    derived = made(kind="by construction", control="")
+    assert "efute" not in derived._repr_mimebundle_()["text/html"] + str(derived)
+    (entry,) = verdicts.collect(notebooks(first=[derived]))
+    assert entry.verdict == derived
 
 
 def test_a_claim_is_about_what_a_page_shows():

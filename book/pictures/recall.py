@@ -47,7 +47,7 @@ def draw_recall(runs: pd.DataFrame, limit: int) -> alt.LayerChart:
         width="container",
         height=300,
         title=alt.Title(
-            "Each further token more than doubles the steps of contiguous convolutions",
+            "Each token up to 7 more than doubles the steps of contiguous convolutions",
             subtitle="Stacks of eight layers, three runs of each at each distance",
         ),
         description="Steps of training against the distance, on a logarithmic axis, medians of "
