@@ -259,7 +259,7 @@ class LanguageModel(nn.Module):
 
     @property
     def has_step(self) -> bool:
-        """Whether a cache serves, because each layer can compute one position at a time."""
+        """Whether each layer can compute one position at a time, so that a cache can be used."""
         parts = [part for layer in self.layers for part in (layer, layer.self_attn)]
         return not is_watched(self) and all(map(has_step, parts))
 
