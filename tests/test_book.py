@@ -637,7 +637,7 @@ def test_what_is_too_wide_fades_and_its_button_goes_when_it_fits(visit) -> None:
     button.click()
     assert part.bounding_box()["height"] > before
     assert part.evaluate("(pre) => pre.scrollHeight <= pre.clientHeight + 4")
-    tab.goto((SITE / "chapters" / "2-background.html").as_uri())
+    tab.goto((SITE / "chapters" / "3-assembly.html").as_uri())
     table = tab.locator("article .output:has(table.dataframe)[tabindex='0']").first
     expect(table).to_have_class(re.compile("fades"))
     table.evaluate("(box) => { box.scrollLeft = 1000; }")

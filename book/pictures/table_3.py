@@ -18,7 +18,7 @@ IN_WORDS = {
 PLACES = {  # of a name, from its point, in pixels; to the left, it ends there
     "base": (13, -7), "big": (13, 0), "A: h = 4": (9, -3), "A: h = 16": (-13, -5),
     "A: h = 32": (9, 5), "B: d_k = 16": (9, 3), "C: N = 2": (-9, 0), "C: N = 4": (9, 4),
-    "C: d_model = 1024": (-9, 0), "C: d_ff = 1024": (9, -4),
+    "C: d_model = 1024": (-2, -13), "C: d_ff = 1024": (9, -4),
     "C: N = 8": (-9, -3), "C: d_model = 256": (-9, 0), "D: label_smoothing = 0.0": (-9, 7),
     "E: positions = learned": (11, 5),
 }  # fmt: skip
@@ -91,7 +91,10 @@ def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
     return alt.layer(
         box.mark_rect(color=charts.PALETTE[-1], opacity=0.2).encode(across("left"), x2="right"),
         box.mark_text(
-            align="right", dy=14, fontSize=12, text=["spread of three seeds", "of our small base"]
+            align="right",
+            dy=14,
+            fontSize=12,
+            text=["spread of", "three seeds of", "our small base"],
         ).encode(across("right")),
         marks,
         points.transform_filter(named).mark_text(**beside, fontSize=12).encode(text="name:N"),
