@@ -247,9 +247,13 @@ def plain_text(
             for name in match[2].split("."):
                 node = next(n for n in ast.iter_child_nodes(node) if getattr(n, "name", "") == name)
             source = ast.get_source_segment(source, node, padded=True) or ""
+        if match[3]:
+            start = source.rindex("\n", 0, source.index(match[3]))
+            source = source[start : source.index("\n", source.index(match[4], start))]
         return f"```python\n{textwrap.dedent(source).strip()}\n```"
 
-    included = r"^```\{literalinclude\} (\S+\.py)\n(?::pyobject: (\S+)\n)?```$"
+    included = r"^```\{literalinclude\} (\S+\.py)\n(?::pyobject: (\S+)\n)?"
+    included += r"(?::start-at: (.+)\n:end-at: (.+)\n)?(?::dedent: \d+\n)?```$"
     source = re.sub(included, quoted, source, flags=re.MULTILINE)
     script = r"^```\{literalinclude\} (?:\.\./)+(\S+\.js)\n.*?^```$"
     on_the_site = r"*On the site, this part of `\1` is printed here.*"
