@@ -79,14 +79,14 @@ def test_the_arrays_are_mapped_into_memory(asked: TrainingConfig):
 
 def test_the_manifest_lists_inputs_and_outputs(asked: TrainingConfig, texts: Path):
     with (texts / "train.en").open("a", encoding="utf-8") as file:
-        file.write("\n \nalone\n")
+        file.write("\n \n")
     with (texts / "train.de").open("ab") as file:
         file.write(b"x\n\xff\n")
-    with pytest.warns(UserWarning, match="40 good pairs of 43"):
+    with pytest.warns(UserWarning, match="40 good pairs of 42"):
         folder = prepare(replace(asked, on_bad="drop"))
     manifest = PreparedCorpus.open(folder).manifest
     assert manifest.pairs == {"train": 40, "dev": 4}
-    faults = {"with an empty side": 1, "not UTF-8": 1, "without a partner": 1}
+    faults = {"with an empty side": 1, "not UTF-8": 1}
     assert manifest.dropped == {f"{texts}, train": faults}
     for files, place in (manifest.inputs, Path("/")), (manifest.files, folder):
         for name, entry in files.items():
@@ -94,6 +94,15 @@ def test_the_manifest_lists_inputs_and_outputs(asked: TrainingConfig, texts: Pat
             assert entry["bytes"] == (place / name).stat().st_size
     assert {Path(name).name for name in manifest.inputs} == set(os.listdir(texts))
     assert manifest.rules["vocab_size"] == 90 and manifest.versions["numpy"] == np.__version__
+
+
+@pytest.mark.parametrize("shorter", ["en", "de"])
+def test_a_missing_line_is_never_dropped_for_it_shifts_all_others(asked, texts: Path, shorter):
+    path = texts / f"train.{shorter}"
+    lines = path.read_text("utf-8").splitlines(keepends=True)
+    path.write_text("".join(lines[:5] + lines[6:]), "utf-8")
+    with pytest.raises(FileError, match=r"train.* equal length.*got 39 and 40 lines"):
+        prepare(replace(asked, on_bad="drop"))
 
 
 @pytest.mark.processes

@@ -282,7 +282,13 @@ class Part:
     def _all_lines(self) -> Iterator[tuple[bytes | None, bytes | None]]:
         """The lines of all splits."""
         if self.source != self.target:
-            yield from zip_longest(_sentences(*self.source), _sentences(*self.target))
+            sides = zip_longest(_sentences(*self.source), _sentences(*self.target))
+            for number, pair in enumerate(sides):
+                if None in pair:
+                    counts = f"{number:,} and {number + 1 + sum(1 for _ in sides):,} lines"
+                    wanted = "two files of equal length, as a missing line shifts all after it"
+                    raise FileError(f"{self.name}: expected {wanted}; got {counts}")
+                yield pair
             return
         for line in _sentences(*self.source):
             english, other = (*line.split(b"\t"), None)[:2]
