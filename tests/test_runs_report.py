@@ -13,7 +13,9 @@ from unittest.mock import Mock
 import pytest
 import sacrebleu
 import torch
+import yaml
 from foreign_parts import Gated, RelativeBias
+from huggingface_hub import metadata_save
 from small_runs import exact, rows, same, tensors
 
 import annotated
@@ -29,6 +31,7 @@ from annotated.machinery.runs.checkpoints import (
     list_checkpoints,
     read_config,
 )
+from annotated.machinery.runs.fine_tuning import fine_tuning
 from annotated.machinery.runs.logs import RunLog
 from annotated.machinery.runs.report import _named_data, _origin
 from annotated.machinery.runs.trainer import Trainer, start_run, train
@@ -143,11 +146,29 @@ def test_a_card_names_the_licenses_that_are_known(config, tmp_path):
     multi30k = "for research and education (see the source)"
     assert multi30k in _named_data("multi30k-en-de")
     assert _named_data(f"{tmp_path}/my.en,{tmp_path}/my.de") == "my.en, my.de"
-    assert _origin("multi30k-en-de").endswith("multi30k-en-de, license: research-and-education")
+    told = "; from the weights of multi30k-en-de, license: research-and-education"
+    assert _origin("multi30k-en-de")["origin"] == told
     folder = train(config)
-    named = _origin(str(folder))
+    named = _origin(str(folder))["origin"]
     assert folder.name in named and str(folder.parent) not in named and str(tmp_path) not in named
-    assert "whose license applies" in _origin(str(tmp_path / "gone"))
+    assert "whose license applies" in _origin(str(tmp_path / "gone"))["origin"]
+
+
+@pytest.mark.parametrize("link", ["https://example.org/license", "LICENSE"])
+def test_the_metadata_of_a_tuned_model_and_its_copies_have_the_license(config, tmp_path, link: str):
+    """But not the name of a file that they lack."""
+    base = train(config)
+    license = {"license": "other", "license_name": "a: b"}
+    metadata_save(base / "README.md", license | {"license_link": link})
+    out, few = str(tmp_path / "tuned"), {"updates": 10, "save_updates": 10}
+    tuned = train(fine_tuning(base, data=config.data, out=out, **few))
+    cards = [(tuned / "README.md").read_text("utf-8")]
+    cards += exported(load_pretrained(tuned), tmp_path / "copies")
+    assert len(cards) > 1
+    for card in cards:
+        found = yaml.safe_load(card.split("---")[1])
+        wanted = license | ({"license_link": link} if link.startswith("https") else {})
+        assert found == wanted | {"language": ["en", "de"], "pipeline_tag": "translation"}
 
 
 def test_a_finished_run_has_a_card_that_says_how_to_make_it_again(config, monkeypatch):

@@ -168,15 +168,15 @@ def language_model_folder(source: str | Path) -> Path:
     return _snapshot(name, files, [_WEIGHTS[0], _INDEX], complete, _LANGUAGE)
 
 
-def card_license(folder: Path) -> str | None:
-    """The license that the card in a folder names, if there is one."""
+def card_license(folder: Path) -> dict[str, str]:
+    """What the metadata of the card in a folder say of its license: name, if it has one, first."""
     from huggingface_hub import metadata_load
 
     with suppress(Exception):  # a card that cannot be read
         about = metadata_load(folder / "README.md") or {}
-        named = about.get("license_name") or about.get("license")
-        return named if isinstance(named, str) else None
-    return None
+        names = "license_name", "license", "license_link"
+        return {name: about[name] for name in names if isinstance(about.get(name), str)}
+    return {}
 
 
 def describe_card(folder: Path, name: str, languages: list[str]) -> list[str]:
@@ -184,8 +184,8 @@ def describe_card(folder: Path, name: str, languages: list[str]) -> list[str]:
 
     Args: languages: symbols, with one of which a text must begin; may be empty.
     """
-    named = card_license(folder)
-    license = f"license {named}" if named else "its card names no license"
+    about = card_license(folder)
+    license = f"license {next(iter(about.values()))}" if about else "its card names no license"
     revision = f", revision {folder.name}" if re.fullmatch("[0-9a-f]{40}", folder.name) else ""
     begin = f"{name}: a text must begin with one of {' '.join(languages)}"
     return [f"{name}{revision}: {license}", *[begin] * bool(languages)]

@@ -105,15 +105,19 @@ def _named_data(data: str) -> str:
     return "; ".join(named)
 
 
-def _origin(name: str) -> str:
-    """The model that a run continues, with its license or that of its data, if they are known."""
+def _origin(name: str) -> dict[str, str]:
+    """The model that a run continues, for the text of a card, and its license, for the metadata."""
     told = f"; from the weights of {Path(name).name if Path(name).exists() else name}"
+    about, applies = dict[str, str](), ", whose license applies as well"
     with suppress(InputError):
         folder = model_folder(name)
-        if license := card_license(folder):
-            return f"{told}, license: {license}"
-        return f"{told}, trained on {_named_data(read_config(folder).data)}"
-    return f"{told}, whose license applies as well"
+        if about := card_license(folder):
+            applies = f", license: {next(iter(about.values()))}"
+        else:
+            applies = f", trained on {_named_data(read_config(folder).data)}"
+    kept = {k: v for k, v in about.items() if k != "license_link" or "://" in v}  # not a file's
+    lines = (f"{key}: {json.dumps(value)}\n" for key, value in kept.items())
+    return {"origin": told + applies, "license": "".join(lines)}
 
 
 def write_card(config: TrainingConfig, size: int, averaged: int, parts: Mapping[str, str]) -> None:
@@ -140,5 +144,5 @@ def write_card(config: TrainingConfig, size: int, averaged: int, parts: Mapping[
     build = f" in Python, with a `build` for {given}; loading needs the same" * bool(parts)
     about |= {"own": own, "build": build, "loaded": loading_code(".", parts), "scores": scores}
     about |= {"corpora": _named_data(config.data), "command": shlex.join(words)}
-    about |= {"origin": config.from_ and _origin(config.from_)}
+    about |= _origin(config.from_) if config.from_ else {"origin": "", "license": ""}
     write_text(path, fill_card("run", asdict(config) | last | about))
