@@ -206,19 +206,20 @@ def make_model(
     Args:
         src_vocab, tgt_vocab: number of source and target ids.
         N, d_model, d_ff, h, dropout: as in Table 3.
-        options: any other field of `TransformerConfig`; the paper's models have
-            tie_embeddings=True (section 3.4), which requires one vocabulary for both sides.
+        options: any other field of `TransformerConfig`, or a part for `build_model`; the paper's
+            have tie_embeddings=True (section 3.4), which requires one vocabulary for both sides.
 
     Returns: the model, in training mode.
 
-    Raises: InputError for a wrong argument, TypeError for one that does not exist.
+    Raises: InputError for a wrong argument, or one that does not exist.
 
     Source: section 3.
 
     >>> model = make_model(100, 100, N=2, d_model=64, d_ff=128, h=4)
     """
     sizes: dict[str, Any] = {"N": N, "d_model": d_model, "d_ff": d_ff, "h": h, "dropout": dropout}
-    return build_model(TransformerConfig(src_vocab, tgt_vocab, **sizes, **options))
+    parts = {name: options.pop(name) for name in [*options] if callable(options[name])}
+    return build_model(TransformerConfig(src_vocab, tgt_vocab, **sizes, **options), **parts)
 
 
 def tie_embeddings(model: EncoderDecoder) -> None:

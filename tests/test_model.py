@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import math
 import pickle
+from functools import partial
 
 import pytest
 import torch
@@ -193,6 +194,10 @@ def test_make_model_builds_what_its_arguments_say():
     assert model.config == TransformerConfig(5, 7, **shape, **options) and model.training
     assert isinstance(model.src_embed[1], LearnedPositionalEncoding)
     assert [w.shape for w in matrices(model)] == [(5, 12), (7, 12), (7, 12)]
+    parts = {"positions": LearnedPositionalEncoding, "norm": nn.RMSNorm}
+    model = make_model(5, 7, **TINY, **parts, max_len=6)
+    assert model.parts.keys() == parts.keys() and len(matrices(model)) == 3
+    assert isinstance(model.src_embed[1], LearnedPositionalEncoding)
 
 
 def test_dropout_is_where_section_5_4_puts_it_and_nowhere_else():
@@ -236,6 +241,12 @@ def test_dropout_of_attention_acts_in_training_alone():
 def test_wrong_options(name, wrong):
     with pytest.raises(ValueError, match=rf"\b{name}\b.*got"):
         TransformerConfig(**{"src_vocab": V, "tgt_vocab": V} | TINY | {name: wrong})
+
+
+def test_an_option_that_does_not_exist_is_answered_with_the_closest():
+    for make in partial(make_model, V), TransformerConfig.base:
+        with pytest.raises(ValueError, match=r"d_ff.*'d_modle'; did you mean d_model\?"):
+            make(V, d_modle=8)
 
 
 def test_options_must_fit_each_other():

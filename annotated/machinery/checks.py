@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from annotated.machinery.errors import InputError, check_real, check_whole
+from annotated.machinery.errors import InputError, check_known, check_real, check_whole
 from annotated.machinery.options import check_options
 
 if TYPE_CHECKING:
@@ -106,15 +106,9 @@ def _check_rotation(c: "LanguageModelConfig") -> None:
 
 
 def check_generation(
-    c: "LanguageModelConfig",
-    prompt: Sequence[int],
-    max_new_tokens: int,
-    temperature: float,
-    top_k: int | None,
-    top_p: float,
-    stop: Collection[int],
-    seed: int | None,
-) -> None:
+    c: "LanguageModelConfig", prompt: Sequence[int], max_new_tokens: int, temperature: float,
+    top_k: int | None, top_p: float, stop: Collection[int], seed: int | None,
+) -> None:  # fmt: skip
     """Raise InputError unless these are valid arguments of `generate`."""
     told = "; a TextGenerator takes strings too"
     for name, ids, more in ("prompt", prompt, ""), ("stop", stop, told):
@@ -152,8 +146,7 @@ def check_names(given: Iterable[str], function: Callable[..., object], *more: st
     parameters = signature(function).parameters.values()
     known = [*(each.name for each in parameters if each.default is not each.empty), *more]
     for name in given:
-        if name not in known:
-            raise InputError(f"expected options out of {', '.join(known)}; got {name!r:.80}")
+        check_known("options", name, known)
 
 
 def check_ids(name: str, ids: Tensor) -> None:

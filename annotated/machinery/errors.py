@@ -5,6 +5,7 @@ Every message states what was expected, what was given instead, and where.
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any
 
@@ -59,9 +60,10 @@ def one_line(message: object, most: int = 1000) -> str:
 
 
 def check_known(what: str, name: object, known: Collection[str]) -> None:
-    """Raise InputError, which lists the known names, unless this is one of them."""
+    """Raise InputError, which lists the known names and the closest, unless this is one of them."""
     if not isinstance(name, str) or name not in known:
-        raise InputError(f"expected {what} out of {', '.join(known)}; got {name!r:.80}")
+        hint = "".join(f"; did you mean {x}?" for x in get_close_matches(str(name), known, 1))
+        raise InputError(f"expected {what} out of {', '.join(known)}; got {name!r:.80}{hint}")
 
 
 def check_whole(name: str, value: Any, least: int = 1, most: int = 10**100) -> None:

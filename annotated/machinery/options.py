@@ -9,7 +9,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
 from annotated.feed_forward import ACTIVATIONS
-from annotated.machinery.errors import InputError, check_real, check_whole
+from annotated.machinery.errors import InputError, check_known, check_real, check_whole
 
 LARGEST = 10_000_000  # of widths and vocabularies
 POSITIONS = "sinusoidal", "learned", "endpoint"  # the last: up to a wavelength of 10000 · 2π
@@ -79,6 +79,11 @@ def allowed_types(field: Any) -> tuple[type, ...]:
 @dataclass(frozen=True, kw_only=True)
 class LaterOptions:
     """What the paper's model does not have; the defaults are the paper's."""
+
+    def __new__(cls, *_: Any, **given: Any) -> Any:
+        for name in given:
+            check_known(f"an option of {cls.__name__}", name, cls.__dataclass_fields__)
+        return super().__new__(cls)
 
     norm_first: bool = option(False, "normalize before each sub-layer (in the paper: after it)")
     bias: bool = option(False, "bias in the projections and before the softmax; the paper has none")
