@@ -258,6 +258,10 @@ def test_a_part_that_does_not_fit_is_refused_by_name():
         told = "one nn.Embedding .* in src_embed, to tie" if name == "embedding" else f"got {name}="
         with pytest.raises(InputError, match=told):
             build_model(config, **{name: part})
+    called = r"feed_forward\(16, 32, activation='swish'\); got: .*forward_expansion"
+    wrong = lambda d_model, d_ff, forward_expansion, activation: nn.Identity()
+    with pytest.raises(InputError, match=called):
+        build_model(replace(config, activation="swish"), feed_forward=wrong)
     model = build_model(config, attention=Silent)
     with pytest.raises(InputError, match=r"encoder\.layers\.0\.self_attn"), record_attention(model):
         model(SRC, TGT, MASK)
@@ -294,7 +298,7 @@ def test_a_run_goes_on_and_its_model_is_loaded(row: str, config, tmp_path: Path,
     train(config, build=make)
     train(replace(stopped, updates=4), build=make)
     for stranger in build_model, partial(build_model, source_attention=LinearAttention):
-        with pytest.raises(FileError, match=name):
+        with pytest.raises(FileError, match=rf"{name}.*build="):
             train(stopped, resume=True, build=stranger)
     assert name in refused(stopped, capsys)
     train(stopped, resume=True, build=make)

@@ -26,12 +26,13 @@ def choose_parts(c: Any, given: Mapping[str, Callable]) -> dict[str, Callable[..
         c: the `TransformerConfig`; options that differ from the paper's become arguments.
         given: by names of `PARTS`, what takes the place of the paper's classes.
 
-    Raises: InputError for another name, or for a part that cannot be called.
+    Raises: InputError for another name, or a part that cannot be called, or not in this way.
     """
     for name, part in given.items():
         if name not in PARTS or not callable(part) or isinstance(part, nn.Module):
             wanted = f"a class or a function for one of {', '.join(PARTS)}"
             raise InputError(f"expected {wanted}; got {name}={part!r:.80}")
+    given = {name: partial(_made, name, part) for name, part in given.items()}
     widths = {name: getattr(c, name) for name in ("d_k", "d_v", "bias") if getattr(c, name)}
     default: dict[str, Callable] = dict.fromkeys(_PLACES, MultiHeadedAttention)
     attention = {n: given.get(n, given.get("attention", default[n])) for n in _PLACES}
@@ -54,6 +55,14 @@ def choose_parts(c: Any, given: Mapping[str, Callable]) -> dict[str, Callable[..
         "positions": partial(given.get("positions", positions), c.d_model, c.dropout, c.max_len),
         "decoder_layer": WithoutFeedForward if c.decoder == "ssru-without-ff" else DecoderLayer,
     }
+
+
+def _made(name: str, part: Callable[..., Any], *given: Any, **options: Any) -> Any:
+    try:
+        return part(*given, **options)
+    except TypeError as error:
+        call = ", ".join([*map(str, given), *(f"{k}={v!r}" for k, v in options.items())])
+        raise InputError(f"expected a part to be called as {name}({call}); got: {error}") from error
 
 
 def part_names(parts: Mapping[str, Any]) -> dict[str, str]:

@@ -31,7 +31,7 @@ from annotated.machinery.corpora.encoding import EncodedPairs
 from annotated.machinery.corpora.prepared import PreparedCorpus
 from annotated.machinery.errors import FileError, InputError
 from annotated.machinery.files import reading
-from annotated.machinery.formats.own import Build, built
+from annotated.machinery.formats.own import Build, built, named_parts
 from annotated.machinery.formats.pretrained import read_model
 from annotated.machinery.kernels import fast_attention
 from annotated.machinery.progress import ProgressBar, progress_bar, say
@@ -371,9 +371,10 @@ class Trainer:
         """
         tensors, state = checkpoints.read_checkpoint(path)
         checkpoints.check_options(path, state, self.config)
-        if (parts := state.parts) != self.model.parts:
-            wanted = f"a run with the parts {self.model.parts or 'of the paper'}"
-            raise FileError(f"{path}: expected a checkpoint of {wanted}; got {parts or 'these'}")
+        if state.parts != self.model.parts:
+            wanted = f"a run with these parts: {named_parts(self.model.parts)}"
+            got = f"{named_parts(state.parts)}; pass the same build= as at the start of the run"
+            raise FileError(f"{path}: expected a checkpoint of {wanted}; got: {got}")
         checkpoints.check_tensors(path, tensors, self.model, self.optimizer)
         if state.scaler:  # empty unless written in float16
             with reading(path, "the state of a scaler"):
