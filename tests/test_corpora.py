@@ -68,6 +68,15 @@ def test_bad_pairs_are_dropped_and_reported():
         report.check("ignore")
 
 
+def test_text_in_another_encoding_is_not_to_be_dropped():
+    text = "für Bücher"
+    report = clean([b"for", b"books", b"a"], [text.encode("latin-1"), "ü".encode("latin-1"), b"b"])
+    with pytest.raises(ValueError, match="2 not UTF-8") as refused:
+        report[1].check("refuse")
+    encoding = str(refused.value).partition("iconv -f ")[2].split()[0]
+    assert text.encode("latin-1").decode(encoding) == text and "drop" not in str(refused.value)
+
+
 @given(st.lists(st.tuples(*[st.sampled_from([b"a", b"", b" ", BAD, "ä".encode(), None])] * 2)))
 def test_every_pair_is_either_kept_or_reported(lines):
     pairs, report = clean([line[0] for line in lines], [line[1] for line in lines])
@@ -284,6 +293,7 @@ def test_a_table_that_cannot_be_read_is_refused(tmp_path: Path):
         (table, b"", "one column 'en'; got ''"),
         (f"{table}:0,1", b"a,b\n", "one column '0'; got 'a, b'; .*no names.*x.csv:1,2"),
         (table, b"en,de\na,b\n", "expected two different source sentences or more.*; got 1"),
+        (f"{table}:1,3", b"a,b\nc,d,e\nf,g\n", r"2 without a partner \(lines 1, 3\).*; got 1"),
         (table, b"en,de\n\xff,b\n", "a table of sentences in UTF-8; got: .*0xff"),
         (f"{table}:en", b"", "two columns as x.csv:SOURCE,TARGET; got 'en'"),
         (tmp_path / "y.tsv", b"", "sentences in .*y.tsv; there is no such file"),

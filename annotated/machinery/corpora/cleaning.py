@@ -33,6 +33,9 @@ class PairReport:
             raise InputError(f'expected on_bad to be "refuse" or "drop"; got {on_bad!r}')
         if self.bad and on_bad == "refuse":
             advice = 'correct them, or drop them with --on-bad drop (on_bad="drop" in Python)'
+            if len(self.bad.get("not UTF-8", [])) > self.good:
+                advice = "the text is probably in another encoding, such as Windows-1252; convert "
+                advice += "it: iconv -f WINDOWS-1252 -t UTF-8 FILE"
             raise InputError(f"{self}; {advice}")
 
     def __str__(self) -> str:

@@ -262,7 +262,7 @@ class Part:
             stamps = [(stat.st_size, stat.st_mtime_ns) for stat in stats]
             last = _last_held_out(replace(self, split=""), *stamps)
             for line in self._numbered():
-                place = _place(line)
+                place = _place(line, PairReport(""))
                 if (place is not None and place <= last) == (self.split == "dev"):
                     yield line
             return
@@ -298,9 +298,8 @@ class Part:
 _MOST_HELD_OUT = 1000  # sources, or a twentieth of all if that is less
 
 
-def _place(line: Line) -> int | None:
+def _place(line: Line, report: PairReport) -> int | None:
     """A number below 2^64 that depends on the letters of the source; None for a bad pair."""
-    report = PairReport("")
     for source, _ in good_pairs([line], report):
         letters = re.sub(r"\W", "", source.casefold()) or source
         digest = hashlib.sha256(without_surrogates(letters).encode()).digest()
@@ -311,11 +310,12 @@ def _place(line: Line) -> int | None:
 @lru_cache(maxsize=8)
 def _last_held_out(part: Part, *stamps: tuple[int, int]) -> int:
     """The greatest `_place` that is held out; the stamps of the files are for the cache."""
-    places = (place for line in part._numbered() if (place := _place(line)) is not None)
+    report = PairReport(part.name)
+    places = (x for line in part._numbered() if (x := _place(line, report)) is not None)
     found = np.unique(np.fromiter(places, np.uint64))
     if len(found) < 2:
         wanted = "expected two different source sentences or more, of which some are held out"
-        raise FileError(f"{part.source[0]}: {wanted}; got {len(found)}")
+        raise FileError(f"{report}; {wanted}; got {len(found)}")
     return int(found[min(_MOST_HELD_OUT, max(1, len(found) // 20)) - 1])
 
 

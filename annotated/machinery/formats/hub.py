@@ -35,12 +35,9 @@ _LANGUAGE += [f"{OTHER_TEMPLATES}/default.jinja"]
 
 
 def _snapshot(
-    name: str,
-    files: list[str],
-    weights: list[str],
-    complete: Callable[[Path], bool],
+    name: str, files: list[str], weights: list[str], complete: Callable[[Path], bool],
     optional: Sequence[str] = (),
-) -> Path:
+) -> Path:  # fmt: skip
     """The local folder of a model on the Hub, downloaded unless a complete one is in the cache.
 
     Args:

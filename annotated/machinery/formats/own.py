@@ -179,13 +179,9 @@ def read_own(folder: Path, contents: dict[str, Any], build: Build | None = None)
 
 
 def described_model(
-    path: Path,
-    found: Tensors,
-    config: TransformerConfig,
-    noted: Mapping[str, str],
-    build: Build | None,
-    described: Path | None = None,
-) -> LoadedModel:
+    path: Path, found: Tensors, config: TransformerConfig, noted: Mapping[str, str],
+    build: Build | None, described: Path | None = None,
+) -> LoadedModel:  # fmt: skip
     """A model with these weights, and the vocabulary from the folder around their file.
 
     Args:
