@@ -258,13 +258,9 @@ def check_all(found: Sequence[Sequence[object]]) -> None:
 
 
 def check_search(
-    beam: int = 4,
-    alpha: float = 0.6,
-    max_extra: int = 50,
-    n_best: int = 1,
-    offset: float = 5,
+    beam: int = 4, alpha: float = 0.6, max_extra: int = 50, n_best: int = 1, offset: float = 5,
     max_len: int | None = None,
-) -> None:
+) -> None:  # fmt: skip
     """Raise InputError unless these are valid for `beam_search`, which has the same defaults."""
     check_real("alpha", alpha, -10, 10)
     check_real("offset", offset, 0, 100)

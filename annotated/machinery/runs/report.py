@@ -21,6 +21,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from annotated.machinery.corpora.encoding import EncodedPairs
 from annotated.machinery.corpora.languages import two_letters
 from annotated.machinery.corpora.registry import known_corpora, parse_data
+from annotated.machinery.corpora.tables import is_table
 from annotated.machinery.corpora.vocabularies import read_tokenizers
 from annotated.machinery.errors import InputError
 from annotated.machinery.files import write_text
@@ -99,7 +100,8 @@ def _named_data(data: str) -> str:
     """The corpora of a run with their licenses; files of the user's by their names."""
     named = []
     for name in parse_data(data)[0].split("+"):
-        files = ", ".join(Path(file).name for file in name.split(","))
+        columns = is_table(Path(name.rpartition(":")[0]))  # they have a comma too
+        files = ", ".join(Path(x).name for x in ([name] if columns else name.split(",")))
         each = known_corpora().get(name)
         named += [f"{each.title} ({each.source}), license: {each.license}" if each else files]
     return "; ".join(named)
@@ -139,7 +141,8 @@ def write_card(config: TrainingConfig, size: int, averaged: int, parts: Mapping[
         signature = bleu([""], [""], tgt)["signature"]
         scores += f" of {config.dev_sentences} sentences ({signature})"
     words = ["annotated", "train", *train_options(replace(config, minutes=0.0))]
-    about = {"src": src, "tgt": tgt, "name": folder.name, "size": f"{size:,}", "averaged": averaged}
+    mean = f"the mean of the last {averaged} checkpoints" if averaged > 1 else "the last checkpoint"
+    about = {"src": src, "tgt": tgt, "name": folder.name, "size": f"{size:,}", "mean": mean}
     own = f"; with parts of its own: {given}" * bool(parts)
     build = f" in Python, with a `build` for {given}; loading needs the same" * bool(parts)
     about |= {"own": own, "build": build, "loaded": loading_code(".", parts), "scores": scores}
