@@ -472,6 +472,8 @@ MISTAKES = {
     "translate MODEL x --output data/multi30k/train.en.gz/x": "train.en.gz/x",
     "translate MODEL x --device tpu": "'tpu'",
     "translate MODEL x --alpha nan": "alpha",
+    "translate tatoeba-en x": "generate",
+    "export tatoeba-en --to onnx --out x": "generate",
     "train --data multi30k": "CORPUS-SRC-TGT",
     "train --d-model 0": "d_model",
     "train --tgt-tokens 3": "no training pair",

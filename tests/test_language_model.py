@@ -531,7 +531,7 @@ def test_the_shipped_model_continues_a_text_after_the_end_of_another():
     assert text and generator.generate("I don't think", top_k=1) == text
     one, other = map(generator.perplexity, ("I don't know her name.", "her don't name I know."))
     assert 1 < 3 * one < other
-    with pytest.raises(InputError, match=r"tatoeba-en.*multi30k-en-de"):  # a translator
+    with pytest.raises(InputError, match=r"tatoeba-en.*multi30k-en-de.*translate"):
         load_language_model("multi30k-en-de")
 
 

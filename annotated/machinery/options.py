@@ -16,13 +16,9 @@ POSITIONS = "sinusoidal", "learned", "endpoint"  # the last: up to a wavelength 
 
 
 def option(
-    default: Any = MISSING,
-    help: str = "",
-    choices: tuple = (),
-    least: float | None = None,
-    most: float = 2**31,
-    fixed: bool = True,
-) -> Any:
+    default: Any = MISSING, help: str = "", choices: tuple = (), least: float | None = None,
+    most: float = 2**31, fixed: bool = True,
+) -> Any:  # fmt: skip
     """A field of a configuration.
 
     Args:

@@ -153,7 +153,9 @@ def language_model_folder(source: str | Path) -> Path:
     if not _is_on_hub(name):
         places = "a folder, a GGUF file, or a model of the Hub as OWNER/NAME"
         wanted = ", ".join([*known, places])
-        raise InputError(f"expected {wanted}; got {name[:80]!r}")
+        hint = " (for `annotated translate` or `parse`, and load_pretrained)"
+        hint *= name in _of_package("src_vocab")
+        raise InputError(f"expected {wanted}; got {name[:80]!r}{hint}")
 
     def complete(folder: Path) -> bool:
         index = folder / _INDEX
@@ -212,6 +214,8 @@ def model_folder(name: str | Path) -> Path:
         return hub_folder(str(name))
     wanted = f"a folder with model.safetensors, or a model out of {', '.join(known)}"
     hint = "a model of the Hub is called OWNER/NAME"
+    if str(name) in _of_package("scale_embeddings"):
+        hint = "a language model, for `annotated generate` and load_language_model alone"
     if _NAME.fullmatch(str(name)):
         owner = str(name).partition("/")[0]
         hint += f", and is not looked up if {owner} is a local folder, or {', '.join(_LOCAL)}"
