@@ -3,6 +3,7 @@ for a cluster."""
 
 import asyncio
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -81,13 +82,14 @@ def ask(service: ModuleType, *texts: str) -> list:
     import httpx
 
     async def all_at_once() -> list:
+        kind = {"content-type": "application/json"}
         transport = httpx.ASGITransport(service.app, raise_app_exceptions=False)
         async with (
             service.app.router.lifespan_context(service.app),
-            httpx.AsyncClient(transport=transport, base_url="http://here") as client,
+            httpx.AsyncClient(transport=transport, base_url="http://here", headers=kind) as client,
         ):
-            asked = (client.post("/translate", json={"text": text}) for text in texts)
-            return await asyncio.gather(*asked)
+            bodies = (json.dumps({"text": text}) for text in texts)
+            return await asyncio.gather(*(client.post("/translate", content=x) for x in bodies))
 
     return asyncio.run(all_at_once())
 
@@ -115,9 +117,10 @@ def test_the_size_of_a_batch_is_limited(service, monkeypatch):
 
 
 def test_long_and_late_and_too_many_sentences_are_refused(service, monkeypatch):
-    long, longer = ask(service, "dog" + " dog" * 200, "dog" * 2000)
+    long, longer, half = ask(service, "dog" + " dog" * 200, "dog" * 2000, "\ud800 dog")
     assert long.status_code == 413 and "200 pieces; got 201" in long.json()["detail"]
-    assert longer.status_code == 422
+    assert longer.status_code == half.status_code == 422 and len(longer.text) < 1000
+    assert longer.json()["detail"][0]["loc"] == ["body", "text"]
     batches = replace(service, monkeypatch, lambda texts: time.sleep(0.5) or texts)
     for name, value in {"SECONDS": 0.3, "TOGETHER": 1, "WAITING": 2}.items():
         monkeypatch.setattr(service, name, value)

@@ -6,6 +6,8 @@ from contextlib import asynccontextmanager
 from typing import Annotated
 
 from fastapi import Body, FastAPI, HTTPException
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 
 from annotated import load_pretrained
 
@@ -38,6 +40,13 @@ async def running(app: FastAPI):
 
 
 app = FastAPI(lifespan=running)
+
+
+@app.exception_handler(RequestValidationError)
+async def refuse(request, error: RequestValidationError):
+    """Without the text, which may be long, or half a pair of surrogates, which is no UTF-8."""
+    kept = "type", "loc", "msg"
+    return JSONResponse({"detail": [{k: e[k] for k in kept} for e in error.errors()]}, 422)
 
 
 @app.post("/translate")
