@@ -321,13 +321,9 @@ def stored_weights(
 
 
 def save_model(
-    folder: Path,
-    weights: Tensors,
-    config: TransformerConfig,
-    half: bool = True,
-    parts: Mapping[str, str] | None = None,
-    buffers: Collection[str] = (),
-) -> None:
+    folder: Path, weights: Tensors, config: TransformerConfig, half: bool = True,
+    parts: Mapping[str, str] | None = None, buffers: Collection[str] = (),
+) -> None:  # fmt: skip
     """Write weights and the configuration, for `load_pretrained`.
 
     Args:

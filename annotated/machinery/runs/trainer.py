@@ -132,13 +132,9 @@ class Trainer:
     """
 
     def __init__(
-        self,
-        config: TrainingConfig,
-        pairs: EncodedPairs,
-        dev_pairs: EncodedPairs,
-        processes: Processes | None = None,
-        build: Build = build_model,
-    ) -> None:
+        self, config: TrainingConfig, pairs: EncodedPairs, dev_pairs: EncodedPairs,
+        processes: Processes | None = None, build: Build = build_model,
+    ) -> None:  # fmt: skip
         self.config, self.dev_pairs, self.build = config, dev_pairs, build
         self.processes = processes or Processes()
         self.stream = BatchStream(config, pairs, self.processes)
