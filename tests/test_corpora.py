@@ -68,11 +68,14 @@ def test_bad_pairs_are_dropped_and_reported():
         report.check("ignore")
 
 
-def test_text_in_another_encoding_is_not_to_be_dropped():
+@pytest.mark.parametrize("good", [0, 1, 2])
+def test_text_in_another_encoding_is_not_to_be_dropped(good: int, tmp_path: Path):
     text = "für Bücher"
-    report = clean([b"for", b"books", b"a"], [text.encode("latin-1"), "ü".encode("latin-1"), b"b"])
-    with pytest.raises(ValueError, match="2 not UTF-8") as refused:
-        report[1].check("refuse")
+    for name in "x.en", "x.de":
+        sentences = "\n".join(["a", "b"][:good] + [text] * 3)
+        (tmp_path / name).write_bytes(sentences.encode("latin-1"))
+    with pytest.raises(ValueError, match="3 not UTF-8") as refused:
+        load_pairs(f"{tmp_path}/x.en,{tmp_path}/x.de", "train", "en", "de")
     encoding = str(refused.value).partition("iconv -f ")[2].split()[0]
     assert text.encode("latin-1").decode(encoding) == text and "drop" not in str(refused.value)
 

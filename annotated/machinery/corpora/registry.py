@@ -314,6 +314,7 @@ def _last_held_out(part: Part, *stamps: tuple[int, int]) -> int:
     places = (x for line in part._numbered() if (x := _place(line, report)) is not None)
     found = np.unique(np.fromiter(places, np.uint64))
     if len(found) < 2:
+        report.check("refuse" if "not UTF-8" in report.bad else "drop")
         wanted = "expected two different source sentences or more, of which some are held out"
         raise FileError(f"{report}; {wanted}; got {len(found)}")
     return int(found[min(_MOST_HELD_OUT, max(1, len(found) // 20)) - 1])
