@@ -45,6 +45,9 @@ def finish_pages(app: Sphinx, error: Exception | None) -> None:
     ):
         for path in static.glob(unused):
             path.unlink()
+    for path in static.glob("b[ao]*.css"):  # readers need none of our comments
+        text = re.sub(r" */\*.*?\*/\n?", "\n", path.read_text("utf-8"), flags=re.DOTALL)
+        path.write_text(text, "utf-8")
     fonts = static / "formulas"
     copy_fonts(fonts)
     theme = re.compile(
