@@ -45,7 +45,7 @@ def finish_pages(app: Sphinx, error: Exception | None) -> None:
     ):
         for path in static.glob(unused):
             path.unlink()
-    for path in static / "base.css", static / "book.css":  # readers need none of our comments
+    for path in static.glob("b[ao][os][ek].css"):  # readers need none of our comments
         text = re.sub(r" */\*.*?\*/\n?", "\n", path.read_text("utf-8"), flags=re.DOTALL)
         path.write_text(text, "utf-8")
     fonts = static / "formulas"
