@@ -24,7 +24,7 @@ MARKS = {
     "holds by construction": ("≡", "#00664b"),
     "holds in the paper's own numbers": ("¶", COLORS["green"]),
     "measured here": ("✓", "#3fb68f"),
-    "measured at small scale": ("≈", "#93d4bd"),
+    "measured at small scale": ("≈", "#7cc9af"),
     "not reproduced here": ("≉", COLORS["orange"]),
     "differs": ("✗", COLORS["vermilion"]),
     "needs the paper's hardware": ("◇", COLORS["gray"]),
