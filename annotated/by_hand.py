@@ -715,8 +715,8 @@ def numbers_differ(got: list, expected: list) -> str:
     if bad:
         return "number " + str(bad[0]) + ", counted from 0, is " + shape(got[bad[0]]) + "."
     first, many = wrong[0], len(wrong)
-    apart_at = (first,) + apart(expected[first], got[first])
-    said = "number %d, counted from 0, should be %s and is %s" % apart_at
+    texts = (first,) + apart(expected[first], got[first])
+    said = "number %d, counted from 0, should be %s and is %s" % texts
     if not all(math.isfinite(a) for a in got):
         return said + "; yours has infinite numbers, or some that are none (nan)."
     gap = max(abs(a - b) for a, b in zip(got, expected))

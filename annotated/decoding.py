@@ -14,7 +14,13 @@ from torch import Tensor
 from annotated.attention import Mask
 from annotated.data import END, PAD, START, UNK
 from annotated.incremental import DecoderCache
-from annotated.machinery.checks import allowed_ids, check_all, check_finite, check_search, check_src
+from annotated.machinery.checks import (
+    allowed_ids,
+    check_finite,
+    check_found,
+    check_search,
+    check_source,
+)
 from annotated.machinery.errors import check_whole
 from annotated.model import EncoderDecoder
 from annotated.regularization import without_dropout
@@ -44,7 +50,7 @@ def greedy_decode(
 
     Source: section 6.1, with a beam of one.
     """
-    check_src(src, src_mask)
+    check_source(src, src_mask)
     check_whole("max_len", max_len)
     check_whole("start_symbol", start_symbol, least=0)
     end = -1 if end_symbol is None else end_symbol  # which is no id
@@ -230,7 +236,7 @@ def beam_search(
     Source: section 6.1.
     """
     check_search(beam, alpha, max_extra, n_best, offset, max_len)
-    check_src(src, src_mask, follow)
+    check_source(src, src_mask, follow)
     with without_dropout(model):
         state = open_beam(model, src, src_mask, max_extra, max_len)
         found, state.follow = state.found, follow
@@ -240,5 +246,5 @@ def beam_search(
             keep = can_win(state, n_best, alpha, offset)
             if not keep.all():  # decided sentences leave the batch
                 state.select(keep.nonzero().squeeze(1))
-    check_all(found)
+    check_found(found)
     return [sorted(ended, key=lambda h: h.score, reverse=True)[:n_best] for ended in found]

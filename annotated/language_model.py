@@ -16,7 +16,12 @@ from torch import Tensor, nn
 from annotated.attention import MultiHeadedAttention, masked_softmax
 from annotated.embeddings import Embeddings, Generator
 from annotated.feed_forward import ACTIVATIONS, PositionwiseFeedForward
-from annotated.machinery.checks import check_finite, check_generation, check_ids, check_lm_config
+from annotated.machinery.checks import (
+    check_finite,
+    check_generation,
+    check_ids,
+    check_language_model_config,
+)
 from annotated.machinery.stepping import has_step, is_watched
 from annotated.model import initialize
 from annotated.positional import LearnedPositionalEncoding, PositionalEncoding
@@ -72,7 +77,7 @@ class LanguageModelConfig:
     scale_embeddings: bool = True
 
     def __post_init__(self) -> None:
-        check_lm_config(self)
+        check_language_model_config(self)
 
     @property
     def head_width(self) -> int:

@@ -52,7 +52,7 @@ def head_widths(h: int, d_model: int, d_k: int | None, d_v: int | None) -> tuple
     return d_k, d_v
 
 
-def check_lm_config(c: "LanguageModelConfig") -> None:
+def check_language_model_config(c: "LanguageModelConfig") -> None:
     """Raise InputError unless a configuration describes a language model that can be built."""
     for name in ("vocab", "N", "d_model", "d_ff", "h"):
         check_whole(name, getattr(c, name))
@@ -106,9 +106,15 @@ def _check_rotation(c: "LanguageModelConfig") -> None:
 
 
 def check_generation(
-    c: "LanguageModelConfig", prompt: Sequence[int], max_new_tokens: int, temperature: float,
-    top_k: int | None, top_p: float, stop: Collection[int], seed: int | None,
-) -> None:  # fmt: skip
+    c: "LanguageModelConfig",
+    prompt: Sequence[int],
+    max_new_tokens: int,
+    temperature: float,
+    top_k: int | None,
+    top_p: float,
+    stop: Collection[int],
+    seed: int | None,
+) -> None:
     """Raise InputError unless these are valid arguments of `generate`."""
     told = "; a TextGenerator takes strings too"
     for name, ids, more in ("prompt", prompt, ""), ("stop", stop, told):
@@ -221,7 +227,9 @@ def check_finite(log_probs: Tensor) -> None:
         raise InputError("expected log-probabilities from the model; got no finite numbers")
 
 
-def check_src(src: Tensor, src_mask: Tensor | None, follow: Sequence[object] | None = None) -> None:
+def check_source(
+    src: Tensor, src_mask: Tensor | None, follow: Sequence[object] | None = None
+) -> None:
     """Raise InputError unless src is (batch, src_len) of at least one token, with a valid mask.
 
     Args: follow: rules of a search, one for each sentence; or None.
@@ -251,16 +259,20 @@ def allowed_ids(found: object, vocab: int) -> Tensor:
     return ids.long()
 
 
-def check_all(found: Sequence[Sequence[object]]) -> None:
+def check_found(found: Sequence[Sequence[object]]) -> None:
     """Raise InputError if a search has completed nothing for a sentence; a NaN wins nothing."""
     if not all(found):
         raise InputError("expected log-probabilities from the model; got no finite numbers")
 
 
 def check_search(
-    beam: int = 4, alpha: float = 0.6, max_extra: int = 50, n_best: int = 1, offset: float = 5,
+    beam: int = 4,
+    alpha: float = 0.6,
+    max_extra: int = 50,
+    n_best: int = 1,
+    offset: float = 5,
     max_len: int | None = None,
-) -> None:  # fmt: skip
+) -> None:
     """Raise InputError unless these are valid for `beam_search`, which has the same defaults."""
     check_real("alpha", alpha, -10, 10)
     check_real("offset", offset, 0, 100)

@@ -16,9 +16,13 @@ POSITIONS = "sinusoidal", "learned", "endpoint"  # the last: up to a wavelength 
 
 
 def option(
-    default: Any = MISSING, help: str = "", choices: tuple = (), least: float | None = None,
-    most: float = 2**31, fixed: bool = True,
-) -> Any:  # fmt: skip
+    default: Any = MISSING,
+    help: str = "",
+    choices: tuple = (),
+    least: float | None = None,
+    most: float = 2**31,
+    fixed: bool = True,
+) -> Any:
     """A field of a configuration.
 
     Args:

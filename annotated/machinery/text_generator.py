@@ -251,11 +251,16 @@ def _find(text: str, strings: Sequence[str]) -> int | None:
 
 @torch.inference_mode()
 def generate_batch(
-    model: LanguageModel, prompts: Sequence[Sequence[int]], max_new_tokens: int = 100,
-    seeds: Sequence[int] | None = None, ended: Callable[[int, list[int]], bool] | None = None,
-    temperature: float = 1.0, top_k: int | None = None, top_p: float = 1.0,
+    model: LanguageModel,
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: int = 100,
+    seeds: Sequence[int] | None = None,
+    ended: Callable[[int, list[int]], bool] | None = None,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float = 1.0,
     stop: Collection[int] = (),
-) -> list[list[int]]:  # fmt: skip
+) -> list[list[int]]:
     """The new ids of `generate` for several prompts, which are padded on the left.
 
     Args:

@@ -35,9 +35,12 @@ _LANGUAGE += [f"{OTHER_TEMPLATES}/default.jinja"]
 
 
 def _snapshot(
-    name: str, files: list[str], weights: list[str], complete: Callable[[Path], bool],
+    name: str,
+    files: list[str],
+    weights: list[str],
+    complete: Callable[[Path], bool],
     optional: Sequence[str] = (),
-) -> Path:  # fmt: skip
+) -> Path:
     """The local folder of a model on the Hub, downloaded unless a complete one is in the cache.
 
     Args:

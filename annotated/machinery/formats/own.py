@@ -179,9 +179,13 @@ def read_own(folder: Path, contents: dict[str, Any], build: Build | None = None)
 
 
 def described_model(
-    path: Path, found: Tensors, config: TransformerConfig, noted: Mapping[str, str],
-    build: Build | None, described: Path | None = None,
-) -> LoadedModel:  # fmt: skip
+    path: Path,
+    found: Tensors,
+    config: TransformerConfig,
+    noted: Mapping[str, str],
+    build: Build | None,
+    described: Path | None = None,
+) -> LoadedModel:
     """A model with these weights, and the vocabulary from the folder around their file.
 
     Args:
@@ -321,9 +325,13 @@ def stored_weights(
 
 
 def save_model(
-    folder: Path, weights: Tensors, config: TransformerConfig, half: bool = True,
-    parts: Mapping[str, str] | None = None, buffers: Collection[str] = (),
-) -> None:  # fmt: skip
+    folder: Path,
+    weights: Tensors,
+    config: TransformerConfig,
+    half: bool = True,
+    parts: Mapping[str, str] | None = None,
+    buffers: Collection[str] = (),
+) -> None:
     """Write weights and the configuration, for `load_pretrained`.
 
     Args:

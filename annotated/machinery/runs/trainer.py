@@ -132,9 +132,13 @@ class Trainer:
     """
 
     def __init__(
-        self, config: TrainingConfig, pairs: EncodedPairs, dev_pairs: EncodedPairs,
-        processes: Processes | None = None, build: Build = build_model,
-    ) -> None:  # fmt: skip
+        self,
+        config: TrainingConfig,
+        pairs: EncodedPairs,
+        dev_pairs: EncodedPairs,
+        processes: Processes | None = None,
+        build: Build = build_model,
+    ) -> None:
         self.config, self.dev_pairs, self.build = config, dev_pairs, build
         self.processes = processes or Processes()
         self.stream = BatchStream(config, pairs, self.processes)
