@@ -236,7 +236,8 @@ def test_the_scale_keeps_the_softmax_soft(chart) -> None:
         expected = (scaled.log() * math.sqrt(int(d_k))).softmax(dim=0)
         torch.testing.assert_close(plain, expected, rtol=1e-3, atol=1e-6)
         assert scaled.sum().item() == pytest.approx(1)
-        assert scaled.max() < 0.6 and (plain.topk(2).values.sum() > 0.99 or int(d_k) < 64)
+        # The median of 99 queries: hard without the scale from 64 dimensions on, soft with it.
+        assert scaled.max() < 0.3 and (plain.max() > 0.9 or int(d_k) < 64)
 
 
 def test_who_may_look_at_whom(chart) -> None:
