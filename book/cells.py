@@ -107,6 +107,8 @@ def show_paper(cell: nodes.container) -> None:
     cell.children = [output]
     named = any("original" in each["classes"] for each in cell.document.findall(nodes.container))
     cell["classes"].append("original")
+    if len(output.next_node(nodes.paragraph).astext()) < 90:
+        cell["classes"].append("brief")
     for link in output.findall(nodes.reference):
         if named:  # the first quotation of the page names the paper
             link.children = [nodes.Text(link.astext().removeprefix("Vaswani et al. (2017), "))]

@@ -54,7 +54,13 @@ def chart_theme() -> Any:
             "ramp": ramp,
             "diverging": [PALETTE[0], "#80808000", PALETTE[1]],
         },
-        "title": {"fontSize": 15, "fontWeight": 600, "anchor": "start", "offset": 10},
+        "title": {
+            "fontSize": 15,
+            "fontWeight": 600,
+            "anchor": "start",
+            "offset": 12,
+            "subtitlePadding": 6,
+        },
         "axis": {**text, "titlePadding": 8, "gridOpacity": 0.5},
         # Each label is below its tick, the first and the last too; there are few, and none touch.
         "axisX": {"labelFlush": False, "labelSeparation": 6},

@@ -192,13 +192,10 @@ def story(entries: list[Entry]) -> str:
 
 
 def beside(entries: list[Entry], address: Callable[[str], str]) -> str:
-    """The verdicts on one paragraph, as a note in its margin that leads to their boxes.
-
-    Where there are several, each says which of the paragraph's claims it judges.
-    """
+    """The verdicts on one paragraph, as a note in its margin: each claim leads to its box."""
     told: dict[str, str] = {}  # for each verdict, in what it begins with, its claims
     for page, verdict in entries:
-        said = typeset(html.escape(verdict.statement)) if len(entries) > 1 else "How it was decided"
+        said = typeset(html.escape(verdict.statement))
         name = typeset(html.escape(f"{MARKS[verdict.verdict][0]} {verdict.verdict}"))
         begin = f'<p style="--edge: {verdict.edge}"><strong>{name}</strong>'
         link = f' <a href="{address(page)}#claim-{verdict.id}">{said}</a>'
