@@ -225,7 +225,8 @@ window.film = (() => {
     const moment = frames.findIndex((_, i) => isMoment(i));
     let [now, timer] = [Math.max(0, moment), null];
     let untouched = true;
-    const play = button({ textContent: "Play", onclick: () => (timer ? pause() : start()) });
+    const toggle = () => (timer ? pause() : start());
+    const play = button({ className: "run", textContent: "Play", onclick: toggle });
     const place = slider(last, "Checkpoint", move);
     const counter = make("span", { className: "counter" });
 

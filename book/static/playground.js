@@ -294,7 +294,8 @@ window.playground = (() => {
       make("tbody", {}, ...rows),
     );
 
-    const play = button({ textContent: "Play", onclick: () => (isRunning() ? halt() : go()) });
+    const toggle = () => (isRunning() ? halt() : go());
+    const play = button({ className: "run", textContent: "Play", onclick: toggle });
     const step = button({ textContent: "Step", onclick: () => go(updates() + 1) });
     const again = button({ textContent: "Reset", onclick: () => reset() });
     const copy = button({

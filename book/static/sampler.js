@@ -49,7 +49,7 @@ window.sampler = (() => {
     const element = make("div", { className: "shares" });
     let rows = [];
     const parts = range(ROWS + 1).map((i) => {
-      const spans = ["name", "stripe", "number"].map((className) => make("span", { className }));
+      const spans = ["name", "number", "stripe"].map((className) => make("span", { className }));
       const onclick = () => choose(rows[i][3]);
       element.append(i < ROWS ? button({ onclick }, ...spans) : make("p", {}, ...spans));
       return spans;
@@ -58,6 +58,8 @@ window.sampler = (() => {
     // Of each: name, probability, share of the draws (0: cut), id.
     function show(shown) {
       rows = shown;
+      const most = Math.max(...rows.flatMap(([, probability, share]) => [probability, share]));
+      element.style.setProperty("--full", most < 0.25 ? 0.25 : most < 0.5 ? 0.5 : 1);
       for (const [i, [name, bar, number]] of parts.entries()) {
         const [text, probability, share] = rows[i];
         name.textContent = text;
