@@ -102,7 +102,7 @@ def index(entries: list[Entry]) -> str:
     """The claims as HTML tables, one for each verdict, whose rows `static/book.js` filters."""
     head = "".join(f"<th>{name}</th>" for name in ("section", "claim", "evidence"))
     groups = []
-    for verdict in MARKS:
+    for verdict in [*OPENED, *(verdict for verdict in MARKS if verdict not in OPENED)]:
         of = [entry for entry in entries if entry.verdict.verdict == verdict]
         rows, note = [*map(row, of)], WAITING * any(map(waits, of))
         opened, body = " open" * (verdict in OPENED), "\n".join(rows)
