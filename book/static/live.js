@@ -598,19 +598,20 @@
     const pair = `${language.of(from)} to ${language.of(to)}`;
     Object.assign(box, { role: "group", ariaLabel: `A model that runs on this page, ${pair}` });
     box.append(form, others, note);
-    return { input, note, to };
+    return { form, input, note, to };
   }
 
   function fill(box) {
     const { show, model: name, megabytes, word, result: known } = box.dataset;
     const data = box.querySelector("script") && dataOf(box);
     const about = `The first click loads the model (${megabytes} MB). It runs on this page; nothing is sent.`;
-    const { input, note, to } = asking(box, VERBS[show] ?? "Translate", about, run);
+    const { form, input, note, to } = asking(box, VERBS[show] ?? "Translate", about, run);
     const result = make("p", { className: "translation", lang: to, textContent: known });
     const status = make("p", { className: "visually-hidden", role: "status" }); // speaks at the end only
     let [model, parts, opening, latest] = [null, null, null, 0];
 
-    box.append(result, status);
+    form.after(result);
+    box.append(status);
     input.oninput = () => model && run();
 
     async function open() {
@@ -618,7 +619,7 @@
       await breath();
       model = await window.liveModel(name);
       parts = SHOWN[show].map((part) => part({ ...model, run, first: word.split(" "), data }));
-      result.after(...parts.map(({ element }) => element));
+      note.after(...parts.map(({ element }) => element));
     }
 
     async function run() {

@@ -151,7 +151,9 @@ window.playground = (() => {
         ),
       );
       canvases = rows;
-      const named = rows.map((row, i) => make("div", {}, `Layer ${i + 1}`, ...row));
+      const named = rows.map((row, i) =>
+        make("div", {}, make("span", {}, `Layer ${i + 1}`), ...row),
+      );
       heads.replaceChildren(...named);
       send({ settings, text, until: 0, pause: isCalm() ? 1000 : 80 });
     };

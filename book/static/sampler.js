@@ -60,7 +60,7 @@ window.sampler = (() => {
       rows = shown;
       const most = Math.max(...rows.flatMap(([, probability, share]) => [probability, share]));
       element.style.setProperty("--full", most < 0.25 ? 0.25 : most < 0.5 ? 0.5 : 1);
-      for (const [i, [name, bar, number]] of parts.entries()) {
+      for (const [i, [name, number, bar]] of parts.entries()) {
         const [text, probability, share] = rows[i];
         name.textContent = text;
         number.textContent = share ? percent(share) : "cut";
@@ -108,12 +108,12 @@ window.sampler = (() => {
     const shares = bars((id) => turn(() => follow(id)));
     box.append(
       sentenceForm("Beginning", input, "Write on", () => turn(write)),
+      text,
       make("p", { className: "examples" }, ...offered),
       controls(
         button({ textContent: "Next token", onclick: () => turn(step) }),
         button({ textContent: "Again", onclick: () => turn(again) }),
       ),
-      text,
       note,
       make("div", { className: "dials" }, ...dials),
       shares.element,
