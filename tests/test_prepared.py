@@ -25,6 +25,7 @@ from annotated.machinery.corpora import prepared
 from annotated.machinery.corpora.downloads import sha256_of
 from annotated.machinery.corpora.prepared import PreparedCorpus, draw_lines, prepare
 from annotated.machinery.errors import FileError, InputError, MissingFile
+from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.translator import Translator
 from annotated.training import TrainingConfig
 
@@ -205,6 +206,17 @@ def test_the_command_prepares_and_prints_the_folder(asked, tmp_path: Path, capsy
         assert not before or before == times
         before = times
     assert prepare(asked).name.endswith(PreparedCorpus.open(tmp_path / "here").manifest.key)
+
+
+def test_a_run_on_a_prepared_corpus_has_the_rules_of_that_corpus(asked, tmp_path: Path, capsys):
+    here, run = str(tmp_path / "here"), str(tmp_path / "run")
+    main(["prepare", "--data", asked.data, "--vocab-size", "90", "--out", here])
+    small = ["--updates", "1", "--N", "1", "--d-model", "16", "--d-ff", "16", "--h", "2"]
+    main(["train", "--prepared", here, "--out", run, *small])
+    assert load_pretrained(run).tokenizer.get_vocab_size() == 90
+    with pytest.raises(SystemExit):  # what is given must still agree
+        main(["train", "--prepared", here, "--vocab-size", "80", "--out", f"{run}2", *small])
+    assert "vocab_size=90; got 80" in capsys.readouterr().err
 
 
 def test_a_run_finds_its_corpus_or_makes_it(asked, tmp_path: Path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from contextlib import asynccontextmanager
 from typing import Annotated
 
@@ -11,8 +12,12 @@ from fastapi.responses import JSONResponse
 
 from annotated import load_pretrained
 
-PIECES, TOGETHER, WAITING, SECONDS = 200, 32, 256, 10.0  # the limits
+PIECES, TOGETHER, SECONDS = 200, 32, 10.0  # the limits
 translator = load_pretrained(os.environ.get("MODEL", "multi30k-en-de"))
+
+
+def count_pieces(text: str) -> int:
+    return len(translator.tokenizer.encode(text).ids)
 
 
 async def translate_together(waiting: asyncio.Queue) -> None:
@@ -33,7 +38,12 @@ async def translate_together(waiting: asyncio.Queue) -> None:
 
 @asynccontextmanager
 async def running(app: FastAPI):
-    app.state.waiting = asyncio.Queue(WAITING)
+    """As many pieces may wait as are translated in SECONDS; a first batch tells how many."""
+    sentence = "A man in a red shirt is riding a bicycle down the street."
+    began = time.perf_counter()
+    translator.translate([sentence] * TOGETHER)
+    rate = TOGETHER * count_pieces(sentence) / (time.perf_counter() - began)
+    app.state.most, app.state.pieces, app.state.waiting = SECONDS * rate, 0, asyncio.Queue()
     worker = asyncio.create_task(translate_together(app.state.waiting))
     yield
     worker.cancel()
@@ -51,13 +61,21 @@ async def refuse(request, error: RequestValidationError):
 
 @app.post("/translate")
 async def translate(text: Annotated[str, Body(embed=True, max_length=20 * PIECES)]) -> str:
-    if (pieces := len(translator.tokenizer.encode(text).ids)) > PIECES:
+    if (pieces := count_pieces(text)) > PIECES:
         raise HTTPException(413, f"expected at most {PIECES} pieces; got {pieces}")
+    if app.state.pieces + pieces > app.state.most:
+        raise HTTPException(503, "too many sentences wait; try again later")
     answer = asyncio.get_running_loop().create_future()
+    app.state.pieces += pieces
     try:
         app.state.waiting.put_nowait((text, answer))
         return await asyncio.wait_for(answer, SECONDS)
-    except asyncio.QueueFull:
-        raise HTTPException(503, "too many sentences wait; try again later") from None
     except asyncio.TimeoutError:
         raise HTTPException(504, f"no translation within {SECONDS:g} seconds") from None
+    finally:
+        app.state.pieces -= pieces
+
+
+@app.get("/health")
+def health() -> str:
+    return "ready"

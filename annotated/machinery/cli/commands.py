@@ -32,10 +32,14 @@ def run_prepare(options: argparse.Namespace) -> None:
 
 
 def run_train(options: argparse.Namespace) -> None:
+    from annotated.machinery.corpora.prepared import PreparedCorpus
     from annotated.machinery.runs.checkpoints import read_config
 
     fields = annotated.TrainingConfig.__dataclass_fields__
     given = {name: value for name, value in vars(options).items() if name in fields}
+    if given.get("prepared") and "data" not in given and not options.resume:
+        rules = PreparedCorpus.open(given["prepared"]).manifest.rules
+        given = {name: value for name, value in rules.items() if value} | given
     config = _configuration(options, given)
     if options.resume and not options.preset:
         if Path(config.out, "training.json").exists():

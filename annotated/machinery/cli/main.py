@@ -20,6 +20,7 @@ from functools import partial
 from textwrap import fill
 from typing import Any, NoReturn
 
+from annotated._version import __version__
 from annotated.machinery.cli import commands
 from annotated.machinery.errors import one_line
 
@@ -42,6 +43,7 @@ def build_parser(arguments: list[str]) -> argparse.ArgumentParser:
     parser = _Parser("annotated", description="Attention Is All You Need in code.")
     text = "on an error, show Python's traceback instead of one line"
     parser.add_argument("--debug", action="store_true", help=text)
+    parser.add_argument("--version", action="version", version=f"annotated {__version__}")
     subcommands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for name, (add_options, text) in _COMMANDS.items():
         raw, title = argparse.RawDescriptionHelpFormatter, f"{text[0].upper()}{text[1:]}."
