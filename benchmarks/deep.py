@@ -6,6 +6,7 @@ page "Thirteen Diffs" learns to repeat the token before. Each loss is the mean o
 
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import torch
@@ -21,10 +22,12 @@ WARMUPS = 1, 100  # updates; 1 is none
 SEEDS = 0, 1, 2
 
 
-def copies(norm_first, rate, warmup=1, seed=0, updates=300):
+def copies(
+    norm_first: bool, rate: float, warmup: int = 1, seed: int = 0, updates: int = 300
+) -> list[float]:
     """Losses of 16 layers that learn to repeat the token before."""
     torch.manual_seed(seed)
-    sizes = {"N": 16, "d_model": 32, "d_ff": 64, "h": 2, "max_len": 32}
+    sizes: dict[str, Any] = {"N": 16, "d_model": 32, "d_ff": 64, "h": 2, "max_len": 32}
     model, losses = LanguageModel(LanguageModelConfig(32, norm_first=norm_first, **sizes)), []
     optimizer = torch.optim.Adam(model.parameters(), betas=(0.9, 0.98), fused=True)
     for update in range(updates):
