@@ -94,7 +94,7 @@ def printed_row(name: str) -> dict[str, Any]:
 
 def count_parameters(model: nn.Module | TransformerConfig | LanguageModelConfig) -> int:
     """Parameters of a model, or of one that is described; a tied matrix counts once."""
-    with torch.device("meta"):
+    with torch.device("meta"):  # tensors with a shape but no content
         if isinstance(model, TransformerConfig):
             model = build_model(model)
         elif isinstance(model, LanguageModelConfig):

@@ -128,7 +128,7 @@ def title(chapter: Path) -> str:
     """The first heading of a chapter."""
     for line in chapter.read_text(encoding="utf-8").splitlines():
         if line.startswith("# "):
-            return line[2:].strip()
+            return line[2:].strip().replace("&NoBreak;", "")  # for browsers alone
     raise ExtractionError(f"chapters/{chapter.name}: has no title (a line that begins with '# ')")
 
 

@@ -57,7 +57,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
         told = f"{order}, {len(batches)} batches"
         notes.append({"from": middle, "padding": f"{padding:.0%} padding", "order": told})
     names = pd.DataFrame(
-        [(middle + sign, side) for middle in (-44, 44) for side, sign in SIDES.items()],
+        [(middle + 15 * sign, side) for middle in (-44, 44) for side, sign in SIDES.items()],
         columns=["from", "side"],
     )
 
@@ -69,12 +69,6 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
     font = alt.ExprRef("width < 400 ? 12 : 14")
     noted = alt.Chart(pd.DataFrame(notes))
     named = alt.Chart(names).encode(across, y=alt.value(-8), text="side:N")
-    left, right = (
-        named.transform_filter(alt.datum.side == side).mark_text(
-            align=align, fontSize=12, color=charts.PALETTE[6]
-        )
-        for side, align in (("English", "right"), ("German", "left"))
-    )
     return alt.layer(
         alt.Chart(pd.DataFrame(bars))
         .mark_rect()
@@ -90,8 +84,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
             across, y=alt.value(-48), text="padding:N"
         ),
         noted.mark_text(fontSize=font).encode(across, y=alt.value(-27), text="order:N"),
-        left,
-        right,
+        named.mark_text(fontSize=12, color=charts.PALETTE[6]),
         usermeta={"columns": 2},
         title=alt.Title(
             "Similar lengths in a batch more than halve the padding",

@@ -48,7 +48,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     shown = ["layer", alt.Tooltip("n:Q", format=".0f"), alt.Tooltip("value:Q", format=".3~s")]
     # Where each curve is named: above its point, to the left, or below it, to the right.
     above = [
-        ("work", "convolutional", 256, "convolutional"),
+        ("work", "convolutional", 48, "convolutional"),
         ("waiting", "recurrent", 128, "recurrent"),
         ("waiting", "self-attention", 4096, "self-attention, convolutional, restricted"),
         ("distance", "recurrent", 256, "recurrent"),
@@ -58,7 +58,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     below = [
         ("work", "recurrent", 600, "recurrent"),
         ("work", "self-attention", 181, "self-attention"),
-        ("work", "restricted self-attention", 128, "restricted"),
+        ("work", "restricted self-attention", 600, "restricted"),
         ("distance", "restricted self-attention", 64, "restricted"),
     ]
     named = [

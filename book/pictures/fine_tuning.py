@@ -3,42 +3,60 @@
 import altair as alt
 import pandas as pd
 
-from book import charts  # noqa: F401  # the theme
+from book import charts
+
+NAMES = {"fine-tuned": "captions alone", "mixed": "with as many general pairs"}
+PLACES = {  # of a number, from its point, in pixels; to the left, it ends there
+    ("fine-tuned", 8000): (-12, -10), ("mixed", 8000): (-12, -10), ("mixed", 2000): (10, -10),
+}  # fmt: skip
 
 
 def draw_gains(means: pd.DataFrame, half: dict[str, float]) -> alt.LayerChart:
     """Gains on captions against changes on general text, in BLEU.
 
-    means: with the columns pairs, captions, general and trained on
+    means: with the columns arm, pairs, captions and general
     half: half the width of the intervals of captions and general
     """
     ends = {f"{test} {end}": means[test] + sign * half[test]
             for test in half for end, sign in (("low", -1), ("high", 1))}  # fmt: skip
-    order = [*means["trained on"].unique()]
-    base = alt.Chart(means.assign(**ends)).encode(
-        alt.X("general:Q", title="change in BLEU on general text"),
-        alt.Y("captions:Q", title="gain in BLEU on captions"),
-        alt.Color("trained on:N", title=None, sort=order).legend(orient="top"),
-        tooltip=["trained on", "pairs", *(alt.Tooltip(test, format="+.1f") for test in half)],
+    places = [
+        PLACES.get(place, (10, 12)) for place in zip(means["arm"], means["pairs"], strict=True)
+    ]
+    right, down = zip(*places, strict=True)
+    across = alt.X("general:Q", title="change in BLEU on general text")
+    up = alt.Y("captions:Q", title="gain in BLEU on captions")
+    base = alt.Chart(
+        means.assign(**ends, right=right, down=down, name=means["arm"].map(NAMES))
+    ).encode(
+        across.scale(domain=[-30.5, 2], nice=False).axis(values=[-30, -20, -10, 0]),
+        up.scale(domain=[-1, 22], nice=False).axis(values=[0, 5, 10, 15, 20]),
+        alt.Color("arm:N", legend=None).scale(domain=[*NAMES], range=charts.PALETTE[:2]),
+        tooltip=["name", "pairs", *(alt.Tooltip(test, format="+.1f") for test in half)],
     )
-    many, pairs = "datum.pairs == 8000", alt.Text("pairs:Q", format=",")
+    beside = {"dx": "datum.right", "dy": "datum.down"}
+    beside["align"] = "datum.right < 0 ? 'right' : 'left'"
+    beside = {name: alt.ExprRef(expression) for name, expression in beside.items()}
     start = pd.DataFrame({"general": [0.0], "captions": [0.0], "label": ["the general model"]})
     untouched = alt.Chart(start).encode(x="general:Q", y="captions:Q")
-    told = (
-        f"{row['trained on']}, {row['pairs']:,}: {row['captions']:+.1f} and {row['general']:+.1f}"
-        for _, row in means.iterrows()
+    names = (
+        base.transform_filter(f"datum.arm == '{arm}' && datum.pairs == {means['pairs'].min()}")
+        .mark_text(align=align, dx=dx, dy=32, fontSize=13, fontWeight=600)
+        .encode(text="name:N")
+        for arm, align, dx in (("fine-tuned", "left", -14), ("mixed", "center", 0))
     )
-    left = base.mark_text(align="right", dx=-8, dy=-8, fontSize=12).encode(text=pairs)
-    right = base.mark_text(align="left", dx=8, dy=12, fontSize=12).encode(text=pairs)
+    told = (
+        f"{NAMES[row.arm]}, {row.pairs:,}: {row.captions:+.1f} and {row.general:+.1f}"
+        for row in means.itertuples()
+    )
     return alt.layer(
         base.mark_line(strokeWidth=1.5),
         base.mark_rule().encode(alt.X("general low:Q"), alt.X2("general high:Q")),
         base.mark_rule().encode(alt.Y("captions low:Q"), alt.Y2("captions high:Q")),
         base.mark_point(size=70, filled=True, opacity=1),
-        left.transform_filter(many),
-        right.transform_filter(f"!({many})"),
+        base.mark_text(**beside, fontSize=12).encode(text=alt.Text("pairs:Q", format=",")),
+        *names,
         untouched.mark_point(size=70, shape="cross"),
-        untouched.mark_text(align="right", dx=-10, dy=-10, fontSize=12).encode(text="label"),
+        untouched.mark_text(align="right", dx=-10, fontSize=12).encode(text="label"),
     ).properties(
         width="container",
         height=300,

@@ -40,9 +40,14 @@ def draw_recall(runs: pd.DataFrame, limit: int) -> alt.LayerChart:
             align="left", dx=4, dy=-8, fontSize=12, text="given up", color=charts.PALETTE[6]
         ).encode(x=alt.value(0)),
         middle.mark_line(),
-        base.mark_point(size=50, opacity=1).encode(tooltip=["stack", "distance", "steps"]),
+        *(
+            base.transform_filter(alt.datum.steps < limit if learned else alt.datum.steps >= limit)
+            .mark_point(size=50, opacity=1, filled=learned)
+            .encode(tooltip=["stack", "distance", "steps"])
+            for learned in (True, False)
+        ),
         middle.transform_filter(at)
-        .mark_text(align="right", fontSize=13, dx=-8, dy=alt.ExprRef(f"{below} ? 18 : -12"))
+        .mark_text(align="right", fontSize=13, dx=-8, dy=alt.ExprRef(f"{below} ? 28 : -12"))
         .encode(text="stack:N"),
         width="container",
         height=300,

@@ -65,7 +65,7 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
             x, y2, color=on_node, text="step:Q"
         ),
         nodes.mark_text(baseline="top", **turn).encode(x, y, text="word"),
-        heads.mark_text(align="left", fontSize=14, fontWeight="bold").encode(
+        heads.mark_text(align="left", fontSize=13).encode(
             x=alt.value(0), y="top:Q", text="label:N"
         ),
         title="A step for each word, or one step for all",

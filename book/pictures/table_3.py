@@ -18,7 +18,7 @@ IN_WORDS = {
 PLACES = {  # of a name, from its point, in pixels; to the left, it ends there
     "base": (13, -7), "big": (13, 0), "A: h = 4": (9, -3), "A: h = 16": (-13, -5),
     "A: h = 32": (9, 5), "B: d_k = 16": (9, 3), "C: N = 2": (-9, 0), "C: N = 4": (9, 4),
-    "C: d_model = 1024": (-2, -13), "C: d_ff = 1024": (9, -4),
+    "C: d_ff = 1024": (9, -4),
     "C: N = 8": (-9, -3), "C: d_model = 256": (-9, 0), "D: label_smoothing = 0.0": (-9, 7),
     "E: positions = learned": (11, 5),
 }  # fmt: skip

@@ -1,0 +1,100 @@
+"""A sentence on its way through a translator, for *One sentence, all the way*."""
+
+import altair as alt
+import pandas as pd
+import torch
+
+from annotated import read_attention
+from annotated.data import encode_source
+from annotated.machinery.translator import Translator
+from book import charts
+
+SHOWN = 32  # of the numbers in a row
+LAYERS = {"encoder": 0, "cross": -1}  # whose attention is drawn
+# The places of all parts, from the top, in pixels.
+STRIPS = {"rows": (34, 56), "memory": (122, 144)}
+GAPS = {"encoder": (60, 118), "cross": (148, 212)}
+HEIGHT, GERMAN = 238, 228
+SAID = {
+    14: "1 pieces", 45: "2 rows of numbers", 89: "3–7 attention", 133: "memory",
+    180: "8 attention", GERMAN: "9–10 German",
+}  # fmt: skip
+
+
+def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
+    """Pieces, their rows of numbers before and after the encoder, attention, and the translation.
+
+    A line is a weight of attention, averaged over the heads, in the encoder's first layer or the
+    decoder's last.
+    """
+    seen = read_attention(translator, text)
+    ids = torch.tensor(encode_source(translator.tokenizer, [text]))
+    with torch.no_grad():
+        rows = translator.model.src_embed(ids)[0], translator.model.encode(ids, None)[0]
+    english, german = (charts.words(side) for side in (seen["cross"].keys, seen["cross"].queries))
+    step = len(english) / len(german)  # from one German word to the next
+    below = {"encoder": range(len(english)),
+             "cross": [(i + 0.5) * step - 0.5 for i in range(len(german))]}  # fmt: skip
+    given = {kind: seen[kind].weights[layer].mean(dim=0).tolist() for kind, layer in LAYERS.items()}
+    lines = pd.DataFrame(
+        {"x": x, "x2": x2, "y": GAPS[kind][0], "y2": GAPS[kind][1], "weight": round(weight, 3)}
+        for kind in GAPS
+        for x2, row in zip(below[kind], given[kind], strict=True)
+        for x, weight in enumerate(row)
+    )
+    rows = [part[:, :SHOWN] / part[:, :SHOWN].abs().max() for part in rows]
+    cells = pd.DataFrame(
+        {"x": i + 0.9 * (k / SHOWN - 0.5), "x2": i + 0.9 * ((k + 1) / SHOWN - 0.5),
+         "y": place[0], "y2": place[1], "share": round(number, 2)}
+        for place, part in zip(STRIPS.values(), rows, strict=True)
+        for i, row in enumerate(part.tolist())
+        for k, number in enumerate(row)
+    )  # fmt: skip
+    words = pd.DataFrame(
+        [(i, 14, word) for i, word in enumerate(english)]
+        + [(x, GERMAN, word) for x, word in zip(below["cross"], german, strict=True)],
+        columns=["x", "y", "word"],
+    )
+    names = pd.DataFrame({"y": [*SAID], "said": [*SAID.values()]})
+    names["short"] = names["said"].str.partition(" ")[0].replace("memory", "")
+    left = alt.ExprRef("width < 500 ? -1.2 : -2.1")  # room for the names
+    across = alt.X("x:Q", axis=None).scale(
+        domainMin=left, domainMax=len(english) - 0.5, nice=False, zero=False
+    )
+    down = alt.Y("y:Q", axis=None).scale(domain=[HEIGHT, 0], nice=False)
+    place = {"x": across, "y": down}
+    return alt.layer(
+        alt.Chart(lines)
+        .mark_rule(color=charts.PALETTE[0])
+        .encode(
+            **place,
+            x2="x2",
+            y2="y2",
+            opacity=alt.Opacity("weight:Q", legend=None).scale(domain=[0, 1], range=[0, 1]),
+            size=alt.Size("weight:Q", legend=None).scale(domain=[0, 1], range=[0.5, 10]),
+        ),
+        alt.Chart(cells)
+        .mark_rect()
+        .encode(
+            **place,
+            x2="x2",
+            y2="y2",
+            color=alt.Color("share:Q", legend=None).scale(domain=[-1, 1], domainMid=0),
+        ),
+        alt.Chart(words)
+        .mark_text(fontSize=alt.ExprRef("width < 500 ? 12 : 15"), fontWeight=600)
+        .encode(**place, text="word"),
+        *(
+            alt.Chart(names)
+            .mark_text(align="left", fontSize=12, opacity=alt.ExprRef(f"width < 500 ? {shown}"))
+            .encode(x=alt.value(0), y=down, text=name)
+            for name, shown in (("short", "0.75 : 0"), ("said", "0 : 0.75"))
+        ),
+    ).properties(
+        width="container",
+        height=HEIGHT,
+        title="From letters to numbers, and from numbers to German",
+        description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
+        "attention to the rows after the encoder; lines of attention from these to the German "
+        f"{', '.join(german)}.",
+    )
