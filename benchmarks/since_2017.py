@@ -46,7 +46,6 @@ POINTS = 15  # per curve
 WINDOW = 32  # tokens
 PART = 64  # tokens that a layer with a state reads at once
 BALANCE = 0.01  # weight of the load-balancing loss of the experts (arXiv:2101.03961)
-WIDTHS = 32, 64, 192, 256  # in addition to 128
 
 PAPER = Config(4096, N=4, d_model=128, d_ff=512, h=4, max_len=LONGEST)
 SWIGLU = {"gated": True, "activation": "swish", "feed_forward_bias": False, "d_ff": 342}
@@ -99,10 +98,6 @@ class Variant:
     states: tuple[int, ...] = ()
     mixed: tuple[int, ...] = ()
 
-    def at(self, d_model: int) -> "Variant":
-        """The same variant at another width, with heads of a quarter of the width."""
-        return replace(self, config=as_heavy(replace(self.config, d_model=d_model)))
-
     def model(self) -> LanguageModel:
         model = LanguageModel(self.config)
         for number, layer in enumerate(model.layers):
@@ -121,11 +116,10 @@ class Variant:
         return model
 
 
-def as_heavy(config: Config) -> Config:
+def widened(config: Config) -> Config:
     """The configuration with the d_ff that yields as many weights as the paper's model has."""
-    wanted = count(replace(PAPER, d_model=config.d_model, d_ff=4 * config.d_model))
     each = count(replace(config, d_ff=config.d_ff + 1)) - count(config)
-    return replace(config, d_ff=config.d_ff + round((wanted - count(config)) / each))
+    return replace(config, d_ff=config.d_ff + round((count(PAPER) - count(config)) / each))
 
 
 def count(config: Config) -> int:
@@ -158,8 +152,8 @@ def variants() -> dict[str, Variant]:
 def variant(name: str, as_heavy: bool = False, **changes: Any) -> Variant:
     keys = "experts", "muon", "latent", "local", "states", "mixed"
     own = {key: changes.pop(key) for key in keys if key in changes}
-    kind = Variant(name, replace(PAPER, **changes), **own)
-    return kind.at(PAPER.d_model) if as_heavy else kind
+    config = replace(PAPER, **changes)
+    return Variant(name, widened(config) if as_heavy else config, **own)
 
 
 class LatentAttention(GroupedAttention):
@@ -557,8 +551,8 @@ class Queue:
             wanted = [peak for peak in [edges.get(best, 0)] if LOWEST <= peak <= HIGHEST]
         return best
 
-    def work(self, kinds: Iterable[Variant], seeds: Iterable[int], widths: Iterable[int]) -> None:
-        """Each variant with its first seed, then the other seeds, other rates, and other widths."""
+    def work(self, kinds: Iterable[Variant], seeds: Iterable[int]) -> None:
+        """Each variant with its first seed, then the other seeds and other rates."""
         kinds = list(kinds)
         for seed in seeds:
             for kind in kinds:
@@ -567,15 +561,6 @@ class Queue:
             if kind.name in ("2017", "pre-norm", "2025"):
                 for peak in (self.best_rate(kind) / 2, self.best_rate(kind) * 2):
                     self.run("neighbors", kind, 0, peak, self.tokens)
-        for kind in kinds:
-            if kind.name in ("2017", "2025, Adam"):
-                for width in widths:
-                    other = kind.at(width)
-                    peak = self.best_rate(other)
-                    self.run("runs", other, 0, peak, self.tokens)
-                    if kind.name != "2017":  # as many FLOPs as at width 128
-                        tokens = round(self.tokens * count(kind.config) / count(other.config))
-                        self.run("operations", other, 0, peak, tokens)
 
 
 def main(given: list[str] | None = None) -> None:
@@ -585,8 +570,8 @@ def main(given: list[str] | None = None) -> None:
         "For each variant, runs of a fifth of the length choose the learning rate; then the "
         "seeds follow.\nSet ANNOTATED_DATA to read the corpora from a folder; otherwise they are "
         "downloaded if they\ncan be. A first trial, which takes some minutes:\n\n"
-        "  python -m benchmarks.since_2017 --only 2017 --tokens 50000 --seeds 0 --widths "
-        "--out runs/try.csv\n\nVariants: " + ", ".join(variants()),
+        "  python -m benchmarks.since_2017 --only 2017 --tokens 50000 --seeds 0 --out runs/try.csv"
+        "\n\nVariants: " + ", ".join(variants()),
     )
     add, names, numbers = parser.add_argument, list(variants()), {"type": int, "metavar": "N"}
     add("--out", type=Path, required=True, help="CSV file to which each run adds a line")
@@ -595,8 +580,6 @@ def main(given: list[str] | None = None) -> None:
     told = "laws, a manual and news, or captions and everyday sentences (%(default)s)"
     add("--text", choices=list(SOURCES), default="running", help=told)
     add("--seeds", nargs="+", **numbers, default=SEEDS, help="(0 1 2)")
-    told = "widths in addition to 128 (%(default)s)"
-    add("--widths", nargs="*", **numbers, default=WIDTHS, help=told)
     add("--tokens", **numbers, default=TOKENS, help="tokens per run (%(default)s)")
     add("--threads", **numbers, default=1, help="number of CPU threads (%(default)s)")
     options = parser.parse_args(given)
@@ -608,7 +591,7 @@ def main(given: list[str] | None = None) -> None:
     try:
         with locked(lock, f"another program writes {options.out}"):
             queue = Queue(Text.load(options.text), options.out, options.tokens)
-            queue.work(kinds, options.seeds, options.widths)
+            queue.work(kinds, options.seeds)
     except InputError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:

@@ -1,14 +1,13 @@
 """Measure a published language model: `python -m benchmarks.smollm2 --help`.
 
 The measurements of SmolLM2-135M-Instruct on the pages "A Model that Speaks" and "What Heads Do":
-texts, beam search, drafts by n-gram lookup, mistakes of a loader, and the attention of heads. The
-passages that people wrote are those of GUM (set ANNOTATED_DATA).
+beam search, mistakes of a loader, and the attention of heads. The passages that people wrote are
+those of GUM (set ANNOTATED_DATA).
 """
 
 import json
 import random
 import re
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -28,40 +27,11 @@ from annotated.machinery.recording import record_attention, switch_off, touch
 from benchmarks.heads.gold import gum_files
 from benchmarks.logs import as_json, make_parser
 
-QUESTIONS = (
-    "What is the capital of France?",
-    "Explain in one sentence what a dictionary is.",
-    "Translate into French: A young girl is reading a book.",
-    "Who wrote the play Hamlet?",
-    "What is 17 times 3?",
-)
 TOP_P = "temperature 0.7, top-p 0.9"
-SETTINGS: dict[str, dict[str, Any]] = {
-    "greedy": {"top_k": 1},
-    TOP_P: {"temperature": 0.7, "top_p": 0.9, "seed": 0},
-    "temperature 1.5": {"temperature": 1.5, "seed": 0},
-}
-BEGINNINGS = (
-    "The old man opened the door and",
-    "In the middle of the forest there was",
-    "The most important thing about a good teacher is",
-    "Last summer we decided to travel to",
-    "Scientists have recently discovered that",
-    "The city council announced on Monday that",
-    "When I was a child, my grandmother",
-)
 WIDTHS = 1, 4
 GIVEN = 8  # tokens of each passage that the model continues
 NEW = 60  # tokens of each continuation
 LENGTH = 50  # random tokens, which are repeated once
-COPIES = (  # tasks whose answers repeat the question, so that drafts by lookup can be correct
-    "Correct the spelling: The children was playing in the gardn behind the old house.",
-    "Repeat this sentence five times: The river flows slowly past the old stone bridge.",
-    "Write the following list again in alphabetical order: pears, apples, plums, cherries, figs.",
-    "Write a Python function that adds two numbers, and then one that subtracts them.",
-    "Summarize: The committee met on Monday. The committee discussed the budget. The committee "
-    "decided to raise the budget of the library.",
-)
 TEXT = (  # written for this book, so that no training data contains it
     "The executable edition of a paper is a book whose equations are code. Whoever reads about "
     "attention can run it, change it and see what happens. The first model of this book translates "
@@ -100,49 +70,6 @@ def beam_search(
             cache[layer] = [tensor[row] for tensor in state]
         logits = model(token.unsqueeze(1), cache)[:, -1]
     return ids[0].tolist(), scores[0].item()
-
-
-@torch.inference_mode()
-def speculate(
-    model: LanguageModel, prompt: list[int], length: int, draft: Callable[[list[int]], list[int]]
-) -> tuple[list[int], int]:
-    """The greedy continuation of `length` tokens, with drafts that are verified in one step.
-
-    Args:
-        draft: a function that guesses the next tokens from all tokens so far.
-
-    Returns: ids, and the number of steps of the model.
-    """
-    cache: Any = {}
-    model.decode(torch.tensor([prompt[:-1]]), cache)
-    ids, steps = list(prompt), 0
-    while len(ids) < len(prompt) + length:
-        guess = draft(ids)
-        best = model(torch.tensor([[ids[-1], *guess]]), cache)[0].argmax(dim=-1).tolist()
-        right = 0
-        while right < len(guess) and guess[right] == best[right]:
-            right += 1
-        ids += best[: right + 1]  # the correct guesses and the model's own next token
-        for layer, state in cache.items():  # remove the wrong guesses from the cache
-            cache[layer] = [tensor[:, :, : len(ids) - 1] for tensor in state]
-        steps += 1
-    return ids[len(prompt) : len(prompt) + length], steps
-
-
-def look_up(ids: list[int], longest: int = 4, shortest: int = 2, count: int = 6) -> list[int]:
-    """The tokens that followed an earlier occurrence of the last few tokens."""
-    for n in range(longest, shortest - 1, -1):
-        for start in range(len(ids) - n - 1, -1, -1):
-            if ids[start : start + n] == ids[-n:]:
-                return ids[start + n : start + n + count]
-    return []
-
-
-def texts(generator: TextGenerator) -> Iterator[dict[str, Any]]:
-    for question in QUESTIONS:
-        for name, options in SETTINGS.items():
-            said = generator.generate(question, 60, chat=True, **options)
-            yield {"question": question, "setting": name, "text": said}
 
 
 def share_repeated(ids: list[int]) -> float:
@@ -205,27 +132,6 @@ def draw(
         new = [draw_id(logits, temperature, None, top_p, chance)]
         ids += new
     return ids
-
-
-def drafts(generator: TextGenerator) -> Iterator[dict[str, Any]]:
-    """Tokens per step and time with drafts, compared with one token after another."""
-    kinds = {"answers that repeat the question": COPIES, "other answers": QUESTIONS}
-    kinds["stories"] = BEGINNINGS
-    for kind, prompts in kinds.items():
-        steps, equal, spent = 0, 0, {"plain": 0.0, "drafted": 0.0}
-        for prompt in progress_bar(prompts, desc=f"drafts, {kind}"):
-            ids, made = generator.encode(prompt, chat=kind != "stories"), {}
-            for name, guess in (("plain", lambda ids: []), ("drafted", look_up)):
-                start = time.process_time()
-                made[name] = speculate(generator.model, ids, NEW, guess)
-                spent[name] += time.process_time() - start
-            steps += made["drafted"][1]
-            equal += made["plain"][0] == made["drafted"][0]
-        yield {
-            "kind": kind, "texts": len(prompts), "equal": equal,
-            "tokens_a_step": round(NEW * len(prompts) / steps, 3),
-            "time": round(spent["drafted"] / spent["plain"], 3),
-        }  # fmt: skip
 
 
 @torch.inference_mode()
@@ -386,7 +292,7 @@ def main() -> None:
     add("--out", type=Path, required=True, help="JSON file to replace; takes an hour on a CPU")
     add("--threads", type=int, default=1, help="number of CPU threads (%(default)s)")
     text = "measure only this part of a file that is there; several are possible"
-    parts = {each.__name__: each for each in (mistakes, texts, drafts, beams)}
+    parts = {each.__name__: each for each in (mistakes, beams)}
     add("--part", action="append", choices=["without", *parts], default=[], help=text)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

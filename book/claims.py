@@ -117,7 +117,7 @@ def claim(
 
     Args:
         id: a short name, such as "s2-convolutions" (section 2), "t3-params" (Table 3) or
-            "since-2017-sinks"; unique in the book, because links lead to #claim-ID.
+            "since-2017-gain"; unique in the book, because links lead to #claim-ID.
         statement: the claim in one sentence, in our words.
         section: where the paper makes the claim, such as "3.2.1 ¶4", "4, Table 1" or "Abstract";
             the site also shows the verdict beside it, and sorts the claims by it. "Since 2017"

@@ -8,7 +8,7 @@ import torch
 import benchmarks.smollm2 as smollm2
 from annotated.language_model import LanguageModel, LanguageModelConfig, generate
 from annotated.machinery.formats.gguf import in_halves
-from benchmarks.smollm2 import beam_search, exchanged_gates, look_up, pairs_for_halves, speculate
+from benchmarks.smollm2 import beam_search, exchanged_gates, pairs_for_halves
 
 CONFIG = LanguageModelConfig(
     7, N=2, d_model=16, d_ff=24, h=4, kv_heads=2, max_len=64, norm="rms", norm_first=True,
@@ -43,23 +43,6 @@ def test_a_wide_beam_finds_the_likeliest_text(model):
     assert greedy == list(generate(model, prompt, 8, top_k=1))
     without, _ = beam_search(model, prompt, 4, 8, never={greedy[0]})
     assert greedy[0] not in without
-
-
-@pytest.mark.parametrize("draft", [lambda ids: [], lambda ids: [0, 1, 2], look_up])
-def test_guesses_change_the_steps_and_not_the_text(model, draft):
-    for prompt in ([3, 1, 4], [1, 2, 1, 2, 1], [5, 5]):
-        greedy = list(generate(model, prompt, 20, top_k=1))
-        ids, steps = speculate(model, prompt, 20, draft)
-        assert ids == greedy and steps <= 20
-    right = [3, 1, 4, *generate(model, [3, 1, 4], 20, top_k=1)]
-    known = lambda ids: right[len(ids) : len(ids) + 4]
-    assert speculate(model, [3, 1, 4], 20, known)[1] == 4  # five tokens each
-
-
-def test_a_draft_is_what_followed_before():
-    assert look_up([1, 2, 3, 9, 8, 7, 1, 2, 3], count=2) == [9, 8]
-    assert look_up([1, 2, 5, 2], shortest=1, count=3) == [5, 2]
-    assert look_up([1, 2, 5, 2]) == []
 
 
 @torch.no_grad()
