@@ -64,7 +64,7 @@ class Verdict:
         """What would refute the claim, or does; nothing for a derivation."""
         if not self.control:
             return ""
-        label = "Refutes" if self.verdict in ("differs", "not reproduced here") else "Would refute"
+        label = "Refutes" if self.verdict == "differs" else "Would refute"
         return f"{label} it: {self.control}."
 
     def __str__(self) -> str:

@@ -12,7 +12,7 @@ SETTINGS = {
 def draw_ratios(
     table: pd.DataFrame, title: str, ticks: list[float], domain: list[float]
 ) -> alt.LayerChart:
-    """Ratios with their interquartile ranges; to the right of 1, our model is faster."""
+    """Medians of ratios with their intervals; to the right of 1, our model is faster."""
     others = table[table["contender"] != "annotated"].assign(
         setting=lambda t: t["setting"].map(SETTINGS)
     )
