@@ -39,13 +39,10 @@ def draw_gains(means: pd.DataFrame, half: dict[str, float]) -> alt.LayerChart:
     start = pd.DataFrame({"general": [0.0], "captions": [0.0], "label": ["the general model"]})
     untouched = alt.Chart(start).encode(x="general:Q", y="captions:Q")
     names = (
-        base.transform_filter(f"datum.arm == '{arm}' && datum.pairs == {pairs}")
-        .mark_text(align=align, dx=-14, dy=dy, fontSize=13, fontWeight=600)
+        base.transform_filter(f"datum.arm == '{arm}' && datum.pairs == {means['pairs'].min()}")
+        .mark_text(align="left", dx=dx, dy=32, fontSize=13, fontWeight=600)
         .encode(text="name:N")
-        for arm, pairs, align, dy in (
-            ("fine-tuned", means["pairs"].min(), "left", 32),
-            ("mixed", means["pairs"].max(), "right", -28),
-        )
+        for arm, dx in (("fine-tuned", -14), ("mixed", -60))
     )
     told = (
         f"{NAMES[row.arm]}, {row.pairs:,}: {row.captions:+.1f} and {row.general:+.1f}"
