@@ -15,11 +15,13 @@ from tables import mend_tables
 def mend_body(app: Sphinx, page: str, template: str, context: dict, doctree) -> None:
     """Remove roles that ARIA forbids from citations, and add a notice about JavaScript.
 
-    Also remove the element around each word of a signature, which would bloat the reference.
+    Also remove the element around each word of a signature, which would bloat the reference, and
+    mark short pieces of code, which no line may break.
     """
     wrong = re.compile(r'(<div class="citation"[^>]*)( role="doc-biblioentry")|(<div) role="list"')
     body = wrong.sub(r"\1\3", context.get("body", ""))
     body = re.sub(r'<span class="pre">([^<]*)</span>', r"\1", body)
+    body = re.sub(r'(?<=<code class=")(?=docutils literal[^<]{1,35}</code>)', "short ", body)
     told = "Without JavaScript, the charts on this page are replaced by descriptions."
     body = body.replace(' aria-label="Toggle hidden content"', "")  # its name is "Show the code"
     banner = f"<noscript><p>{told}</p></noscript>\n" if "<script" in body else ""

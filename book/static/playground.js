@@ -127,10 +127,11 @@ window.playground = (() => {
 
   // One of the two models: its worker, its numbers, and what is shown of it.
   function makeRun(name, changed, code) {
+    const head = make("p", { className: "name" });
     const title = make("p", { className: "note" });
     const heads = make("div", { className: "heads" });
     const answer = make("p", { className: "translation" });
-    const element = make("section", { ariaLabel: `Model ${name}` }, title, answer, heads);
+    const element = make("section", { ariaLabel: `Model ${name}` }, head, title, answer, heads);
     const run = { name, element, losses: [], updates: 0, solved: 0 };
     let [worker, streak, canvases] = [null, 0, []];
     const send = (message) => worker.postMessage(message);
@@ -175,7 +176,8 @@ window.playground = (() => {
       const { losses, updates, right, seen, text } = run;
       const solved = run.solved ? `; solved at update ${run.solved}` : "";
       const sofar = `loss ${nats(losses.at(-1) ?? 0)}, ${right} of the last ${run.settings.batch} answers right`;
-      title.textContent = `${name}: ${updates ? `update ${updates}, ${sofar}${solved}` : "untrained"}`;
+      head.textContent = run.own ? `${name}, ${run.own}` : name;
+      title.textContent = updates ? `update ${updates}, ${sofar}${solved}` : "untrained";
       const marks = Array.from(run.answer, (symbol, i) =>
         make(symbol === wanted?.[i] ? "span" : "del", { textContent: symbol }),
       );
@@ -192,7 +194,7 @@ window.playground = (() => {
 
   // Losses of both models against updates.
   function makeCurves() {
-    const [width, height, left, bottom] = [560, 150, 34, 18];
+    const [width, height, left, bottom] = [innerWidth < 577 ? 320 : 560, 150, 34, 18];
     const lines = [0, 1].map((i) => shape("polyline", { class: `curve curve-${"ab"[i]}` }));
     const grid = shape("g");
     const element = shape(
@@ -239,15 +241,21 @@ window.playground = (() => {
     return `${end} In 100 new texts it gets ${percent(here)} of the symbols right at length ${n} and ${percent(there)} at length ${longer}.`;
   }
 
-  // Which sentences of the paper the comparison is about, and what it says of them.
-  function verdictOf([a, b]) {
+  // The switches that differ, and how each is set in A and in B.
+  function apart(both) {
     const nameOf = (key, value) =>
       Object.entries(SWITCHES[key].options).find(([, each]) => each === value)[0];
-    const different = Object.keys(SWITCHES).filter((key) => a.settings[key] !== b.settings[key]);
-    const parts = different.map((key) => {
-      const [one, other] = [a, b].map(({ settings }) => nameOf(key, settings[key]));
-      return `${SWITCHES[key].name}: ${one} in A, ${other} in B. The paper’s point: ${SWITCHES[key].says}`;
-    });
+    return Object.keys(SWITCHES)
+      .filter((key) => both[0].settings[key] !== both[1].settings[key])
+      .map((key) => [SWITCHES[key], ...both.map(({ settings }) => nameOf(key, settings[key]))]);
+  }
+
+  // Which sentences of the paper the comparison is about, and what it says of them.
+  function verdictOf([a, b]) {
+    const parts = apart([a, b]).map(
+      ([{ name, says }, one, other]) =>
+        `${name}: ${one} in A, ${other} in B. The paper’s point: ${says}`,
+    );
     const [first, second] = (b.solved || Infinity) < (a.solved || Infinity) ? [b, a] : [a, b];
     const lead = second.solved - first.solved;
     const result = !first.solved
@@ -256,7 +264,7 @@ window.playground = (() => {
         ? `Only ${first.name} solved the task.`
         : `Both solved the task, ${lead ? `${first.name} ${lead} updates sooner` : "at the same update"}.`;
     const caution = "One seed can be lucky: try others.";
-    return [...parts, different.length ? `${result} ${caution}` : "A and B are the same model."];
+    return [...parts, parts.length ? `${result} ${caution}` : "A and B are the same model."];
   }
 
   function fill(box) {
@@ -372,6 +380,10 @@ window.playground = (() => {
       }
       note.textContent = "";
       for (const [i, run] of runs.entries()) run.start(settingsOf(sides[i]), input.value);
+      for (const [i, run] of runs.entries())
+        run.own = apart(runs)
+          .map(([{ name }, ...set]) => `${name}: ${set[i]}`)
+          .join(", ");
       const address = new URLSearchParams();
       const write = (part, before) => {
         for (const [key, { value }] of Object.entries(part))
