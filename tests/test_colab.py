@@ -24,8 +24,9 @@ from packaging.requirements import Requirement
 
 PREINSTALLED = {"torch", "numpy", "pandas", "altair", "ipykernel", "nbclient"}
 CHAPTERS = [
-    *("index", "by-hand", "5-2-hardware-schedule", "6-3-constituency-parsing"),
-    "attention-visualizations",
+    *("index", "by-hand", "3-3-feed-forward", "5-1-data-batching", "5-2-hardware-schedule"),
+    *("6-1-machine-translation", "6-3-constituency-parsing", "attention-visualizations"),
+    "who-is-it",
 ]
 UNLIKE = pytest.mark.skipif(sys.platform == "win32", reason="links ask Windows for privileges")
 pytestmark = [pytest.mark.colab, UNLIKE]

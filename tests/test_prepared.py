@@ -217,6 +217,9 @@ def test_a_run_on_a_prepared_corpus_has_the_rules_of_that_corpus(asked, tmp_path
     with pytest.raises(SystemExit):  # what is given must still agree
         main(["train", "--prepared", here, "--vocab-size", "80", "--out", f"{run}2", *small])
     assert "vocab_size=90; got 80" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["train", "--preset", "multi30k-en-de", "--prepared", here, "--out", f"{run}2"])
+    assert "got multi30k-en-de" in capsys.readouterr().err
 
 
 def test_a_run_finds_its_corpus_or_makes_it(asked, tmp_path: Path, monkeypatch):

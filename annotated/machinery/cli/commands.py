@@ -37,7 +37,7 @@ def run_train(options: argparse.Namespace) -> None:
 
     fields = annotated.TrainingConfig.__dataclass_fields__
     given = {name: value for name, value in vars(options).items() if name in fields}
-    if given.get("prepared") and "data" not in given and not options.resume:
+    if "prepared" in given and not ("data" in given or options.preset or options.resume):
         rules = PreparedCorpus.open(given["prepared"]).manifest.rules
         given = {name: value for name, value in rules.items() if value} | given
     config = _configuration(options, given)
