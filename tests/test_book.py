@@ -747,9 +747,10 @@ def test_solutions_unfold_and_charts_follow_the_theme_and_paper_is_light(visit) 
     assert not solution.locator("pre").first.is_visible()
     solution.locator("summary").click()
     assert solution.locator("pre").first.is_visible()
-    tab.locator("div.chart").first.scroll_into_view_if_needed()
-    tab.wait_for_selector("div.chart.drawn svg")
-    text = tab.locator("div.chart svg text").first
+    chart = tab.locator("div.chart").first
+    chart.scroll_into_view_if_needed()
+    chart.and_(tab.locator(".drawn")).wait_for()  # until then, it may be its own still picture
+    text = chart.locator("svg text").first
     dark = text.evaluate("(text) => getComputedStyle(text).fill")
     theme = "document.documentElement.dataset.theme"
     tab.evaluate(f"{theme} = 'light'")
