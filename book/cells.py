@@ -13,6 +13,7 @@ from notebooks import VERDICT
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from still import place
 
+DEFINED = re.compile(r"^(?:class|def) (\w+)", re.MULTILINE)
 LARGE = 60_000  # number of characters in a chart's data
 MARK = re.compile(r"^(§[\d.]+ ¶\d+|Abstract|Acknowledgements|(Figure|Table|Footnote) \d+)$")
 SOLUTION = re.compile(r'<details(?: class="solution")?>(\s*<summary>Solution</summary>)')
@@ -61,6 +62,23 @@ class Cells(SphinxPostTransform):
                 cell["prompt_show"], cell["prompt_hide"] = "Check", "Hide the check"
             if is_folded(cell) and len(cell.children) == 1:
                 join(cell)
+        for cell in self.document.findall(is_folded):
+            if cell["prompt_show"] == "Show the code":
+                code = f"the code{of_what(cell)}"
+                cell["prompt_show"], cell["prompt_hide"] = f"Show {code}", f"Hide {code}"
+
+
+def of_what(cell: nodes.container) -> str:
+    """Say which of several folded codes this is: by what it shows, or else by what it defines."""
+    shown = cell.children[-1].astext() if len(cell.children) > 1 else ""
+    if '<div class="chart"' in shown:
+        return " of this chart"
+    if "<table" in shown:
+        return " of this table"
+    if VERDICT.search(cell.children[0].astext()):
+        return " of this verdict"
+    defined = DEFINED.findall(cell.children[0].astext())
+    return f" of {defined[0]}" if len(defined) == 1 else ""
 
 
 def join(cell: nodes.container) -> None:
