@@ -13,7 +13,6 @@ from notebooks import VERDICT
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from still import place
 
-DEFINED = re.compile(r"^(?:class|def) (\w+)", re.MULTILINE)
 LARGE = 60_000  # number of characters in a chart's data
 MARK = re.compile(r"^(§[\d.]+ ¶\d+|Abstract|Acknowledgements|(Figure|Table|Footnote) \d+)$")
 SOLUTION = re.compile(r'<details(?: class="solution")?>(\s*<summary>Solution</summary>)')
@@ -69,16 +68,13 @@ class Cells(SphinxPostTransform):
 
 
 def of_what(cell: nodes.container) -> str:
-    """Say which of several folded codes this is: by what it shows, or else by what it defines."""
+    """Say which of several folded codes on a screen this is."""
     shown = cell.children[-1].astext() if len(cell.children) > 1 else ""
     if '<div class="chart"' in shown:
         return " of this chart"
     if "<table" in shown:
         return " of this table"
-    if VERDICT.search(cell.children[0].astext()):
-        return " of this verdict"
-    defined = DEFINED.findall(cell.children[0].astext())
-    return f" of {defined[0]}" if len(defined) == 1 else ""
+    return " of this verdict" if VERDICT.search(cell.children[0].astext()) else ""
 
 
 def join(cell: nodes.container) -> None:
