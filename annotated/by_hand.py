@@ -501,8 +501,6 @@ def check_text(name: str, text: str, space: dict) -> Verdict:
     return check(name, space[name])
 
 
-# ------------------------------------------------------------------------------- calling mine
-
 MOST_STEPS = 400  # that a search may ask for in one case
 
 
@@ -620,9 +618,6 @@ def plain(value: "Any") -> "Any":
     except TypeError:
         return value
     return [plain(one) for one in each]
-
-
-# ---------------------------------------------------------------------------------- comparing
 
 
 def close(one: "Any", other: "Any") -> bool:

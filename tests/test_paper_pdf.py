@@ -171,7 +171,7 @@ def test_a_limit_of_memory_is_kept_and_a_small_one_is_named(tmp_path, limit, sta
     code += "from annotated.machinery.paper import pdf\n"
     code += "import resource, subprocess\nrun = subprocess.run\n"
     code += f"limit = lambda: resource.setrlimit(resource.RLIMIT_AS, ({limit} << 10,) * 2)\n"
-    code += "pdf.subprocess.run = lambda *a, **k: run(*a, **k, preexec_fn=limit)\n"
+    code += "subprocess.run = lambda *a, **k: run(*a, **k, preexec_fn=limit)\n"
     code += "try: pdf.extract_paper('made.pdf')\n"
     code += "except OSError as error: print(error); sys.exit(2)\n"
     done = subprocess.run(

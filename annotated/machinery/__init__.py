@@ -1,7 +1,7 @@
 """Everything that the paper does not describe, in plain Python. A room is a folder of modules:
 
-- errors, checks, files, progress, palette: kinds of errors, checks of arguments, atomic writes,
-  bars, and the colors of all drawings
+- errors, checks, files, limits, progress, palette: errors, checks of arguments, atomic writes,
+  processes with limits, bars, and the colors of all drawings
 - options, parts, recurrence: choices declared once, the classes for them, another kind of layer
 - stepping, recording: one position at a time, looking into a model
 - kernels, blockwise_loss: the fastest of torch's kernels, a leaner loss

@@ -70,12 +70,7 @@ _T = TypeVar("_T")
 
 
 def read_json(path: Path, expected: str, advice: str = "") -> dict[str, Any]:
-    """The object in a JSON file.
-
-    Args: as `reading`.
-
-    Raises: MissingFile or FileError that names the file.
-    """
+    """The object in a JSON file; arguments and errors as for `reading`."""
     with reading(path, expected, advice):
         require_regular(path)
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -278,12 +273,7 @@ def write_tensors(path: Path, tensors: Mapping[str, "Tensor"], metadata: dict[st
 
 
 def read_tensors(path: Path, expected: str) -> tuple[dict[str, "Tensor"], dict[str, str]]:
-    """Tensors and metadata of a safetensors file.
-
-    Args: expected: what the file should contain, for messages.
-
-    Raises: MissingFile or FileError that names the file.
-    """
+    """Tensors and metadata of a safetensors file; arguments and errors as for `reading`."""
     with reading(path, expected):
         require_regular(path)
         path.open("rb").close()  # safetensors does not report why a file cannot be opened

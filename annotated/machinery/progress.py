@@ -12,10 +12,7 @@ __all__ = ["ProgressBar", "progress_bar", "say"]
 
 
 def progress_bar(iterable: Iterable[Any] | None = None, **options: Any) -> ProgressBar:
-    """A progress bar of tqdm on standard error; without a terminal, at most one line in 20 seconds.
-
-    Args: iterable, options: as for tqdm.
-    """
+    """tqdm's progress bar on standard error; without a terminal, at most one line in 20 seconds."""
     if not sys.stderr.isatty():
         options |= {"mininterval": 20, "maxinterval": 20, "delay": 20}
     return ProgressBar(iterable, **{"mininterval": 0.5, **options})

@@ -56,26 +56,14 @@ def bleu_kinds(lang: str) -> list[str]:
     return [kind for kind in BLEU_KINDS if lang == "de" or kind != "compound-split"]
 
 
-def moses_tokenize(sentences: list[str], lang: str) -> list[str]:
-    """Tokenize as Moses does, including its escapes such as &quot;.
-
-    Like Moses, it uses English abbreviations for a language whose abbreviations it does not know.
-
-    Raises: MissingExtra without sacremoses.
-    """
-    with extra("scores"):
-        from sacremoses import MosesTokenizer
-    tokenizer = MosesTokenizer(two_letters(lang))
-    return [tokenizer.tokenize(sentence, return_str=True) for sentence in sentences]
-
-
 def tokenize_for_bleu(sentences: list[str], lang: str, kind: str) -> list[str]:
     """Prepare sentences for a kind of BLEU, which then counts the tokens between spaces.
 
     Only for "cased" they remain unchanged, because sacreBLEU tokenizes them itself.
     "compound-split" follows tensor2tensor's get_ende_bleu.sh: plain quotes, Moses' tokens, and
     ##AT##-##AT## for a hyphen inside a token. "lower-tokenized" follows Multi30k's own files:
-    lower-cased, with normalized punctuation, then Moses' tokens.
+    lower-cased, with normalized punctuation, then Moses' tokens. These include its escapes such as
+    &quot;, and like Moses, it uses English abbreviations for a language whose own it does not know.
 
     Raises: InputError if the language has no such kind; MissingExtra without sacremoses.
 
@@ -87,14 +75,15 @@ def tokenize_for_bleu(sentences: list[str], lang: str, kind: str) -> list[str]:
     if kind == "cased":
         return sentences
     with extra("scores"):
-        from sacremoses import MosesPunctNormalizer
+        from sacremoses import MosesPunctNormalizer, MosesTokenizer
     normalizer = MosesPunctNormalizer(two_letters(lang))
+    tokenize = MosesTokenizer(two_letters(lang)).tokenize
     if kind == "lower-tokenized":
         sentences = [normalizer.normalize(sentence.lower()) for sentence in sentences]
     if kind == "compound-split":  # it replaces “ and ” with plain quotes, but not „
         plain = map(normalizer.replace_unicode_punct, sentences)
         sentences = [sentence.replace("„", '"') for sentence in plain]
-    tokens = moses_tokenize(sentences, lang)
+    tokens = [tokenize(sentence, return_str=True) for sentence in sentences]
     if kind == "compound-split":
         tokens = [re.sub(r"(\S)-(\S)", r"\1 ##AT##-##AT## \2", line) for line in tokens]
     return tokens

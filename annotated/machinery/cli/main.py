@@ -97,13 +97,7 @@ def _add_engine(parser: argparse.ArgumentParser) -> None:
     add("--precision", default="float32", help=text)
 
 
-HOW_TO_FINE_TUNE = """
-With --from, which requires --data, architecture, vocabulary and dropout are those of the model, and
-other options have defaults for fine-tuning:
-  {}
-"""
-
-HOW_TO_NAME_DATA = """
+HOW_TO_TRAIN = """
 data, with the languages of source and target in two or three letters:
   multi30k-en-de            a corpus of `annotated data list`
   my/folder-en-de           train.en and train.de, dev.en and dev.de; or train.csv and dev.csv
@@ -114,6 +108,17 @@ data, with the languages of source and target in two or three letters:
 
 Files may be compressed with gzip or xz. If there is no development set, a twentieth of the source
 sentences, at most 1,000, is held out: always the same sentences, and each with all its pairs.
+
+With --from, which requires --data, architecture, vocabulary and dropout are those of the model, and
+other options have defaults for fine-tuning:
+  {}
+
+examples:
+  annotated train --data multi30k-en-fr --out runs/en-fr
+  annotated train --from runs/en-fr --data my/pairs.csv-en-fr --out runs/mine
+
+Ctrl-C saves and stops.
+With several GPUs: torchrun --standalone --nproc-per-node gpu -m annotated train
 """
 
 
@@ -140,18 +145,8 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     from annotated.training import PRESETS, TrainingConfig
 
     defaults = " ".join(f"{flag_of(name)} {value}" for name, value in DEFAULTS.items())
-    parser.epilog = (
-        HOW_TO_NAME_DATA
-        + HOW_TO_FINE_TUNE.format(
-            fill(defaults, 90, subsequent_indent="  ", break_on_hyphens=False)
-        )
-        + (
-            "\nexamples:\n  annotated train --data multi30k-en-fr --out runs/en-fr\n"
-            "  annotated train --from runs/en-fr --data my/pairs.csv-en-fr --out runs/mine\n\n"
-            "Ctrl-C saves and stops. "
-            "With several GPUs: torchrun --standalone --nproc-per-node gpu -m annotated train\n"
-        )
-    )
+    wrapped = fill(defaults, 90, subsequent_indent="  ", break_on_hyphens=False)
+    parser.epilog = HOW_TO_TRAIN.format(wrapped)
     preset = f"a whole set of options, which those given override: {', '.join(PRESETS)} (default: "
     preset += "multi30k-en-de, whose values are the defaults below, or with --resume the run's own)"
     parser.add_argument("--preset", choices=PRESETS, metavar="PRESET", help=preset)

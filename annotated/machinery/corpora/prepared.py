@@ -5,8 +5,7 @@ learned from a sample, in a separate process if the corpus is large, because onl
 ends returns its memory. A prepared corpus is identified by a key of everything that it depends on:
 input files (path, size, time), rules and libraries; `PreparedCorpus.find_or_prepare` finds it by
 this key, or creates it. A changed file with unchanged size and time is not detected, and with
-`--prepared` no change is, because that option selects the corpus by name. The manifest contains the
-SHA-256 of the files read.
+`--prepared` no change is, because that option selects the corpus by name.
 """
 
 import hashlib

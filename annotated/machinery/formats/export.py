@@ -223,9 +223,7 @@ def piece_names(tokenizer: Tokenizer, vocab: int) -> list[str]:
 
 
 def write_ctranslate2(translator: Translator, folder: Path, half: bool = False) -> None:
-    """Write a model in the format of CTranslate2, with its tokenizer.
-
-    Args: folder: an existing folder.   half: store weights in 16 bits.
+    """Write a model in the format of CTranslate2, with its tokenizer; arguments as `write_onnx`.
 
     Raises: as `ctranslate2_spec`.
     """

@@ -8,13 +8,9 @@ effects of typesetting on words and formulas are undone: hyphenated words are jo
 within a line, which a table recognizes, become LaTeX.
 """
 
-import json
 import re
-import subprocess
-import sys
 import unicodedata
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from statistics import mode
@@ -22,6 +18,7 @@ from typing import Any, NamedTuple
 
 from annotated.machinery.errors import extra
 from annotated.machinery.files import reading
+from annotated.machinery.limits import run_limited
 
 _LOST = "\ufffd"  # represents a letter of which nothing is known
 
@@ -235,13 +232,13 @@ PARTS = {name.lower() for name in _HEADINGS if name not in ("6", "References")} 
 _LARGEST, _SECONDS, _MEMORY = 1 << 26, 60, 1 << 31
 
 
-def _extract(pdf: Path) -> dict[str, list[str]]:
+def _extract(pdf: str) -> dict[str, list[str]]:
     """The paragraphs of each section. Raises: ValueError if some are missing, or other errors."""
     import logging
 
     logging.getLogger("pdfminer").setLevel(logging.ERROR)  # one line about a bad file is enough
     sections: dict[str, list[str]] = {}
-    lines = _lines(pdf)
+    lines = _lines(Path(pdf))
     known = _known_words(line.text for line in lines)
     for section, block in _paragraphs(lines) if lines else []:
         text = _LABEL.sub("", _join_lines((line.text for line in block), known))
@@ -276,31 +273,4 @@ def extract_paper(pdf: str | Path) -> dict[str, list[str]]:
         import pdfminer  # noqa: F401
     check_pdf(Path(pdf))
     with reading(pdf, "a PDF of the paper"):
-        # Isolated, because `python -m` would import modules of the current folder before others.
-        code = f"import sys; sys.path[:] = {[*filter(None, sys.path)]!r}; "
-        code += f"from {__name__} import _main; _main()"
-        command = [sys.executable, "-I", "-c", code, str(pdf)]
-        try:
-            done = subprocess.run(command, capture_output=True, timeout=_SECONDS)
-        except subprocess.TimeoutExpired:
-            raise ValueError(f"one that takes more than {_SECONDS} seconds to read") from None
-        if done.returncode:
-            lines = done.stderr.decode(errors="replace").splitlines()
-            raise ValueError(lines[-1] if lines else "one that ended the process")
-        return dict(json.loads(done.stdout))
-
-
-def _main() -> None:
-    """Print the result of `_extract` for the PDF on the command line as JSON."""
-    with suppress(ImportError):  # not on Windows
-        import resource
-
-        limits = {*resource.getrlimit(resource.RLIMIT_AS)} - {resource.RLIM_INFINITY}
-        most = min(limits | {_MEMORY})  # a process cannot raise its own limit
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    try:
-        print(json.dumps(_extract(Path(sys.argv[1]))))
-    except MemoryError:
-        sys.exit("one that takes more memory to read than is allowed")
-    except Exception as error:  # pdfminer raises many kinds of errors
-        sys.exit(" ".join(str(error).split()) or type(error).__name__)
+        return dict(run_limited(_extract, str(pdf), seconds=_SECONDS, memory=_MEMORY))

@@ -100,9 +100,8 @@ def open_noted(run: Path, moved: str = "") -> PreparedCorpus:
 def find_or_prepare_corpus(config: TrainingConfig, resume: bool, processes: int) -> PreparedCorpus:
     """The corpus of a new run, or of the run in the folder if it may continue.
 
-    Only the first process calls this. It writes nothing except the corpus of a new run.
-
-    Args: resume: as for `start_run`.   processes: number of processes that wait for the corpus.
+    Only the first process calls this. It writes nothing except the corpus of a new run. Arguments
+    are as for `start_run` and `PreparedCorpus.find_or_prepare`.
 
     Raises: InputError if the folder contains a run that is not to be continued, another run, or
         something else; as `PreparedCorpus.find_or_prepare` and `open_noted`.

@@ -125,8 +125,7 @@ class Trainer:
     Args:
         config: the run.   pairs, dev_pairs: for training and for validation.
         processes: this process among all; default: a single process on the CPU.
-        build: from the configuration of the model to the model, such as
-            `partial(build_model, attention=MyAttention)`.
+        build: as for `train`.
 
     Raises: InputError if no pair is short enough, or the processes cannot share the parts.
     """
