@@ -730,8 +730,8 @@ def test_a_line_without_end_is_cut_and_said_so(model):
     lines = b"red dog\n" + b"red" * 100_000 + b"\nhen\n"
     done = started("translate", model, "--max-extra", "0", "--chunk", "2", input=lines)
     assert done.returncode == 0 and done.stdout.count(b"\n") == 3
-    told = "annotated: sentence 2 ('redredredredredredre'…) has more than 60 pieces; only these are"
-    assert done.stderr.decode() == f"{told} translated\n"
+    told = "annotated: warning: sentence 2 ('redredredredredredre'…) has more than 60 pieces; only"
+    assert done.stderr.decode() == f"{told} these are translated\n"
 
 
 def nouns_of(words: Iterable[str], **search: object) -> Tree:

@@ -1,4 +1,4 @@
-"""Sentences that wait are translated together: MODEL=runs/prices uvicorn service:app"""
+"""A service that translates the sentences that wait together."""
 
 import asyncio
 import os

@@ -477,7 +477,7 @@ def _explain(error: BaseException) -> tuple[int, str]:
 
 def _show_warning(message: Any, category: Any, *where: Any, **more: Any) -> None:
     """Print our own warnings as one line without a location in the code, and others as usual."""
-    line = f"annotated: {one_line(message)}\n"
+    line = f"annotated: warning: {one_line(message)}\n"
     usual = warnings.formatwarning(message, category, *where[:2])
     sys.stderr.write(line if category is UserWarning else usual)
 

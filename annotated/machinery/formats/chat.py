@@ -7,7 +7,6 @@ with limits of time and memory, because a few lines may require any amount of ei
 import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 from jinja2 import TemplateError, nodes
@@ -54,11 +53,23 @@ def _refuse(message: str) -> None:
     raise TemplateError(message)
 
 
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """The filter `tojson` as templates expect it; Jinja's own escapes HTML."""
+    return json.dumps(
+        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
+    )
+
+
 def _fill(template: str, names: dict[str, Any]) -> str:
     environment = ImmutableSandboxedEnvironment(extensions=[loopcontrols, _Generation])
     environment.trim_blocks = environment.lstrip_blocks = True
-    # As templates expect it; Jinja's own escapes HTML.
-    environment.filters["tojson"] = partial(json.dumps, ensure_ascii=False)
+    environment.filters["tojson"] = _to_json
     environment.globals["raise_exception"] = _refuse
     environment.globals["strftime_now"] = lambda format: datetime.now().strftime(format)
     text = environment.from_string(template).render(**names)

@@ -139,7 +139,7 @@ def write_card(config: TrainingConfig, size: int, averaged: int, parts: Mapping[
     if last.get("dev_bleu"):
         scores = f"; BLEU {last['dev_bleu']} and chrF {last['dev_chrf']} of greedy translations"
         signature = bleu([""], [""], tgt)["signature"]
-        scores += f" of {config.dev_sentences} sentences ({signature})"
+        scores += f" of up to {config.dev_sentences} development sentences ({signature})"
     words = ["annotated", "train", *train_options(replace(config, minutes=0.0))]
     mean = f"the mean of the last {averaged} checkpoints" if averaged > 1 else "the last checkpoint"
     about = {"src": src, "tgt": tgt, "name": folder.name, "size": f"{size:,}", "mean": mean}
