@@ -62,7 +62,7 @@ class Cells(SphinxPostTransform):
             if is_folded(cell) and len(cell.children) == 1:
                 join(cell)
         for cell in self.document.findall(is_folded):
-            if cell["prompt_show"] == "Show the code":
+            if cell.get("prompt_show") == "Show the code":
                 code = f"the code{of_what(cell)}"
                 cell["prompt_show"], cell["prompt_hide"] = f"Show {code}", f"Hide {code}"
 
