@@ -67,3 +67,24 @@ def test_the_code_of_a_verdict_is_folded_without_a_tag():
     document += cell
     Cells(document).run()
     assert cell["hide_mode"] == "input" and cell["prompt_show"] and cell["prompt_hide"]
+
+
+@pytest.mark.parametrize(
+    ("code", "shown", "named"),
+    [
+        ("chart", '<div class="chart" data-spec="a"></div>', "the code of this chart"),
+        ("table", "<table><tr><td>1</td></tr></table>", "the code of this table"),
+        ('claim("s1-two", holds=holds)', "<aside>holds</aside>", "the code of this verdict"),
+        ('chart\nclaim("s1-two", holds=holds)', '<div class="chart">', "the code of this chart"),
+        ("print(1)", "1", "the code"),
+    ],
+)
+def test_a_folded_cell_says_whose_code_it_hides(code: str, shown: str, named: str):
+    document = new_document("page", get_default_settings())
+    cell = nodes.container(nb_element="cell_code", cell_metadata={"tags": ["hide-input"]})
+    cell["prompt_show"], cell["prompt_hide"] = "Show the code", "Hide the code"
+    output = nodes.container("", nodes.raw("", shown, format="html"), nb_element="cell_code_output")
+    cell += [nodes.container("", nodes.literal_block(code, code)), output]
+    document += cell
+    Cells(document).run()
+    assert (cell["prompt_show"], cell["prompt_hide"]) == (f"Show {named}", f"Hide {named}")

@@ -49,10 +49,6 @@ class _Generation(Extension):
         return caller()
 
 
-def _refuse(message: str) -> None:
-    raise TemplateError(message)
-
-
 def _to_json(
     value: Any,
     ensure_ascii: bool = False,
@@ -64,6 +60,10 @@ def _to_json(
     return json.dumps(
         value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
     )
+
+
+def _refuse(message: str) -> None:
+    raise TemplateError(message)
 
 
 def _fill(template: str, names: dict[str, Any]) -> str:
