@@ -13,7 +13,7 @@ $(error PAPER has to be yes or no, not "$(PAPER)")
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install extract format check book pdf class serve quick test rehearsal clean
+.PHONY: help install extract format check book pdf class serve quick test all-tests rehearsal clean
 
 help:  ## show this help
 	@echo "The executable edition of \"Attention Is All You Need\""
@@ -83,7 +83,11 @@ quick: $(FOR_ALL)  ## the tests that take seconds: what to run while you work
 	$(BIN)/python book/extract.py --check
 	HYPOTHESIS_PROFILE=quick $(BIN)/pytest -n auto --dist worksteal -m "not (slow or processes or colab or gpu or site or browser or corpora or paper)"
 
-test: check  ## check, then run the tests (those of the site need `make book` before)
+# mypy, the longest of the checks, needs one core; the tests go on beside it.
+test: $(FOR_ALL)  ## check, and run the tests (those of the site need `make book` before)
+	@$(MAKE) --no-print-directory -j2 check all-tests
+
+all-tests:
 	$(BIN)/pytest -n auto --dist worksteal
 
 rehearsal: $(FOR_ALL)  ## the paper's run from nothing to a score, on a made corpus, in a minute
