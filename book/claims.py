@@ -22,11 +22,11 @@ KINDS = {
 }  # kind of evidence → verdict on a claim that holds
 MARKS = {
     "holds by construction": ("≡", "#00664b"),
-    "holds in the paper's own numbers": ("¶", COLORS["green"]),
+    "holds in the paper's own numbers": ("=", COLORS["green"]),
     "measured here": ("✓", "#3fb68f"),
     "measured at small scale": ("≈", "#7cc9af"),
     "not reproduced here": ("≉", COLORS["orange"]),
-    "differs": ("✗", COLORS["vermilion"]),
+    "differs": ("≠", COLORS["vermilion"]),
     "needs the paper's hardware": ("◇", COLORS["gray"]),
     "open": ("○", "#999999"),
 }  # sign and color of each verdict: green if it holds, warm if it does not, gray if undecided

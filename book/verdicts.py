@@ -106,7 +106,7 @@ def index(entries: list[Entry]) -> str:
         of = [entry for entry in entries if entry.verdict.verdict == verdict]
         rows, note = [*map(row, of)], WAITING * any(map(waits, of))
         opened, body = " open" * (verdict in OPENED), "\n".join(rows)
-        name = f"{sign(verdict)} {verdict}: {len(rows)}"
+        name = f"{sign(verdict)} {typeset(verdict)}: {len(rows)}"
         groups += [
             f'<details{opened} style="--color: {MARKS[verdict][1]}"><summary>{name}</summary>'
             f"{note}<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></details>"
@@ -132,7 +132,7 @@ def row(entry: Entry) -> str:
 def sign(verdict: str) -> str:
     """The sign of a verdict, as plain text or as HTML; at the pointer it says what it means."""
     verdict = html.unescape(verdict)
-    return f'<span title="{html.escape(verdict)}">{MARKS[verdict][0]}</span>'
+    return f'<span title="{typeset(html.escape(verdict))}">{MARKS[verdict][0]}</span>'
 
 
 def scoreboard(entries: list[Entry]) -> str:
@@ -141,7 +141,7 @@ def scoreboard(entries: list[Entry]) -> str:
     differ = sum(entry.verdict.verdict == "differs" for entry in entries)
     return (
         f'<div class="scoreboard"><p>Of {len(entries) - own} claims of the paper and {own} of the '
-        f"book's own, {differ} differ from what was found.</p>{bar(entries)}{legend(entries)}</div>"
+        f"book’s own, {differ} differ from what was found.</p>{bar(entries)}{legend(entries)}</div>"
     )
 
 
@@ -167,7 +167,7 @@ def bar(entries: list[Entry]) -> str:
         kind = "open" if verdict == "open" else "decided"
         parts.append(
             f'<a class="{kind}" style="{style}; flex-grow: {count}" href="{address}" '
-            f'aria-label="{count}: {verdict}" title="{verdict}">{count}</a>'
+            f'aria-label="{count}: {typeset(verdict)}" title="{typeset(verdict)}">{count}</a>'
         )
     return f'<div class="parts">{"".join(parts)}</div>'
 
@@ -196,7 +196,7 @@ def beside(entries: list[Entry], address: Callable[[str], str]) -> str:
     told: dict[str, str] = {}  # for each verdict, in what it begins with, its claims
     for page, verdict in entries:
         said = typeset(html.escape(verdict.statement))
-        name = typeset(html.escape(f"{MARKS[verdict.verdict][0]} {verdict.verdict}"))
+        name = f"{MARKS[verdict.verdict][0]} {linked(verdict.verdict, address('claims'))}"
         begin = f'<p style="--edge: {verdict.edge}"><strong>{name}</strong>'
         link = f' <a href="{address(page)}#claim-{verdict.id}">{said}</a>'
         told[begin] = told.get(begin, "") + link
@@ -223,7 +223,8 @@ def put_beside(
 
 def linked(verdict: str, page: str = "claims.html") -> str:
     """The words of a verdict, which lead to what they mean."""
-    return f'<a class="symbol" href="{page}#what-the-verdicts-mean">{verdict}</a>'
+    key, told = f"{page}#what-the-verdicts-mean", typeset(verdict)
+    return f'<a class="symbol" href="{key}" title="What the verdicts mean">{told}</a>'
 
 
 PLACES = {  # placeholder on a page, and the function that fills it

@@ -76,11 +76,11 @@ def test_a_claim_says_what_decides_it(changed: dict, error: type[Exception], tol
 def test_a_notebook_and_the_build_get_their_own_form():
     bundle = made(holds=False)._repr_mimebundle_()
     refuted = "Refutes it: a half of 9 that is whole."
-    told = f"✗ differs (§3.2.1 ¶4): Nine is odd.\n  9 = 2·4 + 1\n  {refuted}"
+    told = f"≠ differs (§3.2.1 ¶4): Nine is odd.\n  9 = 2·4 + 1\n  {refuted}"
     assert bundle["text/plain"] == told
     assert bundle["application/vnd.annotated.claim+json"] == {**GIVEN, "verdict": "differs"}
     words = re.sub(r"<[^>]*>", " ", bundle["text/html"]).replace(" :", ":")
-    assert " ".join(words.split()) == f"✗ differs · §3.2.1 ¶4 · Nine is odd. 9 = 2·4 + 1 {refuted}"
+    assert " ".join(words.split()) == f"≠ differs · §3.2.1 ¶4 · Nine is odd. 9 = 2·4 + 1 {refuted}"
     text = 'n < d & "k" > <b>1</b>'
     shown = made(statement=text, evidence=text)._repr_mimebundle_()["text/html"]
     assert shown.count(html.escape(text)) == 2 and "<b>" not in shown
@@ -168,10 +168,12 @@ def test_verdicts_stand_beside_the_paragraph_that_they_judge(paper: bool):
     _, judged, _ = document.children
     note, *shown = judged.children
     assert judged["classes"] == ["judged"] and shown == ([cell, quote.parent] if paper else [quote])
-    links = re.findall(r'<strong>([^<]*)</strong> <a href="([^"]*)">([^<]*)', note.astext())
+    links = re.findall(
+        r'<strong>(.) <a[^>]*>(.*?)</a></strong> <a href="([^"]*)">([^<]*)', note.astext()
+    )
     assert links == [
-        ("○ open", "at a#claim-s9-odd", STATEMENT),
-        ("✓ measured here", "at b#claim-even", STATEMENT),
+        ("○", "open", "at a#claim-s9-odd", STATEMENT),
+        ("✓", "measured here", "at b#claim-even", STATEMENT),
     ]
     assert 'label="§3.2.1 ¶4: verdicts"' in note.astext()
 
@@ -229,12 +231,12 @@ def test_the_build_collects_what_cells_show_and_says_what_they_break(tmp_path: P
     assert 'id="claim-odd"' in front and "?verdict=holds%20by%20construction#the-claims" in front
     assert 'href="index.html#claim-odd"' in claims
     assert "≡</span> holds by construction" in claims
-    beside = "<strong>≡ holds by construction</strong> <a href=[^>]*#claim-odd"
+    beside = "<strong>≡ <a [^>]*#what[^>]*>holds by .*?</strong> <a href=[^>]*#claim-odd"
     assert re.search(beside, claims)
     said, (front, claims) = build(tmp_path, MAKES.format(ODD.format(0)))
     # The pages were not read anew.
-    assert said == "" and "?verdict=differs#" in front and "✗</span> differs" in claims
-    assert "<strong>✗ differs</strong>" in claims
+    assert said == "" and "?verdict=differs#" in front and "≠</span> differs" in claims
+    assert re.search("<strong>≠ <a [^>]*>differs</a></strong>", claims)
     said, (front, claims) = build(tmp_path, MAKES.format(ODD.format("1 / 0")))
     assert "index.md: WARNING: Executing notebook failed" in said
     assert "claim-odd" not in front + claims
