@@ -65,11 +65,12 @@ def finish_pages(app: Sphinx, error: Exception | None) -> None:
         if path.name != "search.html":
             text = search.sub("", text)
         text = twice.sub(r"<title>\1</title>", text)
-        text = mend_tables(hang_lines(fold_docstrings(text)))
+        text = mend_tables(mend_code(fold_docstrings(text)))
         text = set_formulas(text, os.path.relpath(fonts, path.parent).replace(os.sep, "/"))
         path.write_text(text, encoding="utf-8")
 
 
+FOLD = '<button type="button" class="{}" aria-expanded="false" aria-label="{}"></button>'
 DOCSTRING = re.compile(
     r'''(<span class="sd">"""(?![^\n]*"""</span>)[^\n]*</span>)(\n.*?"""</span>)''', re.DOTALL
 )
@@ -77,30 +78,47 @@ DOCSTRING = re.compile(
 
 def fold_docstrings(html: str) -> str:
     """Of a docstring of several lines, show the first and a button; what is copied stays whole."""
-    button = '<button type="button" class="docstring" aria-expanded="false" aria-label="docstring">'
-    return DOCSTRING.sub(rf'\1{button}</button><span class="docstring">\2</span>', html)
+    button = FOLD.format("docstring", "docstring")
+    return DOCSTRING.sub(rf'\1{button}<span class="docstring">\2</span>', html)
 
 
 CODE = re.compile(r'(?<=<div class="highlight"><pre>).*?(?=</pre>)', re.DOTALL)
+DOC_BUTTON = re.compile(r'(.*)(<button type="button" class="docstring".*?</button>)(.*)')
+IMPORTS = re.compile(
+    r"(?:(?:from [\w.]+ )?import (?:\([^)]*\)|[^\n(])*\n+|if TYPE_CHECKING:\n+(?: +[^\n]*\n+)+)+"
+)
 
 
-def hang_lines(text: str) -> str:
-    """Name the indentation of long lines of code, so that a phone breaks them inside of it.
+def mend_code(text: str) -> str:
+    """Fold imports, and name the indentation of long lines, inside of which a phone breaks them.
 
     One blank line is enough on a page.
     """
 
-    def hang(line: str) -> str:
-        line, button, folded = line.partition('<button type="button" class="docstring"')
-        if button:
-            return hang(line) + button + folded
-        shown = html.unescape(re.sub("<[^>]*>", "", line))
-        if len(shown) <= 40 or line.count("<span") != line.count("</span"):
-            return line  # short, or it ends what is folded
+    def hang(line: str, button: str = "") -> str:
+        if found := DOC_BUTTON.fullmatch(line):
+            return hang(found[1], found[2]) + found[3]
+        shown = plain(line)
+        if len(shown) + 4 * bool(button) <= 40 or line.count("<span") != line.count("</span"):
+            return line + button  # short, or it ends what is folded
         indent = len(shown) - len(shown.lstrip())
         line = line.replace('<span class="o">.</span>', '<wbr><span class="o">.</span>')
         line = re.sub(r'(<span class="p">\([^<]*</span>)', r"\1<wbr>", line)
-        return f'<span class="line" style="--indent:{indent}">{line}</span>'
+        return f'<span class="line" style="--indent:{indent}">{line}{button}</span>'
 
-    lines = lambda code: re.sub(r"\n{3,}", "\n\n", code[0]).split("\n")
-    return CODE.sub(lambda code: "\n".join(map(hang, lines(code))), text)
+    def mend(code: re.Match[str]) -> str:
+        lines = re.sub(r"\n{3,}", "\n\n", code[0]).split("\n")
+        imports = IMPORTS.match(plain("\n".join(lines)))
+        count = imports[0].count("\n") if imports else 0
+        hung = [*map(hang, lines)]
+        if count < 3 or not "".join(map(plain, lines[count:])).strip():
+            return "\n".join(hung)  # few, or nothing else
+        folded = "\n".join(hung[:count])
+        button = FOLD.format("docstring imports", "imports")
+        return "\n".join([f'{button}<span class="docstring">{folded}</span>', *hung[count:]])
+
+    return CODE.sub(mend, text)
+
+
+def plain(code: str) -> str:
+    return html.unescape(re.sub("<[^>]*>", "", code))
