@@ -8,18 +8,18 @@ from __future__ import annotations
 import html
 import json
 import re
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 import vl_convert
+from tables import typeset
 
 from annotated.machinery.palette import COLORS
 
 WIDE, NARROW = 744, 358  # width of the column in pixels, on a desktop and on a phone
 SMALL = 500  # below this width, book.js fits charts to a phone
-# In pixels, as the style sheet sets what is below a chart: heights of a row of sliders and lists,
-# and of a button; the space around the rows, and between two in a row; a letter.
+# In pixels, as the style sheet sets what is above and below a chart: heights of a row of sliders
+# and lists, and of a button; the space around the rows, and between two in a row; a letter.
 CONTROL, BUTTON, AROUND, BETWEEN, LETTER = 28, 24, 20, 32, 7
 # Names of rows are measured in another font, and are wider in Inter by this share of their width.
 WORDS, INTER = 60, 0.07
@@ -49,14 +49,6 @@ def fitted(spec: dict[str, Any], width: int) -> dict[str, Any]:
     for part in parts(spec):
         if isinstance(part.get("legend"), dict):
             part["legend"] |= legend
-    title = spec.get("title")
-    title = {"text": title} if isinstance(title, str) else title
-    if title and isinstance(title.get("text"), str):
-        spec["title"] = title | {"text": textwrap.wrap(title["text"], width // 11)}
-        if lines := title.get("subtitle"):
-            lines = [lines] if isinstance(lines, str) else lines
-            lines = [line for text in lines for line in textwrap.wrap(text, int(width / 6.5))]
-            spec["title"]["subtitle"] = lines
     return spec
 
 
@@ -131,15 +123,29 @@ def _width(bind: dict[str, Any]) -> int:
     return name + max(64, LETTER * max(map(len, shown), default=0) + 36)
 
 
+def heading(spec: dict[str, Any]) -> str:
+    """The title of a chart, as HTML above its controls; one that changes, as it is at first."""
+    title = spec.get("title")
+    title = title if isinstance(title, dict) else {"text": title or ""}
+    text, more = title["text"], title.get("subtitle", "")
+    if isinstance(text, dict):  # an expression, which the script evaluates again
+        drawn = vl_convert.vegalite_to_svg(fitted(spec, WIDE))
+        text = html.unescape(re.search(r"role-title-text.*?<text[^>]*>([^<]*)", drawn)[1])
+    plain = lambda lines: html.escape(lines if isinstance(lines, str) else " ".join(lines))
+    text, more = plain(text), f" <span>{plain(more)}</span>" if more else ""
+    return typeset(f'<p class="chart-title"><strong>{text}</strong>{more}</p>') if text else ""
+
+
 def place(spec: dict[str, Any], first: bool) -> tuple[str, str]:
-    """The style that keeps the place of a chart, or for the first one of a page its picture."""
+    """The style that keeps the place of a chart without its title; for the first, its picture."""
+    spec = {name: value for name, value in spec.items() if name != "title"}
     wide, narrow = (picture(spec, width) for width in (WIDE, NARROW))
     heights = height(spec, wide, WIDE), height(spec, narrow, NARROW)
     style = ' style="--wide: {}px; --narrow: {}px"'.format(*heights)
     if not first or len(wide) + len(narrow) > LARGEST:
         return style, ""
     drawn = named(wide, "wide") + named(narrow, "narrow")
-    return "", f'<div class="still">{drawn}{controls(spec)}</div>'
+    return "", f'<div class="still">{controls(spec)}{drawn}</div>'
 
 
 def controls(spec: dict[str, Any]) -> str:
@@ -175,7 +181,7 @@ def controls(spec: dict[str, Any]) -> str:
 
 
 def bindings(spec: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
-    """What the reader sets below a chart: each value at first, and how it is set."""
+    """What the reader sets above a chart: each value at first, and how it is set."""
     found = []
     for part in parts(spec):
         if not isinstance(bind := part.get("bind"), dict):

@@ -168,6 +168,19 @@
     return view;
   }
 
+  // The title of a chart is text of the page, above the controls. One that changes is written there.
+  function takeTitle(chart, spec) {
+    const title = chart.previousElementSibling;
+    if (!title?.matches(".chart-title")) return;
+    const expr = spec.title.text?.expr;
+    delete spec.title;
+    if (!expr) return;
+    spec.params.push({ name: "title", expr });
+    return (text) => {
+      title.querySelector("strong").textContent = [text].flat().join(" ");
+    };
+  }
+
   async function drawNow(chart) {
     if (!chart.canvas) {
       chart.canvas = make("div");
@@ -176,15 +189,17 @@
       chart.onscroll = () => reach([chart]);
     }
     const spec = await specOf(chart);
+    const title = takeTitle(chart, spec);
     const length = spec.params?.find(({ name }) => name === "n"); // is kept from page to page
     if (length) length.value = Number(localStorage.getItem("n") ?? length.value);
     chart.view = await drawIn(chart.canvas, spec, { actions: false });
     if (length) chart.view.addSignalListener("n", (_, n) => localStorage.setItem("n", n));
+    if (title) chart.view.addSignalListener("title", (_, text) => title(text));
     const still = chart.querySelector(".still");
     if (still) replace(still, chart.canvas);
   }
 
-  // The live chart takes the place of its picture, and takes on what was set below this.
+  // The live chart takes the place of its picture, and takes on what was set above this.
   function replace(still, canvas) {
     const [set, all] = [still, canvas].map((box) => [...box.querySelectorAll("input, select")]);
     const at = set.indexOf(document.activeElement);
@@ -312,7 +327,7 @@
     const asked = new URLSearchParams(location.search);
     const selects = ["section", "verdict"].map((name) => {
       const options = [...new Set(rows.map((row) => row.dataset[name]))];
-      const offered = options.map((value) => new Option(value));
+      const offered = options.map((value) => new Option(value.replace("'", "’"), value));
       const select = make("select", { name, onchange: show }, new Option("all", ""), ...offered);
       if (options.includes(asked.get(name))) select.value = asked.get(name);
       return select;
@@ -425,7 +440,8 @@
     const show = (read) => {
       for (const entry of entries) {
         if (!read.has(entry.dataset.page)) continue;
-        if (!entry.classList.contains("read")) entry.querySelector("small").append(" · read");
+        if (!entry.classList.contains("read"))
+          entry.querySelector("small > span").append(" · read");
         entry.classList.add("read");
       }
     };
