@@ -84,6 +84,7 @@ def fold_docstrings(html: str) -> str:
 
 CODE = re.compile(r'(?<=<div class="highlight"><pre>).*?(?=</pre>)', re.DOTALL)
 DOC_BUTTON = re.compile(r'(.*)(<button type="button" class="docstring".*?</button>)(.*)')
+OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*(?![^<]*>)")  # which a line breaks at its hyphens
 IMPORTS = re.compile(
     r"(?:(?:from [\w.]+ )?import (?:\([^)]*\)|[^\n(])*\n+|if TYPE_CHECKING:\n+(?: +[^\n]*\n+)+)+"
 )
@@ -102,6 +103,7 @@ def mend_code(text: str) -> str:
         if len(shown) + 4 * bool(button) <= 40 or line.count("<span") != line.count("</span"):
             return line + button  # short, or it ends what is folded
         indent = len(shown) - len(shown.lstrip())
+        line = OPTION.sub(r'<span class="together">\g<0></span>', line)
         line = line.replace('<span class="o">.</span>', '<wbr><span class="o">.</span>')
         line = re.sub(r'(<span class="p">\([^<]*</span>)', r"\1<wbr>", line)
         return f'<span class="line" style="--indent:{indent}">{line}{button}</span>'

@@ -45,7 +45,9 @@ def fitted(spec: dict[str, Any], width: int) -> dict[str, Any]:
     meta = spec.get("usermeta", {})
     if turned := meta.get("turned"):
         turn(spec, width)
-    legend = {"columns": 4, "symbolSize": 576} if turned else {"columns": meta.get("columns", 1)}
+    legend = {"columns": meta.get("columns", 1)}
+    if turned:
+        legend = {"columns": 4, "rowPadding": 12, "symbolSize": 196}
     for part in parts(spec):
         if isinstance(part.get("legend"), dict):
             part["legend"] |= legend

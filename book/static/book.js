@@ -79,7 +79,10 @@
     const narrow = (part) => {
       for (const [key, value] of Object.entries(part ?? {})) {
         if (key === "legend" && value)
-          Object.assign(value, turned ? { columns: 4, symbolSize: 576 } : { columns });
+          Object.assign(
+            value,
+            turned ? { columns: 4, rowPadding: 12, symbolSize: 196 } : { columns },
+          );
         if (typeof value === "object" && key !== "datasets") narrow(value);
       }
     };
