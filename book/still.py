@@ -19,8 +19,9 @@ from annotated.machinery.palette import COLORS
 WIDE, NARROW = 744, 358  # width of the column in pixels, on a desktop and on a phone
 SMALL = 500  # below this width, book.js fits charts to a phone
 # In pixels, as the style sheet sets what is above and below a chart: heights of a row of sliders
-# and lists, and of a button; the space around the rows, and between two in a row; a letter.
-CONTROL, BUTTON, AROUND, BETWEEN, LETTER = 28, 24, 20, 32, 7
+# and lists, and of a button; the space around the rows, and between two in a row; widths of
+# a letter and of a slider.
+CONTROL, BUTTON, AROUND, BETWEEN, LETTER, SLIDER = 28, 24, 20, 32, 7, 128
 # Names of rows are measured in another font, and are wider in Inter by this share of their width.
 WORDS, INTER = 60, 0.07
 LARGEST = 300_000  # characters of both pictures; larger ones would come later than a live chart
@@ -118,7 +119,7 @@ def rows_of(widths: list[int], width: int) -> int:
 def _width(bind: dict[str, Any]) -> int:
     name = LETTER * len(bind["name"]) + 12
     if bind["input"] == "range":
-        return name + 160 + LETTER * len(str(bind.get("max", ""))) + 12
+        return name + SLIDER + LETTER * len(str(bind.get("max", ""))) + 12
     shown = list(map(str, bind.get("labels") or bind.get("options", [])))
     if bind["input"] == "radio":
         return name + sum(LETTER * len(option) + 40 for option in shown)
