@@ -25,6 +25,7 @@ from tables import typeset
 from book.claims import KINDS, MARKS, NOT_RUN, Verdict
 
 MIME = "application/vnd.annotated.claim+json"
+INDEXED = re.compile(r"(√)?(log|[A-Za-z])ₖ(\(\w\))?(?![^<]*>)")
 NUMBER = re.compile(r"[\d.]*")  # of a section, without the paragraph or table that follows it
 MARKED = re.compile(r"^> \*\*([^*]+)\*\*", re.MULTILINE)  # restatements in a chapter's source
 
@@ -125,8 +126,20 @@ def row(entry: Entry) -> str:
     return (
         f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
         f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{name}</a></td>'
-        f"<td>{typeset(shown['statement'])}</td><td>{typeset(evidence)}</td></tr>"
+        f"<td>{set_words(shown['statement'])}</td><td>{set_words(evidence)}</td></tr>"
     )
+
+
+def set_words(text: str) -> str:
+    """The words of a claim as the text around them is set: "√dₖ" and "logₖ(n)" are formulas."""
+
+    def formula(found: re.Match[str]) -> str:
+        root, base, of = found.groups(default="")
+        tex = ("\\log" if base == "log" else base) + "_k" + of
+        tex = f"\\sqrt{{{tex}}}" if root else tex
+        return f'<span class="math">\\({tex}\\)</span>'
+
+    return INDEXED.sub(formula, typeset(text))
 
 
 def sign(verdict: str) -> str:
@@ -180,10 +193,10 @@ def story(entries: list[Entry]) -> str:
         told = entry.verdict
         place, said, found = map(html.escape, (told.place, told.statement, told.evidence))
         address = f"{entry.page}.html#claim-{told.id}"
-        return f'<li><a href="{address}">{place}</a> {typeset(said)}<br>{typeset(found)}</li>'
+        return f'<li><a href="{address}">{place}</a> {set_words(said)}<br>{set_words(found)}</li>'
 
     return (
-        '<div class="scoreboard"><details><summary style="font-size: var(--heading)">'
+        '<div class="scoreboard"><details><summary>'
         f"<strong>{len(differ)} of {len(entries)} claims differ</strong> from what this book found."
         f" Which?</summary><ul>{''.join(map(row, differ))}</ul>"
         '<p><a href="claims.html">Every claim, and its verdict</a></p></details>'
@@ -195,7 +208,7 @@ def beside(entries: list[Entry], address: Callable[[str], str]) -> str:
     """The verdicts on one paragraph, as a note in its margin: each claim leads to its box."""
     told: dict[str, str] = {}  # for each verdict, in what it begins with, its claims
     for page, verdict in entries:
-        said = typeset(html.escape(verdict.statement))
+        said = set_words(html.escape(verdict.statement))
         name = f"{MARKS[verdict.verdict][0]} {linked(verdict.verdict, address('claims'))}"
         begin = f'<p style="--edge: {verdict.edge}"><strong>{name}</strong>'
         link = f' <a href="{address(page)}#claim-{verdict.id}">{said}</a>'
@@ -266,7 +279,7 @@ class Claims(SphinxPostTransform):
         for raw in list(self.document.findall(nodes.raw)):
             if '<aside class="claim"' in (text := raw.astext()):
                 put = lambda found: f"{found[1]}{sign(found[2])} {linked(found[2], key)}"
-                told = typeset(SHOWN.sub(put, text))
+                told = set_words(SHOWN.sub(put, text))
                 raw.replace_self(nodes.raw("", told, format="html"))
             elif show := PLACES.get(text.strip()):
                 raw.replace_self(nodes.raw("", show(self.env.book_claims), format="html"))

@@ -215,6 +215,13 @@ def build(folder: Path, code: str) -> tuple[str, list[str]]:
     return said, [page.read_text() for page in pages]
 
 
+def test_symbols_of_a_claim_are_formulas_as_in_the_text():
+    said = verdicts.set_words('<a title="dₖ">√dₖ and the paper\'s logₖ(n)</a>')
+    formulas = re.findall(r'<span class="math">\\\((.*?)\\\)</span>', said)
+    assert formulas == [r"\sqrt{d_k}", r"\log_k(n)"]
+    assert 'title="dₖ"' in said and "paper’s" in said
+
+
 MAKES = "from book.claims import claim\n\nclaim({})"
 KIND = 'kind="by construction"'
 ODD = (

@@ -197,7 +197,10 @@
     if (length) length.value = Number(localStorage.getItem("n") ?? length.value);
     chart.view = await drawIn(chart.canvas, spec, { actions: false });
     if (length) chart.view.addSignalListener("n", (_, n) => localStorage.setItem("n", n));
-    if (title) chart.view.addSignalListener("title", (_, text) => title(text));
+    if (title) {
+      title(chart.view.signal("title"));
+      chart.view.addSignalListener("title", (_, text) => title(text));
+    }
     const still = chart.querySelector(".still");
     if (still) replace(still, chart.canvas);
   }
@@ -239,7 +242,7 @@
   async function enlarge(chart) {
     const dialog = make("dialog", { className: "enlarged", ariaLabel: chart.ariaLabel });
     dialog.innerHTML = '<form method="dialog"><button>Close</button></form><div></div><div></div>';
-    const [form, canvas, controls] = dialog.children;
+    const [form, controls, canvas] = dialog.children;
     document.body.append(dialog);
     dialog.showModal();
     const room = dialog.clientWidth - 32;
