@@ -82,7 +82,9 @@ def fold_docstrings(html: str) -> str:
     return DOCSTRING.sub(rf'\1{button}<span class="docstring">\2</span>', html)
 
 
-CODE = re.compile(r'(?<=<div class="highlight"><pre>).*?(?=</pre>)', re.DOTALL)
+CODE = re.compile(r'(?<=<div class="highlight"><pre)>(.*?)(?=</pre>)', re.DOTALL)
+FOLDED = re.compile(r'<span class="docstring">.*?"""</span></span>', re.DOTALL)
+LINE, LINES = 44, 22  # letters of a line on a phone, and how many lines it shows without a button
 DOC_BUTTON = re.compile(r'(.*)(<button type="button" class="docstring".*?</button>)(.*)')
 OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*(?![^<]*>)")  # which a line breaks at its hyphens
 IMPORTS = re.compile(
@@ -93,7 +95,7 @@ IMPORTS = re.compile(
 def mend_code(text: str) -> str:
     """Fold imports, and name the indentation of long lines, inside of which a phone breaks them.
 
-    One blank line is enough on a page.
+    One blank line is enough on a page. Code of few lines is marked: a phone shows all of it.
     """
 
     def hang(line: str, button: str = "") -> str:
@@ -109,15 +111,18 @@ def mend_code(text: str) -> str:
         return f'<span class="line" style="--indent:{indent}">{line}{button}</span>'
 
     def mend(code: re.Match[str]) -> str:
-        lines = re.sub(r"\n{3,}", "\n\n", code[0]).split("\n")
+        lines = re.sub(r"\n{3,}", "\n\n", code[1]).split("\n")
         imports = IMPORTS.match(plain("\n".join(lines)))
         count = imports[0].count("\n") if imports else 0
         hung = [*map(hang, lines)]
-        if count < 3 or not "".join(map(plain, lines[count:])).strip():
-            return "\n".join(hung)  # few, or nothing else
-        folded = "\n".join(hung[:count])
-        button = FOLD.format("docstring imports", "imports")
-        return "\n".join([f'{button}<span class="docstring">{folded}</span>', *hung[count:]])
+        if count >= 3 and "".join(map(plain, lines[count:])).strip():  # many, and not alone
+            button = FOLD.format("docstring imports", "imports")
+            folded = "\n".join(hung[:count])
+            hung[:count] = [f'{button}<span class="docstring">{folded}</span>']
+            lines[:count] = ["imports"]
+        shown = plain(FOLDED.sub("", "\n".join(lines))).split("\n")
+        few = sum(1 + max(0, len(line) - 1) // LINE for line in shown) <= LINES
+        return ' class="few"' * few + ">" + "\n".join(hung)
 
     return CODE.sub(mend, text)
 

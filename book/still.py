@@ -160,7 +160,7 @@ def controls(spec: dict[str, Any]) -> str:
             limits = " ".join(
                 f'{key}="{bind[key]}"' for key in ("min", "max", "step") if key in bind
             )
-            number = str(value).replace("-", "−")  # as the page's script writes it
+            number = f"{value:,}".replace("-", "−")  # as the page's script writes it
             label += f'<input type="range" {limits} value="{value}" /><span>{number}</span>'
         elif bind["input"] == "checkbox":
             label += f'<input type="checkbox"{" checked" * bool(value)} />'

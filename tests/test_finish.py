@@ -38,6 +38,7 @@ def test_what_is_folded_and_broken_keeps_every_letter() -> None:
     imports, closed, code = imports.partition('</span>\n<span class="k">def</span>')
     assert plain(imports).startswith("import math") and "import Tensor" in plain(imports)
     assert closed and "The first line." in plain(code) and "The second line." in plain(said)
+    assert made.count('<pre class="few">') == 1
     (broken,) = re.findall(r'<span class="line" style="--indent:(\d+)">', made)
     assert broken == "4" and "<wbr>" in made
 
@@ -48,3 +49,10 @@ def test_what_is_folded_and_broken_keeps_every_letter() -> None:
 def test_few_imports_and_imports_alone_are_not_folded(code: str) -> None:
     page = highlight(code, PythonLexer(), HtmlFormatter())
     assert "<button" not in mend_code(page.replace("<pre><span></span>", "<pre>"))
+
+
+def test_only_code_of_many_lines_on_a_phone_gets_a_button_for_them() -> None:
+    for count, few in (10, True), (30, False):
+        code = "x = 1\n" * count
+        page = highlight(code, PythonLexer(), HtmlFormatter())
+        assert ('class="few"' in mend_code(page.replace("<span></span>", ""))) == few

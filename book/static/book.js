@@ -142,9 +142,11 @@
     return structuredClone(window.chartSpecs[name]);
   }
 
-  // Vega writes the number beside a slider with a hyphen.
-  function writeMinus(said) {
-    if (said.textContent.startsWith("-")) said.textContent = said.textContent.replace("-", "−");
+  // Vega writes the number beside a slider with a hyphen, and without commas between thousands.
+  function writeNumber(said) {
+    let text = said.textContent.replace("-", "−");
+    if (!text.includes(".")) text = text.replace(/\B(?=(\d{3})+$)/g, ",");
+    if (text !== said.textContent) said.textContent = text;
   }
 
   // Draws a specification in an element; says what Vega made of it.
@@ -165,8 +167,8 @@
     }
     if (JSON.stringify(spec).includes("> pointermove")) letDrag(canvas.querySelector("svg"));
     for (const said of (options.bind ?? canvas).querySelectorAll("input[type=range] + span")) {
-      new MutationObserver(() => writeMinus(said)).observe(said, { childList: true });
-      writeMinus(said);
+      new MutationObserver(() => writeNumber(said)).observe(said, { childList: true });
+      writeNumber(said);
     }
     return view;
   }
