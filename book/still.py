@@ -70,6 +70,25 @@ def turn(spec: dict[str, Any], width: int) -> None:
             mark |= {"angle": 0, "align": {"left": "right", "right": "left"}[mark["align"]]}
 
 
+def widen(spec: dict[str, Any], rest: float) -> bool:
+    """Whether charts beside or below each other have become as wide as there is room, as alive."""
+    beside = spec.get("hconcat", [])
+    each = beside or spec.get("vconcat", [])
+    sized = [part for part in each if isinstance(part.get("width"), (int, float))]
+    if abs(rest) <= 4:
+        return False
+    for part in sized:
+        part["width"] += rest / len(sized) if beside else rest
+    return bool(sized)
+
+
+def size_of(svg: str) -> tuple[float, float]:
+    """Width and height of an SVG."""
+    found = re.search(r'<svg[^>]*? width="([\d.]+)" height="([\d.]+)"', svg)
+    assert found, "expected an SVG with a size"
+    return float(found[1]), float(found[2])
+
+
 def picture(spec: dict[str, Any], width: int) -> str:
     """A chart as SVG, in the column of this width."""
     labels = {"labelColor": TEXT, "titleColor": TEXT}
@@ -81,6 +100,8 @@ def picture(spec: dict[str, Any], width: int) -> str:
     }  # fmt: skip
     spec = fitted(spec, width)
     svg = vl_convert.vegalite_to_svg(spec, config=config)
+    if widen(spec, width - size_of(svg)[0]):
+        svg = vl_convert.vegalite_to_svg(spec, config=config)
     left = re.search(r'transform="translate\(([\d.]+),', svg)  # where what the axes frame begins
     if spec.get("width") == width and left and float(left[1]) > WORDS:
         padding = {"left": 5 + INTER * float(left[1]), "right": 5, "top": 5, "bottom": 5}
@@ -98,10 +119,8 @@ def named(svg: str, kind: str) -> str:
 
 def height(spec: dict[str, Any], svg: str, width: int) -> int:
     """The height of a chart with its controls and its button, in pixels."""
-    found = re.search(r'<svg[^>]*? height="([\d.]+)"', svg)
-    assert found, "expected an SVG with a height"
     rows = rows_of([_width(bind) for _, bind in bindings(spec)], width)
-    return round(float(found[1])) + BUTTON + (AROUND + CONTROL * rows if rows else 0)
+    return round(size_of(svg)[1]) + BUTTON + (AROUND + CONTROL * rows if rows else 0)
 
 
 def rows_of(widths: list[int], width: int) -> int:

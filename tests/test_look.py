@@ -10,7 +10,7 @@ pytest.importorskip("altair")
 import altair as alt
 from contents import ROOT
 from formulas import apart, set_formulas
-from still import BUTTON, heading, place
+from still import BUTTON, WIDE, heading, picture, place, size_of
 
 import book.charts  # noqa: F401  (enables the theme)
 
@@ -114,3 +114,9 @@ def test_formulas_in_a_row_can_become_lines():
     assert [part.strip() for part in apart(row)] == [r"a = \frac{1}{2},", "b = 3"]
     for whole in r"\text{a \qquad b}", r"\begin{aligned} a \qquad b \end{aligned}":
         assert apart(whole) == [whole]
+
+
+def test_charts_side_by_side_end_where_the_column_ends():
+    drawn = picture((ONE | ONE).to_dict(), WIDE)
+    assert WIDE - 4 <= size_of(drawn)[0] <= WIDE
+    assert size_of(picture(ONE.to_dict(), WIDE))[0] < 400  # one alone has its own width

@@ -2,6 +2,7 @@
 (() => {
   const { make, button, controls } = window.elements;
   const here = document.currentScript.src;
+  const MENU = 38; // width of the menu beside an enlarged chart
 
   const dark = () => document.documentElement.dataset.theme === "dark";
 
@@ -64,13 +65,17 @@
     }
   }
 
-  // Charts side by side need room; else they stand one below the other, as wide as there is room.
+  // Charts side by side need room; else they stand one below the other. They are as wide as there is
+  // room, of which those side by side share the rest.
   function stack(spec) {
     spec.vconcat = spec.hconcat;
     delete spec.hconcat;
   }
-  function widen(spec, by) {
-    for (const part of spec.vconcat) if (part.width > 0) part.width += by;
+  function widen({ hconcat, vconcat }, rest) {
+    const sized = (hconcat ?? vconcat ?? []).filter(({ width }) => width > 0);
+    if (Math.abs(rest) <= 4) return false;
+    for (const part of sized) part.width += hconcat ? rest / sized.length : rest;
+    return sized.length > 0;
   }
 
   // A narrow chart gets a narrow legend, and a title in several lines.
@@ -152,16 +157,14 @@
   // Draws a specification in an element; says what Vega made of it.
   async function drawIn(canvas, spec, options) {
     inTheme(spec);
-    const stacked = spec.hconcat && canvas.clientWidth < 600;
-    if (stacked) stack(spec);
+    if (spec.hconcat && canvas.clientWidth < 600) stack(spec);
     if (canvas.clientWidth < 500) fitPhone(spec, canvas.clientWidth);
     // Expressions are interpreted (`ast`): the content policy forbids to compile them.
     const how = { config: colors(), renderer: "svg", ast: true, ...options };
     const embed = () => vegaEmbed(canvas, spec, how);
     let { view } = await embed();
-    const rest = canvas.clientWidth - canvas.querySelector("svg").width.baseVal.value;
-    if (stacked && Math.abs(rest) > 4) {
-      widen(spec, rest);
+    const room = canvas.clientWidth - (options.actions ? MENU : 0);
+    if (widen(spec, room - canvas.querySelector("svg").width.baseVal.value)) {
       view.finalize();
       ({ view } = await embed());
     }
@@ -248,7 +251,7 @@
     document.body.append(dialog);
     dialog.showModal();
     const room = dialog.clientWidth - 32;
-    canvas.style.width = `${Math.min(chart.clientWidth + 38, room)}px`; // and the menu
+    canvas.style.width = `${Math.min(chart.clientWidth + MENU, room)}px`;
     const spec = await specOf(chart);
     const actions = { export: true, source: false, compiled: false, editor: false };
     const view = await drawIn(canvas, spec, { actions, bind: controls });
@@ -268,10 +271,10 @@
     const fit = new ResizeObserver(() => {
       const [width, height] = [svg.clientWidth, svg.clientHeight];
       const rest = dialog.clientHeight - form.offsetHeight - controls.offsetHeight - 48;
-      scale = Math.max(1, Math.min((dialog.clientWidth - 32 - 38) / width, rest / height));
+      scale = Math.max(1, Math.min((dialog.clientWidth - 32 - MENU) / width, rest / height));
       svg.style.transform = `scale(${scale})`;
       canvas.style.height = `${scale * height}px`;
-      canvas.style.width = controls.style.width = `${scale * width + 38}px`;
+      canvas.style.width = controls.style.width = `${scale * width + MENU}px`;
     });
     for (const each of [dialog, svg]) fit.observe(each);
     const move = (event) => {
