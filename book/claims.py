@@ -141,4 +141,5 @@ def claim(
     held, failed = KINDS[kind], "not reproduced here" if kind == "at small scale" else "differs"
     undecided = "needs the paper's hardware" if kind == "on the paper's hardware" else "open"
     verdict = undecided if holds is None else held if holds else failed
-    return Verdict(id, statement, section, verdict, powers(evidence), powers(control))
+    stop = "." * (evidence not in ("", NOT_RUN) and evidence[-1] not in ".!?…")
+    return Verdict(id, statement, section, verdict, powers(evidence) + stop, powers(control))

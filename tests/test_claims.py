@@ -25,7 +25,7 @@ from sphinx.errors import ExtensionError
 
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
 STATEMENT = "Nine is odd."
-GIVEN = {"id": "s9-odd", "statement": STATEMENT, "section": "3.2.1 ¶4", "evidence": "9 = 2·4 + 1"}
+GIVEN = {"id": "s9-odd", "statement": STATEMENT, "section": "3.2.1 ¶4", "evidence": "9 = 2·4 + 1."}
 GIVEN["control"] = "a half of 9 that is whole"
 
 
@@ -34,10 +34,10 @@ def made(**changed) -> Verdict:
     return claim(given.pop("id"), given.pop("statement"), **given)
 
 
-def test_evidence_has_powers_of_ten() -> None:
+def test_evidence_has_powers_of_ten_and_a_full_stop() -> None:
     assert powers("2e-22, 3.3e+18 and 1e-05") == "2×10⁻²², 3.3×10¹⁸ and 1×10⁻⁵"
     assert powers("e-5, d41e-mail") == "e-5, d41e-mail"
-    assert made(evidence="off by 7e-08").evidence == "off by 7×10⁻⁸"
+    assert made(evidence="off by 7e-08").evidence == "off by 7×10⁻⁸."
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_a_claim_says_what_decides_it(changed: dict, error: type[Exception], tol
 def test_a_notebook_and_the_build_get_their_own_form():
     bundle = made(holds=False)._repr_mimebundle_()
     refuted = "Refutes it: a half of 9 that is whole."
-    told = f"≠ differs (§3.2.1 ¶4): Nine is odd.\n  9 = 2·4 + 1\n  {refuted}"
+    told = f"≠ differs (§3.2.1 ¶4): Nine is odd.\n  9 = 2·4 + 1.\n  {refuted}"
     assert bundle["text/plain"] == told
     assert bundle["application/vnd.annotated.claim+json"] == {**GIVEN, "verdict": "differs"}
     words = re.sub(r"<[^>]*>", " ", bundle["text/html"]).replace(" :", ":")
-    assert " ".join(words.split()) == f"≠ differs · §3.2.1 ¶4 · Nine is odd. 9 = 2·4 + 1 {refuted}"
+    assert " ".join(words.split()) == f"≠ differs · §3.2.1 ¶4 · Nine is odd. 9 = 2·4 + 1. {refuted}"
     text = 'n < d & "k" > <b>1</b>'
     shown = made(statement=text, evidence=text)._repr_mimebundle_()["text/html"]
     assert shown.count(html.escape(text)) == 2 and "<b>" not in shown
