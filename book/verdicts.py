@@ -122,7 +122,8 @@ def waits(entry: Entry) -> bool:
 
 def row(entry: Entry) -> str:
     shown = {name: html.escape(value) for name, value in vars(entry.verdict).items()}
-    name, evidence = html.escape(entry.verdict.place), "" if waits(entry) else shown["evidence"]
+    name = typeset(html.escape(entry.verdict.place))
+    evidence = "" if waits(entry) else shown["evidence"]
     return (
         f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
         f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{name}</a></td>'
