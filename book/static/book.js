@@ -183,7 +183,7 @@
     const expr = spec.title.text?.expr;
     delete spec.title;
     if (!expr) return;
-    spec.params.push({ name: "title", expr });
+    spec.params = [...(spec.params ?? []), { name: "title", expr }];
     return (text) => {
       title.querySelector("strong").textContent = [text].flat().join(" ");
     };
