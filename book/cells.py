@@ -11,7 +11,7 @@ from docutils import nodes
 from links import details, paper_url
 from notebooks import VERDICT
 from sphinx.transforms.post_transforms import SphinxPostTransform
-from still import place
+from still import heading, place
 
 LARGE = 60_000  # number of characters in a chart's data
 MARK = re.compile(r"^(§[\d.]+ ¶\d+|Abstract|Acknowledgements|(Figure|Table|Footnote) \d+)$")
@@ -61,7 +61,7 @@ class Cells(SphinxPostTransform):
                 cell["prompt_show"], cell["prompt_hide"] = "Check", "Hide the check"
             if is_folded(cell) and len(cell.children) == 1:
                 join(cell)
-        for cell in self.document.findall(is_folded):
+        for cell in self.document.findall(shows_code):
             if cell.get("prompt_show") == "Show the code":
                 code = f"the code{of_what(cell)}"
                 cell["prompt_show"], cell["prompt_hide"] = f"Show {code}", f"Hide {code}"
@@ -69,6 +69,11 @@ class Cells(SphinxPostTransform):
 
 def of_what(cell: nodes.container) -> str:
     """Say which of several folded codes on a screen this is."""
+    if "export" in cell["cell_metadata"]:
+        names = re.findall(r"^(?:def|class) ([A-Za-z]\w*)", cell.astext(), re.MULTILINE)
+        if len(names) > 2:
+            return f" of {names[0]}, {names[1]} and {len(names) - 2} more"
+        return f" of {' and '.join(names)}" if names else ""
     shown = cell.children[-1].astext() if len(cell.children) > 1 else ""
     if '<div class="chart"' in shown:
         return " of this chart"
@@ -201,17 +206,18 @@ class LargeCharts(SphinxPostTransform):
                 raw.children = [nodes.Text(self.data.sub(self.move, text))]
 
     def move(self, found: re.Match) -> str:
-        style, still = place(json.loads(found[3]), self.first)
-        self.first = False
+        spec = json.loads(found[3])
+        style, still = place(spec, self.first)
+        self.first, start = False, heading(spec) + found[1] + style
         if len(found[3]) < LARGE:
-            return found[1] + style + found[0].removeprefix(found[1]) + still
+            return start + found[0].removeprefix(found[1]) + still
         name = hashlib.sha256(found[3].encode()).hexdigest()[:16]
         folder = Path(self.app.outdir, "charts")
         folder.mkdir(exist_ok=True)
         # A script and not JSON, because a page opened from the disk can load nothing else.
         script = f'(window.chartSpecs ??= {{}})["{name}"] = {found[3]};\n'
         Path(folder, f"{name}.js").write_text(script, encoding="utf-8")
-        return f'{found[1]}{style} data-spec="{name}"{found[2]}{still}'
+        return f'{start} data-spec="{name}"{found[2]}{still}'
 
 
 SYMBOLS = {  # symbols in formulas and in code, and their anchors on the page of symbols

@@ -60,12 +60,20 @@ def chart_theme() -> Any:
             "anchor": "start",
             "offset": 12,
             "subtitlePadding": 6,
+            "subtitleFontSize": 13,
         },
         "axis": {**text, "titlePadding": 8, "gridOpacity": 0.5},
         # Each label is below its tick, the first and the last too; there are few, and none touch.
         "axisX": {"labelFlush": False, "labelSeparation": 6},
         "axisXQuantitative": {"tickCount": 6},
-        "legend": {**text, "titleFontSize": 12, "orient": "bottom", "columns": 3},
+        "legend": {
+            **text,
+            "titleFontSize": 12,
+            "orient": "bottom",
+            "columns": 3,
+            "columnPadding": 24,
+            "rowPadding": 6,
+        },
         "line": {"strokeWidth": 2.5},
         "point": {"filled": True, "size": 60},
         # Screen readers get a chart's description, and not every mark.

@@ -22,11 +22,11 @@ KINDS = {
 }  # kind of evidence → verdict on a claim that holds
 MARKS = {
     "holds by construction": ("≡", "#00664b"),
-    "holds in the paper's own numbers": ("¶", COLORS["green"]),
+    "holds in the paper's own numbers": ("=", COLORS["green"]),
     "measured here": ("✓", "#3fb68f"),
     "measured at small scale": ("≈", "#7cc9af"),
     "not reproduced here": ("≉", COLORS["orange"]),
-    "differs": ("✗", COLORS["vermilion"]),
+    "differs": ("≠", COLORS["vermilion"]),
     "needs the paper's hardware": ("◇", COLORS["gray"]),
     "open": ("○", "#999999"),
 }  # sign and color of each verdict: green if it holds, warm if it does not, gray if undecided
@@ -141,4 +141,5 @@ def claim(
     held, failed = KINDS[kind], "not reproduced here" if kind == "at small scale" else "differs"
     undecided = "needs the paper's hardware" if kind == "on the paper's hardware" else "open"
     verdict = undecided if holds is None else held if holds else failed
-    return Verdict(id, statement, section, verdict, powers(evidence), powers(control))
+    stop = "." * (evidence not in ("", NOT_RUN) and evidence[-1] not in ".!?…")
+    return Verdict(id, statement, section, verdict, powers(evidence) + stop, powers(control))

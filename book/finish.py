@@ -65,11 +65,13 @@ def finish_pages(app: Sphinx, error: Exception | None) -> None:
         if path.name != "search.html":
             text = search.sub("", text)
         text = twice.sub(r"<title>\1</title>", text)
-        text = mend_tables(hang_lines(fold_docstrings(text)))
+        text = re.sub(r"(?<=\d) ± (?=\d)", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}", text)
+        text = mend_tables(mend_code(fold_docstrings(text)))
         text = set_formulas(text, os.path.relpath(fonts, path.parent).replace(os.sep, "/"))
         path.write_text(text, encoding="utf-8")
 
 
+FOLD = '<button type="button" class="{}" aria-expanded="false" aria-label="{}"></button>'
 DOCSTRING = re.compile(
     r'''(<span class="sd">"""(?![^\n]*"""</span>)[^\n]*</span>)(\n.*?"""</span>)''', re.DOTALL
 )
@@ -77,30 +79,54 @@ DOCSTRING = re.compile(
 
 def fold_docstrings(html: str) -> str:
     """Of a docstring of several lines, show the first and a button; what is copied stays whole."""
-    button = '<button type="button" class="docstring" aria-expanded="false" aria-label="docstring">'
-    return DOCSTRING.sub(rf'\1{button}</button><span class="docstring">\2</span>', html)
+    button = FOLD.format("docstring", "docstring")
+    return DOCSTRING.sub(rf'\1{button}<span class="docstring">\2</span>', html)
 
 
-CODE = re.compile(r'(?<=<div class="highlight"><pre>).*?(?=</pre>)', re.DOTALL)
+CODE = re.compile(r'(?<=<div class="highlight"><pre)>(.*?)(?=</pre>)', re.DOTALL)
+FOLDED = re.compile(r'<span class="docstring">.*?"""</span></span>', re.DOTALL)
+LINE, LINES = 44, 22  # letters of a line on a phone, and how many lines it shows without a button
+DOC_BUTTON = re.compile(r'(.*)(<button type="button" class="docstring".*?</button>)(.*)')
+OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*(?![^<]*>)")  # which a line breaks at its hyphens
+IMPORTS = re.compile(
+    r"(?:(?:from [\w.]+ )?import (?:\([^)]*\)|[^\n(])*\n+|if TYPE_CHECKING:\n+(?: +[^\n]*\n+)+)+"
+)
 
 
-def hang_lines(text: str) -> str:
-    """Name the indentation of long lines of code, so that a phone breaks them inside of it.
+def mend_code(text: str) -> str:
+    """Fold imports, and name the indentation of long lines, inside of which a phone breaks them.
 
-    One blank line is enough on a page.
+    One blank line is enough on a page. Code of few lines is marked: a phone shows all of it.
     """
 
-    def hang(line: str) -> str:
-        line, button, folded = line.partition('<button type="button" class="docstring"')
-        if button:
-            return hang(line) + button + folded
-        shown = html.unescape(re.sub("<[^>]*>", "", line))
-        if len(shown) <= 40 or line.count("<span") != line.count("</span"):
-            return line  # short, or it ends what is folded
+    def hang(line: str, button: str = "") -> str:
+        if found := DOC_BUTTON.fullmatch(line):
+            return hang(found[1], found[2]) + found[3]
+        shown = plain(line)
+        if len(shown) + 4 * bool(button) <= 40 or line.count("<span") != line.count("</span"):
+            return line + button  # short, or it ends what is folded
         indent = len(shown) - len(shown.lstrip())
+        line = OPTION.sub(r'<span class="together">\g<0></span>', line)
         line = line.replace('<span class="o">.</span>', '<wbr><span class="o">.</span>')
         line = re.sub(r'(<span class="p">\([^<]*</span>)', r"\1<wbr>", line)
-        return f'<span class="line" style="--indent:{indent}">{line}</span>'
+        return f'<span class="line" style="--indent:{indent}">{line}{button}</span>'
 
-    lines = lambda code: re.sub(r"\n{3,}", "\n\n", code[0]).split("\n")
-    return CODE.sub(lambda code: "\n".join(map(hang, lines(code))), text)
+    def mend(code: re.Match[str]) -> str:
+        lines = re.sub(r"\n{3,}", "\n\n", code[1]).split("\n")
+        imports = IMPORTS.match(plain("\n".join(lines)))
+        count = imports[0].count("\n") if imports else 0
+        hung = [*map(hang, lines)]
+        if count >= 3 and "".join(map(plain, lines[count:])).strip():  # many, and not alone
+            button = FOLD.format("docstring imports", "imports")
+            folded = "\n".join(hung[:count])
+            hung[:count] = [f'{button}<span class="docstring">{folded}</span>']
+            lines[:count] = ["imports"]
+        shown = plain(FOLDED.sub("", "\n".join(lines))).split("\n")
+        few = sum(1 + max(0, len(line) - 1) // LINE for line in shown) <= LINES
+        return ' class="few"' * few + ">" + "\n".join(hung)
+
+    return CODE.sub(mend, text)
+
+
+def plain(code: str) -> str:
+    return html.unescape(re.sub("<[^>]*>", "", code))

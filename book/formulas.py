@@ -89,6 +89,8 @@ def set_formulas(text: str, fonts: str) -> str:
             whole = found["before"] + made + found["after"]
             bare = whole == made or whole.count("<a ") != whole.count("</a>")
             return whole if bare else f'<span class="together">{whole}</span>'
+        if r"\begin{aligned}" in tex:
+            tex = tex.replace(r"\\", r"\\[0.5em]")  # so that no fraction touches another
         number = NUMBER.search(tex)  # next to the formula, which can be scrolled on a phone
         beside = f"<span>({number[1]})</span>" if number else ""
         made = "".join(formula(part, display=True) for part in apart(NUMBER.sub("", tex)))

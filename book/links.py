@@ -213,9 +213,9 @@ def described(name: str, thing: object) -> list[str]:
 
 
 def name_module(cell: nodes.container, module: str, api: str) -> None:
-    """Name the module of an export cell above it, and link to the reference at `api`."""
-    source = next(iter(cell.findall(nodes.literal_block))).astext()
-    body = ast.parse(source).body
+    """Name the module of an export cell at its head, and link to the reference at `api`."""
+    source = next(iter(cell.findall(nodes.literal_block)))
+    body = ast.parse(source.astext()).body
     listed = [node.name for node in body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     listed = [name for name in listed if modules().get(name) == module]
     place = nodes.literal("", f"annotated/{module}.py")
@@ -227,11 +227,11 @@ def name_module(cell: nodes.container, module: str, api: str) -> None:
     names = [name for node in body for name in defined_names(node)]
     label["ids"] = [f"{module}.{name}" for name in names]
     cell["classes"].append("export")
-    cell.insert(0, label)
+    source.parent.insert(source.parent.index(source), label)
 
 
 class Modules(SphinxPostTransform):
-    """Name the module of each cell that is exported, above the cell."""
+    """Name the module of each cell that is exported, at the head of its code."""
 
     default_priority = 200  # runs after myst-nb has folded the cells, whose source must come first
 

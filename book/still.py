@@ -8,19 +8,20 @@ from __future__ import annotations
 import html
 import json
 import re
-import textwrap
 from collections.abc import Iterator
 from typing import Any
 
 import vl_convert
+from tables import typeset
 
 from annotated.machinery.palette import COLORS
 
 WIDE, NARROW = 744, 358  # width of the column in pixels, on a desktop and on a phone
 SMALL = 500  # below this width, book.js fits charts to a phone
-# In pixels, as the style sheet sets what is below a chart: heights of a row of sliders and lists,
-# and of a button; the space around the rows, and between two in a row; a letter.
-CONTROL, BUTTON, AROUND, BETWEEN, LETTER = 28, 24, 20, 32, 7
+# In pixels, as the style sheet sets what is above and below a chart: heights of a row of sliders
+# and lists, and of a button; the space around the rows, and between two in a row; widths of
+# a letter and of a slider.
+CONTROL, BUTTON, AROUND, BETWEEN, LETTER, SLIDER = 28, 24, 20, 32, 7, 128
 # Names of rows are measured in another font, and are wider in Inter by this share of their width.
 WORDS, INTER = 60, 0.07
 LARGEST = 300_000  # characters of both pictures; larger ones would come later than a live chart
@@ -45,18 +46,12 @@ def fitted(spec: dict[str, Any], width: int) -> dict[str, Any]:
     meta = spec.get("usermeta", {})
     if turned := meta.get("turned"):
         turn(spec, width)
-    legend = {"columns": 4, "symbolSize": 576} if turned else {"columns": meta.get("columns", 1)}
+    legend = {"columns": meta.get("columns", 1)}
+    if turned:
+        legend = {"columns": 4, "rowPadding": 12, "symbolSize": 196}
     for part in parts(spec):
         if isinstance(part.get("legend"), dict):
             part["legend"] |= legend
-    title = spec.get("title")
-    title = {"text": title} if isinstance(title, str) else title
-    if title and isinstance(title.get("text"), str):
-        spec["title"] = title | {"text": textwrap.wrap(title["text"], width // 11)}
-        if lines := title.get("subtitle"):
-            lines = [lines] if isinstance(lines, str) else lines
-            lines = [line for text in lines for line in textwrap.wrap(text, int(width / 6.5))]
-            spec["title"]["subtitle"] = lines
     return spec
 
 
@@ -75,6 +70,25 @@ def turn(spec: dict[str, Any], width: int) -> None:
             mark |= {"angle": 0, "align": {"left": "right", "right": "left"}[mark["align"]]}
 
 
+def widen(spec: dict[str, Any], rest: float) -> bool:
+    """Whether charts beside or below each other have become as wide as there is room, as alive."""
+    beside = spec.get("hconcat", [])
+    each = beside or spec.get("vconcat", [])
+    sized = [part for part in each if isinstance(part.get("width"), (int, float))]
+    if abs(rest) <= 4:
+        return False
+    for part in sized:
+        part["width"] += rest / len(sized) if beside else rest
+    return bool(sized)
+
+
+def size_of(svg: str) -> tuple[float, float]:
+    """Width and height of an SVG."""
+    found = re.search(r'<svg[^>]*? width="([\d.]+)" height="([\d.]+)"', svg)
+    assert found, "expected an SVG with a size"
+    return float(found[1]), float(found[2])
+
+
 def picture(spec: dict[str, Any], width: int) -> str:
     """A chart as SVG, in the column of this width."""
     labels = {"labelColor": TEXT, "titleColor": TEXT}
@@ -86,6 +100,8 @@ def picture(spec: dict[str, Any], width: int) -> str:
     }  # fmt: skip
     spec = fitted(spec, width)
     svg = vl_convert.vegalite_to_svg(spec, config=config)
+    if widen(spec, width - size_of(svg)[0]):
+        svg = vl_convert.vegalite_to_svg(spec, config=config)
     left = re.search(r'transform="translate\(([\d.]+),', svg)  # where what the axes frame begins
     if spec.get("width") == width and left and float(left[1]) > WORDS:
         padding = {"left": 5 + INTER * float(left[1]), "right": 5, "top": 5, "bottom": 5}
@@ -103,10 +119,8 @@ def named(svg: str, kind: str) -> str:
 
 def height(spec: dict[str, Any], svg: str, width: int) -> int:
     """The height of a chart with its controls and its button, in pixels."""
-    found = re.search(r'<svg[^>]*? height="([\d.]+)"', svg)
-    assert found, "expected an SVG with a height"
     rows = rows_of([_width(bind) for _, bind in bindings(spec)], width)
-    return round(float(found[1])) + BUTTON + (AROUND + CONTROL * rows if rows else 0)
+    return round(size_of(svg)[1]) + BUTTON + (AROUND + CONTROL * rows if rows else 0)
 
 
 def rows_of(widths: list[int], width: int) -> int:
@@ -124,22 +138,36 @@ def rows_of(widths: list[int], width: int) -> int:
 def _width(bind: dict[str, Any]) -> int:
     name = LETTER * len(bind["name"]) + 12
     if bind["input"] == "range":
-        return name + 160 + LETTER * len(str(bind.get("max", ""))) + 12
+        return name + SLIDER + LETTER * len(str(bind.get("max", ""))) + 12
     shown = list(map(str, bind.get("labels") or bind.get("options", [])))
     if bind["input"] == "radio":
         return name + sum(LETTER * len(option) + 40 for option in shown)
     return name + max(64, LETTER * max(map(len, shown), default=0) + 36)
 
 
+def heading(spec: dict[str, Any]) -> str:
+    """The title of a chart, as HTML above its controls; one that changes, as it is at first."""
+    title = spec.get("title")
+    title = title if isinstance(title, dict) else {"text": title or ""}
+    text, more = title["text"], title.get("subtitle", "")
+    if isinstance(text, dict):  # an expression, which the script evaluates again
+        drawn = vl_convert.vegalite_to_svg(fitted(spec, WIDE))
+        text = html.unescape(re.search(r"role-title-text.*?<text[^>]*>([^<]*)", drawn)[1])
+    plain = lambda lines: html.escape(lines if isinstance(lines, str) else " ".join(lines))
+    text, more = plain(text), f" <span>{plain(more)}</span>" if more else ""
+    return typeset(f'<p class="chart-title"><strong>{text}</strong>{more}</p>') if text else ""
+
+
 def place(spec: dict[str, Any], first: bool) -> tuple[str, str]:
-    """The style that keeps the place of a chart, or for the first one of a page its picture."""
+    """The style that keeps the place of a chart without its title; for the first, its picture."""
+    spec = {name: value for name, value in spec.items() if name != "title"}
     wide, narrow = (picture(spec, width) for width in (WIDE, NARROW))
     heights = height(spec, wide, WIDE), height(spec, narrow, NARROW)
     style = ' style="--wide: {}px; --narrow: {}px"'.format(*heights)
     if not first or len(wide) + len(narrow) > LARGEST:
         return style, ""
     drawn = named(wide, "wide") + named(narrow, "narrow")
-    return "", f'<div class="still">{drawn}{controls(spec)}</div>'
+    return "", f'<div class="still">{controls(spec)}{drawn}</div>'
 
 
 def controls(spec: dict[str, Any]) -> str:
@@ -151,7 +179,7 @@ def controls(spec: dict[str, Any]) -> str:
             limits = " ".join(
                 f'{key}="{bind[key]}"' for key in ("min", "max", "step") if key in bind
             )
-            number = str(value).replace("-", "−")  # as the page's script writes it
+            number = f"{value:,}".replace("-", "−")  # as the page's script writes it
             label += f'<input type="range" {limits} value="{value}" /><span>{number}</span>'
         elif bind["input"] == "checkbox":
             label += f'<input type="checkbox"{" checked" * bool(value)} />'
@@ -175,7 +203,7 @@ def controls(spec: dict[str, Any]) -> str:
 
 
 def bindings(spec: dict[str, Any]) -> list[tuple[Any, dict[str, Any]]]:
-    """What the reader sets below a chart: each value at first, and how it is set."""
+    """What the reader sets above a chart: each value at first, and how it is set."""
     found = []
     for part in parts(spec):
         if not isinstance(bind := part.get("bind"), dict):

@@ -16,7 +16,8 @@ ANY = re.compile(r"<(t[hd])\b([^>]*)>(.*?)</\1>", re.DOTALL)
 LONG = re.compile(r"<td>(nan|-?\d+\.\d{6,}(?:e[+-]\d+)?)</td>", re.IGNORECASE)
 MINUS = re.compile(r"(?<![\w.)-])-(?=\d)(?![^<]*>)")  # outside of tags
 APOSTROPHE = re.compile(r"(?<=\w)(?:'|&#x27;)(?=\w|\s)(?![^<]*>)")
-SIGN = re.compile(r"(?<=[\w)]) (=|&lt;|&gt;|[×≤≥≈]) (?=[\w(−])(?![^<]*>)")  # of a formula
+SIGN = re.compile(r"(?<=[\w)]) (=|&lt;|&gt;|[×≤≥≈±]) (?=[\w(−])(?![^<]*>)")  # of a formula
+NUMBERED = re.compile(r"\b(Table|Figure|[Ss]ection|[Ee]quation) (?=\d)(?![^<]*>)")
 NUMBER = re.compile(r"([+\-−±]?[\d,]+(?:\.\d+)?)(?:e([+-]\d+))?( ?%|×)?")
 FIGURES = re.compile(r"(?=.*\d)(?:[\d\s.,:%()+\-−±×·/=⁻⁰¹²³⁴-⁹]|\bof\b|\bto\b|[KMG]B?\b|e[+-])+")
 WORDY = 48  # letters of a cell that needs a wide column
@@ -100,8 +101,9 @@ def align(found: re.Match[str]) -> str:
 
 
 def typeset(text: str) -> str:
-    """HTML with real minuses and apostrophes, and with formulas that no line breaks."""
+    """HTML with real minuses and apostrophes, and with formulas and names that no line breaks."""
     text = APOSTROPHE.sub("’", MINUS.sub("−", text))
+    text = NUMBERED.sub("\\1\N{NO-BREAK SPACE}", text)
     return SIGN.sub("\N{NO-BREAK SPACE}\\1\N{NO-BREAK SPACE}", text)
 
 

@@ -25,6 +25,7 @@ from tables import typeset
 from book.claims import KINDS, MARKS, NOT_RUN, Verdict
 
 MIME = "application/vnd.annotated.claim+json"
+INDEXED = re.compile(r"(√)?(log|[A-Za-z])ₖ(\(\w\))?(?![^<]*>)")
 NUMBER = re.compile(r"[\d.]*")  # of a section, without the paragraph or table that follows it
 MARKED = re.compile(r"^> \*\*([^*]+)\*\*", re.MULTILINE)  # restatements in a chapter's source
 
@@ -106,7 +107,7 @@ def index(entries: list[Entry]) -> str:
         of = [entry for entry in entries if entry.verdict.verdict == verdict]
         rows, note = [*map(row, of)], WAITING * any(map(waits, of))
         opened, body = " open" * (verdict in OPENED), "\n".join(rows)
-        name = f"{sign(verdict)} {verdict}: {len(rows)}"
+        name = f"{sign(verdict)} {typeset(verdict)}: {len(rows)}"
         groups += [
             f'<details{opened} style="--color: {MARKS[verdict][1]}"><summary>{name}</summary>'
             f"{note}<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></details>"
@@ -121,18 +122,31 @@ def waits(entry: Entry) -> bool:
 
 def row(entry: Entry) -> str:
     shown = {name: html.escape(value) for name, value in vars(entry.verdict).items()}
-    name, evidence = html.escape(entry.verdict.place), "" if waits(entry) else shown["evidence"]
+    name = typeset(html.escape(entry.verdict.place))
+    evidence = "" if waits(entry) else shown["evidence"]
     return (
         f'<tr data-section="{entry.section}" data-verdict="{shown["verdict"]}">'
         f'<td><a href="{entry.page}.html#claim-{shown["id"]}">{name}</a></td>'
-        f"<td>{typeset(shown['statement'])}</td><td>{typeset(evidence)}</td></tr>"
+        f"<td>{set_words(shown['statement'])}</td><td>{set_words(evidence)}</td></tr>"
     )
+
+
+def set_words(text: str) -> str:
+    """The words of a claim as the text around them is set: "√dₖ" and "logₖ(n)" are formulas."""
+
+    def formula(found: re.Match[str]) -> str:
+        root, base, of = found.groups(default="")
+        tex = ("\\log" if base == "log" else base) + "_k" + of
+        tex = f"\\sqrt{{{tex}}}" if root else tex
+        return f'<span class="math">\\({tex}\\)</span>'
+
+    return INDEXED.sub(formula, typeset(text))
 
 
 def sign(verdict: str) -> str:
     """The sign of a verdict, as plain text or as HTML; at the pointer it says what it means."""
     verdict = html.unescape(verdict)
-    return f'<span title="{html.escape(verdict)}">{MARKS[verdict][0]}</span>'
+    return f'<span title="{typeset(html.escape(verdict))}">{MARKS[verdict][0]}</span>'
 
 
 def scoreboard(entries: list[Entry]) -> str:
@@ -141,7 +155,7 @@ def scoreboard(entries: list[Entry]) -> str:
     differ = sum(entry.verdict.verdict == "differs" for entry in entries)
     return (
         f'<div class="scoreboard"><p>Of {len(entries) - own} claims of the paper and {own} of the '
-        f"book's own, {differ} differ from what was found.</p>{bar(entries)}{legend(entries)}</div>"
+        f"book’s own, {differ} differ from what was found.</p>{bar(entries)}{legend(entries)}</div>"
     )
 
 
@@ -167,7 +181,7 @@ def bar(entries: list[Entry]) -> str:
         kind = "open" if verdict == "open" else "decided"
         parts.append(
             f'<a class="{kind}" style="{style}; flex-grow: {count}" href="{address}" '
-            f'aria-label="{count}: {verdict}" title="{verdict}">{count}</a>'
+            f'aria-label="{count}: {typeset(verdict)}" title="{typeset(verdict)}">{count}</a>'
         )
     return f'<div class="parts">{"".join(parts)}</div>'
 
@@ -180,10 +194,10 @@ def story(entries: list[Entry]) -> str:
         told = entry.verdict
         place, said, found = map(html.escape, (told.place, told.statement, told.evidence))
         address = f"{entry.page}.html#claim-{told.id}"
-        return f'<li><a href="{address}">{place}</a> {typeset(said)}<br>{typeset(found)}</li>'
+        return f'<li><a href="{address}">{place}</a> {set_words(said)}<br>{set_words(found)}</li>'
 
     return (
-        '<div class="scoreboard"><details><summary style="font-size: var(--heading)">'
+        '<div class="scoreboard"><details><summary>'
         f"<strong>{len(differ)} of {len(entries)} claims differ</strong> from what this book found."
         f" Which?</summary><ul>{''.join(map(row, differ))}</ul>"
         '<p><a href="claims.html">Every claim, and its verdict</a></p></details>'
@@ -195,8 +209,8 @@ def beside(entries: list[Entry], address: Callable[[str], str]) -> str:
     """The verdicts on one paragraph, as a note in its margin: each claim leads to its box."""
     told: dict[str, str] = {}  # for each verdict, in what it begins with, its claims
     for page, verdict in entries:
-        said = typeset(html.escape(verdict.statement))
-        name = typeset(html.escape(f"{MARKS[verdict.verdict][0]} {verdict.verdict}"))
+        said = set_words(html.escape(verdict.statement))
+        name = f"{MARKS[verdict.verdict][0]} {linked(verdict.verdict, address('claims'))}"
         begin = f'<p style="--edge: {verdict.edge}"><strong>{name}</strong>'
         link = f' <a href="{address(page)}#claim-{verdict.id}">{said}</a>'
         told[begin] = told.get(begin, "") + link
@@ -223,7 +237,8 @@ def put_beside(
 
 def linked(verdict: str, page: str = "claims.html") -> str:
     """The words of a verdict, which lead to what they mean."""
-    return f'<a class="symbol" href="{page}#what-the-verdicts-mean">{verdict}</a>'
+    key, told = f"{page}#what-the-verdicts-mean", typeset(verdict)
+    return f'<a class="symbol" href="{key}" title="What the verdicts mean">{told}</a>'
 
 
 PLACES = {  # placeholder on a page, and the function that fills it
@@ -265,7 +280,7 @@ class Claims(SphinxPostTransform):
         for raw in list(self.document.findall(nodes.raw)):
             if '<aside class="claim"' in (text := raw.astext()):
                 put = lambda found: f"{found[1]}{sign(found[2])} {linked(found[2], key)}"
-                told = typeset(SHOWN.sub(put, text))
+                told = set_words(SHOWN.sub(put, text))
                 raw.replace_self(nodes.raw("", told, format="html"))
             elif show := PLACES.get(text.strip()):
                 raw.replace_self(nodes.raw("", show(self.env.book_claims), format="html"))

@@ -578,6 +578,18 @@ def test_a_first_chart_is_a_picture_that_comes_alive_and_takes_on_what_was_set(v
     assert all(abs(after[side] - before[side]) < 4 for side in before)
 
 
+def test_the_title_of_a_chart_says_what_is_set_between_it_and_the_drawing(visit) -> None:
+    tab = visit("4-why-self-attention")
+    title, chart = tab.locator(".chart-title").first, tab.locator("div.chart").first
+    said = title.inner_text()
+    chart.get_by_role("radio").nth(1).check()
+    expect(title).not_to_have_text(said)
+    boxes = [part.bounding_box() for part in (title, chart.locator("form"), chart.locator("svg"))]
+    assert all(above["y"] + above["height"] <= below["y"] for above, below in pairwise(boxes))
+    tab.evaluate("document.documentElement.dataset.theme = 'dark'")  # it is drawn anew
+    expect(title).to_have_text(said, use_inner_text=True)
+
+
 def test_arrow_keys_scroll_wide_code_and_then_turn_no_page(visit) -> None:
     tab = visit("3-2-attention", 600)
     address = tab.url
@@ -596,7 +608,8 @@ def test_arrow_keys_scroll_wide_code_and_then_turn_no_page(visit) -> None:
 def test_a_docstring_shows_its_first_line_unfolds_and_is_copied_whole(visit) -> None:
     tab = visit("3-2-attention")
     button = tab.get_by_role("button", name="docstring").and_(tab.locator(":visible")).first
-    code, rest = button.locator("xpath=ancestor::pre"), button.locator("+ span")
+    code = button.locator("xpath=ancestor::pre")
+    rest = button.locator("xpath=following::span[@class='docstring'][1]")
     whole = code.text_content()
     expect(rest).to_be_hidden()
     button.press("Enter")

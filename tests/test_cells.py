@@ -88,3 +88,26 @@ def test_a_folded_cell_says_whose_code_it_hides(code: str, shown: str, named: st
     document += cell
     Cells(document).run()
     assert (cell["prompt_show"], cell["prompt_hide"]) == (f"Show {named}", f"Hide {named}")
+
+
+@pytest.mark.parametrize(
+    ("defines", "named"),
+    [
+        (["N = 6"], "the code"),
+        (["class Norm:", "    def forward(x):"], "the code of Norm"),
+        (["def one():", "def _part():", "def two():"], "the code of one and two"),
+        (
+            ["def one():", "def two():", "def six():", "class Ten:"],
+            "the code of one, two and 2 more",
+        ),
+    ],
+)
+def test_folded_code_of_the_package_is_named_by_what_it_defines(defines: list[str], named: str):
+    document = new_document("page", get_default_settings())
+    cell = nodes.container(nb_element="cell_code", cell_metadata={"export": "parts"})
+    cell["prompt_show"], cell["prompt_hide"] = "Show the code", "Hide the code"
+    code = "\n".join(f"{line}\n        pass" for line in defines)
+    cell += nodes.container("", nodes.literal_block(code, code))
+    document += cell
+    Cells(document).run()
+    assert (cell["prompt_show"], cell["prompt_hide"]) == (f"Show {named}", f"Hide {named}")

@@ -25,7 +25,7 @@ from sphinx.errors import ExtensionError
 
 CHAPTERS = Path(__file__).resolve().parent.parent / "chapters"
 STATEMENT = "Nine is odd."
-GIVEN = {"id": "s9-odd", "statement": STATEMENT, "section": "3.2.1 ¶4", "evidence": "9 = 2·4 + 1"}
+GIVEN = {"id": "s9-odd", "statement": STATEMENT, "section": "3.2.1 ¶4", "evidence": "9 = 2·4 + 1."}
 GIVEN["control"] = "a half of 9 that is whole"
 
 
@@ -34,10 +34,10 @@ def made(**changed) -> Verdict:
     return claim(given.pop("id"), given.pop("statement"), **given)
 
 
-def test_evidence_has_powers_of_ten() -> None:
+def test_evidence_has_powers_of_ten_and_a_full_stop() -> None:
     assert powers("2e-22, 3.3e+18 and 1e-05") == "2×10⁻²², 3.3×10¹⁸ and 1×10⁻⁵"
     assert powers("e-5, d41e-mail") == "e-5, d41e-mail"
-    assert made(evidence="off by 7e-08").evidence == "off by 7×10⁻⁸"
+    assert made(evidence="off by 7e-08").evidence == "off by 7×10⁻⁸."
 
 
 @pytest.mark.parametrize(
@@ -76,11 +76,11 @@ def test_a_claim_says_what_decides_it(changed: dict, error: type[Exception], tol
 def test_a_notebook_and_the_build_get_their_own_form():
     bundle = made(holds=False)._repr_mimebundle_()
     refuted = "Refutes it: a half of 9 that is whole."
-    told = f"✗ differs (§3.2.1 ¶4): Nine is odd.\n  9 = 2·4 + 1\n  {refuted}"
+    told = f"≠ differs (§3.2.1 ¶4): Nine is odd.\n  9 = 2·4 + 1.\n  {refuted}"
     assert bundle["text/plain"] == told
     assert bundle["application/vnd.annotated.claim+json"] == {**GIVEN, "verdict": "differs"}
     words = re.sub(r"<[^>]*>", " ", bundle["text/html"]).replace(" :", ":")
-    assert " ".join(words.split()) == f"✗ differs · §3.2.1 ¶4 · Nine is odd. 9 = 2·4 + 1 {refuted}"
+    assert " ".join(words.split()) == f"≠ differs · §3.2.1 ¶4 · Nine is odd. 9 = 2·4 + 1. {refuted}"
     text = 'n < d & "k" > <b>1</b>'
     shown = made(statement=text, evidence=text)._repr_mimebundle_()["text/html"]
     assert shown.count(html.escape(text)) == 2 and "<b>" not in shown
@@ -168,10 +168,12 @@ def test_verdicts_stand_beside_the_paragraph_that_they_judge(paper: bool):
     _, judged, _ = document.children
     note, *shown = judged.children
     assert judged["classes"] == ["judged"] and shown == ([cell, quote.parent] if paper else [quote])
-    links = re.findall(r'<strong>([^<]*)</strong> <a href="([^"]*)">([^<]*)', note.astext())
+    links = re.findall(
+        r'<strong>(.) <a[^>]*>(.*?)</a></strong> <a href="([^"]*)">([^<]*)', note.astext()
+    )
     assert links == [
-        ("○ open", "at a#claim-s9-odd", STATEMENT),
-        ("✓ measured here", "at b#claim-even", STATEMENT),
+        ("○", "open", "at a#claim-s9-odd", STATEMENT),
+        ("✓", "measured here", "at b#claim-even", STATEMENT),
     ]
     assert 'label="§3.2.1 ¶4: verdicts"' in note.astext()
 
@@ -213,6 +215,13 @@ def build(folder: Path, code: str) -> tuple[str, list[str]]:
     return said, [page.read_text() for page in pages]
 
 
+def test_symbols_of_a_claim_are_formulas_as_in_the_text():
+    said = verdicts.set_words('<a title="dₖ">√dₖ and the paper\'s logₖ(n)</a>')
+    formulas = re.findall(r'<span class="math">\\\((.*?)\\\)</span>', said)
+    assert formulas == [r"\sqrt{d_k}", r"\log_k(n)"]
+    assert 'title="dₖ"' in said and "paper’s" in said
+
+
 MAKES = "from book.claims import claim\n\nclaim({})"
 KIND = 'kind="by construction"'
 ODD = (
@@ -229,12 +238,12 @@ def test_the_build_collects_what_cells_show_and_says_what_they_break(tmp_path: P
     assert 'id="claim-odd"' in front and "?verdict=holds%20by%20construction#the-claims" in front
     assert 'href="index.html#claim-odd"' in claims
     assert "≡</span> holds by construction" in claims
-    beside = "<strong>≡ holds by construction</strong> <a href=[^>]*#claim-odd"
+    beside = "<strong>≡ <a [^>]*#what[^>]*>holds by .*?</strong> <a href=[^>]*#claim-odd"
     assert re.search(beside, claims)
     said, (front, claims) = build(tmp_path, MAKES.format(ODD.format(0)))
     # The pages were not read anew.
-    assert said == "" and "?verdict=differs#" in front and "✗</span> differs" in claims
-    assert "<strong>✗ differs</strong>" in claims
+    assert said == "" and "?verdict=differs#" in front and "≠</span> differs" in claims
+    assert re.search("<strong>≠ <a [^>]*>differs</a></strong>", claims)
     said, (front, claims) = build(tmp_path, MAKES.format(ODD.format("1 / 0")))
     assert "index.md: WARNING: Executing notebook failed" in said
     assert "claim-odd" not in front + claims

@@ -10,7 +10,7 @@ pytest.importorskip("altair")
 import altair as alt
 from contents import ROOT
 from formulas import apart, set_formulas
-from still import BUTTON, place
+from still import BUTTON, WIDE, heading, picture, place, size_of
 
 import book.charts  # noqa: F401  (enables the theme)
 
@@ -51,12 +51,18 @@ def test_charts_side_by_side_stand_one_below_the_other_on_a_phone():
     assert narrow > wide + 200
 
 
-def test_a_title_takes_more_lines_on_a_phone_and_controls_have_their_place():
-    long = (
-        "What a reader of this book would like to see of it, in so many words that they need lines"
-    )
-    wide, narrow = heights(ONE.properties(title=long))
-    assert 20 < narrow - wide < 80
+def test_a_title_is_text_above_the_chart():
+    title = alt.Title("What the reader's <b> is", subtitle=["Two", "lines"])
+    chart = ONE.properties(title=title)
+    assert heights(chart) == heights(ONE)
+    said = "<strong>What the reader’s &lt;b&gt; is</strong> <span>Two lines</span>"
+    assert said in heading(chart.to_dict()) and not heading(ONE.to_dict())
+    set_by_reader = ONE.add_params(alt.param("who", value="A & B"))
+    changing = set_by_reader.properties(title=alt.Title(alt.expr("who + ' see it'")))
+    assert "<strong>A &amp; B see it</strong>" in heading(changing.to_dict())
+
+
+def test_controls_have_their_place():
     sliders = [alt.param(f"p{i}", value=1, bind=alt.binding_range(min=0, max=2)) for i in range(4)]
     more = [
         have - had
@@ -108,3 +114,9 @@ def test_formulas_in_a_row_can_become_lines():
     assert [part.strip() for part in apart(row)] == [r"a = \frac{1}{2},", "b = 3"]
     for whole in r"\text{a \qquad b}", r"\begin{aligned} a \qquad b \end{aligned}":
         assert apart(whole) == [whole]
+
+
+def test_charts_side_by_side_end_where_the_column_ends():
+    drawn = picture((ONE | ONE).to_dict(), WIDE)
+    assert WIDE - 4 <= size_of(drawn)[0] <= WIDE
+    assert size_of(picture(ONE.to_dict(), WIDE))[0] < 400  # one alone has its own width

@@ -2,6 +2,7 @@
 (() => {
   const { make, button, controls } = window.elements;
   const here = document.currentScript.src;
+  const MENU = 38; // width of the menu beside an enlarged chart
 
   const dark = () => document.documentElement.dataset.theme === "dark";
 
@@ -64,13 +65,17 @@
     }
   }
 
-  // Charts side by side need room; else they stand one below the other, as wide as there is room.
+  // Charts side by side need room; else they stand one below the other. They are as wide as there is
+  // room, of which those side by side share the rest.
   function stack(spec) {
     spec.vconcat = spec.hconcat;
     delete spec.hconcat;
   }
-  function widen(spec, by) {
-    for (const part of spec.vconcat) if (part.width > 0) part.width += by;
+  function widen({ hconcat, vconcat }, rest) {
+    const sized = (hconcat ?? vconcat ?? []).filter(({ width }) => width > 0);
+    if (Math.abs(rest) <= 4) return false;
+    for (const part of sized) part.width += hconcat ? rest / sized.length : rest;
+    return sized.length > 0;
   }
 
   // A narrow chart gets a narrow legend, and a title in several lines.
@@ -79,7 +84,10 @@
     const narrow = (part) => {
       for (const [key, value] of Object.entries(part ?? {})) {
         if (key === "legend" && value)
-          Object.assign(value, turned ? { columns: 4, symbolSize: 576 } : { columns });
+          Object.assign(
+            value,
+            turned ? { columns: 4, rowPadding: 12, symbolSize: 196 } : { columns },
+          );
         if (typeof value === "object" && key !== "datasets") narrow(value);
       }
     };
@@ -139,33 +147,46 @@
     return structuredClone(window.chartSpecs[name]);
   }
 
-  // Vega writes the number beside a slider with a hyphen.
-  function writeMinus(said) {
-    if (said.textContent.startsWith("-")) said.textContent = said.textContent.replace("-", "−");
+  // Vega writes the number beside a slider with a hyphen, and without commas between thousands.
+  function writeNumber(said) {
+    let text = said.textContent.replace("-", "−");
+    if (!text.includes(".")) text = text.replace(/\B(?=(\d{3})+$)/g, ",");
+    if (text !== said.textContent) said.textContent = text;
   }
 
   // Draws a specification in an element; says what Vega made of it.
   async function drawIn(canvas, spec, options) {
     inTheme(spec);
-    const stacked = spec.hconcat && canvas.clientWidth < 600;
-    if (stacked) stack(spec);
+    if (spec.hconcat && canvas.clientWidth < 600) stack(spec);
     if (canvas.clientWidth < 500) fitPhone(spec, canvas.clientWidth);
     // Expressions are interpreted (`ast`): the content policy forbids to compile them.
     const how = { config: colors(), renderer: "svg", ast: true, ...options };
     const embed = () => vegaEmbed(canvas, spec, how);
     let { view } = await embed();
-    const rest = canvas.clientWidth - canvas.querySelector("svg").width.baseVal.value;
-    if (stacked && Math.abs(rest) > 4) {
-      widen(spec, rest);
+    const room = canvas.clientWidth - (options.actions ? MENU : 0);
+    if (widen(spec, room - canvas.querySelector("svg").width.baseVal.value)) {
       view.finalize();
       ({ view } = await embed());
     }
     if (JSON.stringify(spec).includes("> pointermove")) letDrag(canvas.querySelector("svg"));
     for (const said of (options.bind ?? canvas).querySelectorAll("input[type=range] + span")) {
-      new MutationObserver(() => writeMinus(said)).observe(said, { childList: true });
-      writeMinus(said);
+      new MutationObserver(() => writeNumber(said)).observe(said, { childList: true });
+      writeNumber(said);
     }
     return view;
+  }
+
+  // The title of a chart is text of the page, above the controls. One that changes is written there.
+  function takeTitle(chart, spec) {
+    const title = chart.previousElementSibling;
+    if (!title?.matches(".chart-title")) return;
+    const expr = spec.title.text?.expr;
+    delete spec.title;
+    if (!expr) return;
+    spec.params = [...(spec.params ?? []), { name: "title", expr }];
+    return (text) => {
+      title.querySelector("strong").textContent = [text].flat().join(" ");
+    };
   }
 
   async function drawNow(chart) {
@@ -176,15 +197,20 @@
       chart.onscroll = () => reach([chart]);
     }
     const spec = await specOf(chart);
+    const title = takeTitle(chart, spec);
     const length = spec.params?.find(({ name }) => name === "n"); // is kept from page to page
     if (length) length.value = Number(localStorage.getItem("n") ?? length.value);
     chart.view = await drawIn(chart.canvas, spec, { actions: false });
     if (length) chart.view.addSignalListener("n", (_, n) => localStorage.setItem("n", n));
+    if (title) {
+      title(chart.view.signal("title"));
+      chart.view.addSignalListener("title", (_, text) => title(text));
+    }
     const still = chart.querySelector(".still");
     if (still) replace(still, chart.canvas);
   }
 
-  // The live chart takes the place of its picture, and takes on what was set below this.
+  // The live chart takes the place of its picture, and takes on what was set above this.
   function replace(still, canvas) {
     const [set, all] = [still, canvas].map((box) => [...box.querySelectorAll("input, select")]);
     const at = set.indexOf(document.activeElement);
@@ -221,11 +247,11 @@
   async function enlarge(chart) {
     const dialog = make("dialog", { className: "enlarged", ariaLabel: chart.ariaLabel });
     dialog.innerHTML = '<form method="dialog"><button>Close</button></form><div></div><div></div>';
-    const [form, canvas, controls] = dialog.children;
+    const [form, controls, canvas] = dialog.children;
     document.body.append(dialog);
     dialog.showModal();
     const room = dialog.clientWidth - 32;
-    canvas.style.width = `${Math.min(chart.clientWidth + 38, room)}px`; // and the menu
+    canvas.style.width = `${Math.min(chart.clientWidth + MENU, room)}px`;
     const spec = await specOf(chart);
     const actions = { export: true, source: false, compiled: false, editor: false };
     const view = await drawIn(canvas, spec, { actions, bind: controls });
@@ -245,10 +271,10 @@
     const fit = new ResizeObserver(() => {
       const [width, height] = [svg.clientWidth, svg.clientHeight];
       const rest = dialog.clientHeight - form.offsetHeight - controls.offsetHeight - 48;
-      scale = Math.max(1, Math.min((dialog.clientWidth - 32 - 38) / width, rest / height));
+      scale = Math.max(1, Math.min((dialog.clientWidth - 32 - MENU) / width, rest / height));
       svg.style.transform = `scale(${scale})`;
       canvas.style.height = `${scale * height}px`;
-      canvas.style.width = controls.style.width = `${scale * width + 38}px`;
+      canvas.style.width = controls.style.width = `${scale * width + MENU}px`;
     });
     for (const each of [dialog, svg]) fit.observe(each);
     const move = (event) => {
@@ -312,7 +338,7 @@
     const asked = new URLSearchParams(location.search);
     const selects = ["section", "verdict"].map((name) => {
       const options = [...new Set(rows.map((row) => row.dataset[name]))];
-      const offered = options.map((value) => new Option(value));
+      const offered = options.map((value) => new Option(value.replace("'", "’"), value));
       const select = make("select", { name, onchange: show }, new Option("all", ""), ...offered);
       if (options.includes(asked.get(name))) select.value = asked.get(name);
       return select;
@@ -425,7 +451,8 @@
     const show = (read) => {
       for (const entry of entries) {
         if (!read.has(entry.dataset.page)) continue;
-        if (!entry.classList.contains("read")) entry.querySelector("small").append(" · read");
+        if (!entry.classList.contains("read"))
+          entry.querySelector("small > span").append(" · read");
         entry.classList.add("read");
       }
     };
