@@ -329,7 +329,7 @@ def test_table_1_as_curves(chart) -> None:
             expected = formulas[compared](n)[kinds.index(row["layer"])]
             digits, unit = re.fullmatch(r"([\d.]+)(\D?)", row["value"]).groups()
             assert float(digits) * units[unit] == pytest.approx(max(1, expected), rel=0.006)
-        assert ("n = d" in opened.texts()) == (compared == "work")
+        assert ("length = width" in opened.texts()) == (compared == "work")
     opened = chart("4-why-self-attention", "Length n", "Compare")
     opened.controls["Length n"].evaluate(SET, "96")
     opened.controls["Compare"].evaluate(SET, "waiting")
