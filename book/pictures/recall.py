@@ -21,7 +21,7 @@ def draw_recall(runs: pd.DataFrame, limit: int) -> alt.LayerChart:
     """
     shades = [charts.LAYERS[layer] for layer, _ in NAMES.values()]
     base = alt.Chart(runs).encode(
-        alt.X("distance:O").title("distance D (tokens)").axis(labelAngle=0),
+        alt.X("distance:O").title("distance (tokens)").axis(labelAngle=0),
         alt.Y("steps:Q")
         .title("steps until 95% are right")
         .scale(type="log", domain=[4, 6000], nice=False)
