@@ -18,7 +18,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     columns = {  # what a curve is, and what it shows
         "work": [
             "Operations of one layer, without constants",
-            "Below n = d, bare self-attention computes less",
+            "Below a length of 512, bare self-attention computes less",
         ],
         "waiting": [
             "Operations that have to wait for one another",
@@ -35,7 +35,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     )
     dashes = alt.StrokeDash("layer:N").legend(None)
     dashes = dashes.scale(domain=list(kinds), range=list(kinds.values()))
-    x = alt.X("n:Q").title("length n (positions)").scale(type="log", base=2)
+    x = alt.X("n:Q").title("length (positions)").scale(type="log", base=2)
     y = alt.Y("value:Q").title(None).scale(type="log")
     short = "replace(format(datum.value, '~s'), 'G', 'B')"
     shades = [charts.LAYERS[kind.split()[0]] for kind in kinds]
@@ -79,7 +79,8 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     }
     yours = valued(alt.Chart(two).transform_calculate(n="length"))
     yours = yours.transform_calculate(told="datum.layer + ': ' + format(datum.value, '.3~s')")
-    equal = alt.Chart(pd.DataFrame({"what": ["n = d"]})).transform_filter("column == 'work'")
+    equal = alt.Chart(pd.DataFrame({"what": ["length = width"]}))
+    equal = equal.transform_filter("column == 'work'")
     equal = equal.transform_calculate(n="d", both="pow(d, 3)")
     unit = alt.expr(f"{columns}[column][0]")
     return alt.layer(
@@ -101,7 +102,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         alt.Chart(pd.DataFrame([{}])).mark_text(align="left", x=0, y=-10, fontSize=13, text=unit),
         title=alt.TitleParams(
             alt.expr(f"{columns}[column][1]"),
-            subtitle="Vectors of d = 512 numbers, neighborhoods of k = r = 3.",
+            subtitle="Vectors of 512 numbers (the width), neighborhoods of 3.",
             offset=12,
             fontSize=alt.ExprRef("width < 400 ? 13 : 15"),
         ),

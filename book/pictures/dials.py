@@ -33,7 +33,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
             row="floor(datum.pair / 4)",
             end="datum.angle * PI / 180",
             begin="datum.end - (k * pow(10000, -datum.pair / 8)) % (2 * PI)",
-            wave="format(2 * PI * pow(10000, datum.pair / 8), ',.0f')",
+            wave="format(2 * PI * pow(10000, datum.pair / 8), ',.0f') + ' tokens'",
         )
         .encode(
             alt.X("column:Q").axis(None).scale(domain=[-0.5, 3.5], nice=False),
@@ -68,7 +68,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         once.mark_point(size=50, opacity=1, color=blue),
         title=alt.Title(
             "Fast hands distinguish neighbors, slow hands distant positions",
-            subtitle="Below each dial: how many tokens a full turn takes",
+            subtitle="Below each dial: the length of a full turn",
         ),
         description="Eight dials with two hands each, one for the position and one for the "
         "position k later. The first hand makes a full turn in about 6 tokens, each next one in "

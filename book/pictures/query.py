@@ -27,7 +27,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         "[@handle_marks:pointerdown, pointerup] > pointermove",
         bind={axis: alt.binding_range(**slider, name=f"query, {axis} ") for axis in "xy"},
     )
-    scale = alt.binding_checkbox(name="divide the scores by √dₖ = √2 ")
+    scale = alt.binding_checkbox(name="divide the scores by √2 ")
     # The plane is a square. The strip of values is at its right, or above it in a narrow picture.
     narrow = alt.param("narrow", expr="width < 620")
     either = lambda phone, wide: alt.ExprRef(f"narrow ? {phone} : {wide}")
@@ -45,7 +45,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     meanings = [{-1: "thing", 0: "neither", 1: "person"}[value] for value in frame["value"]]
     named = zip(words, meanings, frame["value"], strict=True)
     frame["meaning"] = [f"{w}\n{m}: {value:g}".replace("-", "−") for w, m, value in named]
-    frame["over"], frame["up"] = [0.8, -1, -0.75], [-0.28, 1.05, -1]  # places of the labels
+    frame["over"], frame["up"] = [0.8, -0.75, -0.75], [-0.28, 1.05, -1]  # places of the labels
     scored = (
         alt.Chart(frame)
         .transform_calculate(product="datum.x * query_x + datum.y * query_y")
@@ -74,7 +74,8 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         x="low:Q", x2="high:Q", y="low:Q", y2="high:Q"
     )
     grid = alt.Chart(pd.DataFrame([(a, b) for a in steps for b in steps], columns=["x", "y"]))
-    blue, orange, *_, grey = charts.PALETTE
+    blue, orange, green, *_, grey = charts.PALETTE
+    colored = alt.Color("key:N", legend=None).scale(domain=words, range=[blue, green, grey])
     tip = {"filled": True, "opacity": 1}
     aside = alt.ExprRef("query_x > 1.5 ? -14 : 0")
     inwards = {"align": either("'center'", "'right'"), "dx": either(0, -18), "dy": either(18, -8)}
@@ -90,9 +91,9 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     return alt.layer(
         square.mark_rect(fillOpacity=0, stroke=grey, strokeOpacity=0.3, aria=False),
         grid.mark_point(opacity=0, aria=False).encode(x, y).add_params(query),
-        scored.mark_rule(color=blue).encode(**ends, strokeWidth=sized(alt.StrokeWidth, [2, 12])),
-        scored.mark_point(size=70, **tip, color=blue).encode(x, y),
-        scored.mark_text(fontSize=13, color=blue).encode(x="over:Q", y="up:Q", text="label:N"),
+        scored.mark_rule().encode(colored, **ends, strokeWidth=sized(alt.StrokeWidth, [2, 12])),
+        scored.mark_point(size=70, **tip).encode(x, y, colored),
+        scored.mark_text(fontSize=13).encode(colored, x="over:Q", y="up:Q", text="label:N"),
         arrow.mark_rule(strokeWidth=3, color=orange).encode(**ends),
         arrow.mark_point(size=120, **tip, color=orange).encode(x, y),
         # Only marks with a tooltip can be touched; this one is empty.
@@ -103,8 +104,8 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
             x, y
         ),
         strip.mark_line(color=grey, strokeWidth=1),
-        strip.mark_circle(opacity=1, color=blue).encode(sized(alt.Size, [20, 500])),
-        strip.mark_text(fontSize=13, lineBreak="\n", **inwards).encode(text="meaning:N"),
+        strip.mark_circle(opacity=1).encode(colored, sized(alt.Size, [20, 500])),
+        strip.mark_text(fontSize=13, lineBreak="\n", **inwards).encode(colored, text="meaning:N"),
         corner.mark_text(fontSize=13, align=either("'left'", "'center'"), text="values").encode(
             x="along:Q", y="strip:Q"
         ),

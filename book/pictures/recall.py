@@ -9,7 +9,7 @@ NAMES = {  # of the stacks: their layer in the palette, and the distance where t
     "contiguous": ("convolutional", 6),
     "dilated": ("dilated", 8),
     "self-attention": ("self-attention", 6),
-    "LSTM": ("LSTM", 8),
+    "LSTM": ("recurrent", 8),
 }
 
 
@@ -21,7 +21,7 @@ def draw_recall(runs: pd.DataFrame, limit: int) -> alt.LayerChart:
     """
     shades = [charts.LAYERS[layer] for layer, _ in NAMES.values()]
     base = alt.Chart(runs).encode(
-        alt.X("distance:O").title("distance D (tokens)").axis(labelAngle=0),
+        alt.X("distance:O").title("distance (tokens)").axis(labelAngle=0),
         alt.Y("steps:Q")
         .title("steps until 95% are right")
         .scale(type="log", domain=[4, 6000], nice=False)
@@ -52,7 +52,7 @@ def draw_recall(runs: pd.DataFrame, limit: int) -> alt.LayerChart:
         width="container",
         height=300,
         title=alt.Title(
-            "Each token up to 7 more than doubles the steps of contiguous convolutions",
+            "Contiguous convolutions need more than twice the steps per token of distance",
             subtitle="Stacks of eight layers, three runs of each at each distance",
         ),
         description="Steps of training against the distance, on a logarithmic axis, medians of "

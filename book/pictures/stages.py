@@ -26,7 +26,7 @@ def draw_stages(
     ]
     said = [piece(i) for i in answer[0].tolist()]
     data = {
-        "title": "Layer by layer, the piece that came in gives way to the next one",
+        "title": "Layer by layer, the piece read becomes the piece to write",
         "rows": rows,
         "read": said[:-1],
         "next": said[1:],

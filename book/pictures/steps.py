@@ -65,8 +65,8 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
             x, y2, color=on_node, text="step:Q"
         ),
         nodes.mark_text(baseline="top", **turn).encode(x, y, text="word"),
-        heads.mark_text(align="left", fontSize=13).encode(
-            x=alt.value(0), y="top:Q", text="label:N"
+        heads.mark_text(align="left", fontSize=15, fontWeight="bold").encode(
+            x=alt.value(0), y="top:Q", color=color, text="label:N"
         ),
         title="A step for each word, or one step for all",
         description="The same sentence read by two layers; each output has the number of the "

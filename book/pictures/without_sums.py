@@ -14,10 +14,12 @@ def draw_depths(rows: pd.DataFrame) -> alt.HConcatChart:
     rows: with the columns kind, layers, seed, gradient and share
     """
     size = alt.Y("gradient", title=None).scale(type="log", domain=[1e-22, 1e3], nice=False)
-    size = size.axis(values=[1, 1e-6, 1e-12, 1e-18], format="~e")
+    raised = ["1", "10⁻⁶", "10⁻¹²", "10⁻¹⁸"]
+    power = f"{raised}[-round(log(datum.value) / LN10) / 6]"
+    size = size.axis(values=[1, 1e-6, 1e-12, 1e-18], labelExpr=power)
     share = alt.Y("share", title=None).scale(domain=[0, 0.75]).axis(format="%", tickCount=3)
     arrives = {
-        "no sum": ("no sum", 0, -10),
+        "no sum": ("no sum", 0, -14),
         "pre-norm": ("post-norm, pre-norm", 0, 14),
         "neither": ("neither", 34, -8),
     }
