@@ -92,6 +92,11 @@ def printed_row(name: str) -> dict[str, Any]:
     return _ROWS[name]
 
 
+def run_folder(name: str) -> str:
+    """The folder of a row's run at full size, runs/a-h-1 of "A: h = 1"."""
+    return "runs/" + re.sub(r"[^a-z0-9]+", "-", name.lower())
+
+
 def count_parameters(model: nn.Module | TransformerConfig | LanguageModelConfig) -> int:
     """Parameters of a model, or of one that is described; a tied matrix counts once."""
     with torch.device("meta"):  # tensors with a shape but no content
@@ -100,8 +105,3 @@ def count_parameters(model: nn.Module | TransformerConfig | LanguageModelConfig)
         elif isinstance(model, LanguageModelConfig):
             model = LanguageModel(model)
     return sum(parameter.numel() for parameter in model.parameters())
-
-
-def run_folder(name: str) -> str:
-    """The folder of a row's run at full size, runs/a-h-1 of "A: h = 1"."""
-    return "runs/" + re.sub(r"[^a-z0-9]+", "-", name.lower())

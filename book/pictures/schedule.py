@@ -16,7 +16,9 @@ def draw_rate(equation: str) -> alt.LayerChart:
     x = alt.X("step:Q").title("update").scale(domain=[0, 20_000]).axis(tickCount=5)
     y = alt.Y("rate:Q").title("learning rate (in units of 10⁻⁴)").axis(tickCount=6)
     orange = charts.PALETTE[1]
-    theirs = updates.transform_calculate(rate=papers).mark_line(strokeDash=[4, 4], color=orange)
+    theirs = updates.transform_calculate(rate=papers).mark_line(
+        strokeWidth=7, opacity=0.4, color=orange
+    )
     top = alt.Chart(alt.Data(values=[{}])).transform_calculate(step="warmup")
     top = top.transform_calculate(rate=yours).transform_calculate(
         text="'warmup of ' + format(warmup, ',') + ': at most ' + format(datum.rate, '.1f')",
@@ -39,11 +41,11 @@ def draw_rate(equation: str) -> alt.LayerChart:
         named.mark_text(align="left", dx=16, dy=24, fontSize=13, color=orange).encode(
             x, y, text="text:N"
         ),
-        title="A shorter warmup climbs higher, and ends on the same curve",
+        title="A shorter warmup peaks higher and joins the same curve",
         width="container",
         height=280,
         description="Learning rate over 20,000 updates. It rises in a straight line during the "
-        "warmup and then falls with the inverse square root of the update. A dashed curve shows "
+        "warmup and then falls with the inverse square root of the update. A pale curve shows "
         "the paper's base model. Warmup and width can be chosen.",
     ).add_params(
         charts.slider("warmup", 2500, 1000, 16_000, 1500, "Warmup"),

@@ -76,8 +76,8 @@ def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
     (left, low), (right, high) = noise[["perplexity", "BLEU"]].to_numpy().tolist()
     box = pd.DataFrame([{"left": left, "right": right, "low": low, "high": high}])
     box = alt.Chart(box).encode(up("low"), y2="high")
-    marks = points.mark_point(filled=False, strokeWidth=2).encode(
-        size=alt.condition("datum.row == 'base'", alt.value(200), alt.value(80)),  # a ring
+    marks = points.mark_point().encode(
+        size=alt.condition("datum.row == 'base'", alt.value(200), alt.value(80)),
         color=alt.condition(
             "datum.inside", alt.value(charts.PALETTE[6]), alt.value(charts.PALETTE[0])
         ),
@@ -94,17 +94,14 @@ def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
             align="right",
             dy=14,
             fontSize=12,
-            text=["spread of", "three seeds of", "our small base"],
+            text=["gray: within", "the spread of", "three seeds of", "our small base"],
         ).encode(across("right")),
         marks,
         points.transform_filter(named).mark_text(**beside, fontSize=12).encode(text="name:N"),
         usermeta={"columns": 2},
         width="container",
         height=400,
-        title=alt.Title(
-            f"If seeds varied like ours, {inside.sum() - 1} of {len(rows) - 1} rows may be chance",
-            subtitle="The rows of Table 3. Gray: inside the box",
-        ),
+        title=f"{inside.sum() - 1} of {len(rows) - 1} rows may be chance, if seeds vary as ours do",
         description="BLEU against perplexity for the twenty rows of Table 3, from the small models "
         "at the lower right to the big model at the upper left. A box around base shows how far "
         "three seeds vary; inside it are " + ", ".join(rows.loc[inside, "name"]) + ".",
