@@ -69,6 +69,7 @@ def chart_theme() -> Any:
         "legend": {
             **text,
             "titleFontSize": 12,
+            "titleOrient": "left",
             "orient": "bottom",
             "columns": 3,
             "columnPadding": 24,

@@ -17,6 +17,7 @@ LONG = re.compile(r"<td>(nan|-?\d+\.\d{6,}(?:e[+-]\d+)?)</td>", re.IGNORECASE)
 MINUS = re.compile(r"(?<![\w.)-])-(?=\d)(?![^<]*>)")  # outside of tags
 APOSTROPHE = re.compile(r"(?<=\w)(?:'|&#x27;)(?=\w|\s)(?![^<]*>)")
 SIGN = re.compile(r"(?<=[\w)]) (=|&lt;|&gt;|[×≤≥≈±]) (?=[\w(−])(?![^<]*>)")  # of a formula
+POWER = re.compile(r"10([⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+)(?![^<]*>)")
 NUMBERED = re.compile(r"\b(Table|Figure|[Ss]ection|[Ee]quation) (?=\d)(?![^<]*>)")
 NUMBER = re.compile(r"([+\-−±]?[\d,]+(?:\.\d+)?)(?:e([+-]\d+))?( ?%|×)?")
 FIGURES = re.compile(r"(?=.*\d)(?:[\d\s.,:%()+\-−±×·/=⁻⁰¹²³⁴-⁹]|\bof\b|\bto\b|[KMG]B?\b|e[+-])+")
@@ -97,7 +98,7 @@ def align(found: re.Match[str]) -> str:
         marks = f' class="{" ".join(filter(None, kinds))}"' if any(kinds) else ""
         return f"<{kind}{more}{marks}>{text}</{kind}>"
 
-    return start + ROW.sub(mend_row, body) + end
+    return start + raise_powers(ROW.sub(mend_row, body)) + end
 
 
 def typeset(text: str) -> str:
@@ -105,6 +106,12 @@ def typeset(text: str) -> str:
     text = APOSTROPHE.sub("’", MINUS.sub("−", text))
     text = NUMBERED.sub("\\1\N{NO-BREAK SPACE}", text)
     return SIGN.sub("\N{NO-BREAK SPACE}\\1\N{NO-BREAK SPACE}", text)
+
+
+def raise_powers(text: str) -> str:
+    """HTML in which powers of ten are set as such: their own small signs are blots in a table."""
+    plain = str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "−0123456789")
+    return POWER.sub(lambda found: f"10<sup>{found[1].translate(plain)}</sup>", text)
 
 
 def words(text: str) -> str:

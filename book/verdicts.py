@@ -20,7 +20,7 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.errors import ExtensionError
 from sphinx.transforms.post_transforms import SphinxPostTransform
-from tables import typeset
+from tables import raise_powers, typeset
 
 from book.claims import KINDS, MARKS, NOT_RUN, Verdict
 
@@ -140,7 +140,7 @@ def set_words(text: str) -> str:
         tex = f"\\sqrt{{{tex}}}" if root else tex
         return f'<span class="math">\\({tex}\\)</span>'
 
-    return INDEXED.sub(formula, typeset(text))
+    return INDEXED.sub(formula, raise_powers(typeset(text)))
 
 
 def sign(verdict: str) -> str:
