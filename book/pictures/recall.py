@@ -9,7 +9,7 @@ NAMES = {  # of the stacks: their layer in the palette, and the distance where t
     "contiguous": ("convolutional", 6),
     "dilated": ("dilated", 8),
     "self-attention": ("self-attention", 6),
-    "LSTM": ("recurrent", 8),
+    "LSTM": ("LSTM", 8),
 }
 
 
