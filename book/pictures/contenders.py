@@ -25,7 +25,7 @@ def draw_ratios(
         ),
         alt.YOffset("setting:N", sort=None),
         alt.Color("setting:N", title=None, sort=None).legend(
-            orient="top", symbolType="circle", symbolOpacity=1
+            orient="top", symbolType="circle", symbolOpacity=1, columnPadding=20
         ),
         tooltip=["contender", "setting"]
         + [alt.Tooltip(f"{c}:Q", format=".2f") for c in table.columns[2:6]],
