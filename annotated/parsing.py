@@ -13,6 +13,10 @@ from annotated.machinery.trees.constraints import ConstrainedTranslator, tree_co
 from annotated.machinery.trees.linear import line_to_tree, words_to_line
 from annotated.machinery.trees.penn import is_tag
 
+if TYPE_CHECKING:
+    import pandas as pd
+    from nltk import Tree
+
 
 def linearize(tree: "Tree") -> list[str]:
     """A tree as tokens: (NP and )NP for brackets, a tag for each word.
@@ -27,10 +31,6 @@ def linearize(tree: "Tree") -> list[str]:
     inside = [token for child in tree for token in linearize(child)]
     return [f"({tree.label()}", *inside, f"){tree.label()}"]
 
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from nltk import Tree
 
 _TABLE_4 = {
     "WSJ only, discriminative": {
