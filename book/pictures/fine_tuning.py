@@ -40,9 +40,9 @@ def draw_gains(means: pd.DataFrame, half: dict[str, float]) -> alt.LayerChart:
     untouched = alt.Chart(start).encode(x="general:Q", y="captions:Q")
     names = (
         base.transform_filter(f"datum.arm == '{arm}' && datum.pairs == {means['pairs'].min()}")
-        .mark_text(align="left", dx=dx, dy=32, fontSize=13, fontWeight=600)
+        .mark_text(align="left", dx=dx, dy=dy, fontSize=13, fontWeight=600)
         .encode(text="name:N")
-        for arm, dx in (("fine-tuned", -14), ("mixed", -60))
+        for arm, dx, dy in (("fine-tuned", -14, 32), ("mixed", -60, 44))
     )
     told = (
         f"{NAMES[row.arm]}, {row.pairs:,}: {row.captions:+.1f} and {row.general:+.1f}"
