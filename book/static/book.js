@@ -362,9 +362,9 @@
   }
 
   // What is too wide fades at the right, and can be scrolled with keys, which then turn no page. A
-  // button breaks lines of code, or shows all of them where a phone shows the first ones, as it
-  // does of the paper's paragraphs. All boxes are measured before the first is changed, because a
-  // change lays out the page anew.
+  // button breaks lines of code, or shows all of them where a phone shows the first ones, or all of
+  // a long paragraph of the paper. All boxes are measured before the first is changed, because
+  // a change lays out the page anew.
   function reach(boxes) {
     fitFormulas(boxes.filter((box) => box.matches("div.math > div")));
     const measured = boxes.map((box) => {
