@@ -26,7 +26,7 @@ def draw_stages(
     ]
     said = [piece(i) for i in answer[0].tolist()]
     data = {
-        "title": "Layer by layer, the piece read becomes the piece to write",
+        "title": "At the bottom stands the piece read, at the top the piece to write",
         "rows": rows,
         "read": said[:-1],
         "next": said[1:],
