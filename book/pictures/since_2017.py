@@ -112,7 +112,7 @@ def draw_lengths(texts: dict[str, tuple[pd.DataFrame, int]]) -> alt.HConcatChart
     """
     panels, told = zip(*(_lengths(title, *text) for title, text in texts.items()), strict=True)
     return alt.hconcat(*panels, spacing=25).properties(
-        title="At positions beyond those of training, RoPE loses less",
+        title="In these small models, RoPE loses less at positions beyond those of training",
         description="Loss by length of the texts. " + " ".join(told),
     )
 

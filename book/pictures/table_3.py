@@ -94,15 +94,18 @@ def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
             align="right",
             dy=14,
             fontSize=12,
-            text=["gray: within", "the spread of", "three seeds of", "our small base"],
+            text=["box: as close", "as three seeds", "of our small", "base are"],
         ).encode(across("right")),
         marks,
         points.transform_filter(named).mark_text(**beside, fontSize=12).encode(text="name:N"),
         usermeta={"columns": 2},
         width="container",
         height=400,
-        title=f"{inside.sum() - 1} of {len(rows) - 1} rows may be chance, if seeds vary as ours do",
+        title=f"{inside.sum() - 1} of {len(rows) - 1} rows are as close to base as three seeds of "
+        "our small base are to each other",
         description="BLEU against perplexity for the twenty rows of Table 3, from the small models "
-        "at the lower right to the big model at the upper left. A box around base shows how far "
-        "three seeds vary; inside it are " + ", ".join(rows.loc[inside, "name"]) + ".",
+        "at the lower right to the big model at the upper left. The box around base is as wide "
+        "and high as the range of three seeds of our small base; inside it are "
+        + ", ".join(rows.loc[inside, "name"])
+        + ".",
     ).add_params(charts.menu("group", "all", [*GROUPS], "Rows", labels=[*GROUPS.values()]))
