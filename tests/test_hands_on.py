@@ -71,7 +71,7 @@ class Chart:
         raise AssertionError(f"no chart has controls {names}")
 
     def control(self, name: str):
-        slider = self.box.get_by_role("slider", name=re.compile(rf"{re.escape(name)} −?[\d.]+$"))
+        slider = self.box.get_by_role("slider", name=re.compile(rf"{re.escape(name)} −?[\d.,]+$"))
         select = self.box.get_by_role("combobox", name=name, exact=True)
         radios = self.box.locator(".vega-bind", has=self.tab.get_by_text(name, exact=True))
         return slider.or_(select).or_(radios.locator("input:checked"))
@@ -322,10 +322,10 @@ def test_table_1_as_curves(chart) -> None:
     kinds = ["self-attention", "recurrent", "convolutional", "restricted self-attention"]
     units = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
     for (compared,) in opened.by_hand():
-        rows = opened.marks("layer", "value", "length n (positions)")
+        rows = opened.marks("layer", "value", "length (positions)")
         assert {row["layer"] for row in rows} == set(kinds) and len(rows) >= 40
         for row in rows:
-            n = number(row["length n (positions)"])
+            n = number(row["length (positions)"])
             expected = formulas[compared](n)[kinds.index(row["layer"])]
             digits, unit = re.fullmatch(r"([\d.]+)(\D?)", row["value"]).groups()
             assert float(digits) * units[unit] == pytest.approx(max(1, expected), rel=0.006)
