@@ -94,7 +94,7 @@ def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
             align="right",
             dy=14,
             fontSize=12,
-            text=["box: as close", "as three seeds", "of our small", "base are"],
+            text=["box: range", "of three seeds of", "our small base"],
         ).encode(across("right")),
         marks,
         points.transform_filter(named).mark_text(**beside, fontSize=12).encode(text="name:N"),
