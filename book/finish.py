@@ -61,16 +61,20 @@ def finish_pages(app: Sphinx, error: Exception | None) -> None:
     twice = re.compile(r"<title>(.+?) &#8212; \1</title>")
     search = re.compile(rf"\s*<script[^>]*({words})\.js[^>]*></script>")
     for path in Path(app.outdir).rglob("*.html"):
-        text = theme.sub("", path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if text.endswith(FINISHED):  # this build did not write it anew
+            continue
+        text = theme.sub("", text)
         if path.name != "search.html":
             text = search.sub("", text)
         text = twice.sub(r"<title>\1</title>", text)
         text = re.sub(r"(?<=\d) ± (?=\d)", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}", text)
         text = mend_tables(mend_code(fold_docstrings(text)))
         text = set_formulas(text, os.path.relpath(fonts, path.parent).replace(os.sep, "/"))
-        path.write_text(text, encoding="utf-8")
+        path.write_text(text + FINISHED, encoding="utf-8")
 
 
+FINISHED = "<!-- finished -->\n"
 FOLD = '<button type="button" class="{}" aria-expanded="false" aria-label="{}"></button>'
 DOCSTRING = re.compile(
     r'''(<span class="sd">"""(?![^\n]*"""</span>)[^\n]*</span>)(\n.*?"""</span>)''', re.DOTALL

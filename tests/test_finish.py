@@ -1,12 +1,14 @@
 """book/finish.py: code on finished pages is folded and broken, and loses nothing."""
 
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 pytest.importorskip("quickjs", reason="needs the extra `book`")
 
-from finish import fold_docstrings, mend_code, plain
+from finish import finish_pages, fold_docstrings, mend_code, plain
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
@@ -56,3 +58,17 @@ def test_only_code_of_many_lines_on_a_phone_gets_a_button_for_them() -> None:
         code = "x = 1\n" * count
         page = highlight(code, PythonLexer(), HtmlFormatter())
         assert ('class="few"' in mend_code(page.replace("<span></span>", ""))) == few
+
+
+def test_a_page_that_a_build_does_not_write_anew_stays_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "_static").mkdir()
+    page = tmp_path / "page.html"
+    app = SimpleNamespace(builder=SimpleNamespace(name="html"), outdir=str(tmp_path))
+    code = highlight(CODE, PythonLexer(), HtmlFormatter()).replace("<pre><span></span>", "<pre>")
+    head = "<thead><tr><th></th><th>a</th></tr></thead>"
+    page.write_text(f'{code}<table class="dataframe">{head}</table>', encoding="utf-8")
+    finish_pages(app, None)
+    once = page.read_text(encoding="utf-8")
+    assert once.count("<button") == 2 and "<td></td>" in once  # imports and docstring; a corner
+    finish_pages(app, None)
+    assert page.read_text(encoding="utf-8") == once
