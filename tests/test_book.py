@@ -635,7 +635,7 @@ def test_what_is_too_wide_fades_and_its_button_goes_when_it_fits(visit) -> None:
         " text.selectNodeContents(pre);"
         " return wrap.getBoundingClientRect().top >= text.getBoundingClientRect().bottom - 2; }"
     )
-    assert tab.locator(".cell_output :is(.wrap, pre.fades)").count() == 0
+    assert tab.locator(".cell_output :is(pre + .wrap, pre.fades)").count() == 0
     tab.set_viewport_size({"width": 1920, "height": 900})
     expect(code.locator("> .wrap")).to_be_hidden()
     expect(code.locator("> pre[tabindex='0'], > pre.fades")).to_have_count(0)
