@@ -61,7 +61,8 @@ class AsAutocast(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.weights: dict[int, Tensor] = {}  # each is cast once per update
+        # Each is cast once per update, and kept, so that no other tensor gets its id.
+        self.weights: dict[int, tuple[Tensor, Tensor]] = {}
 
     def low(self, x: Any) -> Any:
         if not isinstance(x, Tensor) or x.dtype != torch.float32:
@@ -69,8 +70,8 @@ class AsAutocast(TorchFunctionMode):
         if not x.is_leaf or not x.requires_grad:
             return x.bfloat16()
         if id(x) not in self.weights:
-            self.weights[id(x)] = x.bfloat16()
-        return self.weights[id(x)]
+            self.weights[id(x)] = x, x.bfloat16()
+        return self.weights[id(x)][1]
 
     def __torch_function__(
         self, function: Any, types: Any, given: Any = (), named: Any = None
