@@ -29,6 +29,8 @@ NAMED = [("finds the word", [2, 1]), ("looks back", [0, 0]), ("rests at the end"
 TURN = re.compile(r"^```\{turn\} (\w+)$", re.MULTILINE)
 ASKED = re.compile(r"^```\{live\} \w+\n(?:^:.*\n)*?^:model: (\S+)$", re.MULTILINE)
 
+loaded = cache(load_pretrained)  # several places show one model
+
 # What scripts expect of a page, and a method that QuickJS lacks.
 BARE = """
 globalThis.window = globalThis;
@@ -124,7 +126,7 @@ def live_place(show: str, model: str, sentences: list[str], word: str = "") -> s
         "megabytes": round(len(model_script(model)) / 1e6),
         "sentences": json.dumps(sentences, ensure_ascii=False),
         "word": word,
-        "result": " | ".join(load_pretrained(model).translate(sentences[0].split(" | "))),
+        "result": " | ".join(loaded(model).translate(sentences[0].split(" | "))),
     }
     attributes = " ".join(f'data-{name}="{html.escape(str(text))}"' for name, text in data.items())
     without = "Here a trained model translates your sentences, which requires JavaScript."
@@ -159,7 +161,7 @@ def one_head(model: str, head: str) -> dict:
     layer, number = map(int, head[1:].split("."))
     name = {"E": "encoder.layers.{}.self_attn", "X": "decoder.layers.{}.src_attn"}[head[0]]
     mean = switches(model)["means"][name := name.format(layer - 1)]
-    config = load_pretrained(model).model.config
+    config = loaded(model).model.config
     width = config.d_model // config.h
     start = (number - 1) * width
     return {"head": head, "name": name, "start": start, "mean": mean[start : start + width]}
@@ -193,7 +195,7 @@ def followed(model: str, sentence: str) -> dict:
     from annotated.data import PAD, START, UNK, encode_source
     from annotated.machinery.recording import record_attention
 
-    translator = load_pretrained(model)
+    translator = loaded(model)
     src = torch.tensor(encode_source(translator.tokenizer, [sentence]))
     last = f"decoder.layers.{len(translator.model.decoder.layers) - 1}.src_attn"
     hypotheses = {}
@@ -225,7 +227,7 @@ def followed(model: str, sentence: str) -> dict:
 
 def hero_place(model: str, sentences: list[str]) -> str:
     """HTML that `static/hero.js` finds: translated sentences with their attention weights."""
-    translator = load_pretrained(model)
+    translator = loaded(model)
     examples = []
     for english in sentences:
         german = translator.translate(english)

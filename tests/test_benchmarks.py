@@ -278,6 +278,7 @@ def test_what_chooses_a_head_is_not_read():
     assert first and second and not first & second
 
 
+@pytest.mark.slow
 def test_stacks_that_may_not_learn_long_are_all_at_the_limit(tmp_path: Path, monkeypatch):
     monkeypatch.setattr("sys.argv", ["recall", "--limit", "2", "--out", str(tmp_path / "r.csv")])
     recall.main()

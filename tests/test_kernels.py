@@ -53,6 +53,7 @@ def product_is_right(linear: nn.Linear) -> None:
 needs_packing = pytest.mark.skipif(not kernels.PACKS, reason="torch cannot pack matrices here")
 
 
+@pytest.mark.slow
 @needs_packing
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_search_by_packed_products_finds_the_same(translator, beam: int, monkeypatch):

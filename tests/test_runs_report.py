@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from unittest.mock import Mock
+from unittest.mock import Mock, patch
 
 import pytest
 import sacrebleu
@@ -22,6 +22,7 @@ import annotated
 from annotated.machinery.cli.main import main
 from annotated.machinery.corpora.registry import load_pairs
 from annotated.machinery.errors import InputError
+from annotated.machinery.formats import export
 from annotated.machinery.formats.export import FORMS, export_model
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.runs import report
@@ -58,6 +59,7 @@ class Recorder:
         self.saved.append(path.name)
 
 
+@pytest.mark.slow
 def test_the_scores_are_those_of_the_checkpoint_and_change_nothing(config, tmp_path, capsys):
     """Against sacreBLEU on the corpus itself, translated by the model of the last checkpoint."""
     recorder = Recorder()
@@ -116,9 +118,9 @@ def code_in(card: str) -> str:
 
 
 def exported(translator: Translator, folder: Path) -> list[str]:
-    """The cards of copies of a model."""
+    """The cards of copies of a model; no graph is written for ONNX, which takes seconds."""
     for form in FORMS:
-        with suppress(ImportError):
+        with suppress(ImportError), patch.object(export, "_export_graph"):
             export_model(translator, form, folder / form)
     translator.save(folder / "saved")
     return [path.read_text("utf-8") for path in folder.glob("*/README.md")]
