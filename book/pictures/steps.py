@@ -48,7 +48,7 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
     room = alt.ExprRef("min(600, pow(0.8 * width / n, 2))")  # circles do not touch on a phone
     small = alt.ExprRef("width / n > 70 ? 13 : 12")
     rows = "(width / n > 52 ? 1 : width / n > 26 ? 2 : 3)"  # of words that would touch in one
-    lower = nodes.transform_calculate(y=f"datum.y - 0.5 * ((datum.start - 1) % {rows})")
+    lower = nodes.transform_calculate(below=f"datum.y - 0.5 * ((datum.start - 1) % {rows})")
     heads = alt.Chart(outputs.drop_duplicates("layer")).transform_calculate(
         label=label, top="datum.y2 + 1"
     )
@@ -62,7 +62,7 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
             x, y2, color=on_node, text="step:Q"
         ),
         lower.mark_text(baseline="top", fontSize=alt.ExprRef("width / n > 70 ? 15 : 12")).encode(
-            x, y, text="word"
+            x, alt.Y("below:Q"), text="word"
         ),
         heads.mark_text(align="left", fontSize=15, fontWeight="bold").encode(
             x=alt.value(0), y="top:Q", color=color, text="label:N"
