@@ -41,12 +41,6 @@ WRONG: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         ("return b", "return b, shift", "yours gives"),
         ("return b", "pass", "returns nothing"),
     ],
-    ("1-introduction", "wavefront"): [
-        ("layer.input(token)", "layer.input(x[len(out)])", "Each layer reads the input"),
-        ("enumerate(layers)", "enumerate(layers[:1])", "the first layer alone"),
-        ("    states, out", "    return nn.Sequential(*layers)(x)\n    states, out", "waits until"),
-        ("layer.state(states[i])", "layer.state(states[0])", "in row 0"),
-    ],
     ("2-background", "layers_between"): [
         ("((k - 1) / 2)", "(k - 1)", "half as far"),
         ("math.ceil(", "math.floor(", "round up"),

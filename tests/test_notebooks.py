@@ -142,7 +142,7 @@ def test_charts_of_an_executed_notebook_load_nothing(folder: Path, browser, tmp_
     """They are drawn without a network, and without scripts each is a picture."""
     alt = pytest.importorskip("altair", reason="needs the extra `viz`")
     nbclient = pytest.importorskip("nbclient", reason="needs the extra `test`")
-    notebook = read(folder, "7-conclusion")
+    notebook = read(folder, "2-background")
     place = {"metadata": {"path": str(ROOT / "chapters")}}
     nbclient.NotebookClient(notebook, kernel_name="python3", resources=place).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]

@@ -67,7 +67,7 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
     )
     lit = now(stops, **place).encode(x, y, color, tooltip=["kind:N", "layer", "count"])
     title = now(names, **heads)
-    small = alt.ExprRef("room > 150 ? 11 : room > 100 ? 9 : 0")
+    small = alt.ExprRef("room > 190 ? 12 : 0")
     return alt.layer(
         dots.encode(x, y),
         lit.mark_line(strokeWidth=3).encode(order="order:Q", detail="panel:N"),

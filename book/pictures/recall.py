@@ -52,7 +52,7 @@ def draw_recall(runs: pd.DataFrame, limit: int) -> alt.LayerChart:
         width="container",
         height=300,
         title=alt.Title(
-            "Contiguous convolutions need more than twice the steps per token of distance",
+            "Contiguous convolutions learn more slowly with every token of distance",
             subtitle="Stacks of eight layers, three runs of each at each distance",
         ),
         description="Steps of training against the distance, on a logarithmic axis, medians of "

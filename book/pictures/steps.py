@@ -46,12 +46,9 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
     )
     nodes = alt.Chart(outputs).transform_filter("datum.start <= n")
     room = alt.ExprRef("min(600, pow(0.8 * width / n, 2))")  # circles do not touch on a phone
-    small = alt.ExprRef("width / n < 24 ? 8 : width / n > 70 ? 13 : 11")
-    turn = {  # words that would not fit are slanted
-        "angle": alt.ExprRef("width / n > 52 ? 0 : -50"),
-        "align": alt.ExprRef("width / n > 52 ? 'center' : 'right'"),
-        "fontSize": alt.ExprRef("width / n > 70 ? 15 : 12"),
-    }
+    small = alt.ExprRef("width / n > 70 ? 13 : 12")
+    rows = "(width / n > 52 ? 1 : width / n > 26 ? 2 : 3)"  # of words that would touch in one
+    lower = nodes.transform_calculate(below=f"datum.y - 0.5 * ((datum.start - 1) % {rows})")
     heads = alt.Chart(outputs.drop_duplicates("layer")).transform_calculate(
         label=label, top="datum.y2 + 1"
     )
@@ -64,7 +61,9 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         nodes.mark_text(fontSize=small, fontWeight="bold").encode(
             x, y2, color=on_node, text="step:Q"
         ),
-        nodes.mark_text(baseline="top", **turn).encode(x, y, text="word"),
+        lower.mark_text(baseline="top", fontSize=alt.ExprRef("width / n > 70 ? 15 : 12")).encode(
+            x, alt.Y("below:Q"), text="word"
+        ),
         heads.mark_text(align="left", fontSize=15, fontWeight="bold").encode(
             x=alt.value(0), y="top:Q", color=color, text="label:N"
         ),
