@@ -33,10 +33,10 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     either = lambda phone, wide: alt.ExprRef(f"narrow ? {phone} : {wide}")
     # At every width, x has the scale of y.
     edge = alt.ExprRef("(narrow ? 5.9 : 4.4) * width / height - 2.2")
-    ticks = {"values": [-2, -1, 0, 1, 2], "tickCount": 5, "grid": False, "domain": False}
-    x = alt.X("x:Q").title("x").axis(alt.Axis(**ticks, titleAnchor="start"))
+    axis = alt.Axis(values=[-2, -1, 0, 1, 2], tickCount=5, grid=False, domain=False)
+    x = alt.X("x:Q").title(None).axis(axis)
     x = x.scale(domainMin=-2.2, domainMax=edge, nice=False)
-    y = alt.Y("y:Q").title("y").axis(alt.Axis(**ticks, titleAnchor="start", titleAngle=0))
+    y = alt.Y("y:Q").title(None).axis(axis)
     y = y.scale(domainMin=-2.2, domainMax=either(3.7, 2.2), nice=False)
     ends = {"x": x, "y": y, "x2": "zero:Q", "y2": "zero:Q"}
     frame = pd.DataFrame(keys, columns=["x", "y"]).assign(key=words, value=values, zero=0)
