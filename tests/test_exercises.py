@@ -46,12 +46,6 @@ WRONG: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         ("math.ceil(", "math.floor(", "round up"),
         ("math.ceil(D / ((k - 1) / 2))", "D / ((k - 1) / 2)", "has to be whole"),
     ],
-    ("3-2-attention", "effective_keys"): [
-        ("scores / tau", "scores * tau", "have to be divided"),
-        ("torch.special.xlogy(p, p)", "(p * p.log())", "0 · log 0"),
-        (".neg().exp()", ".neg()", "This is the entropy"),
-        ("(dim=-1).neg()", "(dim=0).neg()", "yours gives"),
-    ],
     ("3-3-feed-forward", "identity"): [
         ("torch.cat([eye, -eye])", "torch.cat([eye, 0 * eye])", "Negative numbers become 0"),
         ('"weight": both.T', '"weight": both.T.abs()', "lose their sign"),

@@ -266,22 +266,6 @@ def test_what_turns_a_unit_on(chart) -> None:
         assert sorted(found, reverse=True) == pytest.approx(top, abs=0.0051)
 
 
-@torch.no_grad()
-def test_the_rows_nearest_to_a_piece(chart) -> None:
-    opened = chart("3-4-embeddings-softmax", "Nearest to")
-    tokenizer, rows = translator().tokenizer, translator().model.src_embed[0].lut.weight
-    (ids,) = encode_source(tokenizer, ["A man is riding a bicycle."])
-    named = dict(zip(names(tokenizer, ids), ids, strict=True))
-    assert opened.values() == ["bicycle"]
-    for (piece,) in opened.by_hand():
-        near = F.cosine_similarity(rows[named[piece]], rows).topk(8)
-        pieces = names(tokenizer, near.indices.tolist())
-        marks = opened.marks("piece", "cosine of the two rows")
-        found = {row["piece"]: number(row["cosine of the two rows"]) for row in marks}
-        expected = dict(zip(pieces[1:], near.values.tolist()[1:], strict=True))
-        assert pieces[0] == piece and found == pytest.approx(expected, abs=0.0051)
-
-
 def test_the_angle_between_the_hands_depends_on_the_offset_alone(chart) -> None:
     opened = chart("3-5-positional-encoding", "Position", "Offset k")
     between: dict[str, set[str]] = {}

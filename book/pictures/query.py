@@ -33,11 +33,10 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     either = lambda phone, wide: alt.ExprRef(f"narrow ? {phone} : {wide}")
     # At every width, x has the scale of y.
     edge = alt.ExprRef("(narrow ? 5.9 : 4.4) * width / height - 2.2")
-    ticks = {"values": [-2, -1, 0, 1, 2], "tickCount": 5, "grid": False, "domain": False}
-    axis = alt.Axis(**ticks, titleAnchor="start")
-    x = alt.X("x:Q").title("first component (x)").axis(axis)
+    axis = alt.Axis(values=[-2, -1, 0, 1, 2], tickCount=5, grid=False, domain=False)
+    x = alt.X("x:Q").title(None).axis(axis)
     x = x.scale(domainMin=-2.2, domainMax=edge, nice=False)
-    y = alt.Y("y:Q").title("second component (y)").axis(axis)
+    y = alt.Y("y:Q").title(None).axis(axis)
     y = y.scale(domainMin=-2.2, domainMax=either(3.7, 2.2), nice=False)
     ends = {"x": x, "y": y, "x2": "zero:Q", "y2": "zero:Q"}
     frame = pd.DataFrame(keys, columns=["x", "y"]).assign(key=words, value=values, zero=0)
@@ -83,11 +82,11 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     beside = {"xOffset": either(0, 22), "yOffset": either(-18, 0)}
     pointing = either("'triangle-down'", "'triangle-left'")
     products = [f"({x:.3f} * query_x + {y:.3f} * query_y)" for x, y in keys.tolist()]
-    title = "['The query leans to no single key,', 'so the answer is 0']"
-    for word, meaning, product in zip(words, meanings, products, strict=True):
+    title = "['The query fits no single key best,', 'so the answer is 0']"
+    for word, product in zip(words, products, strict=True):
         rivals = ", ".join(each for each in products if each != product)
-        leans = f"['The query leans to {word},', 'so the answer leans to {meaning}']"
-        title = f"{product} > max({rivals}) ? {leans} : {title}"
+        fits = f"['The query fits the key of {word} best,', 'so its value weighs most']"
+        title = f"{product} > max({rivals}) ? {fits} : {title}"
     return alt.layer(
         square.mark_rect(fillOpacity=0, stroke=grey, strokeOpacity=0.3, aria=False),
         grid.mark_point(opacity=0, aria=False).encode(x, y).add_params(query),
@@ -115,7 +114,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         ),
         title=alt.TitleParams(
             alt.expr(f"width < 480 ? ({title}) : join({title}, ' ')"),
-            subtitle="At each key: its weight × its value. The answer is their sum.",
+            subtitle="At each key: its weight × its value. The answer is the sum.",
         ),
         description="The keys of bicycle, man and a, lines of length 1 in the plane, and a query "
         "that can be moved. The width of each line shows the key's attention weight, which is "
