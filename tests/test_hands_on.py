@@ -314,11 +314,6 @@ def test_table_1_as_curves(chart) -> None:
             digits, unit = re.fullmatch(r"([\d.]+)(\D?)", row["value"]).groups()
             assert float(digits) * units[unit] == pytest.approx(max(1, expected), rel=0.006)
         assert ("length = width" in opened.texts()) == (compared == "work")
-    opened = chart("4-why-self-attention", "Length n", "Compare")
-    opened.controls["Length n"].evaluate(SET, "96")
-    opened.controls["Compare"].evaluate(SET, "waiting")
-    opened.values()
-    assert {"recurrent: 96", "self-attention: 1"} <= set(opened.texts())
 
 
 def test_the_highest_rate_and_the_way_to_it_with_keys_alone(chart) -> None:

@@ -16,6 +16,10 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     kinds = {"self-attention": [1, 0], "recurrent": [1, 0], "convolutional": [10, 10]}
     kinds["restricted self-attention"] = [3, 6]
     columns = {  # what a curve is, and what it shows
+        "distance": [
+            "Layers or steps from end to end, without constants",
+            "Self-attention joins both ends in one layer",
+        ],
         "work": [
             "Operations of one layer, without constants",
             "Below a length of 512, bare self-attention computes less",
@@ -23,10 +27,6 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         "waiting": [
             "Operations that have to wait for one another",
             "Only recurrence has to wait at every position",
-        ],
-        "distance": [
-            "Layers or steps from end to end, without constants",
-            "Self-attention joins both ends in one layer",
         ],
     }
     compare = alt.binding_radio(options=list(columns), name="Compare ")
@@ -71,14 +71,6 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
             (below, {"align": "left", "dx": 7, "dy": 10}),
         )
     ]
-    # The sequence of n positions, with its values for the two layers of section 1.
-    two = pd.DataFrame({"layer": ["recurrent", "self-attention"], "row": [12, 30]})
-    side = {
-        "align": alt.ExprRef("length > 128 ? 'right' : 'left'"),
-        "dx": alt.ExprRef("length > 128 ? -6 : 6"),
-    }
-    yours = valued(alt.Chart(two).transform_calculate(n="length"))
-    yours = yours.transform_calculate(told="datum.layer + ': ' + format(datum.value, '.3~s')")
     equal = alt.Chart(pd.DataFrame({"what": ["length = width"]}))
     equal = equal.transform_filter("column == 'work'")
     equal = equal.transform_calculate(n="d", both="pow(d, 3)")
@@ -88,11 +80,6 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         # A line alone would have the tooltip of its first point.
         curves.mark_point(size=200, opacity=0).encode(tooltip=shown),
         *named,
-        yours.transform_filter("datum.row == 12")
-        .mark_rule(color=charts.PALETTE[6])
-        .encode(y=alt.value(0), y2=alt.value("height"), color=alt.value(charts.PALETTE[6])),
-        yours.mark_point(size=80, opacity=1),
-        yours.mark_text(fontSize=13, **side).encode(y=alt.Y("row:Q").scale(None), text="told:N"),
         equal.mark_rule(strokeDash=[4, 4], color=charts.PALETTE[6]).encode(
             x="n:Q", y="both:Q", y2=alt.value("height")
         ),  # from where they meet, down
@@ -114,7 +101,6 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         "restricted layer grow with n, the dilated convolution with its logarithm, self-attention "
         "not at all.",
     ).add_params(
-        charts.slider("length", 64, 16, 1024, 16, "Length n"),
-        alt.param("column", value="work", bind=compare),
+        alt.param("column", value="distance", bind=compare),
         *(alt.param(name, value=value) for name, value in known.items()),
     )

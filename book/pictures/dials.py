@@ -46,7 +46,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
     )
     radius = "min(50, width / 8 - 8)"
     disk = alt.ExprRef(f"pow(2 * {radius}, 2)")
-    below, small = alt.ExprRef(f"{radius} + 13"), alt.ExprRef("width < 400 ? 11 : 13")
+    below, small = alt.ExprRef(f"{radius} + 13"), alt.ExprRef("width < 400 ? 12 : 13")
 
     def hand(dials: alt.Chart, name: str, half: float, long: float) -> alt.Chart:
         shape = f"M-{half},0L-{half},-{long}L{half},-{long}L{half},0Z"

@@ -26,7 +26,7 @@ def draw_stages(
     ]
     said = [piece(i) for i in answer[0].tolist()]
     data = {
-        "title": "At the bottom stands the piece read, at the top the piece to write",
+        "title": "Each column starts as the piece read and ends as the piece to write",
         "rows": rows,
         "read": said[:-1],
         "next": said[1:],
