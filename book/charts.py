@@ -16,6 +16,9 @@ LAYERS = {
     "separable": PALETTE[4],
 }
 
+# Of a vertical axis: its title above it and not turned.
+UPRIGHT = {"titleAngle": 0, "titleAlign": "left", "titleX": -28, "titleY": -12}
+
 
 def words(pieces: list[str]) -> list[str]:
     """Pieces of a vocabulary as charts and tables name them; "…" continues a word.

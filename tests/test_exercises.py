@@ -91,14 +91,6 @@ WRONG: dict[tuple[str, str], list[tuple[str, str, str]]] = {
          "return (logits.softmax(dim=-1) - (1 - epsilon) * F.one_hot(y, K) - epsilon / K) / len(y)",
          "gradient of the mean"),
     ],
-    ("5-4-regularization", "gap"): [
-        ("1 - epsilon + epsilon / size", "1 - epsilon", "gets its share of ε too"),
-        ("(1 - epsilon + epsilon / size) / (epsilon / size)", "(1 - epsilon) / (epsilon / "
-         "(size - 1))", "not over the K - 1 others"),
-        ("(1 - epsilon + epsilon / size) / (epsilon / size)", "(1 - epsilon) / epsilon",
-         "divided among the tokens"),
-        ("return math.log(", "return (", "differ by its logarithm"),
-    ],
     ("5-4-regularization", "cost"): [
         (" - math.log(choices)", "", "This is the whole loss"),
         (" + epsilon / K", "", "a share of ε too"),

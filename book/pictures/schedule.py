@@ -14,7 +14,11 @@ def draw_rate(equation: str) -> alt.LayerChart:
     yours, papers = f"1e4 * {equation}", f"1e4 * {papers}"
     updates = alt.Chart(alt.sequence(10, 20_001, 10, as_="step"))
     x = alt.X("step:Q").title("update").scale(domain=[0, 20_000]).axis(tickCount=5)
-    y = alt.Y("rate:Q").title("learning rate (in units of 10⁻⁴)").axis(tickCount=6)
+    y = (
+        alt.Y("rate:Q")
+        .title("learning rate (in units of 10⁻⁴)")
+        .axis(tickCount=6, **charts.UPRIGHT)
+    )
     orange = charts.PALETTE[1]
     theirs = updates.transform_calculate(rate=papers).mark_line(
         strokeWidth=7, opacity=0.4, color=orange

@@ -70,7 +70,7 @@ def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
         alt.Y(f"{field}:Q")
         .title("BLEU, newstest2013 (higher is better)")
         .scale(domain=[23.4, 26.7], nice=False)
-        .axis(tickCount=6)
+        .axis(tickCount=6, **charts.UPRIGHT)
     )
     points = alt.Chart(rows).encode(across("perplexity"), up("BLEU"))
     (left, low), (right, high) = noise[["perplexity", "BLEU"]].to_numpy().tolist()
