@@ -78,13 +78,13 @@ def draw_deep(rows: pd.DataFrame) -> alt.LayerChart:
     )
     lines = chart.mark_line(strokeWidth=2).properties(data=mean).encode(tooltip=alt.value(None))
     names = (
-        chart.mark_text(align="left", dx=dx, dy=dy, fontSize=13, fontWeight=600)
+        chart.mark_text(align=align, dx=dx, dy=dy, fontSize=13, fontWeight=600)
         .encode(text=alt.datum(name), tooltip=alt.value(None))
-        .properties(data=mean[(mean["kind"] == kind) & (mean["rate"] == 0.004)])
-        for kind, name, dx, dy in (
-            ("post-norm", "post-norm", 10, 14),
-            ("post-norm, warmup", "with a warmup", -96, -4),
-            ("pre-norm", "pre-norm", 10, -14),
+        .properties(data=mean[(mean["kind"] == kind) & (mean["rate"] == rate)])
+        for kind, name, rate, align, dx, dy in (
+            ("post-norm", "post-norm", 0.002, "right", -10, -8),
+            ("post-norm, warmup", "with a warmup", 0.004, "right", -10, -4),
+            ("pre-norm", "pre-norm", 0.004, "left", 10, -14),
         )
     )
     return alt.layer(lines, chart.mark_point(size=50, filled=True, opacity=0.8), *names).properties(
