@@ -91,14 +91,11 @@ class Template(NamedTuple):
     english: str
     target: str
     words: tuple[str, str]
-    forms: dict[str, dict[str, str]]
 
     @classmethod
-    def read(
-        cls, text: str = TEMPLATES, forms: dict[str, dict[str, str]] = FORMS
-    ) -> "list[Template]":
-        lines = [map(str.strip, line.split("|")) for line in text.strip().splitlines()]
-        return [cls(kind, source, target, tuple(words.split()), forms)
+    def read(cls) -> "list[Template]":
+        lines = [map(str.strip, line.split("|")) for line in TEMPLATES.strip().splitlines()]
+        return [cls(kind, source, target, tuple(words.split()))
                 for kind, source, target, words in lines]  # fmt: skip
 
     def sources(self, nouns: Nouns) -> dict[str, list[str]]:
@@ -106,7 +103,7 @@ class Template(NamedTuple):
 
     def beginnings(self, nouns: Nouns) -> dict[str, list[str]]:
         """What is written, by the gender that it shows; the same if it shows none."""
-        return {g: [self.target.format(p=p, **self.forms[g]) for _, p in some]
+        return {g: [self.target.format(p=p, **FORMS[g]) for _, p in some]
                 for g, some in nouns.items()}  # fmt: skip
 
 
@@ -116,10 +113,10 @@ def read_nouns(half: str) -> Nouns:
             for g, rows in table.groupby("gender")}  # fmt: skip
 
 
-def interval(of: Callable[..., float], *values: np.ndarray, axes: int = 1) -> dict[str, float]:
-    """A statistic of arrays (pairs, ...) and its 95 % interval by a bootstrap over some axes."""
-    random_, sizes = np.random.default_rng(0), values[0].shape[:axes]
-    drawn = (np.ix_(*(random_.integers(0, n, n) for n in sizes)) for _ in range(1000))
+def interval(of: Callable[..., float], *values: np.ndarray) -> dict[str, float]:
+    """A statistic of arrays (pairs, ...) and its 95 % interval by a bootstrap over pairs."""
+    random_, n = np.random.default_rng(0), len(values[0])
+    drawn = (random_.integers(0, n, n) for _ in range(1000))
     found = [of(*(v[rows] for v in values)) for rows in drawn]
     low, high = np.percentile(found, [2.5, 97.5])
     return {"value": round(float(of(*values)), 4), "low": round(float(low), 4),
@@ -218,13 +215,6 @@ def tokens(translator: Translator, template: Template, noun: str) -> list[str]:
     return [token.removeprefix("▁") for token in found] + ["end"]
 
 
-def places(translator: Translator, template: Template, nouns: Nouns, word: str) -> tuple[int, int]:
-    """The positions of a word of the template and of the noun."""
-    first = next(iter(nouns.values()))[0][0]
-    found = translator.tokenizer.encode(template.english.format(n=first)).tokens
-    return found.index("▁" + word), found.index("▁" + first)
-
-
 def maps(translator: Translator, nouns: Nouns) -> Iterator[dict[str, Any]]:
     """Shares of the stream after each layer (0: the embedding), for each token of the source."""
     names = ["src_embed", *(f"encoder.layers.{n}" for n in range(translator.model.config.N))]
@@ -316,10 +306,11 @@ def weights(
     template: Template,
     nouns: Nouns,
     model: torch.nn.Module | None = None,
-    word: str = "it",
 ) -> dict[str, np.ndarray]:
-    """The weights from a word to the noun, by gender: (nouns, layers, heads)."""
-    it, noun = places(translator, template, nouns, word)
+    """The weights from “it” to the noun, by gender: (nouns, layers, heads)."""
+    first = next(iter(nouns.values()))[0][0]
+    tokens_ = translator.tokenizer.encode(template.english.format(n=first)).tokens
+    it, noun = tokens_.index("▁it"), tokens_.index("▁" + first)
     found = {}
     for gender, texts in template.sources(nouns).items():
         src = torch.tensor(encode_source(translator.tokenizer, texts))

@@ -16,9 +16,9 @@ from tiny import TOKENIZER, wild
 import benchmarks.gpu as gpu
 from annotated.data import END, PAD, START, encode_source
 from annotated.machinery.errors import InputError
-from annotated.machinery.recording import record_attention, switch_off, touch
+from annotated.machinery.recording import switch_off
 from annotated.machinery.translator import Translator
-from benchmarks import her, measure, recall
+from benchmarks import measure, recall
 from benchmarks.__main__ import main
 from benchmarks.bits import round_matrices
 from benchmarks.contenders import CONTENDERS, Annotated, Torch
@@ -238,44 +238,6 @@ def test_the_book_s_order_is_by_costs_if_they_add_up():
     order = list(Sums().greedy({head: float(cost) for head, cost in costs.items()}))
     assert [costs[head] for head in order] == list(range(20))
     assert Sums().held_out(order, 10) == [0, 45, 190]
-
-
-def test_stems_of_possessives_are_found_in_every_form():
-    assert her.stems("Sein Hund und ihre Katze mit ihrem Ball") == ["sein", "ihr", "ihr"]
-    assert her.stems("Ihnen gehört seines; die Seife seit ihrer Seite") == ["sein", "ihr"]
-
-
-def test_without_an_edge_a_head_attends_as_if_the_word_were_not_there():
-    translator = Translator(wild(TOKENIZER.get_vocab_size()), TOKENIZER)
-    model, src = translator.model, torch.tensor(encode_source(TOKENIZER, ["one two three"]))
-    name, whole, kept = "encoder.layers.1.self_attn", [], []
-    with record_attention(model) as seen, touch(model, {f"{name}.w_o:in": whole.append}):
-        model.encode(src)
-    values: list[torch.Tensor] = []
-    with her.cut(translator, "E2.2", 2, 0):
-        changes = {f"{name}.w_o:in": kept.append, f"{name}.w_v": values.append}
-        with touch(model, changes):
-            model.encode(src)
-    rest = seen[name][0, 1, 2, 1:]
-    expected = whole[0].clone()
-    expected[0, 2, 8:] = rest @ values[0][0, 1:, 8:] / rest.sum()
-    torch.testing.assert_close(kept[0], expected)
-
-
-def test_the_owner_of_a_caption_is_exchanged_with_its_article():
-    assert her.swap("A young man and a man", "man", "animal") == "A young animal and an animal"
-    assert her.owned("A girl holds her bag.") == "girl"
-    two_owners, after = "A girl and a man hold her bag.", "A girl with her child"
-    for text in (two_owners, after, "A girl, her bag and her hat", "A dog and its ball"):
-        assert her.owned(text) == ""
-
-
-def test_what_chooses_a_head_is_not_read():
-    one, two = ({line.english for line in her.german(which)} for which in her.HALVES)
-    assert one and two and not one & two
-    halves = (her.read_nouns(her.OWNERS, which) for which in her.HALVES)
-    first, second = ({noun for some in x.values() for noun, _ in some} for x in halves)
-    assert first and second and not first & second
 
 
 @pytest.mark.slow

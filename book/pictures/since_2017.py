@@ -15,96 +15,6 @@ def small_runs(text: str = "sentences") -> pd.DataFrame:
     return runs[texts == text]
 
 
-def draw_losses(
-    tried: pd.DataFrame,
-    ends: pd.DataFrame,
-    base: str,
-    shown: list[str],
-    at_rates: list[float],
-    domain: list[float],
-) -> alt.HConcatChart:
-    """The losses at every rate that was tried, and the final loss of each seed at the best.
-
-    tried, ends: with the columns model, variant, rate, seed and dev_loss
-    base: the variant that the others are compared with
-    shown: the models in order
-    at_rates, domain: least and largest loss on the left, and on the right
-    """
-    top = at_rates[1]
-    color = alt.Color("model").legend(None).scale(domain=shown, range=charts.PALETTE)
-    loss = alt.Y("dev_loss").title("loss (nats)").axis(tickCount=3)
-    rate = alt.X("rate").title("largest learning rate")
-    rate = rate.axis(values=[0.0005, 0.001, 0.002, 0.004, 0.008, 0.016])
-    told = lambda digits: alt.Tooltip("dev_loss", title="loss", format=f".{digits}f")
-    lines = (
-        alt.Chart()
-        .mark_line(point=True, clip=True)
-        .encode(
-            rate.scale(type="log", domain=[0.0004, 0.022], nice=False),
-            loss.scale(domain=at_rates, nice=False),
-            color,
-            tooltip=["model", "rate", told(2)],
-        )
-    )
-    others, paper = (
-        lines.properties(data=tried[(tried["variant"] == base) == own]) for own in (False, True)
-    )
-    failed = tried[tried["dev_loss"] > top].groupby("model", sort=False)["rate"].min()
-    failed = (failed.index.to_series() + " fails").groupby(failed).agg("\n".join)
-    marks = (
-        alt.Chart(failed.reset_index(name="told"))
-        .mark_text(align="left", baseline="top", dx=3, fontSize=12, lineBreak="\n")
-        .encode(x="rate", y=alt.value(2), text="told")
-    )
-    left = alt.layer(
-        others,
-        paper.mark_line(point=True, clip=True, strokeDash=[5, 4]),
-        marks,
-        width=320,
-        height=150,
-        title=alt.Title("After 0.3 million tokens, by rate", fontSize=13),
-    )
-    tones = [
-        {"test": f"datum.value === '{name}'", "value": tone}
-        for name, tone in zip(shown, charts.PALETTE, strict=False)
-    ]
-    rows = alt.Y("model", sort=shown, title=None).axis(
-        ticks=False,
-        domain=False,
-        minExtent=94,
-        maxExtent=94,
-        labelFontWeight=600,
-        labelColor={"condition": tones, "value": "gray"},
-        labelExpr="length(datum.label) > 15 ? split(datum.label, ' ') : datum.label",
-    )
-    across = alt.X("dev_loss").title("loss (nats)").scale(domain=domain, nice=False)
-    across = across.axis(tickCount=3, format=".2f")
-    seeds = (
-        alt.Chart(ends)
-        .mark_point(size=60, filled=True, opacity=0.8)
-        .encode(
-            across,
-            rows,
-            color,
-            alt.YOffset("seed:Q").scale(domain=[-2, 4]),
-            tooltip=["model", "seed", "rate", told(3)],
-        )
-    )
-    mean = ends[ends["variant"] == base][["dev_loss"]].mean().to_frame().T
-    right = alt.layer(
-        alt.Chart(mean).mark_rule(strokeDash=[4, 3]).encode(across),
-        seeds,
-        width=250,
-        height=150,
-        title=alt.Title("After 1.5 million tokens, at the best rate", fontSize=13),
-    )
-    means = ends.groupby("model")["dev_loss"].mean()
-    return alt.hconcat(left, right, spacing=25).properties(
-        description="Loss by learning rate, and the final loss of each seed. Mean over seeds: "
-        + "; ".join(f"{name} {loss:.2f}" for name, loss in means.items())
-    )
-
-
 def draw_lengths(texts: dict[str, tuple[pd.DataFrame, int]]) -> alt.HConcatChart:
     """Loss of the models with sinusoids and with RoPE, by the length of the texts.
 
@@ -159,7 +69,7 @@ def draw_deep(rows: pd.DataFrame) -> alt.LayerChart:
     kinds = ["post-norm", "post-norm, warmup", "pre-norm", "pre-norm, warmup"]
     chart = alt.Chart(rows).encode(
         alt.X("rate:O", title="learning rate", axis=alt.Axis(labelAngle=0)),
-        alt.Y("loss", title="loss, nats per token").axis(values=[0, 1, 2, 3]),
+        alt.Y("loss", title="loss after 300 updates (nats)").axis(values=[0, 1, 2, 3]),
         alt.Color("order", legend=None).scale(
             domain=["post-norm", "pre-norm"], range=[charts.PALETTE[0], charts.PALETTE[2]]
         ),
@@ -168,10 +78,14 @@ def draw_deep(rows: pd.DataFrame) -> alt.LayerChart:
     )
     lines = chart.mark_line(strokeWidth=2).properties(data=mean).encode(tooltip=alt.value(None))
     names = (
-        chart.mark_text(align="left", dx=dx, dy=dy, fontSize=13, fontWeight=600)
-        .encode(text="order", tooltip=alt.value(None))
-        .properties(data=mean[(mean["kind"] == order) & (mean["rate"] == rate)])
-        for order, rate, dx, dy in (("post-norm", 0.004, 10, 14), ("pre-norm", 0.004, 10, -14))
+        chart.mark_text(align=align, dx=dx, dy=dy, fontSize=13, fontWeight=600)
+        .encode(text=alt.datum(name), tooltip=alt.value(None))
+        .properties(data=mean[(mean["kind"] == kind) & (mean["rate"] == rate)])
+        for kind, name, rate, align, dx, dy in (
+            ("post-norm", "post-norm", 0.002, "right", -10, -8),
+            ("post-norm, warmup", "with a warmup", 0.004, "right", -10, -4),
+            ("pre-norm", "pre-norm", 0.004, "left", 10, -14),
+        )
     )
     return alt.layer(lines, chart.mark_point(size=50, filled=True, opacity=0.8), *names).properties(
         width="container",
