@@ -136,15 +136,6 @@ WRONG: dict[tuple[str, str], list[tuple[str, str, str]]] = {
         ("return self.dropout(weights) @ value, weights", "return weights, weights",
          "the weights times the values"),
     ],
-    ("machinery/your-own-translator", "held_out"): [
-        ("if pair[0] not in chosen]", "]", "in one of the two, once"),
-        ("    sources = sorted", "    mixed = random.Random(seed).sample(pairs, len(pairs))\n    "
-         "return mixed[25:], mixed[:25]\n    sources = sorted", "Choose sources"),
-        ("random.Random(seed)", "random", "The same seed"),
-        ("random.Random(seed)", "random.Random(1)", "Another seed"),
-        ("round(share * len(sources))", "len(sources) - round(share * len(sources))",
-         "training set's share"),
-    ],
 }  # fmt: skip
 
 

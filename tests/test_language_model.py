@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from contents import CHAPTERS
 from published_models import trained
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
@@ -534,14 +533,6 @@ def test_the_shipped_model_continues_a_text_after_the_end_of_another():
     assert 1 < 3 * one < other
     with pytest.raises(InputError, match=r"tatoeba-en.*multi30k-en-de.*translate"):
         load_language_model("multi30k-en-de")
-
-
-def test_the_page_says_what_the_command_computes_in_python(capsys):
-    page = (CHAPTERS / "command-line.md").read_text("utf-8")
-    (call,) = re.findall(r"`generator\.(generate\(text.*?)\)`", page)
-    main(["generate", "tatoeba-en", "Tom is", "--seed", "1"])
-    names = {"text": "Tom is", "generate": load_language_model("tatoeba-en").generate}
-    assert capsys.readouterr().out == eval(f"{call}, seed=1)", names) + "\n"
 
 
 @pytest.mark.slow

@@ -1,0 +1,28 @@
+"""Commands of the package with their output, as a terminal shows them."""
+
+import io
+import shlex
+from contextlib import redirect_stderr, redirect_stdout
+from html import escape
+
+from IPython.display import HTML
+
+from annotated.machinery.cli.main import main
+
+
+def printed(command: str) -> str:
+    """What a command of `annotated` prints."""
+    shown = io.StringIO()
+    with redirect_stdout(shown), redirect_stderr(shown):
+        main(shlex.split(command)[1:])
+    return shown.getvalue()
+
+
+def session(outputs: dict[str, str]) -> HTML:
+    """Commands, which may have several lines, each above its output."""
+    parts = []
+    for command, output in outputs.items():
+        typed = escape(" \\\n    ".join(line.strip() for line in command.splitlines()))
+        parts.append(f'<span class="gp">$ </span><b>{typed}</b>\n{escape(output)}'.rstrip())
+    text = "\n\n".join(parts)
+    return HTML(f'<div><div class="highlight session"><pre>{text}</pre></div></div>')
