@@ -45,7 +45,7 @@ def menu(name: str, value: Any, options: list, label: str, **more: Any) -> Any:
 
 def chart_theme() -> Any:
     """The book's theme for Altair."""
-    text = {"labelFontSize": 12, "titleFontSize": 13, "titleFontWeight": "normal"}
+    text = {"labelFontSize": 13, "titleFontSize": 13, "titleFontWeight": "normal"}
     ramp = [f"{PALETTE[0]}00", PALETTE[0]]  # from transparent, so that much stands out on any page
     config = {
         "font": "Inter, system-ui, sans-serif",
@@ -71,7 +71,7 @@ def chart_theme() -> Any:
         "axisXQuantitative": {"tickCount": 6},
         "legend": {
             **text,
-            "titleFontSize": 12,
+            "titleFontSize": 13,
             "titleOrient": "left",
             "orient": "bottom",
             "columns": 3,
