@@ -86,7 +86,8 @@ def colors() -> str:
     heads = {f"head-{i}": color for i, color in enumerate(HEADS)}
     named = " ".join(f"--{name}: {color};" for name, color in {**COLORS, **heads}.items())
     ink = "fill: color-mix(in srgb, {} 60%, var(--ink));"
-    letters = (f':is(.chart, .enlarged) text[fill="{c}" i] {{ {ink.format(c)} }}' for c in PALETTE)
+    drawn = [*PALETTE, "var(--chart-sky)"]  # and the name of a color in still charts
+    letters = (f':is(.chart, .enlarged) text[fill="{c}" i] {{ {ink.format(c)} }}' for c in drawn)
     return "\n".join([f"html {{ {named} }}", *letters, ""])
 
 
