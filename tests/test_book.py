@@ -644,13 +644,13 @@ def test_what_is_too_wide_fades_and_its_button_goes_when_it_fits(visit) -> None:
     expect(code.locator("> .wrap")).to_have_count(1)
     tab.set_viewport_size({"width": 390, "height": 900})  # a phone breaks all lines of code
     assert code.evaluate("({ firstChild: pre }) => pre.scrollWidth <= pre.clientWidth")
-    button = tab.get_by_role("button", name="All lines").first  # and shows the first ones
+    tab.goto((SITE / "chapters" / "3-assembly.html").as_uri())
+    button = tab.get_by_role("button", name="All lines").first  # of long code, the first ones show
     part = button.locator("xpath=preceding-sibling::pre")
     before = part.bounding_box()["height"]
     button.click()
     assert part.bounding_box()["height"] > before
     assert part.evaluate("(pre) => pre.scrollHeight <= pre.clientHeight + 4")
-    tab.goto((SITE / "chapters" / "3-assembly.html").as_uri())
     table = tab.locator("article .output:has(table.dataframe)[tabindex='0']").first
     expect(table).to_have_class(re.compile("fades"))
     table.evaluate("(box) => { box.scrollLeft = 1000; }")
