@@ -2,6 +2,7 @@
 
 import io
 import shlex
+import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from html import escape
 
@@ -13,7 +14,8 @@ from annotated.machinery.cli.main import main
 def printed(command: str) -> str:
     """What a command of `annotated` prints."""
     shown = io.StringIO()
-    with redirect_stdout(shown), redirect_stderr(shown):
+    with warnings.catch_warnings(), redirect_stdout(shown), redirect_stderr(shown):
+        warnings.filterwarnings("ignore", "IProgress not found")  # of tqdm, in a notebook
         main(shlex.split(command)[1:])
     return shown.getvalue()
 
