@@ -1,8 +1,8 @@
 """How well attention aligns words: `python -m benchmarks.alignments --help`.
 
-Writes alignments.json, a log of "Who is “it”?": for five models of the package, and for models of
-the same shape before training, the errors of the best head, the best layer and the diagonal on
-held-out texts, and the error of each head on the sentences on which the best were chosen.
+Writes alignments.json, a log of the front page: for the German model of the package, and for a
+model of the same shape before training, the errors of the best head, the best layer and the
+diagonal on captions on which none was chosen.
 
 Spelling reveals some links between a sentence and its translation. Two words are linked if they are
 equal, or if they begin with the same letter and share three quarters of their letters in order.
@@ -11,7 +11,6 @@ equal, or if they begin with the same letter and share three quarters of their l
 import unicodedata
 from collections import Counter
 from difflib import SequenceMatcher
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -19,23 +18,14 @@ import pandas as pd
 
 from annotated import load_pretrained, read_attention
 from annotated.machinery.corpora.registry import load_pairs
-from annotated.machinery.corpora.texts import read_lines
 from annotated.machinery.files import resource_path
 from annotated.machinery.translator import Translator
-from annotated.machinery.trees.linear import tree_to_line, words_to_line
-from annotated.machinery.trees.penn import load_trees
 from annotated.machinery.visualization.weights import merge_words
 from benchmarks.heads.study import bootstrap_ci, write_study
 from benchmarks.logs import make_parser
 from book.heads import reinitialized
 
-TEXTS = {
-    "general-en-fr": (["laws", "tatoeba", "php", "multi30k"], "fr"),  # and news, to measure on
-    "multi30k-en-de": (["multi30k"], "de"),
-    "multi30k-en-fr": (["multi30k"], "fr"),
-    "craft-parser": (["craft"], "tree"),
-}
-FIREFOX = "firefox-en-pt"
+MODEL = "multi30k-en-de"
 Hits = dict[str, np.ndarray]
 
 
@@ -120,63 +110,25 @@ def alignment_errors(chosen_on: Hits, measured_on: Hits) -> pd.DataFrame:
     )
 
 
-def head_errors(chosen_on: Hits) -> pd.DataFrame:
-    """The error of each head on the links on which the best were chosen."""
-    layers, h = chosen_on["heads"].shape[1:]
-    rows = [(i + 1, j + 1, *error(chosen_on["heads"][:, i, j], chosen_on["sentence"]))
-            for i in range(layers) for j in range(h)]  # fmt: skip
-    return pd.DataFrame(rows, columns=["layer", "head", "links", "error", "low", "high"])
-
-
-def pairs(corpus: str, split: str, lang: str) -> list[list[str]]:
-    if lang != "tree":
-        return [side[:300] for side in load_pairs(corpus, split, "en", lang)]
-    trees = load_trees(corpus, split)[:100]
-    return [[words_to_line(tree.leaves()) for tree in trees], [*map(tree_to_line, trees)]]
-
-
-def study(everyday: list[list[str]]) -> dict[str, pd.DataFrame]:
-    """The tables of the log.
-
-    everyday: English and Portuguese sentences, half of which choose and half are measured.
-    """
-    errors, heads = [], []
-    for model in [*TEXTS, FIREFOX]:
-        if model == FIREFOX:
-            half = len(everyday[0]) // 2
-            chosen = [side[:half] for side in everyday]
-            measured = {"tatoeba": [side[half:] for side in everyday]}
-        else:
-            corpora, lang = TEXTS[model]
-            parts = [pairs(corpus, "dev", lang) for corpus in corpora]
-            chosen = [[*chain(*sides)] for sides in zip(*parts, strict=True)]
-            measured = {corpus: pairs(corpus, "test", lang) for corpus in corpora}
-        if model == "general-en-fr":
-            measured["news"] = pairs("news", "dev", lang)
-        trained = load_pretrained(model)
-        tokenizers = trained.tokenizer, trained.target_tokenizer
-        untrained = Translator(reinitialized(trained.model), *tokenizers)
-        for reader, translator in {"trained": trained, "untrained": untrained}.items():
-            first = link_hits(translator, *chosen)
-            heads.append(head_errors(first).assign(reader=reader, model=model))
-            for corpus, texts in measured.items():
-                found = alignment_errors(first, link_hits(translator, *texts))
-                errors.append(found.assign(reader=reader, corpus=corpus, model=model))
-    return {"errors": pd.concat(errors), "heads": pd.concat(heads)}
+def study() -> pd.DataFrame:
+    """The table of the log: heads are chosen on the validation set and measured on the test set."""
+    chosen, measured = ([side[:300] for side in load_pairs("multi30k", split, "en", "de")]
+                        for split in ("dev", "test"))  # fmt: skip
+    trained = load_pretrained(MODEL)
+    tokenizers = trained.tokenizer, trained.target_tokenizer
+    untrained = Translator(reinitialized(trained.model), *tokenizers)
+    errors = []
+    for reader, translator in {"trained": trained, "untrained": untrained}.items():
+        found = alignment_errors(link_hits(translator, *chosen), link_hits(translator, *measured))
+        errors.append(found.assign(reader=reader, corpus="multi30k", model=MODEL))
+    return pd.concat(errors)
 
 
 def main(given: list[str] | None = None) -> None:
-    epilog = (
-        "Reads multi30k, tatoeba, news, craft, and laws and php, which have to lie in "
-        "$ANNOTATED_DATA."
-    )
-    parser = make_parser("benchmarks.alignments", __doc__, epilog)
-    parser.add_argument("english", type=Path, help=f"file of sentences for {FIREFOX}")
-    parser.add_argument("portuguese", type=Path, help="file of their translations")
+    parser = make_parser("benchmarks.alignments", __doc__, "Reads multi30k.")
     default = resource_path("results") / "alignments.json"
     parser.add_argument("--out", type=Path, default=default, help="file to write")
-    options = parser.parse_args(given)
-    write_study(options.out, study([read_lines(options.english), read_lines(options.portuguese)]))
+    write_study(parser.parse_args(given).out, {"errors": study()})
 
 
 if __name__ == "__main__":
