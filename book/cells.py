@@ -77,7 +77,7 @@ def of_what(cell: nodes.container) -> str:
     shown = cell.children[-1].astext() if len(cell.children) > 1 else ""
     if '<div class="chart"' in shown:
         return " of this chart"
-    if "<table" in shown:
+    if "<table" in shown and ' live"' not in shown:
         return " of this table"
     return " of this verdict" if VERDICT.search(cell.children[0].astext()) else ""
 

@@ -27,4 +27,4 @@ def session(outputs: dict[str, str]) -> HTML:
         typed = escape(" \\\n    ".join(line.strip() for line in command.splitlines()))
         parts.append(f'<span class="gp">$ </span><b>{typed}</b>\n{escape(output)}'.rstrip())
     text = "\n\n".join(parts)
-    return HTML(f'<div><div class="highlight session"><pre>{text}</pre></div></div>')
+    return HTML(f'<div class="session"><div class="highlight"><pre>{text}</pre></div></div>')

@@ -74,6 +74,7 @@ def test_the_code_of_a_verdict_is_folded_without_a_tag():
     [
         ("chart", '<div class="chart" data-spec="a"></div>', "the code of this chart"),
         ("table", "<table><tr><td>1</td></tr></table>", "the code of this table"),
+        ("film", '<div class="film live"><table></table></div>', "the code"),
         ('claim("s1-two", holds=holds)', "<aside>holds</aside>", "the code of this verdict"),
         ('chart\nclaim("s1-two", holds=holds)', '<div class="chart">', "the code of this chart"),
         ("print(1)", "1", "the code"),

@@ -14,8 +14,8 @@ window.playground = (() => {
     },
     scaled: {
       name: "scale",
-      options: { "by √d_k": true, none: false },
-      says: "The authors suspect that large dot products leave the softmax with tiny gradients, and divide them by √d_k.",
+      options: { "by √dₖ": true, none: false },
+      says: "The authors suspect that large dot products leave the softmax with tiny gradients, and divide them by √dₖ.",
       link: "3-2-attention.html#what-the-scale-is-for",
     },
     heads: {
