@@ -115,6 +115,9 @@ def is_folded(node: nodes.Node | None) -> bool:
     return "hide-input" in tags and "solution" not in tags and "export" not in node["cell_metadata"]
 
 
+LENGTHS = {"brief": 90, "short": 420, "medium": 760}  # letters of a paragraph
+
+
 def show_paper(cell: nodes.container) -> None:
     """Hide the call; if it shows the paper's paragraph, fold our restatement below it."""
     output, following = cell.children[-1], cell.next_node(siblings=True, descend=False)
@@ -126,8 +129,9 @@ def show_paper(cell: nodes.container) -> None:
     cell.children = [output]
     named = any("original" in each["classes"] for each in cell.document.findall(nodes.container))
     cell["classes"].append("original")
-    if len(output.next_node(nodes.paragraph).astext()) < 90:
-        cell["classes"].append("brief")
+    length = len(output.next_node(nodes.paragraph).astext())
+    # Nothing is folded to hide three lines, here or on a phone.
+    cell["classes"] += [name for name, most in LENGTHS.items() if length < most]
     for link in output.findall(nodes.reference):
         if named:  # the first quotation of the page names the paper
             link.children = [nodes.Text(link.astext().removeprefix("Vaswani et al. (2017), "))]
