@@ -91,7 +91,7 @@ class PaperStyle(UnsrtStyle):
         return sentence[title] if as_sentence else title
 
     def format_url(self, e: Entry) -> Node:
-        return href(field("url", raw=True))[e.fields["url"].split("/")[2]]
+        return href(field("url", raw=True))[e.fields.get("url", "//").split("/")[2]]
 
 
 class CitedIn(SphinxPostTransform):
