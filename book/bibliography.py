@@ -23,6 +23,7 @@ from pybtex.style import FormattedEntry
 from pybtex.style.formatting.unsrt import Style as UnsrtStyle
 from pybtex.style.labels import BaseLabelStyle
 from pybtex.style.sorting import BaseSortingStyle
+from pybtex.style.template import Node, field, href, sentence, tag
 from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
@@ -85,9 +86,19 @@ class PaperStyle(UnsrtStyle):
         formatted.text = Text(formatted.text, " ", Tag("em", entry.fields["why"], "."))
         return formatted
 
+    def format_title(self, e: Entry, which_field: str, as_sentence: bool = True) -> Node:
+        title = tag("strong")[super().format_title(e, which_field, as_sentence=False)]
+        return sentence[title] if as_sentence else title
+
+    def format_url(self, e: Entry) -> Node:
+        return href(field("url", raw=True))[e.fields.get("url", "//").split("/")[2]]
+
 
 class CitedIn(SphinxPostTransform):
-    """At the end of each entry, link the pages that cite it, by number of section or by title."""
+    """Below each entry, say why it is here, and link the pages that cite it.
+
+    A page is named by its number of section or by its title.
+    """
 
     default_priority = 6  # right after sphinxcontrib-bibtex has made the entries
     formats = ("html",)
@@ -102,6 +113,8 @@ class CitedIn(SphinxPostTransform):
             for target in use.targets:
                 citing.setdefault(target.key, set()).add(use.docname)
         for entry in self.document.findall(nodes.citation):
+            *_, why = entry[-1].findall(nodes.emphasis)
+            entry[-1].replace(why, [nodes.raw("", "<br>", format="html"), *why.children])
             there = citing.get(keys[entry["ids"][0]], set())
             links = []
             for page in (f"chapters/{name}" for name in pages()):
