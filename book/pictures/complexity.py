@@ -36,7 +36,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     dashes = alt.StrokeDash("layer:N").legend(None)
     dashes = dashes.scale(domain=list(kinds), range=list(kinds.values()))
     # From two to 4,096 positions; at their end there is room for what a curve is called.
-    ends = alt.ExprRef("pow(2, 1 + 11 * width / (width - (width < 500 ? 128 : 222)))")
+    ends = alt.ExprRef("pow(2, 1 + 11 * width / (width - (width < 500 ? 134 : 228)))")
     x = alt.X("n:Q").title("length (positions)")
     x = x.scale(type="log", base=2, domainMin=2, domainMax=ends, nice=False)
     y = alt.Y("value:Q").title(None)
@@ -71,7 +71,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         # A line alone would have the tooltip of its first point.
         curves.mark_point(size=200, opacity=0).encode(tooltip=shown),
         last.mark_text(dx=8, fontWeight="bold", **at_end).encode(text="said:N"),
-        last.mark_text(dx=48, **at_end).encode(text="name:N"),
+        last.mark_text(dx=54, **at_end).encode(text="name:N"),
         equal.mark_rule(strokeDash=[4, 4], color=charts.PALETTE[6]).encode(
             x="n:Q", y="both:Q", y2=alt.value("height")
         ),  # from where they meet, down

@@ -100,9 +100,7 @@ def draw_rows(
         says("out: dot product with\nevery row, softmax", "right + 10", "80", align="left"),
         shaded("datum.kind == 'row' && datum.row != read_row", row, gray),
         shaded("datum.kind == 'row' && datum.row == read_row", row, orange),
-        says(
-            f"{size:,} rows of {matrix.size(1)}", "(left + right) / 2", f"{125 + 27 * len(names)}"
-        ),
+        says(f"{size:,} × {matrix.size(1)}", "(left + right) / 2", f"{125 + 27 * len(names)}"),
         now(x="left - 26", y=f"{row} + 12")
         .mark_text(align="right", **bold("datum.best || datum.row == read_row"))
         .encode(

@@ -67,8 +67,8 @@ def draw_units(
         ),
         title=alt.TitleParams(
             alt.expr(f"{titles}[unit]"),
-            subtitle="Each dot is a piece in the place of bicycle. Blue: it turns the unit on, "
-            "and is among the ten nearest to what the unit adds.",
+            subtitle="Each dot: a piece in the place of bicycle. "
+            "Blue: on, and among the ten nearest to what the unit adds.",
         ),
         width="container",
         height=300,
