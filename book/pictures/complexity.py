@@ -36,7 +36,7 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     dashes = alt.StrokeDash("layer:N").legend(None)
     dashes = dashes.scale(domain=list(kinds), range=list(kinds.values()))
     # From two to 4,096 positions; at their end there is room for what a curve is called.
-    ends = alt.ExprRef("pow(2, 1 + 11 * width / (width - (width < 500 ? 134 : 228)))")
+    ends = alt.ExprRef("pow(2, 1 + 11 * width / (width - (width < 500 ? 142 : 230)))")
     x = alt.X("n:Q").title("length (positions)")
     x = x.scale(type="log", base=2, domainMin=2, domainMax=ends, nice=False)
     y = alt.Y("value:Q").title(None)
