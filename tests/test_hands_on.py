@@ -17,7 +17,7 @@ from contents import ROOT
 from torch import Tensor
 from torch.nn import functional as F
 
-from annotated.data import encode_source
+from annotated.data import encode_source, encode_target
 from annotated.machinery.formats.pretrained import load_pretrained
 from annotated.machinery.translator import Translator
 from annotated.optimizer import rate
@@ -239,31 +239,65 @@ def test_who_may_look_at_whom(chart) -> None:
 
 
 @torch.no_grad()
-def test_what_turns_a_unit_on(chart) -> None:
+def test_what_turns_a_unit_on_and_what_it_adds(chart) -> None:
     opened = chart("3-3-feed-forward", "Unit")
-    tokenizer, layer = translator().tokenizer, translator().model.encoder.layers[0]
+    tokenizer, model = translator().tokenizer, translator().model
+    layer = model.encoder.layers[0]
     (ids,) = encode_source(tokenizer, ["A man is riding a bicycle."])
     word = ids.index(tokenizer.token_to_id("▁bicycle"))
     seen: list[Tensor] = []
-    hook = lambda *call: seen.append(call[2][:, word].relu())
+    hook = lambda *call: seen.append(call[2][:, word])
     hook = layer.feed_forward.w_1.register_forward_hook(hook)
     others = torch.tensor(ids).repeat(tokenizer.get_vocab_size(), 1)
     others[:, word] = torch.arange(len(others))
     for part in others.split(1000):  # every piece in the place of the bicycle
-        layer(translator().model.src_embed(part), None)
+        layer(model.src_embed(part), None)
     hook.remove()
-    values = torch.cat(seen)  # (vocab, d_ff)
-    strongest = values[ids[word]].argmax().item()
-    named = {name: i for i, name in enumerate(names(tokenizer, range(len(values))))}
-    assert opened.values() == [str(strongest)]
+    answers = torch.cat(seen)  # (vocab, d_ff)
+    rows = model.src_embed[0].lut.weight  # (vocab, d_model)
+    called = names(tokenizer, range(len(rows)))
+    assert opened.values() == [str(answers[ids[word]].argmax().item())]
     for (unit,) in opened.by_hand():
-        assert values[ids[word], int(unit)] > 0
-        rows = opened.marks("piece", "value after the ReLU")
-        found = [number(row["value after the ReLU"]) for row in rows]
-        pieces = [named[row["piece"]] for row in rows]
-        assert found == pytest.approx(values[pieces, int(unit)].tolist(), abs=0.0051)
-        top = [value for value in values[:, int(unit)].topk(10).values.tolist() if value > 0]
-        assert sorted(found, reverse=True) == pytest.approx(top, abs=0.0051)
+        answer, value = answers[:, int(unit)], layer.feed_forward.w_2.weight[:, int(unit)]
+        likeness = F.cosine_similarity(rows, value, dim=-1)
+        assert answer[ids[word]] > 0
+        shown = {
+            (dot["piece"], number(dot["answer"]), number(dot["likeness"]))
+            for dot in opened.marks("piece", "answer", "likeness")
+        }
+        every = {
+            (piece, round(x, 2) + 0.0, round(y, 2) + 0.0)  # no -0
+            for piece, x, y in zip(called, answer.tolist(), likeness.tolist(), strict=True)
+        }
+        assert len(shown) > 150 and len(shown - every) < 5  # a hundredth is rounded otherwise
+        for scores in answer, likeness:
+            assert {called[i] for i in scores.topk(10).indices} <= {piece for piece, *_ in shown}
+
+
+@torch.no_grad()
+def test_one_matrix_reads_a_piece_and_scores_the_next(chart) -> None:
+    opened = chart("3-4-embeddings-softmax", "Last piece read")
+    tokenizer, model = translator().tokenizer, translator().model
+    source = torch.tensor(encode_source(tokenizer, ["A man is riding a bicycle."]))
+    target = torch.tensor(encode_target(tokenizer, ["Ein Mann fährt Fahrrad."]))
+    probabilities = model.generator(model(source, target[:, :-1]))[0].exp()
+    likeliest, best = (each.tolist() for each in probabilities.max(dim=-1))
+    read, written = names(tokenizer, target[0].tolist()), names(tokenizer, best)
+    title = opened.box.locator("xpath=preceding-sibling::*[1]/strong")
+
+    def check(step: int) -> None:
+        said = f"{likeliest[step]:.0%}"
+        assert title.inner_text() == (
+            f"One matrix reads “{read[step]}” and gives “{written[step]}” {said}"
+        )
+        shares = [text for text in opened.texts() if re.fullmatch(r"\d+%", text)]
+        assert said in shares and 97 <= sum(int(share[:-1]) for share in shares) <= 103
+
+    for (step,) in opened.by_hand():
+        check(int(step))
+    opened.box.locator(".pick_marks path").first.click()
+    assert opened.values() == ["0"]
+    check(0)
 
 
 def test_the_angle_between_the_hands_depends_on_the_offset_alone(chart) -> None:

@@ -18,11 +18,11 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     columns = {  # what a curve is, and what it shows
         "distance": [
             "Layers or steps from end to end, without constants",
-            "Self-attention joins both ends in one layer",
+            "Self-attention joins both ends in one layer, at any length",
         ],
         "work": [
             "Operations of one layer, without constants",
-            "Below a length of 512, bare self-attention computes less",
+            "Below a length of 512, bare self-attention computes less than recurrence",
         ],
         "waiting": [
             "Operations that have to wait for one another",
@@ -35,42 +35,33 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     )
     dashes = alt.StrokeDash("layer:N").legend(None)
     dashes = dashes.scale(domain=list(kinds), range=list(kinds.values()))
-    x = alt.X("n:Q").title("length (positions)").scale(type="log", base=2)
-    y = alt.Y("value:Q").title(None).scale(type="log")
+    # From two to 4,096 positions; at their end there is room for what a curve is called.
+    ends = alt.ExprRef("pow(2, 1 + 11 * width / (width - (width < 500 ? 142 : 230)))")
+    x = alt.X("n:Q").title("length (positions)")
+    x = x.scale(type="log", base=2, domainMin=2, domainMax=ends, nice=False)
+    y = alt.Y("value:Q").title(None)
+    y = y.scale(type="log", domainMin=alt.ExprRef("column == 'work' ? 1000 : 0.6"), nice=False)
     short = "replace(format(datum.value, '~s'), 'G', 'B')"
     shades = [charts.LAYERS[kind.split()[0]] for kind in kinds]
     valued = lambda chart: chart.transform_calculate(value=table.replace("\n", " ")).encode(
-        x.axis(values=[4**e for e in range(1, 7)]),
+        x.axis(values=[8, 64, 512, 4096], grid=False, titleAnchor="end"),
         y.axis(values=[10**e for e in range(11)], labelExpr=short),
         alt.Color("layer:N").scale(domain=list(kinds), range=shades).legend(None),
     )
     curves = valued(alt.Chart(points))
     shown = ["layer", alt.Tooltip("n:Q", format=".0f"), alt.Tooltip("value:Q", format=".3~s")]
-    # Where each curve is named: above its point, to the left, or below it, to the right.
-    above = [
-        ("work", "convolutional", 48, "convolutional"),
-        ("waiting", "recurrent", 128, "recurrent"),
-        ("waiting", "self-attention", 4096, "self-attention, convolutional, restricted"),
-        ("distance", "recurrent", 256, "recurrent"),
-        ("distance", "convolutional", 2048, "dilated convolution"),
-        ("distance", "self-attention", 4096, "self-attention"),
-    ]
-    below = [
-        ("work", "recurrent", 600, "recurrent"),
-        ("work", "self-attention", 181, "self-attention"),
-        ("work", "restricted self-attention", 600, "restricted"),
-        ("distance", "restricted self-attention", 64, "restricted"),
-    ]
-    named = [
-        curves.properties(data=pd.DataFrame(places, columns=["shown", "layer", "n", "name"]))
-        .transform_filter("datum.shown == column")
-        .mark_text(aria=False, fontSize=13, **place)
-        .encode(text="name:N")
-        for places, place in (
-            (above, {"align": "right", "dy": -10}),
-            (below, {"align": "left", "dx": 7, "dy": 10}),
-        )
-    ]
+    last = curves.properties(data=pd.DataFrame({"layer": list(kinds), "n": 4096}))
+    together = "column == 'waiting' && datum.layer != 'recurrent'"  # on one line
+    last = last.transform_filter(f"!({together}) || datum.layer == 'self-attention'")
+    dilated = "column == 'distance' && datum.layer == 'convolutional'"
+    last = last.transform_calculate(
+        said="column == 'work' ? replace(format(datum.value, '.2s'), 'G', 'B') : "
+        "format(datum.value, ',.0f')",
+        name=f"{together} ? 'all others' : {dilated} ? (width < 500 ? 'dilated conv.' : "
+        "'dilated convolution') : width < 500 && datum.layer == 'restricted self-attention' ? "
+        "'restricted' : datum.layer",
+    )
+    at_end = {"align": "left", "fontSize": 13, "aria": False}
     equal = alt.Chart(pd.DataFrame({"what": ["length = width"]}))
     equal = equal.transform_filter("column == 'work'")
     equal = equal.transform_calculate(n="d", both="pow(d, 3)")
@@ -79,14 +70,15 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         curves.mark_line(strokeWidth=3).encode(dashes),
         # A line alone would have the tooltip of its first point.
         curves.mark_point(size=200, opacity=0).encode(tooltip=shown),
-        *named,
+        last.mark_text(dx=8, fontWeight="bold", **at_end).encode(text="said:N"),
+        last.mark_text(dx=54, **at_end).encode(text="name:N"),
         equal.mark_rule(strokeDash=[4, 4], color=charts.PALETTE[6]).encode(
             x="n:Q", y="both:Q", y2=alt.value("height")
         ),  # from where they meet, down
         equal.mark_text(y=alt.ExprRef("height - 10"), dx=5, align="left", fontSize=13).encode(
             x="n:Q", text="what"
         ),
-        alt.Chart(pd.DataFrame([{}])).mark_text(align="left", x=0, y=-10, fontSize=13, text=unit),
+        alt.Chart(pd.DataFrame([{}])).mark_text(align="left", x=0, y=-22, fontSize=13, text=unit),
         title=alt.TitleParams(
             alt.expr(f"{columns}[column][1]"),
             subtitle="Vectors of 512 numbers (the width), neighborhoods of 3.",

@@ -28,12 +28,12 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         bind={axis: alt.binding_range(**slider, name=f"query, {axis} ") for axis in "xy"},
     )
     scale = alt.binding_checkbox(name="divide the scores by √2 ")
-    # The plane is a square. The strip of values is at its right, or above it in a narrow picture.
-    narrow = alt.param("narrow", expr="width < 620")
+    # The plane is a square. The strip of values is beside it, or above it in a narrow picture.
+    narrow = alt.param("narrow", expr="width < 690")
     either = lambda phone, wide: alt.ExprRef(f"narrow ? {phone} : {wide}")
     # At every width, x has the scale of y.
     edge = alt.ExprRef("(narrow ? 5.9 : 4.4) * width / height - 2.2")
-    axis = alt.Axis(values=[-2, -1, 0, 1, 2], tickCount=5, grid=False, domain=False)
+    axis = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
     x = alt.X("x:Q").title(None).axis(axis)
     x = x.scale(domainMin=-2.2, domainMax=edge, nice=False)
     y = alt.Y("y:Q").title(None).axis(axis)
@@ -61,14 +61,14 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         channel("weight:Q").legend(None).scale(domain=[0, 1], range=sizes)
     )
     on_strip = lambda data, value: data.transform_calculate(
-        along=f"narrow ? 0.4 + 1.6 * {value} : 3.5",
-        strip=f"narrow ? 2.95 : 1.6 * {value}",
+        along=f"narrow ? 0.4 + 1.6 * {value} : 4.6 + 1.45 * {value}",
+        strip="narrow ? 2.95 : 0",
     ).encode(x="along:Q", y="strip:Q")
     strip = on_strip(scored, "datum.value")
     answer = on_strip(scored.transform_filter(f"datum.key == '{words[0]}'"), "datum.answer")
     told = answer.transform_calculate(told="'answer ' + format(datum.answer, '.2f')")
     arrow = alt.Chart(pd.DataFrame({"zero": [0]})).transform_calculate(x="query_x", y="query_y")
-    corner = arrow.transform_calculate(along="narrow ? -2.2 : 3.5", strip="narrow ? 2.95 : 2")
+    corner = arrow.transform_calculate(along="narrow ? -2.2 : 2.45", strip="narrow ? 2.95 : 0")
     square = alt.Chart(pd.DataFrame({"low": [-2.2], "high": [2.2]})).encode(
         x="low:Q", x2="high:Q", y="low:Q", y2="high:Q"
     )
@@ -77,10 +77,6 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     colored = alt.Color("key:N", legend=None).scale(domain=words, range=[blue, green, grey])
     tip = {"filled": True, "opacity": 1}
     aside = alt.ExprRef("query_x > 1.5 ? -14 : 0")
-    inwards = {"align": either("'center'", "'right'"), "dx": either(0, -18), "dy": either(18, -8)}
-    outwards = {"align": either("'center'", "'left'"), "dx": either(0, 34), "dy": either(-34, 0)}
-    beside = {"xOffset": either(0, 22), "yOffset": either(-18, 0)}
-    pointing = either("'triangle-down'", "'triangle-left'")
     products = [f"({x:.3f} * query_x + {y:.3f} * query_y)" for x, y in keys.tolist()]
     title = "['The query fits no single key best,', 'so the answer is 0']"
     for word, product in zip(words, products, strict=True):
@@ -104,12 +100,10 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         ),
         strip.mark_line(color=grey, strokeWidth=1),
         strip.mark_circle(opacity=1).encode(colored, sized(alt.Size, [20, 500])),
-        strip.mark_text(fontSize=13, lineBreak="\n", **inwards).encode(colored, text="meaning:N"),
-        corner.mark_text(fontSize=13, align=either("'left'", "'center'"), text="values").encode(
-            x="along:Q", y="strip:Q"
-        ),
-        answer.mark_point(shape=pointing, **beside, size=180, **tip, color=orange),
-        told.mark_text(fontSize=either(15, 18), fontWeight="bold", color=orange, **outwards).encode(
+        strip.mark_text(fontSize=13, lineBreak="\n", dy=22).encode(colored, text="meaning:N"),
+        corner.mark_text(fontSize=13, align="left", text="values").encode(x="along:Q", y="strip:Q"),
+        answer.mark_point(shape="triangle-down", yOffset=-18, size=180, **tip, color=orange),
+        told.mark_text(dy=-36, fontSize=either(15, 20), fontWeight="bold", color=orange).encode(
             text="told:N"
         ),
         title=alt.TitleParams(

@@ -1,0 +1,78 @@
+"""What turns a unit on and what it adds, for section 3.3."""
+
+import altair as alt
+import pandas as pd
+import torch
+from torch import Tensor
+
+from book import charts
+
+
+def draw_units(
+    answers: Tensor, likeness: Tensor, units: list[int], here: int, names: list[str]
+) -> alt.LayerChart:
+    """Pieces by what they do to a unit and by how much its value is like them; a unit at a time.
+
+    answers: (pieces, units), a unit's number before the ReLU
+    likeness: (units, pieces), the cosine of the unit's value and a piece
+    here: the piece for which the units are on
+    """
+    torch.manual_seed(0)
+    some = torch.randperm(len(names))[:150].tolist()  # of those in gray
+    rows, titles, labels = [], {}, []
+    for unit in units:
+        at = lambda i, unit=unit: (answers[i, unit].item(), likeness[unit, i].item())
+        most = answers[:, unit].topk(10).indices.tolist()
+        near = likeness[unit].topk(10).indices.tolist()
+        both = {i for i in most if i in near and answers[i, unit] > 0}
+        named = {*most[:2], *(i for i in most[:4] if i in both), here}
+        two = [names[i] for i in most[:2]]
+        added = [names[i] for i in most[:2] if i in both]
+        adds = ["neither", f"more of {''.join(added)} alone", "more of both"][len(added)]
+        titles[str(unit)] = f"Unit {unit} responds most to {' and '.join(two)}, and adds {adds}"
+        labels.append(f"{unit}: {', '.join(two)}")
+        for i in sorted({*some, *near, *most, here}):
+            x, y = at(i)
+            beside = [(right - x, abs(up - y)) for right, up in map(at, named)]
+            left = any(0 < right < 1.6 and up < 0.035 for right, up in beside)
+            rows.append((unit, names[i], round(x, 2), round(y, 2), i in both, i in named, left))
+    fields = ["unit", "piece", "answer", "likeness", "both", "named", "left"]
+    x = alt.X("answer:Q").title("the unit’s number before the ReLU")
+    x = x.scale(domainMin=-8, domainMax=alt.ExprRef("width < 400 ? 7.5 : 6.2"), nice=False)
+    y = alt.Y("likeness:Q").title("likeness to what the unit adds (cosine)")
+    y = y.scale(domain=[-0.3, 0.6], nice=False)
+    seen = alt.Chart(pd.DataFrame(rows, columns=fields)).transform_filter("datum.unit == unit")
+    seen = seen.encode(
+        x.axis(grid=False, titleAnchor="end"), y.axis(**charts.UPRIGHT, format="~g", tickCount=5)
+    )
+    blue, *_, gray = charts.PALETTE
+    both = lambda one, other: alt.condition("datum.both", alt.value(one), alt.value(other))
+    named = {"fontSize": 15, "fontWeight": 600}
+    zero = alt.Chart(pd.DataFrame([{"answer": 0}])).encode(x)
+    return alt.layer(
+        zero.mark_rule(color=gray),
+        zero.mark_text(align="right", dx=-8, y=8, fontSize=13, text="← off"),
+        zero.mark_text(align="left", dx=8, y=8, fontSize=13, text="on →"),
+        seen.mark_circle().encode(
+            color=both(blue, gray),
+            opacity=both(1, 0.45),
+            size=both(130, 30),
+            tooltip=["piece", "answer", "likeness"],
+        ),
+        *(
+            seen.transform_filter(f"datum.named && {side}")
+            .mark_text(align=align, dx=dx, **named)
+            .encode(color=both(blue, gray), text="piece")
+            for side, align, dx in (("datum.left", "right", -11), ("!datum.left", "left", 11))
+        ),
+        title=alt.TitleParams(
+            alt.expr(f"{titles}[unit]"),
+            subtitle="Each dot: a piece in the place of bicycle. "
+            "Blue: on, and among the ten nearest to what the unit adds.",
+        ),
+        width="container",
+        height=300,
+        description="Pieces of the vocabulary, for one unit at a time: to the right, those that "
+        "turn it on when they replace bicycle, and above, those that are like what it adds. For "
+        "the strongest unit, bike and bicycle stand alone at the upper right, far from all others.",
+    ).add_params(charts.menu("unit", units[0], units, "Unit", labels=labels))
