@@ -53,7 +53,11 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
 
     turned = alt.ExprRef(f"{radius} - 2")
     first = once.transform_filter(alt.datum.pair % 4 == 0).mark_text(
-        align="left", dx=alt.ExprRef("-width / 8"), dy=alt.ExprRef(f"-{radius}"), fontWeight=600
+        align="left",
+        dx=alt.ExprRef("-width / 8"),
+        dy=alt.ExprRef(f"-{radius}"),
+        fontSize=13,
+        fontWeight=600,
     )
     return alt.layer(
         once.mark_point(shape="circle", size=disk, filled=False, color=grey, strokeWidth=1),
@@ -68,7 +72,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         once.mark_point(size=50, opacity=1, color=blue),
         title=alt.Title(
             "Fast hands distinguish neighbors, slow hands distant positions",
-            subtitle="Blue: a position. Orange: k later. Below: the tokens of a full turn.",
+            subtitle="Blue: a position. Orange: k later. Below: tokens per turn.",
         ),
         description="Eight dials with two hands each, one for the position and one for the "
         "position k later. The first hand makes a full turn in about 6 tokens, each next one in "
