@@ -23,6 +23,8 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
     pos = charts.slider("pos", 45, 0, 60, 1, "Position")
     k = charts.slider("k", 8, 0, 20, 1, "Offset k")
     blue, orange, *_, grey = charts.PALETTE
+    color = alt.Color("hand:N", legend=None)
+    color = color.scale(domain=["position", "k later"], range=[blue, orange])
     dials = (
         alt.Chart(hands)
         .transform_calculate(
@@ -45,11 +47,12 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
     disk = alt.ExprRef(f"pow(2 * {radius}, 2)")
     below, small = alt.ExprRef(f"{radius} + 13"), alt.ExprRef("width < 400 ? 12 : 13")
 
-    def hand(dials: alt.Chart, color: str, half: float, long: float) -> alt.Chart:
+    def hand(dials: alt.Chart, name: str, half: float, long: float) -> alt.Chart:
         shape = f"M-{half},0L-{half},-{long}L{half},-{long}L{half},0Z"
         size = alt.ExprRef(f"pow(2 * {radius} - 3, 2)")
-        drawn = dials.mark_point(shape=shape, size=size, opacity=1, color=color)
-        return drawn.encode(angle=alt.Angle("angle:Q", scale=None))
+        drawn = dials.transform_calculate(hand=f"'{name}'")
+        drawn = drawn.mark_point(shape=shape, size=size, opacity=1)
+        return drawn.encode(color=color, angle=alt.Angle("angle:Q", scale=None))
 
     turned = alt.ExprRef(f"{radius} - 2")
     first = once.transform_filter(alt.datum.pair % 4 == 0).mark_text(
@@ -67,8 +70,8 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
             theta=alt.Theta("begin:Q", scale=None, stack=None), theta2="end:Q"
         ),
         # Shorter and wider, so that both are seen when they coincide.
-        hand(later, orange, 0.075, 0.75),
-        hand(here, blue, 0.03, 1),
+        hand(later, "k later", 0.075, 0.75),
+        hand(here, "position", 0.03, 1),
         once.mark_point(size=50, opacity=1, color=blue),
         title=alt.Title(
             "Fast hands distinguish neighbors, slow hands distant positions",
