@@ -690,7 +690,7 @@ def test_a_chart_opens_as_large_as_the_window_and_as_it_was_set(visit) -> None:
     assert large.bounding_box()["width"] > 1.5 * box["width"]
     slider = dialog.locator("input[type=range]").first
     assert slider.input_value() == slider.get_attribute("max")
-    said = large.locator("text", has_text="at most")
+    said = large.locator("text", has_text="warmup of")
     before = said.inner_html()
     slider.press("Home")
     expect(said).not_to_have_text(before)

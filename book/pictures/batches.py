@@ -47,7 +47,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
                 sides = zip(SIDES.items(), lengths[pair].tolist(), widest.tolist(), strict=True)
                 for (side, sign), size, end in sides:
                     row = {"order": order, "batch": number, "side": side, "top": top}
-                    row["bottom"] = top + 1
+                    row["bottom"] = top + 2 / 3
                     for what, first, last in ("pieces", 0, size), ("padding", size, end):
                         ends = {"from": middle + sign * first, "to": middle + sign * last}
                         bars.append({**row, "what": what, "count": last - first, **ends})
@@ -55,43 +55,48 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
             top += 2  # a gap between batches
         padding = 1 - lengths.sum() / positions
         told = f"{order}, {len(batches)} batches"
-        notes.append({"from": middle, "padding": f"{padding:.0%} padding", "order": told})
+        notes.append({"from": middle - 41, "padding": f"{padding:.0%} padding", "order": told})
     names = pd.DataFrame(
         [(middle + 15 * sign, side) for middle in (-44, 44) for side, sign in SIDES.items()],
         columns=["from", "side"],
     )
 
     ticks = alt.Axis(
-        values=[-74, -44, -14, 14, 44, 74], labelExpr="abs(abs(datum.value) - 44)", grid=False
+        values=[-74, -44, -14, 14, 44, 74],
+        labelExpr="abs(abs(datum.value) - 44)",
+        grid=False,
+        titleAnchor="end",
     )
     across = alt.X("from:Q").title("pieces").axis(ticks).scale(domain=[-85, 85], nice=False)
     colors = alt.Scale(domain=["pieces", "padding"], range=[charts.PALETTE[0], "#80808070"])
     font = alt.ExprRef("width < 400 ? 12 : 14")
     noted = alt.Chart(pd.DataFrame(notes))
-    named = alt.Chart(names).encode(across, y=alt.value(-8), text="side:N")
+    named = alt.Chart(names).encode(across, y=alt.value(-11), text="side:N")
     return alt.layer(
         alt.Chart(pd.DataFrame(bars))
         .mark_rect()
         .encode(
             across,
-            alt.Y("top:Q").axis(None).scale(reverse=True),
+            alt.Y("top:Q").axis(None).scale(domain=[116, 0]),
             alt.Color("what:N").title(None).scale(colors).legend(orient="top", offset=72),
             x2="to:Q",
             y2="bottom:Q",
             tooltip=["order:N", "batch:Q", "side:N", "what:N", "count:Q"],
         ),
-        noted.mark_text(fontSize=20, fontWeight="bold").encode(
+        noted.mark_text(align="left", fontSize=20, fontWeight="bold").encode(
             across, y=alt.value(-48), text="padding:N"
         ),
-        noted.mark_text(fontSize=font).encode(across, y=alt.value(-27), text="order:N"),
-        named.mark_text(fontSize=12, color=charts.PALETTE[6]),
+        noted.mark_text(align="left", fontSize=font).encode(
+            across, y=alt.value(-27), text="order:N"
+        ),
+        named.mark_text(fontSize=12),
         usermeta={"columns": 2},
         title=alt.Title(
             "Similar lengths in a batch more than halve the padding",
             subtitle="100 pairs, at most 400 pieces on each side of a batch",
         ),
         width="container",
-        height=280,
+        height=348,
         description="A hundred sentence pairs as horizontal bars, stacked into batches, twice. In "
         "random order the batches are wide, and more than a third of their positions are padding. "
         "By similar length the same pairs fill fewer batches, with less than half as much padding.",

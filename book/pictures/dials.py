@@ -23,9 +23,8 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
     pos = charts.slider("pos", 45, 0, 60, 1, "Position")
     k = charts.slider("k", 8, 0, 20, 1, "Offset k")
     blue, orange, *_, grey = charts.PALETTE
-    color = alt.Color("hand:N").title(None)
+    color = alt.Color("hand:N", legend=None)
     color = color.scale(domain=["position", "k later"], range=[blue, orange])
-    color = color.legend(symbolType="M-1,-0.2L1,-0.2L1,0.2L-1,0.2Z", symbolSize=200)
     dials = (
         alt.Chart(hands)
         .transform_calculate(
@@ -33,7 +32,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
             row="floor(datum.pair / 4)",
             end="datum.angle * PI / 180",
             begin="datum.end - (k * pow(10000, -datum.pair / 8)) % (2 * PI)",
-            wave="format(2 * PI * pow(10000, datum.pair / 8), ',.0f') + ' tokens'",
+            wave="format(2 * PI * pow(10000, datum.pair / 8), ',.0f')",
         )
         .encode(
             alt.X("column:Q").axis(None).scale(domain=[-0.5, 3.5], nice=False),
@@ -44,7 +43,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
     once, here, later = (
         dials.transform_filter(alt.datum.position == at) for at in (0, pos, pos + k)
     )
-    radius = "min(50, width / 8 - 8)"
+    radius = "min(60, width / 8 - 8)"
     disk = alt.ExprRef(f"pow(2 * {radius}, 2)")
     below, small = alt.ExprRef(f"{radius} + 13"), alt.ExprRef("width < 400 ? 12 : 13")
 
@@ -56,9 +55,17 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         return drawn.encode(color=color, angle=alt.Angle("angle:Q", scale=None))
 
     turned = alt.ExprRef(f"{radius} - 2")
+    first = once.transform_filter(alt.datum.pair % 4 == 0).mark_text(
+        align="left",
+        dx=alt.ExprRef("-width / 8"),
+        dy=alt.ExprRef(f"-{radius}"),
+        fontSize=13,
+        fontWeight=600,
+    )
     return alt.layer(
         once.mark_point(shape="circle", size=disk, filled=False, color=grey, strokeWidth=1),
-        once.mark_text(dy=below, color=grey, fontSize=small).encode(text="wave:N"),
+        once.mark_text(dy=below, fontSize=small).encode(text="wave:N"),
+        first.encode(text=alt.condition("datum.pair < 4", alt.value("fast"), alt.value("slow"))),
         later.mark_arc(radius=0, radius2=turned, color=orange, opacity=0.25).encode(
             theta=alt.Theta("begin:Q", scale=None, stack=None), theta2="end:Q"
         ),
@@ -68,12 +75,12 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         once.mark_point(size=50, opacity=1, color=blue),
         title=alt.Title(
             "Fast hands distinguish neighbors, slow hands distant positions",
-            subtitle="Below each dial: the length of a full turn",
+            subtitle="Blue: a position. Orange: k later. Below: tokens per turn.",
         ),
         description="Eight dials with two hands each, one for the position and one for the "
         "position k later. The first hand makes a full turn in about 6 tokens, each next one in "
         "three times as many, the last in about 20,000. In each dial the angle between the two "
         "hands depends on k and not on the position.",
         width="container",
-        height=270,
+        height=300,
     ).add_params(pos, k)

@@ -13,7 +13,12 @@ def draw_rate(equation: str) -> alt.LayerChart:
     papers = equation.replace("d_model", "512").replace("warmup", "4000")
     yours, papers = f"1e4 * {equation}", f"1e4 * {papers}"
     updates = alt.Chart(alt.sequence(10, 20_001, 10, as_="step"))
-    x = alt.X("step:Q").title("update").scale(domain=[0, 20_000]).axis(tickCount=5)
+    x = (
+        alt.X("step:Q")
+        .title("update")
+        .scale(domain=[0, 20_000])
+        .axis(tickCount=5, titleAnchor="end")
+    )
     y = (
         alt.Y("rate:Q")
         .title("learning rate (in units of 10⁻⁴)")
@@ -25,7 +30,7 @@ def draw_rate(equation: str) -> alt.LayerChart:
     )
     top = alt.Chart(alt.Data(values=[{}])).transform_calculate(step="warmup")
     top = top.transform_calculate(rate=yours).transform_calculate(
-        text="'warmup of ' + format(warmup, ',') + ': at most ' + format(datum.rate, '.1f')",
+        text="'warmup of ' + format(warmup, ',') + ': peak ' + format(datum.rate, '.1f')",
         room="1.3 * datum.rate",
     )
     late = "datum.step > (width < 400 ? 8000 : 14000)"  # no room at the right
@@ -33,8 +38,9 @@ def draw_rate(equation: str) -> alt.LayerChart:
     beside = {
         name: alt.ExprRef(f"{late} ? {left} : {right}") for name, (left, right) in beside.items()
     }
-    named = alt.Chart(alt.Data(values=[{"step": 2500}])).transform_calculate(
-        rate=papers, text="'the paper’s base model'"
+    base = alt.Chart(alt.Data(values=[{"step": 4000}])).transform_calculate(rate=papers)
+    base = base.transform_filter("warmup != 4000 || d_model != 512").transform_calculate(
+        text="'the paper’s base model: peak ' + format(datum.rate, '.1f')"
     )
     return alt.layer(
         theirs.encode(x, y),
@@ -42,7 +48,8 @@ def draw_rate(equation: str) -> alt.LayerChart:
         top.mark_point(opacity=0).encode(x, y="room:Q"),  # above the highest point
         top.mark_point(size=90, opacity=1).encode(x, y),
         top.mark_text(**beside, fontSize=13).encode(x, y, text="text:N"),
-        named.mark_text(align="left", dx=16, dy=24, fontSize=13, color=orange).encode(
+        base.mark_point(size=90, opacity=1, color=orange).encode(x, y),
+        base.mark_text(align="left", dx=12, dy=-6, fontSize=13, color=orange).encode(
             x, y, text="text:N"
         ),
         title="A shorter warmup peaks higher and joins the same curve",

@@ -11,11 +11,16 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     loss: an expression of Vega with the letters `epsilon`, `size` and `datum.p`
     right: the part of the target that the right token has, as an expression without `datum.p`
     """
-    blue, orange, *_, grey = charts.PALETTE
+    blue, orange, *_ = charts.PALETTE
     ticks = [0, 0.2, 0.4, 0.6, 0.8, 1]
-    x = alt.X("p:Q").title("probability of the right token").axis(values=ticks)
+    x = alt.X("p:Q").title("probability of the right token").axis(values=ticks, titleAnchor="end")
     x = x.scale(domain=[0, 1.02], nice=False)
-    y = alt.Y("loss:Q").title("loss (nats)").axis(tickCount=5).scale(domain=[0, 5])
+    y = (
+        alt.Y("loss:Q")
+        .title("loss (nats)")
+        .axis(tickCount=4, **charts.UPRIGHT | {"titleY": -6})
+        .scale(domain=[0, 4])
+    )
     curve = alt.Chart(alt.sequence(-4, 14, 0.05, as_="z")).mark_line(clip=True)
     curve = curve.transform_calculate(p="1 / (1 + exp(-datum.z))").transform_calculate(loss=loss)
     target = alt.Chart(alt.Data(values=[{"from": 0}])).transform_calculate(p=right)
@@ -28,18 +33,18 @@ def draw_smoothed_loss(loss: str, right: str) -> alt.LayerChart:
     names = [
         target.transform_calculate(name=f"'{name} ' + format({share}, '.2f')")
         .mark_text(align=align, fontSize=12, color=color)
-        .encode(x=alt.value(place), y=alt.value(-44), text="name:N")
+        .encode(x=alt.value(place), y=alt.value(-50), text="name:N")
         for name, share, align, color, place in (
             ("the target: right token", "datum.p", "left", blue, 0),
-            ("all others", "1 - datum.p", "right", grey, "width"),
+            ("all others", "1 - datum.p", "right", alt.Undefined, "width"),
         )
     ]
     sizes = {"10": 10, "1,000": 1000, "37,000": 37_000}
     return alt.layer(
         curve.encode(x, y, order="p:Q"),
-        target.mark_bar(height=18).encode(x="from:Q", x2="p:Q", y=alt.value(-26)),
-        rest.encode(x, x2="one:Q", y=alt.value(-26)),
-        best.mark_rule(color=orange, strokeDash=[4, 3]).encode(x, y, y2=alt.value(-17)),
+        target.mark_bar(height=18).encode(x="from:Q", x2="p:Q", y=alt.value(-32)),
+        rest.encode(x, x2="one:Q", y=alt.value(-32)),
+        best.mark_rule(color=orange, strokeDash=[4, 3]).encode(x, y, y2=alt.value(-23)),
         best.mark_point(color=orange, size=110, opacity=1).encode(x, y),
         said.mark_text(align="right", dx=-10, dy=over, fontSize=13, color=orange).encode(
             x, y, text="text:N"

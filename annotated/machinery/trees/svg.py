@@ -12,11 +12,12 @@ from annotated.machinery.trees.penn import is_tag
 if TYPE_CHECKING:
     from nltk import Tree
 
-_LETTER, _LEVEL = 8, 44  # pixels: width of a letter, height of a level
+_LETTER, _LEVEL = 8, 40  # pixels: width of a letter, height of a level
+_DOTS = ' stroke-dasharray="2 3"'
 _STYLE = (
     ".tree{max-width:100%;height:auto;color:inherit;font:13px system-ui,sans-serif}"
     ".tree text{fill:currentColor;text-anchor:middle}.tree line{stroke:currentColor;opacity:.45}"
-    ".tree-tag{font-size:11px;opacity:.75}.tree-phrase{font-weight:600}"
+    ".tree-tag{opacity:.85}.tree-phrase{font-weight:600}"
     f".tree text.tree-wrong{{font-weight:600;fill:color-mix(in srgb,{COLORS['vermilion']} 70%,"
     "currentColor)}"
 )
@@ -57,17 +58,17 @@ def tree_svg(tree: "Tree", compared: Union["Tree", None] = None) -> str:
         if is_tag(node):
             width = _LETTER * max(len(node.label()), len(node[0])) + 14
             x, right = right + width / 2, right + width
-            draw_line(x, y + 6, x, bottom, ' stroke-dasharray="2 3"')
+            draw_line(x, y + 6, x, bottom, _DOTS)
             draw_text(x, bottom + 16, node[0], "tree-word")
             draw_text(x, y, node.label(), "tree-tag")
             return x, start + 1
         below, end = [], start
         for child in node:
             x, end = draw(child, level + 1, end)
-            below.append(x)
-        middle = (below[0] + below[-1]) / 2
-        for x in below:
-            draw_line(middle, y + 6, x, y + _LEVEL - 14)
+            below.append((x, is_tag(child) and not child.label()[0].isalpha()))
+        middle = (below[0][0] + below[-1][0]) / 2
+        for x, punctuation in below:
+            draw_line(middle, y + 6, x, y + _LEVEL - 14, _DOTS * punctuation)
         label = re.split("[-=]", node.label())[0]
         shared = take_bracket(left, (label, start, end), rules) or not rules.counts(label)
         draw_text(middle, y, node.label(), "tree-phrase" if shared else "tree-wrong")
