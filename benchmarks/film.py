@@ -91,8 +91,8 @@ fewer checkpoints:
       --updates 19000 --save-updates 500 --log-updates 70
   python -m benchmarks.film runs/film --out data/results/film.json
 
---average 100000 keeps every checkpoint. The loss is that of the run's log, measured on the development
-sentences at each checkpoint, without dropout and label smoothing.""",
+--average 100000 keeps every checkpoint. The loss is that of the development sentences in the run's
+log, measured at each checkpoint without dropout and label smoothing.""",
     )
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="folder of the run, which is only read")

@@ -263,7 +263,7 @@ def test_the_film_weighs_boxes_as_python_does(js) -> None:
     for i in 0, len(film["frames"]) - 1:
         rows = [[*map(int, row.split())] for row in film["frames"][i]["weights"][1][2]]
         own, *others = (
-            sum(rows[q][k] for q, ks in zip(pairs, boxes[n:] + boxes[:n]) for k in ks)
+            sum(rows[q][k] for q, ks in zip(pairs, boxes[n:] + boxes[:n], strict=True) for k in ks)
             / (100 * len(boxes))
             for n in range(len(boxes))
         )
