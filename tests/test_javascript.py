@@ -168,7 +168,7 @@ def test_ribbons_share_the_width_of_the_beam_and_none_lies_on_another(js, time: 
     for column in drawn["columns"]:
         all_of_it = sum(place["p"] for place in column)
         for place in column:
-            assert place["tall"] == pytest.approx(max(1.5, 130 * place["p"] / all_of_it))
+            assert place["tall"] == pytest.approx(max(1.5, 110 * place["p"] / all_of_it))
             if parent := place.get("parent"):  # it begins at the edge of the one before
                 assert place["x"] > parent["x"] + parent["broad"]
                 assert parent["y"] - 1e-6 <= place["from"]
