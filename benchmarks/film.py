@@ -1,7 +1,7 @@
 """Look at a training at some of its checkpoints: `python -m benchmarks.film --help`.
 
-What section 5.2 shows as a film: the losses and the learning rate of a run, what the model makes of
-three sentences, and where the heads of its decoder look in one of them.
+What section 5.2 shows as a film: the development loss of a run, what the model makes of a sentence,
+and where the heads of its decoder look in it.
 """
 
 import itertools
@@ -22,12 +22,8 @@ from annotated.machinery.visualization.weights import merge_words, read_attentio
 from benchmarks.logs import as_json, make_parser
 
 FRAMES = 24
-SENTENCES = (  # the first and the last are of the test set
-    "A woman is playing volleyball.",
-    "A man is riding a bicycle.",
-    "The football players are running to get the ball.",
-)
-# The last one's reference translation, read word for word at every checkpoint, so that the rows of
+SENTENCE = "The football players are running to get the ball."  # of the test set
+# Its reference translation, read word for word at every checkpoint, so that the rows of
 # all pictures are the same; and which English words each German word translates.
 REFERENCE = "Die Footballspieler laufen, um den Ball zu fangen."
 PAIRS = {0: [0], 1: [1, 2], 2: [3, 4], 4: [5], 5: [7], 6: [8], 7: [5], 8: [6]}
@@ -45,9 +41,9 @@ def spread(updates: list[int], count: int) -> list[int]:
 def frames(run: Path, count: int = FRAMES) -> dict[str, Any]:
     """What is to be seen at some checkpoints of a run.
 
-    Returns: the sentences; `source` and `target`, the words of the last one and of its translation,
-        and the `pairs` of these that translate each other; and `frames`, each with its update, what
-        the log says of it, greedy translations, and the cross-attention: for each layer and head
+    Returns: the sentence; `source` and `target`, its words and those of its translation, and the
+        `pairs` of these that translate each other; and `frames`, each with its update, the
+        development loss, the greedy translation, and the cross-attention: for each layer and head
         the rows of a matrix in percent, German words to English words.
 
     Raises: InputError for a run with fewer than two checkpoints, or without their rows in its log.
@@ -63,18 +59,17 @@ def frames(run: Path, count: int = FRAMES) -> dict[str, Any]:
             raise InputError(f"expected a row with dev_loss for update {update} in {run}/log.csv")
         weights = average_checkpoints([known[update]], config)
         translator.model.load_state_dict(weights, strict=False)  # tied weights have one name
-        words = merge_words(read_attention(translator, SENTENCES[-1], REFERENCE)["cross"])
+        words = merge_words(read_attention(translator, SENTENCE, REFERENCE)["cross"])
         percent = (100 * words.weights).round().int().tolist()
-        rates = "learning_rate", "train_loss", "dev_loss"
         made.append({
             "update": update,
-            **{name: float(f"{float(log[update][name]):.4g}") for name in rates},
-            "translations": translator.translate(SENTENCES, beam=1),
+            "loss": float(f"{float(log[update]['dev_loss']):.4g}"),
+            "translation": translator.translate(SENTENCE, beam=1),
             "weights": [[[" ".join(map(str, row)) for row in head] for head in layer]
                         for layer in percent],
         })  # fmt: skip
     return {
-        "sentences": list(SENTENCES), "source": words.keys, "target": words.queries,
+        "sentence": SENTENCE, "source": words.keys, "target": words.queries,
         "pairs": PAIRS, "frames": made,
     }  # fmt: skip
 
@@ -96,8 +91,8 @@ fewer checkpoints:
       --updates 19000 --save-updates 500 --log-updates 70
   python -m benchmarks.film runs/film --out data/results/film.json
 
---average 100000 keeps every checkpoint. The losses are those of the run's log; that of development
-is measured at each checkpoint, without dropout and label smoothing.""",
+--average 100000 keeps every checkpoint. The loss is that of the development sentences in the run's
+log, measured at each checkpoint without dropout and label smoothing.""",
     )
     add = parser.add_argument
     add("run", type=Path, metavar="RUN", help="folder of the run, which is only read")

@@ -869,8 +869,6 @@ def test_figure_1_is_clicked_marked_and_played(visit) -> None:
     order = [(each["stack"] == "decoder", each["pieces"], each["layer"]) for each in stops]
     assert order == sorted(order)
     expect(told).to_contain_text(stops[-3]["said"])
-    place.locator(".figure").evaluate("(figure) => figure.scrollIntoView()")
-    assert place.locator(".live").bounding_box()["y"] > 844 - 120  # the figure is free
     words.nth(bicycle).click()
     place.get_by_label("Layer").select_option("3")
     box("Multi-Head Attention, encoder").click()
@@ -886,6 +884,7 @@ def test_figure_1_is_clicked_marked_and_played(visit) -> None:
     expect(words.nth(bicycle)).to_be_checked()
 
     place.get_by_role("button", name="Play").click()
+    expect(place.locator("small")).to_have_text(f"stop 1 of {len(stops)}")
     expect(told).to_have_text(f"Input Embedding, encoder. {stops[0]['said']}")
     expect(pieces).to_have_count(0)
     place.get_by_role("button", name="Pause").click()
@@ -897,11 +896,11 @@ def test_figure_1_is_clicked_marked_and_played(visit) -> None:
     slider.press("End")
     expect(told).to_contain_text("Softmax, decoder.")
     expect(place.locator(".bars rect")).to_have_count(5)
-    expect(place.locator(".written")).to_have_text(" ".join(shown["written"]))
+    expect(pieces).to_have_count(len(shown["target"]))
     pieces.nth(1).press("ArrowDown")
     name, _, p = shown["likely"][2][0]
     expect(told).to_contain_text(f"“Mann”: “{name}” {p}%")
-    box("Add & Norm, decoder").last.press("Enter")  # the panel lies over it
+    box("Add & Norm, decoder").last.press("Enter")
     assert drawn(pieces.nth(2)) == strip("decoder", 25, 2)
     assert [drawn(row) for row in words.all()] == memory
     assert tab.url.endswith("3-model-architecture.html")
@@ -943,8 +942,6 @@ def test_figure_1_takes_the_reader_s_sentence(visit, translator) -> None:
     assert tab.url.endswith("3-model-architecture.html")
     field.fill(own)
     expect(note).to_have_text(german)
-    place.get_by_role("slider").press("End")
-    expect(place.locator(".written")).to_have_text(re.compile(r" end$"))
     tab.reload()  # the address keeps it
     expect(note).to_have_text(german, timeout=30_000)
 
@@ -976,12 +973,20 @@ def test_figure_1_computes_in_view(visit) -> None:
                 assert box["y"] >= 50 and box["y"] + box["height"] <= height, part
 
 
-def test_the_beam_s_picture_comes_first_and_scrolls_on_a_phone(visit) -> None:
-    for width in 390, 1280:
+def test_the_beam_s_picture_is_below_its_choices_and_scrolls_on_a_phone(visit) -> None:
+    for width, high in {390: 650, 1280: 560}.items():
         tab = visit("6-1-machine-translation", width)
         place = tab.locator(".decoder")
+        step = place.get_by_role("button", name="Step", exact=True)
         picture, form = place.locator(".wide:has(path)"), place.locator("form")
         assert picture.bounding_box()["y"] < form.bounding_box()["y"]
+        bottom = picture.bounding_box()["y"] + picture.bounding_box()["height"]
+        assert bottom - step.bounding_box()["y"] <= high  # choices and ribbons on one screen
+        told = place.locator("[role=status]")
+        while step.get_attribute("aria-disabled") == "false":
+            before = told.inner_text()
+            step.click()
+            expect(told).not_to_have_text(before)
         assert picture.evaluate("(box) => box.scrollWidth > box.clientWidth") == (width == 390)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
 
@@ -991,8 +996,9 @@ def test_a_training_is_played_as_a_film(visit) -> None:
     frames, last = film["frames"], len(film["frames"]) - 1
     tab = visit("5-2-hardware-schedule", 390, 844, reduced_motion="reduce", offline=True)
     place = tab.locator(".film")
-    slider, told = place.get_by_role("slider"), place.get_by_role("status")
-    heads = place.get_by_role("radiogroup").get_by_role("radio")
+    slider, head = place.get_by_role("slider"), place.get_by_role("combobox")
+    matrix = place.locator(".matrix rect:not(.pair, .frame)")
+    opacity = "all => all.map((one) => +one.getAttribute('fill-opacity'))"
 
     def weights(number: int) -> torch.Tensor:
         """(layers, h, German, English)"""
@@ -1000,44 +1006,38 @@ def test_a_training_is_played_as_a_film(visit) -> None:
         layers = frames[number]["weights"]
         return torch.tensor([[rows(head) for head in layer] for layer in layers]) / 100
 
-    def inside(rows: torch.Tensor) -> float:
-        return float(sum(rows[int(q), ks].sum() for q, ks in film["pairs"].items())) / len(
-            film["pairs"]
-        )
+    def compare(number: int, rows: torch.Tensor | None = None) -> None:
+        """The checkpoint is shown, with these weights, or the mean of the last layer's."""
+        frame = frames[number]
+        rows = weights(number)[-1].mean(dim=0) if rows is None else rows
+        inside = sum(float(rows[int(q), ks].sum()) for q, ks in film["pairs"].items())
+        expect(place.locator(".counter")).to_have_text(f"update {frame['update']:,}")
+        weight, loss = place.locator("circle ~ text.now").all_text_contents()[:2]
+        assert float(weight) == pytest.approx(inside / len(film["pairs"]), abs=0.0051)
+        assert float(loss) == pytest.approx(frame["loss"], abs=0.0051)
+        told = f"update {frame['update']:,}, weight in the boxes {weight}, loss {loss}"
+        assert slider.get_attribute("aria-valuetext") == told
+        assert place.locator("dd").inner_text().split() == frame["translation"].split()
+        assert matrix.evaluate_all(opacity) == pytest.approx(rows.flatten().tolist(), abs=0.0051)
 
-    opacity = "all => all.map((one) => +one.getAttribute('fill-opacity'))"
-    drawn = lambda rects: rects.evaluate_all(opacity)
-
-    def compare(number: int) -> None:
-        frame, found = frames[number], weights(number)
-        expect(told).to_contain_text(f"After {frame['update']:,} updates")
-        expect(told).to_contain_text(f"loss is {frame['dev_loss']:.2f}")
-        assert slider.get_attribute("aria-valuetext") == f"update {frame['update']:,}"
-        assert place.locator("dd").inner_text().split() == frame["translations"][-1].split()
-        for i, head in enumerate(found.flip(0).flatten(0, 1)):  # the last layer is the topmost
-            assert drawn(heads.nth(1 + i).locator("rect")) == pytest.approx(head.flatten().tolist())
-
-    found = next(i for i in range(last) if inside(weights(i)[-1].mean(dim=0)) > 0.5)
+    early, late = map(int, re.findall(r"\d+", place.locator("strong").inner_text()))
+    found = next(i for i in range(last) if frames[i]["update"] == late)
+    assert any(frame["update"] == early for frame in frames)
     compare(found)  # where it opens
     place.get_by_role("button", name="Play").click()
     place.get_by_role("button", name="Pause").click()
     compare(0)
     slider.press("End")
     compare(last)
-    mean = weights(last)[-1].mean(dim=0).flatten().tolist()
-    matrix = place.locator(".matrix rect:not(.pair, .frame)")
-    assert drawn(matrix) == pytest.approx(mean, abs=0.0051)
     slider.press("Home")
-    compare(0)
     for _ in range(last // 2):
         slider.press("ArrowRight")
     compare(last // 2)
     sooner = place.locator("polyline.sooner").first
     assert sooner.evaluate("(line) => line.points.numberOfItems") == last // 2 + 1
-    place.get_by_role("radio", name="Layer 4, head 3").click()
-    assert drawn(matrix) == pytest.approx(weights(last // 2)[3, 2].flatten().tolist())
-    tab.keyboard.press("ArrowRight")
-    expect(place.get_by_role("radio", name="Layer 4, head 4")).to_be_checked()
+    head.select_option("Layer 4, head 3")
+    compare(last // 2, weights(last // 2)[3, 2])
+    head.select_option("Layer 4, mean of its heads")
     slider.press("End")
     height = place.bounding_box()["height"]
     place.get_by_role("button", name="Play").click()
@@ -1046,12 +1046,11 @@ def test_a_training_is_played_as_a_film(visit) -> None:
     assert place.bounding_box()["height"] == height
     place.get_by_role("button", name="Pause").click()
     compare(2)
-    place.get_by_role("radio", name="mean").click()
-    expect(place.locator(".moment")).to_have_text(
-        f"finds its words: update {frames[found]['update']:,}"
-    )
+    top, bottom = (place.locator(part).bounding_box() for part in (".controls", ".curves"))
+    assert bottom["y"] + bottom["height"] - top["y"] <= 600  # control and response on one screen
     tab.set_viewport_size({"width": 1280, "height": 800})
     place.get_by_role("button", name="Play").click()
     box = place.bounding_box()
     assert box["y"] >= 0 and box["y"] + box["height"] <= 800  # all of it is seen
+    assert box["height"] <= 560
     assert tab.url.endswith("5-2-hardware-schedule.html")

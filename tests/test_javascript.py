@@ -168,7 +168,7 @@ def test_ribbons_share_the_width_of_the_beam_and_none_lies_on_another(js, time: 
     for column in drawn["columns"]:
         all_of_it = sum(place["p"] for place in column)
         for place in column:
-            assert place["tall"] == pytest.approx(max(1.5, 130 * place["p"] / all_of_it))
+            assert place["tall"] == pytest.approx(max(1.5, 110 * place["p"] / all_of_it))
             if parent := place.get("parent"):  # it begins at the edge of the one before
                 assert place["x"] > parent["x"] + parent["broad"]
                 assert parent["y"] - 1e-6 <= place["from"]
@@ -255,33 +255,24 @@ def test_figure_1_says_of_any_sentence_what_its_numbers_are(js, n: int) -> None:
         assert f"“x” has 55%, but the search writes “{written[0]}” (40%)" in told
 
 
-def test_the_film_counts_heads_and_words_as_python_does(js) -> None:
+def test_the_film_weighs_boxes_as_python_does(js) -> None:
     film = json.loads((resource_path("results") / "film.json").read_text(encoding="utf-8"))
     js.context.eval(f"const shown = film.read({json.dumps(film)})")
-    rows = [
-        [[[list(map(int, row.split())) for row in head] for head in layer] for layer in each]
-        for each in (frame["weights"] for frame in film["frames"])
-    ]
-    weights = torch.tensor(rows) / 100  # (frames, layers, h, German, English)
-    inside = torch.zeros(weights.shape[-2:])
-    for q, ks in film["pairs"].items():
-        inside[int(q), ks] = 1
-    share = (weights * inside).sum(dim=(-2, -1)) / len(film["pairs"])
-    losses, (mean,), (rates,) = js.run("return film.curvesOf(shown, null)")
-    assert losses[0] == [frame["dev_loss"] for frame in film["frames"]]
-    assert rates == [frame["learning_rate"] for frame in film["frames"]]
-    assert mean == pytest.approx(share[:, -1].mean(dim=-1).tolist())
-    (head,) = js.run("return film.curvesOf(shown, [1, 2])")[1]
-    assert head == pytest.approx(share[:, 1, 2].tolist())
+    pairs = {int(q): ks for q, ks in film["pairs"].items()}
+    boxes = list(pairs.values())
     for i in 0, len(film["frames"]) - 1:
-        said = js.run("return film.tell(shown.frames[a], shown.pairs)", i)
-        assert f"{int((share[i] > 0.5).sum()) or 'none'} of the {share[i].numel()} heads" in said
-    ticks = js.run("const { ticks, x } = film.scalesOf(shown); return ticks.map((n) => [n, x(n)])")
+        rows = [[*map(int, row.split())] for row in film["frames"][i]["weights"][1][2]]
+        own, *others = (
+            sum(rows[q][k] for q, ks in zip(pairs, boxes[n:] + boxes[:n], strict=True) for k in ks)
+            / (100 * len(boxes))
+            for n in range(len(boxes))
+        )
+        found = js.run("return film.sharesOf(shown.frames[a].weights[1][2], shown.pairs)", i)
+        assert found == pytest.approx([own, min(others), max(others)])
     first, last = film["frames"][0]["update"], film["frames"][-1]["update"]
-    for n, x in ticks:  # decades are equally far apart
-        assert x == pytest.approx(44 + 288 * math.log(n / first) / math.log(last / first))
-    found = js.call("film.compare", "ein Hund und ein Hund", "ein Hund läuft")
-    assert [word for word, new in found if new] == ["ein", "Hund"]
+    for n in first, 100, last:  # decades are equally far apart
+        x = js.run("return film.scalesOf(shown).x(a)", n)
+        assert x == pytest.approx(26 + 314 * math.log(n / first) / math.log(last / first))
 
 
 def test_the_first_picture_merges_pieces_as_the_package_does(js) -> None:

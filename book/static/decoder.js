@@ -5,7 +5,7 @@ window.decoder = (() => {
   const { choice, wide, fade, dataOf, percent, wordOf } = window.elements;
   const { START, END, Token, Beam, score } = window.search;
   const [EXTRA, TEN] = [50, 10];
-  const [MASS, SLOT] = [130, 15]; // the width of all ribbons; room for a label
+  const [MASS, SLOT] = [110, 15]; // the width of all ribbons; room for a label
 
   // ------------------------------------------------------------------------ numbers and texts
 
@@ -56,7 +56,7 @@ window.decoder = (() => {
     const broads = columns.map((column, t) => (t ? Math.max(...column.map(widthOf)) : 6));
     // What is not yet written has no names, and fits into the room that is left.
     const left = width - sum(broads.slice(0, time + 1).map((broad) => broad + GAP));
-    const span = Math.max(30, left / (columns.length - time - 1));
+    const span = Math.max(12, left / (columns.length - time - 1));
     const gap = Math.min(GAP, span / 2);
     const places = new Map();
     let x = 0;
@@ -248,7 +248,13 @@ window.decoder = (() => {
   function drawKey() {
     const colors = { own: "yours", beam: "the beam’s", dropped: "not kept by the beam" };
     const key = ([className, textContent]) => make("span", { className, textContent });
-    return make("p", { className: "key" }, ...Object.entries(colors).map(key));
+    const about = "A wider ribbon is a more probable beginning:";
+    return make(
+      "p",
+      { className: "key" },
+      make("span", { textContent: about }),
+      ...Object.entries(colors).map(key),
+    );
   }
 
   // ------------------------------------------------------------------- what the reader does
@@ -280,7 +286,7 @@ window.decoder = (() => {
       this.play = button({ textContent: "Play", onclick: () => this.toggle() });
       this.scroller = wide();
       this.status = make("p", { className: "told", role: "status" });
-      this.aim = make("span");
+      this.aim = make("strong");
       this.looks = make("div", { className: "looks" });
       this.pieces = drawPieces((i) => {
         const { mine } = this.state;
@@ -294,16 +300,17 @@ window.decoder = (() => {
       const body = make("tbody", {}, ...this.cells.map((row) => make("tr", {}, ...row)));
       const told = (textContent, ...all) => make("div", {}, make("p", { textContent }), ...all);
       const buttons = this.pieces.map(({ element }) => element);
-      const next = told("Your next piece (blue: the beam keeps it)", ...buttons);
+      const next = told("Choose your next piece (blue: the beam keeps it)", ...buttons);
+      this.key = drawKey();
       const looks = told("Where it looks (last layer, mean of the heads)", wide(this.looks));
       box.classList.add("decoder");
       box.append(
-        make("p", {}, make("b", { textContent: "Beat the beam: " }), this.aim),
+        make("p", { className: "chart-title" }, this.aim),
         controls(this.back, this.next, this.play, this.width, this.penalty),
-        drawKey(),
-        this.scroller,
         this.status,
         make("div", { className: "choosing" }, next, looks),
+        this.key,
+        this.scroller,
         wide(table(["decoder", "translation", "log P", "score"], body)),
         this.input.form,
         this.input.form.nextElementSibling,
@@ -415,7 +422,8 @@ window.decoder = (() => {
         }
       }
       const aim = minus(score(bestOf(steps, alpha), alpha));
-      this.aim.textContent = `write a translation with a score above ${aim}.`;
+      this.aim.textContent = `Beat the beam: translate “${source.text}” with a score above ${aim}`;
+      this.key.lastChild.hidden = mine.path.every((each) => inBeam.has(each));
       this.status.textContent = isOver ? verdictOf(mine, best, alpha) : said;
       this.back.ariaDisabled = time === 0;
       this.next.ariaDisabled = isOver;

@@ -56,12 +56,6 @@ window.elements = (() => {
     return make("table", { className: "kept" }, make("thead", {}, make("tr", {}, ...cells)), body);
   }
 
-  // A button that chooses a head, one of several `layers`, once it has the focus.
-  function headButton(head, layers, choose, ...children) {
-    const [title, act] = [headName(head, layers), () => choose(head)];
-    const means = { role: "radio", ariaLabel: title, title, head };
-    return button({ ...means, onfocus: act, onclick: act }, ...children);
-  }
   // Which one of several is chosen; the Tab key reaches it alone.
   function check(item, is) {
     Object.assign(item, { ariaChecked: is, tabIndex: is ? 0 : -1 });
@@ -177,6 +171,6 @@ window.elements = (() => {
     percent,
     headName,
   };
-  const parts = { make, button, shape, table, headButton, slider, controls, choice, sentenceForm };
+  const parts = { make, button, shape, table, slider, controls, choice, sentenceForm };
   return { ...numbers, ...parts, taper, fade, wide, check, rove, dataOf, isCalm };
 })();

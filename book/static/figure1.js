@@ -287,6 +287,12 @@ window.figure1 = (() => {
     text.setAttribute("lengthAdjust", "spacingAndGlyphs");
   }
 
+  // A part of what scrolls comes into view, with some room around it.
+  function scroll(box, part, room = 0) {
+    const [{ top, bottom }, seen] = [part, box].map((each) => each.getBoundingClientRect());
+    box.scrollTop += Math.min(0, top - room - seen.top) || Math.max(0, bottom + room - seen.bottom);
+  }
+
   function paint(rows, numbers, turned, shown) {
     for (const [i, row] of rows.entries()) {
       row.ariaHidden = i >= shown;
@@ -345,12 +351,11 @@ window.figure1 = (() => {
       const data = dataOf(place);
       for (const stack of STACKS) data.strips[stack] = data.strips[stack].map(unpack);
       const drawing = document.querySelector("svg.fig1");
-      Object.assign(this, { place, drawing, first: data, here: -1 });
+      Object.assign(this, { place, drawing, first: data, begun: false });
       this.calm = isCalm();
       this.playing = null;
       this.build(data.layers);
       this.read(data);
-      new ResizeObserver(() => this.dock()).observe(this.panel);
       this.ask(asking);
     }
 
@@ -361,20 +366,14 @@ window.figure1 = (() => {
         act();
       };
       this.play = button({ onclick: () => (this.playing ? this.pause() : this.start()) });
-      const step = stopAnd(() => {
-        this.go(this.after);
-        this.follow();
-      });
-      this.next = button({ textContent: "Next", onclick: step });
-      const jump = (index) => stopAnd(() => this.go(index))();
-      const onchange = () => this.follow();
-      this.slider = slider(0, "Stop on the way", jump, { onchange });
+      const go = (index) => stopAnd(() => this.go(index))();
+      this.next = button({ textContent: "Next", onclick: () => go(this.after) });
+      this.slider = slider(0, "Stop on the way", go);
       this.reached = make("small");
       this.layers = make("select", {}, ...range(layers).map((i) => new Option(i + 1)));
       this.layers.onchange = stopAnd(() => this.look({ layer: this.layers.selectedIndex }));
       this.link = make("a");
       this.status = make("p", { className: "note", role: "status" });
-      this.written = make("p", { className: "written" });
       const named = { role: "group", "aria-label": "Rows of both stacks" };
       this.picture = shape("svg", named);
       this.frame = make("div", { className: "rows" }, this.picture);
@@ -384,12 +383,12 @@ window.figure1 = (() => {
       // The figure is read from the bottom up.
       this.setBox = choose(drawing, "Boxes of the Transformer", elements, take, 1);
       this.panel = place.querySelector(".live");
-      this.controls = controls(this.play, this.next, this.slider, this.reached);
+      const way = controls(this.play, this.next, this.slider, this.reached);
       const which = controls(this.link, make("label", {}, "Layer ", this.layers));
-      this.panel.replaceChildren(this.controls, which, this.status, this.frame, this.written);
-      const figure = drawing.closest(".figure");
-      figure.before(place); // above the cell that made it
-      place.prepend(figure);
+      this.panel.replaceChildren(way, which, this.status, this.frame);
+      this.figure = drawing.closest(".figure");
+      this.figure.before(place); // above the cell that made it
+      place.prepend(this.figure);
     }
 
     // A sentence, at the stop that the reader has reached.
@@ -401,8 +400,7 @@ window.figure1 = (() => {
       this.slider.max = stops.length - 1;
       this.drawRows();
       const opening = stops.findLastIndex(({ stack, box }) => KIND[`${stack} ${box}`] === "cross");
-      const here = Math.min(this.here, stops.length - 1);
-      this.arrive(here < 0 ? opening : here, here);
+      this.arrive(this.begun ? Math.min(this.here, stops.length - 1) : opening);
     }
 
     drawRows() {
@@ -483,9 +481,9 @@ window.figure1 = (() => {
     // ----------------------------------------------------------------------------- one view
 
     // A stop of the way, or what a reader chooses instead.
-    arrive(index, here = index) {
+    arrive(index) {
       const { row, ...view } = this.stops[index];
-      this.here = here;
+      this.here = index;
       this.marks[view.stack] = row;
       this.view = { ...view, marks: this.marks };
       this.show();
@@ -531,84 +529,42 @@ window.figure1 = (() => {
       const name = `${link.textContent}, ${place}`;
       const where = make("span", { className: "visually-hidden" }, `${name}. `);
       this.status.replaceChildren(where, view.said ?? tell(view, data));
-      const isWritten = view.box === SOFTMAX;
-      const german = data.written.slice(0, writes ? view.pieces - !isWritten : 0).join(" ");
-      const text = { lang: german ? "de" : "en", textContent: german || "Nothing is written yet." };
-      Object.assign(this.written, text);
       this.showStep(name);
-      this.scroll(rows[view.stack][marked]);
-      this.dock();
-    }
-
-    // A long sentence has more rows than there is room for: the marked one comes into view.
-    scroll(row) {
-      const [{ top, bottom }, room] = [row, this.frame].map((each) => each.getBoundingClientRect());
-      this.frame.scrollTop += Math.min(0, top - room.top) || Math.max(0, bottom - room.bottom);
+      scroll(this.frame, rows[view.stack][marked]);
+      scroll(this.figure, this.boxes[chosen].element, 40);
     }
 
     showStep(name) {
-      const { here, stops } = this;
-      this.layers.selectedIndex = this.view.layer;
-      this.slider.value = Math.max(0, here);
+      const { here, stops, view } = this;
+      this.layers.selectedIndex = view.layer;
+      this.slider.value = here;
       this.slider.ariaValueText = name;
-      this.reached.textContent =
-        here < 0 ? `${stops.length} stops` : `${here + 1} of ${stops.length}`;
+      this.reached.textContent = view.said
+        ? `stop ${here + 1} of ${stops.length}`
+        : `${stops.length} stops`;
       this.play.textContent = this.playing ? "Pause" : "Play";
-    }
-
-    get isBegun() {
-      return this.place.classList.contains("begun"); // the panel may then cover the figure
-    }
-
-    // On a phone the panel lies over the figure: at first its controls alone, then what the stack has.
-    dock() {
-      const [panel, rows, bar] = [this.panel, this.picture, this.controls].map((each) =>
-        each.getBoundingClientRect(),
-      );
-      let shown = panel.bottom;
-      if (!this.isBegun) shown = bar.bottom + 4;
-      else if (this.view.stack === "encoder") {
-        shown = rows.top + (rows.height * (topOf("decoder", this.data) - TITLE)) / this.height;
-      }
-      this.panel.style.bottom = `${Math.min(0, Math.round(shown - panel.bottom))}px`;
-    }
-
-    // The whole figure comes into view, or where it is too high, or lies behind the panel, this box.
-    follow() {
-      const chosen = this.boxes.find(({ element }) => element.ariaChecked === "true").element;
-      const [figure, panel] = [this.drawing, this.panel].map((each) =>
-        each.getBoundingClientRect(),
-      );
-      const { top, bottom } = chosen.getBoundingClientRect();
-      const isBelow = panel.left < figure.right; // on phones
-      const free = isBelow ? Math.min(panel.top, innerHeight) - 24 : innerHeight - 8;
-      const whole = Math.max(figure.bottom, panel.bottom);
-      const fits = !isBelow && whole - figure.top < free - 56;
-      const lowest = isBelow ? bottom : Math.max(bottom, panel.bottom);
-      const [first, last] = fits ? [figure.top, whole] : [top, lowest];
-      if (first >= 56 && last <= free) return;
-      scrollBy({ top: last - free, behavior: this.calm ? "auto" : "smooth" });
     }
 
     // ----------------------------------------------------------------------------------- play
 
     go(index) {
-      this.place.classList.add("begun");
+      this.begun = true;
       this.arrive(index);
+      const behavior = this.calm ? "auto" : "smooth";
+      this.place.scrollIntoView({ block: "nearest", behavior });
     }
     get after() {
       return (this.here + 1) % this.stops.length;
     }
     start() {
-      const { after, stops } = this;
+      const { stops } = this;
+      const after = this.begun ? this.after : 0;
       this.playing = true;
       this.go(after);
-      this.follow();
       const next = after + 1 === stops.length ? () => this.pause() : () => this.start();
       this.playing = setTimeout(next, paceOf(stops[after]));
     }
     pause() {
-      this.place.classList.add("begun");
       clearTimeout(this.playing);
       if (!this.playing) return;
       this.playing = null;
