@@ -8,8 +8,8 @@ how many of their 160 answers are right, and the shares of symbols that are righ
 of the length of training, and of four symbols more. Models that are in FILE already are not trained
 again.
 
-`python -m benchmarks.playground --first FILE` writes what the page shows at first: of both models of
-the first comparison, with seed 1, the losses of all updates and what it then makes of one text.
+`python -m benchmarks.playground --first FILE` writes what the page shows at first: of both models
+of the first comparison, with seed 1, the losses of all updates and what it then makes of one text.
 """
 
 import json

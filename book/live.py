@@ -259,7 +259,7 @@ def own_place(model: str, sentences: list[str]) -> str:
 
 
 def playground_place() -> str:
-    """HTML that `static/playground.js` fills: a recorded run, and how many seeds solve each task."""
+    """HTML that `static/playground.js` fills: a recorded run, and how many seeds solve a task."""
     data = json.loads((RESULTS / "playground-first.json").read_text(encoding="utf-8"))
     data["solved"] = {}
     with (RESULTS / "playground.csv").open(encoding="utf-8", newline="") as file:
