@@ -139,6 +139,7 @@ window.playground = (() => {
     // Places for the heads of a model that nothing is known of yet.
     function lay(settings) {
       Object.assign(run, { settings, losses: [], updates: 0, solved: 0, exams: null, done: true });
+      run.text = ""; // nothing is drawn before it is known
       streak = 0;
       canvases = Array.from({ length: settings.layers }, (_, layer) =>
         Array.from({ length: settings.heads }, (_, head) =>
