@@ -114,7 +114,7 @@ def test_one_update_after_another_and_back_to_the_first(tab, address: str) -> No
 def test_the_address_keeps_all_settings(tab, address: str) -> None:
     visit(tab, address)
     chosen = {"Task": "sort", "Symbols": "10", "Seed": "3", "positions, model A": "learned",
-              "heads, model A": "4", "layers, model B": "1",
+              "heads, model A": "4", "layers, model B": "4",
               "norm, model B": "first",
               "residual, model B": "none", "warmup, model A": "none", "scale, model B": "none",
               "smoothing, model A": "0.1"}  # fmt: skip
