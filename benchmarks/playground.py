@@ -7,6 +7,9 @@ update at which the task counts as solved (none: empty), the mean loss of the la
 how many of their 160 answers are right, and the shares of symbols that are right in 100 new texts:
 of the length of training, and of four symbols more. Models that are in FILE already are not trained
 again.
+
+`python -m benchmarks.playground --first FILE` writes what the page shows at first: of both models
+of the first comparison, with seed 1, the losses of all updates and what it then makes of one text.
 """
 
 import json
@@ -43,6 +46,23 @@ console.log(JSON.stringify({
   longer: trainer.exam(length + 4),
 }));
 """
+FIRST = """
+const text = "31415926";
+const rounded = (x, digits) => Number(x.toFixed(digits));
+const [both, ...sides] = Object.values(EXPERIMENTS)[0];
+const models = sides.map((own) => {
+  const trainer = new Trainer({ ...both, ...own, seed: 1 });
+  const found = Array.from({ length: MOST }, () => trainer.step());
+  const { answers, seen } = trainer.run([text]);
+  return {
+    losses: found.map(({ loss }) => rounded(loss, 3)),
+    rights: found.map(({ right }) => right),
+    answer: answers[0],
+    seen: seen.map((layer) => Array.from(layer, (weight) => rounded(weight, 2))),
+  };
+});
+console.log(JSON.stringify({ text, models }));
+"""
 RESULTS = "solved", "loss", "right", "symbols", "longer"
 ROUNDED = {"loss": 5, "symbols": 4, "longer": 4}
 
@@ -64,12 +84,17 @@ def train(given: dict) -> dict:
 
 def main() -> None:
     parser = make_parser("benchmarks.playground", __doc__)
-    parser.add_argument("--out", type=Path, required=True, help="CSV file to write")
+    files = parser.add_mutually_exclusive_group(required=True)
+    files.add_argument("--out", type=Path, help="CSV file to write")
+    files.add_argument("--first", type=Path, help="JSON file to write")
     parser.add_argument("--seeds", type=int, default=20, help="number of seeds (default: 20)")
     text = "multiplies the learning rate of equation 3 (default: 1)"
     parser.add_argument("--factor", type=float, default=1, help=text)
     parser.add_argument("--only", nargs="+", help="names of comparisons (default: all)")
     options = parser.parse_args()
+    if options.first:
+        options.first.write_text(run(FIRST), encoding="utf-8")
+        return
     experiments = json.loads(run("console.log(JSON.stringify(EXPERIMENTS));"))
     rate = {"factor": options.factor} if options.factor != 1 else {}
     wanted = [

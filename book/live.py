@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import csv
 import gzip
 import html
 import json
@@ -24,6 +25,7 @@ STATIC = Path(__file__).resolve().parent / "static"
 MODELS = Path(__file__).resolve().parent.parent / "data" / "models"
 TURNED = "multi30k-en-de"  # the model on which readers' parts run
 RESULTS = MODELS.parent / "results"
+FIRST = 0.7  # the temperature at which the sampler begins
 # Heads of the captions model that the first picture offers: their names, layers and numbers.
 NAMED = [("finds the word", [2, 1]), ("looks back", [0, 0]), ("rests at the end", [0, 2])]
 TURN = re.compile(r"^```\{turn\} (\w+)$", re.MULTILINE)
@@ -65,6 +67,8 @@ class Live(SphinxDirective):
 
     def run(self) -> list[nodes.Node]:
         sentences = [line for line in self.content if line]
+        if self.arguments[0] == "playground":
+            return [nodes.raw("", playground_place(), format="html")]
         kinds = {"hero": hero_place, "figure1": own_place, "sampler": sampler_place}
         if place := kinds.get(self.arguments[0]):
             self.env.note_dependency(str(MODELS / self.options["model"] / "model.safetensors"))
@@ -254,21 +258,40 @@ def own_place(model: str, sentences: list[str]) -> str:
     return f'<div class="own" data-model="{model}" data-megabytes="{megabytes}"></div>'
 
 
-def sampler_place(name: str, beginnings: list[str], rows: int = 12) -> str:
-    """HTML that `static/sampler.js` fills: the likeliest tokens after the first beginning."""
+def playground_place() -> str:
+    """HTML that `static/playground.js` fills: a recorded run, and how many seeds solve a task."""
+    data = json.loads((RESULTS / "playground-first.json").read_text(encoding="utf-8"))
+    data["solved"] = {}
+    with (RESULTS / "playground.csv").open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            counts = data["solved"].setdefault(row["comparison"], {"A": 0, "B": 0})
+            counts[row["model"]] += row["solved"] != ""
+    text = json.dumps(data, separators=(",", ":"))
+    return (
+        '<div class="live playground"><noscript><p>Training requires JavaScript.</p></noscript>'
+        f'<script type="application/json">{text}</script></div>'
+    )
+
+
+def sampler_place(name: str, beginnings: list[str], rows: int = 8) -> str:
+    """HTML that `static/sampler.js` fills: the likeliest tokens after the first beginning, their
+    shares of the draws at its first temperature, and texts that were drawn at three."""
     import torch
 
     generator = load_language_model(MODELS / name)
     model, tokenizer = generator.model, generator.tokenizer
     ids = torch.tensor([generator.encode(beginnings[0])])
     with torch.no_grad():
-        best = model(ids)[0, -1].softmax(dim=-1).topk(rows)
-    shown = [(tokenizer.id_to_token(i).replace("▁", ""), round(p, 4), round(p, 4), i)
+        logits = model(ids)[0, -1]
+    best, shares = logits.softmax(dim=-1).topk(rows), (logits / FIRST).softmax(dim=-1)
+    shown = [(tokenizer.id_to_token(i).replace("▁", ""), round(p, 4), round(float(shares[i]), 4), i)
              for i, p in zip(best.indices.tolist(), best.values.tolist(), strict=True)]  # fmt: skip
-    rest = round(1 - sum(p for _, p, _, _ in shown), 4)
+    rest = [round(1 - sum(row[place] for row in shown), 4) for place in (1, 2)]
     told = ", ".join(f"{name} {p:.1%}" for name, p, _, _ in shown[:3])
-    shown.append((f"{model.config.vocab - rows:,} others", rest, rest, None))
-    data = {"beginnings": beginnings, "rows": shown, "vocab": model.config.vocab}
+    shown.append((f"{model.config.vocab - rows:,} others", *rest, None))
+    texts = [(t, generator.generate(beginnings[0], 60, temperature=t, seed=1))
+             for t in (FIRST, 1.5, 0.5)]  # fmt: skip
+    data = {"beginnings": beginnings, "rows": shown, "vocab": model.config.vocab, "texts": texts}
     text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     megabytes = f"{len(model_script(name)) / 1e6:.1f}"
     return (

@@ -260,8 +260,6 @@ def plain_text(
     source = re.sub(script, on_the_site, source, flags=re.MULTILINE | re.DOTALL)
     raw = r"^```\{raw\} html\n<div class=\"(scoreboard|claims-\w+)\"></div>\n```$"
     source = re.sub(raw, ON_THE_SITE, source, flags=re.MULTILINE)
-    raw = r"^```\{raw\} html\n<div class=\"live playground\"></div>\n```$"
-    source = re.sub(raw, LIVE, source, flags=re.MULTILINE)
     contents = r"^## All pages\n\n```\{tableofcontents\}\n```$"
     source = re.sub(contents, "", source, flags=re.MULTILINE)
     source = re.sub(r"^```\{live\}.*?^```$", LIVE, source, flags=re.MULTILINE | re.DOTALL)

@@ -11,6 +11,7 @@ from contents import ROOT
 live = pytest.importorskip("live", reason="needs the extra `book`")
 STATIC, CHAPTERS = ROOT / "book" / "static", ROOT / "chapters"
 RESULTS = ROOT / "data" / "results" / "playground.csv"
+FIRST = RESULTS.with_name("playground-first.json")
 TIMED = """
   window.draws = [];
   const ask = window.requestAnimationFrame.bind(window);
@@ -42,7 +43,7 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     policy = f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     head = "".join(['<meta charset="utf-8">', policy, *styles, *scripts])
     section = '<section id="no-positions"><h3>No positions</h3><p>Text.</p></section>'
-    body = f'<div class="live playground"></div>{section}'
+    body = live.playground_place() + section
     page = f'<html lang="en"><head>{head}</head><body>{body}</body></html>'
     (folder / "page.html").write_text(page, "utf-8")
     return (folder / "page.html").as_uri()
@@ -93,11 +94,15 @@ def test_the_first_run_is_solved_and_the_page_stays_quick(tab, address: str) -> 
 def test_one_update_after_another_and_back_to_the_first(tab, address: str) -> None:
     visit(tab, address)
     notes = tab.locator(".runs-side section .note")
-    assert "untrained" in notes.nth(0).inner_text()
+    recorded = json.loads(FIRST.read_text(encoding="utf-8"))
+    assert [note[:11] for note in notes.all_inner_texts()] == ["update 400,"] * 2  # recorded
+    assert tab.get_by_text("solved at 264").count() == 1
     for update in 1, 2:
         tab.get_by_role("button", name="Step").click()
         wait_for(tab, f"update {update},")
     loss = [note.rpartition("loss")[2] for note in notes.all_inner_texts()]
+    second = [f" {model['losses'][1]:.3f}" for model in recorded["models"]]
+    assert [each.partition(",")[0] for each in loss] == second
     tab.get_by_role("button", name="Reset").click()
     wait_for(tab, "untrained")
     for update in 1, 2:
@@ -109,8 +114,8 @@ def test_one_update_after_another_and_back_to_the_first(tab, address: str) -> No
 def test_the_address_keeps_all_settings(tab, address: str) -> None:
     visit(tab, address)
     chosen = {"Task": "sort", "Symbols": "10", "Seed": "3", "positions, model A": "learned",
-              "heads, model A": "4", "layers, model B": "1",
-              "norm, model B": "before the sub-layer",
+              "heads, model A": "4", "layers, model B": "4",
+              "norm, model B": "first",
               "residual, model B": "none", "warmup, model A": "none", "scale, model B": "none",
               "smoothing, model A": "0.1"}  # fmt: skip
     for name, option in chosen.items():
@@ -144,7 +149,7 @@ def test_each_comparison_has_a_heading_and_each_link_a_page(playground: dict) ->
     slugs = [
         title.lower().replace(" ", "-") for title in re.findall(r"^### (.+)$", text, re.MULTILINE)
     ]
-    assert len(playground["EXPERIMENTS"]) == 12
+    assert len(playground["EXPERIMENTS"]) == 11
     assert set(playground["EXPERIMENTS"]) <= set(slugs)
     for switch in playground["SWITCHES"].values():
         page, _, part = switch["link"].partition("#")

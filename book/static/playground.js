@@ -1,6 +1,6 @@
 // Two small models that learn side by side, each in a worker of its own, from the same seed.
 window.playground = (() => {
-  const { make, button, shape, controls, choice, wide, isCalm } = window.elements;
+  const { make, button, shape, controls, choice, dataOf, isCalm } = window.elements;
   const MOST = 400; // updates of one run
   const STREAK = 5; // batches without a mistake after which a task counts as solved
 
@@ -32,7 +32,7 @@ window.playground = (() => {
     },
     norm: {
       name: "norm",
-      options: { "after the sum": "post", "before the sub-layer": "pre" },
+      options: { last: "post", first: "pre" },
       says: "Each sub-layer ends in a layer normalization of its input plus its output.",
       link: "since-2017.html#pre-norm",
     },
@@ -44,7 +44,7 @@ window.playground = (() => {
     },
     rises: {
       name: "warmup",
-      options: { "100 updates": true, none: false },
+      options: { 100: true, none: false },
       says: "The learning rate rises linearly during the first updates.",
       link: "5-3-optimizer.html#when-post-norm-needs-a-warmup",
     },
@@ -74,7 +74,6 @@ window.playground = (() => {
     "norm-first-without-a-warmup": [{ rises: false }, {}, { norm: "pre" }],
     "smoothed-labels": [{}, {}, { smoothing: 0.1 }],
     "sorting-without-positions": [{ task: "sort" }, {}, { positions: "none" }],
-    "longer-than-in-training": [{ task: "copy" }, {}, { positions: "learned" }],
   };
 
   // ------------------------------------------------------------------------------ the worker
@@ -111,7 +110,7 @@ window.playground = (() => {
   // -------------------------------------------------------------------------------- the view
 
   const percent = (share) => `${Math.round(100 * share)}%`;
-  const nats = (loss) => `${loss.toFixed(3)} nats`;
+  const nats = (loss) => `${loss.toFixed(2)} nats`;
 
   // Weights of a head (n, n), a row for each query.
   function drawHead(canvas, weights, n, color) {
@@ -137,6 +136,22 @@ window.playground = (() => {
     const send = (message) => worker.postMessage(message);
     Object.assign(run, { send });
 
+    // Places for the heads of a model that nothing is known of yet.
+    function lay(settings) {
+      Object.assign(run, { settings, losses: [], updates: 0, solved: 0, exams: null, done: true });
+      run.text = ""; // nothing is drawn before it is known
+      streak = 0;
+      canvases = Array.from({ length: settings.layers }, (_, layer) =>
+        Array.from({ length: settings.heads }, (_, head) =>
+          make("canvas", { role: "img", ariaLabel: `Layer ${layer + 1}, head ${head + 1}` }),
+        ),
+      );
+      const named = canvases.map((row, i) =>
+        make("div", {}, make("span", {}, `Layer ${i + 1}`), ...row),
+      );
+      heads.replaceChildren(...named);
+    }
+
     run.start = (settings, text) => {
       worker?.terminate();
       worker = new Worker(code);
@@ -144,19 +159,15 @@ window.playground = (() => {
       worker.onerror = (event) => {
         title.textContent = `This did not work: ${event.message}`;
       };
-      Object.assign(run, { settings, losses: [], updates: 0, solved: 0, exams: null, done: true });
-      streak = 0;
-      const rows = Array.from({ length: settings.layers }, (_, layer) =>
-        Array.from({ length: settings.heads }, (_, head) =>
-          make("canvas", { role: "img", ariaLabel: `Layer ${layer + 1}, head ${head + 1}` }),
-        ),
-      );
-      canvases = rows;
-      const named = rows.map((row, i) =>
-        make("div", {}, make("span", {}, `Layer ${i + 1}`), ...row),
-      );
-      heads.replaceChildren(...named);
+      lay(settings);
       send({ settings, text, until: 0, pause: isCalm() ? 1000 : 80 });
+    };
+    // What a model had learned when it was recorded.
+    run.show = (settings, text, { losses, rights, answer, seen }) => {
+      lay(settings);
+      const news = losses.map((loss, i) => ({ loss, right: rights[i] }));
+      const weights = seen.map((layer) => Float32Array.from(layer));
+      take({ news, updates: losses.length, text, answer, seen: weights });
     };
 
     function take(news) {
@@ -173,11 +184,10 @@ window.playground = (() => {
     run.draw = (wanted) => {
       if (!run.text) return;
       const { color } = getComputedStyle(heads); // first, because later it would wait for a layout
-      const { losses, updates, right, seen, text } = run;
-      const solved = run.solved ? `; solved at update ${run.solved}` : "";
-      const sofar = `loss ${nats(losses.at(-1) ?? 0)}, ${right} of the last ${run.settings.batch} answers right`;
+      const { updates, losses, right, seen, text } = run;
+      const sofar = `loss ${losses.at(-1)?.toFixed(3)}, ${right} of ${run.settings.batch} right`;
       head.textContent = run.own ? `${name}, ${run.own}` : name;
-      title.textContent = updates ? `update ${updates}, ${sofar}${solved}` : "untrained";
+      title.textContent = updates ? `update ${updates}, ${sofar}` : "untrained";
       const marks = Array.from(run.answer, (symbol, i) =>
         make(symbol === wanted?.[i] ? "span" : "del", { textContent: symbol }),
       );
@@ -192,38 +202,47 @@ window.playground = (() => {
     return run;
   }
 
-  // Losses of both models against updates.
+  // Losses of both models against updates: each has its name where it ends, and is marked where the
+  // task is solved.
   function makeCurves() {
-    const [width, height, left, bottom] = [innerWidth < 577 ? 320 : 560, 150, 34, 18];
-    const lines = [0, 1].map((i) => shape("polyline", { class: `curve curve-${"ab"[i]}` }));
+    const [width, height, left, right] = [innerWidth < 577 ? 324 : 710, 190, 18, 50];
+    const [top, bottom, most] = [26, 18, 2.6];
     const grid = shape("g");
-    const element = shape(
-      "svg",
-      { viewBox: `0 0 ${width} ${height}`, role: "img" },
-      grid,
-      ...lines,
-    );
+    const lines = [0, 1].map(() => shape("g", { class: "curve" }));
+    const viewBox = `0 0 ${width} ${height}`;
+    const element = shape("svg", { viewBox, role: "img" }, grid, ...lines);
     element.classList.add("curves");
-    const most = 2.6;
-    const y = (loss) => (height - bottom - 4) * (1 - Math.min(loss, most) / most) + 4;
+    const label = (textContent, at) => Object.assign(shape("text", at), { textContent });
+    const y = (loss) => top + (height - bottom - top) * (1 - Math.min(loss, most) / most);
     const draw = (runs) => {
       const updates = Math.max(MOST, ...runs.map(({ losses }) => losses.length));
-      const x = (i) => left + ((width - left - 4) * i) / updates;
-      const label = (textContent, at) => Object.assign(shape("text", at), { textContent });
+      const x = (i) => left + ((width - left - right) * i) / updates;
       const rule = (loss) => [
-        shape("path", { d: `M${left} ${y(loss)}H${width}`, class: "rule" }),
+        shape("path", { d: `M${left} ${y(loss)}H${width - right}`, class: "rule" }),
         label(`${loss}`, { x: left - 6, y: y(loss) + 4, "text-anchor": "end" }),
       ];
-      const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) =>
-        label(`${Math.round(share * updates)}`, {
-          ...{ x: x(share * updates), y: height - 3 },
-          "text-anchor": share === 1 ? "end" : "middle",
-        }),
-      );
-      grid.replaceChildren(...[0, 1, 2].flatMap(rule), ...ticks);
-      runs.forEach(({ losses }, i) => {
-        const points = losses.map((loss, at) => `${x(at + 1).toFixed(1)},${y(loss).toFixed(1)}`);
-        lines[i].setAttribute("points", points.join(" "));
+      const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => {
+        const at = { x: x(share * updates), y: height - 3, "text-anchor": "middle" };
+        return label(`${Math.round(share * updates)}${share === 1 ? " updates" : ""}`, at);
+      });
+      const title = label("loss, nats per symbol", { x: 0, y: 12 });
+      grid.replaceChildren(...[0, 1, 2].flatMap(rule), ...ticks, title);
+      const ends = runs.map(({ losses }) => y(losses.at(-1) ?? most));
+      runs.forEach(({ name, losses, solved }, i) => {
+        const points = losses.flatMap((loss, at) =>
+          loss > most ? [] : [`${x(at + 1).toFixed(1)},${y(loss).toFixed(1)}`],
+        );
+        const place = [x(solved), y(losses[solved - 1] ?? 0)];
+        const apart = Math.abs(ends[0] - ends[1]) < 14 ? 14 * i - 3 : 4; // two names, not on each other
+        const end = { x: x(losses.length) + 6, y: ends[i] + apart };
+        lines[i].replaceChildren(
+          shape("polyline", { points: points.join(" ") }),
+          ...(losses.length ? [label(`${name} ${losses.at(-1).toFixed(2)}`, end)] : []),
+          ...(solved ? [shape("circle", { cx: place[0], cy: place[1], r: 5 })] : []),
+          ...(solved
+            ? [label(`solved at ${solved}`, { x: place[0] + 4, y: place[1] - 12 - 16 * i })]
+            : []),
+        );
       });
       const said = runs.map(({ name, losses }) => `${name} ${nats(losses.at(-1) ?? 0)}`).join(", ");
       element.setAttribute("aria-label", `Loss against updates: ${said}`);
@@ -290,11 +309,10 @@ window.playground = (() => {
         side[key].select.ariaLabel = `${name}, model ${"AB"[i]}`;
         return make("td", {}, side[key].element);
       });
-      const claim = make("a", { href: link, textContent: says });
-      const head = make("th", { scope: "row" }, name);
-      return make("tr", {}, head, ...cells, make("td", { className: "claim-tested" }, claim));
+      const head = make("th", { scope: "row" }, make("a", { href: link, title: says }, name));
+      return make("tr", {}, head, ...cells);
     });
-    const titles = ["Switch", "A", "B", "The paper’s point"].map((textContent) =>
+    const titles = ["Parts", "A", "B"].map((textContent) =>
       make("th", { scope: "col", textContent }),
     );
     const table = make(
@@ -306,9 +324,10 @@ window.playground = (() => {
 
     const toggle = () => (isRunning() ? halt() : go());
     const play = button({ className: "run", textContent: "Play", onclick: toggle });
-    const step = button({ textContent: "Step", onclick: () => go(updates() + 1) });
+    const step = button({ textContent: "Step", onclick: () => go(1) });
     const again = button({ textContent: "Reset", onclick: () => reset() });
     const copy = button({
+      className: "link",
       textContent: "Copy link",
       async onclick() {
         await navigator.clipboard.writeText(location.href);
@@ -318,14 +337,17 @@ window.playground = (() => {
     const input = make("input", { type: "text", autocomplete: "off", spellcheck: false });
     input.inputMode = "numeric";
     input.oninput = () => {
-      if (isAsked(input.value)) for (const run of runs) run.send({ text: input.value });
+      if (isAsked(input.value)) {
+        begin();
+        for (const run of runs) run.send({ text: input.value });
+      }
       note.textContent = isAsked(input.value) ? "" : asked();
     };
     const typed = make("label", { className: "sentence" }, "Your text ", input);
-    const note = make("p", { className: "note" });
+    const note = make("span", { className: "note" });
     const seen = make("div", { role: "status", className: "seen" });
     const curves = makeCurves();
-    let due = false;
+    let [due, isRecorded] = [false, false];
     const changed = () => {
       if (!due) requestAnimationFrame(draw);
       due = true;
@@ -340,9 +362,12 @@ window.playground = (() => {
     const isRunning = () => runs.some(({ done }) => !done);
 
     const updates = () => Math.max(...runs.map((run) => run.updates));
-    // Trains both up to an update; at first to 400, then to 800, and so on.
-    function go(until = MOST * (1 + Math.floor(updates() / MOST))) {
+    const begin = () => isRecorded && reset(false, false); // from the start, and not from a record
+    // Trains both for some updates; none given: up to 400, then to 800, and so on.
+    function go(more) {
+      begin();
       seen.textContent = "";
+      const until = updates() + (more ?? MOST - (updates() % MOST));
       for (const run of runs) {
         Object.assign(run, { done: false, exams: null });
         run.send({ until });
@@ -371,6 +396,18 @@ window.playground = (() => {
       return { ...DEFAULTS, ...Object.fromEntries(all.map(([key, { value }]) => [key, value])) };
     };
 
+    // Each model is named by what is special in it, and the rows of these parts stand out.
+    function tellApart() {
+      const different = apart(runs);
+      for (const [i, run] of runs.entries())
+        run.own = different.map(([{ name }, ...set]) => `${name}: ${set[i]}`).join(", ");
+      for (const [i, part] of Object.values(SWITCHES).entries())
+        rows[i].classList.toggle(
+          "differs",
+          different.some(([each]) => each === part),
+        );
+    }
+
     // Starts both models again, and keeps their settings in the address.
     function reset(newText = false, keep = true) {
       if (newText || !isAsked(input.value)) {
@@ -379,11 +416,9 @@ window.playground = (() => {
         )[0];
       }
       note.textContent = "";
+      isRecorded = false;
       for (const [i, run] of runs.entries()) run.start(settingsOf(sides[i]), input.value);
-      for (const [i, run] of runs.entries())
-        run.own = apart(runs)
-          .map(([{ name }, ...set]) => `${name}: ${set[i]}`)
-          .join(", ");
+      tellApart();
       const address = new URLSearchParams();
       const write = (part, before) => {
         for (const [key, { value }] of Object.entries(part))
@@ -415,28 +450,35 @@ window.playground = (() => {
         box.scrollIntoView();
       }
     }
-    function show(place, keep = true) {
-      const [both, ...own] = EXPERIMENTS[place];
+    function compare([both, ...own]) {
       choose((side, key) => {
         const given = { ...DEFAULTS, ...both, ...own["ab".indexOf(side)] };
         return at(key, given[key]);
       });
+    }
+    function show(place, keep = true) {
+      compare(EXPERIMENTS[place]);
       reset(true, keep);
     }
 
+    // The first comparison, as it was recorded.
+    function showRecorded({ text, models }) {
+      compare(Object.values(EXPERIMENTS)[0]);
+      input.value = text;
+      for (const [i, run] of runs.entries()) run.show(settingsOf(sides[i]), text, models[i]);
+      tellApart();
+      note.textContent = "Recorded. Play trains both anew, on this page.";
+      isRecorded = true;
+    }
+
+    const recorded = dataOf(box);
     box.append(
-      controls(play, step, again, copy),
-      note,
-      typed,
+      controls(play, step, again, note, copy),
+      controls(typed, ...Object.values(shared)),
       make("div", { className: "runs-side" }, ...runs.map(({ element }) => element)),
       curves.element,
-      make("p", {
-        className: "note",
-        textContent: "Loss in nats per symbol by update: A solid, B dashed.",
-      }),
       seen,
-      controls(...Object.values(shared)),
-      wide(table),
+      table,
     );
     Object.assign(box, { role: "group", ariaLabel: "Two models that learn" });
     for (const place of Object.keys(EXPERIMENTS)) {
@@ -446,11 +488,12 @@ window.playground = (() => {
         go();
       };
       const heading = document.querySelector(`#${place} > :is(h2, h3)`);
-      heading?.after(
-        make("p", { className: "try-it" }, button({ textContent: "Train it", onclick })),
-      );
+      const { A, B } = recorded.solved[place];
+      const told = `Seeds of 20 that solve it: A ${A}, B ${B}`;
+      const act = button({ textContent: "Train it", onclick });
+      heading?.after(make("p", { className: "try-it" }, act, told));
     }
-    show("no-positions", false);
+    showRecorded(recorded);
     follow();
     addEventListener("hashchange", follow);
   }

@@ -1,17 +1,34 @@
 // The next token of a small language model: what a draw may choose, and how often.
 window.sampler = (() => {
-  const { range, sum, make, button, controls, slider, sentenceForm, rove, dataOf, isCalm } =
-    window.elements;
+  const { range, sum, make, button, slider, sentenceForm, rove, dataOf, isCalm } = window.elements;
   const { END, Token } = window.search;
-  const ROWS = 12; // bars
+  const ROWS = 8; // bars
   const MOST = 60; // tokens of a text
   const PAUSE = 150; // milliseconds between two tokens
   const TENTHS = range(20).map((i) => (i + 1) / 10);
   const TWENTIETHS = range(20).map((i) => (i + 1) / 20);
   const DIALS = [
-    ["Temperature", "temperature", TENTHS, (value) => value.toFixed(1)],
-    ["Top-k", "topK", [1, 2, 3, 5, 10, 20, 50, 100, Infinity], (k) => (k < 1000 ? `${k}` : "all")],
-    ["Top-p", "topP", TWENTIETHS, (value) => value.toFixed(2)],
+    {
+      name: "Temperature",
+      key: "temperature",
+      values: TENTHS,
+      tell: (value) => value.toFixed(1),
+      does: "divides the scores before the softmax: below 1, probable tokens gain",
+    },
+    {
+      name: "Top-k",
+      key: "topK",
+      values: [1, 2, 3, 5, 10, 20, 50, 100, Infinity],
+      tell: (k) => (k < 1000 ? `${k}` : "all"),
+      does: "draws from the k most probable tokens",
+    },
+    {
+      name: "Top-p",
+      key: "topP",
+      values: TWENTIETHS,
+      tell: (value) => value.toFixed(2),
+      does: "draws from the fewest tokens that together reach this probability",
+    },
   ];
 
   // All ids, the likeliest first, and how often each of the first is drawn, as `draw` of the package
@@ -55,6 +72,8 @@ window.sampler = (() => {
       return spans;
     });
     rove(element);
+    const key = "outline: the model’s probability · filled: how often it is drawn";
+    element.append(make("p", { className: "note", textContent: key }));
     // Of each: name, probability, share of the draws (0: cut), id.
     function show(shown) {
       rows = shown;
@@ -74,20 +93,20 @@ window.sampler = (() => {
   }
 
   function fill(box) {
-    const { beginnings, rows, vocab } = dataOf(box);
-    const settings = { temperature: 1, topK: Infinity, topP: 1 };
+    const { beginnings, rows, vocab, texts } = dataOf(box);
+    const settings = { temperature: texts[0][0], topK: Infinity, topP: 1 };
     let [model, opening, latest, start, last] = [null, null, 0, null, null];
 
     const input = make("input", { type: "text", value: beginnings[0], lang: "en" });
     Object.assign(input, { autocomplete: "off", spellcheck: false, oninput: () => turn(read) });
-    const offered = beginnings.map((textContent) => {
+    const offered = beginnings.slice(1).map((textContent) => {
       const onclick = () => {
         input.value = textContent;
         turn(read);
       };
       return button({ textContent, onclick });
     });
-    const dials = DIALS.map(([name, key, values, tell]) => {
+    const dials = DIALS.map(({ name, key, values, tell, does }) => {
       const told = make("output");
       const set = (place) => {
         settings[key] = values[place];
@@ -97,31 +116,39 @@ window.sampler = (() => {
       const dial = slider(values.length - 1, name, set);
       dial.value = values.indexOf(settings[key]);
       set(dial.valueAsNumber);
-      return make("label", {}, make("span", {}, name), dial, told);
+      return make("label", {}, make("span", {}, name), dial, told, make("small", {}, does));
     });
     const [typed, written] = [make("span"), make("b")];
     const text = make("p", { className: "translation", lang: "en", role: "status" });
     text.append(typed, written);
     const note = make("p", { className: "note" });
-    note.textContent = `The first touch loads the model (${box.dataset.megabytes} MB). It runs on this page; nothing is sent.`;
+    note.textContent = `Recorded. The first touch loads the model (${box.dataset.megabytes} MB), which then runs on this page.`;
     const list = make("ul", { ariaLabel: "The last texts" });
     const shares = bars((id) => turn(() => follow(id)));
+    const form = sentenceForm("Beginning", input, "Write on", () => turn(write));
+    form.append(
+      button({ textContent: "Next token", onclick: () => turn(step) }),
+      button({ textContent: "Again", onclick: () => turn(again) }),
+    );
     box.append(
-      sentenceForm("Beginning", input, "Write on", () => turn(write)),
-      text,
+      form,
       make("p", { className: "examples" }, ...offered),
-      controls(
-        button({ textContent: "Next token", onclick: () => turn(step) }),
-        button({ textContent: "Again", onclick: () => turn(again) }),
-      ),
+      text,
       note,
-      make("div", { className: "dials" }, ...dials),
-      shares.element,
+      make(
+        "div",
+        { className: "draws" },
+        shares.element,
+        make("div", { className: "dials" }, ...dials),
+      ),
       list,
     );
     Object.assign(box, { role: "group", ariaLabel: "A language model that runs on this page" });
     box.addEventListener("focusin", () => model || turn(() => {}));
-    show(beginnings[0], "", rows);
+    show(beginnings[0], texts[0][1], rows);
+    for (const [temperature, written] of texts.slice(1))
+      list.append(keptText(`${beginnings[0]}${written}`, { ...settings, temperature }));
+    let isRecorded = true;
 
     async function open() {
       note.textContent = "Loading …";
@@ -159,13 +186,17 @@ window.sampler = (() => {
       else last.next ??= model.transformer.decode([last])[0];
       draw();
     }
-    function keep() {
+    function keptText(said, drawnWith) {
       const how = DIALS.map(
-        ([name, key, , tell]) => `${name.toLowerCase()} ${tell(settings[key])}`,
+        ({ name, key, tell }) => `${name.toLowerCase()} ${tell(drawnWith[key])}`,
       );
-      const told = make("small", { textContent: how.join(", ") });
-      list.prepend(make("li", {}, model.decode(last.ids), told));
-      if (list.children.length > 3) list.lastChild.remove();
+      return make("li", {}, said, make("small", { textContent: how.join(", ") }));
+    }
+    function keep() {
+      if (isRecorded) list.replaceChildren();
+      isRecorded = false;
+      list.prepend(keptText(model.decode(last.ids), settings));
+      if (list.children.length > 2) list.lastChild.remove();
     }
     function step() {
       if (isOver()) read();
