@@ -92,12 +92,13 @@ CODE = re.compile(r'(?<=<div class="highlight"><pre)>(.*?)(?=</pre>)', re.DOTALL
 FOLDED = re.compile(r'<span class="docstring">.*?"""</span></span>', re.DOTALL)
 LINE, LINES = 44, 22  # letters of a line on a phone, and how many lines it shows without a button
 DOC_BUTTON = re.compile(r'(.*)(<button type="button" class="docstring".*?</button>)(.*)')
-# What a line would break at its hyphens: an option with its value, names, a negative number.
+# What no line breaks: an option and its value, a short text, a name with hyphens, a minus.
 HELD = re.compile(
     r"(?:(?<![\w-])--?[a-z][\w-]*"
     r"(?: <span[^>]*>[^\s<]{1,24}</span>| (?![\\-])[^\s<]{1,28}(?![^\s<]))?"
-    r"|(?<![\w./+-])(?=[^\s<]{4,34}(?:[\s<]|$))[\w./+]+(?:-[\w./+]+)+"
-    r'|(?<![ \w)\]>])<span class="o">-</span><span[^>]*>[^<]*</span>)(?![^<]*>)'
+    r'|<span class="s2">[^<]{2,40}</span>'
+    r"|(?<![\w./+-])(?=[^\s<]{4,38}(?:[\s<]|$))[\w./+]+(?:-[\w./+]+)+"
+    r'|<span class="o">-</span><span[^>]*>[^<]*</span>)(?![^<]*>)'
 )
 ALIGNED = re.compile(r"\S {2,}\S.*\S {2,}\S|(?:-?\d+\.\d+\b.*){3}")  # a row of numbers
 DIFF = re.compile(r'(<span class="g[di])(">.*)')
@@ -118,7 +119,7 @@ def mend_code(text: str) -> str:
         shown = plain(line)
         if len(shown) + 4 * bool(button) <= 40 or line.count("<span") != line.count("</span"):
             return line + button  # short, or it ends what is folded
-        if "<" not in line and ALIGNED.search(shown):
+        if "<" not in line.removeprefix("<span></span>") and ALIGNED.search(shown):
             return f'<span class="aligned">{line}</span>'
         indent = len(shown) - len(shown[1:].lstrip() if diff else shown.lstrip())
         line = hold(line)
@@ -132,7 +133,8 @@ def mend_code(text: str) -> str:
 
     def mend(code: re.Match[str]) -> str:
         diff = re.search('class="g[di]"', code[1]) is not None
-        lines = re.sub(r"\n{3,}", "\n\n", code[1]).split("\n")
+        lines = code[1].replace('<span class="w"> </span>', " ")
+        lines = re.sub(r"\n{3,}", "\n\n", lines).split("\n")
         imports = IMPORTS.match(plain("\n".join(lines)))
         count = imports[0].count("\n") if imports else 0
         hung = [hang(line, diff) for line in lines]

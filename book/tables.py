@@ -58,7 +58,7 @@ def align(found: re.Match[str]) -> str:
     wide = any(len(words(text)) >= WORDY for row in rows for kind, _, text in row if kind == "td")
     formulas = all('class="math' in text for row in rows for _, _, text in row[1:])
     wide = wide or ("dataframe" not in start and len(heads) >= SEVERAL and not formulas)
-    wide = wide or "span=" not in cells and least([heads[::-1], *rows]) > PHONE
+    wide = wide or not (formulas or "span=" in cells or least([heads[::-1], *rows]) <= PHONE)
     named = "dataframe" in start and any(len(words(row[0][2])) >= NAME for row in rows if row)
     columns: dict[int, list[str]] = {}
     for row in rows:
@@ -73,7 +73,9 @@ def align(found: re.Match[str]) -> str:
     }
 
     # The first column of sentences needs no name above each of them.
-    told = [place for place, column in columns.items() if sum(map(len, column)) > SAID * len(column)]
+    told = [
+        place for place, column in columns.items() if sum(map(len, column)) > SAID * len(column)
+    ]
     told = max((place for place in told if place < len(heads) - 1), default=None)
 
     def mend_row(row: re.Match[str]) -> str:

@@ -398,7 +398,7 @@ def test_without_javascript_every_chart_and_live_part_leaves_a_sentence(visit, p
 
 
 def test_the_first_picture_shows_what_python_computes(visit, translator) -> None:
-    """The sentence writes itself; a word, then a head of a word, then an own sentence."""
+    """It plays; a word, then a head of a word, then an own sentence."""
     tab, asked = visit("index", height=800, offline=True), list[str]()
     tab.on("request", lambda request: asked.append(request.url))
     tab.reload()
@@ -406,6 +406,8 @@ def test_the_first_picture_shows_what_python_computes(visit, translator) -> None
         box = tab.locator(seen).bounding_box()
         assert box["y"] + box["height"] < 800
     words = tab.locator(".hero .words[lang=de] button")
+    expect(tab.locator(".hero .said")).to_have_text(re.compile("^“Buch” attends to “book”"))
+    tab.get_by_role("button", name="Play").click()
     expect(tab.locator(".hero .unwritten").first).to_be_attached()
     expect(tab.locator(".hero .unwritten")).to_have_count(0, timeout=20_000)
     assert not [url for url in asked if "/models/" in url or "vega" in url]
@@ -425,11 +427,11 @@ def test_the_first_picture_shows_what_python_computes(visit, translator) -> None
 
     first = tab.locator(".hero .examples button").first.inner_text()
     compare(first, 3, None)
-    words.filter(has_text="springt").hover()
-    expect(tab.locator(".hero .said")).to_have_text(re.compile("^“springt” attends to “jumping”"))
-    words.filter(has_text="Kleid").focus()
+    words.filter(has_text="liest").hover()
+    expect(tab.locator(".hero .said")).to_have_text(re.compile("^“liest” attends to “reading”"))
+    words.filter(has_text="Frau").focus()
     tab.keyboard.press("ArrowRight")  # turns no page
-    expect(words.filter(has_text="springt")).to_be_focused()
+    expect(words.filter(has_text="liest")).to_be_focused()
     tab.get_by_role("radio", name="looks back").click()
     compare(first, 0, 0)
     own = "Three girls are playing volleyball."

@@ -87,7 +87,9 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         .encode(**place, text="word"),
         *(
             alt.Chart(names)
-            .mark_text(align="left", fontSize=size, lineBreak="\n", dy=up, opacity=alt.ExprRef(seen))
+            .mark_text(
+                align="left", fontSize=size, lineBreak="\n", dy=up, opacity=alt.ExprRef(seen)
+            )
             .encode(x=alt.value(0), y=down, text=name)
             for name, size, up, seen in (
                 ("tall", 12, -7, "width < 500 ? 1 : 0"),
@@ -99,8 +101,8 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         height=HEIGHT,
         title=alt.Title(
             "From letters to numbers, and from numbers to German",
-            subtitle="At the left, the stations of this page. Blue and orange: numbers below and above "
-            f"zero, {SHOWN} of the {width} in each row. Lines: weights of attention.",
+            subtitle="At the left, the stations of this page. Blue and orange: numbers below and "
+            f"above zero, {SHOWN} of the {width} in each row. Lines: weights of attention.",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
         "attention to the rows after the encoder; lines of attention from these to the German "
