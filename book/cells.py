@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 from docutils import nodes
+from finish import FOLD
 from links import details, paper_url
 from notebooks import VERDICT
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -33,7 +34,8 @@ class Cells(SphinxPostTransform):
 
     def run(self, **kwargs) -> None:
         for paragraph in self.document.findall(nodes.paragraph):
-            if len(paragraph.children) == 1 and isinstance(paragraph[0], nodes.emphasis):
+            ends = [*paragraph.children[:1], *paragraph.children[-1:]]
+            if ends and all(isinstance(end, nodes.emphasis) for end in ends):
                 paragraph["classes"].append("caption")
         for raw in self.document.findall(nodes.raw):
             if SOLUTION.search(raw.astext()):
@@ -67,6 +69,12 @@ class Cells(SphinxPostTransform):
                 cell["prompt_show"], cell["prompt_hide"] = f"Show {code}", f"Hide {code}"
 
 
+SHOWN = {  # what a cell shows, and the HTML by which this is known
+    "chart": '<div class="(chart|stages)"', "film": '<div class="film', "drawing": "<svg",
+    "table": "<table",
+}  # fmt: skip
+
+
 def of_what(cell: nodes.container) -> str:
     """Say which of several folded codes on a screen this is."""
     if "export" in cell["cell_metadata"]:
@@ -75,10 +83,9 @@ def of_what(cell: nodes.container) -> str:
             return f" of {names[0]}, {names[1]} and {len(names) - 2} more"
         return f" of {' and '.join(names)}" if names else ""
     shown = cell.children[-1].astext() if len(cell.children) > 1 else ""
-    if '<div class="chart"' in shown:
-        return " of this chart"
-    if "<table" in shown and ' live"' not in shown:
-        return " of this table"
+    for name, kind in SHOWN.items():
+        if re.search(kind, shown):
+            return f" of this {name}"
     return " of this verdict" if VERDICT.search(cell.children[0].astext()) else ""
 
 
@@ -115,7 +122,9 @@ def is_folded(node: nodes.Node | None) -> bool:
     return "hide-input" in tags and "solution" not in tags and "export" not in node["cell_metadata"]
 
 
-LENGTHS = {"brief": 90, "short": 420, "medium": 760}  # letters of a paragraph
+BRIEF, SEEN, LEAST = 90, 420, 340  # letters: of one line, of what is not folded, of what is
+SENTENCE = re.compile(r"(?<=[.?])(?<!\bal\.)(?<!\.g\.)(?<!\.e\.) (?=[A-Z])")  # where one ends
+WHOLE = FOLD.format("docstring", "whole paragraph")
 
 
 def show_paper(cell: nodes.container) -> None:
@@ -129,9 +138,10 @@ def show_paper(cell: nodes.container) -> None:
     cell.children = [output]
     named = any("original" in each["classes"] for each in cell.document.findall(nodes.container))
     cell["classes"].append("original")
-    length = len(output.next_node(nodes.paragraph).astext())
-    # Nothing is folded to hide three lines, here or on a phone.
-    cell["classes"] += [name for name, most in LENGTHS.items() if length < most]
+    paragraph = output.next_node(nodes.paragraph)
+    if len(paragraph.astext()) < BRIEF:
+        cell["classes"].append("brief")
+    fold_rest(paragraph)
     for link in output.findall(nodes.reference):
         if named:  # the first quotation of the page names the paper
             link.children = [nodes.Text(link.astext().removeprefix("Vaswani et al. (2017), "))]
@@ -142,6 +152,25 @@ def show_paper(cell: nodes.container) -> None:
         fold = details(summary="in our words", classes=["restatement"])
         following.parent.replace(following, fold)
         fold.append(following)
+
+
+def fold_rest(paragraph: nodes.paragraph) -> None:
+    """Fold a long paragraph of the paper after a sentence, if what is hidden is some lines long."""
+    whole, place, before = len(paragraph.astext()), None, 0
+    for i, part in enumerate(paragraph.children):
+        if isinstance(part, nodes.Text):
+            for end in SENTENCE.finditer(part):
+                seen = before + end.end()
+                if (place is None or seen <= SEEN) and whole - seen >= LEAST:
+                    place = i, end.end()
+        before += len(part.astext())
+    if place is None:
+        return
+    i, at = place
+    text, rest = paragraph[i], nodes.inline(classes=["docstring"])
+    rest += [nodes.Text(text[at:]), *paragraph.children[i + 1 :]]
+    paragraph.children[i:] = []
+    paragraph += [nodes.Text(text[:at]), nodes.raw("", WHOLE, format="html"), rest]
 
 
 class PaperLayer(SphinxPostTransform):
@@ -182,7 +211,7 @@ class InlineFigures(SphinxPostTransform):
 
 
 class ResultsFirst(SphinxPostTransform):
-    """Put the folded code of a picture, table or verdict below it."""
+    """Put the folded code of a picture, table or verdict below it and its caption."""
 
     default_priority = 200  # runs after myst-nb folded the cells
     formats = ("html",)
@@ -194,6 +223,10 @@ class ResultsFirst(SphinxPostTransform):
             if len(cell) == 2 and "hide-input" in tags and not kept:
                 cell.children.reverse()
                 cell["classes"].append("result-first")
+                below = cell.next_node(siblings=True, descend=False)
+                if isinstance(below, nodes.paragraph) and "caption" in below["classes"]:
+                    below.parent.remove(below)
+                    cell.insert(1, below)
 
 
 class LargeCharts(SphinxPostTransform):

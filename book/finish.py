@@ -22,6 +22,7 @@ def mend_body(app: Sphinx, page: str, template: str, context: dict, doctree) -> 
     body = wrong.sub(r"\1\3", context.get("body", ""))
     body = re.sub(r'<span class="pre">([^<]*)</span>', r"\1", body)
     body = re.sub(r'(?<=<code class=")(?=docutils literal[^<]{1,35}</code>)', "short ", body)
+    body = re.sub(r'(?<=<code class="docutils)[^<]+', lambda code: hold(code[0]), body)
     told = "Without JavaScript, the charts on this page are replaced by descriptions."
     body = body.replace(' aria-label="Toggle hidden content"', "")  # its name is "Show the code"
     banner = f"<noscript><p>{told}</p></noscript>\n" if "<script" in body else ""
@@ -91,7 +92,16 @@ CODE = re.compile(r'(?<=<div class="highlight"><pre)>(.*?)(?=</pre>)', re.DOTALL
 FOLDED = re.compile(r'<span class="docstring">.*?"""</span></span>', re.DOTALL)
 LINE, LINES = 44, 22  # letters of a line on a phone, and how many lines it shows without a button
 DOC_BUTTON = re.compile(r'(.*)(<button type="button" class="docstring".*?</button>)(.*)')
-OPTION = re.compile(r"(?<![\w-])--?[a-z][\w-]*(?![^<]*>)")  # which a line breaks at its hyphens
+# What no line breaks: an option and its value, a short text, a name with hyphens, a minus.
+HELD = re.compile(
+    r"(?:(?<![\w-])--?[a-z][\w-]*"
+    r"(?: <span[^>]*>[^\s<]{1,24}</span>| (?![\\-])[^\s<]{1,28}(?![^\s<]))?"
+    r'|<span class="s2">[^<]{2,40}</span>'
+    r"|(?<![\w./+-])(?=[^\s<]{4,38}(?:[\s<]|$))[\w./+]+(?:-[\w./+]+)+"
+    r'|<span class="o">-</span><span[^>]*>[^<]*</span>)(?![^<]*>)'
+)
+ALIGNED = re.compile(r"\S {2,}\S.*\S {2,}\S|(?:-?\d+\.\d+\b.*){3}")  # a row of numbers
+DIFF = re.compile(r'(<span class="g[di])(">.*)')
 IMPORTS = re.compile(
     r"(?:(?:from [\w.]+ )?import (?:\([^)]*\)|[^\n(])*\n+|if TYPE_CHECKING:\n+(?: +[^\n]*\n+)+)+"
 )
@@ -103,23 +113,31 @@ def mend_code(text: str) -> str:
     One blank line is enough on a page. Code of few lines is marked: a phone shows all of it.
     """
 
-    def hang(line: str, button: str = "") -> str:
+    def hang(line: str, diff: bool, button: str = "") -> str:
         if found := DOC_BUTTON.fullmatch(line):
-            return hang(found[1], found[2]) + found[3]
+            return hang(found[1], diff, found[2]) + found[3]
         shown = plain(line)
         if len(shown) + 4 * bool(button) <= 40 or line.count("<span") != line.count("</span"):
             return line + button  # short, or it ends what is folded
-        indent = len(shown) - len(shown.lstrip())
-        line = OPTION.sub(r'<span class="together">\g<0></span>', line)
-        line = line.replace('<span class="o">.</span>', '<wbr><span class="o">.</span>')
+        if "<" not in line.removeprefix("<span></span>") and ALIGNED.search(shown):
+            return f'<span class="aligned">{line}</span>'
+        indent = len(shown) - len(shown[1:].lstrip() if diff else shown.lstrip())
+        line = hold(line)
+        line = re.sub(r'([)\]]</span>)(?=<span class="o">\.</span>)', r"\1<wbr>", line)
         line = re.sub(r'(<span class="p">\([^<]*</span>)', r"\1<wbr>", line)
+        if not shown.lstrip().startswith("#"):
+            line = line.replace('<span class="c1">', '<span class="c1 after">')
+        if changed := DIFF.fullmatch(line):
+            return f'{changed[1]} line" style="--indent:{indent}{changed[2]}'
         return f'<span class="line" style="--indent:{indent}">{line}{button}</span>'
 
     def mend(code: re.Match[str]) -> str:
-        lines = re.sub(r"\n{3,}", "\n\n", code[1]).split("\n")
+        diff = re.search('class="g[di]"', code[1]) is not None
+        lines = code[1].replace('<span class="w"> </span>', " ")
+        lines = re.sub(r"\n{3,}", "\n\n", lines).split("\n")
         imports = IMPORTS.match(plain("\n".join(lines)))
         count = imports[0].count("\n") if imports else 0
-        hung = [*map(hang, lines)]
+        hung = [hang(line, diff) for line in lines]
         if count >= 3 and "".join(map(plain, lines[count:])).strip():  # many, and not alone
             button = FOLD.format("docstring imports", "imports")
             folded = "\n".join(hung[:count])
@@ -130,6 +148,11 @@ def mend_code(text: str) -> str:
         return ' class="few"' * few + ">" + "\n".join(hung)
 
     return CODE.sub(mend, text)
+
+
+def hold(code: str) -> str:
+    """Code in which no line breaks an option, or a name with hyphens."""
+    return HELD.sub(r'<span class="together">\g<0></span>', code)
 
 
 def plain(code: str) -> str:

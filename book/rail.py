@@ -11,6 +11,7 @@ from contents import ROOT, sources
 from sphinx.application import Sphinx
 
 WORDS_A_MINUTE = 200  # of prose; code and charts are not counted
+STATION = re.compile(r"(>\d+\. [^:<]+):[^<]*")  # "3. Attention: one word asks the others"
 
 
 class Entry(NamedTuple):
@@ -31,7 +32,10 @@ def minutes(page: str) -> int:
 
 
 def add_rail(app: Sphinx, page: str, template: str, context: dict[str, Any], doctree: Any) -> None:
-    """Give the template `rail.html` each part: its caption, whether it is read, and its pages."""
+    """Give the template `rail.html` each part: its caption, whether it is read, and its pages.
+
+    It can also shorten the names of numbered stations in the contents of a page.
+    """
 
     def listed(chapters: list[dict[str, Any]], depth: int = 0) -> list[Entry]:
         found = []
@@ -44,6 +48,7 @@ def add_rail(app: Sphinx, page: str, template: str, context: dict[str, Any], doc
 
     toc = yaml.safe_load((ROOT / "_toc.yml").read_text(encoding="utf-8"))
     parts = [(part["caption"], listed(part["chapters"])) for part in toc["parts"]]
+    context["short"] = lambda contents: STATION.sub(r"\1", str(contents))
     context["rail"] = [
         (caption, page in {entry.page for entry in entries}, entries) for caption, entries in parts
     ]

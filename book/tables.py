@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from itertools import zip_longest
 
 from book.claims import powers
 
@@ -25,6 +26,8 @@ WORDY = 48  # letters of a cell that needs a wide column
 PLACES = re.compile("where|section|version")  # what looks like a number there is none
 NAME = 14  # letters of a name that needs more than one word's width
 SEVERAL = 4  # columns of words: too many for a phone
+SAID = 30  # letters of a cell in a column of sentences
+PHONE = 358  # pixels of a line
 
 
 def mend_tables(page: str) -> str:
@@ -55,6 +58,7 @@ def align(found: re.Match[str]) -> str:
     wide = any(len(words(text)) >= WORDY for row in rows for kind, _, text in row if kind == "td")
     formulas = all('class="math' in text for row in rows for _, _, text in row[1:])
     wide = wide or ("dataframe" not in start and len(heads) >= SEVERAL and not formulas)
+    wide = wide or not (formulas or "span=" in cells or least([heads[::-1], *rows]) <= PHONE)
     named = "dataframe" in start and any(len(words(row[0][2])) >= NAME for row in rows if row)
     columns: dict[int, list[str]] = {}
     for row in rows:
@@ -67,6 +71,12 @@ def align(found: re.Match[str]) -> str:
         if 5 * sum(map(bool, map(FIGURES.fullmatch, column))) >= 3 * len(column)
         and not (place < len(heads) and PLACES.match(words(heads[place][2])))
     }
+
+    # The first column of sentences needs no name above each of them.
+    told = [
+        place for place, column in columns.items() if sum(map(len, column)) > SAID * len(column)
+    ]
+    told = max((place for place in told if place < len(heads) - 1), default=None)
 
     def mend_row(row: re.Match[str]) -> str:
         cells = list(ANY.finditer(row[2]))
@@ -81,7 +91,7 @@ def align(found: re.Match[str]) -> str:
         first = place == len(heads) - 1
         name = words(heads[place][2]) if place < len(heads) else ""
         bare = NUMBER.fullmatch(said) and not PLACES.match(name)  # what it counts is not known
-        if wide and said and name and (bare if first else kind == "td"):
+        if wide and said and name and place != told and (bare if first else kind == "td"):
             more += f' data-head="{html.escape(name)}"'
         if place in numbers and NUMBER.fullmatch(said):
             text = text.replace(said, write(said, commas=numbers[place]))
@@ -99,6 +109,13 @@ def align(found: re.Match[str]) -> str:
         return f"<{kind}{more}{marks}>{text}</{kind}>"
 
     return start + raise_powers(ROW.sub(mend_row, body)) + end
+
+
+def least(rows: list[list[tuple[str, str, str]]]) -> float:
+    """How many pixels a table takes at least: in each column a longest word, or a number."""
+    pieces = lambda said: [said] if FIGURES.fullmatch(said) else re.split(r"[\s-]", said)
+    sizes = ([max(map(len, pieces(words(text)))) for _, _, text in row] for row in rows)
+    return sum(7 * max(column) + 10 for column in zip_longest(*sizes, fillvalue=0))
 
 
 def typeset(text: str) -> str:

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("vl_convert", reason="needs the extra `book`")
 
-from cells import Cells, show_paper
+from cells import Cells, ResultsFirst, fold_rest, show_paper
 from docutils import nodes
 from docutils.frontend import get_default_settings
 from docutils.utils import new_document
@@ -58,6 +58,39 @@ def test_where_the_paper_is_not_at_hand_links_lead_to_our_words():
     assert page.children == [ours] and ours["ids"] == ["table-2"]
 
 
+@pytest.mark.parametrize(("count", "seen"), [(3, None), (9, 4), (20, 4)])
+def test_a_long_paragraph_of_the_paper_is_folded_after_a_sentence(count: int, seen: int | None):
+    sentence = (
+        "As Bahdanau et al. Show, this sentence of the paper, e.g. Here, has so many letters. "
+    )
+    paragraph = nodes.paragraph("", "", nodes.Text(sentence * count), nodes.math("", "n"))
+    whole = paragraph.astext()
+    fold_rest(paragraph)
+    if seen is None:
+        assert len(paragraph.children) == 2
+        return
+    shown, button, rest = paragraph.children
+    assert shown == sentence * seen and "whole paragraph" in button.astext()
+    assert rest["classes"] == ["docstring"] and shown + rest.astext() == whole
+
+
+def test_a_caption_may_name_a_word_and_moves_above_the_folded_code():
+    document = new_document("page", get_default_settings())
+    cell = nodes.container(nb_element="cell_code", cell_metadata={"tags": ["hide-input"]})
+    cell += [nodes.container(ids=["code"]), nodes.container(nb_element="cell_code_output")]
+    words = (
+        nodes.emphasis("", "The last token,"),
+        nodes.Text(" Qu "),
+        nodes.emphasis("", "is blue."),
+    )
+    document += [cell, nodes.paragraph("", "", *words), nodes.paragraph("", "Words.")]
+    Cells(document).run()
+    ResultsFirst(document).run()
+    _, caption, code = cell.children
+    assert caption["classes"] == ["caption"] and code["ids"] == ["code"]
+    assert len(document.children) == 2
+
+
 def test_the_code_of_a_verdict_is_folded_without_a_tag():
     document = new_document("page", get_default_settings())
     cell = nodes.container(nb_element="cell_code", cell_metadata={})
@@ -74,7 +107,9 @@ def test_the_code_of_a_verdict_is_folded_without_a_tag():
     [
         ("chart", '<div class="chart" data-spec="a"></div>', "the code of this chart"),
         ("table", "<table><tr><td>1</td></tr></table>", "the code of this table"),
-        ("film", '<div class="film live"><table></table></div>', "the code"),
+        ("film", '<div class="film live"><table></table></div>', "the code of this film"),
+        ("stages", '<div class="stages"><table></table></div>', "the code of this chart"),
+        ("tree", "<svg></svg>", "the code of this drawing"),
         ('claim("s1-two", holds=holds)', "<aside>holds</aside>", "the code of this verdict"),
         ('chart\nclaim("s1-two", holds=holds)', '<div class="chart">', "the code of this chart"),
         ("print(1)", "1", "the code"),

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("quickjs", reason="needs the extra `book`")
 
-from finish import finish_pages, fold_docstrings, mend_code, plain
+from finish import finish_pages, fold_docstrings, hold, mend_code, plain
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
 from pygments.lexers import PythonLexer
@@ -43,6 +43,24 @@ def test_what_is_folded_and_broken_keeps_every_letter() -> None:
     assert made.count('<pre class="few">') == 1
     (broken,) = re.findall(r'<span class="line" style="--indent:(\d+)">', made)
     assert broken == "4" and "<wbr>" in made
+
+
+def test_no_line_breaks_an_option_a_negative_number_or_a_row_of_numbers() -> None:
+    train = "annotated train --data my/news.en,my/news.de --minutes 60 wmt14-en-de --resume"
+    held = re.findall(r'<span class="together">(.*?)</span>', hold(train))
+    assert held == ["--data my/news.en,my/news.de", "--minutes 60", "wmt14-en-de", "--resume"]
+    page = '<div class="highlight"><pre>{}</pre></div>'.format
+    row = "bicycle     -0.047   0.005   0.056   0.009   … 1.01"
+    assert 'class="aligned"' in mend_code(page(row))
+    assert 'class="aligned"' not in mend_code(
+        page("a sentence of words, 0.5 and 1.5,  and no row of numbers")
+    )
+    changed = f'<span class="gi">+        {"x" * 40}</span>'
+    assert '<span class="gi line" style="--indent:9">' in mend_code(page(changed))
+    code = "scores = scores.masked_fill(hidden, -math.inf)  # what is not there"
+    made = mend_code(highlight(code, PythonLexer(), HtmlFormatter()).replace("<span></span>", ""))
+    assert '<span class="together"><span class="o">-</span>' in made and "c1 after" in made
+    assert plain(made).strip() == code
 
 
 @pytest.mark.parametrize(

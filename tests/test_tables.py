@@ -67,7 +67,7 @@ def test_columns_of_numbers_are_marked_and_printed_as_one_prints_numbers():
         "year": [2017, 2025], "answer": ["yes", "12"], "section": ["3.1", "5.4"],
     })  # fmt: skip
     html = mend_tables(frame.to_html())
-    found = re.findall(r'<t[hd] class="number">(.*?)</t[hd]>', html)
+    found = re.findall(r'<t[hd][^>]* class="number">(.*?)</t[hd]>', html)
     assert found == [
         "words", "change", "rate", "said", "raised", "year",
         "9,099", "0.00", "6.99×10<sup>−4</sup>", "3 of 4", "2×10<sup>−9</sup>", "2017",
@@ -81,7 +81,7 @@ def test_where_a_cell_has_many_words_each_cell_names_its_column_and_no_line_brea
     heads = "".join(f'<th class="head"><p>{name}</p></th>' for name in ("section", "said", "here"))
     table = '<table class="table"><thead>{}</thead><tbody>{}</tbody></table>'
     html = mend_tables(table.format(row.format(heads), row.format(cells)))
-    assert re.findall('data-head="(.*?)"', html) == ["said"]
+    assert "data-head" not in html  # of the first column of sentences the name is not repeated
     assert html.count("wordy") == 1
     few = table.format(row.format(heads), row.format(re.sub("many|words", "", cells)))
     assert "data-head" not in mend_tables(few)

@@ -16,8 +16,8 @@ STRIPS = {"rows": (34, 56), "memory": (122, 144)}
 GAPS = {"encoder": (60, 118), "cross": (148, 212)}
 HEIGHT, GERMAN = 238, 228
 SAID = {
-    14: "1 pieces", 45: "2 rows of numbers", 89: "3–7 attention", 133: "memory",
-    180: "8 attention", GERMAN: "9–10 German",
+    14: "1\npieces", 45: "2\nnumbers", 89: "3–7\nattention", 133: "7\nmemory",
+    180: "8\nattention", GERMAN: "9–10\nGerman",
 }  # fmt: skip
 
 
@@ -42,6 +42,7 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         for x2, row in zip(below[kind], given[kind], strict=True)
         for x, weight in enumerate(row)
     )
+    width = rows[0].size(1)
     rows = [part[:, :SHOWN] / part[:, :SHOWN].abs().max() for part in rows]
     cells = pd.DataFrame(
         {"x": i + 0.9 * (k / SHOWN - 0.5), "x2": i + 0.9 * ((k + 1) / SHOWN - 0.5),
@@ -55,9 +56,9 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         + [(x, GERMAN, word) for x, word in zip(below["cross"], german, strict=True)],
         columns=["x", "y", "word"],
     )
-    names = pd.DataFrame({"y": [*SAID], "said": [*SAID.values()]})
-    names["short"] = names["said"].str.partition(" ")[0].replace("memory", "")
-    left = alt.ExprRef("width < 500 ? -1.2 : -2.1")  # room for the names
+    names = pd.DataFrame({"y": [*SAID], "tall": [*SAID.values()]})
+    names["flat"] = names["tall"].str.replace("\n", " ")
+    left = alt.ExprRef("width < 500 ? -1.8 : -1.9")  # room for the names
     across = alt.X("x:Q", axis=None).scale(
         domainMin=left, domainMax=len(english) - 0.5, nice=False, zero=False
     )
@@ -86,14 +87,23 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         .encode(**place, text="word"),
         *(
             alt.Chart(names)
-            .mark_text(align="left", fontSize=12, opacity=alt.ExprRef(f"width < 500 ? {shown}"))
+            .mark_text(
+                align="left", fontSize=size, lineBreak="\n", dy=up, opacity=alt.ExprRef(seen)
+            )
             .encode(x=alt.value(0), y=down, text=name)
-            for name, shown in (("short", "0.75 : 0"), ("said", "0 : 0.75"))
+            for name, size, up, seen in (
+                ("tall", 12, -7, "width < 500 ? 1 : 0"),
+                ("flat", 14, 0, "width < 500 ? 0 : 1"),
+            )
         ),
     ).properties(
         width="container",
         height=HEIGHT,
-        title="From letters to numbers, and from numbers to German",
+        title=alt.Title(
+            "From letters to numbers, and from numbers to German",
+            subtitle="At the left, the stations of this page. Blue and orange: numbers below and "
+            f"above zero, {SHOWN} of the {width} in each row. Lines: weights of attention.",
+        ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
         "attention to the rows after the encoder; lines of attention from these to the German "
         f"{', '.join(german)}.",

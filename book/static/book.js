@@ -362,32 +362,30 @@
   }
 
   // What is too wide fades at the right, and can be scrolled with keys, which then turn no page. A
-  // button breaks lines of code, or shows all of them where a phone shows the first ones, or all of
-  // a long paragraph of the paper. All boxes are measured before the first is changed, because
-  // a change lays out the page anew.
+  // button breaks lines of code, but not rows of numbers, or shows all lines where a phone shows the
+  // first ones. All boxes are measured before the first is changed, because a change lays out the
+  // page anew.
   function reach(boxes) {
     fitFormulas(boxes.filter((box) => box.matches("div.math > div")));
     const measured = boxes.map((box) => {
       const { clientHeight, clientWidth, localName, scrollHeight, scrollLeft, scrollWidth } = box;
-      const text = localName === "p";
       return {
         box,
-        text,
-        wide: !text && scrollWidth > clientWidth,
-        tall: (text || localName === "pre") && scrollHeight > clientHeight + 4,
-        fades: !text && scrollLeft + clientWidth < scrollWidth - 4,
+        wide: scrollWidth > clientWidth,
+        tall: localName === "pre" && scrollHeight > clientHeight + 4,
+        fades: scrollLeft + clientWidth < scrollWidth - 4,
       };
     });
-    for (const { box, text, wide, tall, fades } of measured) {
+    for (const { box, wide, tall, fades } of measured) {
+      const breaks = wide && box.localName === "pre" && !box.querySelector(".aligned");
       if (wide) box.tabIndex = 0;
       else box.removeAttribute("tabindex");
       box.classList.toggle("fades", fades);
       box.classList.toggle("tall", tall);
-      if (tall || (wide && box.localName === "pre")) box.button ??= letWrap(box);
+      if (tall || breaks) box.button ??= letWrap(box);
       if (!box.button) continue;
       box.button.hidden = !wide && !tall && !box.classList.contains("wrapped");
-      const all = text ? "Whole paragraph" : "All lines";
-      if (wide || tall) box.button.textContent = tall ? all : "Wrap lines";
+      if (wide || tall) box.button.textContent = tall ? "All lines" : "Wrap lines";
     }
   }
 
@@ -419,8 +417,7 @@
   // Boxes are measured when their size changes: also when they unfold. Every button has a name.
   function makeReachable() {
     const outputs = ".output:has(> table, > div > table), .output > [style*='overflow-x'], pre";
-    const long = ".original blockquote p:first-child";
-    const wide = `article :is(.pst-scrollable-table-container, ${outputs}, ${long}), div.math > div`;
+    const wide = `article :is(.pst-scrollable-table-container, ${outputs}), div.math > div`;
     const boxes = [...document.querySelectorAll(wide)];
     const sizes = new ResizeObserver((entries) => reach(entries.map(({ target }) => target)));
     for (const box of boxes) {

@@ -1,5 +1,5 @@
 // The book's first picture: a sentence, its translation, and where each word looked while it was
-// written. The examples come with the page; the model is loaded for the reader's own sentence.
+// written. At first it shows the strongest look. The examples come with the page; the model is loaded for the reader's own sentence.
 window.hero = (() => {
   const { Field } = window;
   const { range, sum, tableOf, headName, dataOf, isCalm } = window.elements;
@@ -123,7 +123,7 @@ window.hero = (() => {
       const fit = () => box.clientWidth === this.width || this.draw(); // twice, it would move
       new ResizeObserver(fit).observe(box);
       if (asked.get("sentence")) this.field.take(asked.get("sentence"));
-      else if (!isCalm()) this.write();
+      else this.lightStrongest();
     }
 
     build() {
@@ -134,10 +134,9 @@ window.hero = (() => {
       );
       this.svg = shape("svg", { "aria-hidden": "true" });
       this.picture = make("div", { className: "picture" }, ...this.sides, this.svg);
-      const textContent = `Choose a word to see what it attends to, or type a caption of a photo (which loads the model, ${box.dataset.megabytes} MB; nothing is sent).`;
-      this.said = make("p", { className: "said", role: "status", textContent });
-      const onclick = () => this.write();
-      const replay = button({ className: "replay", textContent: "Replay", onclick });
+      this.said = make("p", { className: "said", role: "status" });
+      const play = button({ textContent: "Play", onclick: () => this.write() });
+      play.hidden = isCalm();
       const group = { className: "heads", role: "radiogroup", ariaLabel: "Attention heads" };
       this.heads = make("div", group);
       const say = (text) => {
@@ -149,12 +148,12 @@ window.hero = (() => {
       );
       const copy = button({ textContent: "Copy link", onclick: () => this.copy() });
       this.figure = box.querySelector("a");
-      const more = controls(this.figure, replay, copy);
-      const below = make("div", { className: "below" }, this.said, more);
-      const others = make("div", { className: "examples" }, ...this.buttons);
+      const others = make("div", { className: "examples" }, "or ", ...this.buttons);
+      const told = make("div", { className: "below" }, this.said, play);
+      const foot = make("div", { className: "below" }, this.heads, controls(this.figure, copy));
       const ariaLabel = "A translation, and what each of its words attends to";
       Object.assign(box, { role: "group", ariaLabel });
-      box.replaceChildren(this.field.element, this.picture, below, this.heads, others);
+      box.replaceChildren(this.field.element, others, this.picture, told, foot);
       for (const each of [...this.sides, this.heads]) rove(each);
       const letGo = () => this.light({ chosen: null });
       box.addEventListener("keydown", ({ key }) => key === "Escape" && letGo());
@@ -180,7 +179,7 @@ window.hero = (() => {
       for (const [i, each] of this.buttons.entries())
         each.ariaPressed = example === this.examples[i];
       const choose = (head) => same(this.head, head) || this.look(head);
-      this.heads.replaceChildren(...drawHeads(example, this.named, choose));
+      this.heads.replaceChildren("Head ", ...drawHeads(example, this.named, choose));
       this.draw();
       this.figure.search = new URLSearchParams({ sentence: example.english });
       if (said) this.said.textContent = said;
@@ -240,6 +239,16 @@ window.hero = (() => {
       this.paint();
       const lit = this.hovered ?? this.chosen;
       if (lit) this.said.textContent = tell(lit, this.shown, this.table, this.head);
+    }
+
+    lightStrongest() {
+      const { source, target } = this.shown;
+      const empty = (word) => [END, "."].includes(word);
+      const weight = ([q, k]) => (empty(target[q]) || empty(source[k]) ? 0 : this.table[q][k]);
+      const all = this.table.flatMap((row, q) => row.map((_, k) => [q, k]));
+      const [best] = all.reduce((one, other) => (weight(other) > weight(one) ? other : one));
+      this.light({ chosen: [1, best] });
+      this.said.textContent += ` Choose another word, or type a caption of a photo (which loads the model, ${this.box.dataset.megabytes} MB; nothing is sent).`;
     }
 
     look(head) {
