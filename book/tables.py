@@ -81,7 +81,8 @@ def align(found: re.Match[str]) -> str:
         first = place == len(heads) - 1
         name = words(heads[place][2]) if place < len(heads) else ""
         bare = NUMBER.fullmatch(said) and not PLACES.match(name)  # what it counts is not known
-        if wide and said and name and (bare if first else kind == "td"):
+        told = place == len(heads) - 2 and PLACES.match(words(heads[-1][2]))  # of this place
+        if wide and said and name and not told and (bare if first else kind == "td"):
             more += f' data-head="{html.escape(name)}"'
         if place in numbers and NUMBER.fullmatch(said):
             text = text.replace(said, write(said, commas=numbers[place]))

@@ -238,7 +238,7 @@ def test_the_build_collects_what_cells_show_and_says_what_they_break(tmp_path: P
     assert 'id="claim-odd"' in front and "?verdict=holds%20by%20construction#the-claims" in front
     assert 'href="index.html#claim-odd"' in claims
     assert "≡</span> holds by construction" in claims
-    beside = "<strong>≡ <a [^>]*#what[^>]*>holds by .*?</strong> <a href=[^>]*#claim-odd"
+    beside = "<strong>≡ <a [^>]*#the-claims[^>]*>holds by .*?</strong> <a href=[^>]*#claim-odd"
     assert re.search(beside, claims)
     said, (front, claims) = build(tmp_path, MAKES.format(ODD.format(0)))
     # The pages were not read anew.
