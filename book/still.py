@@ -104,7 +104,9 @@ def picture(spec: dict[str, Any], width: int) -> str:
     if widen(spec, width - size_of(svg)[0]):
         svg = vl_convert.vegalite_to_svg(spec, config=config)
     left = re.search(r'transform="translate\(([\d.]+),', svg)  # where what the axes frame begins
-    names = left and float(left[1]) > WORDS and all(p.get("labelAlign") != "left" for p in parts(spec))
+    names = (
+        left and float(left[1]) > WORDS and all(p.get("labelAlign") != "left" for p in parts(spec))
+    )
     if spec.get("width") == width and names:
         padding = {"left": 5 + INTER * float(left[1]), "right": 5, "top": 5, "bottom": 5}
         svg = vl_convert.vegalite_to_svg(spec | {"padding": padding}, config=config)

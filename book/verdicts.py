@@ -95,8 +95,8 @@ def check_places(entries: list[Entry], marks: set[str]) -> None:
 OPENED = "differs", "not reproduced here"  # what most readers look for
 ORDER = *OPENED, *(verdict for verdict in MARKS if verdict not in OPENED)
 MEANS = {
-    "differs": "A computation or another sentence of the paper contradicts the claim as it is worded. "
-    "The conclusion drawn from it may still be right.",
+    "differs": "A computation or another sentence of the paper contradicts the claim as it is "
+    "worded. The conclusion drawn from it may still be right.",
     "not reproduced here": "A small model did not show the effect. A large model may.",
     "holds by construction": "A proof, a count, or a property of any code that does what the "
     "section describes.",
@@ -104,7 +104,7 @@ MEANS = {
     "measured here": "For the machine, the text and the model that the evidence names.",
     "measured at small scale": "A model far smaller than the paper's, or trained on far less, "
     "showed the effect.",
-    "needs the paper's hardware": "Only the paper's data, and mostly a run of its size, can decide.",
+    "needs the paper's hardware": "Only the paper's data, and mostly a run of its size, decide.",
     "open": "Our measurement does not decide.",
 }
 WAITING = (
@@ -199,7 +199,8 @@ def bar(entries: list[Entry]) -> str:
         style = f"--color: {color}; flex-grow: {count}"
         parts.append(
             f'<a class="{kind(verdict)}" style="{style}" href="{address}" '
-            f'aria-label="{count}: {typeset(verdict)}" title="{typeset(verdict)}">{mark} {count}</a>'
+            f'aria-label="{count}: {typeset(verdict)}" title="{typeset(verdict)}">'
+            f"{mark} {count}</a>"
         )
     return f'<div class="parts">{"".join(parts)}</div>'
 

@@ -44,7 +44,11 @@ def draw_ratios(table: pd.DataFrame, title: str) -> alt.LayerChart:
             across("ratio")
             .title("← faster\u00a0\u00a0\u00a0slower than ours →")
             .axis(
-                orient="top", values=[0.5, 1, 2, 5, 10], format="~g", grid=False, titleAnchor="start"
+                orient="top",
+                values=[0.5, 1, 2, 5, 10],
+                format="~g",
+                grid=False,
+                titleAnchor="start",
             )
         ),
         numbers.mark_text(align="left", dx=8, fontSize=13, opacity=0.75)

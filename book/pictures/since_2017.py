@@ -124,7 +124,8 @@ def _lengths(title: str, runs: pd.DataFrame, trained: int) -> tuple[alt.LayerCha
     edge = alt.Chart(pd.DataFrame({"length": [trained]})).mark_rule(strokeDash=[4, 4])
     told = ", ".join(f"{kind}, {n} tokens: {loss:.2f}" for (kind, n), loss in mean.items())
     chart = alt.layer(
-        edge.encode(x="length"), lines.mark_line(point=True).encode(detail="seed"),
+        edge.encode(x="length"),
+        lines.mark_line(point=True).encode(detail="seed"),
         names.encode(text="positions").properties(data=least),
     ).properties(width=275, height=220, title=alt.Title(title, fontSize=13))
     return chart, f"{title}, read {trained} tokens at a time in training: {told}."
