@@ -84,7 +84,7 @@ def interval(mean: float, half: float, verdict: str) -> str:
         '<svg aria-hidden="true" width="100" height="12" viewBox="0 0 100 12">'
         f'<path d="M{x(0)} 0v12" stroke="currentColor" stroke-dasharray="2 2" />'
         f'<path d="M{x(mean - half)} 6H{x(mean + half)}" stroke="{color}" stroke-width="2" />'
-        f'<circle cx="{x(mean)}" cy="6" r="4" fill="{color}" /></svg>'
+        f'<circle cx="{x(mean)}" cy="6" r="3" fill="{color}" /></svg>'
     )
 
 
@@ -119,14 +119,19 @@ def _lengths(title: str, runs: pd.DataFrame, trained: int) -> tuple[alt.LayerCha
         ),
         tooltip=["positions", "seed", "length", alt.Tooltip("loss", format=".3f")],
     )
-    least = rows[rows["length"] == longest].sort_values("loss").groupby("positions").head(1)
-    names = lines.mark_text(align="right", dx=4, dy=18, fontSize=13, fontWeight=600)
+    last = rows[(rows["length"] == longest) & (rows["seed"] == 0)]
+    names = (  # above the steep lines, and below the others
+        lines.mark_text(align="right", dx=dx, dy=dy, fontSize=13, fontWeight=600)
+        .encode(text="positions")
+        .properties(data=last[last["positions"] == name])
+        for name, dx, dy in (("sinusoids", -16, -12), ("RoPE", 4, 22))
+    )
     edge = alt.Chart(pd.DataFrame({"length": [trained]})).mark_rule(strokeDash=[4, 4])
     told = ", ".join(f"{kind}, {n} tokens: {loss:.2f}" for (kind, n), loss in mean.items())
     chart = alt.layer(
         edge.encode(x="length"),
         lines.mark_line(point=True).encode(detail="seed"),
-        names.encode(text="positions").properties(data=least),
+        *names,
     ).properties(width=275, height=220, title=alt.Title(title, fontSize=13))
     return chart, f"{title}, read {trained} tokens at a time in training: {told}."
 
