@@ -119,13 +119,16 @@ def _lengths(title: str, runs: pd.DataFrame, trained: int) -> tuple[alt.LayerCha
         ),
         tooltip=["positions", "seed", "length", alt.Tooltip("loss", format=".3f")],
     )
-    last = rows[(rows["length"] == longest) & (rows["seed"] == 0)]
-    names = (  # above the steep lines, and below the others
-        lines.mark_text(align="right", dx=dx, dy=dy, fontSize=13, fontWeight=600)
+    first, second, *_ = sorted(set(rows["length"]))
+    highest = rows.sort_values("loss").drop_duplicates(["positions", "length"], keep="last")
+    names = (  # above the lines
+        lines.mark_text(align=align, dx=dx, dy=dy, fontSize=13, fontWeight=600)
         .encode(text="positions")
-        .properties(data=last[last["positions"] == name])
-        for name, dx, dy in (("sinusoids", -16, -12), ("RoPE", 4, 22))
-    )
+        .properties(data=highest[(highest["positions"] == name) & (highest["length"] == length)])
+        for name, length, align, dx, dy in (
+            ("sinusoids", second, "right", -6, -24), ("RoPE", first, "left", 8, -12),
+        )
+    )  # fmt: skip
     edge = alt.Chart(pd.DataFrame({"length": [trained]})).mark_rule(strokeDash=[4, 4])
     told = ", ".join(f"{kind}, {n} tokens: {loss:.2f}" for (kind, n), loss in mean.items())
     chart = alt.layer(
