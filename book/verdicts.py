@@ -172,8 +172,8 @@ def scoreboard(entries: list[Entry]) -> str:
     hold = sum(counts[verdict] for verdict in {*KINDS.values()})
     told = f"{hold} hold, {counts['differs']} differ, {counts['not reproduced here']}"
     return (
-        f'<div class="scoreboard"><p>Of {len(entries) - own} claims of the paper and {own} of the '
-        f"book’s own, {told} were not reproduced.</p>{bar(entries)}{legend(entries)}</div>"
+        f'<div class="scoreboard"><p>Of {len(entries)} claims ({own} the book’s own), {told} were '
+        f"not reproduced.</p>{bar(entries)}{legend(entries)}</div>"
     )
 
 
