@@ -20,6 +20,26 @@ LAYERS = {
 UPRIGHT = {"titleAngle": 0, "titleAlign": "left", "titleX": -28, "titleY": -12}
 
 
+def grouped(groups: dict[str, list[str]], room: int) -> Any:
+    """A vertical axis of rows below headings, for a column `row` of "heading|name".
+
+    room: the width of the names, in pixels
+    """
+    rows = [
+        row for group, names in groups.items() for row in (group, *(f"{group}|{n}" for n in names))
+    ]
+    heading = "indexof(datum.value, '|') < 0"
+    return alt.Y("row:N", title=None, scale=alt.Scale(domain=rows)).axis(
+        ticks=False,
+        domain=False,
+        labelAlign="left",
+        labelExpr="split(datum.value, '|')[1] || datum.value",
+        labelFontWeight=alt.condition(heading, alt.value(600), alt.value(400)),
+        labelLimit=330,
+        labelPadding=room,
+    )
+
+
 def words(pieces: list[str]) -> list[str]:
     """Pieces of a vocabulary as charts and tables name them; "…" continues a word.
 

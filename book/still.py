@@ -22,7 +22,8 @@ SMALL = 500  # below this width, book.js fits charts to a phone
 # and lists, and of a button; the space around the rows, and between two in a row; widths of
 # a letter and of a slider.
 CONTROL, BUTTON, AROUND, BETWEEN, LETTER, SLIDER = 28, 24, 20, 32, 7, 128
-# Names of rows are measured in another font, and are wider in Inter by this share of their width.
+# Names of rows are measured in another font, and are wider in Inter by this share of their width,
+# unless they begin at a fixed place (charts.grouped).
 WORDS, INTER = 60, 0.07
 LARGEST = 300_000  # characters of both pictures; larger ones would come later than a live chart
 
@@ -103,7 +104,10 @@ def picture(spec: dict[str, Any], width: int) -> str:
     if widen(spec, width - size_of(svg)[0]):
         svg = vl_convert.vegalite_to_svg(spec, config=config)
     left = re.search(r'transform="translate\(([\d.]+),', svg)  # where what the axes frame begins
-    if spec.get("width") == width and left and float(left[1]) > WORDS:
+    names = (
+        left and float(left[1]) > WORDS and all(p.get("labelAlign") != "left" for p in parts(spec))
+    )
+    if spec.get("width") == width and names:
         padding = {"left": 5 + INTER * float(left[1]), "right": 5, "top": 5, "bottom": 5}
         svg = vl_convert.vegalite_to_svg(spec | {"padding": padding}, config=config)
     return re.sub(r"(\.\d\d)\d+", r"\1", svg)  # a hundredth of a pixel is enough

@@ -93,6 +93,20 @@ def check_places(entries: list[Entry], marks: set[str]) -> None:
 
 
 OPENED = "differs", "not reproduced here"  # what most readers look for
+ORDER = *OPENED, *(verdict for verdict in MARKS if verdict not in OPENED)
+MEANS = {
+    "differs": "A computation or another sentence of the paper contradicts the claim as it is "
+    "worded. The conclusion drawn from it may still be right.",
+    "not reproduced here": "A small model did not show the effect. A large model may.",
+    "holds by construction": "A proof, a count, or a property of any code that does what the "
+    "section describes.",
+    "holds in the paper's own numbers": "Its tables and drawings agree with its sentences.",
+    "measured here": "For the machine, the text and the model that the evidence names.",
+    "measured at small scale": "A model far smaller than the paper's, or trained on far less, "
+    "showed the effect.",
+    "needs the paper's hardware": "Only the paper's data, and mostly a run of its size, decide.",
+    "open": "Our measurement does not decide.",
+}
 WAITING = (
     "<p>Claims without evidence have not been tested yet: "
     '<a href="#runs-wanted">Runs wanted</a> has the commands.</p>'
@@ -103,11 +117,12 @@ def index(entries: list[Entry]) -> str:
     """The claims as HTML tables, one for each verdict, whose rows `static/book.js` filters."""
     head = "".join(f"<th>{name}</th>" for name in ("section", "claim", "evidence"))
     groups = []
-    for verdict in [*OPENED, *(verdict for verdict in MARKS if verdict not in OPENED)]:
+    for verdict in ORDER:
         of = [entry for entry in entries if entry.verdict.verdict == verdict]
         rows, note = [*map(row, of)], WAITING * any(map(waits, of))
         opened, body = " open" * (verdict in OPENED), "\n".join(rows)
-        name = f"{sign(verdict)} {typeset(verdict)}: {len(rows)}"
+        means = f"<small>{typeset(MEANS[verdict])}</small>"
+        name = f"{sign(verdict)} {typeset(verdict)}: {len(rows)} {means}"
         groups += [
             f'<details{opened} style="--color: {MARKS[verdict][1]}"><summary>{name}</summary>'
             f"{note}<table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></details>"
@@ -140,7 +155,8 @@ def set_words(text: str) -> str:
         tex = f"\\sqrt{{{tex}}}" if root else tex
         return f'<span class="math">\\({tex}\\)</span>'
 
-    return INDEXED.sub(formula, raise_powers(typeset(text)))
+    whole = raise_powers(typeset(text)).replace(" · ", "\N{NO-BREAK SPACE}·\N{NO-BREAK SPACE}")
+    return INDEXED.sub(formula, whole)
 
 
 def sign(verdict: str) -> str:
@@ -150,22 +166,24 @@ def sign(verdict: str) -> str:
 
 
 def scoreboard(entries: list[Entry]) -> str:
-    """How many claims differ; and the verdicts as one bar, with a legend."""
+    """How many claims hold and how many differ; and the verdicts as one bar, with a legend."""
     own = sum(entry.verdict.section == "Since 2017" for entry in entries)
-    differ = sum(entry.verdict.verdict == "differs" for entry in entries)
+    counts = Counter(entry.verdict.verdict for entry in entries)
+    hold = sum(counts[verdict] for verdict in {*KINDS.values()})
+    told = f"{hold} hold, {counts['differs']} differ, {counts['not reproduced here']}"
     return (
-        f'<div class="scoreboard"><p>Of {len(entries) - own} claims of the paper and {own} of the '
-        f"book’s own, {differ} differ from what was found.</p>{bar(entries)}{legend(entries)}</div>"
+        f'<div class="scoreboard"><p>Of {len(entries)} claims ({own} the book’s own), {told} were '
+        f"not reproduced.</p>{bar(entries)}{legend(entries)}</div>"
     )
 
 
 def legend(entries: list[Entry]) -> str:
     """The signs of the verdicts in the bar, and their words."""
     there, rows = {entry.verdict.verdict for entry in entries}, []
-    for verdict, (mark, color) in MARKS.items():
+    for verdict in ORDER:
         if verdict in there:
-            kind = "open" if verdict == "open" else "decided"
-            key = f'<span class="{kind}" style="--color: {color}">{mark}</span>'
+            mark, color = MARKS[verdict]
+            key = f'<span class="{kind(verdict)}" style="--color: {color}">{mark}</span>'
             rows.append(f"<li>{key} {linked(verdict)}</li>")
     return f"<ul>{''.join(rows)}</ul>"
 
@@ -174,16 +192,27 @@ def bar(entries: list[Entry]) -> str:
     """A part for each verdict, as wide as its share, linked to its claims."""
     counts = Counter(entry.verdict.verdict for entry in entries)
     parts = []
-    for verdict, (_, color) in MARKS.items():
+    for verdict in ORDER:
         if not (count := counts[verdict]):
             continue
-        address, style = f"claims.html?verdict={quote(verdict)}#the-claims", f"--color: {color}"
-        kind = "open" if verdict == "open" else "decided"
+        (mark, color), address = MARKS[verdict], f"claims.html{listed(verdict)}"
+        style = f"--color: {color}; flex-grow: {count}"
         parts.append(
-            f'<a class="{kind}" style="{style}; flex-grow: {count}" href="{address}" '
-            f'aria-label="{count}: {typeset(verdict)}" title="{typeset(verdict)}">{count}</a>'
+            f'<a class="{kind(verdict)}" style="{style}" href="{address}" '
+            f'aria-label="{count}: {typeset(verdict)}" title="{typeset(verdict)}">'
+            f"{mark} {count}</a>"
         )
     return f'<div class="parts">{"".join(parts)}</div>'
+
+
+def kind(verdict: str) -> str:
+    """How a verdict is drawn."""
+    return verdict if verdict in ("open", "differs") else "decided"
+
+
+def listed(verdict: str) -> str:
+    """Where the page of claims lists those with a verdict, and says what it means."""
+    return f"?verdict={quote(html.unescape(verdict))}#the-claims"
 
 
 def story(entries: list[Entry]) -> str:
@@ -237,8 +266,8 @@ def put_beside(
 
 def linked(verdict: str, page: str = "claims.html") -> str:
     """The words of a verdict, which lead to what they mean."""
-    key, told = f"{page}#what-the-verdicts-mean", typeset(verdict)
-    return f'<a class="symbol" href="{key}" title="What the verdicts mean">{told}</a>'
+    key, told = f"{page}{listed(verdict)}", typeset(verdict)
+    return f'<a class="symbol" href="{key}" title="What this verdict means">{told}</a>'
 
 
 PLACES = {  # placeholder on a page, and the function that fills it

@@ -184,9 +184,13 @@ def test_the_index_escapes_and_leads_to_the_chapter_and_the_bar_counts_by_verdic
     assert "n\xa0&lt;\xa0d" in table and "1 &amp; −2" in table
     assert '<a href="3-2-attention.html#claim-s9-odd">§3.2.1 ¶4</a>' in table
     assert '<tr data-section="3.2" data-verdict="measured here">' in table
-    bar = verdicts.scoreboard([entry, verdicts.Entry("x", made(holds=None)), entry])
+    others = verdicts.Entry("x", made(holds=None)), verdicts.Entry("y", made(holds=False))
+    bar = verdicts.scoreboard([entry, *others, entry])
+    assert "Of 4 claims" in bar and "2 hold, 1 differ, 0 were not reproduced" in bar
     link = r'flex-grow: (\d+)" href="claims\.html\?([^"]*)#the-claims"'
-    assert re.findall(link, bar) == [("2", "verdict=measured%20here"), ("1", "verdict=open")]
+    assert re.findall(link, bar) == [
+        ("1", "verdict=differs"), ("2", "verdict=measured%20here"), ("1", "verdict=open")
+    ]  # fmt: skip
 
 
 def build(folder: Path, code: str) -> tuple[str, list[str]]:
@@ -238,7 +242,7 @@ def test_the_build_collects_what_cells_show_and_says_what_they_break(tmp_path: P
     assert 'id="claim-odd"' in front and "?verdict=holds%20by%20construction#the-claims" in front
     assert 'href="index.html#claim-odd"' in claims
     assert "≡</span> holds by construction" in claims
-    beside = "<strong>≡ <a [^>]*#what[^>]*>holds by .*?</strong> <a href=[^>]*#claim-odd"
+    beside = "<strong>≡ <a [^>]*#the-claims[^>]*>holds by .*?</strong> <a href=[^>]*#claim-odd"
     assert re.search(beside, claims)
     said, (front, claims) = build(tmp_path, MAKES.format(ODD.format(0)))
     # The pages were not read anew.

@@ -77,7 +77,7 @@ def test_columns_of_numbers_are_marked_and_printed_as_one_prints_numbers():
 
 def test_where_a_cell_has_many_words_each_cell_names_its_column_and_no_line_breaks_a_formula():
     row = '<tr class="row-even">{}</tr>'
-    cells = "".join(f"<td><p>{text}</p></td>" for text in ("5.1", "many words " * 6, ""))
+    cells = "".join(f"<td><p>{text}</p></td>" for text in ("5.1", "many words " * 6, "ours"))
     heads = "".join(f'<th class="head"><p>{name}</p></th>' for name in ("section", "said", "here"))
     table = '<table class="table"><thead>{}</thead><tbody>{}</tbody></table>'
     html = mend_tables(table.format(row.format(heads), row.format(cells)))

@@ -3,47 +3,65 @@
 import altair as alt
 import pandas as pd
 
+from book import charts
+
 SETTINGS = {
-    "best, float32": "fastest options, 32 bits", "own, float32": "own defaults, 32 bits",
-    "best, bfloat16": "fastest options, bfloat16", "beam 4": "a beam of four", "beam 1": "greedy",
-}  # fmt: skip
+    "beam 4": "search, a beam of four",
+    "beam 1": "search, greedy",
+    "best, float32": "training, 32 bits",
+    "best, bfloat16": "training, bfloat16",
+}
 
 
-def draw_ratios(
-    table: pd.DataFrame, title: str, ticks: list[float], domain: list[float]
-) -> alt.LayerChart:
+def draw_ratios(table: pd.DataFrame, title: str) -> alt.LayerChart:
     """Medians of ratios with their intervals; to the right of 1, our model is faster."""
     others = table[table["contender"] != "annotated"].assign(
-        setting=lambda t: t["setting"].map(SETTINGS)
+        group=lambda t: t["setting"].map(SETTINGS),
+        row=lambda t: t["group"] + "|" + t["contender"],
+        faster=lambda t: t["to"] < 1,
+        ratio=lambda t: t["their time ÷ ours"],
     )
-    assert others[["from", "to"]].stack().between(*domain).all()
-    by_contender = others.groupby("contender")["their time ÷ ours"]
-    order = [*by_contender.median().sort_values().index]
-    base = alt.Chart(others).encode(
-        alt.Y("contender:N", title=None, sort=order).axis(
-            ticks=False, domain=False, labelPadding=6
+    low, high = 0.45, 18
+    assert others[["from", "to"]].stack().between(low, high).all()
+    order = others.groupby("contender")["ratio"].median().sort_values().index
+    there = {*others["row"]}
+    groups = {g: [name for name in order if f"{g}|{name}" in there] for g in SETTINGS.values()}
+    across = lambda name: alt.X(f"{name}:Q").scale(type="log", domain=[low, high], nice=False)
+    rows = alt.Chart(others).encode(charts.grouped(groups, 150))
+    marks = rows.encode(
+        alt.Color("faster:N", legend=None).scale(
+            domain=[True, False], range=[charts.PALETTE[0], charts.PALETTE[-1]]
         ),
-        alt.YOffset("setting:N", sort=None),
-        alt.Color("setting:N", title=None, sort=None).legend(
-            orient="top", symbolType="circle", symbolOpacity=1, columnPadding=20
-        ),
-        tooltip=["contender", "setting"]
-        + [alt.Tooltip(f"{c}:Q", format=".2f") for c in table.columns[2:6]],
+        tooltip=["contender", "group"]
+        + [alt.Tooltip(f"{c}:Q", format=".2f") for c in ("ratio", "from", "to")],
     )
-    across = lambda name: alt.X(f"{name}:Q").scale(type="log", domain=domain, nice=False)
-    ratio = across("their time ÷ ours").title("their time ÷ ours: slower than ours →")
-    told = (
-        f"{row.contender}, {row.setting}: {ratio:.2f}"
-        for row, ratio in zip(others.itertuples(), others["their time ÷ ours"], strict=True)
-    )
+    numbers = rows.encode(alt.Text("ratio:Q", format=".2f"))
+    told = (f"{row.contender}, {row.group}: {row.ratio:.2f}" for row in others.itertuples())
     return alt.layer(
         alt.Chart(pd.DataFrame({"x": [1]})).mark_rule(strokeDash=[4, 4]).encode(across("x")),
-        base.mark_rule(strokeWidth=2).encode(across("from"), x2="to:Q"),
-        base.mark_point(filled=True, size=80, opacity=1).encode(
-            ratio.axis(values=ticks, format="~g", titleAnchor="end")
+        marks.mark_rule(strokeWidth=2).encode(across("from"), x2="to:Q"),
+        marks.mark_point(filled=True, size=80, opacity=1).encode(
+            across("ratio")
+            .title("← faster\u00a0\u00a0\u00a0slower than ours →")
+            .axis(
+                orient="top",
+                values=[0.5, 1, 2, 5, 10],
+                format="~g",
+                grid=False,
+                titleAnchor="start",
+            )
         ),
-        title=title,
+        numbers.mark_text(align="left", dx=8, fontSize=13, opacity=0.75)
+        .encode(across("to"))
+        .transform_filter("!datum.faster"),
+        numbers.mark_text(align="right", dx=-8, fontSize=13, fontWeight=700)
+        .encode(across("from"))
+        .transform_filter("datum.faster"),
+        title=alt.Title(
+            title,
+            subtitle="Their time divided by ours in the same round: median and 95% interval",
+        ),
         width="container",
-        height=18 * len(others),
+        height=alt.Step(20),
         description="Time divided by our time. " + "; ".join(told),
     )

@@ -15,6 +15,79 @@ def small_runs(text: str = "sentences") -> pd.DataFrame:
     return runs[texts == text]
 
 
+VERDICTS = {
+    "better": charts.PALETTE[0],
+    "no clear difference": charts.PALETTE[-1],
+    "worse": charts.PALETTE[1],
+}
+
+
+def draw_differences(
+    rows: pd.DataFrame, groups: dict[str, list[str]], title: str
+) -> alt.LayerChart:
+    """Differences of the loss by change and seed, and the interval of their mean.
+
+    rows: with the columns row ("group|name"), for, seed, difference, mean, low, high and verdict;
+    groups: the names of each group, in order; the first of each has its number
+    """
+    means = rows.drop_duplicates("row")
+    firsts = [f"{group}|{names[0]}" for group, names in groups.items()]
+    across = alt.X("difference").scale(
+        domainMin=-0.29, domainMax=alt.ExprRef("width < 400 ? 0.05 : 0.27"), nice=False
+    )
+    by_row = alt.Chart(rows).encode(charts.grouped(groups, 145))
+    marks = by_row.encode(
+        alt.Color("verdict", legend=None).scale(domain=[*VERDICTS], range=[*VERDICTS.values()]),
+        tooltip=["row", "seed", alt.Tooltip("difference", format="+.3f"), "verdict"],
+    )
+    words = (
+        by_row.mark_text(align="left", fontSize=13)
+        .encode(x=alt.datum(0.06), text="told:N")
+        .transform_calculate(told="width < 400 ? '' : datum.for")
+    )
+    head = pd.DataFrame([{"row": next(iter(groups)), "for": "what it is for"}])
+    number = by_row.mark_text(align="right", dx=-9, fontSize=13, fontWeight=700)
+    return alt.layer(
+        alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(strokeDash=[4, 4]).encode(x="x:Q"),
+        marks.mark_rule(strokeWidth=2).encode(alt.X("low:Q"), x2="high:Q").properties(data=means),
+        marks.mark_point(filled=True, size=60, opacity=0.75).encode(
+            across.title("← lower loss (nats)").axis(
+                orient="top",
+                titleAnchor="start",
+                domain=False,
+                values=[-0.2, -0.1, 0],
+                format="~f",
+            )
+        ),
+        number.encode(alt.X("low:Q"), alt.Text("mean:Q", format="+.2f")).properties(
+            data=means[means["row"].isin(firsts)]
+        ),
+        words.properties(data=means),
+        words.mark_text(align="left", fontSize=13, fontWeight=600).properties(data=head),
+        title=alt.Title(
+            title,
+            subtitle="Loss against the model of 2017: three pairs of runs, and the 95% interval of "
+            "their mean. Blue: clearly lower; gray: not clear; orange: clearly higher.",
+        ),
+        width="container",
+        height=alt.Step(22),
+        description="Difference of the loss from the model of 2017, by change and seed. Means: "
+        + "; ".join(f"{row.row.replace('|', ', ')} {row.mean:+.2f}" for row in means.itertuples()),
+    )
+
+
+def interval(mean: float, half: float, verdict: str) -> str:
+    """A small picture of an interval, as in `draw_differences`, for a line of text."""
+    x, color = lambda value: round(84 + 300 * value, 1), VERDICTS[verdict]
+    color = f"var(--layer, {color})" if verdict == "better" else color
+    return (
+        '<svg aria-hidden="true" width="100" height="12" viewBox="0 0 100 12">'
+        f'<path d="M{x(0)} 0v12" stroke="currentColor" stroke-dasharray="2 2" />'
+        f'<path d="M{x(mean - half)} 6H{x(mean + half)}" stroke="{color}" stroke-width="2" />'
+        f'<circle cx="{x(mean)}" cy="6" r="3" fill="{color}" /></svg>'
+    )
+
+
 def draw_lengths(texts: dict[str, tuple[pd.DataFrame, int]]) -> alt.HConcatChart:
     """Loss of the models with sinusoids and with RoPE, by the length of the texts.
 
@@ -37,24 +110,31 @@ def _lengths(title: str, runs: pd.DataFrame, trained: int) -> tuple[alt.LayerCha
     mean = rows.groupby(["positions", "length"])["loss"].mean()
     longest = rows["length"].max()
     lines = alt.Chart(rows).encode(
-        alt.X("length", title="length of the texts, in tokens")
+        alt.X("length", title="tokens in a text")
         .scale(type="log", base=2, domain=[0.93 * rows["length"].min(), 1.2 * longest], nice=False)
-        .axis(values=sorted(set(rows["length"]))),
-        alt.Y("loss", title="loss, nats per token").scale(zero=False).axis(tickCount=4),
-        alt.Color("positions", sort=["sinusoids", "RoPE"], legend=None),
+        .axis(values=sorted(set(rows["length"])), titleAnchor="end"),
+        alt.Y("loss", title="loss (nats)").scale(zero=False).axis(tickCount=4, **charts.UPRIGHT),
+        alt.Color("positions", legend=None).scale(
+            domain=["RoPE", "sinusoids"], range=[charts.PALETTE[0], charts.PALETTE[-1]]
+        ),
         tooltip=["positions", "seed", "length", alt.Tooltip("loss", format=".3f")],
     )
-    middle = rows[(rows["seed"] == 0) & (rows["length"] == sorted(set(rows["length"]))[1])]
-    names = (  # above the rising lines, and below the others
+    first, second, *_ = sorted(set(rows["length"]))
+    highest = rows.sort_values("loss").drop_duplicates(["positions", "length"], keep="last")
+    names = (  # above the lines
         lines.mark_text(align=align, dx=dx, dy=dy, fontSize=13, fontWeight=600)
         .encode(text="positions")
-        .properties(data=middle[middle["positions"] == name])
-        for name, align, dx, dy in (("sinusoids", "right", -6, -24), ("RoPE", "left", 6, 18))
-    )
+        .properties(data=highest[(highest["positions"] == name) & (highest["length"] == length)])
+        for name, length, align, dx, dy in (
+            ("sinusoids", second, "right", -6, -24), ("RoPE", first, "left", 8, -12),
+        )
+    )  # fmt: skip
     edge = alt.Chart(pd.DataFrame({"length": [trained]})).mark_rule(strokeDash=[4, 4])
     told = ", ".join(f"{kind}, {n} tokens: {loss:.2f}" for (kind, n), loss in mean.items())
     chart = alt.layer(
-        edge.encode(x="length"), lines.mark_line(point=True).encode(detail="seed"), *names
+        edge.encode(x="length"),
+        lines.mark_line(point=True).encode(detail="seed"),
+        *names,
     ).properties(width=275, height=220, title=alt.Title(title, fontSize=13))
     return chart, f"{title}, read {trained} tokens at a time in training: {told}."
 
@@ -68,10 +148,12 @@ def draw_deep(rows: pd.DataFrame) -> alt.LayerChart:
     mean = rows.groupby(["kind", "order", "rate"], as_index=False)["loss"].mean()
     kinds = ["post-norm", "post-norm, warmup", "pre-norm", "pre-norm, warmup"]
     chart = alt.Chart(rows).encode(
-        alt.X("rate:O", title="learning rate", axis=alt.Axis(labelAngle=0)),
-        alt.Y("loss", title="loss after 300 updates (nats)").axis(values=[0, 1, 2, 3]),
+        alt.X("rate:O", title="learning rate").axis(labelAngle=0, titleAnchor="end"),
+        alt.Y("loss", title="loss after 300 updates (nats)").axis(
+            values=[0, 1, 2, 3], **charts.UPRIGHT
+        ),
         alt.Color("order", legend=None).scale(
-            domain=["post-norm", "pre-norm"], range=[charts.PALETTE[0], charts.PALETTE[2]]
+            domain=["pre-norm", "post-norm"], range=[charts.PALETTE[0], charts.PALETTE[-1]]
         ),
         alt.StrokeDash("kind", legend=None).scale(domain=kinds, range=[[1, 0], [5, 4]] * 2),
         tooltip=["kind", "rate", "seed", alt.Tooltip("loss", format=".2f")],
