@@ -54,7 +54,7 @@ def test_the_tokenizer_is_as_it_was_made() -> None:
 def test_a_model_becomes_a_script_when_a_chapter_asks_for_it(tmp_path: Path) -> None:
     chapters = tmp_path / "chapters"
     chapters.mkdir()
-    asked = f"# Title\n\n```{{live}} lines\n:model: {CAPTIONS}\nA dog.\n```\n"
+    asked = f"# Title\n\n```{{live}} order\n:model: {CAPTIONS}\nA dog.\n```\n"
     (chapters / "one.md").write_text(asked, encoding="utf-8")
     live.write_models(chapters, tmp_path / "models")
     (script,) = (tmp_path / "models").iterdir()
@@ -369,7 +369,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(STATIC, folder / "_static")
     places = [
         live.live_place("translator", CAPTIONS, ["A dog runs.", "A girl is reading a book."]),
-        live.live_place("lines", GENERAL, ["The law is new."]),
         live.live_place("decoder", CAPTIONS, [BOX]),
         *(live.live_place(kind, CAPTIONS, [CAT]) for kind in ("order", "scores", "switchboard")),
         live.live_place("circuit", FIREFOX, [CHAIR]),
@@ -684,7 +683,7 @@ def test_any_text_gets_an_answer(tab) -> None:
 
 @pytest.mark.slow
 def test_what_is_switched_off_is_missing_in_python_too(tab, translators) -> None:
-    place, translator = tab.locator(".live").nth(5), translators[CAPTIONS]
+    place, translator = tab.locator(".live").nth(4), translators[CAPTIONS]
     text, off = "A young girl in a red dress is jumping into the water.", {}
     ask(place, text)
     every = list(range(translator.model.config.h))
@@ -711,7 +710,7 @@ def test_what_is_switched_off_is_missing_in_python_too(tab, translators) -> None
 
 @pytest.mark.slow
 def test_the_book_s_choice_of_heads_is_as_large_as_the_reader_s(tab, translators) -> None:
-    place, translator = tab.locator(".live").nth(5), translators[CAPTIONS]
+    place, translator = tab.locator(".live").nth(4), translators[CAPTIONS]
     order = live.switches(CAPTIONS)["order"]
 
     def check(off: dict[str, list[int]]) -> None:
@@ -761,7 +760,7 @@ def test_a_head_s_mean_has_the_effect_that_it_has_in_python(tab, translators, na
 
 @pytest.mark.slow
 def test_a_head_is_switched_off_for_every_sentence(tab, translators) -> None:
-    place, translator = tab.locator(".live").nth(8), translators[FIREFOX]
+    place, translator = tab.locator(".live").nth(7), translators[FIREFOX]
     ask(place, PICTURE)
     place.get_by_role("button", name="Switch X2.3 off").click()
     for text in PICTURE, "The law is new.":
@@ -777,7 +776,7 @@ def test_a_head_is_switched_off_for_every_sentence(tab, translators) -> None:
 
 @pytest.mark.slow
 def test_three_cells_of_memory_turn_the_adjectives(tab, translators) -> None:
-    place, translator = tab.locator(".live").nth(7), translators[FIREFOX]
+    place, translator = tab.locator(".live").nth(6), translators[FIREFOX]
     cells = live.dialed()
     name, columns = f"decoder.layers.{cells['layer']}.self_attn", cells["cells"]
     feminine, masculine = (torch.tensor(cells[gender]) for gender in "fm")
@@ -806,7 +805,7 @@ def test_three_cells_of_memory_turn_the_adjectives(tab, translators) -> None:
 
 @pytest.mark.slow
 def test_the_map_shows_where_the_gender_of_a_noun_is(tab, translators) -> None:
-    place, translator = tab.locator(".live").nth(6), translators[FIREFOX]
+    place, translator = tab.locator(".live").nth(5), translators[FIREFOX]
     one, other = CHAIR.split(" | ")
     place.get_by_role("button", name="Compare").click()
     place.get_by_text("Choose a cell").wait_for(timeout=60_000)
@@ -851,12 +850,12 @@ def test_the_map_shows_where_the_gender_of_a_noun_is(tab, translators) -> None:
 def test_lines_of_a_sentence(tab, translators) -> None:
     from annotated.machinery.visualization.weights import merge_words, read_attention
 
-    place = tab.locator(".live").nth(1)
+    place = tab.locator(".live").nth(4)
     text = "The unbelievable keys, that she lost, are here."
     ask(place, text)
-    words = merge_words(read_attention(translators[GENERAL], text)["encoder"])
-    place.get_by_label("Layer").select_option("3")
-    place.get_by_label("Full color at").select_option("1")
+    words = merge_words(read_attention(translators[CAPTIONS], text)["encoder"])
+    layer, origin = place.locator("select").all()
+    layer.select_option("3")
     for box in place.locator("fieldset input").all()[1:]:
         box.uncheck()
     names = place.locator("svg text").all_text_contents()
@@ -865,13 +864,13 @@ def test_lines_of_a_sentence(tab, translators) -> None:
     lines = place.locator("svg line").evaluate_all(opacity)
     expected = [weight for row in words.weights[2, 0].tolist() for weight in row if weight >= 0.02]
     assert [float(line) for line in lines] == pytest.approx(expected, abs=0.0051)
-    place.get_by_label("From").select_option("2 unbelievable")
+    origin.select_option("2 unbelievable")
     shown = place.locator("svg g:visible line")
     assert shown.count() == sum(weight >= 0.02 for weight in words.weights[2, 0, 1].tolist())
 
 
 def test_without_positions_the_order_of_the_pieces_makes_no_difference(tab) -> None:
-    place, told = tab.locator(".live").nth(3), {}
+    place, told = tab.locator(".live").nth(2), {}
     ask(place, CAT)
     for positions in "with positions", "all at position 0":
         place.get_by_label("Encoder").select_option(positions)
@@ -886,7 +885,7 @@ def test_without_positions_the_order_of_the_pieces_makes_no_difference(tab) -> N
 
 
 def test_scores_before_and_after_the_softmax(tab, translators) -> None:
-    place, translator = tab.locator(".live").nth(4), translators[CAPTIONS]
+    place, translator = tab.locator(".live").nth(3), translators[CAPTIONS]
     ask(place, CAT)
     attention = translator.model.encoder.layers[1].self_attn
     src = torch.tensor(encode_source(translator.tokenizer, [CAT]))

@@ -209,8 +209,6 @@
   function lines({ transformer: { N, h }, names, first }) {
     const layer = choice("Layer", count(N), N - 2, draw);
     const from = choice("From", [["every word", null]], 0, () => isolate(from.value));
-    const strengths = [0.1, 0.2, 0.5, 1].map((weight) => [`${weight}`, weight]);
-    const full = choice("Full color at", strengths, first[0] ? 3 : 1, draw);
     const boxes = count(h).map(([text]) =>
       make("input", { type: "checkbox", checked: true, onchange: draw, title: text }),
     );
@@ -245,7 +243,7 @@
         for (const key of words.keys()) {
           const weight = given(head, query, key);
           if (weight < 0.02) continue;
-          const [color, opacity] = [colorOf(head), Math.min(1, weight / full.value).toFixed(2)];
+          const [color, opacity] = [colorOf(head), weight.toFixed(2)];
           const ends = { x1: x(query), y1: top + 4, x2: x(key), y2: bottom - 4 };
           const square = { x: x(key) - 11, y: bottom + 12 * place, width: 22, height: 12 };
           lines.append(shape("line", { ...ends, stroke: color, "stroke-opacity": opacity }));
@@ -292,7 +290,7 @@
         squares.style.display = i === word ? "" : "none";
       }
     }
-    const element = make("div", {}, controls(layer, from, full), legend, drawing);
+    const element = make("div", {}, controls(layer, from), legend, drawing);
     return { element, options: () => ({ beam: 4 }), finish };
   }
 
@@ -567,15 +565,14 @@
 
   const SHOWN = {
     translator: [searchWays, heatMap, alternatives],
-    lines: [lines],
-    switchboard: [switchboard],
+    switchboard: [switchboard, lines],
     dial: [dial],
     head: [oneHead],
     order: [orders, reading],
     scores: [scores],
   };
 
-  const VERBS = { lines: "Draw the lines", scores: "Compute the scores" };
+  const VERBS = { scores: "Compute the scores" };
 
   // ------------------------------------------------------------------------ a place on a page
 
