@@ -34,7 +34,6 @@ CAPTIONS, GENERAL, FIREFOX = "multi30k-en-de", "general-en-fr", "firefox-en-pt"
 EVERYDAY = "tatoeba-en"  # a language model
 live = pytest.importorskip("live", reason="needs the extra `book`")
 BOX, CAT = "A man is carrying a heavy box.", "A black dog chases a white cat."
-PICTURE = "The picture on the wall is beautiful."
 HOUSE = "The house near the river is white and very beautiful."
 CHAIR = "When I saw the chair, it fell. | When I saw the car, it fell."
 SITE = ROOT / "_build" / "html"
@@ -373,7 +372,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         *(live.live_place(kind, CAPTIONS, [CAT]) for kind in ("order", "scores", "switchboard")),
         live.live_place("circuit", FIREFOX, [CHAIR]),
         live.live_place("dial", FIREFOX, [HOUSE]),
-        live.live_place("head", FIREFOX, [PICTURE, "The law is new."], word="X2.3"),
         draw_stages(*stages_of(load_pretrained(CAPTIONS), CAT)).data,
         live.live_place("stages", CAPTIONS, [CAT]),
         live.sampler_place(EVERYDAY, ["She was", "The train"]),
@@ -756,22 +754,6 @@ def test_a_head_s_mean_has_the_effect_that_it_has_in_python(tab, translators, na
         log_probs = translator.model.generator(out)[0, -1]
     expected = log_probs[pair[0]] - log_probs[pair[1]]
     assert tab.evaluate(MEAN, asked) == pytest.approx(expected.item(), abs=1e-4)
-
-
-@pytest.mark.slow
-def test_a_head_is_switched_off_for_every_sentence(tab, translators) -> None:
-    place, translator = tab.locator(".live").nth(7), translators[FIREFOX]
-    ask(place, PICTURE)
-    place.get_by_role("button", name="Switch X2.3 off").click()
-    for text in PICTURE, "The law is new.":
-        settle(place)
-        with switch_off(translator.model, {"decoder.layers.1.src_attn": [2]}, means_of(FIREFOX)):
-            assert place.locator(".translation").inner_text() == translator.translate(text)
-        assert translator.translate(text) in place.inner_text()  # with all heads on
-        ask(place, "The law is new.")
-    place.get_by_role("button", name="Switch X2.3 on").click()
-    settle(place)
-    assert place.locator(".translation").inner_text() == translator.translate(text)
 
 
 @pytest.mark.slow

@@ -533,41 +533,10 @@
     return { element, options, finish };
   }
 
-  // One head, on or at its mean over other sentences; a new sentence is first translated with it on.
-  // data: what `one_head` has for it.
-  function oneHead({ run, data: { head, name, start, mean } }) {
-    const own = reminder();
-    let [wanted, off, asked] = [false, false, ""];
-    const silence = (rows) => {
-      for (const row of rows)
-        for (const [i, value] of mean.entries()) row[start + i] = value / 10_000;
-    };
-    const toggle = button({ textContent: `Switch ${head} off`, onclick });
-    function onclick() {
-      wanted = off = !wanted;
-      toggle.textContent = `Switch ${head} ${wanted ? "on" : "off"}`;
-      run();
-    }
-    function options(ids) {
-      const key = ids.join(" ");
-      if (key !== asked) off = false;
-      asked = key;
-      return { beam: 4, touch: off ? { [`${name}.w_o:in`]: silence } : {} };
-    }
-    function finish(_, ids, text) {
-      own.tell(ids, text, off ? null : "With all heads on");
-      if (!wanted || off) return;
-      off = true;
-      run();
-    }
-    return { element: make("div", {}, own.element, controls(toggle)), options, finish };
-  }
-
   const SHOWN = {
     translator: [searchWays, heatMap, alternatives],
     switchboard: [switchboard, lines],
     dial: [dial],
-    head: [oneHead],
     order: [orders, reading],
     scores: [scores],
   };
