@@ -80,7 +80,7 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         ),
         title=alt.TitleParams(
             "Self-attention links any two words in one layer",
-            subtitle="From the first word of a sentence to the last. Across: words. Upwards: layers",
+            subtitle="From a sentence’s first word to its last. Across: words. Upwards: layers",
         ),
         description="Rows of dots, one above another for each layer, in four panels; in each, "
         "the path of a signal from the first word to the last is lit and counted. The recurrent "

@@ -91,8 +91,8 @@ window.stages = (() => {
     );
     const head = (textContent, more) => make("th", { textContent, scope: "row", ...more });
     const lines = cells.map((row, y) => {
-      const more = { rowSpan: 3, scope: "rowgroup" };
-      const layer = y % 3 ? [] : [head(`layer ${y / 3}`, more)];
+      const more = { rowSpan: 3, scope: "rowgroup", ariaLabel: `layer ${y / 3}` };
+      const layer = y % 3 ? [] : [make("th", more, make("span", {}, "layer "), `${y / 3}`)];
       const names = y ? [...layer, head(PARTS[(y - 1) % 3])] : [head("embedding", { colSpan: 2 })];
       return make("tr", {}, ...names, ...row.map((cell) => make("td", {}, cell)));
     });
@@ -128,8 +128,12 @@ window.stages = (() => {
     const about =
       "Read from the bottom up, and choose a cell. The fainter it is, the less probable its piece.";
     box.replaceChildren(
-      make("p", { className: "title", textContent: data.title }),
-      make("p", { textContent: about }),
+      make(
+        "p",
+        { className: "chart-title" },
+        make("strong", {}, data.title),
+        make("span", {}, about),
+      ),
       make("p", { className: "key" }, ...key),
       make("div", { className: "columns" }, wide(element), likely.element),
     );
