@@ -62,7 +62,7 @@ class Live(SphinxDirective):
     has_content = True
     option_spec = {  # noqa: RUF012
         "model": directives.unchanged_required,
-        "word": directives.unchanged,  # tokens from which lines are drawn first, or a head
+        "word": directives.unchanged,  # tokens from which lines are drawn first
     }
 
     def run(self) -> list[nodes.Node]:
@@ -136,8 +136,7 @@ def live_place(show: str, model: str, sentences: list[str], word: str = "") -> s
     without = "Here a trained model translates your sentences, which requires JavaScript."
     inside = f"<noscript><p>{without}</p></noscript>"
     known = {"decoder": lambda: followed(model, sentences[0]),
-             "switchboard": lambda: switches(model), "dial": dialed,
-             "head": lambda: one_head(model, word)}.get(show)  # fmt: skip
+             "switchboard": lambda: switches(model), "dial": dialed}.get(show)  # fmt: skip
     if known:
         text = json.dumps(known(), separators=(",", ":"))
         text = text.replace("<", "\\u003c")  # "</s>" would be read as a tag
@@ -158,17 +157,6 @@ def switches(model: str) -> dict:
         "heldOut": log["held_out"],
         "random": [round(sum(losses) / len(orders), 4) for losses in zip(*orders, strict=True)],
     }
-
-
-def one_head(model: str, head: str) -> dict:
-    """The outputs that a head such as "X2.3" shares with others, and its mean, in 10,000ths."""
-    layer, number = map(int, head[1:].split("."))
-    name = {"E": "encoder.layers.{}.self_attn", "X": "decoder.layers.{}.src_attn"}[head[0]]
-    mean = switches(model)["means"][name := name.format(layer - 1)]
-    config = loaded(model).model.config
-    width = config.d_model // config.h
-    start = (number - 1) * width
-    return {"head": head, "name": name, "start": start, "mean": mean[start : start + width]}
 
 
 def dialed() -> dict:

@@ -34,7 +34,6 @@ CAPTIONS, GENERAL, FIREFOX = "multi30k-en-de", "general-en-fr", "firefox-en-pt"
 EVERYDAY = "tatoeba-en"  # a language model
 live = pytest.importorskip("live", reason="needs the extra `book`")
 BOX, CAT = "A man is carrying a heavy box.", "A black dog chases a white cat."
-PICTURE = "The picture on the wall is beautiful."
 HOUSE = "The house near the river is white and very beautiful."
 CHAIR = "When I saw the chair, it fell. | When I saw the car, it fell."
 SITE = ROOT / "_build" / "html"
@@ -54,7 +53,7 @@ def test_the_tokenizer_is_as_it_was_made() -> None:
 def test_a_model_becomes_a_script_when_a_chapter_asks_for_it(tmp_path: Path) -> None:
     chapters = tmp_path / "chapters"
     chapters.mkdir()
-    asked = f"# Title\n\n```{{live}} lines\n:model: {CAPTIONS}\nA dog.\n```\n"
+    asked = f"# Title\n\n```{{live}} order\n:model: {CAPTIONS}\nA dog.\n```\n"
     (chapters / "one.md").write_text(asked, encoding="utf-8")
     live.write_models(chapters, tmp_path / "models")
     (script,) = (tmp_path / "models").iterdir()
@@ -360,12 +359,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(STATIC, folder / "_static")
     places = [
         live.live_place("translator", CAPTIONS, ["A dog runs.", "A girl is reading a book."]),
-        live.live_place("lines", GENERAL, ["The law is new."]),
         live.live_place("decoder", CAPTIONS, [BOX]),
         *(live.live_place(kind, CAPTIONS, [CAT]) for kind in ("order", "scores", "switchboard")),
         live.live_place("circuit", FIREFOX, [CHAIR]),
         live.live_place("dial", FIREFOX, [HOUSE]),
-        live.live_place("head", FIREFOX, [PICTURE, "The law is new."], word="X2.3"),
         draw_stages(*stages_of(load_pretrained(CAPTIONS), CAT)).data,
         live.live_place("stages", CAPTIONS, [CAT]),
         live.sampler_place(EVERYDAY, ["She was", "The train"]),
@@ -675,7 +672,7 @@ def test_any_text_gets_an_answer(tab) -> None:
 
 @pytest.mark.slow
 def test_what_is_switched_off_is_missing_in_python_too(tab, translators) -> None:
-    place, translator = tab.locator(".live").nth(5), translators[CAPTIONS]
+    place, translator = tab.locator(".live").nth(4), translators[CAPTIONS]
     text, off = "A young girl in a red dress is jumping into the water.", {}
     ask(place, text)
     every = list(range(translator.model.config.h))
@@ -702,7 +699,7 @@ def test_what_is_switched_off_is_missing_in_python_too(tab, translators) -> None
 
 @pytest.mark.slow
 def test_the_book_s_choice_of_heads_is_as_large_as_the_reader_s(tab, translators) -> None:
-    place, translator = tab.locator(".live").nth(5), translators[CAPTIONS]
+    place, translator = tab.locator(".live").nth(4), translators[CAPTIONS]
     order = live.switches(CAPTIONS)["order"]
 
     def check(off: dict[str, list[int]]) -> None:
@@ -751,24 +748,8 @@ def test_a_head_s_mean_has_the_effect_that_it_has_in_python(tab, translators, na
 
 
 @pytest.mark.slow
-def test_a_head_is_switched_off_for_every_sentence(tab, translators) -> None:
-    place, translator = tab.locator(".live").nth(8), translators[FIREFOX]
-    ask(place, PICTURE)
-    place.get_by_role("button", name="Switch X2.3 off").click()
-    for text in PICTURE, "The law is new.":
-        settle(place)
-        with switch_off(translator.model, {"decoder.layers.1.src_attn": [2]}, means_of(FIREFOX)):
-            assert place.locator(".translation").inner_text() == translator.translate(text)
-        assert translator.translate(text) in place.inner_text()  # with all heads on
-        ask(place, "The law is new.")
-    place.get_by_role("button", name="Switch X2.3 on").click()
-    settle(place)
-    assert place.locator(".translation").inner_text() == translator.translate(text)
-
-
-@pytest.mark.slow
 def test_three_cells_of_memory_turn_the_adjectives(tab, translators) -> None:
-    place, translator = tab.locator(".live").nth(7), translators[FIREFOX]
+    place, translator = tab.locator(".live").nth(6), translators[FIREFOX]
     cells = live.dialed()
     name, columns = f"decoder.layers.{cells['layer']}.self_attn", cells["cells"]
     feminine, masculine = (torch.tensor(cells[gender]) for gender in "fm")
@@ -797,7 +778,7 @@ def test_three_cells_of_memory_turn_the_adjectives(tab, translators) -> None:
 
 @pytest.mark.slow
 def test_the_map_shows_where_the_gender_of_a_noun_is(tab, translators) -> None:
-    place, translator = tab.locator(".live").nth(6), translators[FIREFOX]
+    place, translator = tab.locator(".live").nth(5), translators[FIREFOX]
     one, other = CHAIR.split(" | ")
     place.get_by_role("button", name="Compare").click()
     place.get_by_text("Choose a cell").wait_for(timeout=60_000)
@@ -842,27 +823,26 @@ def test_the_map_shows_where_the_gender_of_a_noun_is(tab, translators) -> None:
 def test_lines_of_a_sentence(tab, translators) -> None:
     from annotated.machinery.visualization.weights import merge_words, read_attention
 
-    place = tab.locator(".live").nth(1)
+    place = tab.locator(".live").nth(4)
     text = "The unbelievable keys, that she lost, are here."
     ask(place, text)
-    words = merge_words(read_attention(translators[GENERAL], text)["encoder"])
-    place.get_by_label("Layer").select_option("3")
-    place.get_by_label("Full color at").select_option("1")
-    for box in place.locator("fieldset input").all()[1:]:
-        box.uncheck()
+    words = merge_words(read_attention(translators[CAPTIONS], text)["encoder"])
+    layer, origin = place.locator("select").all()
+    layer.select_option("3")
     names = place.locator("svg text").all_text_contents()
     assert names[::2] == names[1::2] == [*words.queries[:-1], "end"]
     opacity = "lines => lines.map((line) => line.getAttribute('stroke-opacity'))"
-    lines = place.locator("svg line").evaluate_all(opacity)
+    first = "[stroke='var(--head-0)']"
+    lines = place.locator(f"svg line{first}").evaluate_all(opacity)
     expected = [weight for row in words.weights[2, 0].tolist() for weight in row if weight >= 0.02]
     assert [float(line) for line in lines] == pytest.approx(expected, abs=0.0051)
-    place.get_by_label("From").select_option("2 unbelievable")
-    shown = place.locator("svg g:visible line")
+    origin.select_option("2 unbelievable")
+    shown = place.locator(f"svg g:visible line{first}")
     assert shown.count() == sum(weight >= 0.02 for weight in words.weights[2, 0, 1].tolist())
 
 
 def test_without_positions_the_order_of_the_pieces_makes_no_difference(tab) -> None:
-    place, told = tab.locator(".live").nth(3), {}
+    place, told = tab.locator(".live").nth(2), {}
     ask(place, CAT)
     for positions in "with positions", "all at position 0":
         place.get_by_label("Encoder").select_option(positions)
@@ -877,7 +857,7 @@ def test_without_positions_the_order_of_the_pieces_makes_no_difference(tab) -> N
 
 
 def test_scores_before_and_after_the_softmax(tab, translators) -> None:
-    place, translator = tab.locator(".live").nth(4), translators[CAPTIONS]
+    place, translator = tab.locator(".live").nth(3), translators[CAPTIONS]
     ask(place, CAT)
     attention = translator.model.encoder.layers[1].self_attn
     src = torch.tensor(encode_source(translator.tokenizer, [CAT]))
@@ -1006,7 +986,7 @@ def test_the_five_likeliest_pieces_of_a_cell_are_seen(tab, translators) -> None:
     assert tab.evaluate("window.bookModels === undefined")  # all of it without the model
     form.locator("input").fill(BOX)
     form.get_by_role("button", name="Follow it").click()
-    expect(place.locator(".title")).to_have_text(BOX, timeout=60_000)
+    expect(place.locator(".chart-title strong")).to_have_text(BOX, timeout=60_000)
     compare(*stages_of(translators[CAPTIONS], BOX))
 
 

@@ -38,10 +38,10 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
             new = range(layers, last + 1)  # layers that shorter sentences do not need
             dots += [(panel, n, *place) for place in product(range(max(LENGTHS)), new)]
             layers = last + 1
-            names.append((panel, n, KINDS[kind], f"{count} {unit}{'s' * (count > 1)}"))
+            names.append((panel, n, last, KINDS[kind], f"{count} {unit}{'s' * (count > 1)}"))
     stops = pd.DataFrame(stops, columns=["panel", "n", "order", "position", "layer", "count"])
     dots = pd.DataFrame(dots, columns=["panel", "from", "position", "layer"])
-    names = pd.DataFrame(names, columns=["panel", "n", "name", "length"])
+    names = pd.DataFrame(names, columns=["panel", "n", "layer", "name", "length"])
 
     # Four panels side by side, or two above two on a phone; all in one picture, in pixels.
     sizes = {
@@ -54,7 +54,8 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
     }
     left, floor = "datum.panel % across * wide", "floor(datum.panel / across) * (high + 16) + high"
     place = {"x": f"{left} + 14 + right * datum.position", "y": f"{floor} - 14 - up * datum.layer"}
-    heads = {"x": f"{left} + 6", "y": f"{floor} - high + 8", "below": f"{floor} - high + 30"}
+    above = f"{floor} - 58 - up * datum.layer"  # of the drawing, as high as it is
+    heads = {"x": f"{left} + 6", "y": above, "below": f"{above} + 22"}
     kind = f"{list(KINDS)}[datum.panel]"
     now = lambda data, of="datum.n == n", **places: (
         alt.Chart(data).transform_filter(of).transform_calculate(kind=kind, **places)
@@ -79,7 +80,7 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         ),
         title=alt.TitleParams(
             "Self-attention links any two words in one layer",
-            subtitle="Across: the words of a sentence. Upwards: layers.",
+            subtitle="From a sentence’s first word to its last. Across: words. Upwards: layers",
         ),
         description="Rows of dots, one above another for each layer, in four panels; in each, "
         "the path of a signal from the first word to the last is lit and counted. The recurrent "

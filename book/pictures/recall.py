@@ -21,11 +21,11 @@ def draw_recall(runs: pd.DataFrame, limit: int) -> alt.LayerChart:
     """
     shades = [charts.LAYERS[layer] for layer, _ in NAMES.values()]
     base = alt.Chart(runs).encode(
-        alt.X("distance:O").title("distance (tokens)").axis(labelAngle=0),
+        alt.X("distance:O").title("distance (tokens)").axis(labelAngle=0, titleAnchor="end"),
         alt.Y("steps:Q")
-        .title("steps until 95% are right")
+        .title("steps until 95% are right; ↓ better")
         .scale(type="log", domain=[4, 6000], nice=False)
-        .axis(values=[10, 100, 1000, limit], format=",d"),
+        .axis(values=[10, 100, 1000, limit], format=",d", **charts.UPRIGHT),
         alt.Color("stack:N", legend=None).scale(domain=[*NAMES], range=shades),
     )
     middle = base.transform_aggregate(steps="median(steps)", groupby=["stack", "distance"])

@@ -23,7 +23,7 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         for t in positions
     ).set_axis(["layer", "start", "word", "y", "y2", "step"], axis=1)
     # From each input to its state, from state to state, and from all words to all outputs.
-    arrows = [("recurrent", t, t, 7.6, 10.3, t == 1) for t in positions]
+    arrows = [("recurrent", t, t, 7.6, 10.3, True) for t in positions]
     arrows += [("recurrent", t, t + 1, 10.3, 10.3, True) for t in positions]
     arrows += [("self-attention", s, t, 1.7, 4.4, False) for s in positions for t in positions]
     arrows = pd.DataFrame(arrows, columns=["layer", "start", "end", "y", "y2", "chain"])
@@ -67,7 +67,11 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         heads.mark_text(align="left", fontSize=15, fontWeight="bold").encode(
             x=alt.value(0), y="top:Q", color=color, text="label:N"
         ),
-        title="A step for each word, or one step for all",
+        title=alt.Title(
+            "A step for each word, or one step for all",
+            subtitle="Each circle is an output, numbered by the step that computes it. "
+            "Colored: the way of all words to the last output",
+        ),
         description="The same sentence read by two layers; each output has the number of the "
         "step in which it can be ready. In the recurrent layer arrows lead from state to state and "
         "the numbers count up to the length. In self-attention arrows lead from every word to "

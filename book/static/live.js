@@ -209,15 +209,10 @@
   function lines({ transformer: { N, h }, names, first }) {
     const layer = choice("Layer", count(N), N - 2, draw);
     const from = choice("From", [["every word", null]], 0, () => isolate(from.value));
-    const strengths = [0.1, 0.2, 0.5, 1].map((weight) => [`${weight}`, weight]);
-    const full = choice("Full color at", strengths, first[0] ? 3 : 1, draw);
-    const boxes = count(h).map(([text]) =>
-      make("input", { type: "checkbox", checked: true, onchange: draw, title: text }),
+    const colors = range(h).map((i) =>
+      make("span", {}, swatch(`background: ${colorOf(i)}`), `${i + 1} `),
     );
-    const labels = boxes.map((box, i) =>
-      make("label", {}, box, swatch(`background: ${colorOf(i)}`), box.title),
-    );
-    const legend = make("fieldset", {}, make("legend", { textContent: "Heads" }), ...labels);
+    const legend = make("p", { className: "note" }, "Heads ", ...colors);
     const drawing = wide();
     let [read, groups, words, columns] = [null, [], [], []];
 
@@ -239,15 +234,15 @@
     }
     const x = (i) => 11 + 22 * i;
     // The lines from a word, and below each other word a square for each head.
-    function column(query, heads, top, bottom) {
+    function column(query, top, bottom) {
       const [lines, squares] = [shape("g"), shape("g")];
-      for (const [place, head] of heads.entries()) {
+      for (const head of range(h)) {
         for (const key of words.keys()) {
           const weight = given(head, query, key);
           if (weight < 0.02) continue;
-          const [color, opacity] = [colorOf(head), Math.min(1, weight / full.value).toFixed(2)];
+          const [color, opacity] = [colorOf(head), weight.toFixed(2)];
           const ends = { x1: x(query), y1: top + 4, x2: x(key), y2: bottom - 4 };
-          const square = { x: x(key) - 11, y: bottom + 12 * place, width: 22, height: 12 };
+          const square = { x: x(key) - 11, y: bottom + 12 * head, width: 22, height: 12 };
           lines.append(shape("line", { ...ends, stroke: color, "stroke-opacity": opacity }));
           squares.append(shape("rect", { ...square, fill: color, "fill-opacity": opacity }));
         }
@@ -272,8 +267,7 @@
       if (!read) return;
       const top = Math.max(12 + 7 * Math.max(...words.map((word) => word.length)), 12 * h);
       const [width, height, bottom] = [22 * words.length, 2 * top + 110, top + 110];
-      const heads = range(h).filter((i) => boxes[i].checked);
-      columns = words.map((_, query) => column(query, heads, top, bottom));
+      columns = words.map((_, query) => column(query, top, bottom));
       const said =
         "Lines between the words of the sentence: what each word looks at, one color a head";
       const size = { viewBox: `0 0 ${width} ${height}`, width, height };
@@ -292,8 +286,7 @@
         squares.style.display = i === word ? "" : "none";
       }
     }
-    const element = make("div", {}, controls(layer, from, full), legend, drawing);
-    return { element, options: () => ({ beam: 4 }), finish };
+    return { element: make("div", {}, controls(layer, from), legend, drawing), finish };
   }
 
   // One query of one head of the encoder: its scores, and the softmax with and without the scale.
@@ -350,9 +343,13 @@
     return { element, tell, forget: (name) => delete texts[name] };
   }
 
-  // A switch for each head, in a row for each layer. What is off gives its mean over other sentences,
-  // and the sentence is translated again. data: the log of `benchmarks.switches`.
-  function switchboard({ transformer: { N, N_decoder, h, d_model, recurrent }, run, data }) {
+  // A switch for each head, in a row for each layer, beside the encoder's lines. What is off gives its
+  // mean over other sentences, and the sentence is translated again. data: the log of
+  // `benchmarks.switches`.
+  function switchboard(given) {
+    const { transformer, run, data } = given;
+    const { N, N_decoder, h, d_model, recurrent } = transformer;
+    const drawn = lines(given);
     const kinds = [
       ["encoder", "Encoder, at its own words", N, (n) => `encoder.layers.${n}.self_attn`],
       ["cross", "Decoder, at the source", N_decoder, (n) => `decoder.layers.${n}.src_attn`],
@@ -477,12 +474,13 @@
       const list = [...off].map(([name, heads]) => [`${name}.w_o:in`, silence(name, heads)]);
       return { beam: 4, touch: Object.fromEntries(list) };
     };
-    function finish(_, ids, text) {
+    function finish(found, ids, text) {
+      drawn.finish(found, ids);
       const name = count() ? "With your choice" : "With all heads on";
       if (!count()) others.forget("With your choice");
       others.tell(ids, text, yours ? null : name);
     }
-    const board = wide(make("div", { className: "switchboard" }, ...boards));
+    const board = make("div", { className: "switchboard" }, wide(...boards), drawn.element);
     const line = controls(reset, ordered, exchange);
     const element = make("div", {}, others.element, legend, board, line, said);
     return { element, options, finish };
@@ -535,47 +533,15 @@
     return { element, options, finish };
   }
 
-  // One head, on or at its mean over other sentences; a new sentence is first translated with it on.
-  // data: what `one_head` has for it.
-  function oneHead({ run, data: { head, name, start, mean } }) {
-    const own = reminder();
-    let [wanted, off, asked] = [false, false, ""];
-    const silence = (rows) => {
-      for (const row of rows)
-        for (const [i, value] of mean.entries()) row[start + i] = value / 10_000;
-    };
-    const toggle = button({ textContent: `Switch ${head} off`, onclick });
-    function onclick() {
-      wanted = off = !wanted;
-      toggle.textContent = `Switch ${head} ${wanted ? "on" : "off"}`;
-      run();
-    }
-    function options(ids) {
-      const key = ids.join(" ");
-      if (key !== asked) off = false;
-      asked = key;
-      return { beam: 4, touch: off ? { [`${name}.w_o:in`]: silence } : {} };
-    }
-    function finish(_, ids, text) {
-      own.tell(ids, text, off ? null : "With all heads on");
-      if (!wanted || off) return;
-      off = true;
-      run();
-    }
-    return { element: make("div", {}, own.element, controls(toggle)), options, finish };
-  }
-
   const SHOWN = {
     translator: [searchWays, heatMap, alternatives],
-    lines: [lines],
     switchboard: [switchboard],
     dial: [dial],
-    head: [oneHead],
     order: [orders, reading],
     scores: [scores],
   };
 
-  const VERBS = { lines: "Draw the lines", scores: "Compute the scores" };
+  const VERBS = { scores: "Compute the scores" };
 
   // ------------------------------------------------------------------------ a place on a page
 

@@ -59,7 +59,7 @@ window.stages = (() => {
         const [name, share, number] = bars[i].children;
         [name.textContent, number.textContent] = [piece, percent(p)];
         share.className = `share ${kinds[i]}`;
-        share.style = `--share: ${p.toFixed(4)}`;
+        share.style = `--share: ${(p / pairs[0][1]).toFixed(4)}`;
       }
     };
     return { element: make("div", { className: "likely", role: "status" }, title, ...bars), show };
@@ -92,7 +92,7 @@ window.stages = (() => {
     const head = (textContent, more) => make("th", { textContent, scope: "row", ...more });
     const lines = cells.map((row, y) => {
       const more = { rowSpan: 3, scope: "rowgroup", ariaLabel: `layer ${y / 3}` };
-      const layer = y % 3 ? [] : [head(y / 3, more)];
+      const layer = y % 3 ? [] : [make("th", more, make("span", {}, "layer "), `${y / 3}`)];
       const names = y ? [...layer, head(PARTS[(y - 1) % 3])] : [head("embedding", { colSpan: 2 })];
       return make("tr", {}, ...names, ...row.map((cell) => make("td", {}, cell)));
     });
@@ -125,10 +125,15 @@ window.stages = (() => {
     const key = Object.entries(kinds).map(([className, textContent]) =>
       make("span", { className, textContent }),
     );
-    const about = `Read from the bottom up, layers 1 to ${(data.rows.length - 1) / 3}. The fainter a cell, the less probable its piece.`;
+    const about =
+      "Read from the bottom up, and choose a cell. The fainter it is, the less probable its piece.";
     box.replaceChildren(
-      make("p", { className: "title", textContent: data.title }),
-      make("p", { textContent: about }),
+      make(
+        "p",
+        { className: "chart-title" },
+        make("strong", {}, data.title),
+        make("span", {}, about),
+      ),
       make("p", { className: "key" }, ...key),
       make("div", { className: "columns" }, wide(element), likely.element),
     );

@@ -127,7 +127,9 @@ def _opacity(strength: str, full: float = 1.0) -> "alt.Opacity":
     return alt.Opacity(f"{strength}:Q", scale=scale, legend=None)
 
 
-def _marks(shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame) -> "list[alt.Chart]":
+def _marks(
+    shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame, full: float, threshold: float
+) -> "list[alt.Chart]":
     """Curves between words and, if a word is isolated, one cell per head under each key."""
     import altair as alt
 
@@ -142,11 +144,11 @@ def _marks(shown: AttentionWeights, heads: "alt.Parameter", frame: _Frame) -> "l
         .transform_flatten(["weight"])
         .transform_window(key="row_number()", groupby=["layer", "head", "query"])
         .transform_calculate(key="datum.key - 1", weight="datum.weight / 10000")
-        .transform_filter("datum.weight >= threshold")
+        .transform_filter(f"datum.weight >= {threshold}")
         .transform_filter(_is_chosen("key", "below.to", otherwise="true"))
         .transform_calculate(
             from_word=word(shown.queries, "query"), to_word=word(shown.keys, "key"),
-            strength="min(1, datum.weight / full)",
+            strength=f"min(1, datum.weight / {full})",
         )
     )  # fmt: skip
     colors = alt.Scale(domain=list(range(1, frame.h + 1)), range=HEADS)
@@ -236,7 +238,7 @@ def attention_lines(
     """Draw attention as lines between words, as the paper's Figures 3 to 5 do, but interactively.
 
     Pointing at a word shows its lines, clicking on it keeps them, and clicking on a head in the
-    legend hides or shows it. The other settings have controls that the keyboard can reach.
+    legend hides or shows it. Lists select the word and, of several, the layer.
 
     Args:
         weights: from `read_attention`, with their words; or (layers, h, len_q, len_k), or
@@ -244,8 +246,8 @@ def attention_lines(
         queries, keys: the words; the keys default to the queries.
         layer, heads: initially shown, counted from 1; default: the last layer and all heads.
         query: position of the word that is initially isolated, counted from 0.
-        full: initially, the weight from which a line has its full color.
-        threshold: initially, weaker connections are not drawn.
+        full: the weight from which a line has its full color.
+        threshold: weaker connections are not drawn.
 
     Returns: a chart; there are nine colors, so heads 1 and 10 of a model with more heads share one.
 
@@ -274,9 +276,6 @@ def attention_lines(
     origins = [None, *range(len(words))]
     labels = ["every word", *words]
     from_word: Any = {"from": alt.binding_select(options=origins, labels=labels, name="From ")}
-    levels = sorted({0.1, 0.2, 0.5, 1.0, full})
-    strengths = alt.binding_select(options=levels, name="Full color at ")
-    least = alt.binding_range(min=0, max=0.5, step=0.01, name="Least weight drawn ")
     numbers = alt.binding_select(options=list(range(1, layers + 1)), name="Layer ")
     pointer: dict[str, Any] = {"on": "rect:pointerover", "clear": "rect:pointerout"}
     legend = alt.selection_point(
@@ -288,7 +287,7 @@ def attention_lines(
         bind=from_word, value=alt.Undefined if query is None else [{"from": query}],
     )  # fmt: skip
     frame = _Frame(shown)
-    cells, lines = _marks(shown, legend, frame)
+    cells, lines = _marks(shown, legend, frame, full, threshold)
     shade, upper, touch = _words(shown.queries, True, frame)
     shade_below, lower, touch_below = _words(shown.keys, False, frame)
     chart = alt.layer(
@@ -299,8 +298,6 @@ def attention_lines(
     )  # fmt: skip
     return chart.add_params(
         alt.param(name="layer", value=layer, bind=numbers if layers > 1 else alt.Undefined),
-        alt.param(name="threshold", value=threshold, bind=least),
-        alt.param(name="full", value=full, bind=strengths),
         alt.param(name="turned", value=False),  # in two columns of words, as on a phone
     ).properties(
         width="container" if frame.columns <= 36 else 18 * frame.columns,
