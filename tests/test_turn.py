@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ CAPTIONS = "multi30k-en-de"
 STREET = "A view of a crowded city street."
 WHO = "A man", "Two young girls", "The brown dog", "A group of people", "An old woman in a red hat"
 DOES = "is sitting in the snow", "look at a bicycle", "plays the guitar", "runs near the street"
-SENTENCES = [f"{who} {does}." for who in WHO for does in DOES]
+SENTENCES = [f"{who} {does}." for who, does in zip(2 * WHO, cycle(DOES), strict=False)]
 live = pytest.importorskip("live", reason="needs the extra `book`")
 
 
