@@ -133,6 +133,7 @@ def code() -> list[str]:
     return [cell.source for cell in cells if cell.cell_type == "code"]
 
 
+@pytest.mark.slow
 def test_the_number_words_are_those_of_a_library() -> None:
     num2words = pytest.importorskip("num2words", reason="needs the extra `chapters`").num2words
     space: dict = {}

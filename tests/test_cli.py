@@ -166,6 +166,7 @@ def test_train_continues_a_run_and_neither_loses_nor_changes_it(run: Path, capsy
     assert [path.stem[-1] for path in list_checkpoints(run)] == ["3", "6", "9"]
 
 
+@pytest.mark.slow
 def test_evaluate_prints_and_writes_the_same_scores(run: Path, tmp_path: Path, capsys):
     options = ["--split", "dev", "test", "--beam", "2", "--alpha", "0.4", "--out", "scores.json"]
     lines = said(capsys, "evaluate", str(run), *options).splitlines()

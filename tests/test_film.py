@@ -26,6 +26,7 @@ def test_checkpoints_are_spread_over_a_logarithmic_scale():
     assert max(b / a for a, b in pairwise(late)) < 1.6
 
 
+@pytest.mark.slow
 def test_a_log_says_what_was_seen_at_each_checkpoint(config: TrainingConfig, tmp_path: Path):
     config = replace(config, save_updates=5, average=100)
     train(config)

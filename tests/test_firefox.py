@@ -100,6 +100,7 @@ def test_the_shipped_model_is_the_imported_one(tmp_path):
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+@pytest.mark.slow
 def test_the_shipped_model_says_what_the_engine_says_and_comes_with_its_license(shipped):
     assert shipped.translate(list(KNOWN), beam=1) == list(KNOWN.values())
     for tensor in load_file(SHIPPED / "model.safetensors").values():

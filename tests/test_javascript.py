@@ -875,6 +875,7 @@ def test_scores_before_and_after_the_softmax(tab, translators) -> None:
         assert found == pytest.approx((product / size).softmax(dim=0).tolist(), abs=0.0006)
 
 
+@pytest.mark.slow
 def test_the_search_that_comes_with_the_page_is_that_of_python(translators) -> None:
     known, translator = live.followed(CAPTIONS, BOX), translators[CAPTIONS]
     src = torch.tensor(encode_source(translator.tokenizer, [BOX]))

@@ -44,6 +44,7 @@ def heights(chart: alt.TopLevelMixin) -> list[int]:
     return [int(height) for height in re.findall(r"(\d+)px", style)]
 
 
+@pytest.mark.slow
 def test_charts_side_by_side_stand_one_below_the_other_on_a_phone():
     wide, narrow = heights(ONE)
     assert wide == narrow > 200 + BUTTON

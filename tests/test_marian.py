@@ -56,6 +56,7 @@ def batch(pair: SimpleNamespace) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return src, tgt, (src != PAD).unsqueeze(1), subsequent_mask(9)
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_logits_and_attentions_are_those_of_transformers(pair):
     src, tgt, src_mask, tgt_mask = batch(pair)
@@ -342,6 +343,7 @@ def test_what_the_format_cannot_hold_is_not_written(tmp_path, options, message):
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_training_goes_on_from_an_imported_model(pair, tmp_path, monkeypatch, capsys):
     """Source and target are each cut by their own rules, in the corpus and afterwards."""
     (card := pair.folder / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n")

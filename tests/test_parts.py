@@ -130,6 +130,7 @@ def measured(row: str) -> list[str]:
     return [search, str(len(seen)), str(heads), embeddings, "+".join(others) or "refused"]
 
 
+@pytest.mark.slow
 def test_the_table():
     assert {row: measured(row) for row in PARTS} == dict(list(TABLE.items())[1:])
 

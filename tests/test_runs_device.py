@@ -47,6 +47,7 @@ class NoWaiting(TorchDispatchMode):
         return result
 
 
+@pytest.mark.slow
 def test_nothing_in_an_update_waits_for_the_device(config: TrainingConfig, monkeypatch):
     import torch._dynamo  # what it finds when it is imported it keeps: so before torch is patched
 

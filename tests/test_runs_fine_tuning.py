@@ -88,6 +88,7 @@ def test_a_rate_of_zero_leaves_the_weights_as_they_are(make, corpus: Path, tmp_p
     assert equal(trainer.model, load_pretrained(model).model)
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_continues_exactly(config, tmp_path: Path):
     """The model with which it began is needed no more."""
     first = train(config)
@@ -115,6 +116,7 @@ class Mine(MultiHeadedAttention):
     pass
 
 
+@pytest.mark.slow
 def test_parts_of_ones_own_are_given_again(config, tmp_path: Path):
     build = partial(build_model, attention=Mine)
     folder = train(config, build=build)
@@ -148,6 +150,7 @@ def run_once(config, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[P
     return train(replace(config, average=3)), config.data
 
 
+@pytest.mark.slow
 def test_other_languages_than_the_model_s_are_warned_of(run_once, recwarn, capsys):
     folder, data = run_once
     fine_tuning(folder, data=data.replace("-en-de", "-eng-deu"))

@@ -30,6 +30,7 @@ def contents(config: TrainingConfig) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in Path(config.out).rglob("*") if path.is_file()}
 
 
+@pytest.mark.slow
 def test_a_start_that_was_killed_before_its_end_may_begin_again(config: TrainingConfig):
     train(config)
     folder = Path(config.out)
@@ -111,6 +112,7 @@ def test_what_may_change_may_change_and_a_new_folder_begins_a_run(config, tmp_pa
     assert Path("model.safetensors").exists()
 
 
+@pytest.mark.slow
 def test_a_start_that_broke_off_leaves_nothing_behind(config: TrainingConfig, tmp_path: Path):
     """Pieces and pairs of the first corpus, whose validation set was refused, are not used."""
     for name, lines in ("train", "x y z\n" * 9), ("dev", ""):
@@ -153,6 +155,7 @@ def test_a_start_that_is_refused_leaves_the_folder_to_another(config: TrainingCo
     train(replace(config, updates=10))
 
 
+@pytest.mark.slow
 def test_a_run_in_another_thread_is_the_same(config: TrainingConfig, tmp_path: Path):
     """Python handles no signals there."""
     other = replace(config, out=str(tmp_path / "other"))
@@ -210,6 +213,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
+@pytest.mark.slow
 def test_a_run_finds_what_is_prepared(config: TrainingConfig, cache: Path, tmp_path: Path):
     """The same run as one that prepares for itself, and nothing is written twice."""
     train(config)
@@ -223,6 +227,7 @@ def test_a_run_finds_what_is_prepared(config: TrainingConfig, cache: Path, tmp_p
     assert_same_run(config, other)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_in_another_folder_than_it_began_in(config, tmp_path, monkeypatch, capsys):
     train(config)
     for place in "here", "there/deeper":

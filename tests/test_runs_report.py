@@ -158,6 +158,7 @@ def test_a_card_names_the_licenses_that_are_known(config, tmp_path):
     assert "whose license applies" in _origin(str(tmp_path / "gone"))["origin"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["https://example.org/license", "LICENSE"])
 def test_the_metadata_of_a_tuned_model_and_its_copies_have_the_license(config, tmp_path, link: str):
     """But not the name of a file that they lack."""
@@ -245,6 +246,7 @@ def test_the_best_are_kept_and_a_run_ends_when_it_no_longer_improves(
     assert (folder / "model.safetensors").read_bytes() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("event", ["on_log", "on_evaluate", "on_save"])
 def test_the_exception_of_a_callback_ends_a_run_that_has_been_saved(config, tmp_path, event: str):
     train(config)
@@ -290,6 +292,7 @@ def test_the_gradients_are_clipped_to_the_norm(config: TrainingConfig):
     torch.testing.assert_close(gradients[1], gradients[0] * 0.01 / gradients[0].norm())
 
 
+@pytest.mark.slow
 def test_minutes_size_a_run(config: TrainingConfig, monkeypatch, tmp_path, capsys):
     """An update takes 50 ms at least, and an evaluation 200, in 12 seconds."""
     step, evaluate = Trainer.train_step, Trainer.evaluate

@@ -54,6 +54,7 @@ def test_alternative_texts_name_the_strongest_weights():
     assert text.startswith("Attention of one head, from") and "b to a (0.90)" in text
 
 
+@pytest.mark.slow
 def test_words_cannot_end_the_script_of_a_saved_chart(tmp_path: Path):
     """Only HTML is concerned: such a word looks as it did, and other words are as they were."""
 
