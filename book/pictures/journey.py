@@ -100,9 +100,9 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         height=HEIGHT,
         title=alt.Title(
             "From letters to numbers, and from numbers to German",
-            subtitle="At the left, the stations of this page. Strips: numbers below zero in blue, above "
-            f"in orange, {SHOWN} of the {width} in each row. Lines: weights of attention, in blue "
-            f"those of {' and '.join(FOLLOWED)}.",
+            subtitle="At the left, the stations of this page. Strips: numbers below zero in blue, "
+            f"above in orange, {SHOWN} of the {width} in each row. Lines: weights of attention, "
+            f"in blue those of {' and '.join(FOLLOWED)}.",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
         "attention to the rows after the encoder; lines of attention from these to the German "
