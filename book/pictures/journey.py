@@ -15,10 +15,9 @@ LAYERS = {"encoder": 0, "cross": -1}  # whose attention is drawn
 STRIPS = {"rows": (34, 56), "memory": (122, 144)}
 GAPS = {"encoder": (60, 118), "cross": (148, 212)}
 HEIGHT, GERMAN = 238, 228
-SAID = {
-    14: "1\npieces", 45: "2\nnumbers", 89: "3–7\nattention", 133: "7\nmemory",
-    180: "8\nattention", GERMAN: "9–10\nGerman",
-}  # fmt: skip
+SAID = {14: "1 pieces", 45: "2 numbers", 89: "3–7 attention", 133: "7 memory",
+        180: "8 attention", GERMAN: "9–10 German"}  # fmt: skip
+FOLLOWED = "riding", "fährt"  # in blue
 
 
 def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
@@ -37,11 +36,12 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
              "cross": [(i + 0.5) * step - 0.5 for i in range(len(german))]}  # fmt: skip
     given = {kind: seen[kind].weights[layer].mean(dim=0).tolist() for kind, layer in LAYERS.items()}
     lines = pd.DataFrame(
-        {"x": x, "x2": x2, "y": GAPS[kind][0], "y2": GAPS[kind][1], "weight": round(weight, 3)}
-        for kind in GAPS
-        for x2, row in zip(below[kind], given[kind], strict=True)
+        {"x": x, "x2": x2, "y": GAPS[kind][0], "y2": GAPS[kind][1],
+         "weight": round(weight, 3), "word": word}
+        for kind, read in zip(GAPS, (english, german), strict=True)
+        for word, x2, row in zip(read, below[kind], given[kind], strict=True)
         for x, weight in enumerate(row)
-    )
+    )  # fmt: skip
     width = rows[0].size(1)
     rows = [part[:, :SHOWN] / part[:, :SHOWN].abs().max() for part in rows]
     cells = pd.DataFrame(
@@ -56,9 +56,10 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         + [(x, GERMAN, word) for x, word in zip(below["cross"], german, strict=True)],
         columns=["x", "y", "word"],
     )
-    names = pd.DataFrame({"y": [*SAID], "tall": [*SAID.values()]})
-    names["flat"] = names["tall"].str.replace("\n", " ")
-    left = alt.ExprRef("width < 500 ? -1.8 : -1.9")  # room for the names
+    names = pd.DataFrame({"y": [*SAID], "name": [*SAID.values()]})
+    left = alt.ExprRef("width < 500 ? -1.3 : -1.9")  # room for the names
+    blue, *_, gray = charts.PALETTE
+    followed = alt.FieldOneOfPredicate(field="word", oneOf=[*FOLLOWED])
     across = alt.X("x:Q", axis=None).scale(
         domainMin=left, domainMax=len(english) - 0.5, nice=False, zero=False
     )
@@ -66,11 +67,12 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
     place = {"x": across, "y": down}
     return alt.layer(
         alt.Chart(lines)
-        .mark_rule(color=charts.PALETTE[0])
+        .mark_rule()
         .encode(
             **place,
             x2="x2",
             y2="y2",
+            color=alt.when(followed).then(alt.value(blue)).otherwise(alt.value(gray)),
             opacity=alt.Opacity("weight:Q", legend=None).scale(domain=[0, 1], range=[0, 1]),
             size=alt.Size("weight:Q", legend=None).scale(domain=[0, 1], range=[0.5, 10]),
         ),
@@ -84,25 +86,23 @@ def draw_journey(translator: Translator, text: str) -> alt.LayerChart:
         ),
         alt.Chart(words)
         .mark_text(fontSize=alt.ExprRef("width < 500 ? 12 : 15"), fontWeight=600)
-        .encode(**place, text="word"),
-        *(
-            alt.Chart(names)
-            .mark_text(
-                align="left", fontSize=size, lineBreak="\n", dy=up, opacity=alt.ExprRef(seen)
-            )
-            .encode(x=alt.value(0), y=down, text=name)
-            for name, size, up, seen in (
-                ("tall", 12, -7, "width < 500 ? 1 : 0"),
-                ("flat", 14, 0, "width < 500 ? 0 : 1"),
-            )
+        .encode(
+            **place,
+            text="word",
+            color=alt.when(followed).then(alt.value(blue)),
         ),
+        alt.Chart(names)
+        .transform_calculate(said="width < 500 ? split(datum.name, ' ')[0] : datum.name")
+        .mark_text(align="left", fontSize=14)
+        .encode(x=alt.value(0), y=down, text="said:N"),
     ).properties(
         width="container",
         height=HEIGHT,
         title=alt.Title(
             "From letters to numbers, and from numbers to German",
-            subtitle="At the left, the stations of this page. Blue and orange: numbers below and "
-            f"above zero, {SHOWN} of the {width} in each row. Lines: weights of attention.",
+            subtitle="At the left, the stations of this page. Strips: numbers below zero in blue, "
+            f"above in orange, {SHOWN} of the {width} in each row. Lines: weights of attention, "
+            f"in blue those of {' and '.join(FOLLOWED)}.",
         ),
         description=f"The pieces {', '.join(english)}; a row of numbers for each; lines of "
         "attention to the rows after the encoder; lines of attention from these to the German "

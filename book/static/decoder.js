@@ -283,7 +283,7 @@ window.decoder = (() => {
       this.penalty = choice("Length penalty α", alphas, 2, () => this.show());
       this.back = button({ textContent: "Back", onclick: () => this.move(() => this.goBack()) });
       this.next = button({ textContent: "Step", onclick: () => this.move(() => this.step()) });
-      this.play = button({ textContent: "Play", onclick: () => this.toggle() });
+      this.play = button({ className: "run", textContent: "Play", onclick: () => this.toggle() });
       this.scroller = wide();
       this.status = make("p", { className: "told", role: "status" });
       this.aim = make("strong");

@@ -365,7 +365,10 @@ window.figure1 = (() => {
         this.pause();
         act();
       };
-      this.play = button({ onclick: () => (this.playing ? this.pause() : this.start()) });
+      this.play = button({
+        className: "run",
+        onclick: () => (this.playing ? this.pause() : this.start()),
+      });
       const go = (index) => stopAnd(() => this.go(index))();
       this.next = button({ textContent: "Next", onclick: () => go(this.after) });
       this.slider = slider(0, "Stop on the way", go);

@@ -135,7 +135,7 @@ window.hero = (() => {
       this.svg = shape("svg", { "aria-hidden": "true" });
       this.picture = make("div", { className: "picture" }, ...this.sides, this.svg);
       this.said = make("p", { className: "said", role: "status" });
-      const play = button({ textContent: "Play", onclick: () => this.write() });
+      const play = button({ className: "run", textContent: "Play", onclick: () => this.write() });
       play.hidden = isCalm();
       const group = { className: "heads", role: "radiogroup", ariaLabel: "Attention heads" };
       this.heads = make("div", group);
@@ -149,7 +149,7 @@ window.hero = (() => {
       const copy = button({ textContent: "Copy link", onclick: () => this.copy() });
       this.figure = box.querySelector("a");
       const others = make("div", { className: "examples" }, "or ", ...this.buttons);
-      const told = make("div", { className: "below" }, this.said, play);
+      const told = make("div", { className: "below" }, play, this.said);
       const foot = make("div", { className: "below" }, this.heads, controls(this.figure, copy));
       const ariaLabel = "A translation, and what each of its words attends to";
       Object.assign(box, { role: "group", ariaLabel });
