@@ -33,6 +33,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
             end="datum.angle * PI / 180",
             begin="datum.end - (k * pow(10000, -datum.pair / 8)) % (2 * PI)",
             wave="format(2 * PI * pow(10000, datum.pair / 8), ',.0f')",
+            told="datum.wave + (datum.pair ? '' : ' tokens')",
         )
         .encode(
             alt.X("column:Q").axis(None).scale(domain=[-0.5, 3.5], nice=False),
@@ -58,13 +59,13 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
     first = once.transform_filter(alt.datum.pair % 4 == 0).mark_text(
         align="left",
         dx=alt.ExprRef("-width / 8"),
-        dy=alt.ExprRef(f"-{radius}"),
+        dy=alt.ExprRef(f"-{radius} - 8"),
         fontSize=13,
         fontWeight=600,
     )
     return alt.layer(
         once.mark_point(shape="circle", size=disk, filled=False, color=grey, strokeWidth=1),
-        once.mark_text(dy=below, fontSize=small).encode(text="wave:N"),
+        once.mark_text(dy=below, fontSize=small).encode(text="told:N"),
         first.encode(text=alt.condition("datum.pair < 4", alt.value("fast"), alt.value("slow"))),
         later.mark_arc(radius=0, radius2=turned, color=orange, opacity=0.25).encode(
             theta=alt.Theta("begin:Q", scale=None, stack=None), theta2="end:Q"
@@ -75,7 +76,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         once.mark_point(size=50, opacity=1, color=blue),
         title=alt.Title(
             "Fast hands distinguish neighbors, slow hands distant positions",
-            subtitle="Blue: a position. Orange: k later. Below: tokens per turn.",
+            subtitle="Blue: a position. Orange: k later. Below: a full turn.",
         ),
         description="Eight dials with two hands each, one for the position and one for the "
         "position k later. The first hand makes a full turn in about 6 tokens, each next one in "

@@ -73,7 +73,7 @@ def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
         alt.Y(f"{field}:Q")
         .title("BLEU, better ↑")
         .scale(domain=[23.4, 26.7], nice=False)
-        .axis(tickCount=6, **charts.UPRIGHT)
+        .axis(tickCount=6, grid=False, **charts.UPRIGHT)
     )
     points = alt.Chart(rows).encode(across("perplexity"), up("BLEU"))
     (left, low), (right, high) = noise[["perplexity", "BLEU"]].to_numpy().tolist()
@@ -100,7 +100,7 @@ def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
         align="left", baseline="top", dx=2, dy=dy, text=text, **font
     ).encode(across("right"), opacity=alt.condition("group == 'all'", alt.value(1), alt.value(0)))
     return alt.layer(
-        box.mark_rect(color=charts.PALETTE[-1], opacity=0.2).encode(across("left"), x2="right"),
+        box.mark_rect(color=charts.PALETTE[-1], opacity=0.3).encode(across("left"), x2="right"),
         below(8, f"{len(hidden)} rows", fontSize=16, fontWeight=600),
         below(30, hidden, fontSize=12),
         marks,
@@ -112,7 +112,8 @@ def draw_table_3(rows: pd.DataFrame, noise: pd.DataFrame) -> alt.LayerChart:
         height=380,
         title=alt.Title(
             f"{len(hidden)} of {len(rows) - 1} differences from base may be chance",
-            subtitle="Box: the range of three runs of our small base, around the paper’s base",
+            subtitle="Blue: better than base. Orange: worse. Box: the range of three runs of our "
+            "small base, around the paper’s base",
         ),
         description="BLEU against perplexity for the twenty rows of Table 3, from the small models "
         "at the lower left to the big model at the upper right. The box around base is as wide "
