@@ -173,8 +173,8 @@ def scoreboard(entries: list[Entry]) -> str:
     told = f"{hold} hold, {counts['differs']} differ, {counts['not reproduced here']}"
     rest = counts["open"] + counts["needs the paper's hardware"]
     return (
-        f'<div class="scoreboard"><p>Of {len(entries)} claims ({own} the book’s own), {told} were '
-        f"not reproduced, {rest} are undecided.</p>{bar(entries)}{legend(entries)}</div>"
+        f'<div class="scoreboard"><p>Of {len(entries)} claims ({own} the book’s own), {told} not '
+        f"reproduced, {rest} undecided.</p>{bar(entries)}{legend(entries)}</div>"
     )
 
 
