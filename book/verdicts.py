@@ -171,9 +171,10 @@ def scoreboard(entries: list[Entry]) -> str:
     counts = Counter(entry.verdict.verdict for entry in entries)
     hold = sum(counts[verdict] for verdict in {*KINDS.values()})
     told = f"{hold} hold, {counts['differs']} differ, {counts['not reproduced here']}"
+    rest = counts["open"] + counts["needs the paper's hardware"]
     return (
-        f'<div class="scoreboard"><p>Of {len(entries)} claims ({own} the book’s own), {told} were '
-        f"not reproduced.</p>{bar(entries)}{legend(entries)}</div>"
+        f'<div class="scoreboard"><p>Of {len(entries)} claims ({own} the book’s own), {told} not '
+        f"reproduced, {rest} undecided.</p>{bar(entries)}{legend(entries)}</div>"
     )
 
 

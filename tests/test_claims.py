@@ -186,7 +186,7 @@ def test_the_index_escapes_and_leads_to_the_chapter_and_the_bar_counts_by_verdic
     assert '<tr data-section="3.2" data-verdict="measured here">' in table
     others = verdicts.Entry("x", made(holds=None)), verdicts.Entry("y", made(holds=False))
     bar = verdicts.scoreboard([entry, *others, entry])
-    assert "Of 4 claims" in bar and "2 hold, 1 differ, 0 were not reproduced" in bar
+    assert "Of 4 claims" in bar and "2 hold, 1 differ, 0 not reproduced, 1 undecided" in bar
     link = r'flex-grow: (\d+)" href="claims\.html\?([^"]*)#the-claims"'
     assert re.findall(link, bar) == [
         ("1", "verdict=differs"), ("2", "verdict=measured%20here"), ("1", "verdict=open")

@@ -37,19 +37,19 @@ def draw_ratios(table: pd.DataFrame, title: str) -> alt.LayerChart:
     )
     numbers = rows.encode(alt.Text("ratio:Q", format=".2f"))
     told = (f"{row.contender}, {row.group}: {row.ratio:.2f}" for row in others.itertuples())
+    equal = alt.Chart(pd.DataFrame({"x": [1]})).encode(across("x"))
+    sides = (
+        equal.mark_text(align=align, dx=dx, fontSize=13).encode(y=alt.value(-30), text=alt.value(t))
+        for align, dx, t in (("right", -8, "← faster"), ("left", 8, "slower than ours →"))
+    )
     return alt.layer(
-        alt.Chart(pd.DataFrame({"x": [1]})).mark_rule(strokeDash=[4, 4]).encode(across("x")),
+        equal.mark_rule(strokeDash=[4, 4]),
+        *sides,
         marks.mark_rule(strokeWidth=2).encode(across("from"), x2="to:Q"),
         marks.mark_point(filled=True, size=80, opacity=1).encode(
             across("ratio")
-            .title("← faster\u00a0\u00a0\u00a0slower than ours →")
-            .axis(
-                orient="top",
-                values=[0.5, 1, 2, 5, 10],
-                format="~g",
-                grid=False,
-                titleAnchor="start",
-            )
+            .title(None)
+            .axis(orient="top", values=[0.5, 1, 2, 5, 10], format="~g", grid=False)
         ),
         numbers.mark_text(align="left", dx=8, fontSize=13, opacity=0.75)
         .encode(across("to"))
