@@ -25,6 +25,7 @@ def test_the_papers_numbers_are_those_of_its_tables():
         "big-en-de": 28.4, "big-en-fr": 41.8, "base-en-de": 27.3, "base-en-fr": 38.1,
         "base-dev": 25.8, "big-dev": 26.4, "a-h-1-dev": 24.9, "d-label-smoothing-0-0-dev": 25.3,
         "e-positions-learned-dev": 25.7, "parser-wsj": 91.3, "parser-semi": 92.7,
+        "wmt14-en-de-pairs": 4.5, "wmt14-en-fr-pairs": 36,
     }  # fmt: skip
 
 
@@ -33,6 +34,10 @@ def test_a_command_can_be_given_and_ends_in_the_log(name: str):
     asked = None
     for line in RUNS[name][4].split("\n"):
         words = shlex.split(line)
+        if words[0] == "cp":
+            assert asked.out == str(Path(words[1]).parent)  # the folder that prepare wrote
+            assert words[2] == f"data/results/{name}.json"
+            return
         arguments = words[words.index("annotated") + 1 :]
         asked = build_parser(arguments).parse_args(arguments)
     assert asked.out == f"data/results/{name}.json"
@@ -63,5 +68,6 @@ def test_a_log_decides_by_its_distance_from_the_paper(name, tmp_path, monkeypatc
     between = "undecided" if RUNS[name][3] == "BLEU" else "differs"
     for away, verdict in (0.01, "holds"), (0.55, between), (-1.0, "differs"):
         scores = {"score": paper + away, "Bracketing FMeasure": paper + away}
-        log.write_text(json.dumps([{"split": "none"}, {**entry, **scores}]))
+        content = {"pairs": {"train": int((paper + away) * 1e6)}}
+        log.write_text(json.dumps([{"split": "none"}, {**entry, **scores}] if entry else content))
         assert PAGE["found"](name).startswith(f"{verdict}: {paper + away:.2f}")
