@@ -93,7 +93,8 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
         usermeta={"columns": 2},
         title=alt.Title(
             "Similar lengths in a batch more than halve the padding",
-            subtitle="100 pairs, at most 400 pieces on each side of a batch. Blue: pieces; gray: padding",
+            subtitle="100 pairs, at most 400 pieces on each side of a batch. "
+            "Blue: pieces; gray: padding",
         ),
         width="container",
         height=348,
