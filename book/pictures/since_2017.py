@@ -32,9 +32,12 @@ def draw_differences(
     """
     means = rows.drop_duplicates("row")
     across = alt.X("difference").scale(
-        domainMin=-0.29, domainMax=alt.ExprRef("width < 400 ? 0.05 : 0.27"), nice=False
+        domainMin=-0.35, domainMax=alt.ExprRef("width < 400 ? 0.05 : 0.27"), nice=False
     )
-    by_row = alt.Chart(rows).encode(charts.grouped(groups, 145))
+    *others, last = groups
+    apart = {group: [*groups[group], " "] for group in others}  # an empty row below each
+    apart[last] = groups[last]
+    by_row = alt.Chart(rows).encode(charts.grouped(apart, 145))
     marks = by_row.encode(
         alt.Color("verdict", legend=None).scale(domain=[*VERDICTS], range=[*VERDICTS.values()]),
         tooltip=["row", "seed", alt.Tooltip("difference", format="+.3f"), "verdict"],
@@ -45,8 +48,8 @@ def draw_differences(
         .transform_calculate(told="width < 400 ? '' : datum.for")
     )
     head = pd.DataFrame([{"row": next(iter(groups)), "for": "what it is for"}])
-    number = by_row.mark_text(align="right", dx=-9, fontSize=13).encode(
-        alt.X("low:Q"), alt.Text("mean:Q", format="+.2f")
+    number = by_row.mark_text(align="right", fontSize=13).encode(
+        x=alt.datum(-0.3), text=alt.Text("mean:Q", format="+.3f")
     )
     return alt.layer(
         alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(strokeDash=[4, 4]).encode(x="x:Q"),
@@ -69,7 +72,7 @@ def draw_differences(
             "their mean. Blue: clearly lower; gray: not clear; orange: clearly higher.",
         ),
         width="container",
-        height=alt.Step(22),
+        height=alt.Step(20),
         description="Difference of the loss from the model of 2017, by change and seed. Means: "
         + "; ".join(f"{row.row.replace('|', ', ')} {row.mean:+.2f}" for row in means.itertuples()),
     )
