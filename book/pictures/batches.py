@@ -47,7 +47,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
                 sides = zip(SIDES.items(), lengths[pair].tolist(), widest.tolist(), strict=True)
                 for (side, sign), size, end in sides:
                     row = {"order": order, "batch": number, "side": side, "top": top}
-                    row["bottom"] = top + 2 / 3
+                    row["bottom"] = top + 1
                     for what, first, last in ("pieces", 0, size), ("padding", size, end):
                         ends = {"from": middle + sign * first, "to": middle + sign * last}
                         bars.append({**row, "what": what, "count": last - first, **ends})
@@ -78,7 +78,7 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
         .encode(
             across,
             alt.Y("top:Q").axis(None).scale(domain=[116, 0]),
-            alt.Color("what:N").title(None).scale(colors).legend(orient="top", offset=72),
+            alt.Color("what:N").scale(colors).legend(None),
             x2="to:Q",
             y2="bottom:Q",
             tooltip=["order:N", "batch:Q", "side:N", "what:N", "count:Q"],
@@ -93,7 +93,8 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
         usermeta={"columns": 2},
         title=alt.Title(
             "Similar lengths in a batch more than halve the padding",
-            subtitle="100 pairs, at most 400 pieces on each side of a batch",
+            subtitle="100 pairs, at most 400 pieces on each side of a batch. "
+            "Blue: pieces; gray: padding",
         ),
         width="container",
         height=348,

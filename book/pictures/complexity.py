@@ -35,17 +35,17 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     )
     dashes = alt.StrokeDash("layer:N").legend(None)
     dashes = dashes.scale(domain=list(kinds), range=list(kinds.values()))
-    # From two to 4,096 positions; at their end there is room for what a curve is called.
-    ends = alt.ExprRef("pow(2, 1 + 11 * width / (width - (width < 500 ? 142 : 230)))")
+    # At the end there is room for what a curve is called.
+    end = alt.ExprRef("width - (width < 500 ? 142 : 230)")
     x = alt.X("n:Q").title("length (positions)")
-    x = x.scale(type="log", base=2, domainMin=2, domainMax=ends, nice=False)
+    x = x.scale(type="log", base=2, domain=[2, 4096], range=[0, end], nice=False)
     y = alt.Y("value:Q").title(None)
     y = y.scale(type="log", domainMin=alt.ExprRef("column == 'work' ? 1000 : 0.6"), nice=False)
     short = "replace(format(datum.value, '~s'), 'G', 'B')"
     shades = [charts.LAYERS[kind.split()[0]] for kind in kinds]
     valued = lambda chart: chart.transform_calculate(value=table.replace("\n", " ")).encode(
         x.axis(values=[8, 64, 512, 4096], grid=False, titleAnchor="end"),
-        y.axis(values=[10**e for e in range(11)], labelExpr=short),
+        y.axis(values=[10**e for e in range(11)], labelExpr=short, grid=False),
         alt.Color("layer:N").scale(domain=list(kinds), range=shades).legend(None),
     )
     curves = valued(alt.Chart(points))
@@ -61,17 +61,25 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         "'dilated convolution') : width < 500 && datum.layer == 'restricted self-attention' ? "
         "'restricted' : datum.layer",
     )
+    ours = "datum.layer == 'self-attention'"
     at_end = {"align": "left", "fontSize": 13, "aria": False}
     equal = alt.Chart(pd.DataFrame({"what": ["length = width"]}))
     equal = equal.transform_filter("column == 'work'")
     equal = equal.transform_calculate(n="d", both="pow(d, 3)")
     unit = alt.expr(f"{columns}[column][0]")
     return alt.layer(
-        curves.mark_line(strokeWidth=3).encode(dashes),
+        curves.mark_line().encode(
+            dashes, strokeWidth=alt.when(ours).then(alt.value(5)).otherwise(alt.value(2.5))
+        ),
         # A line alone would have the tooltip of its first point.
         curves.mark_point(size=200, opacity=0).encode(tooltip=shown),
-        last.mark_text(dx=8, fontWeight="bold", **at_end).encode(text="said:N"),
-        last.mark_text(dx=54, **at_end).encode(text="name:N"),
+        *(
+            last.transform_filter(of)
+            .transform_calculate(text="datum.name + ' ' + datum.said")
+            .mark_text(dx=8, fontWeight=weight, **at_end)
+            .encode(text="text:N")
+            for of, weight in ((ours, "bold"), (f"!({ours})", "normal"))
+        ),
         equal.mark_rule(strokeDash=[4, 4], color=charts.PALETTE[6]).encode(
             x="n:Q", y="both:Q", y2=alt.value("height")
         ),  # from where they meet, down

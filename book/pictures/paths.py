@@ -31,7 +31,7 @@ def draw_paths(way: Callable[[str, int], list[tuple[int, int]]]) -> alt.LayerCha
         for n in LENGTHS:
             path = [(position + n - 1, layer) for position, layer in way(kind, n - 1)]
             last = path[-1][1]
-            count, unit = (n - 1, "step") if kind == "recurrent" else (last, "layer")
+            count, unit = (n, "step") if kind == "recurrent" else (last, "layer")
             first = len(path) - 1 - count  # what is not counted
             counts = [str(max(0, i - first) or "") for i in range(len(path))]
             stops += [(panel, n, i, *place, counts[i]) for i, place in enumerate(path)]

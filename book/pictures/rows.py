@@ -67,10 +67,11 @@ def draw_rows(
     across = {"x": "left + cell * datum.column", "x2": "datum.x + cell - 1", "y2": "datum.y + 24"}
     shaded = lambda of, y, color: (
         made(cells, f"{of} && left + cell * datum.column < right - 1", y=y, **across)
-        .mark_rect(color=color)
-        .encode(opacity=alt.Opacity("number:Q", scale=None), **ends)
+        .mark_rect(fill=color, stroke=gray, strokeOpacity=0.35, strokeWidth=0.5)
+        .encode(fillOpacity=alt.FillOpacity("number:Q", scale=None), **ends)
     )
     blue, orange, *_, gray = charts.PALETTE
+    whole = f"(width < 500 ? '' : '{len(names)} × {COLUMNS} ') + 'of {size:,} × {matrix.size(1)}'"
     ink = alt.when("datum.best").then(alt.value(blue))
     now = lambda **places: made(likely, "datum.step == read_row", **places)
     bar = {"x": "right + 10", "x2": "right + 10 + datum.p * (width - right - 54)"}
@@ -100,7 +101,7 @@ def draw_rows(
         says("out: dot product with\nevery row, softmax", "right + 10", "80", align="left"),
         shaded("datum.kind == 'row' && datum.row != read_row", row, gray),
         shaded("datum.kind == 'row' && datum.row == read_row", row, orange),
-        says(f"{size:,} × {matrix.size(1)}", "(left + right) / 2", f"{125 + 27 * len(names)}"),
+        says(alt.ExprRef(whole), "(left + right) / 2", f"{125 + 27 * len(names)}"),
         now(x="left - 26", y=f"{row} + 12")
         .mark_text(align="right", **bold("datum.best || datum.row == read_row"))
         .encode(
@@ -129,7 +130,7 @@ def draw_rows(
         title=alt.TitleParams(
             alt.expr(f"{titles}[read_row]"),
             subtitle="Orange: the row of the piece that is read. "
-            "Blue: what the layers return, and the likeliest next piece.",
+            "Blue: what the layers return, and the likeliest next piece. Darker: larger.",
         ),
         description="One matrix, with a row for each piece of a vocabulary. The row of the piece "
         "that is read goes into the encoder and decoder layers. What they return is compared with "

@@ -47,7 +47,7 @@ def draw_rate(equation: str) -> alt.LayerChart:
         updates.transform_calculate(rate=yours).mark_line().encode(x, y),
         top.mark_point(opacity=0).encode(x, y="room:Q"),  # above the highest point
         top.mark_point(size=90, opacity=1).encode(x, y),
-        top.mark_text(**beside, fontSize=13).encode(x, y, text="text:N"),
+        top.mark_text(**beside, fontSize=13, color=charts.PALETTE[0]).encode(x, y, text="text:N"),
         base.mark_point(size=90, opacity=1, color=orange).encode(x, y),
         base.mark_text(align="left", dx=12, dy=-6, fontSize=13, color=orange).encode(
             x, y, text="text:N"

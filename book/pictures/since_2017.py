@@ -28,14 +28,16 @@ def draw_differences(
     """Differences of the loss by change and seed, and the interval of their mean.
 
     rows: with the columns row ("group|name"), for, seed, difference, mean, low, high and verdict;
-    groups: the names of each group, in order; the first of each has its number
+    groups: the names of each group, in order
     """
     means = rows.drop_duplicates("row")
-    firsts = [f"{group}|{names[0]}" for group, names in groups.items()]
     across = alt.X("difference").scale(
-        domainMin=-0.29, domainMax=alt.ExprRef("width < 400 ? 0.05 : 0.27"), nice=False
+        domainMin=-0.35, domainMax=alt.ExprRef("width < 400 ? 0.05 : 0.27"), nice=False
     )
-    by_row = alt.Chart(rows).encode(charts.grouped(groups, 145))
+    *others, last = groups
+    apart = {group: [*groups[group], " "] for group in others}  # an empty row below each
+    apart[last] = groups[last]
+    by_row = alt.Chart(rows).encode(charts.grouped(apart, 145))
     marks = by_row.encode(
         alt.Color("verdict", legend=None).scale(domain=[*VERDICTS], range=[*VERDICTS.values()]),
         tooltip=["row", "seed", alt.Tooltip("difference", format="+.3f"), "verdict"],
@@ -46,7 +48,9 @@ def draw_differences(
         .transform_calculate(told="width < 400 ? '' : datum.for")
     )
     head = pd.DataFrame([{"row": next(iter(groups)), "for": "what it is for"}])
-    number = by_row.mark_text(align="right", dx=-9, fontSize=13, fontWeight=700)
+    number = by_row.mark_text(align="right", fontSize=13).encode(
+        x=alt.datum(-0.3), text=alt.Text("mean:Q", format="+.3f")
+    )
     return alt.layer(
         alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(strokeDash=[4, 4]).encode(x="x:Q"),
         marks.mark_rule(strokeWidth=2).encode(alt.X("low:Q"), x2="high:Q").properties(data=means),
@@ -59,9 +63,7 @@ def draw_differences(
                 format="~f",
             )
         ),
-        number.encode(alt.X("low:Q"), alt.Text("mean:Q", format="+.2f")).properties(
-            data=means[means["row"].isin(firsts)]
-        ),
+        number.properties(data=means),
         words.properties(data=means),
         words.mark_text(align="left", fontSize=13, fontWeight=600).properties(data=head),
         title=alt.Title(
@@ -70,7 +72,7 @@ def draw_differences(
             "their mean. Blue: clearly lower; gray: not clear; orange: clearly higher.",
         ),
         width="container",
-        height=alt.Step(22),
+        height=alt.Step(20),
         description="Difference of the loss from the model of 2017, by change and seed. Means: "
         + "; ".join(f"{row.row.replace('|', ', ')} {row.mean:+.2f}" for row in means.itertuples()),
     )
@@ -81,7 +83,8 @@ def interval(mean: float, half: float, verdict: str) -> str:
     x, color = lambda value: round(84 + 300 * value, 1), VERDICTS[verdict]
     color = f"var(--layer, {color})" if verdict == "better" else color
     return (
-        '<svg aria-hidden="true" width="100" height="12" viewBox="0 0 100 12">'
+        '<svg aria-hidden="true" width="150" height="18" viewBox="0 0 100 12" '
+        'style="float: right; margin-top: 3px">'
         f'<path d="M{x(0)} 0v12" stroke="currentColor" stroke-dasharray="2 2" />'
         f'<path d="M{x(mean - half)} 6H{x(mean + half)}" stroke="{color}" stroke-width="2" />'
         f'<circle cx="{x(mean)}" cy="6" r="3" fill="{color}" /></svg>'

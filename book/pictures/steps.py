@@ -70,7 +70,7 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         title=alt.Title(
             "A step for each word, or one step for all",
             subtitle="Each circle is an output, numbered by the step that computes it. "
-            "Colored: the way of all words to the last output",
+            "Colored: all words’ way to the last output",
         ),
         description="The same sentence read by two layers; each output has the number of the "
         "step in which it can be ready. In the recurrent layer arrows lead from state to state and "

@@ -4,10 +4,10 @@ window.film = (() => {
   const { range, sum, mean, tableOf, plain, headName, dataOf, isCalm } = window.elements;
   const { make, button, shape, controls, slider, choice } = window.elements;
   const PACE = 500; // milliseconds for each checkpoint
-  const [WIDTH, LEFT, RIGHT, FOOT] = [352, 26, 12, 234]; // of the curves
+  const [WIDTH, LEFT, RIGHT, FOOT] = [352, 26, 12, 244]; // of the curves
   const PANELS = [
     [26, 126],
-    [186, 44],
+    [196, 44],
   ]; // their top and height: of the weight and of the loss
   const [CELL, ROW, NAMES, TOP] = [21, 19, 104, 62]; // of the matrix of weights
   const whole = (number) => number.toLocaleString("en");
