@@ -7,6 +7,7 @@ from book import charts
 
 NAMES = {"fine-tuned": "captions alone", "mixed": "with as many general pairs"}
 PLACES = {500: (-12, 18), ("mixed", 8000): (-24, 4)}  # of a number, from its point
+UNTOLD = 2000  # pairs, between the others
 
 
 def draw_gains(
@@ -70,10 +71,12 @@ def draw_gains(
         base.mark_rule().encode(alt.X("general low:Q"), alt.X2("general high:Q")),
         base.mark_rule().encode(alt.Y("captions low:Q"), alt.Y2("captions high:Q")),
         base.mark_point(size=70, opacity=1),
-        base.mark_text(**beside, fontSize=12).encode(text=alt.Text("pairs:Q", format=",")),
+        base.transform_filter(alt.datum.pairs != UNTOLD)
+        .mark_text(**beside, fontSize=12)
+        .encode(text=alt.Text("pairs:Q", format=",")),
         *names,
         general.mark_point(size=70, color=charts.PALETTE[6], opacity=1),
-        general.mark_text(align="right", dx=-10, dy=4, fontSize=13).encode(text="label"),
+        general.mark_text(align="right", dx=8, dy=20, fontSize=13).encode(text="label"),
     ).properties(
         width="container",
         height=300,

@@ -205,8 +205,8 @@ window.playground = (() => {
   // Losses of both models against updates: each has its name where it ends, and is marked where the
   // task is solved.
   function makeCurves() {
-    const [width, height, left, right] = [innerWidth < 577 ? 324 : 710, 190, 18, 50];
-    const [top, bottom, most] = [26, 18, 2.6];
+    const [width, height, left, right] = [innerWidth < 577 ? 324 : 710, 206, 18, 50];
+    const [top, bottom, most] = [26, 34, 2.6];
     const grid = shape("g");
     const lines = [0, 1].map(() => shape("g", { class: "curve" }));
     const viewBox = `0 0 ${width} ${height}`;
@@ -222,19 +222,22 @@ window.playground = (() => {
         label(`${loss}`, { x: left - 6, y: y(loss) + 4, "text-anchor": "end" }),
       ];
       const ticks = [0, 0.25, 0.5, 0.75, 1].map((share) => {
-        const at = { x: x(share * updates), y: height - 3, "text-anchor": "middle" };
-        return label(`${Math.round(share * updates)}${share === 1 ? " updates" : ""}`, at);
+        const at = { x: x(share * updates), y: height - 19, "text-anchor": "middle" };
+        return label(`${Math.round(share * updates)}`, at);
       });
+      const name = label("updates", { x: width - right, y: height - 3, "text-anchor": "end" });
       const title = label("loss, nats per symbol", { x: 0, y: 12 });
-      grid.replaceChildren(...[0, 1, 2].flatMap(rule), ...ticks, title);
-      const ends = runs.map(({ losses }) => y(losses.at(-1) ?? most));
+      grid.replaceChildren(...[0, 1, 2].flatMap(rule), ...ticks, title, name);
+      // Both names above the axis, and not on each other.
+      const ends = runs.map(({ losses }) => Math.min(y(losses.at(-1) ?? most) + 4, y(0) - 4));
+      const upper = ends[0] < ends[1] ? 0 : 1;
+      ends[upper] = Math.min(ends[upper], ends[1 - upper] - 14);
       runs.forEach(({ name, losses, solved }, i) => {
         const points = losses.flatMap((loss, at) =>
           loss > most ? [] : [`${x(at + 1).toFixed(1)},${y(loss).toFixed(1)}`],
         );
         const place = [x(solved), y(losses[solved - 1] ?? 0)];
-        const apart = Math.abs(ends[0] - ends[1]) < 14 ? 14 * i - 3 : 4; // two names, not on each other
-        const end = { x: x(losses.length) + 6, y: ends[i] + apart };
+        const end = { x: x(losses.length) + 6, y: ends[i] };
         lines[i].replaceChildren(
           shape("polyline", { points: points.join(" ") }),
           ...(losses.length ? [label(`${name} ${losses.at(-1).toFixed(2)}`, end)] : []),
