@@ -246,7 +246,11 @@ window.decoder = (() => {
   }
 
   function drawKey() {
-    const colors = { own: "yours", beam: "the beam’s (pale: still to come)", dropped: "not kept by the beam" };
+    const colors = {
+      own: "yours",
+      beam: "the beam’s (pale: still to come)",
+      dropped: "not kept by the beam",
+    };
     const key = ([className, textContent]) => make("span", { className, textContent });
     const about = "A wider ribbon is a more probable beginning:";
     return make(
