@@ -1098,7 +1098,9 @@ def test_a_page_of_the_site_loads_a_model_when_asked_and_stays_accessible(browse
         assert asked and not [url for url in asked if any(part in url for part in later)]
         before = len(asked)
         place.locator("form button").press("Enter")  # a click may miss: above it charts are drawn
-        settle(place)
+        box = place.and_(tab.locator("[aria-busy=false]"))  # two sentences: the whole box
+        ended = place.locator(".translation[aria-busy=false]").or_(box)
+        ended.wait_for(state="attached", timeout=60_000)
         assert place.locator(".translation").inner_text()
         assert all(any(part in url for url in asked[before:]) for part in later)
         assert not any(url.startswith("http") for url in asked) and not reports

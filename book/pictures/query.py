@@ -32,19 +32,19 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     narrow = alt.param("narrow", expr="width < 690")
     either = lambda phone, wide: alt.ExprRef(f"narrow ? {phone} : {wide}")
     # At every width, x has the scale of y.
-    edge = alt.ExprRef("(narrow ? 5.9 : 4.4) * width / height - 2.2")
+    edge = alt.ExprRef("(narrow ? 6.2 : 4.4) * width / height - 2.2")
     axis = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
     x = alt.X("x:Q").title(None).axis(axis)
     x = x.scale(domainMin=-2.2, domainMax=edge, nice=False)
     y = alt.Y("y:Q").title(None).axis(axis)
-    y = y.scale(domainMin=-2.2, domainMax=either(3.7, 2.2), nice=False)
+    y = y.scale(domainMin=-2.2, domainMax=either(4, 2.2), nice=False)
     ends = {"x": x, "y": y, "x2": "zero:Q", "y2": "zero:Q"}
     frame = pd.DataFrame(keys, columns=["x", "y"]).assign(key=words, value=values, zero=0)
     frame["times"] = [f" × {value:g}".replace("-", "−") for value in values.flatten().tolist()]
     meanings = [{-1: "thing", 0: "neither", 1: "person"}[value] for value in frame["value"]]
     named = zip(words, meanings, frame["value"], strict=True)
     frame["meaning"] = [f"{w}\n{m}: {value:g}".replace("-", "−") for w, m, value in named]
-    frame["over"], frame["up"] = [0.8, -0.75, -0.75], [-0.28, 1.05, -1]  # places of the labels
+    frame["over"], frame["up"] = [0.8, -0.95, -0.75], [-0.28, 1.05, -1]  # places of the labels
     scored = (
         alt.Chart(frame)
         .transform_calculate(product="datum.x * query_x + datum.y * query_y")
@@ -62,13 +62,13 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     )
     on_strip = lambda data, value: data.transform_calculate(
         along=f"narrow ? 0.4 + 1.6 * {value} : 4.6 + 1.45 * {value}",
-        strip="narrow ? 2.95 : 0",
+        strip="narrow ? 3.2 : 0",
     ).encode(x="along:Q", y="strip:Q")
     strip = on_strip(scored, "datum.value")
     answer = on_strip(scored.transform_filter(f"datum.key == '{words[0]}'"), "datum.answer")
     told = answer.transform_calculate(told="'answer ' + format(datum.answer, '.2f')")
     arrow = alt.Chart(pd.DataFrame({"zero": [0]})).transform_calculate(x="query_x", y="query_y")
-    corner = arrow.transform_calculate(along="narrow ? -2.2 : 2.45", strip="narrow ? 2.95 : 0")
+    corner = arrow.transform_calculate(along="narrow ? -2.2 : 2.45", strip="narrow ? 3.2 : 0")
     square = alt.Chart(pd.DataFrame({"low": [-2.2], "high": [2.2]})).encode(
         x="low:Q", x2="high:Q", y="low:Q", y2="high:Q"
     )

@@ -207,7 +207,7 @@ window.decoder = (() => {
 
   function drawTree(scroller, { steps, mine, time, size }, best, alpha, reader) {
     const { path } = mine;
-    const widthOf = ({ id }) => 8 + 7 * wordOf(reader.nameOf(id)).length;
+    const widthOf = ({ id }) => 14 + 7 * wordOf(reader.nameOf(id)).length;
     const room = { width: scroller.clientWidth, widthOf };
     const { columns, places, width, height } = placesOf({ steps, path, time, size, ...room });
     const inBeam = new Set(steps.flat());
@@ -246,7 +246,11 @@ window.decoder = (() => {
   }
 
   function drawKey() {
-    const colors = { own: "yours", beam: "the beam’s", dropped: "not kept by the beam" };
+    const colors = {
+      own: "yours",
+      beam: "the beam’s (pale: still to come)",
+      dropped: "not kept by the beam",
+    };
     const key = ([className, textContent]) => make("span", { className, textContent });
     const about = "A wider ribbon is a more probable beginning:";
     return make(
