@@ -203,12 +203,13 @@ def at_hand(words: list[str]) -> bool:
 
 @pytest.fixture
 def small(folder: Path, captions: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run and a language model under the names that examples use."""
+    """Runs and a language model under the names that examples use."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     line = "--vocab-size 50 --N 1 --d-model 16 --d-ff 32 --h 2 --src-tokens 100 --tgt-tokens 100 "
     line += "--warmup 10 --save-updates 1 --updates 5 --average 5 --out runs/base-en-de"
     main(["train", *line.split()])
+    shutil.copytree("runs/base-en-de", "runs/quick-en-de")
     speaking = language_model(folder / "speaking")
     load = annotated.load_language_model
     monkeypatch.setattr("annotated.load_language_model", lambda name, *more: load(speaking, *more))
