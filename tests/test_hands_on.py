@@ -324,10 +324,11 @@ def test_one_length_for_two_sections(chart) -> None:
     length = "Length n (words)"
     opened = chart("1-introduction", length)
     opened.controls[length].evaluate(SET, "12")
+    assert opened.values() == ["12"]
     assert "Recurrent layer: 12 steps" in opened.texts()
     opened = chart("2-background", length)
     assert opened.values() == ["12"]
-    assert {"11 steps", "11 layers", "4 layers", "1 layer"} <= set(opened.texts())
+    assert {"12 steps", "11 layers", "4 layers", "1 layer"} <= set(opened.texts())
 
 
 def test_table_1_as_curves(chart) -> None:

@@ -207,7 +207,7 @@ window.decoder = (() => {
 
   function drawTree(scroller, { steps, mine, time, size }, best, alpha, reader) {
     const { path } = mine;
-    const widthOf = ({ id }) => 14 + 7 * wordOf(reader.nameOf(id)).length;
+    const widthOf = ({ id }) => 10 + 7 * wordOf(reader.nameOf(id)).length;
     const room = { width: scroller.clientWidth, widthOf };
     const { columns, places, width, height } = placesOf({ steps, path, time, size, ...room });
     const inBeam = new Set(steps.flat());
