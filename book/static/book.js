@@ -233,7 +233,8 @@
     const signs = ["scroll", "pointermove", "pointerdown", "keydown", "focusin", "beforeprint"];
     const listening = new AbortController();
     return new Promise((resolve) => {
-      const onsign = ({ type }) => {
+      const onsign = ({ type, target }) => {
+        if (type === "scroll" && target !== document) return; // a phone's line of stations
         listening.abort();
         resolve(type);
       };
