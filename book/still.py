@@ -110,7 +110,8 @@ def picture(spec: dict[str, Any], width: int) -> str:
     if spec.get("width") == width and names:
         padding = {"left": 5 + INTER * float(left[1]), "right": 5, "top": 5, "bottom": 5}
         svg = vl_convert.vegalite_to_svg(spec | {"padding": padding}, config=config)
-    return re.sub(r"(\.\d\d)\d+", r"\1", svg)  # a hundredth of a pixel is enough
+    short = lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0])  # hundredths of a pixel are enough
+    return re.sub(r"<[^>]*>", short, svg)
 
 
 def named(svg: str, kind: str) -> str:

@@ -52,6 +52,11 @@ def test_charts_side_by_side_stand_one_below_the_other_on_a_phone():
     assert narrow > wide + 200
 
 
+def test_numbers_in_a_picture_are_not_cut():
+    shown = ONE.mark_text().encode(text=alt.datum("-0.1888"))
+    assert ">-0.1888</text>" in picture(shown.to_dict(), WIDE)
+
+
 def test_a_title_is_text_above_the_chart():
     title = alt.Title("What the reader's <b> is", subtitle=["Two", "lines"])
     chart = ONE.properties(title=title)

@@ -1,5 +1,7 @@
 """A query among keys, for section 3.2."""
 
+import itertools
+
 import altair as alt
 import pandas as pd
 from torch import Tensor
@@ -13,8 +15,8 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
     keys: (3, 2)
     values: (3, 1), a thing (-1), a person (1) or neither (0)
     """
-    steps = [step / 4 for step in range(-8, 9)]
-    slider = {"min": -2, "max": 2, "step": 0.25}
+    low, high = {"x": -2, "y": -1}, 2  # of the query
+    steps = {axis: [quarter / 4 for quarter in range(4 * low[axis], 9)] for axis in "xy"}
     query = alt.selection_point(
         name="query",
         fields=["y", "x"],
@@ -25,26 +27,29 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         # A mouse drags from anywhere, a finger the handle, so that it can scroll past the chart.
         on="[pointerdown[event.pointerType !== 'touch'], pointerup] > pointermove, "
         "[@handle_marks:pointerdown, pointerup] > pointermove",
-        bind={axis: alt.binding_range(**slider, name=f"query, {axis} ") for axis in "xy"},
+        bind={
+            axis: alt.binding_range(min=low[axis], max=high, step=0.25, name=f"query, {axis} ")
+            for axis in "xy"
+        },
     )
     scale = alt.binding_checkbox(name="divide the scores by √2 ")
-    # The plane is a square. The strip of values is beside it, or above it in a narrow picture.
+    # The strip of values stands at the right of the plane, or lies above it in a narrow picture.
     narrow = alt.param("narrow", expr="width < 690")
     either = lambda phone, wide: alt.ExprRef(f"narrow ? {phone} : {wide}")
     # At every width, x has the scale of y.
-    edge = alt.ExprRef("(narrow ? 6.2 : 4.4) * width / height - 2.2")
+    edge = alt.ExprRef("(narrow ? 5.2 : 3.4) * width / height - 2.2")
     axis = alt.Axis(labels=False, ticks=False, grid=False, domain=False)
     x = alt.X("x:Q").title(None).axis(axis)
     x = x.scale(domainMin=-2.2, domainMax=edge, nice=False)
     y = alt.Y("y:Q").title(None).axis(axis)
-    y = y.scale(domainMin=-2.2, domainMax=either(4, 2.2), nice=False)
+    y = y.scale(domainMin=-1.2, domainMax=either(4, 2.2), nice=False)
     ends = {"x": x, "y": y, "x2": "zero:Q", "y2": "zero:Q"}
     frame = pd.DataFrame(keys, columns=["x", "y"]).assign(key=words, value=values, zero=0)
     frame["times"] = [f" × {value:g}".replace("-", "−") for value in values.flatten().tolist()]
     meanings = [{-1: "thing", 0: "neither", 1: "person"}[value] for value in frame["value"]]
     named = zip(words, meanings, frame["value"], strict=True)
     frame["meaning"] = [f"{w}\n{m}: {value:g}".replace("-", "−") for w, m, value in named]
-    frame["over"], frame["up"] = [0.8, -0.95, -0.75], [-0.28, 1.05, -1]  # places of the labels
+    frame["over"], frame["up"] = [0.8, -0.8, -0.75], [-0.22, 1, -0.95]  # places of the labels
     scored = (
         alt.Chart(frame)
         .transform_calculate(product="datum.x * query_x + datum.y * query_y")
@@ -61,18 +66,18 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         channel("weight:Q").legend(None).scale(domain=[0, 1], range=sizes)
     )
     on_strip = lambda data, value: data.transform_calculate(
-        along=f"narrow ? 0.4 + 1.6 * {value} : 4.6 + 1.45 * {value}",
-        strip="narrow ? 3.2 : 0",
+        along=f"narrow ? 0.4 + 1.6 * {value} : 3.7",
+        strip=f"narrow ? 3.2 : 0.4 + 1.3 * {value}",
     ).encode(x="along:Q", y="strip:Q")
     strip = on_strip(scored, "datum.value")
     answer = on_strip(scored.transform_filter(f"datum.key == '{words[0]}'"), "datum.answer")
     told = answer.transform_calculate(told="'answer ' + format(datum.answer, '.2f')")
     arrow = alt.Chart(pd.DataFrame({"zero": [0]})).transform_calculate(x="query_x", y="query_y")
-    corner = arrow.transform_calculate(along="narrow ? -2.2 : 2.45", strip="narrow ? 3.2 : 0")
-    square = alt.Chart(pd.DataFrame({"low": [-2.2], "high": [2.2]})).encode(
-        x="low:Q", x2="high:Q", y="low:Q", y2="high:Q"
+    corner = arrow.transform_calculate(along="narrow ? -2.2 : 3.7", strip="narrow ? 3.2 : 2.1")
+    frame_of = alt.Chart(pd.DataFrame({"left": [-2.2], "low": [-1.2], "end": [2.2]})).encode(
+        x="left:Q", x2="end:Q", y="low:Q", y2="end:Q"
     )
-    grid = alt.Chart(pd.DataFrame([(a, b) for a in steps for b in steps], columns=["x", "y"]))
+    grid = alt.Chart(pd.DataFrame(itertools.product(*steps.values()), columns=["x", "y"]))
     blue, orange, green, *_, grey = charts.PALETTE
     colored = alt.Color("key:N", legend=None).scale(domain=words, range=[blue, green, grey])
     tip = {"filled": True, "opacity": 1}
@@ -84,7 +89,7 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         fits = f"['The query fits the key of {word} best,', 'so its value weighs most']"
         title = f"{product} > max({rivals}) ? {fits} : {title}"
     return alt.layer(
-        square.mark_rect(fillOpacity=0, stroke=grey, strokeOpacity=0.3, aria=False),
+        frame_of.mark_rect(fillOpacity=0, stroke=grey, strokeOpacity=0.3, aria=False),
         grid.mark_point(opacity=0, aria=False).encode(x, y).add_params(query),
         scored.mark_rule().encode(colored, **ends, strokeWidth=sized(alt.StrokeWidth, [2, 12])),
         scored.mark_point(size=70, **tip).encode(x, y, colored),
@@ -100,12 +105,32 @@ def draw_query(words: list[str], keys: Tensor, values: Tensor) -> alt.LayerChart
         ),
         strip.mark_line(color=grey, strokeWidth=1),
         strip.mark_circle(opacity=1).encode(colored, sized(alt.Size, [20, 500])),
-        strip.mark_text(fontSize=13, lineBreak="\n", dy=22).encode(colored, text="meaning:N"),
-        corner.mark_text(fontSize=13, align="left", text="values").encode(x="along:Q", y="strip:Q"),
-        answer.mark_point(shape="triangle-down", yOffset=-18, size=180, **tip, color=orange),
-        told.mark_text(dy=-36, fontSize=either(15, 20), fontWeight="bold", color=orange).encode(
-            text="told:N"
+        strip.mark_text(
+            fontSize=13,
+            lineBreak="\n",
+            align=either("'center'", "'left'"),
+            dx=either(0, 22),
+            dy=either(22, -6),
+        ).encode(colored, text="meaning:N"),
+        corner.mark_text(fontSize=13, align=either("'left'", "'center'"), text="values").encode(
+            x="along:Q", y="strip:Q"
         ),
+        answer.mark_point(
+            shape=either("'triangle-down'", "'triangle-right'"),
+            xOffset=either(0, -20),
+            yOffset=either(-18, 0),
+            size=180,
+            **tip,
+            color=orange,
+        ),
+        told.mark_text(
+            align=either("'center'", "'right'"),
+            dx=either(0, -32),
+            dy=either(-36, 0),
+            fontSize=either(15, 18),
+            fontWeight="bold",
+            color=orange,
+        ).encode(text="told:N"),
         title=alt.TitleParams(
             alt.expr(f"width < 480 ? ({title}) : join({title}, ' ')"),
             subtitle="At each key: its weight × its value. The answer is the sum.",
