@@ -192,8 +192,7 @@
   async function drawNow(chart) {
     if (!chart.canvas) {
       chart.canvas = make("div");
-      const onclick = () => enlarge(chart);
-      chart.append(chart.canvas, button({ className: "enlarge", textContent: "Enlarge", onclick }));
+      chart.lastChild.before(chart.canvas);
       chart.onscroll = () => reach([chart]);
     }
     const spec = await specOf(chart);
@@ -241,6 +240,19 @@
       const options = { signal: listening.signal, passive: true, capture: true };
       for (const sign of signs) addEventListener(sign, onsign, options);
     });
+  }
+
+  // Every chart has its button at once; before it is alive, the button brings it to life.
+  function offerEnlarging(charts) {
+    for (const chart of charts) {
+      const onclick = async () => {
+        await load("vega.js");
+        if (!chart.drawing) draw(chart);
+        await chart.drawing;
+        enlarge(chart);
+      };
+      chart.append(button({ className: "enlarge", textContent: "Enlarge", onclick }));
+    }
   }
 
   // A chart as large as the window, set as on the page. Its shapes and letters grow with it, so each
@@ -581,6 +593,7 @@
     document.querySelectorAll("div.claims-index").forEach(filter);
     const charts = [...document.querySelectorAll("div.chart")];
     if (charts.length === 0) return;
+    offerEnlarging(charts);
     const still = charts[0].querySelector(".still") && scrollY === 0;
     const sign = still ? await moved() : null;
     await load("vega.js");
