@@ -259,7 +259,11 @@ window.decoder = (() => {
 
   // The last words of outputs to come, each once, at the widest ribbon that ends with it.
   function endsOf(ends, places, reader) {
-    const last = (each) => reader.textOf(each).match(/[\p{L}\p{N}]+/gu)?.at(-1) ?? "";
+    const last = (each) =>
+      reader
+        .textOf(each)
+        .match(/[\p{L}\p{N}]+/gu)
+        ?.at(-1) ?? "";
     const widest = new Map();
     for (const each of [...ends].sort((one, two) => places.get(one).tall - places.get(two).tall)) {
       widest.set(last(each), places.get(each));
@@ -337,7 +341,13 @@ window.decoder = (() => {
         make("p", { className: "chart-title" }, this.aim),
         controls(this.back, this.next, this.play, this.width, this.penalty),
         this.status,
-        make("div", { className: "choosing" }, next, looks, make("div", {}, this.key, this.scroller)),
+        make(
+          "div",
+          { className: "choosing" },
+          next,
+          looks,
+          make("div", {}, this.key, this.scroller),
+        ),
         this.input.form,
         this.input.form.nextElementSibling,
         note,
