@@ -48,7 +48,7 @@ window.decoder = (() => {
   // Each hypothesis gets a place: x and y of its beginning, its length and width, and where on the
   // edge of the hypothesis before it begins, as wide as its share of what that one may become.
   function placesOf({ steps, path, time, size, width, widthOf }) {
-    const GAP = width < NARROW ? 12 : 22; // between pieces that are written
+    const GAP = width < NARROW ? 12 : 20; // between pieces that are written
     const height = MASS + SLOT * (size + 2);
     const columns = range(Math.max(steps.length, path.length)).map((t) => [
       ...new Set([...(steps[t] ?? []), ...path.slice(t, t + 1)]),
@@ -207,7 +207,7 @@ window.decoder = (() => {
 
   function drawTree(scroller, { steps, mine, time, size }, best, alpha, reader) {
     const { path } = mine;
-    const lettersOf = ({ id, ended }) => (ended ? 5 : wordOf(reader.nameOf(id)).length);
+    const lettersOf = ({ id, ended }) => (ended ? 4 : wordOf(reader.nameOf(id)).length);
     const widthOf = (each) => 10 + 7 * lettersOf(each); // an end has its score
     const toCome = scroller.clientWidth < NARROW ? [] : steps.slice(time + 1).flat();
     const ends = toCome.filter(({ ended }) => ended);
