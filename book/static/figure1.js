@@ -513,7 +513,7 @@ window.figure1 = (() => {
       if (writes) paint(rows.encoder, strips.encoder.at(-1), null, length);
       else paint(rows.encoder, vectors, turned, length);
       paint(rows.decoder, writes && vectors, turned, writes ? view.pieces : 0);
-      captions.encoder.textContent = writes ? "the encoder’s memory" : place;
+      captions.encoder.textContent = writes ? "memory" : place;
       captions.decoder.textContent = writes ? place : "the decoder waits for the encoder";
       setMark.encoder(view.marks.encoder);
       setMark.decoder(writes ? marked : -1);
