@@ -75,7 +75,9 @@ def draw_batches(lengths: np.ndarray, orders: dict[str, list]) -> alt.LayerChart
     noted = alt.Chart(pd.DataFrame(notes))
     below = alt.Chart(names).encode(across, y=alt.value(384))
     sides = [
-        below.transform_filter(alt.datum.side == side).mark_text(text=told, align=align, fontSize=13)
+        below.transform_filter(alt.datum.side == side).mark_text(
+            text=told, align=align, fontSize=13
+        )
         for side, told, align in (
             ("English", "← English", "right"),
             ("German", "German →", "left"),
