@@ -140,7 +140,7 @@ window.film = (() => {
       ...[...shades, shape("rect", { class: "pair", x: 1, y: 41, width: 12, height: 12 })],
       ...[
         ["weight", 0, 14],
-        ["0", 0, 31],
+        ["0", 12, 31],
         ["1", 88, 31],
         ["translation", 20, 52],
       ].map(([said, x, y]) => shape("text", { x, y }, said)),
@@ -215,7 +215,7 @@ window.film = (() => {
 
   function fill(box) {
     const film = read(dataOf(box));
-    const { frames, sentence } = film;
+    const { frames } = film;
     const [curves, matrix] = [drawCurves(film), drawMatrix(film)];
     const [source, written] = [make("dt"), make("dd", { lang: "de" })];
     const player = drawPlayer(film, box, show);
@@ -228,7 +228,7 @@ window.film = (() => {
       const rows = tableOf(frames[now], chosen.value);
       const weight = curves.show(now, chosen.value).toFixed(2);
       matrix.show(rows);
-      source.textContent = `“${sentence}” at update ${whole(frames[now].update)}:`;
+      source.textContent = `Translation at update ${whole(frames[now].update)}`;
       written.textContent = frames[now].translation;
       const told = `weight in the boxes ${weight}`;
       matrix.svg.ariaLabel = `Attention of the German words to the English words; ${told}`;
