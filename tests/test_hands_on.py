@@ -327,7 +327,7 @@ def test_one_length_for_two_sections(chart) -> None:
     opened = chart("1-introduction", length)
     opened.controls[length].evaluate(SET, "12")
     assert opened.values() == ["12"]
-    assert "Recurrent layer: 12 steps" in opened.texts()
+    assert "Recurrent: 12 steps to the last output" in opened.texts()
     opened.tab.wait_for_timeout(500)  # the browser hands what is kept to another process
     opened = chart("2-background", length)
     assert opened.values() == ["12"]
@@ -344,14 +344,14 @@ def test_table_1_as_curves(chart) -> None:
     kinds = ["self-attention", "recurrent", "convolutional", "restricted self-attention"]
     units = {"": 1, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
     for (compared,) in opened.by_hand():
-        rows = opened.marks("layer", "value", "length (positions)")
+        rows = opened.marks("layer", "value", "length (positions, log scale)")
         assert {row["layer"] for row in rows} == set(kinds) and len(rows) >= 40
         for row in rows:
-            n = number(row["length (positions)"])
+            n = number(row["length (positions, log scale)"])
             expected = formulas[compared](n)[kinds.index(row["layer"])]
             digits, unit = re.fullmatch(r"([\d.]+)(\D?)", row["value"]).groups()
             assert float(digits) * units[unit] == pytest.approx(max(1, expected), rel=0.006)
-        assert ("length = width" in opened.texts()) == (compared == "work")
+        assert ("length = width = 512" in opened.texts()) == (compared == "work")
 
 
 def test_the_highest_rate_and_the_way_to_it_with_keys_alone(chart) -> None:

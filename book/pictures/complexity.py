@@ -17,15 +17,15 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     kinds["restricted self-attention"] = [3, 6]
     columns = {  # what a curve is, and what it shows
         "distance": [
-            "Layers or steps from end to end, without constants",
+            "layers or steps from end to end (log scale)",
             "Self-attention joins both ends in one layer, at any length",
         ],
         "work": [
-            "Operations of one layer, without constants",
+            "operations of one layer (log scale)",
             "Below a length of 512, bare self-attention computes less than recurrence",
         ],
         "waiting": [
-            "Operations that have to wait for one another",
+            "operations that wait for one another (log scale)",
             "Only recurrence has to wait at every position",
         ],
     }
@@ -36,15 +36,16 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     dashes = alt.StrokeDash("layer:N").legend(None)
     dashes = dashes.scale(domain=list(kinds), range=list(kinds.values()))
     # At the end there is room for what a curve is called.
-    end = alt.ExprRef("width - (width < 500 ? 142 : 230)")
-    x = alt.X("n:Q").title("length (positions)")
+    end = alt.ExprRef("width - (width < 500 ? 128 : 225)")
+    x = alt.X("n:Q").title("length (positions, log scale)")
     x = x.scale(type="log", base=2, domain=[2, 4096], range=[0, end], nice=False)
     y = alt.Y("value:Q").title(None)
     y = y.scale(type="log", domainMin=alt.ExprRef("column == 'work' ? 1000 : 0.6"), nice=False)
     short = "replace(format(datum.value, '~s'), 'G', 'B')"
+    short = f"column == 'work' ? {short} : format(datum.value, ',')"
     shades = [charts.LAYERS[kind.split()[0]] for kind in kinds]
     valued = lambda chart: chart.transform_calculate(value=table.replace("\n", " ")).encode(
-        x.axis(values=[8, 64, 512, 4096], grid=False, titleAnchor="end"),
+        x.axis(values=[2, 8, 64, 512, 4096], grid=False, titleAnchor="end"),
         y.axis(values=[10**e for e in range(11)], labelExpr=short, grid=False),
         alt.Color("layer:N").scale(domain=list(kinds), range=shades).legend(None),
     )
@@ -55,15 +56,15 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
     last = last.transform_filter(f"!({together}) || datum.layer == 'self-attention'")
     dilated = "column == 'distance' && datum.layer == 'convolutional'"
     last = last.transform_calculate(
-        said="column == 'work' ? replace(format(datum.value, '.2s'), 'G', 'B') : "
-        "format(datum.value, ',.0f')",
+        said="column != 'work' ? ': ' + format(datum.value, ',.0f') : width < 500 ? '' : "
+        "': ' + replace(format(datum.value, '.2s'), 'G', 'B')",
         name=f"{together} ? 'all others' : {dilated} ? (width < 500 ? 'dilated conv.' : "
         "'dilated convolution') : width < 500 && datum.layer == 'restricted self-attention' ? "
         "'restricted' : datum.layer",
     )
     ours = "datum.layer == 'self-attention'"
     at_end = {"align": "left", "fontSize": 13, "aria": False}
-    equal = alt.Chart(pd.DataFrame({"what": ["length = width"]}))
+    equal = alt.Chart(pd.DataFrame({"what": ["length = width = 512"]}))
     equal = equal.transform_filter("column == 'work'")
     equal = equal.transform_calculate(n="d", both="pow(d, 3)")
     unit = alt.expr(f"{columns}[column][0]")
@@ -75,10 +76,10 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         curves.mark_point(size=200, opacity=0).encode(tooltip=shown),
         *(
             last.transform_filter(of)
-            .transform_calculate(text="datum.name + ' ' + datum.said")
+            .transform_calculate(text="datum.name + datum.said")
             .mark_text(dx=8, fontWeight=weight, **at_end)
             .encode(text="text:N")
-            for of, weight in ((ours, "bold"), (f"!({ours})", "normal"))
+            for of, weight in ((ours, "bold"), (f"!({ours})", 600))
         ),
         equal.mark_rule(strokeDash=[4, 4], color=charts.PALETTE[6]).encode(
             x="n:Q", y="both:Q", y2=alt.value("height")
@@ -89,7 +90,6 @@ def draw_table_1(table: str, **known: int) -> alt.LayerChart:
         alt.Chart(pd.DataFrame([{}])).mark_text(align="left", x=0, y=-22, fontSize=13, text=unit),
         title=alt.TitleParams(
             alt.expr(f"{columns}[column][1]"),
-            subtitle="Vectors of 512 numbers (the width), neighborhoods of 3.",
             offset=12,
             fontSize=alt.ExprRef("width < 400 ? 13 : 15"),
         ),

@@ -25,10 +25,11 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
     # From each input to its state, from state to state, and from all words to all outputs.
     arrows = [("recurrent", t, t, 7.6, 10.3, True) for t in positions]
     arrows += [("recurrent", t, t + 1, 10.3, 10.3, True) for t in positions]
-    arrows += [("self-attention", s, t, 1.7, 4.4, False) for s in positions for t in positions]
+    arrows += [("self-attention", s, t, 1.9, 4.4, False) for s in positions for t in positions]
     arrows = pd.DataFrame(arrows, columns=["layer", "start", "end", "y", "y2", "chain"])
     label = (
-        "datum.layer == 'recurrent' ? 'Recurrent layer: ' + n + ' steps' : 'Self-attention: 1 step'"
+        "datum.layer == 'recurrent' ? 'Recurrent: ' + n + ' steps to the last output' : "
+        "'Self-attention: 1 step to every output'"
     )
 
     margin = "min(0.6, 40 * (n - 1) / (width - 80))"  # at most 40 pixels at either side
@@ -54,7 +55,7 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
     )
     return alt.layer(
         lines.mark_rule(color="#9AA0A6", opacity=0.7),
-        longest.mark_rule(strokeWidth=2.5).encode(color),
+        longest.mark_rule(strokeWidth=2).encode(color),
         nodes.mark_circle(size=room, opacity=1).encode(
             x, y2, color, tooltip=["layer", "word", "step"]
         ),
@@ -67,11 +68,7 @@ def draw_steps(words: list[str]) -> alt.LayerChart:
         heads.mark_text(align="left", fontSize=15, fontWeight="bold").encode(
             x=alt.value(0), y="top:Q", color=color, text="label:N"
         ),
-        title=alt.Title(
-            "A step for each word, or one step for all",
-            subtitle="Each circle is an output, numbered by the step that computes it. "
-            "Colored: all words’ way to the last output",
-        ),
+        title="A step for each word, or one step for all",
         description="The same sentence read by two layers; each output has the number of the "
         "step in which it can be ready. In the recurrent layer arrows lead from state to state and "
         "the numbers count up to the length. In self-attention arrows lead from every word to "

@@ -7,6 +7,17 @@ from torch import Tensor
 
 from book import charts
 
+# Where the name of a dot stands: how it is aligned, and its distance from the dot in pixels.
+SIDES = {"right": ("left", 11, 0), "left": ("right", -11, 0), "above": ("center", 0, -12)}
+
+
+def box(x: float, y: float, name: str, side: str) -> tuple[float, float, float, float]:
+    """What a name beside a dot covers in a wide drawing: left, right, bottom, top."""
+    wide = 0.16 * len(name)
+    start = {"right": x + 0.2, "left": x - 0.2 - wide, "above": x - wide / 2}[side]
+    middle = y + 0.04 * (side == "above")
+    return start, start + wide, middle - 0.025, middle + 0.025
+
 
 def draw_units(
     answers: Tensor, likeness: Tensor, units: list[int], here: int, names: list[str]
@@ -31,15 +42,32 @@ def draw_units(
         adds = ["neither", f"more of {''.join(added)} alone", "more of both"][len(added)]
         titles[str(unit)] = f"Unit {unit} responds most to {' and '.join(two)}, and adds {adds}"
         labels.append(f"{unit}: {', '.join(two)}")
-        for i in sorted({*some, *near, *most, here}):
+
+        dots = {i: at(i) for i in sorted({*some, *near, *most, here})}
+        sides = {}
+        for i in named:
             x, y = at(i)
             beside = [(right - x, abs(up - y)) for right, up in map(at, named)]
             left = any(0 < right < 1.6 and up < 0.035 for right, up in beside)
-            rows.append((unit, names[i], round(x, 2), round(y, 2), i in both, i in named, left))
-    fields = ["unit", "piece", "answer", "likeness", "both", "named", "left"]
-    x = alt.X("answer:Q").title("the unit’s number before the ReLU")
+            sides[i] = "left" if left else "right"
+        # Where there is room, also those that are on and not added, and the reverse.
+        taken = [(x, x, y, y) for x, y in dots.values()]
+        taken += [box(*dots[i], names[i], side) for i, side in sides.items()]
+        for i in (i for i in (*most, *near) if i not in both | named):
+            for side in SIDES:
+                x, x2, y, y2 = covered = box(*dots[i], names[i], side)
+                if all(b < x or x2 < a or d < y or y2 < c for a, b, c, d in taken):
+                    sides[i] = side
+                    taken.append(covered)
+                    break
+        rows += [
+            (unit, names[i], round(x, 2), round(y, 2), i in both, i in named, sides.get(i, ""))
+            for i, (x, y) in dots.items()
+        ]
+    fields = ["unit", "piece", "answer", "likeness", "both", "named", "side"]
+    x = alt.X("answer:Q").title("how strongly the piece turns the unit on")
     x = x.scale(domainMin=-8, domainMax=alt.ExprRef("width < 400 ? 7.5 : 6.2"), nice=False)
-    y = alt.Y("likeness:Q").title("likeness to what the unit adds (cosine)")
+    y = alt.Y("likeness:Q").title("likeness of the piece to what the unit adds (cosine)")
     y = y.scale(domain=[-0.3, 0.6], nice=False)
     seen = alt.Chart(pd.DataFrame(rows, columns=fields)).transform_filter("datum.unit == unit")
     seen = seen.encode(
@@ -47,29 +75,29 @@ def draw_units(
     )
     blue, *_, gray = charts.PALETTE
     both = lambda one, other: alt.condition("datum.both", alt.value(one), alt.value(other))
-    named = {"fontSize": 15, "fontWeight": 600}
     zero = alt.Chart(pd.DataFrame([{"answer": 0}])).encode(x)
+    kinds = {
+        "datum.named": {"fontSize": 15, "fontWeight": 600},
+        "!datum.named && width >= 400": {"fontSize": 13},
+    }
     return alt.layer(
         zero.mark_rule(color=gray),
         zero.mark_text(align="right", dx=-8, y=8, fontSize=13, text="← off"),
         zero.mark_text(align="left", dx=8, y=8, fontSize=13, text="on →"),
         seen.mark_circle().encode(
             color=both(blue, gray),
-            opacity=both(1, 0.45),
+            opacity=alt.condition("datum.answer > 0 || datum.side", alt.value(1), alt.value(0.35)),
             size=both(130, 30),
             tooltip=["piece", "answer", "likeness"],
         ),
         *(
-            seen.transform_filter(f"datum.named && {side}")
-            .mark_text(align=align, dx=dx, **named)
+            seen.transform_filter(f"datum.side == '{side}' && {kind}")
+            .mark_text(align=align, dx=dx, dy=dy, **look)
             .encode(color=both(blue, gray), text="piece")
-            for side, align, dx in (("datum.left", "right", -11), ("!datum.left", "left", 11))
+            for side, (align, dx, dy) in SIDES.items()
+            for kind, look in kinds.items()
         ),
-        title=alt.TitleParams(
-            alt.expr(f"{titles}[unit]"),
-            subtitle="Each dot: a piece in the place of bicycle. "
-            "Blue: on, and among the ten nearest to what the unit adds.",
-        ),
+        title=alt.TitleParams(alt.expr(f"{titles}[unit]")),
         width="container",
         height=300,
         description="Pieces of the vocabulary, for one unit at a time: to the right, those that "
