@@ -75,7 +75,7 @@ window.stages = (() => {
           for (const each of cells.flat()) each.tabIndex = each === cell ? 0 : -1;
           for (const each of cells.flat()) each.ariaPressed = each === cell;
           const kinds = pairs.map(([one]) => kindOf(one, read[x], next[x]));
-          show(`Likeliest in ${told(y, x)}`, pairs, kinds);
+          show(told(y, x), pairs, kinds);
         };
         const cell = button({
           textContent: piece,
@@ -125,17 +125,20 @@ window.stages = (() => {
     const key = Object.entries(kinds).map(([className, textContent]) =>
       make("span", { className, textContent }),
     );
-    const about =
-      "Read from the bottom up, and choose a cell. The fainter it is, the less probable its piece.";
     box.replaceChildren(
       make(
         "p",
         { className: "chart-title" },
         make("strong", {}, data.title),
-        make("span", {}, about),
+        make("span", {}, "Read from the bottom up, and choose a cell."),
       ),
-      make("p", { className: "key" }, ...key),
-      make("div", { className: "columns" }, wide(element), likely.element),
+      make(
+        "div",
+        { className: "columns" },
+        make("p", { className: "key" }, ...key, "paler: less likely"),
+        wide(element),
+        likely.element,
+      ),
     );
     const [y, x] = undecided(data);
     cells[y][x].onclick();
