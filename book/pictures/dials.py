@@ -46,7 +46,7 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
             )
             .encode(
                 alt.X("column:Q").axis(None).scale(domainMin=low, domainMax=3.5, nice=False),
-                alt.Y("row:Q").axis(None).scale(domain=[1.5, -0.45], nice=False),
+                alt.Y("row:Q").axis(None).scale(domain=[1.56, -0.4], nice=False),
                 tooltip=["pair:N", alt.Tooltip("wave:N", title="a full turn")],
             )
         )
@@ -118,5 +118,5 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
         "three times as many, the last in about 20,000. In each dial the angle between the two "
         "hands depends on k and not on the position.",
         width="container",
-        height=370,
+        height=340,
     ).add_params(pos, k)

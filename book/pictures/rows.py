@@ -43,8 +43,8 @@ def draw_rows(
 
     # All in one picture, in pixels: the layers, what they return, and below it the rows.
     sizes = {
-        "left": "width < 500 ? 114 : 136",
-        "right": "width - (width < 500 ? 146 : 230)",
+        "left": "width < 500 ? 110 : 136",
+        "right": "width - (width < 500 ? 142 : 230)",
         "cell": f"(right - left) / (width < 500 ? {COLUMNS // 2} : {COLUMNS})",
         "here": "125 + 27 * read_row",
     }

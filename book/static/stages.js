@@ -4,6 +4,7 @@
 window.stages = (() => {
   const { range, make, button, wide, dataOf, percent, wordOf } = window.elements;
   const [PARTS, FIVE] = [["masked", "source", "network"], 5];
+  const ABOUT = "Read from the bottom up, and choose a cell. ";
 
   // A piece that goes in or comes out at its column, or another one.
   const kindOf = (piece, read, next) =>
@@ -121,21 +122,16 @@ window.stages = (() => {
   function draw(box, data) {
     const likely = drawLikely();
     const { element, cells } = drawTable(data, likely.show);
-    const kinds = { input: "input piece", next: "next piece", other: "other piece" };
+    const kinds = { input: "read", next: "to write", other: "other" };
     const key = Object.entries(kinds).map(([className, textContent]) =>
       make("span", { className, textContent }),
     );
     box.replaceChildren(
-      make(
-        "p",
-        { className: "chart-title" },
-        make("strong", {}, data.title),
-        make("span", {}, "Read from the bottom up, and choose a cell."),
-      ),
+      make("p", { className: "chart-title" }, make("strong", {}, data.title)),
       make(
         "div",
         { className: "columns" },
-        make("p", { className: "key" }, ...key, "paler: less likely"),
+        make("p", { className: "key" }, ABOUT, ...key, "paler: less likely"),
         wide(element),
         likely.element,
       ),
