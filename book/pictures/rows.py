@@ -73,8 +73,8 @@ def draw_rows(
     )
     blue, orange, *_, gray = charts.PALETTE
     whole = (
-        f"'{len(names)} of {size:,} rows,' + (width < 500 ? '\\n{COLUMNS // 2}' : ' {COLUMNS}')"
-        f" + ' of {matrix.size(1)} columns'"
+        f"'{len(names)} of {size:,} rows' + (width < 500 ? '\\n× {COLUMNS // 2}' : ', {COLUMNS}')"
+        f" + ' of {matrix.size(1)}' + (width < 500 ? '' : ' columns')"
     )
     ink = alt.when("datum.best").then(alt.value(blue))
     now = lambda **places: made(likely, "datum.step == read_row", **places)
@@ -112,7 +112,11 @@ def draw_rows(
         ),
         shaded("datum.kind == 'row' && datum.row != read_row", row, gray),
         shaded("datum.kind == 'row' && datum.row == read_row", row, orange),
-        says(alt.ExprRef(whole), middle, f"{125 + 27 * len(names)} - (width < 500 ? 6 : 0)"),
+        says(
+            alt.ExprRef(whole),
+            f"{middle} - (width < 500 ? 6 : 0)",
+            f"{125 + 27 * len(names)} - (width < 500 ? 6 : 0)",
+        ),
         now(x="left - 26", y=f"{row} + 12")
         .mark_text(align="right", **bold("datum.best || datum.row == read_row"))
         .encode(
