@@ -1,9 +1,9 @@
 """The positional encoding as the hands of clocks, for section 3.5."""
 
 import math
+from typing import Any
 
 import altair as alt
-import pandas as pd
 from torch import Tensor
 
 from book import charts
@@ -15,73 +15,108 @@ def draw_hands(table: Tensor) -> alt.LayerChart:
     table: (positions, 16), the encodings of positions from 0 on
     """
     angle = lambda sine, cosine: round(math.degrees(math.atan2(sine, cosine)) % 360, 2)
-    hands = pd.DataFrame(
-        (pos, pair, angle(*waves))
+    hands = [
+        {
+            "position": pos,
+            "pair": [*range(8)],
+            "angle": [*map(angle, row[::2], row[1::2])],
+        }
         for pos, row in enumerate(table.tolist())
-        for pair, waves in enumerate(zip(row[::2], row[1::2], strict=True))
-    ).set_axis(["position", "pair", "angle"], axis=1)
+    ]
     pos = charts.slider("pos", 45, 0, 60, 1, "Position")
-    k = charts.slider("k", 8, 0, 20, 1, "Offset k")
+    k = charts.slider("k", 8, 0, len(table) - 61, 1, "Offset k")
     blue, orange, *_, grey = charts.PALETTE
     color = alt.Color("hand:N", legend=None)
     color = color.scale(domain=["position", "k later"], range=[blue, orange])
-    dials = (
-        alt.Chart(hands)
-        .transform_calculate(
-            column="datum.pair % 4",
-            row="floor(datum.pair / 4)",
-            end="datum.angle * PI / 180",
-            begin="datum.end - (k * pow(10000, -datum.pair / 8)) % (2 * PI)",
-            wave="format(2 * PI * pow(10000, datum.pair / 8), ',.0f')",
-            told="datum.wave + (datum.pair ? '' : ' tokens')",
-        )
-        .encode(
-            alt.X("column:Q").axis(None).scale(domain=[-0.5, 3.5], nice=False),
-            alt.Y("row:Q").axis(None).scale(domain=[1.5, -0.45], nice=False),
-            tooltip=["pair", alt.Tooltip("wave:N", title="a full turn")],
-        )
-    )
-    once, here, later = (
-        dials.transform_filter(alt.datum.position == at) for at in (0, pos, pos + k)
-    )
-    radius = "min(60, width / 8 - 8)"
-    disk = alt.ExprRef(f"pow(2 * {radius}, 2)")
-    below, small = alt.ExprRef(f"{radius} + 13"), alt.ExprRef("width < 400 ? 12 : 13")
+    low = alt.ExprRef("width < 500 ? -0.55 : -0.95")  # room for names of the rows
 
-    def hand(dials: alt.Chart, name: str, half: float, long: float) -> alt.Chart:
-        shape = f"M-{half},0L-{half},-{long}L{half},-{long}L{half},0Z"
+    def dials(at: Any) -> alt.Chart:
+        return (
+            alt.Chart()
+            .transform_filter(alt.datum.position == at)
+            .transform_flatten(["pair", "angle"])
+            .transform_calculate(
+                column="datum.pair % 4",
+                row="floor(datum.pair / 4)",
+                turned="k * pow(10000, -datum.pair / 8)",
+                end="datum.angle * PI / 180",
+                begin="datum.end - datum.turned % (2 * PI)",
+                degrees="datum.turned * 180 / PI",
+                wave="format(2 * PI * pow(10000, datum.pair / 8), ',.0f')",
+            )
+            .encode(
+                alt.X("column:Q").axis(None).scale(domainMin=low, domainMax=3.5, nice=False),
+                alt.Y("row:Q").axis(None).scale(domain=[1.56, -0.4], nice=False),
+                tooltip=["pair:N", alt.Tooltip("wave:N", title="a full turn")],
+            )
+        )
+
+    once, here, later = (dials(at) for at in (0, pos, pos + k))
+    radius = "(width < 500 ? width / 8.1 - 12 : 58)"
+    disk = alt.ExprRef(f"pow(2 * {radius}, 2)")
+    small = alt.ExprRef("width < 500 ? 12 : 13")
+
+    def hand(dials: alt.Chart, name: str, half: float) -> alt.Chart:
+        shape = f"M-{half},0L-{half},-1L{half},-1L{half},0Z"
         size = alt.ExprRef(f"pow(2 * {radius} - 3, 2)")
         drawn = dials.transform_calculate(hand=f"'{name}'")
         drawn = drawn.mark_point(shape=shape, size=size, opacity=1)
         return drawn.encode(color=color, angle=alt.Angle("angle:Q", scale=None))
 
-    turned = alt.ExprRef(f"{radius} - 2")
-    first = once.transform_filter(alt.datum.pair % 4 == 0).mark_text(
-        align="left",
-        dx=alt.ExprRef("-width / 8"),
-        dy=alt.ExprRef(f"-{radius} - 8"),
-        fontSize=13,
-        fontWeight=600,
+    def number(said: str, sign: int, color: str) -> alt.Chart:
+        """A position at the tip of its first hand, a little aside where both would overlap."""
+        fan = "(datum.end - datum.begin)"
+        near = f"({fan} > PI ? {fan} - 2 * PI : {fan})"  # from the one to the other, -π to π
+        aside = f"max(abs({near}), 0.6) * ({near} < 0 ? -0.5 : 0.5)"
+        tip = f"(datum.end - {near} / 2 + {sign} * {aside})"
+        return (
+            later.transform_filter("datum.pair == 0")
+            .transform_calculate(said=said)
+            .mark_text(
+                dx=alt.ExprRef(f"({radius} + 12) * sin{tip}"),
+                dy=alt.ExprRef(f"-({radius} + 10) * cos{tip}"),
+                fontSize=13,
+                fontWeight=600,
+                color=color,
+            )
+            .encode(text="said:N")
+        )
+
+    def below(line: int, first: str, other: str, **style: str | int) -> alt.Chart:
+        """Text below the dials: a longer one in the first column."""
+        of = once.transform_calculate(told=f"datum.column == 0 ? {first} : {other}")
+        place = alt.ExprRef(f"{radius} + {24 + 17 * line}")
+        return of.mark_text(dy=place, fontSize=small, **style).encode(text="told:N")
+
+    size = "format(datum.degrees, datum.degrees < 10 && k ? '.1f' : ',.0f') + '°'"
+    added = f"(width < 500 ? '+' + k + ': ' : '+' + k + ' tokens: ') + {size}"
+    short = "'turn: ' + datum.wave + (datum.row ? '' : ' tokens')"
+    wave = f"(width < 500 ? {short} : 'one turn = ' + datum.wave + ' tokens')"
+    name = {"fontSize": 14, "fontWeight": 600, "align": "left"}
+    rows = once.transform_filter("datum.column == 0").mark_text(
+        dx=alt.ExprRef("width < 500 ? -width / 8.1 : -width * 0.95 / 4.45"),
+        dy=alt.ExprRef(f"width < 500 ? -{radius} - 26 : 0"),
+        **name,
     )
     return alt.layer(
         once.mark_point(shape="circle", size=disk, filled=False, color=grey, strokeWidth=1),
-        once.mark_text(dy=below, fontSize=small).encode(text="told:N"),
-        first.encode(text=alt.condition("datum.pair < 4", alt.value("fast"), alt.value("slow"))),
-        later.mark_arc(radius=0, radius2=turned, color=orange, opacity=0.25).encode(
-            theta=alt.Theta("begin:Q", scale=None, stack=None), theta2="end:Q"
-        ),
-        # Shorter and wider, so that both are seen when they coincide.
-        hand(later, "k later", 0.075, 0.75),
-        hand(here, "position", 0.03, 1),
-        once.mark_point(size=50, opacity=1, color=blue),
-        title=alt.Title(
-            "Fast hands distinguish neighbors, slow hands distant positions",
-            subtitle="Blue: a position. Orange: k later. Below: a full turn.",
-        ),
+        later.mark_arc(
+            radius=0, radius2=alt.ExprRef(f"{radius} - 2"), color=orange, opacity=0.25
+        ).encode(theta=alt.Theta("begin:Q", scale=None, stack=None), theta2="end:Q"),
+        hand(later, "k later", 0.06),  # wider, so that both are seen when they coincide
+        hand(here, "position", 0.03),
+        once.mark_point(size=50, opacity=1, color=grey),
+        number("pos", -1, blue),
+        number("pos + k", 1, orange),
+        below(0, added, size, color=orange, fontWeight=600),
+        below(1, wave, "datum.wave"),
+        rows.encode(text=alt.condition("datum.row == 0", alt.value("fast"), alt.value("slow"))),
+        data=alt.Data(values=hands),
+        title="Fast hands distinguish neighbors, slow hands distant positions",
         description="Eight dials with two hands each, one for the position and one for the "
         "position k later. The first hand makes a full turn in about 6 tokens, each next one in "
         "three times as many, the last in about 20,000. In each dial the angle between the two "
         "hands depends on k and not on the position.",
         width="container",
-        height=300,
+        height=340,
     ).add_params(pos, k)

@@ -43,8 +43,8 @@ def draw_rows(
 
     # All in one picture, in pixels: the layers, what they return, and below it the rows.
     sizes = {
-        "left": "width < 500 ? 114 : 136",
-        "right": "width - (width < 500 ? 146 : 230)",
+        "left": "width < 500 ? 110 : 136",
+        "right": "width - (width < 500 ? 142 : 230)",
         "cell": f"(right - left) / (width < 500 ? {COLUMNS // 2} : {COLUMNS})",
         "here": "125 + 27 * read_row",
     }
@@ -64,6 +64,7 @@ def draw_rows(
     says = lambda text, x, y, **more: once(x=x, y=y).mark_text(
         fontSize=13, lineBreak="\n", text=text, **more
     )
+    middle = "(left + right) / 2"
     across = {"x": "left + cell * datum.column", "x2": "datum.x + cell - 1", "y2": "datum.y + 24"}
     shaded = lambda of, y, color: (
         made(cells, f"{of} && left + cell * datum.column < right - 1", y=y, **across)
@@ -71,7 +72,10 @@ def draw_rows(
         .encode(fillOpacity=alt.FillOpacity("number:Q", scale=None), **ends)
     )
     blue, orange, *_, gray = charts.PALETTE
-    whole = f"(width < 500 ? '' : '{len(names)} × {COLUMNS} ') + 'of {size:,} × {matrix.size(1)}'"
+    whole = (
+        f"'{len(names)} of {size:,} rows' + (width < 500 ? '\\n× {COLUMNS // 2}' : ', {COLUMNS}')"
+        f" + ' of {matrix.size(1)}' + (width < 500 ? '' : ' columns')"
+    )
     ink = alt.when("datum.best").then(alt.value(blue))
     now = lambda **places: made(likely, "datum.step == read_row", **places)
     bar = {"x": "right + 10", "x2": "right + 10 + datum.p * (width - right - 54)"}
@@ -94,14 +98,25 @@ def draw_rows(
         line(orange, "left - 14", "left", "here", "here"),
         line(orange, "left - 14", "left - 14", "here", "42"),
         head("triangle-up", orange, "left - 14", "42"),
-        says("in: its row × √d", "left - 26", "75", align="right"),
-        line(blue, "(left + right) / 2", "(left + right) / 2", "36", "62"),
-        head("triangle-down", blue, "(left + right) / 2", "62"),
+        says("1 its row × √d\ngoes in", "left - 26", "62", align="right", color=orange),
+        line(blue, middle, middle, "36", "62"),
+        head("triangle-down", blue, middle, "62"),
+        says("2 a vector comes out", f"{middle} + 10", "53", align="left", color=blue),
         shaded("datum.kind == 'out' && datum.row == read_row", "75", blue),
-        says("out: dot product with\nevery row, softmax", "right + 10", "80", align="left"),
+        says(
+            "3 its dot product with\nevery row, softmax",
+            "right + 10",
+            "80",
+            align="left",
+            color=blue,
+        ),
         shaded("datum.kind == 'row' && datum.row != read_row", row, gray),
         shaded("datum.kind == 'row' && datum.row == read_row", row, orange),
-        says(alt.ExprRef(whole), "(left + right) / 2", f"{125 + 27 * len(names)}"),
+        says(
+            alt.ExprRef(whole),
+            f"{middle} - (width < 500 ? 6 : 0)",
+            f"{125 + 27 * len(names)} - (width < 500 ? 6 : 0)",
+        ),
         now(x="left - 26", y=f"{row} + 12")
         .mark_text(align="right", **bold("datum.best || datum.row == read_row"))
         .encode(
@@ -127,11 +142,7 @@ def draw_rows(
         .encode(**ends)
         .properties(name="pick")
         .add_params(read),
-        title=alt.TitleParams(
-            alt.expr(f"{titles}[read_row]"),
-            subtitle="Orange: the row of the piece that is read. "
-            "Blue: what the layers return, and the likeliest next piece. Darker: larger.",
-        ),
+        title=alt.TitleParams(alt.expr(f"{titles}[read_row]")),
         description="One matrix, with a row for each piece of a vocabulary. The row of the piece "
         "that is read goes into the encoder and decoder layers. What they return is compared with "
         "every row, and bars show the probabilities of the next piece.",

@@ -4,6 +4,7 @@
 window.stages = (() => {
   const { range, make, button, wide, dataOf, percent, wordOf } = window.elements;
   const [PARTS, FIVE] = [["masked", "source", "network"], 5];
+  const ABOUT = "Read from the bottom up, and choose a cell. ";
 
   // A piece that goes in or comes out at its column, or another one.
   const kindOf = (piece, read, next) =>
@@ -75,7 +76,7 @@ window.stages = (() => {
           for (const each of cells.flat()) each.tabIndex = each === cell ? 0 : -1;
           for (const each of cells.flat()) each.ariaPressed = each === cell;
           const kinds = pairs.map(([one]) => kindOf(one, read[x], next[x]));
-          show(`Likeliest in ${told(y, x)}`, pairs, kinds);
+          show(told(y, x), pairs, kinds);
         };
         const cell = button({
           textContent: piece,
@@ -121,21 +122,19 @@ window.stages = (() => {
   function draw(box, data) {
     const likely = drawLikely();
     const { element, cells } = drawTable(data, likely.show);
-    const kinds = { input: "input piece", next: "next piece", other: "other piece" };
+    const kinds = { input: "read", next: "to write", other: "other" };
     const key = Object.entries(kinds).map(([className, textContent]) =>
       make("span", { className, textContent }),
     );
-    const about =
-      "Read from the bottom up, and choose a cell. The fainter it is, the less probable its piece.";
     box.replaceChildren(
+      make("p", { className: "chart-title" }, make("strong", {}, data.title)),
       make(
-        "p",
-        { className: "chart-title" },
-        make("strong", {}, data.title),
-        make("span", {}, about),
+        "div",
+        { className: "columns" },
+        make("p", { className: "key" }, ABOUT, ...key, "paler: less likely"),
+        wide(element),
+        likely.element,
       ),
-      make("p", { className: "key" }, ...key),
-      make("div", { className: "columns" }, wide(element), likely.element),
     );
     const [y, x] = undecided(data);
     cells[y][x].onclick();
