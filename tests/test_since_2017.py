@@ -1,4 +1,4 @@
-"""The runs of "Thirteen Diffs": equal weights, experts, rates, and a queue that goes on."""
+"""The runs of "Thirteen diffs": equal weights, experts, rates, and a queue that goes on."""
 
 import json
 import re
