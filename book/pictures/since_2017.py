@@ -57,7 +57,7 @@ def draw_differences(
         alt.Chart(pd.DataFrame({"x": [0]})).mark_rule(strokeDash=[4, 4]).encode(x="x:Q"),
         marks.mark_rule(strokeWidth=2).encode(alt.X("low:Q"), x2="high:Q").properties(data=means),
         marks.mark_point(filled=True, size=60, opacity=0.75).encode(
-            across.title("mean change of the loss in nats, ← better").axis(
+            across.title("← better: loss, in nats").axis(
                 orient="top",
                 titleAnchor="start",
                 domain=False,
